@@ -1,33 +1,29 @@
-"""Report how large and how plain each room of the project is; with --gate, fail where it became
-worse.
+"""Report how large and how plain each room of the project is.
 
-    python scripts/house.py            a table: statements and budgets, sizes, complexity, imports, escape hatches
-    python scripts/house.py --gate     exit code 1 for a new import cycle, or more escape hatches than scripts/house.json allows
-    python scripts/house.py --commit   write today's cycles and escape hatches to scripts/house.json
+    python scripts/house.py            statements and budgets, sizes, complexity, escape hatches
+    python scripts/house.py --gate     exit code 1 for more import cycles or escape hatches than
+                                       scripts/house.json allows
+    python scripts/house.py --commit   write today's counts to scripts/house.json
 
 Statements are those of Python's `ast`, docstrings apart: no formatting changes them. A cycle counts
-every import: at module level, inside functions and for type checkers. People judge the rest of the
-report.
+every import: at module level, inside functions and for type checkers. People judge what the report
+shows; the gate judges cycles and hatches.
 """
 
 from __future__ import annotations
 
 import ast
 import collections
-import dataclasses
-import io
 import json
 import re
 import sys
-import tokenize
-from collections.abc import Iterator
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(Path(__file__).parent))
+from imports import ROOT, edges, modules
+
 LIMITS = ROOT / "scripts/house.json"
-HOMES = {"tilec": ROOT, "tilec_runtime": ROOT / "runtime"}
-# Rooms by folder, and how many statements each should have at most; a file belongs to its longest
-# match.
+# Most statements of each room; a file belongs to the room with the longest name that fits.
 BUDGETS = {
     "runtime/tilec_runtime": 5_500,
     "runtime/tilec_runtime/model": 1_200,
@@ -48,13 +44,14 @@ BUDGETS = {
     "tilec/testing": 700,
     "tests": 34_000,
 }
-# What a reader should meet seldom, as it stands in source text.
 HATCHES = {
     "SLF001": re.compile(r"#\s*(?:ruff:\s*)?noqa:[^#\n]*\bSLF001\b"),
     "Any": re.compile(r"\bAny\b"),
     "BaseException": re.compile(r"except\s+BaseException"),
     "type: ignore": re.compile(r"#\s*type:\s*ignore"),
 }
+COMMENT = re.compile(r"(?m)(?:^|\s)# (?!noqa|type:)")
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 BRANCHES = (
     ast.If,
     ast.For,
@@ -68,198 +65,115 @@ BRANCHES = (
 LONG_FILE, LONG_FUNCTION, COMPLEX = 400, 40, 10
 
 
-@dataclasses.dataclass
 class File:
-    """What is counted of one file."""
+    """A Python file with what is counted of it."""
 
-    path: Path
-    tree: ast.Module
-    text: str
+    def __init__(self, path: Path) -> None:
+        self.name = path.relative_to(ROOT).as_posix()
+        self.room = max((room for room in BUDGETS if self.name.startswith(f"{room}/")), key=len)
+        self.text = path.read_text(encoding="utf-8")
+        self.tree = ast.parse(self.text)
+        self.lines = self.text.count("\n")
+        self.hatches = {name: len(pattern.findall(self.text)) for name, pattern in HATCHES.items()}
 
-    @property
-    def name(self) -> str:
-        """Its path in the repository."""
-        return self.path.relative_to(ROOT).as_posix()
-
-    @property
-    def room(self) -> str:
-        """The room that it belongs to."""
-        return max((room for room in BUDGETS if self.name.startswith(f"{room}/")), key=len)
-
-    @property
     def statements(self) -> int:
-        """How many there are, docstrings apart."""
+        """Count statements, docstrings apart."""
         nodes = [node for node in ast.walk(self.tree) if isinstance(node, ast.stmt)]
         return sum(
             not (isinstance(node, ast.Expr) and isinstance(getattr(node.value, "value", None), str))
             for node in nodes
         )
 
-    @property
-    def lines(self) -> int:
-        """How many there are."""
-        return self.text.count("\n")
 
-    @property
-    def comments(self) -> int:
-        """Lines with a comment that says something to a reader."""
-        tokens = tokenize.generate_tokens(io.StringIO(self.text).readline)
-        return sum(
-            token.type == tokenize.COMMENT and "noqa" not in token.string for token in tokens
-        )
+def strong_components(graph: dict[str, set[str]]) -> list[list[str]]:
+    """Return the groups of modules that import each other in a circle, the largest first."""
 
-    @property
-    def functions(self) -> Iterator[tuple[str, int, int]]:
-        """(place and name, lines, complexity) of every function."""
-        for node in ast.walk(self.tree):
-            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                branches = sum(isinstance(inner, BRANCHES) for inner in ast.walk(node))
-                yield (
-                    f"{self.name}:{node.lineno} {node.name}",
-                    (node.end_lineno or 0) - node.lineno + 1,
-                    branches + 1,
-                )
-
-    @property
-    def hatches(self) -> collections.Counter[str]:
-        """How often each escape hatch is used."""
-        return collections.Counter(
-            {name: len(pattern.findall(self.text)) for name, pattern in HATCHES.items()}
-        )
-
-
-def files() -> list[File]:
-    """Every Python file of the project, but samples and templates."""
-    skipped = {"_templates", "samples", "golden", "build", "dist"}
-    folders = (ROOT / "runtime/tilec_runtime", ROOT / "tilec", ROOT / "tests")
-    paths = sorted(
-        path
-        for folder in folders
-        for path in folder.rglob("*.py")
-        if not skipped & set(path.relative_to(ROOT).parts)
-    )
-    return [File(path, ast.parse(text := path.read_text(encoding="utf-8")), text) for path in paths]
-
-
-def module_of(path: Path) -> str:
-    """The dotted name of a file."""
-    home = HOMES["tilec_runtime" if path.is_relative_to(HOMES["tilec_runtime"]) else "tilec"]
-    parts = path.relative_to(home).with_suffix("").parts
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-
-
-def imports(found: list[File]) -> dict[str, set[str]]:
-    """By module, the modules of the project that it imports anywhere."""
-    modules = {module_of(file.path): file for file in found if not file.name.startswith("tests/")}
-    edges: dict[str, set[str]] = {}
-    for name, file in modules.items():
-        asked: set[str] = set()
-        for node in ast.walk(file.tree):
-            if isinstance(node, ast.Import):
-                asked.update(alias.name for alias in node.names)
-            elif isinstance(node, ast.ImportFrom):
-                asked.update(
-                    child
-                    if (child := f"{node.module}.{alias.name}") in modules
-                    else str(node.module)
-                    for alias in node.names
-                )
-        edges[name] = (asked & modules.keys()) - {name}
-    return edges
-
-
-def cycles(edges: dict[str, set[str]]) -> list[list[str]]:
-    """Groups of modules that import each other in a circle, the largest first."""
-
-    def reached(start: str, graph: dict[str, set[str]]) -> set[str]:
+    def reached(start: str) -> set[str]:
         seen: set[str] = set()
         waiting = [start]
         while waiting:
-            fresh = graph[waiting.pop()] - seen
-            seen |= fresh
-            waiting += fresh
+            new = graph[waiting.pop()] - seen
+            seen |= new
+            waiting += new
         return seen
 
-    backwards: dict[str, set[str]] = {name: set() for name in edges}
-    for name, targets in edges.items():
-        for target in targets:
-            backwards[target].add(name)
-    groups: list[list[str]] = []
-    left = set(edges)
-    for name in sorted(edges):
-        if name in left:
-            group = reached(name, edges) & reached(name, backwards)
-            left -= group
-            if group:
-                groups.append(sorted(group))
-    return sorted(groups, key=len, reverse=True)
-
-
-def limits(found: list[File]) -> dict[str, dict[str, int]]:
-    """What may not grow: modules in import cycles, and escape hatches of each room."""
-    groups = cycles(imports(found))
-    made: dict[str, dict[str, int]] = {
-        "import cycles": {"groups": len(groups), "modules": sum(map(len, groups))}
+    ahead = {name: reached(name) for name in graph}
+    groups = {
+        tuple(sorted(other for other in ahead[name] if name in ahead[other])) for name in graph
     }
-    for file in found:
-        if file.room != "tests":
-            room = made.setdefault(file.room, dict.fromkeys(HATCHES, 0))
-            for name, count in file.hatches.items():
-                room[name] += count
-    return made
+    return sorted((list(group) for group in groups if group), key=len, reverse=True)
 
 
-def report(found: list[File]) -> None:
-    """Print the whole table."""
-    print(
-        f"{'room':<26}{'statements':>11}{'budget':>8}{'files':>7}{'comments %':>12}   "
-        + "  ".join(HATCHES)
-    )
-    for room in sorted({file.room for file in found}):
-        ours = [file for file in found if file.room == room]
-        lines, comments = sum(file.lines for file in ours), sum(file.comments for file in ours)
-        hatches = sum((file.hatches for file in ours), collections.Counter())
-        counts = "  ".join(f"{hatches[name]:>{len(name)}}" for name in HATCHES)
-        statements = sum(file.statements for file in ours)
-        print(
-            f"{room:<26}{statements:>11,}{BUDGETS[room] or '':>8}{len(ours):>7}{100 * comments / lines:>12.1f}   {counts}"
+def limits(files: dict[str, File], groups: list[list[str]]) -> dict[str, dict[str, int]]:
+    """Return what may not grow: modules in import cycles, and escape hatches of each room."""
+    found = {"import cycles": {"modules": sum(map(len, groups))}}
+    for file in files.values():
+        room = found.setdefault(file.room, dict.fromkeys(HATCHES, 0))
+        for name, count in file.hatches.items():
+            room[name] += count
+    return found
+
+
+def report(product: list[File], groups: list[list[str]]) -> None:
+    """Print everything."""
+    skipped = {"samples", "golden"}
+    tests = [path for path in (ROOT / "tests").rglob("*.py") if not skipped & set(path.parts)]
+    rooms: dict[str, list[File]] = collections.defaultdict(list)
+    for file in (*product, *map(File, tests)):
+        rooms[file.room].append(file)
+    print(f"{'room':<26}{'statements':>11}{'budget':>8}{'files':>7}{'comments %':>12}   ", *HATCHES)
+    for room, files in sorted(rooms.items()):
+        comments = sum(len(COMMENT.findall(file.text)) for file in files)
+        share = 100 * comments / sum(file.lines for file in files)
+        hatches = (f"{sum(file.hatches[name] for file in files):>{len(name)}}" for name in HATCHES)
+        statements = sum(file.statements() for file in files)
+        row = f"{room:<26}{statements:>11,}{BUDGETS[room]:>8}{len(files):>7}{share:>12.1f}   "
+        print(row, *hatches)
+    print(f"\nstatements without tests: {sum(file.statements() for file in product):,}")
+    functions = [
+        (file, node)
+        for file in product
+        for node in ast.walk(file.tree)
+        if isinstance(node, FUNCTIONS)
+    ]
+    long = [
+        ((node.end_lineno or 0) - node.lineno + 1, f"{file.name}:{node.lineno} {node.name}")
+        for file, node in functions
+    ]
+    branches = [
+        (
+            1 + sum(isinstance(each, BRANCHES) for each in ast.walk(node)),
+            f"{file.name}:{node.lineno} {node.name}",
         )
-    product = [file for file in found if file.room != "tests"]
-    print(f"\nstatements without tests: {sum(file.statements for file in product):,}")
-    functions = [function for file in product for function in file.functions]
-    show(
-        f"files over {LONG_FILE} lines",
-        [(file.lines, file.name) for file in found if file.lines > LONG_FILE],
-    )
-    show(
-        f"functions over {LONG_FUNCTION} lines",
-        [(lines, name) for name, lines, _ in functions if lines > LONG_FUNCTION],
-    )
-    show(
-        f"functions of a complexity over {COMPLEX}",
-        [(branches, name) for name, _, branches in functions if branches > COMPLEX],
-    )
-    groups = cycles(imports(found))
-    show("import cycles (modules)", [(len(group), " ".join(group)[:200]) for group in groups])
+        for file, node in functions
+    ]
+    show(f"files over {LONG_FILE} lines", [(f.lines, f.name) for f in product], LONG_FILE)
+    show(f"functions over {LONG_FUNCTION} lines", long, LONG_FUNCTION)
+    show(f"functions of a complexity over {COMPLEX}", branches, COMPLEX)
+    show("import cycles (modules)", [(len(group), " ".join(group)[:200]) for group in groups], 0)
 
 
-def show(title: str, rows: list[tuple[int, str]], most: int = 8) -> None:
-    """Print the largest rows of a finding."""
-    print(f"\n{title}: {len(rows)}")
-    for size, name in sorted(rows, reverse=True)[:most]:
+def show(title: str, rows: list[tuple[int, str]], bound: int) -> None:
+    """Print how many rows are beyond a bound, and the largest of them."""
+    beyond = sorted((row for row in rows if row[0] > bound), reverse=True)
+    print(f"\n{title}: {len(beyond)}")
+    for size, name in beyond[:8]:
         print(f"  {size:>5}  {name}")
 
 
 def main(arguments: list[str]) -> int:
-    """Do what the command line says; the exit code."""
-    found = files()
+    """Do what the command line asks for, and return the exit code."""
+    known = modules()
+    files = {name: File(path) for name, path in known.items()}
+    groups = strong_components(edges({name: file.tree for name, file in files.items()}, known))
+    found = limits(files, groups)
     if arguments == ["--commit"]:
-        LIMITS.write_text(json.dumps(limits(found), indent=2) + "\n", encoding="utf-8")
+        LIMITS.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
     elif arguments == ["--gate"]:
         allowed = json.loads(LIMITS.read_text(encoding="utf-8"))
         grown = [
             f"{room}: {name} {count}, where {allowed.get(room, {}).get(name, 0)} are allowed"
-            for room, counts in limits(found).items()
+            for room, counts in found.items()
             for name, count in counts.items()
             if count > allowed.get(room, {}).get(name, 0)
         ]
@@ -269,7 +183,7 @@ def main(arguments: list[str]) -> int:
         print(__doc__)
         return 2
     else:
-        report(found)
+        report(list(files.values()), groups)
     return 0
 
 

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import ast
-import functools
-import graphlib
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-REPOSITORY = Path(__file__).resolve().parents[1]
-# By package, the folder that its distribution is built from.
-HOMES = {"tilec": REPOSITORY, "tilec_runtime": REPOSITORY / "runtime"}
+from scripts.imports import HOMES, edges, find_cycle, imports_of, modules, resolve
+
 STDLIB_ONLY = ("values", "foreign", "errors", "model", "bundle")
 SHIPPED = ("tileir", "runtime")
 BUILD_HALF = (
@@ -39,17 +35,12 @@ LEVEL = {
     "tune": 6,
     "cli": 7,
     "__main__": 7,
+    "build_backend": 7,
     "pytest_plugin": 7,
 }
 # Inside the build half the pipeline has an order too.
 BUILD_ORDER = {name: place for place, name in enumerate(BUILD_HALF)}
 SHIPPED_BANNED = {"click", "rich", "jinja2", "tomli", "tomllib"}
-
-
-def module_name(path: Path) -> str:
-    home = HOMES["tilec_runtime" if path.is_relative_to(HOMES["tilec_runtime"]) else "tilec"]
-    parts = path.relative_to(home).with_suffix("").parts
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
 def room(module: str) -> str:
@@ -61,60 +52,19 @@ def room(module: str) -> str:
     return name if top == "tilec" or name in STDLIB_ONLY else "runtime"
 
 
-@functools.cache
-def imports_of(path: Path) -> list[tuple[str, int, bool]]:
-    """(module, line, inside a function) of every import; imports for type checkers only do not
-    count.
-    """
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    found: list[tuple[str, int, bool]] = []
-
-    def visit(node: ast.AST, inside: bool) -> None:
-        for child in ast.iter_child_nodes(node):
-            if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.dump(child.test):
-                continue
-            if isinstance(child, ast.Import):
-                found.extend((alias.name, child.lineno, inside) for alias in child.names)
-            elif isinstance(child, ast.ImportFrom):
-                assert child.level == 0, f"{path}:{child.lineno}: relative import"
-                base = child.module or ""
-                found.extend(
-                    (f"{base}.{alias.name}", child.lineno, inside) for alias in child.names
-                )
-            visit(child, inside or isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef))
-
-    visit(tree, inside=False)
-    return found
+MODULES = modules()
+TREES = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in MODULES.items()}
+EDGES = edges(TREES, MODULES)
 
 
-FILES = sorted(
-    p
-    for name, home in HOMES.items()
-    for p in (home / name).rglob("*.py")
-    if "_templates" not in p.parts
-)
-MODULES = {module_name(p): p for p in FILES}
-
-
-def resolve(name: str) -> str | None:
-    """The tilec module that an imported dotted name lives in."""
-    parts = name.split(".")
-    for end in range(len(parts), 0, -1):
-        candidate = ".".join(parts[:end])
-        if candidate in MODULES:
-            return candidate
-    return None
-
-
-@pytest.mark.parametrize("path", FILES, ids=module_name)
-def test_imports_follow_the_layers(path: Path) -> None:
-    me = module_name(path)
+@pytest.mark.parametrize("me", MODULES)
+def test_imports_follow_the_layers(me: str) -> None:
     mine = room(me)
-    for name, line, inside in imports_of(path):
-        where = f"{path}:{line}"
+    for name, line, inside in imports_of(TREES[me]):
+        where = f"{MODULES[me]}:{line}"
         top = name.split(".")[0]
         if top in HOMES:
-            target = resolve(name)
+            target = resolve(name, MODULES)
             assert target, f"{where}: {name} does not exist"
             other = room(target)
             if other in ("", mine):
@@ -150,7 +100,7 @@ def test_imports_follow_the_layers(path: Path) -> None:
                     )
             if LEVEL[mine] == LEVEL[other] == 4:
                 pytest.fail(f"{where}: verbs do not import each other")
-        elif mine in STDLIB_ONLY:
+        elif me.startswith("tilec_runtime") and mine in STDLIB_ONLY:
             assert top in sys.stdlib_module_names, (
                 f"{where}: {mine} uses the standard library only, not {top}"
             )
@@ -164,52 +114,47 @@ def test_imports_follow_the_layers(path: Path) -> None:
 
 
 def test_only_the_driver_module_touches_the_driver_bindings() -> None:
-    for path in FILES:
-        for name, line, _ in imports_of(path):
-            if name.startswith("cuda.bindings.driver"):
-                assert module_name(path) == "tilec_runtime.device.libcuda", f"{path}:{line}"
+    users = {
+        module
+        for module, tree in TREES.items()
+        for name, _, _ in imports_of(tree)
+        if name.startswith("cuda.bindings.driver")
+    }
+    assert users == {"tilec_runtime.device.libcuda"}
 
 
 def test_only_the_cli_prints() -> None:
-    for path in FILES:
-        if room(module_name(path)) == "cli":
-            continue
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for module, tree in TREES.items():
+        for node in ast.walk(tree):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-                assert node.func.id != "print", f"{path}:{node.lineno}: print outside the cli"
+                printed = node.func.id == "print" and room(module) != "cli"
+                assert not printed, f"{MODULES[module]}:{node.lineno}: print outside the cli"
 
 
 def test_no_import_cycles() -> None:
-    edges = {}
-    for name, path in MODULES.items():
-        targets = {
-            resolve(n) for n, _, inside in imports_of(path) if n.startswith("tilec") and not inside
+    graph = {
+        module: {
+            target
+            for name, _, inside in imports_of(tree)
+            if not inside and (target := resolve(name, MODULES)) and target != module
         }
-        edges[name] = {t for t in targets if t and t != name}
-    graphlib.TopologicalSorter(edges).prepare()  # raises CycleError
-
-
-def named_in(path: Path) -> set[str]:
-    """The modules that any import of a file names, in functions and for type checkers too."""
-    names: list[str] = []
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            names += [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            names += [f"{node.module}.{alias.name}" for alias in node.names]
-    return {
-        module for name in names if name != "tilec_runtime._core" and (module := resolve(name))
-    }  # `_core` is in C
+        for module, tree in TREES.items()
+    }
+    assert find_cycle(graph) == []
 
 
 @pytest.mark.xfail(strict=True, reason="ops name chains, graphs and tensors, which name ops")
 def test_no_import_cycles_of_any_kind_in_the_runtime() -> None:
-    edges = {
-        name: named_in(path) - {name}
-        for name, path in MODULES.items()
-        if name.startswith("tilec_runtime")
-    }
-    graphlib.TopologicalSorter(edges).prepare()  # raises CycleError
+    require_no_cycle({name for name in MODULES if name.startswith("tilec_runtime")})
+
+
+def test_no_import_cycles_of_any_kind_in_the_build_half() -> None:
+    require_no_cycle({name for name in MODULES if room(name) in (*BUILD_HALF, "model", "testing")})
+
+
+def require_no_cycle(own: set[str]) -> None:
+    """Imports inside functions and for type checkers count."""
+    assert find_cycle({name: EDGES[name] & own for name in own}) == []
 
 
 def statements(node: ast.AST) -> int:
@@ -223,8 +168,8 @@ def statements(node: ast.AST) -> int:
 
 
 def test_sizes() -> None:
-    for path in FILES:
-        tree = ast.parse(path.read_text(encoding="utf-8"))
+    for module, tree in TREES.items():
+        path = MODULES[module]
         assert statements(tree) <= 320, f"{path} has over 320 statements: split it by idea"
         for node in ast.walk(tree):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -18,9 +17,9 @@ from tilec.compile.assemble import (
     require_done,
 )
 from tilec.compile.cache import Cache
-from tilec.compile.events import Done, Observer
-from tilec.compile.execute import KeyedJob, Pool
-from tilec.compile.keys import Change, KeyMaker, explain_change, inputs_digest, recall
+from tilec.compile.events import Observer
+from tilec.compile.execute import JobRunner
+from tilec.compile.keys import Change, KeyedJob, KeyMaker, explain_change, recall
 from tilec.compile.lockfile import NAME, Lock, Pin, read_lock
 from tilec.compile.outputs import Output, fingerprint, save_outputs, unchanged_outputs
 from tilec.compile.project import (
@@ -41,6 +40,7 @@ from tilec.frontends.tools.search import used as tools_used
 from tilec.manifest.files import reference_problems
 from tilec.manifest.problems import order_of
 from tilec.manifest.types import Manifest
+from tilec.model.atomic import Stage
 from tilec.package.marks import stale_outputs
 from tilec.plan import Plan, make_plan, near_job
 from tilec.plan.targets import parse_targets
@@ -49,7 +49,6 @@ from tilec_runtime.errors import (
     Diagnostic,
     ManifestError,
     MissingError,
-    TilecError,
     UsageError,
 )
 from tilec_runtime.model.kernel import BundleInfo
@@ -127,13 +126,13 @@ def build(request: BuildRequest, observer: Observer) -> BuildResult:
     """Build a project; on any failure its last good outputs stay as they are.
 
     Raises:
-        ManifestError, ToolchainError, BuildError, OutputError: see each; the exit code is theirs.
+        ManifestError, ToolchainError, BuildError, OutputError: the exit code is the error's.
     """
-    started, since = time.monotonic(), time.time_ns()
+    started, started_ns = time.monotonic(), time.time_ns()
     project = open_project(request.manifest_path, request.search)
     if request.aside:
-        project = _part(project, request.targets)
-    work = WorkDir(root := Path(project.manifest.root))
+        project = _concerned_part(project, request.targets)
+    work = WorkDir(Path(project.manifest.root))
     cache = Cache(
         request.cache_dir,
         max_bytes=request.cache_max,
@@ -142,104 +141,64 @@ def build(request: BuildRequest, observer: Observer) -> BuildResult:
     )
     with (
         work.lock(observer.note),
-        _pool(project, request, cache, observer, spool=work.spool, kept=work.kept) as pool,
+        _runner(project, request, cache, observer, work.spool, work.kept) as runner,
     ):
-        declared = declare(project, pool, cache, fresh=request.force, select=request.select)
-        lock = _lock(project, declared, request)
-        plan = _plan_or_why(project, declared, request)
+        declared = declare(project, runner, cache, fresh=request.force, select=request.select)
+        lock = read_lock(Path(project.manifest.root))
+        if request.locked and not request.aside:
+            lock.require_tools(declared.tools)
+        plan = _plan_or_unreadable(project, declared, request)
         if request.aside and not plan.jobs:
             return _nothing_done((), started, jobs=0)
-        keyed = _keyed(plan, declared)
+        keys = KeyMaker(tools=declared.tools, inputs=declared.inputs)
+        keyed = keys.keyed(plan.jobs)
         pins = lock.pinned(request.profile, {k.job.id: k.key for k in keyed})
         cache.pins = {k.key: pins[k.job.id].row for k in keyed if k.job.id in pins}
         emit = ("bundle",) if request.aside else request.emit or project.manifest.output.emit
-        draft = bundle_info(project, declared, plan, request.profile, outcomes=None)
-
-        def digest_with(images: Mapping[str, Pin]) -> str:
-            return fingerprint(
-                _states(keyed, {} if request.aside else images), draft, emit, project.manifest
-            )
-
-        whole = not declared.unreadable and all(job.cacheable for job in plan.jobs)
-        last = (
-            unchanged_outputs(cache, digest_with(pins), root)
-            if whole and not request.force
-            else None
+        this = _Build(
+            request=request,
+            observer=observer,
+            project=project,
+            declared=declared,
+            plan=plan,
+            keyed=keyed,
+            cache=cache,
+            lock=lock,
+            emit=emit,
+            started_ns=started_ns,
         )
-        if last is not None and not stale_outputs(project.manifest, emit, last):
-            _settle(
-                project,
-                declared,
-                request,
-                observer,
-                cache,
-                last,
-                lock,
-                None,
-                jobs=len(keyed),
-                since=since,
-            )
-            return _nothing_done(last, started, jobs=len(keyed), notes=plan.notes)
-        outcomes = pool.compile(keyed, fresh=request.force, meanwhile=lambda: _prepare(emit))
+        outputs = this.unchanged_outputs(pins)
+        if outputs is not None:
+            this.finish(outputs, built=None)
+            return _nothing_done(outputs, started, jobs=len(keyed), notes=plan.notes)
+        outcomes = runner.compile(keyed, fresh=request.force, meanwhile=lambda: _preload(emit))
         done = require_done(plan, outcomes, project.manifest.locate, declared)
         built = {
             k.job.id: Pin.of(k.key, one.info.digest, one.row)
             for k, one in zip(keyed, done, strict=True)
         }
-        _require_pinned(lock, request, built, observer)
+        this.require_pinned(built)
         info = bundle_info(project, declared, plan, request.profile, outcomes=done)
-        from tilec.package.publish import (
-            Publication,
-            publish,
-        )  # an up-to-date build writes nothing and should not wait for the templates
+        # Templates load slowly, and an up-to-date build writes nothing.
+        from tilec.package.publish import Publication, put_in_place, stage_outputs, uninterrupted
 
-        images = {
-            outcome.info.digest: (job, outcome) for job, outcome in zip(keyed, done, strict=True)
-        }
         publication = Publication(
             info=info,
             plan=plan,
             done=done,
-            read=lambda digest: pool.read(*images[digest]),
+            blobs={one.info.digest: one.blob for one in done},
             emit=emit,
             manifest=project.manifest,
             scratch=work.path,
             owned=request.aside,
         )
-
-        keys = KeyMaker(tools=declared.tools, inputs=declared.inputs).snapshot(plan.jobs)
-
-        def remember(outputs: Sequence[Output]) -> None:
-            work.note_end()
-            save_outputs(cache, digest_with(built), root, outputs)
-            if not request.aside:
-                cache.put_record(stamp.record_key("keys", root), keys)
-
-        outputs = publish(publication, note=observer.note, remember=remember)
-        _settle(
-            project,
-            declared,
-            request,
-            observer,
-            cache,
-            outputs,
-            lock,
-            built,
-            jobs=len(done),
-            since=since,
-        )
-    return _result(plan, info, done, outputs, seconds=time.monotonic() - started)
-
-
-def _result(
-    plan: Plan,
-    info: BundleInfo,
-    done: Sequence[Done],
-    outputs: tuple[Output, ...],
-    *,
-    seconds: float,
-) -> BuildResult:
-    """The result of a build that wrote its outputs."""
+        with Stage() as stage:
+            outputs = stage_outputs(publication, stage)
+            with uninterrupted():
+                put_in_place(publication, stage, outputs, observer.note)
+                work.note_end()
+                this.save(outputs, built, keys)
+        this.finish(outputs, built=built)
     compiled = sum(not outcome.cached for outcome in done)
     return BuildResult(
         outputs=outputs,
@@ -247,7 +206,7 @@ def _result(
         jobs=len(done),
         compiled=compiled,
         cached=len(done) - compiled,
-        seconds=seconds,
+        seconds=time.monotonic() - started,
         up_to_date=False,
         warnings=tuple(dict.fromkeys(w for outcome in done for w in outcome.warnings)),
         notes=(
@@ -259,21 +218,187 @@ def _result(
     )
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class _Build:
+    """A planned build: everything that decides whether it has work, and what it leaves behind."""
+
+    request: BuildRequest
+    observer: Observer
+    project: Project
+    declared: Declared
+    plan: Plan
+    keyed: tuple[KeyedJob, ...]
+    cache: Cache
+    lock: Lock
+    emit: tuple[str, ...]
+    started_ns: int
+
+    @property
+    def root(self) -> Path:
+        """The project's directory."""
+        return Path(self.project.manifest.root)
+
+    def fingerprint(self, images: Mapping[str, Pin]) -> str:
+        """Return the digest of everything that the outputs depend on.
+
+        The images' digests are part of it where tilec.lock pins them, so that outputs with other
+        bytes are not up to date.
+        """
+        states = [
+            f"{k.key} {images[k.job.id].image}"
+            if k.job.id in images and not self.request.aside
+            else k.key
+            for k in self.keyed
+        ]
+        draft = bundle_info(
+            self.project, self.declared, self.plan, self.request.profile, outcomes=None
+        )
+        return fingerprint(states, draft, self.emit, self.project.manifest)
+
+    def unchanged_outputs(self, pins: Mapping[str, Pin]) -> tuple[Output, ...] | None:
+        """Return the outputs of an earlier build if this one would write the same."""
+        whole = not self.declared.unreadable and all(job.cacheable for job in self.plan.jobs)
+        if self.request.force or not whole:
+            return None
+        last = unchanged_outputs(self.cache, self.fingerprint(pins), self.root)
+        if last is None or stale_outputs(self.project.manifest, self.emit, last):
+            return None
+        return last
+
+    def require_pinned(self, built: Mapping[str, Pin]) -> None:
+        """With `locked`, refuse images of other bytes than the lock pins; note unpinned jobs.
+
+        Raises:
+            ToolchainError: images differ.
+        """
+        if not self.request.locked or self.request.aside:
+            return
+        unpinned = self.lock.require_images(self.request.profile, built)
+        if unpinned:
+            jobs = "1 job" if unpinned == 1 else f"{unpinned} jobs"
+            self.observer.note(
+                f"tilec.lock pins no image of {jobs} as the sources are now: `tilec build` without "
+                "--locked pins what it builds"
+            )
+
+    def save(self, outputs: Sequence[Output], built: Mapping[str, Pin], keys: KeyMaker) -> None:
+        """Record outputs that were put in place, and the keys for `--explain`."""
+        save_outputs(self.cache, self.fingerprint(built), self.root, outputs)
+        if not self.request.aside:
+            record = stamp.record_key("keys", self.root)
+            self.cache.put_record(record, keys.snapshot(self.plan.jobs))
+
+    def finish(self, outputs: Sequence[Output], *, built: Mapping[str, Pin] | None) -> None:
+        """Renew tilec.lock and the stamp; a build that fails leaves both as they are."""
+        if self.request.aside:
+            return
+        root_before: list[int] = []
+        if not self.request.locked:
+            root_before = stamp.status_of(self.root)
+            self.lock.renew(
+                self.declared.tools,
+                profile=self.request.profile,
+                built=built,
+                keep=self._kept_pins(),
+                note=self.observer.note,
+            )
+        self._stamp(outputs, root_before)
+
+    def _kept_pins(self) -> Callable[[str, str], bool]:
+        """Return a test whether a pin, by profile and job, that was not renewed is to be kept.
+
+        A build of everything for a target names all of its jobs. Of other targets and profiles,
+        the pins of kernels and profiles that the manifest still has are kept.
+        """
+        manifest = self.project.manifest
+        kernels = {kernel.name for kernel in manifest.kernels}
+        profiles = {profile.name for profile in manifest.profiles}
+        partial = self.request.select or self.declared.passed_over
+        targets = set() if partial else {*map(str, parse_targets(manifest, self.request.targets))}
+
+        def keep(profile: str, job: str) -> bool:
+            built_now = profile == self.request.profile and job.rpartition("-")[2] in targets
+            return not built_now and job.partition("-")[0] in kernels and profile in profiles
+
+        return keep
+
+    def _stamp(self, outputs: Sequence[Output], root_before: Sequence[int]) -> None:
+        """Let the next build see by file status that it has no work, where file status suffices."""
+        project, declared, request = self.project, self.declared, self.request
+        manifest = project.manifest
+        # tilec's own code is looked at anyway.
+        names = {
+            file.name
+            for files in declared.inputs.values()
+            for file in files
+            if not file.name.startswith(OWN)
+        }
+        unchecked = any(
+            dict(source.options).get("unchecked-flags") for source in project.sources.values()
+        )
+        if (
+            unchecked
+            or declared.unreadable
+            or declared.passed_over
+            or any(name[0] == "<" for name in names)
+            or project.search.prefer != "wheels"
+            or set(project.classes) - set(BUILTIN)
+        ):
+            return
+        own = (
+            Path(manifest.path).name,
+            *((NAME,) if request.locked else ()),
+            *manifest.package.license_files,
+            *(kernel.table for kernel in manifest.kernels if kernel.table),
+        )
+        asked = stamp.question(
+            own[0],
+            targets=request.targets,
+            select=request.select,
+            profile=request.profile,
+            emit=request.emit,
+            places=(request.search.cuda_home, request.search.path),
+        )
+        stamp.take(
+            self.cache,
+            self.root,
+            asked,
+            jobs=len(self.keyed),
+            since=self.started_ns,
+            read=[
+                *(self.root / name for name in (*own, *names)),
+                *(Path(path) for path in tools_used if Path(path).is_file()),
+            ],
+            searched=[self.root / folder for folder in include_folders(project)],
+            written=[(output.kind, Path(output.path)) for output in outputs],
+            kept=[self.root / NAME],
+            output=self.root / manifest.output.dir,
+            root_before=root_before,
+        )
+
+
 def _nothing_done(
     outputs: tuple[Output, ...], started: float, *, jobs: int, notes: tuple[str, ...] = ()
 ) -> BuildResult:
-    """The result of a build whose outputs lie there already, or that has none."""
-    seconds = time.monotonic() - started
+    """Return the result of a build whose outputs are up to date, or that has none."""
     return BuildResult(
         outputs=outputs,
         info=None,
         jobs=jobs,
         compiled=0,
         cached=jobs,
-        seconds=seconds,
+        seconds=time.monotonic() - started,
         up_to_date=bool(outputs),
         notes=notes,
     )
+
+
+def _preload(emit: Sequence[str]) -> None:
+    """Load the templates while the last jobs are compiled."""
+    from tilec.package import publish, render
+
+    if publish.HOLDS_PACKAGE.intersection(emit):
+        render.package_templates()
 
 
 def concerned(project: Project, targets: Sequence[str]) -> tuple[str, ...]:
@@ -288,7 +413,7 @@ def concerned(project: Project, targets: Sequence[str]) -> tuple[str, ...]:
     return tuple(kernel.name for kernel in project.manifest.kernels if makes[kernel.language])
 
 
-def _part(project: Project, targets: Sequence[str]) -> Project:
+def _concerned_part(project: Project, targets: Sequence[str]) -> Project:
     """What a build aside makes of a project: without the other kernels' languages, whose tools may
     be missing.
     """
@@ -304,170 +429,6 @@ def _part(project: Project, targets: Sequence[str]) -> Project:
         },
         classes={name: where for name, where in project.classes.items() if name in languages},
         sources={name: source for name, source in project.sources.items() if name in names},
-    )
-
-
-def _prepare(emit: Sequence[str]) -> None:
-    """Load what writing outputs needs: an up-to-date build should not wait for it, any other can do
-    it while its last jobs are compiled.
-    """
-    from tilec.package import publish, render
-
-    if publish.HOLDS_PACKAGE.intersection(emit):
-        render.package_templates()
-
-
-def _lock(project: Project, declared: Declared, request: BuildRequest) -> Lock:
-    """The project's tilec.lock; refuses other tools than its own where that was asked for."""
-    lock = read_lock(Path(project.manifest.root))
-    if request.locked and not request.aside:
-        lock.require_tools(declared.tools)
-    return lock
-
-
-def _states(keyed: Sequence[KeyedJob], images: Mapping[str, Pin]) -> list[str]:
-    """What each job's image depends on, and its bytes' digest by the lock: outputs are up to date
-    with a lock that pins them alone.
-    """
-    return [f"{k.key} {images[k.job.id].image}" if k.job.id in images else k.key for k in keyed]
-
-
-def _require_pinned(
-    lock: Lock, request: BuildRequest, built: Mapping[str, Pin], observer: Observer
-) -> None:
-    """Where that was asked for, refuse images of other bytes than the lock pins, and say how many
-    it does not pin.
-    """
-    if not request.locked or request.aside:
-        return
-    unpinned = lock.require_images(request.profile, built)
-    if unpinned:
-        jobs = "1 job" if unpinned == 1 else f"{unpinned} jobs"
-        observer.note(
-            f"tilec.lock pins no image of {jobs} as the sources are now: `tilec build` without --locked pins what it builds"
-        )
-
-
-def _settle(
-    project: Project,
-    declared: Declared,
-    request: BuildRequest,
-    observer: Observer,
-    cache: Cache,
-    outputs: Sequence[Output],
-    lock: Lock,
-    built: Mapping[str, Pin] | None,
-    *,
-    jobs: int,
-    since: int,
-) -> None:
-    """Once all outputs are there: record the tools and images, which a build that fails leaves as
-    they are, and what it looked at.
-    """
-    if request.aside:
-        return
-    if not request.locked:
-        profiles = {profile.name for profile in project.manifest.profiles}
-
-        @functools.cache
-        def planned() -> frozenset[str]:
-            return _every_job(project, declared, request, lock)
-
-        def keep(profile: str, job: str) -> bool:
-            return profile in profiles and (job in (built or ()) or job in planned())
-
-        before = stamp.status_of(Path(project.manifest.root))
-        lock.renew(
-            declared.tools, profile=request.profile, built=built, keep=keep, note=observer.note
-        )
-    else:
-        before = []
-    _stamp(project, declared, request, cache, outputs, jobs=jobs, since=since, root_before=before)
-
-
-def _every_job(
-    project: Project, declared: Declared, request: BuildRequest, lock: Lock
-) -> frozenset[str]:
-    """Every job of the project for the targets that the lock has images of, whatever is selected
-    now; all of the lock's in doubt.
-    """
-    pinned = frozenset(job for rows in lock.pins.values() for job in rows)
-    targets = tuple(sorted({job.rpartition("-")[2] for job in pinned}))
-    if declared.passed_over:
-        return pinned
-    try:
-        plan = _plan(project, declared, dataclasses.replace(request, targets=targets, select=()))
-    except TilecError:
-        return pinned
-    return frozenset(job.id for job in plan.jobs)
-
-
-def _stamp(
-    project: Project,
-    declared: Declared,
-    request: BuildRequest,
-    cache: Cache,
-    outputs: Sequence[Output],
-    *,
-    jobs: int,
-    since: int,
-    root_before: Sequence[int],
-) -> None:
-    """Let the next build see by file status alone that it has nothing to do, where file status says
-    everything.
-    """
-    manifest = project.manifest
-    # tilec's own code is looked at anyway.
-    inputs = {
-        file
-        for files in declared.inputs.values()
-        for file in files
-        if not file.name.startswith(OWN)
-    }
-    names = {file.name for file in inputs}
-    vague = any(file.name[0] == "<" for file in inputs)
-    checked = not any(
-        dict(source.options).get("unchecked-flags") for source in project.sources.values()
-    )
-    partial = declared.unreadable or declared.passed_over
-    if (
-        not checked
-        or partial
-        or vague
-        or project.search.prefer != "wheels"
-        or set(project.classes) - set(BUILTIN)
-    ):
-        return
-    root = Path(manifest.root)
-    own = (
-        Path(manifest.path).name,
-        *((NAME,) if request.locked else ()),
-        *manifest.package.license_files,
-        *(kernel.table for kernel in manifest.kernels if kernel.table),
-    )
-    asked = stamp.question(
-        own[0],
-        targets=request.targets,
-        select=request.select,
-        profile=request.profile,
-        emit=request.emit,
-        places=(request.search.cuda_home, request.search.path),
-    )
-    stamp.take(
-        cache,
-        root,
-        asked,
-        jobs=jobs,
-        since=since,
-        read=[
-            *(root / name for name in (*own, *names)),
-            *(Path(path) for path in tools_used if Path(path).is_file()),
-        ],
-        searched=[root / folder for folder in include_folders(project)],
-        written=[(output.kind, Path(output.path)) for output in outputs],
-        kept=[root / NAME],
-        output=root / manifest.output.dir,
-        root_before=root_before,
     )
 
 
@@ -552,20 +513,19 @@ def _declared(
     # a build.
     with tempfile.TemporaryDirectory(prefix="tilec-") as folder:
         spool, kept = Path(folder, "spool"), Path(folder, "failed")
-        with _pool(project, request, cache, observer, spool=spool, kept=kept) as pool:
-            return look(project, pool, cache, select=request.select)
+        with _runner(project, request, cache, observer, spool, kept) as runner:
+            return look(project, runner, cache, select=request.select)
 
 
-def _pool(
+def _runner(
     project: Project,
     request: BuildRequest,
     cache: Cache,
     observer: Observer,
-    *,
     spool: Path,
     kept: Path,
-) -> Pool:
-    return Pool(
+) -> JobRunner:
+    return JobRunner(
         frontends=project.classes,
         search=project.search,
         cache=cache,
@@ -622,7 +582,7 @@ def _plan(project: Project, declared: Declared, request: BuildRequest) -> Plan:
     return dataclasses.replace(plan, notes=(*plan.notes, *passed))
 
 
-def _plan_or_why(project: Project, declared: Declared, request: BuildRequest) -> Plan:
+def _plan_or_unreadable(project: Project, declared: Declared, request: BuildRequest) -> Plan:
     """The plan; where there is none, sources that cannot be read are told first: they may be what
     is behind it.
     """
@@ -651,11 +611,3 @@ def _made(
     return dataclasses.replace(
         manifest, kernels=kernels if select or not request.select else ()
     ), select
-
-
-def _keyed(plan: Plan, declared: Declared) -> tuple[KeyedJob, ...]:
-    maker = KeyMaker(tools=declared.tools, inputs=declared.inputs)
-    inputs = {name: inputs_digest(files) for name, files in declared.inputs.items()}
-    return tuple(
-        KeyedJob(job=job, key=maker.key(job), inputs=inputs[job.spec.name]) for job in plan.jobs
-    )

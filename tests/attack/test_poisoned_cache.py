@@ -70,7 +70,7 @@ class Attacked:
         )
         with self.project.pool(cache=cache) as pool:
             done = self._done(pool.compile(self.jobs))
-            return [pool.read(job, one) for job, one in zip(self.jobs, done, strict=True)]
+            return [one.blob.read() for one in done]
 
     @staticmethod
     def _done(outcomes: Sequence[object]) -> list[Done]:

@@ -219,9 +219,9 @@ def test_no_block_goes_unchecked(step: Step) -> None:
             subprocess.run(["bash", "-n"], input=step.text, text=True, check=True, timeout=120)
             extras = tomllib.loads(text_of("pyproject.toml"))["project"]["optional-dependencies"]
             assert set(re.findall(r"\[(\w+)\]\"", step.text)) <= set(extras)
-        case "template", "yaml":
+        case "template", "yaml" | "toml":
             values = {"name": "demo", "module": "demo", "tilec_version": tilec.__version__}
-            assert step.text == render("mixed", values)[".github/workflows/kernels.yml"].decode()
+            assert step.text.encode() in render("mixed", values).values()
         case "fragment", "toml":
             load_text(completed(step.text), Path("tilec.toml"), languages=LANGUAGES)
         case "", "toml":

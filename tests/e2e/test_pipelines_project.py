@@ -89,7 +89,10 @@ def run(root: Path, cli: Cli, code: str) -> subprocess.CompletedProcess[str]:
 
 def test_every_program_on_the_cpu_device(portable: Path, cli: Cli) -> None:
     """As on a machine without a GPU, which this one may be or not."""
-    lines = ["from tilec_runtime.errors import NoDeviceError", "from tilec_runtime import _driver"]
+    lines = [
+        "from tilec_runtime.errors import NoDeviceError",
+        "from tilec_runtime.device import driver as _driver",
+    ]
     lines += ["def none(): raise NoDeviceError('there is no GPU')", "_driver.driver = none"]
     lines += [f"import {name}; {name}.run({name}.main)" for name in ON_CPU]
     done = run(portable, cli, "\n".join(lines))

@@ -19,9 +19,9 @@ from tilec.bench.libraries import GpuLibrary, TorchLibrary, open_library, tensor
 from tilec.bench.measure import Clock, MeasureOptions, measure
 from tilec.bench.timer import RivalTimer, Timer
 from tilec.bench.work import Ceilings
-from tilec.compile.child import own_command
-from tilec.compile.codec import decode, encode
+from tilec.compile.own import own_command
 from tilec.model.atomic import atomic_write
+from tilec.model.codec import decode, encode
 from tilec_runtime.device.devices import driver_of, find_device
 from tilec_runtime.device.memory import DeviceBuffer
 from tilec_runtime.device.seam import CopyKind

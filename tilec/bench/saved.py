@@ -13,8 +13,8 @@ from tilec import __version__
 from tilec.bench.gate import LIMIT, settled
 from tilec.bench.report import CaseBench, Setting
 from tilec.bench.rivals import LIBRARIES
-from tilec.compile.codec import decode, encode
 from tilec.model.atomic import atomic_write
+from tilec.model.codec import decode, encode
 from tilec_runtime.errors import UsageError
 from tilec_runtime.model.suggest import did_you_mean
 

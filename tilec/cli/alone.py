@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tilec.compile.child import own_command
+from tilec.compile.own import own_command
 from tilec_runtime.errors import TilecError
 from tilec_runtime.foreign import printable
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from tilec.cli.app import App
-from tilec.compile.child import own_command
+from tilec.compile.own import own_command
 from tilec_runtime.errors import TilecError
 
 if TYPE_CHECKING:

@@ -24,9 +24,9 @@ from tilec.cli.tables import (
     table,
     terminal_width,
 )
-from tilec.compile.codec import encode
 from tilec.compile.events import Outcome
 from tilec.manifest.types import Budget, Kernel
+from tilec.model.codec import encode
 from tilec.model.tuning import Status, TuningRecord
 from tilec.tune.candidates import Facts, Made
 from tilec.tune.prune import cost_of, identity, refusal

@@ -18,7 +18,7 @@ import click
 from tilec.cli.app import App, examples
 from tilec.cli.complete import completes, project_kernels, whole_cases
 from tilec.cli.style import style
-from tilec.compile.child import own_command
+from tilec.compile.own import own_command
 from tilec_runtime.errors import UsageError
 
 # What starts, ends or asks is not to be done again and again.

@@ -17,7 +17,7 @@ from tilec.plan import Plan, PlannedKernel
 from tilec_runtime.errors import BudgetError, BuildError, CompileError, Diagnostic, TilecError
 from tilec_runtime.model.arch import TargetKind
 from tilec_runtime.model.driver import branch_of_cuda
-from tilec_runtime.model.kernel import BundleInfo, KernelInfo, PackageInfo, VariantInfo
+from tilec_runtime.model.kernel import BundleInfo, KernelInfo, VariantInfo
 from tilec_runtime.model.signature import Param, ParamKind, joined_abi
 
 
@@ -91,7 +91,6 @@ def bundle_info(
     """The bundle's index; without outcomes it has no variants and stands for everything that is not
     in a job's key.
     """
-    package = project.manifest.package
     rows = iter(outcomes or ())
     built = (
         _with_images(kernel, rows) if outcomes is not None else kernel.info
@@ -113,13 +112,7 @@ def bundle_info(
         if file.digest and file.name[-1] != "/" and not file.name.startswith("../")
     }
     return BundleInfo(
-        package=PackageInfo(
-            name=package.name,
-            version=package.version,
-            module=package.module,
-            description=package.description,
-            license=package.license,
-        ),
+        package=project.manifest.package.info,
         kernels=kernels,
         toolchain=tuple(tools[name] for name in sorted(tools)),
         sources=tuple(sorted(files.items())),

@@ -1,31 +1,67 @@
-"""What happens while jobs run: the outcome of one job, and the observer that progress displays
-implement.
-"""
+"""Outcomes of compile jobs, and the observer that progress displays implement."""
 
 from __future__ import annotations
 
 import dataclasses
+import os
 from typing import Protocol
 
-from tilec.compile.blob import Blob
-from tilec_runtime.errors import Diagnostic, TilecError
+from tilec_runtime.errors import CacheError, Diagnostic, TilecError
+from tilec_runtime.model.digest import sha256
 from tilec_runtime.model.image import ImageInfo
 from tilec_runtime.model.signature import AbiSlot
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Blob:
+    """Where an image's bytes lie: `size` bytes from `offset` of the file `path`, with their SHA-256.
+
+    Builds pass blobs on instead of bytes, so that the main process holds one image at a time.
+    """
+
+    path: str
+    offset: int
+    size: int
+    digest: str
+
+    def read(self) -> bytes:
+        """Return the bytes.
+
+        Raises:
+            CacheError: the file is gone (another process may have emptied the cache) or damaged.
+        """
+        try:
+            fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+            with os.fdopen(fd, "rb") as file:
+                file.seek(self.offset)
+                data = file.read(self.size)
+        except OSError as exc:
+            raise CacheError(
+                f"a compiled image cannot be read back: {exc.strerror}: {self.path}",
+                cause="the cache was emptied while the build was running",
+                fix="run the build again",
+            ) from exc
+        if len(data) != self.size or sha256(data) != self.digest:
+            raise CacheError(
+                f"a compiled image is damaged: {self.path}",
+                cause="the disk or another program changed the file",
+                fix="run the build again; `tilec cache clear` empties the cache",
+            )
+        return data
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Done:
-    """A job that has its image.
+    """A job with its image.
 
     Attributes:
         info: the image's row of the bundle index.
         abi: the entry point's arguments.
-        warnings: what the compiler said besides.
-        blob: where the image's bytes lie; they are not held in memory.
-        cached: it came from the cache (or from an identical job of the same build).
-        seconds: time of the compile, in the build that ran it.
-        row: digest of its row in the cache's index, which covers all of the above but where and
-            when.
+        warnings: of the compiler.
+        blob: where the image's bytes lie.
+        cached: whether the image came from the cache, or from an identical job of the same build.
+        seconds: compile time, in the build that compiled it.
+        row: digest of the image's cache entry, which covers `info`, `abi` and `warnings`.
     """
 
     info: ImageInfo
@@ -39,7 +75,7 @@ class Done:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Failed:
-    """A job that has no image, and why."""
+    """A job without an image, and its error."""
 
     error: TilecError
 
@@ -48,30 +84,22 @@ Outcome = Done | Failed
 
 
 class Observer(Protocol):
-    """Hears of progress, always in the main thread of the main process; an exception it raises ends
-    the build.
-    """
+    """Receives the progress of a build in its main thread; an exception ends the build."""
 
     def started(self, total: int, cached: int) -> None:
-        """`total` jobs are to be done, `cached` of them are done already: no other event comes for
-        those.
-        """
+        """`total` jobs were requested; `cached` of them are done and cause no other event."""
 
     def job_started(self, job_id: str) -> None:
         """A worker got the job."""
 
     def job_finished(self, job_id: str, outcome: Outcome) -> None:
-        """The job is done; comes once for each job that `started` did not count as cached (also for
-        one whose twin was compiled).
-        """
+        """The job has its outcome; called once for each job that `started` counted as not cached."""
 
     def note(self, text: str) -> None:
-        """Something to tell the user that fails nothing, such as a damaged cache entry that is
-        rebuilt; each text comes once.
-        """
+        """Show the user a text that fails nothing; each text comes once."""
 
     def finished(self) -> None:
-        """Every job has its outcome (not called when the build is interrupted)."""
+        """Every job has its outcome. Not called when the build is interrupted."""
 
 
 class SilentObserver:

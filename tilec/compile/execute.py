@@ -1,67 +1,53 @@
-"""Runs jobs: looks each up in the cache, compiles the rest in worker processes, and gives every job
-its outcome.
-"""
+"""Runs compile jobs: looks each up in the cache and compiles the rest in worker processes."""
 
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
+import queue
+import re
 import shutil
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from concurrent.futures import Future
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, final
 
 from tilec.compile.cache import Cache
 from tilec.compile.events import Done, Failed, Observer, Outcome
-from tilec.compile.schedule import Timings
+from tilec.compile.keys import KeyedJob
 from tilec.frontends.base import ToolSearch
 from tilec.model.declaration import KernelDecl
 from tilec.model.job import Job, Source
-from tilec_runtime.errors import CacheError, CompileError, TilecError
+from tilec_runtime.errors import CompileError, TilecError
+from tilec_runtime.model.arch import TargetKind
 from tilec_runtime.model.digest import sha256
 
-if TYPE_CHECKING:  # what drives workers is imported when the first of them is needed: an up-to-date build needs none
-    from tilec.compile import wire
-    from tilec.compile.crew import Crew, Task
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class KeyedJob:
-    """A job with its cache key.
-
-    `inputs` is the digest of the files that the key was made of (`inputs_digest`), empty for a job
-    that is not held against them; `weight` is the seconds it is expected to take, 0 leaves that to
-    the pool.
-    """
-
-    job: Job
-    key: str
-    inputs: str = ""
-    weight: float = 0.0
+# An up-to-date build needs no worker: it does not wait for the imports of these.
+if TYPE_CHECKING:
+    from tilec.compile.pool import Task, TaskLostError, WorkerPool
+    from tilec.compile.worker import Reply, Request
 
 
 @final
-class Pool:
-    """Worker processes for one build, started when the first of them is needed and shared by
-    everything that the build asks for.
+class JobRunner:
+    """Worker processes for one build, started when the first of them is needed.
 
-    Use it as a context manager: leaving it ends the workers, removes the spool directory (so images
-    that the cache did not take are read before that) and brings the cache back to its bound. When
-    it is left through an exception such as KeyboardInterrupt, workers and their children are killed
-    in the middle of what they do.
+    Use it as a context manager: leaving it kills the workers and their children, removes the spool
+    directory (read images that the cache did not take before) and trims the cache.
 
     Args:
-        frontends: where each language's frontend is found, as `module:Class`.
+        frontends: `module:Class` of each language's frontend.
         search: where frontends look for tools.
         cache: looked up before anything is compiled; workers write to it.
         workers: most worker processes.
-        observer: hears of progress and notes.
-        spool: directory for this build alone: temporary files, logs, and images that the cache does
+        observer: receives progress and notes.
+        spool: directory of this build alone: temporary files, logs, and images that the cache does
             not take.
-        kept: directory where inputs, commands and logs of failed jobs are kept.
-        timeout: seconds that reading one source may take (a job's own limit is in its spec).
+        kept: directory for inputs, commands and logs of failed jobs.
+        timeout: seconds that reading one source may take; a job's own limit is in its spec.
         grace: seconds beyond a limit before a worker is killed.
         environ: environment of the workers; None for that of this process.
     """
@@ -80,29 +66,31 @@ class Pool:
         grace: float = 2.0,
         environ: Mapping[str, str] | None = None,
     ) -> None:
+        self._frontends = dict(frontends)
+        self._search = search
         self._cache = cache
+        self._workers = workers
         self._observer = observer
         self._spool = spool
         self._kept = kept
         self._timeout = timeout
-        self._noted = (
-            cache.noted
-        )  # what the cache told already is not told again when a worker says the same
-        self._timings = Timings(cache)
-        self._frontends = dict(frontends)
-        self._search = search
-        self._workers = workers
         self._grace = grace
         self._environ = environ
-        self._hired: Crew | None = None
+        # A worker's note that this process's cache gave already is not repeated.
+        self._noted = cache.noted
+        self._timings = Timings(cache)
+        self._started_pool: WorkerPool | None = None
+        # Calls for the main thread: the pool reports from its own threads.
+        self._events: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._on_start: Callable[[Request], None] = lambda _: None
 
     @property
     def started(self) -> int:
-        """Worker processes started so far."""
-        return self._hired.started if self._hired else 0
+        """Number of worker processes started so far."""
+        return self._started_pool.started if self._started_pool else 0
 
-    def __enter__(self) -> Pool:
-        """The pool itself."""
+    def __enter__(self) -> JobRunner:
+        """Return the runner itself."""
         return self
 
     def __exit__(
@@ -117,38 +105,40 @@ class Pool:
             self._cache.trim()
 
     def close(self) -> None:
-        """End every worker with its children, and remove the spool directory."""
-        if self._hired:
-            self._hired.close()
+        """Kill every worker with its children, and remove the spool directory."""
+        if self._started_pool:
+            self._started_pool.close()
         shutil.rmtree(self._spool, ignore_errors=True)
 
     def declare(
         self, sources: Sequence[tuple[str, Source]]
     ) -> tuple[tuple[KernelDecl, ...] | TilecError, ...]:
-        """The kernels of each (language, source), or why they cannot be read; in the order of
-        `sources`.
+        """Return the kernels of each (language, source), or why it cannot be read.
 
         Raises:
             ToolchainError: no worker process can be started.
         """
+        if not sources:
+            return ()
+        from tilec.compile.pool import Task
+        from tilec.compile.worker import Declare
+
+        requests = [Declare(language=language, source=source) for language, source in sources]
         results: dict[int, tuple[KernelDecl, ...] | TilecError] = {}
-        places: dict[int, int] = {}
-        tasks = []
-        for place, (language, source) in enumerate(sources):
-            task = self._declare_task(language, source)
-            places[id(task)] = place
-            tasks.append(task)
 
-        def ended(task: Task, reply: wire.Reply, printed: str) -> None:
+        def on_done(index: int, reply: Reply | TaskLostError, printed: str) -> None:
+            if isinstance(reply, Exception):
+                path = sources[index][1].path
+                results[index] = _lost(reply, path, self._timeout, _READING)
+                return
             self._tell(reply.notes)
-            result = reply.result
-            assert not isinstance(result, Done)
-            if isinstance(result, CompileError) and not result.log:
-                result.log = printed
-            results[places[id(task)]] = result
+            assert not isinstance(reply.result, Done)
+            if isinstance(reply.result, CompileError):
+                reply.result.log = reply.result.log or printed
+            results[index] = reply.result
 
-        self._crew.run(tasks, begun=lambda _: None, ended=ended)
-        return tuple(results[place] for place in range(len(tasks)))
+        self._run([Task(request=request, limit=self._timeout) for request in requests], on_done)
+        return tuple(results[index] for index in range(len(sources)))
 
     def compile(
         self,
@@ -157,13 +147,13 @@ class Pool:
         fresh: bool = False,
         meanwhile: Callable[[], None] | None = None,
     ) -> tuple[Outcome, ...]:
-        """The outcome of each job, in the order of `jobs`; jobs with one key are compiled once.
+        """Return the outcome of each job; jobs with one key are compiled once.
 
         Args:
             jobs: what to compile.
             fresh: compile even what is in the cache.
-            meanwhile: called once while the last jobs are compiled, where any are: something short
-                that this process has to do anyway.
+            meanwhile: called once when the last jobs have started, if any are compiled; work that
+                this process has to do anyway.
 
         Raises:
             ToolchainError: no worker process can be started.
@@ -181,51 +171,105 @@ class Pool:
                     outcomes[keyed.key] = found
         self._observer.started(len(jobs), len(jobs) - sum(map(len, missing.values())))
         if missing:
-            self._compile(missing, outcomes, fresh, meanwhile)
+            outcomes.update(self._compile(list(missing.values()), fresh, meanwhile))
         self._observer.finished()
         return tuple(outcomes[keyed.key] for keyed in jobs)
 
-    def read(self, keyed: KeyedJob, done: Done) -> bytes:
-        """The image's bytes; compiled again where the cache lost them after the look-up, and then
-        kept where nobody else empties it.
+    def _compile(
+        self,
+        missing: Sequence[Sequence[KeyedJob]],
+        fresh: bool,
+        meanwhile: Callable[[], None] | None,
+    ) -> dict[str, Outcome]:
+        """Compile jobs, given as lists of jobs with one key."""
+        from tilec.compile.worker import Declare
+
+        order = self._longest_first([twins[0] for twins in missing])
+        by_key = {twins[0].key: twins for twins in missing}
+        near = Counter(_neighbours(keyed.job) for keyed in order)
+        tasks = [
+            compile_task(keyed, fresh=fresh, alone=near[_neighbours(keyed.job)] == 1)
+            for keyed in order
+        ]
+        outcomes: dict[str, Outcome] = {}
+        announced: set[str] = set()
+
+        def on_start(request: Request) -> None:
+            assert not isinstance(request, Declare)
+            if request.apart:
+                self._tell((_apart_note(request.job),))
+            if request.key in announced:
+                return
+            announced.add(request.key)
+            for twin in by_key[request.key]:
+                self._observer.job_started(twin.job.id)
+            if meanwhile and len(announced) == len(order):
+                meanwhile()
+
+        def on_done(index: int, reply: Reply | TaskLostError, printed: str) -> None:
+            first, *twins = by_key[order[index].key]
+            if isinstance(reply, Exception):
+                error = _lost(reply, first.job.id, tasks[index].limit, _COMPILING)
+                outcome = self._outcome(first.job, error, printed)
+            else:
+                self._tell(reply.notes)
+                outcome = self._outcome(first.job, reply.result, printed)
+            outcomes[first.key] = outcome
+            self._observer.job_finished(first.job.id, outcome)
+            if isinstance(outcome, Done):
+                outcome = dataclasses.replace(outcome, cached=True)
+            for twin in twins:
+                self._observer.job_finished(twin.job.id, outcome)
+
+        self._run(tasks, on_done, on_start)
+        self._timings.save()
+        return outcomes
+
+    def _run(
+        self,
+        tasks: Sequence[Task],
+        on_done: Callable[[int, Reply | TaskLostError, str], None],
+        on_start: Callable[[Request], None] = lambda _: None,
+    ) -> None:
+        """Do tasks; call `on_start` and `on_done` for each in this thread.
 
         Raises:
-            TilecError: the job does not compile any more, or gives other bytes now.
+            ToolchainError: no worker process can be started.
         """
-        try:
-            return done.blob.read()
-        except CacheError as exc:
-            self._cache.drop(keyed.key)
-            self._tell((f"{keyed.job.id} is compiled again: {exc.what}",))
-        replies: list[wire.Reply] = []
-        again = _compile_task(keyed, fresh=True, spooled=True)
-        self._crew.run(
-            [again], begun=lambda _: None, ended=lambda _, reply, __: replies.append(reply)
-        )
-        result = replies[0].result
-        if isinstance(result, TilecError):
-            raise result
-        assert isinstance(result, Done)
-        if result.info.digest != done.info.digest:
-            raise CacheError(
-                f"{keyed.job.id}: the cache lost its image, and compiling it again gave other bytes",
-                cause="the cache was emptied while the build was running, and a compiler whose output varies takes part",
-                fix="run the build again",
-            )
-        return result.blob.read()
+        from tilec.compile.pool import TaskLostError
+
+        self._on_start = on_start
+        done = 0
+
+        def finish(index: int, future: Future[tuple[Reply, str]]) -> None:
+            nonlocal done
+            done += 1
+            try:
+                reply, printed = future.result()
+            except TaskLostError as error:
+                on_done(index, error, error.printed)
+            else:
+                on_done(index, reply, printed)
+
+        def queue_finish(index: int) -> Callable[[Future[tuple[Reply, str]]], None]:
+            return lambda future: self._events.put(lambda: finish(index, future))
+
+        for index, future in enumerate(self._pool.submit(tasks)):
+            future.add_done_callback(queue_finish(index))
+        while done < len(tasks):
+            self._events.get()()
 
     @property
-    def _crew(self) -> Crew:
-        """The workers' side, made when the first of them is needed."""
-        if self._hired is None:
-            from tilec.compile.crew import Crew
-            from tilec.compile.wire import Setup
+    def _pool(self) -> WorkerPool:
+        if self._started_pool is None:
+            from tilec.compile.pool import WorkerPool
+            from tilec.compile.worker import Setup
 
             root, shared = (
                 "" if place is None else os.path.abspath(place)  # noqa: PTH100 - links stay
                 for place in (self._cache.root, self._cache.shared)
             )
-            self._hired = Crew(
+            self._started_pool = WorkerPool(
                 size=self._workers,
                 setup=Setup(
                     frontends=self._frontends,
@@ -237,73 +281,21 @@ class Pool:
                 spool=self._spool,
                 environ=os.environ if self._environ is None else self._environ,
                 grace=self._grace,
+                on_start=lambda task: self._events.put(lambda: self._on_start(task.request)),
             )
-        return self._hired
-
-    def _compile(
-        self,
-        missing: Mapping[str, list[KeyedJob]],
-        outcomes: dict[str, Outcome],
-        fresh: bool,
-        meanwhile: Callable[[], None] | None,
-    ) -> None:
-        firsts = self._longest_first([twins[0] for twins in missing.values()])
-        announced: set[str] = set()
-
-        def begun(task: Task) -> None:
-            request = _request(task)
-            if request.apart:
-                self._tell((_apart(request.job),))
-            if request.key in announced:
-                return
-            announced.add(request.key)
-            for twin in missing[request.key]:
-                self._observer.job_started(twin.job.id)
-
-        def ended(task: Task, reply: wire.Reply, printed: str) -> None:
-            self._tell(reply.notes)
-            first, *twins = missing[_request(task).key]
-            outcome = outcomes[first.key] = self._outcome(first.job, reply.result, printed)
-            self._observer.job_finished(first.job.id, outcome)
-            for twin in twins:
-                shared = (
-                    dataclasses.replace(outcome, cached=True)
-                    if isinstance(outcome, Done)
-                    else outcome
-                )
-                self._observer.job_finished(twin.job.id, shared)
-
-        near = Counter(_neighbours(keyed.job) for keyed in firsts)
-        tasks = [
-            _compile_task(keyed, fresh=fresh, alone=near[_neighbours(keyed.job)] == 1)
-            for keyed in firsts
-        ]
-        self._crew.run(tasks, begun=begun, ended=ended, meanwhile=meanwhile)
-        self._timings.save()
+        return self._started_pool
 
     def _longest_first(self, jobs: Sequence[KeyedJob]) -> list[KeyedJob]:
-        """Jobs by how long they will take; those of a group count as one, and stay together."""
-        weights = [keyed.weight or self._timings.expected(keyed.job) for keyed in jobs]
-        totals: dict[object, float] = {}
-        for keyed, weight in zip(jobs, weights, strict=True):
-            if keyed.job.group:
-                totals[_work(keyed.job)] = totals.get(_work(keyed.job), 0.0) + weight
-        order = [
-            totals[_work(keyed.job)] if keyed.job.group else weight
-            for keyed, weight in zip(jobs, weights, strict=True)
-        ]
-        return [
-            keyed
-            for _, keyed in sorted(
-                zip(order, jobs, strict=True), key=lambda pair: pair[0], reverse=True
-            )
-        ]
+        """Return jobs by expected time; those of a group count as one and stay together."""
+        seconds = {keyed.key: self._timings.expected(keyed.job) for keyed in jobs}
+        totals: defaultdict[Hashable, float] = defaultdict(float)
+        for keyed in jobs:
+            totals[_work(keyed)] += seconds[keyed.key]
+        return sorted(jobs, key=lambda keyed: totals[_work(keyed)], reverse=True)
 
-    def _outcome(self, job: Job, result: wire.Result, printed: str) -> Outcome:
-        from tilec.compile import kept as keeping
-
+    def _outcome(self, job: Job, result: object, printed: str) -> Outcome:
         if isinstance(result, Done):
-            keeping.forget(self._kept, job)
+            shutil.rmtree(failure_folder(self._kept, job), ignore_errors=True)
             if not result.cached:
                 self._timings.measured(job, result.seconds)
                 self._cache.wrote(result.blob.size)
@@ -315,24 +307,11 @@ class Pool:
             result.log = result.log or printed
             if not result.kept:
                 try:
-                    keeping.keep(self._kept, job, result, printed)
+                    _keep_failure(self._kept, job, result, printed)
                 except OSError as exc:
-                    self._tell(
-                        (f"inputs of failed jobs are not kept: {exc.strerror}: {self._kept}",)
-                    )
+                    what = f"inputs of failed jobs are not kept: {exc.strerror}: {self._kept}"
+                    self._tell((what,))
         return Failed(error=result)
-
-    def _declare_task(self, language: str, source: Source) -> Task:
-        from tilec.compile.crew import Task
-        from tilec.compile.wire import Declare
-
-        return Task(
-            request=Declare(language=language, source=source),
-            subject=source.path,
-            limit=self._timeout,
-            slow="code at the top level of the source is run when it is read, and it waits or does much",
-            raise_limit=_RAISE,
-        )
 
     def _tell(self, notes: Sequence[str]) -> None:
         for text in notes:
@@ -341,87 +320,217 @@ class Pool:
                 self._observer.note(text)
 
 
-_RAISE = "raise `timeout` in [toolchain], in seconds"
+def compile_task(keyed: KeyedJob, *, fresh: bool, alone: bool = False, apart: bool = False) -> Task:
+    """Return the task of a job.
 
-
-def _compile_task(
-    keyed: KeyedJob, *, fresh: bool, alone: bool = False, apart: bool = False, spooled: bool = False
-) -> Task:
-    """The task of a job; `alone` where it is quicker on no worker, `apart` where its group is to be
-    left out, `spooled` for no cache.
+    Args:
+        keyed: the job.
+        fresh: compile even what is in the cache.
+        alone: no other job is faster on the worker that does this one.
+        apart: compile it without its group.
     """
-    from tilec.compile.crew import Task
-    from tilec.compile.wire import Compile
+    from tilec.compile.pool import Task
+    from tilec.compile.worker import Compile
 
     job = keyed.job
-    shared = bool(job.group) and not apart
-    affinity: Hashable = "" if alone else _neighbours(job)
-    limit = job.spec.timeout * (len(job.group) if shared else 1)
-    lock = "" if fresh or apart else _lock_name(keyed)
+    grouped = bool(job.group) and not apart
+    limit = job.spec.timeout * (len(job.group) if grouped else 1)
     request = Compile(
         job=job,
         key=keyed.key,
         fresh=fresh,
         inputs=keyed.inputs,
         apart=apart,
-        spooled=spooled,
-        lock=lock,
+        lock="" if fresh or apart else lock_name(keyed),
         patience=limit,
     )
-    return Task(
-        request=request,
-        subject=f"{job.id} and what is compiled with it" if shared else job.id,
-        limit=limit,
-        kernel=job.variant.id,
-        target=str(job.target),
-        slow="the compiler hangs, or the variant is very large",
-        raise_limit=f"{_RAISE}, or exclude the variant from the matrix",
-        affinity=_work(job) if shared else affinity,
-        shared=shared,
-        instead=_compile_task(keyed, fresh=fresh, apart=True) if shared else None,
-    )
+    if grouped:
+        instead = compile_task(keyed, fresh=fresh, apart=True)
+        return Task(
+            request=request, limit=limit, affinity=_work(keyed), shared=True, instead=instead
+        )
+    return Task(request=request, limit=limit, affinity="" if alone else _neighbours(job))
 
 
-def _work(job: Job) -> Hashable:
-    """What the jobs of a group have in common, PTX and machine code of one architecture together."""
+def _work(keyed: KeyedJob) -> Hashable:
+    """Return what the jobs of a group share, PTX and machine code of one architecture together."""
+    job = keyed.job
+    if not job.group:
+        return keyed.key
     return (job.spec.source, job.target.number, job.hints, job.group)
 
 
-def _lock_name(keyed: KeyedJob) -> str:
-    """What processes hold while they compile a job: its key; for a group one name in every
-    checkout, since one compile serves all of it.
+def lock_name(keyed: KeyedJob) -> str:
+    """Return the name that processes lock while they compile a job.
+
+    It is the job's key, and for a group one name in every checkout, since one compile serves all.
     """
     job = keyed.job
     if not job.group:
         return keyed.key
-    return sha256(
-        repr((keyed.inputs, job.spec.source.path, job.target.number, job.hints, job.group)).encode()
-    )
+    work = (keyed.inputs, job.spec.source.path, job.target.number, job.hints, job.group)
+    return sha256(repr(work).encode())
 
 
 def _neighbours(job: Job) -> Hashable:
-    """What jobs that are compiled alone have in common with those that are quicker on the same
-    worker.
+    """Return what jobs share that are compiled alone and are faster on one worker.
 
-    Instances of a template share precompiled headers, PTX and machine code of one architecture
+    Instances of a template share precompiled headers; PTX and machine code of one architecture
     share the compiler's first half.
     """
+    variant = "" if "<" in job.spec.symbol else job.variant.id
+    return (job.spec.source.path, variant, job.target.number)
+
+
+def _apart_note(job: Job) -> str:
     return (
-        job.spec.source.path,
-        "" if "<" in job.spec.symbol else job.variant.id,
-        job.target.number,
+        f"variants of {job.spec.source.path} that are compiled in one go for {job.target} took too "
+        "long or crashed the compiler: each is compiled alone, and not kept for the next build; "
+        "`group = 1` says so from the start"
     )
 
 
-def _apart(job: Job) -> str:
-    return (
-        f"variants of {job.spec.source.path} that are compiled in one go for {job.target} took too long or crashed the compiler: each is "
-        f"compiled alone, and not kept for the next build; `group = 1` says so from the start"
-    )
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class _Activity:
+    """Words of messages about a worker that was lost."""
+
+    doing: str
+    does: str
+    slow: str
+    faster: str
+    crash: str
+    silent: str
 
 
-def _request(task: Task) -> wire.Compile:
-    from tilec.compile.wire import Compile
+_RAISE = "raise `timeout` in [toolchain], in seconds"
+_READING = _Activity(
+    doing="reading",
+    does="reads",
+    slow="code at the top level of the source is run when it is read, and it waits or does much",
+    faster=_RAISE,
+    crash="code of the source ends or crashes its process when it is imported",
+    silent="it said nothing: look for os._exit and extension modules in what the source imports",
+)
+_COMPILING = _Activity(
+    doing="compiling",
+    does="compiles",
+    slow="the compiler hangs, or the variant is very large",
+    faster=f"{_RAISE}, or exclude the variant from the matrix",
+    crash="a bug in the compiler",
+    silent="report it with its source",
+)
 
-    assert isinstance(task.request, Compile)
-    return task.request
+
+def _lost(lost: TaskLostError, subject: str, limit: float, activity: _Activity) -> CompileError:
+    """Return the error of a task whose worker died or was killed at its time limit."""
+    if not lost.death:
+        return CompileError(
+            f"{subject}: {activity.doing} it did not end within {limit:g} s",
+            cause=activity.slow,
+            fix=activity.faster,
+            log=lost.printed,
+            overtime=True,
+        )
+    cause = activity.crash
+    fix = "its last words are in the log" if lost.printed.strip() else activity.silent
+    if "SIGKILL" in lost.death:
+        cause = "the machine ran out of memory"
+        fix = "run fewer jobs at once (`-j`), or make the tile smaller"
+    what = f"{subject}: the process that {activity.does} it {lost.death}"
+    return CompileError(what, cause=cause, fix=fix, log=lost.printed)
+
+
+def failure_folder(kept: Path, job: Job) -> Path:
+    """Return where the files of a failed job go: its id, made safe as a file name."""
+    name = re.sub(r"[^A-Za-z0-9._+=,-]", "_", job.id)
+    if name != job.id or len(name) > 200 or name.startswith("."):
+        name = f"{name[:180].lstrip('.')}-{sha256(job.id.encode('utf-8', 'surrogatepass'))[:12]}"
+    return kept / name
+
+
+def _keep_failure(kept: Path, job: Job, error: CompileError, printed: str) -> None:
+    """Write log, command line and source of a failed job, and set `error.kept` to their directory.
+
+    Raises:
+        OSError: they cannot be written.
+    """
+    place = failure_folder(kept, job)
+    shutil.rmtree(place, ignore_errors=True)
+    place.mkdir(parents=True)
+    log = error.log
+    if printed.strip() not in log:
+        log = f"{log}\n--- printed meanwhile ---\n{printed}".lstrip("\n")
+    (place / "log.txt").write_text(f"{error}\n\n{log}\n", encoding="utf-8", errors="replace")
+    if error.command:
+        (place / "command.txt").write_text(f"{error.command}\n", encoding="utf-8", errors="replace")
+    source = Path(job.spec.source.root, job.spec.source.path)
+    if source.is_file():
+        shutil.copyfile(source, place / source.name)
+    error.kept = str(place)
+
+
+# Seconds for a small job, measured for each compiler on one core.
+_BASE = {"tile": 0.1, "cuda": 0.05, "simt": 0.3, "triton": 0.2}
+# Measured on the tile examples for six architectures: time grows with the square root of the
+# elements in a block, a variant without assumptions takes twice that of one with them, and Hopper's
+# matrix instructions double it once more.
+_DOUBLES_AT = 2048
+_ASSUMING = 0.5
+_TARGETS = {("tile", (9, 0)): 2.0}
+_MOST_TIMINGS = 4096  # per kernel
+
+
+def expected_seconds(job: Job) -> float:
+    """Guess a job's time from language, target, assumptions and its product of tile constants."""
+    language = job.spec.language
+    sizes = (value for _, value in job.variant.axes if isinstance(value, int) and value > 1)
+    work = math.sqrt(min(math.prod(sizes), 1 << 24) / _DOUBLES_AT)
+    work *= _TARGETS.get((language, job.target.cc), 1.0)
+    if job.variant.assume:
+        work *= _ASSUMING
+    seconds = _BASE.get(language, 0.2) * (1.0 + work)
+    # Portable code is not assembled.
+    return seconds if job.target.kind is TargetKind.CUBIN else seconds * 0.5
+
+
+class Timings:
+    """Measured seconds of earlier builds, a record per kernel in the cache.
+
+    The order of jobs alone depends on them.
+    """
+
+    def __init__(self, cache: Cache) -> None:
+        self._cache = cache
+        self._seconds: dict[str, dict[str, float]] = {}
+        self._changed: set[str] = set()
+
+    def expected(self, job: Job) -> float:
+        """Return the seconds that a job will probably take."""
+        return self._of(job).get(job.id) or expected_seconds(job)
+
+    def measured(self, job: Job, seconds: float) -> None:
+        """Record what a job took."""
+        known = self._of(job)
+        known.pop(job.id, None)
+        known[job.id] = round(seconds, 3)
+        self._changed.add(_record_name(job))
+
+    def save(self) -> None:
+        """Write the changed records to the cache."""
+        for name in sorted(self._changed):
+            self._cache.put_record(name, dict([*self._seconds[name].items()][-_MOST_TIMINGS:]))
+        self._changed.clear()
+
+    def _of(self, job: Job) -> dict[str, float]:
+        name = _record_name(job)
+        if name not in self._seconds:
+            found = self._cache.get_record(name)
+            rows = found.items() if isinstance(found, dict) else ()
+            self._seconds[name] = {
+                key: float(value) for key, value in rows if isinstance(value, int | float)
+            }
+        return self._seconds[name]
+
+
+def _record_name(job: Job) -> str:
+    return f"seconds {job.spec.language} {job.spec.source.path} {job.spec.name}"

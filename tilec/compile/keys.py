@@ -64,6 +64,18 @@ class Change:
     after: str | None
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class KeyedJob:
+    """A job with its cache key, and `inputs_digest` of the files that the key covers.
+
+    An empty digest lets the worker compile whatever the files hold by then.
+    """
+
+    job: Job
+    key: str
+    inputs: str = ""
+
+
 class KeyMaker:
     """Makes the keys of one build's jobs; the parts that jobs share are hashed once.
 
@@ -112,6 +124,13 @@ class KeyMaker:
         digest = known[1].copy()
         digest.update(rest[1])
         return digest.hexdigest()
+
+    def keyed(self, jobs: Iterable[Job]) -> tuple[KeyedJob, ...]:
+        """Return jobs with their keys."""
+        inputs = {name: inputs_digest(files) for name, files in self._inputs.items()}
+        return tuple(
+            KeyedJob(job=job, key=self.key(job), inputs=inputs[job.spec.name]) for job in jobs
+        )
 
     def explain(self, job: Job) -> Explained:
         """What is hashed into the job's key, as (label, value) in the order of hashing."""

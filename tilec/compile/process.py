@@ -1,39 +1,46 @@
-"""One worker process as the build sees it: start it, talk to it, end it with all its children, and
-say how it died.
+"""A worker process and the channel to it, seen from both ends.
+
+A worker leads a session of its own, so that Ctrl-C reaches the build alone. Everything it starts
+stays in its process group: one SIGKILL to the group ends the worker, its tools and their children.
 """
 
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import os
-import pickle
+import queue
+import resource
 import signal
 import subprocess
+import sys
+import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
 from typing import Any
 
-from tilec.compile import wire
-from tilec.compile.child import own_command
+from tilec.compile.own import own_command
 
 _LOG_LIMIT = 64 << 10
+_LONGEST_WAIT = 1e6  # seconds; poll(2) counts milliseconds in 32 bits
+_EXIT_LIMIT = 1.0  # seconds between the end of a worker's messages and its exit
 
-# NumPy's BLAS would start a thread for every core in every worker, and compilers have no use for
-# one.
-_FRUGAL = {"OPENBLAS_NUM_THREADS": "1"}
+# NumPy's BLAS would start a thread for every core in every worker, and compilers need none.
+_DEFAULTS = {"OPENBLAS_NUM_THREADS": "1"}
+
+
+class WorkerDiedError(Exception):
+    """The worker ended: `was killed by SIGSEGV`, `exited with status 3`."""
 
 
 class WorkerProcess:
-    """A worker that leads a session, so that Ctrl-C reaches the build alone.
-
-    All that it runs stays in its process group: one SIGKILL to the group ends it with its tools and
-    their children. A worker whose build is gone reads the end of its standard input and kills the
-    group itself, so that no death of the build leaves a process.
+    """A worker as its owner sees it. `kill` may be called by any thread, the rest by one.
 
     Args:
         setup: its first message.
-        log: file that gets everything it prints.
+        log: file for everything it prints.
         environ: its environment.
         module: whose `main` it runs.
 
@@ -50,120 +57,116 @@ class WorkerProcess:
         module: str = "tilec.compile.worker",
     ) -> None:
         self.log = log
-        self._frames = wire.Frames()
-        # Compilers of Python read docstrings and assertions of kernels, and what is built does not
-        # depend on the user's environment.
+        self._killing = threading.Lock()
+        # Python compilers read docstrings and assertions of kernels, so that images would depend
+        # on the user's environment.
         inherited = {name: value for name, value in environ.items() if name != "PYTHONOPTIMIZE"}
-        with log.open("ab") as stream:
+        self._channel, theirs = Pipe()
+        with theirs, log.open("ab") as stream:
             self._process = subprocess.Popen(
-                own_command(module),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
+                own_command(module, str(theirs.fileno())),
+                stdin=subprocess.DEVNULL,
+                stdout=stream,
                 stderr=stream,
                 cwd=log.parent,
-                env={**_FRUGAL, **inherited, "TMPDIR": str(log.parent), "PYTHONHASHSEED": "0"},
+                env={**_DEFAULTS, **inherited, "TMPDIR": str(log.parent), "PYTHONHASHSEED": "0"},
                 start_new_session=True,
-                bufsize=0,
+                pass_fds=[theirs.fileno()],
             )
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._stdin, self._stdout = self._process.stdin, self._process.stdout
-        os.set_blocking(self._stdout.fileno(), False)
-        self.send(wire.pack(setup))
-
-    @property
-    def running(self) -> bool:
-        """Whether it was not found dead yet; its id is its own as long as this is so."""
-        return self._process.returncode is None
+        self.send(setup)
 
     @property
     def pid(self) -> int:
-        """Its process id, which is that of its group and session too."""
+        """Its process id, which is also that of its group and session."""
         return self._process.pid
 
-    def fileno(self) -> int:
-        """The descriptor that its messages come from."""
-        return self._stdout.fileno()
+    @property
+    def running(self) -> bool:
+        """Whether it still runs; leaves a dead one unreaped for `kill`."""
+        return self._process.returncode is None and not self._exited()
 
-    def send(self, data: bytes) -> None:
-        """Send a packed message; one to a dead worker is lost, and `receive` tells of the death."""
-        with contextlib.suppress(BrokenPipeError):
-            wire.write_all(self._stdin.fileno(), data)
+    def send(self, message: object) -> None:
+        """Send a message. A dead worker loses it; `receive` reports the death."""
+        with contextlib.suppress(OSError):
+            self._channel.send(message)
+
+    def receive(self, timeout: float) -> Any:
+        """Return the next message, or None if none came in `timeout` seconds.
+
+        Raises:
+            WorkerDiedError: the worker ended, or sent bytes that are no message.
+        """
+        try:
+            if not self._channel.poll(min(max(0.0, timeout), _LONGEST_WAIT)):
+                return None
+            return self._channel.recv()
+        except (EOFError, OSError) as exc:
+            raise WorkerDiedError(self._wait_for_exit()) from exc
+        except Exception as exc:  # unpickling runs foreign code
+            what = f"sent what cannot be read ({type(exc).__name__}: {exc})"
+            raise WorkerDiedError(what) from exc
 
     def clear_log(self) -> None:
-        """Forget what it printed so far (the log is opened for appending, so the worker goes on at
-        the start).
-        """
+        """Drop what it printed so far."""
         with contextlib.suppress(OSError):
             os.truncate(self.log, 0)
 
     def printed(self) -> str:
-        """The end of what it printed since the log was cleared."""
+        """Return the end of what it printed since the log was cleared."""
         try:
             with self.log.open("rb") as file:
-                size = file.seek(0, os.SEEK_END)
-                file.seek(max(0, size - _LOG_LIMIT))
+                file.seek(max(0, file.seek(0, os.SEEK_END) - _LOG_LIMIT))
                 return file.read().decode("utf-8", "replace")
         except OSError:
             return ""
 
-    def receive(self) -> list[Any] | None:
-        """The messages that have come; None when it closed its end, which means that it is dead or
-        as good as dead.
+    def kill(self) -> None:
+        """Kill it and its children; does nothing the second time."""
+        with self._killing:
+            if self._process.returncode is None:
+                # It was not reaped, so that its group's id belongs to no other process.
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.killpg(self.pid, signal.SIGKILL)
+                self._process.wait()
 
-        Raises:
-            Exception: what unpickling a message raised.
-        """
-        try:
-            data = os.read(self._stdout.fileno(), 1 << 20)
-        except BlockingIOError:
-            return []
-        except OSError:
-            return None
-        if not data:
-            return None
-        self._frames.feed(data)
-        messages = []
-        while (message := self._frames.next()) is not None:
-            messages.append(pickle.loads(message))  # noqa: S301  (from the process that this one started)
-        return messages
-
-    def death(self) -> str:
-        """Kill what is left of it, and say how it ended: `was killed by SIGSEGV`, `exited with
-        status 3`.
-        """
-        deadline = time.monotonic() + 1.0
-        # Without reaping it, so that its group's id cannot be given to anybody else before the
-        # group is killed.
-        with contextlib.suppress(ChildProcessError):
-            while os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
-                if time.monotonic() > deadline:
-                    self.kill()
-                    return "closed its connection"
-                time.sleep(0.005)
+    def _wait_for_exit(self) -> str:
+        """Kill what is left of it, and return how it ended."""
+        deadline = time.monotonic() + _EXIT_LIMIT
+        while not self._exited():
+            if time.monotonic() > deadline:
+                self.kill()
+                return "closed its connection"
+            time.sleep(0.005)
         self.kill()
         code = self._process.returncode
-        if code < 0:
-            return f"was killed by {signal.Signals(-code).name if -code in set(signal.Signals) else f'signal {-code}'}"
-        return f"exited with status {code}"
+        if code >= 0:
+            return f"exited with status {code}"
+        known = {number.value: number.name for number in signal.Signals}
+        return f"was killed by {known.get(-code, f'signal {-code}')}"
 
-    def reap(self) -> None:
-        """Wait for its end, and close what it was talked to through."""
-        self._process.wait()
-        self._stdin.close()
-        self._stdout.close()
-
-    def kill(self) -> None:
-        """End it and its children now."""
-        kill_all([self])
+    def _exited(self) -> bool:
+        try:
+            return bool(os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT))
+        except ChildProcessError:  # another thread has reaped it
+            return True
 
 
-def kill_all(workers: Sequence[WorkerProcess]) -> None:
-    """End workers and all their children now."""
-    for worker in workers:
-        if worker.running:
-            # No worker was reaped yet, so that the id of a dead one's group belongs to nobody else.
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(worker.pid, signal.SIGKILL)
-    for worker in workers:
-        worker.reap()
+def connect() -> tuple[Connection, queue.SimpleQueue[bytes]]:
+    """Set this worker process up; return its channel and the queue of pickled messages from it."""
+    channel = Connection(int(sys.argv[1]))
+    os.set_inheritable(channel.fileno(), False)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+    faulthandler.enable()
+    inbox: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+    threading.Thread(target=_listen, args=(channel, inbox), daemon=True).start()
+    return channel, inbox
+
+
+def _listen(channel: Connection, inbox: queue.SimpleQueue[bytes]) -> None:
+    """Queue messages until the owner closes its end; then kill this process with its tools."""
+    with contextlib.suppress(EOFError, OSError):
+        while True:
+            inbox.put(channel.recv_bytes())
+    if os.getpgrp() == os.getpid():  # started by hand, it would be the shell's group
+        os.killpg(0, signal.SIGKILL)
+    os.kill(os.getpid(), signal.SIGKILL)

@@ -12,14 +12,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tilec.compile.cache import Cache
-from tilec.compile.execute import Pool
+from tilec.compile.execute import JobRunner
 from tilec.compile.keys import declaration_key
-from tilec.compile.records import load_declarations, save_declarations
 from tilec.frontends.base import BUILTIN, Frontend, ToolSearch, installed
 from tilec.manifest.files import file_problems, source_problem
 from tilec.manifest.load import load
 from tilec.manifest.tuning_file import read_record
 from tilec.manifest.types import Kernel, Manifest
+from tilec.model.codec import decode, encode
 from tilec.model.declaration import KernelDecl
 from tilec.model.job import InputFile, Source
 from tilec.plan import LanguageFacts
@@ -230,7 +230,12 @@ def digest_of(project: Project, declared: Declared, kernel: Kernel) -> str:
 
 
 def declare(
-    project: Project, pool: Pool, cache: Cache, *, fresh: bool = False, select: Sequence[str] = ()
+    project: Project,
+    runner: JobRunner,
+    cache: Cache,
+    *,
+    fresh: bool = False,
+    select: Sequence[str] = (),
 ) -> Declared:
     """Find every kernel's declaration; sources that have not changed are not read by a compiler
     again, unless `fresh` says so.
@@ -244,7 +249,7 @@ def declare(
         BuildError: no source can be read.
         ManifestError: kernels that their sources do not have.
     """
-    declared = look_at_sources(project, pool, cache, fresh=fresh, select=select)
+    declared = look_at_sources(project, runner, cache, fresh=fresh, select=select)
     if declared.unknown:
         declared.require_all()
         raise ManifestError(declared.unknown)
@@ -256,7 +261,12 @@ def declare(
 
 
 def look_at_sources(
-    project: Project, pool: Pool, cache: Cache, *, fresh: bool = False, select: Sequence[str] = ()
+    project: Project,
+    runner: JobRunner,
+    cache: Cache,
+    *,
+    fresh: bool = False,
+    select: Sequence[str] = (),
 ) -> Declared:
     """What `declare` finds, however little that is.
 
@@ -275,12 +285,12 @@ def look_at_sources(
     }
     found: dict[tuple[str, Source], Sequence[KernelDecl]] = {}
     for pair, key in keys.items():
-        known = None if fresh else load_declarations(cache, key)
+        known = None if fresh else _saved_declarations(cache, key)
         if known is not None:
             found[pair] = known
     missing = [pair for pair in keys if pair not in found]
     lacking: dict[str, MissingError] = {}
-    for pair, result in zip(missing, pool.declare(missing) if missing else (), strict=True):
+    for pair, result in zip(missing, runner.declare(missing) if missing else (), strict=True):
         if isinstance(result, MissingError):
             lacking.setdefault(pair[0], result)
         elif isinstance(result, TilecError):
@@ -289,7 +299,7 @@ def look_at_sources(
             found[pair] = result
             # A source that was edited meanwhile is not kept under the key of what it was before.
             if tuple(project.frontends[pair[0]].inputs(pair[1])) == inputs[pair]:
-                save_declarations(cache, keys[pair], result)
+                cache.put_record(keys[pair], [encode(decl) for decl in result])
     _require_none(lacking)
     by_kernel = {name: (languages[name], source) for name, source in project.sources.items()}
     asked = {pair for name, pair in by_kernel.items() if may_select(select, name)}
@@ -306,6 +316,17 @@ def look_at_sources(
         unknown=unknown,
         sources=len(unique),
     )
+
+
+def _saved_declarations(cache: Cache, key: str) -> tuple[KernelDecl, ...] | None:
+    """Return the declarations of a source that was not changed, or None if there are none."""
+    record = cache.get_record(key)
+    if not isinstance(record, list):
+        return None
+    try:
+        return tuple(decode(KernelDecl, row) for row in record)
+    except ValueError:
+        return None
 
 
 def _tools(frontends: Mapping[str, Frontend]) -> dict[str, tuple[ToolInfo, ...]]:

@@ -1,31 +1,25 @@
-"""A worker process: compiles the jobs it is given, one after another, and keeps what compilers
-print out of the protocol.
-"""
+"""A worker process: declares sources and compiles jobs, one request after another."""
 
 from __future__ import annotations
 
 import dataclasses
-import faulthandler
 import hashlib
 import importlib
 import pickle
-import resource
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from tilec.compile import wire
-from tilec.compile.blob import Blob
-from tilec.compile.cache import Cache, index_row
-from tilec.compile.events import Done
-from tilec.compile.keylock import KeyLock
+from tilec.compile.cache import Cache, KeyLock, index_row
+from tilec.compile.events import Blob, Done
 from tilec.compile.keys import inputs_digest
-from tilec.frontends.base import Frontend
+from tilec.compile.process import connect
+from tilec.frontends.base import Frontend, ToolSearch
 from tilec.model.declaration import KernelDecl
-from tilec.model.job import Job
+from tilec.model.job import Job, Source
 from tilec_runtime.errors import (
     CompileError,
     Diagnostic,
@@ -37,185 +31,269 @@ from tilec_runtime.errors import (
 from tilec_runtime.model.digest import sha256
 from tilec_runtime.model.image import Image
 
-_LOOK_AGAIN = 0.02  # seconds between two looks for what another process compiles
+_POLL_SECONDS = 0.02  # between two looks for an image that another process compiles
 _BUG = "this is a bug in tilec or in the frontend: please report it with the log"
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Setup:
+    """The first message to a worker. `frontends` gives `module:Class` by language."""
+
+    frontends: Mapping[str, str]
+    search: ToolSearch
+    cache_root: str
+    spool: str
+    shared_root: str = ""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Ready:
+    """The first message of a worker."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Waiting:
+    """The worker waits for another process that compiles the same; its time limit starts later."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Declare:
+    """Read the kernels of a source."""
+
+    language: str
+    source: Source
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Compile:
+    """Compile a job and put its image into the cache.
+
+    Attributes:
+        job: the job.
+        key: its cache key.
+        fresh: compile even what the cache has.
+        inputs: digest of the files that the key covers: an image of other files is refused.
+        apart: compile without the job's group, which a time limit or a crash kept from being
+            compiled. The result depends on the machine, so that the cache does not get it.
+        lock: name that one process at a time compiles under, among those that share the cache;
+            empty for none.
+        patience: seconds to wait for that lock.
+    """
+
+    job: Job
+    key: str
+    fresh: bool = False
+    inputs: str = ""
+    apart: bool = False
+    lock: str = ""
+    patience: float = 0.0
+
+
+Request = Declare | Compile
+Result = Done | tuple[KernelDecl, ...] | TilecError
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Reply:
+    """The answer to one request; `notes` are for the user."""
+
+    result: Result
+    notes: tuple[str, ...] = ()
+
+    @property
+    def overtime(self) -> bool:
+        """Whether a tool of the worker was stopped at the time limit."""
+        return isinstance(self.result, CompileError) and self.result.overtime
+
+
 def main() -> None:
-    """Serve requests from standard input until it ends; replies go to what standard output was."""
-    inbox, replies = wire.serve()
-    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
-    faulthandler.enable()
-    setup = pickle.loads(inbox.get())  # noqa: S301  (from the build that started this process)
-    worker = _Worker(setup, waiting=lambda: wire.write_all(replies, wire.pack(wire.Waiting())))
-    wire.write_all(replies, wire.pack(wire.Ready()))
+    """Serve requests until the build that started this process is gone."""
+    channel, inbox = connect()
+    setup = pickle.loads(inbox.get())  # noqa: S301 - from the build that started this process
+    worker = Worker(setup, on_wait=lambda: channel.send(Waiting()))
+    channel.send(Ready())
     while True:
-        request = pickle.loads(inbox.get())  # noqa: S301
-        answer = worker.answer(request)
+        request, more = pickle.loads(inbox.get())  # noqa: S301
+        reply = worker.answer(request, more=more)
         sys.stdout.flush()
         sys.stderr.flush()
-        wire.write_all(replies, _pack(answer, request))
+        try:
+            channel.send(reply)
+        except Exception as exc:  # noqa: BLE001 - pickling runs foreign code
+            channel.send(_unsendable(reply, request, exc))
 
 
-class _Worker:
-    """What lives from job to job: frontends with their compilers imported, and the cache."""
+class Worker:
+    """Frontends with their compilers imported, and the cache.
 
-    def __init__(self, setup: wire.Setup, *, waiting: Callable[[], None]) -> None:
+    Args:
+        setup: see there.
+        on_wait: called before the worker waits for a lock.
+    """
+
+    def __init__(self, setup: Setup, *, on_wait: Callable[[], None]) -> None:
         self._setup = setup
         self._notes: list[str] = []
         root = Path(setup.cache_root) if setup.cache_root else None
         shared = Path(setup.shared_root) if setup.shared_root else None
         self._cache = Cache(root, note=self._notes.append, shared=shared)
         self._lock = KeyLock(self._cache.root)
-        self._waiting = waiting
+        self._on_wait = on_wait
         self._frontends: dict[str, Frontend] = {}
 
-    def answer(self, request: wire.Request) -> wire.Reply:
-        """Do what is asked; whatever is raised on the way is the request's result."""
+    def answer(self, request: Request, *, more: bool) -> Reply:
+        """Do a request; any exception becomes its result.
+
+        With `more`, requests of the same work follow, and the worker keeps the lock.
+        """
         self._notes.clear()
-        result: wire.Result
+        result: Result
         try:
-            result = (
-                self._compile(request)
-                if isinstance(request, wire.Compile)
-                else self._declare(request)
-            )
+            if isinstance(request, Compile):
+                result = self._find_or_compile(request)
+            else:
+                result = self._declare(request)
         except TilecError as exc:
             result = exc
-        except BaseException as exc:  # noqa: BLE001  (SystemExit and KeyboardInterrupt of user code too)
+        except BaseException as exc:  # noqa: BLE001 - SystemExit and KeyboardInterrupt of user code
             result = _bug(request, f"{type(exc).__name__}: {exc}", traceback.format_exc())
-        return wire.Reply(result=result, notes=tuple(self._notes))
+        if not more:
+            self._lock.release()
+        return Reply(result=result, notes=tuple(self._notes))
 
-    def _declare(self, request: wire.Declare) -> tuple[KernelDecl, ...]:
+    def _declare(self, request: Declare) -> tuple[KernelDecl, ...]:
         found = tuple(self._frontend(request.language).declare(request.source))
         for decl in found:
             if not isinstance(decl, KernelDecl):
                 raise TypeError(f"declare gave a {type(decl).__name__} where a KernelDecl was due")
         return found
 
-    def _compile(self, request: wire.Compile) -> Done:
-        # Another build may have compiled it since ours looked, or do so now.
-        stored = not request.fresh and request.job.cacheable
-        entry = (self._cache.get(request.key) or self._awaited(request)) if stored else None
-        try:
-            return self._made(request) if entry is None else entry
-        finally:
-            if not request.more:
-                self._lock.release()
+    def _find_or_compile(self, request: Compile) -> Done:
+        if not request.fresh and request.job.cacheable:
+            # Another build may have compiled it since this one looked, or does so now.
+            entry = self._cache.get(request.key) or self._wait(request)
+            if entry is not None:
+                return entry
+        return self._compile(request)
 
-    def _awaited(self, request: wire.Compile) -> Done | None:
-        """Wait for a process that compiles the same, and return what it gave; None where it gave
-        nothing, or took too long.
+    def _wait(self, request: Compile) -> Done | None:
+        """Take the request's lock, or return the image of the process that has it.
+
+        None means that there is no image and this worker compiles; so it does after
+        `request.patience` seconds.
         """
         if not request.lock:
             return None
         deadline = time.monotonic() + request.patience
-        told = False
+        waiting = False
         while not self._lock.take(request.lock):
-            if not told:
-                self._waiting()
-                told = True
+            if not waiting:
+                self._on_wait()
+                waiting = True
             if time.monotonic() > deadline:
                 return None
-            time.sleep(_LOOK_AGAIN)
+            time.sleep(_POLL_SECONDS)
             entry = self._cache.get(request.key)
             if entry is not None:
                 return entry
         return self._cache.get(request.key)
 
-    def _made(self, request: wire.Compile) -> Done:
-        frontend = self._frontend(request.job.spec.language)
+    def _compile(self, request: Compile) -> Done:
+        job = request.job
+        frontend = self._frontend(job.spec.language)
         start = time.perf_counter()
-        image = frontend.compile(
-            dataclasses.replace(request.job, group=()) if request.apart else request.job
-        )
+        image = frontend.compile(dataclasses.replace(job, group=()) if request.apart else job)
         seconds = time.perf_counter() - start
-        _check(image)
-        if (
-            request.inputs
-            and inputs_digest(tuple(frontend.inputs(request.job.spec.source))) != request.inputs
-        ):
-            raise _changed(request.job)
-        blob = (
-            None
-            if request.apart or request.spooled or not request.job.cacheable
-            else self._cache.put(request.key, image)
-        )
+        check_image(image)
+        inputs = inputs_digest(tuple(frontend.inputs(job.spec.source))) if request.inputs else ""
+        if inputs != request.inputs:
+            raise _changed(job)
+        blob = None
+        if job.cacheable and not request.apart:
+            blob = self._cache.put(request.key, image)
         return Done(
             row=_row(request.key, image),
             info=image.info,
             abi=image.abi,
             warnings=image.warnings,
-            blob=blob or self._spool(request.key, image),
+            blob=blob or spool_image(Path(self._setup.spool, f"{request.key}.image"), image),
             cached=False,
             seconds=seconds,
         )
 
     def _frontend(self, language: str) -> Frontend:
         if language not in self._frontends:
-            self._frontends[language] = load_frontend(
-                self._setup.frontends.get(language, ""), language
-            )(self._setup.search)
+            where = self._setup.frontends.get(language, "")
+            self._frontends[language] = load_frontend(where, language)(self._setup.search)
         return self._frontends[language]
 
-    def _spool(self, key: str, image: Image) -> Blob:
-        path = Path(self._setup.spool, f"{key}.image")
-        try:
-            path.write_bytes(image.data)
-        except OSError as exc:
-            raise OutputError(
-                f"a compiled image could be written neither to the cache nor to {path.parent}: {exc.strerror}",
-                cause="the disk is full, or the directory cannot be written",
-                fix="make room, or set another cache and output directory",
-            ) from exc
-        return Blob(path=str(path), offset=0, size=len(image.data), digest=image.info.digest)
+
+def spool_image(path: Path, image: Image) -> Blob:
+    """Write an image that the cache did not take.
+
+    Raises:
+        OutputError: it cannot be written.
+    """
+    try:
+        path.write_bytes(image.data)
+    except OSError as exc:
+        raise OutputError(
+            "a compiled image could be written neither to the cache nor to "
+            f"{path.parent}: {exc.strerror}",
+            cause="the disk is full, or the directory cannot be written",
+            fix="make room, or set another cache and output directory",
+        ) from exc
+    return Blob(path=str(path), offset=0, size=len(image.data), digest=image.info.digest)
 
 
 def _row(key: str, image: Image) -> str:
     try:
         return sha256(index_row(key, image))
     except (TypeError, ValueError):
-        return ""  # sending it says what is wrong with it
+        return ""  # sending the result reports what is wrong with it
 
 
-def load_frontend(place: str, language: str) -> Any:
-    """The frontend class at `module:Class`.
+def load_frontend(where: str, language: str) -> Any:
+    """Return the frontend class at `module:Class`.
 
     Raises:
         ToolchainError: it cannot be imported.
     """
-    module, _, name = place.partition(":")
+    module, _, name = where.partition(":")
     try:
         return getattr(importlib.import_module(module), name)
     except Exception as exc:
         raise ToolchainError(
-            f"the frontend for language {language!r} cannot be loaded from {place}: {type(exc).__name__}: {exc}",
+            f"the frontend for language {language!r} cannot be loaded from {where}: "
+            f"{type(exc).__name__}: {exc}",
             cause="the package that provides it is half installed or of another version",
             fix="install it again; `tilec doctor` shows what is found",
         ) from exc
 
 
-def _check(image: object) -> None:
+def check_image(image: object) -> None:
+    """Refuse what a frontend returned if its bytes are not those that it declares."""
     if not isinstance(image, Image):
         raise TypeError(f"compile gave a {type(image).__name__} where an Image was due")
-    if (
-        len(image.data) != image.info.size
-        or hashlib.sha256(image.data).hexdigest() != image.info.digest
-    ):
+    digest = hashlib.sha256(image.data).hexdigest()
+    if (len(image.data), digest) != (image.info.size, image.info.digest):
         raise ValueError("size or digest in ImageInfo are not those of the image's bytes")
 
 
 def _changed(job: Job) -> CompileError:
-    """Which of the two states of the files was compiled cannot be told, so the image is of neither."""
-    what = f"{job.spec.source.path}, or a file that it includes, imports or reads, was changed while it was compiled"
-    place = Diagnostic(message=what, location=Location(file=job.spec.source.path))
+    """Refuse an image of files that changed: either state may be the one that was compiled."""
+    path = job.spec.source.path
+    what = (
+        f"{path}, or a file that it includes, imports or reads, was changed while it was compiled"
+    )
+    place = Diagnostic(message=what, location=Location(file=path))
     return CompileError(
         what, diagnostics=(place,), fix="build again", kernel=job.variant.id, target=str(job.target)
     )
 
 
-def _bug(request: wire.Request, what: str, log: str) -> CompileError:
-    if isinstance(request, wire.Compile):
+def _bug(request: Request, what: str, log: str) -> CompileError:
+    if isinstance(request, Compile):
         job = request.job
         return CompileError(
             f"{job.id}: the {job.spec.language} frontend failed: {what}",
@@ -231,21 +309,12 @@ def _bug(request: wire.Request, what: str, log: str) -> CompileError:
     )
 
 
-def _pack(reply: wire.Reply, request: wire.Request) -> bytes:
-    """The reply as bytes; one that cannot be pickled becomes an error that can."""
-    try:
-        return wire.pack(reply)
-    except Exception as exc:  # noqa: BLE001  (pickling runs foreign code)
-        log = "".join(traceback.format_exception(exc))
-        if isinstance(reply.result, TilecError):  # its words still help
-            return wire.pack(
-                wire.Reply(result=_bug(request, str(reply.result), log), notes=reply.notes)
-            )
-        return wire.pack(
-            wire.Reply(
-                result=_bug(request, f"its result cannot be sent: {exc}", log), notes=reply.notes
-            )
-        )
+def _unsendable(reply: Reply, request: Request, exc: Exception) -> Reply:
+    """Return a reply in place of one that cannot be pickled; an error keeps its words."""
+    is_error = isinstance(reply.result, TilecError)
+    what = str(reply.result) if is_error else f"its result cannot be sent: {exc}"
+    log = "".join(traceback.format_exception(exc))
+    return Reply(result=_bug(request, what, log), notes=reply.notes)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from tilec.inspection.report import param_text
 from tilec_runtime.model.arch import ARCHS, Version
 from tilec_runtime.model.driver import required_driver
 from tilec_runtime.model.jit import JitFallback
-from tilec_runtime.model.kernel import KernelInfo, VariantInfo
+from tilec_runtime.model.kernel import KernelInfo, LaunchInfo, VariantInfo
 from tilec_runtime.model.signature import Param, ParamKind
 
 
@@ -207,6 +207,9 @@ def _launch(old: KernelInfo, new: KernelInfo) -> Iterator[Change]:
     for condition in before.requires:
         if condition not in after.requires:
             yield Change(what=f"does not require {condition} any more", breaking=False)
+    was, now = _config(before), _config(after)
+    if was != now:
+        yield Change(what=f"config is {now}; was {was}", breaking=now != "optional")
     rows = (
         ("grid", " x ".join(before.grid), " x ".join(after.grid)),
         ("block", " x ".join(before.block), " x ".join(after.block)),
@@ -235,6 +238,13 @@ def _launch(old: KernelInfo, new: KernelInfo) -> Iterator[Change]:
         yield Change(
             what=f"jit-fallback {now}; was {was}", breaking=_compiles(old) and not _compiles(new)
         )
+
+
+def _config(launch: LaunchInfo) -> str:
+    """Return whether callers pass a configuration."""
+    if not launch.open:
+        return "refused"
+    return "optional" if launch.preset else "required"
 
 
 def _compiles(kernel: KernelInfo) -> bool:

@@ -8,7 +8,7 @@ from tilec.manifest.locate import Locator
 from tilec.model.job import Options
 from tilec_runtime.model.arch import Target
 from tilec_runtime.model.jit import JitFallback
-from tilec_runtime.model.kernel import AxisValue
+from tilec_runtime.model.kernel import AxisValue, PackageInfo
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -21,6 +21,17 @@ class Package:
     license: str = ""
     license_files: tuple[str, ...] = ()
     module: str
+
+    @property
+    def info(self) -> PackageInfo:
+        """The package as the bundle's index names it."""
+        return PackageInfo(
+            name=self.name,
+            version=self.version,
+            module=self.module,
+            description=self.description,
+            license=self.license,
+        )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -131,6 +142,17 @@ class Launch:
     programmatic: bool = False
     cluster: tuple[int, ...] = ()
     open: tuple[str, ...] = ()
+
+    @property
+    def given(self) -> tuple[str, ...]:
+        """What is open, and given too, for launches without a config."""
+        has = {"grid": self.grid, "block": self.block, "shared": self.shared != "0"}
+        return tuple(key for key in self.open if has[key])
+
+    @property
+    def preset(self) -> bool:
+        """Whether all that is open is given too; without `shared` there is none."""
+        return bool(self.given) and {*self.given, "shared"} >= set(self.open)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)

@@ -14,6 +14,7 @@ from tilec_runtime.model.signature import Param, ParamKind
 # A docstring lists this many variants; `tilec inspect` lists them all.
 MOST_VARIANTS = 12
 _STREAM = "where the kernel is enqueued; None is the current stream of the arrays' library, or the device's default stream"
+_PRESET = "; None takes the manifest's"
 
 
 def summary(kernel: KernelInfo) -> str:
@@ -90,7 +91,10 @@ def _params(kernel: KernelInfo, params: tuple[str, ...]) -> list[str]:
 
 def _config(kernel: KernelInfo) -> list[str]:
     return (
-        entry("config", f"{', '.join(kernel.launch.open)} of this launch")
+        entry(
+            "config",
+            f"{', '.join(kernel.launch.open)} of this launch{_PRESET if kernel.launch.preset else ''}",
+        )
         if kernel.launch.open
         else []
     )

@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from tilec.compile.events import Done
+from tilec.compile.events import Blob, Done
 from tilec.compile.fatbin import write_fatbin
 from tilec.compile.outputs import Output, place_of
 from tilec.manifest.types import Manifest
@@ -52,7 +52,7 @@ class Publication:
         info: the bundle's index.
         plan: the plan, in whose order `done` is.
         done: the jobs' outcomes.
-        read: gives an image's bytes by digest.
+        blobs: where images lie, by digest.
         emit: what to write.
         manifest: where to, and the package's texts.
         scratch: directory for a bundle that only packages and wheels hold.
@@ -62,11 +62,19 @@ class Publication:
     info: BundleInfo
     plan: Plan
     done: Sequence[Done]
-    read: Callable[[str], bytes]
+    blobs: Mapping[str, Blob]
     emit: Sequence[str]
     manifest: Manifest
     scratch: Path
     owned: bool = False
+
+    def read(self, digest: str) -> bytes:
+        """Return the bytes of an image.
+
+        Raises:
+            CacheError: the cache lost it since the job was done.
+        """
+        return self.blobs[digest].read()
 
     def place(self, *parts: str) -> Path:
         """Return the path of an output, by its parts below the output directory.
@@ -77,47 +85,51 @@ class Publication:
         return place_of(self.manifest, *parts)
 
 
-def publish(
+def stage_outputs(publication: Publication, stage: Stage) -> tuple[Output, ...]:
+    """Write everything that `emit` names beside its place.
+
+    Raises:
+        LinkError: a link among the outputs leaves the project.
+        OutputError: something cannot be written, or a file that tilec did not write would be
+            replaced.
+    """
+    outputs = tuple(_staged(publication, stage))
+    if not publication.owned:
+        _require_own(publication, stage)
+    return outputs
+
+
+def put_in_place(
     publication: Publication,
-    *,
+    stage: Stage,
+    outputs: Sequence[Output],
     note: Callable[[str], None],
-    remember: Callable[[tuple[Output, ...]], None],
-) -> tuple[Output, ...]:
-    """Write everything that `emit` names, and remove what earlier builds wrote in its place.
+) -> None:
+    """Rename staged outputs into place, and remove what earlier builds wrote in their stead.
 
     Standard files that this build does not make go, and so do bundles and packages that this
     package had before under another digest or module. Other outputs of earlier builds, such as
     wheels of other versions, stay.
 
-    Everything is written beside its place first, then renamed: the bundle, the package, the wheel,
-    standard files. A package names its bundle by digest and is switched over by the rename of its
-    `__init__.py`, so that at any moment it is the old one or the new one.
+    The bundle, the package, the wheel and standard files are renamed in this order. A package names
+    its bundle by digest and is switched over by the rename of its `__init__.py`, so that at any
+    moment it is the old one or the new one.
 
     Args:
-        publication: what is to be written.
+        publication: what is written.
+        stage: with its files.
+        outputs: the staged outputs.
         note: told of files that stay though they are in the place of something that went, and of
             outputs of other packages.
-        remember: told of the outputs when they are in place, and not kept from it by Ctrl-C.
 
     Raises:
-        LinkError: a link among the outputs leaves the project.
-        OutputError: something cannot be written, or a file that tilec did not write would be
-            replaced; what was there before is untouched. (A rename that fails in the middle, which
-            only somebody else's doing can bring about, leaves files that are untouched beside
-            others that are whole and newer.)
+        OutputError: a rename failed. Where that can be foreseen, nothing was renamed.
     """
-    with Stage() as stage:
-        outputs = tuple(_staged(publication, stage))
-        if not publication.owned:
-            _require_own(publication, stage)
-        stale = stale_outputs(publication.manifest, publication.emit, outputs)
-        with _undisturbed():
-            stage.put_in_place()
-            _remove(publication, stale, note)
-            remember(outputs)
+    stale = stale_outputs(publication.manifest, publication.emit, outputs)
+    stage.put_in_place()
+    _remove(publication, stale, note)
     if not publication.owned:
         _name_others(publication, note)
-    return outputs
 
 
 def _require_own(publication: Publication, stage: Stage) -> None:
@@ -198,15 +210,12 @@ def _wheel(publication: Publication, bundle: Path, digest: str, stage: Stage) ->
         for file, data in render_package(info, name, index_digest(info)).items()
     }
     files[f"{module}/{name}"] = bundle
-    licences = {
-        licence: _read_licence(manifest, licence) for licence in manifest.package.license_files
-    }
     publication.place(wheel_name(info.package))
     path = write_wheel(
         publication.place(),
         package=info.package,
         files=files,
-        license_files=licences,
+        license_files=licences_of(manifest),
         requires=RUNTIME,
         stage=stage,
     )
@@ -218,13 +227,21 @@ def _wheel(publication: Publication, bundle: Path, digest: str, stage: Stage) ->
     )
 
 
-def _read_licence(manifest: Manifest, name: str) -> bytes:
-    try:
-        return contained(manifest.root, name).read_bytes()
-    except OSError as exc:
-        location = manifest.locate(("package", "license-files"))
-        message = f"package.license-files: {name!r} cannot be read: {exc.strerror}"
-        raise ManifestError((Diagnostic(message=message, location=location),)) from exc
+def licences_of(manifest: Manifest) -> dict[str, bytes]:
+    """Read the package's licence texts, by name.
+
+    Raises:
+        ManifestError: a file cannot be read.
+    """
+    texts = {}
+    for name in manifest.package.license_files:
+        try:
+            texts[name] = contained(manifest.root, name).read_bytes()
+        except OSError as exc:
+            location = manifest.locate(("package", "license-files"))
+            message = f"package.license-files: {name!r} cannot be read: {exc.strerror}"
+            raise ManifestError((Diagnostic(message=message, location=location),)) from exc
+    return texts
 
 
 def _standard_files(kind: str, publication: Publication, stage: Stage) -> Iterator[Output]:
@@ -259,8 +276,8 @@ def _images(kind: str, publication: Publication) -> Iterator[tuple[str, bytes]]:
 
 
 @contextlib.contextmanager
-def _undisturbed() -> Iterator[None]:
-    """Too late for Ctrl-C: the outputs are switched over whole."""
+def uninterrupted() -> Iterator[None]:
+    """Ignore Ctrl-C, so that outputs are switched over as a whole and recorded."""
     before = signal.getsignal(signal.SIGINT)
     # No other thread hears of it, and a handler that is not Python's could not be put back.
     if threading.current_thread() is not threading.main_thread() or before is None:

@@ -139,7 +139,7 @@ def _kernel_view(kernel: KernelInfo, op: str) -> KernelView:
         for axis, choice, left in zip(axes, kernel.choices, opened, strict=True)
     ]
     if kernel.launch.open:
-        chosen.insert(0, "config: LaunchConfig")
+        chosen.insert(0, f"config: LaunchConfig{' | None = None' if kernel.launch.preset else ''}")
     stream = ["*", "stream: StreamLike | None = None", *chosen]
     typed = [f" = {default}" if default else "" for default in given]
     direct = [
@@ -161,7 +161,7 @@ def _kernel_view(kernel: KernelInfo, op: str) -> KernelView:
             for name, default in zip(params, given, strict=True)
         ),
         opened=bool(kernel.launch.open),
-        axes=(", config" if kernel.launch.open else "")
+        axes=(f", config{'=None' if kernel.launch.preset else ''}" if kernel.launch.open else "")
         + "".join(
             f", {axis}{'=None' if left else ''}" for axis, left in zip(axes, opened, strict=True)
         ),

@@ -49,23 +49,32 @@ def write_wheel(
             be written.
     """
     path = directory / wheel_name(package)
-    info = f"{path.name.removesuffix('-py3-none-any.whl')}.dist-info"
-    licences = {
-        f"{info}/licenses/{file}": data for file, data in sorted((license_files or {}).items())
-    }
-    members: dict[str, bytes | Path] = {
-        **{file: files[file] for file in sorted(files)},
-        **licences,
-        f"{info}/METADATA": _metadata(
-            package, normalise_version(package.version), sorted(license_files or {}), requires
-        ),
-        f"{info}/WHEEL": b"Wheel-Version: 1.0\nGenerator: tilec\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
-    }
+    metadata = metadata_files(package, license_files or {}, requires)
+    info = next(iter(metadata)).partition("/")[0]
+    members: dict[str, bytes | Path] = {file: files[file] for file in sorted(files)}
+    members.update(metadata)
     for member in members:
         _check_name(path, member)
     with atomic_write(path, stage=stage) as file:
         _write_members(path, file, members, f"{info}/RECORD")
     return path
+
+
+def metadata_files(
+    package: PackageInfo, license_files: Mapping[str, bytes], requires: tuple[str, ...]
+) -> dict[str, bytes]:
+    """Return the files of a wheel's `.dist-info` folder but RECORD, by path in the wheel.
+
+    Raises:
+        OutputError: the version is none of PEP 440.
+    """
+    info = f"{wheel_name(package).removesuffix('-py3-none-any.whl')}.dist-info"
+    version, licences = normalise_version(package.version), sorted(license_files)
+    return {
+        **{f"{info}/licenses/{file}": license_files[file] for file in licences},
+        f"{info}/METADATA": _metadata(package, version, licences, requires),
+        f"{info}/WHEEL": b"Wheel-Version: 1.0\nGenerator: tilec\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
 
 
 def wheel_name(package: PackageInfo) -> str:

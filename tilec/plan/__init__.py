@@ -392,6 +392,7 @@ def _info(
             programmatic=kernel.launch.programmatic,
             requires=kernel.launch.requires,
             open=kernel.launch.open,
+            preset=kernel.launch.preset,
         ),
         safety=safety_of(kernel, decl),
     )

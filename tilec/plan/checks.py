@@ -220,19 +220,16 @@ def _check_open(kernel: Kernel, language: LanguageFacts, report: Report) -> None
             f"callers configure kernels of threads alone, and {kernel.language} is none: leave launch.open out",
             path,
         )
-    for key, given in (
-        ("grid", launch.grid),
-        ("block", launch.block),
-        ("shared", launch.shared != "0"),
-    ):
-        if given and key in launch.open:
-            report(
-                f"{key} is given, and left to the caller too: leave one of the two out",
-                (*path[:-1], key),
-            )
-    if kernel.cases:
+    given = launch.given
+    if given and not launch.preset:
+        missing = next(key for key in launch.open if key not in given)
         report(
-            "cases launch without a config: say grid, block and shared here, and leave launch.open out",
+            f"{given[0]} is given, and {missing} left to the caller: give all that is open, or none",
+            (*path[:-1], given[0]),
+        )
+    elif kernel.cases and not given:
+        report(
+            "cases launch without a config: give what is open too, which they then take",
             path,
         )
     if any(param.name == "config" for param in kernel.params) or "config" in dict(

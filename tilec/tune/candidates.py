@@ -13,11 +13,12 @@ from tilec.build import BuildRequest
 from tilec.compile.assemble import bundle_info
 from tilec.compile.cache import Cache
 from tilec.compile.events import Done, Failed, Observer, SilentObserver
-from tilec.compile.execute import KeyedJob, Pool
-from tilec.compile.keys import KeyMaker, inputs_digest
+from tilec.compile.execute import JobRunner
+from tilec.compile.keys import KeyMaker
 from tilec.compile.project import Project, declare, digest_of, open_project
 from tilec.compile.state import WorkDir
 from tilec.manifest.types import Kernel
+from tilec.model.job import Job
 from tilec.model.tuning import size_expressions
 from tilec.package.write import write_bundle
 from tilec.plan import Plan, make_plan
@@ -101,7 +102,7 @@ class Foundry:
             project or open_project(request.manifest_path, request.search), kernel
         )
         work = WorkDir(Path(self._project.manifest.root))
-        self._pool = Pool(
+        self._runner = JobRunner(
             frontends=self._project.classes,
             search=self._project.search,
             cache=(
@@ -114,10 +115,10 @@ class Foundry:
             timeout=self._project.manifest.toolchain.timeout,
         )
         try:
-            self._declared = declare(self._project, self._pool, cache, select=(kernel,))
+            self._declared = declare(self._project, self._runner, cache, select=(kernel,))
             self._plan = self._planned(kernel, target)
         except BaseException:
-            self._pool.close()
+            self._runner.close()
             raise
         self._planned_kernel = self._plan.kernels[0]
         self._keys = KeyMaker(tools=self._declared.tools, inputs=self._declared.inputs)
@@ -130,24 +131,22 @@ class Foundry:
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         """End its workers."""
-        self._pool.close()
+        self._runner.close()
 
     def make(self, points: Sequence[Point]) -> Mapping[Point, Made]:
         """Compile candidates, several at once; each is in a bundle with the others of this call."""
         wanted = set(points)
         jobs = tuple(job for job in self._planned_kernel.jobs if job.variant.axes in wanted)
-        inputs = inputs_digest(self._declared.inputs[self._planned_kernel.info.name])
-        keyed = tuple(KeyedJob(job=job, key=self._keys.key(job), inputs=inputs) for job in jobs)
-        outcomes = self._pool.compile(keyed)
+        outcomes = self._runner.compile(self._keys.keyed(jobs))
         failures = {
             job.variant.axes: outcome
             for job, outcome in zip(jobs, outcomes, strict=True)
             if isinstance(outcome, Failed)
         }
         good = [
-            (k, o)
-            for k, o in zip(keyed, outcomes, strict=True)
-            if isinstance(o, Done) and k.job.variant.axes not in failures
+            (job, outcome)
+            for job, outcome in zip(jobs, outcomes, strict=True)
+            if isinstance(outcome, Done) and job.variant.axes not in failures
         ]
         made = {
             point: Made(failure=_reason(failures[point])) for point in points if point in failures
@@ -156,19 +155,17 @@ class Foundry:
             made.update(self._bundled(good))
         return made
 
-    def _bundled(self, good: Sequence[tuple[KeyedJob, Done]]) -> Mapping[Point, Made]:
-        kernel = dataclasses.replace(
-            self._planned_kernel, jobs=tuple(keyed.job for keyed, _ in good)
-        )
+    def _bundled(self, good: Sequence[tuple[Job, Done]]) -> Mapping[Point, Made]:
+        kernel = dataclasses.replace(self._planned_kernel, jobs=tuple(job for job, _ in good))
         plan = dataclasses.replace(self._plan, kernels=(kernel,))
         info = bundle_info(
             self._project, self._declared, plan, self._profile, outcomes=[done for _, done in good]
         )
-        images = {done.info.digest: (keyed, done) for keyed, done in good}
+        images = {done.info.digest: done.blob for _, done in good}
         self._count += 1
         path = self._folder / f"candidates-{self._count}.tilec"
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_bundle(path, info, lambda digest: self._pool.read(*images[digest]))
+        write_bundle(path, info, lambda digest: images[digest].read())
         found: dict[Point, Made] = {}
         for variant in info.kernels[0].variants:
             known = found.get(variant.axes, Made(bundle=str(path)))

@@ -12,7 +12,7 @@ import zlib
 from pathlib import Path
 from typing import Any
 
-from tilec.compile.codec import encode
+from tilec.model.codec import encode
 from tilec.tune.trial import Trial, from_line
 from tilec_runtime.errors import OutputError, UsageError
 

@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any
 
 from tilec.bench.statistics import Summary, summarize
-from tilec.compile.codec import decode
+from tilec.model.codec import decode
 from tilec.model.tuning import Status
 from tilec.tune.space import Point
 

@@ -5,9 +5,7 @@ it is given, one after another.
 from __future__ import annotations
 
 import contextlib
-import faulthandler
 import pickle
-import resource
 import sys
 import traceback
 import zipfile
@@ -24,7 +22,7 @@ from tilec.case.compare import compare, tolerance_for
 from tilec.case.device import ModuleDevice, calls_of
 from tilec.case.inputs import Array, Value, make_inputs, numpy_dtype
 from tilec.case.run import arguments_on
-from tilec.compile import wire as frames
+from tilec.compile.process import connect
 from tilec.model.tuning import Status
 from tilec.tune import wire
 from tilec.tune.meter import Timed, make_meter
@@ -45,20 +43,18 @@ _UNALIKE = "it was checked with the extents of small, which take another variant
 
 
 def main() -> None:
-    """Serve requests from standard input until it ends; replies go to what standard output was."""
-    inbox, replies = frames.serve()
-    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
-    faulthandler.enable()
+    """Serve requests until the process that started this one is gone."""
+    channel, inbox = connect()
     try:
         worker = Worker(pickle.loads(inbox.get()))  # noqa: S301 - from the process that started this one
     except TilecError as error:
-        frames.write_all(replies, frames.pack(wire.Unusable(error=error)))
+        channel.send(wire.Unusable(error=error))
         return
-    frames.write_all(replies, frames.pack(worker.ready))
+    channel.send(worker.ready)
     while True:
         answer = worker.answer(pickle.loads(inbox.get()))  # noqa: S301
         sys.stderr.flush()
-        frames.write_all(replies, frames.pack(answer))
+        channel.send(answer)
 
 
 class Worker:

@@ -4,17 +4,11 @@ anew where it died.
 
 from __future__ import annotations
 
-import contextlib
-import os
-import selectors
-import signal
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tilec.compile import wire as frames
-from tilec.compile.process import WorkerProcess
+from tilec.compile.process import WorkerDiedError, WorkerProcess
 from tilec.model.tuning import Status
 from tilec.tune import wire
 from tilec_runtime.errors import NoDeviceError, ToolchainError
@@ -66,7 +60,7 @@ class Workplace:
                 f"a worker process cannot be started: {error.strerror or error}",
                 fix="free processes or memory",
             ) from error
-        message = self._receive(time.monotonic() + _START_LIMIT)
+        message = self._receive(_START_LIMIT)
         if isinstance(message, wire.Ready):
             self.ready = message
             return message
@@ -91,8 +85,8 @@ class Workplace:
         self.start()
         assert self._worker is not None
         self._worker.clear_log()
-        self._worker.send(frames.pack(request))
-        message = self._receive(time.monotonic() + limit)
+        self._worker.send(request)
+        message = self._receive(limit)
         if message is None:
             self._end()
             return wire.Measured(status=Status.HUNG, reason=f"it did not end within {limit:g} s")
@@ -111,30 +105,24 @@ class Workplace:
         """Let `ask` and `start` raise in the thread that is in them; for any thread."""
         self._stopped = True
         worker = self._worker
-        if worker is not None and worker.running:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(worker.pid, signal.SIGKILL)
+        if worker is not None:
+            worker.kill()
 
     def close(self) -> None:
         """End the worker. May be called more than once; for the thread that asks."""
         self._end()
 
-    def _receive(self, deadline: float) -> Any:
-        """The next message, how the worker died as a text, or None where time is over."""
+    def _receive(self, limit: float) -> Any:
+        """Return the next message, a text on how the worker died, or None at the time limit."""
         assert self._worker is not None
-        with selectors.DefaultSelector() as selector:
-            selector.register(self._worker, selectors.EVENT_READ)
-            while True:
-                if not selector.select(max(0.0, deadline - time.monotonic())):
-                    return None
-                messages = self._worker.receive()
-                if self._stopped:
-                    self._end()
-                    raise StoppedError
-                if messages is None:
-                    return self._worker.death()
-                if messages:
-                    return messages[0]
+        try:
+            message = self._worker.receive(limit)
+        except WorkerDiedError as error:
+            message = str(error)
+        if self._stopped:
+            self._end()
+            raise StoppedError
+        return message
 
     def _printed(self) -> str:
         lines = self._worker.printed().strip().splitlines() if self._worker else []

@@ -190,6 +190,7 @@ _FIELDS = record(
         programmatic=flag,
         requires=sequence(_EXPRESSION, most=limits.REQUIRES),
         open=sequence(identifier, most=3),
+        preset=flag,
     ),
     variants=sequence(_VARIANT, most=limits.IMAGES),
     safety=optional(_SAFETY),

@@ -99,7 +99,7 @@ class Launcher(Uncopied, LauncherBase):
             and "config" not in self.contract.axes
         ):
             config = kwargs.pop("config")
-            (self if config is None else self.configured(config))(*args, stream=stream, **kwargs)
+            self.configured(config)(*args, stream=stream, **kwargs)
         elif kwargs or not self.contract.required <= len(args) <= len(self.contract.params):
             values, chosen = bind(self.contract, args, kwargs)
             self._restrict(chosen).launch(stream, values)
@@ -356,8 +356,10 @@ class Launcher(Uncopied, LauncherBase):
         fitting = require_options(contract, self.pinned, hints, self.site.facts(self.info))
         return self._derive(("hints", *sorted(hints.items())), info=narrowed(self.info, fitting))
 
-    def configured(self, config: LaunchConfig) -> Launcher:
+    def configured(self, config: LaunchConfig | None) -> Launcher:
         """This launcher, launched as a configuration says where the manifest leaves that open.
+
+        Without one, it is launched as the manifest says.
 
         Raises:
             ArgumentError: it is no configuration, the kernel takes none, or it says otherwise than
@@ -365,6 +367,8 @@ class Launcher(Uncopied, LauncherBase):
         """
         from tilec_runtime.launch.config import LaunchConfig, configured  # few kernels take one
 
+        if config is None:
+            return self
         given: object = config
         known = (
             self._derived.get(("config", config.shape)) if isinstance(given, LaunchConfig) else None

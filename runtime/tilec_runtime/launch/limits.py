@@ -57,12 +57,12 @@ def launch_shape(call: Call) -> LaunchShape:
 
 
 def _require_config(info: KernelInfo) -> None:
-    """Refuse a launch without a configuration where the manifest leaves something open.
+    """Refuse a launch without a configuration where the manifest leaves something to the caller.
 
     Raises:
         ArgumentError: it does.
     """
-    if info.launch.open:
+    if info.launch.open and not info.launch.preset:
         what = f"{info.name}: the manifest leaves {', '.join(info.launch.open)} to the caller, and the launch says no config"
         fix = f"pass config=LaunchConfig(...), such as {info.name}(..., config=LaunchConfig.for_num_elems(n))"
         raise ArgumentError(what, fix=fix, kernel=info.name)

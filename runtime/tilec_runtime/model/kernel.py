@@ -70,7 +70,8 @@ class LaunchInfo:
         programmatic: may begin before the launch in front of it in its stream is done (programmatic
             dependent launch).
         requires: conditions on the arguments, each checked before a launch.
-        open: what each launch says by its configuration: of `grid`, `block` and `shared`.
+        open: what a launch says by its configuration: of `grid`, `block` and `shared`.
+        preset: what is open is given too, for launches without a configuration.
     """
 
     grid: tuple[str, ...] = ()
@@ -81,6 +82,7 @@ class LaunchInfo:
     programmatic: bool = False
     requires: tuple[str, ...] = ()
     open: tuple[str, ...] = ()
+    preset: bool = False
 
 
 @value_class(frozen=True, kw_only=True, slots=True)

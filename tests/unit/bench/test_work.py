@@ -19,7 +19,7 @@ from tilec.bench.ceilings import (
     path_of,
 )
 from tilec.bench.work import NO_RATES, Work, amount_of, rates_of
-from tilec.compile.codec import encode
+from tilec.model.codec import encode
 from tilec.testing.fake_driver import H200, FakeDriver
 from tilec_runtime.errors import MissingError
 

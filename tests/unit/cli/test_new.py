@@ -20,6 +20,7 @@ COMMON = [
     ".gitignore",
     "README.md",
     "kernels/reference.py",
+    "pyproject.toml",
     "tilec.toml",
 ]
 

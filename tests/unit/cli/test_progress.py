@@ -9,8 +9,7 @@ from tilec.cli import progress
 from tilec.cli.app import App
 from tilec.cli.progress import LiveProgress, PlainProgress
 from tilec.cli.settings import read_settings
-from tilec.compile.blob import Blob
-from tilec.compile.events import Done, Failed, SilentObserver
+from tilec.compile.events import Blob, Done, Failed, SilentObserver
 from tilec_runtime.errors import CompileError
 from tilec_runtime.model.arch import Target
 from tilec_runtime.model.image import ImageInfo

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import os
-import time
-import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tilec.compile.cache import Cache
-from tilec.compile.crew import Crew
-from tilec.compile.execute import KeyedJob, Pool
-from tilec.compile.keys import KeyMaker, inputs_digest
+from tilec.compile.execute import JobRunner, Timings
+from tilec.compile.keys import KeyedJob, KeyMaker, inputs_digest
+from tilec.compile.process import WorkerProcess
 from tilec.frontends.base import ToolSearch
 from tilec.model.declaration import KernelDecl, ParamDecl
 from tilec.model.job import Job, KernelSpec, Source, Variant
@@ -64,18 +62,16 @@ class Project:
             target=Target.parse(target),
         )
 
-    def keyed(self, *jobs: Job, weight: float = 0.0) -> list[KeyedJob]:
+    def keyed(self, *jobs: Job) -> list[KeyedJob]:
         frontend = FakeFrontend(ToolSearch())
         found = []
         for job in jobs:
             inputs = frontend.inputs(job.spec.source)
             maker = KeyMaker(tools={"fake": frontend.toolchain()}, inputs={"add": inputs})
-            found.append(
-                KeyedJob(job=job, key=maker.key(job), inputs=inputs_digest(inputs), weight=weight)
-            )
+            found.append(KeyedJob(job=job, key=maker.key(job), inputs=inputs_digest(inputs)))
         return found
 
-    def pool(self, *, workers: int = 1, grace: float = 0.1, **changes: Any) -> Pool:
+    def pool(self, *, workers: int = 1, grace: float = 0.1, **changes: Any) -> JobRunner:
         settings: dict[str, Any] = {
             "frontends": FRONTENDS,
             "search": ToolSearch(),
@@ -86,7 +82,14 @@ class Project:
             "kept": self.root / "kept",
             "grace": grace,
         }
-        return Pool(**{**settings, **changes})
+        return JobRunner(**{**settings, **changes})
+
+    def measured(self, seconds: Mapping[Job, float]) -> None:
+        """Let the next build expect these times."""
+        timings = Timings(self.cache)
+        for job, taken in seconds.items():
+            timings.measured(job, taken)
+        timings.save()
 
     @property
     def compiled(self) -> list[str]:
@@ -101,31 +104,23 @@ def project(tmp_path: Path) -> Project:
 
 @pytest.fixture
 def hanging(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The file that a worker writes its process id to when it hangs. Its time is over once nobody
-    else is at work: the limits of jobs may be as generous as a slow machine needs.
+    """Return the file that a worker writes its process id to when it hangs.
+
+    Its time limit passes at once then: the limits of jobs may be as generous as a slow machine
+    needs.
     """
-    pids, late, wait = tmp_path / "pids", [0.0], Crew._wait
+    pids, receive = tmp_path / "pids", WorkerProcess.receive
 
-    def only_one_hangs(crew: Crew) -> bool:
+    def hangs(worker: WorkerProcess) -> bool:
         text = pids.read_text() if pids.exists() else ""
-        return (
-            text.endswith("\n")
-            and not crew._starting
-            and [worker.pid for worker in crew._busy] == [int(text.split()[0])]
-        )
+        return text.endswith("\n") and worker.pid == int(text.split()[0])
 
-    def patiently(crew: Crew, ended: Any, *, at_once: bool = False) -> None:
-        while not at_once and (crew._busy or crew._starting) and not crew._selector.select(0.01):
-            if only_one_hangs(crew):
-                late[0] += 86_400
-                break
-        wait(crew, ended, at_once=at_once)
+    def receive_or_time_out(worker: WorkerProcess, timeout: float) -> Any:
+        while (message := receive(worker, 0.01)) is None and not hangs(worker):
+            pass
+        return message
 
-    monkeypatch.setattr(Crew, "_wait", patiently)
-    monkeypatch.setattr(
-        "tilec.compile.crew.time",
-        types.SimpleNamespace(monotonic=lambda: time.monotonic() + late[0]),
-    )
+    monkeypatch.setattr(WorkerProcess, "receive", receive_or_time_out)
     return pids
 
 

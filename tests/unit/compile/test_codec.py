@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tilec.compile.codec import decode, encode
+from tilec.model.codec import decode, encode
 from tilec.model.declaration import KernelDecl, ParamDecl
 from tilec_runtime.bundle import store
 from tilec_runtime.errors import Diagnostic, Location

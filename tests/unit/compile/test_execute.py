@@ -5,25 +5,21 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import os
-import select
 import signal
 from pathlib import Path
 
 import pytest
 
-from tests.waiting import PATIENCE, ends
+from tests.waiting import becomes, ends
 from tilec.compile import worker
-from tilec.compile.blob import Blob
 from tilec.compile.cache import Cache
 from tilec.compile.events import Done, Failed, Outcome, SilentObserver
-from tilec.compile.execute import KeyedJob
+from tilec.compile.execute import Timings, expected_seconds
+from tilec.compile.keys import KeyedJob
 from tilec.compile.process import WorkerProcess
-from tilec.compile.schedule import Timings, expected_seconds
-from tilec.frontends.base import ToolSearch
 from tilec.model.job import Variant
-from tilec.testing.fakes import MemoryObserver
 from tilec_runtime.bundle import store
-from tilec_runtime.errors import CacheError, CompileError, OutputError, TilecError, ToolchainError
+from tilec_runtime.errors import CompileError, OutputError, TilecError, ToolchainError
 from tilec_runtime.model.arch import Target
 
 
@@ -146,17 +142,6 @@ def test_events_come_in_order(project) -> None:
     ]
 
 
-def test_the_longest_job_starts_first(project) -> None:
-    jobs = [
-        KeyedJob(job=k.job, key=k.key, weight=w)
-        for k, w in zip(project.keyed(*map(project.job, (1, 2, 3))), (1.0, 9.0, 5.0), strict=True)
-    ]
-    with project.pool() as pool:
-        outcomes = pool.compile(jobs)
-    assert project.compiled == ["add-BM2-sm_90", "add-BM3-sm_90", "add-BM1-sm_90"]
-    assert len({done_of(outcome).blob.path for outcome in outcomes}) == 3
-
-
 def test_measured_times_order_the_next_build(project) -> None:
     slow, quick = project.job(2), project.job(64)
     assert expected_seconds(quick) > expected_seconds(slow)
@@ -177,22 +162,6 @@ def test_fresh_compiles_what_is_cached(project) -> None:
         pool.compile(jobs)
         assert not done_of(pool.compile(jobs, fresh=True)[0]).cached
     assert len(project.compiled) == 2
-
-
-def test_an_image_that_another_build_made_meanwhile_is_taken(project) -> None:
-    jobs = project.keyed(project.job(1), project.job(2))
-
-    class Meanwhile(SilentObserver):
-        def job_started(self, job_id: str) -> None:
-            if job_id == first.job.id:
-                with project.pool(observer=SilentObserver(), spool=project.root / "other") as other:
-                    other.compile(jobs)
-
-    first = max(jobs, key=lambda k: expected_seconds(k.job))
-    with project.pool(observer=Meanwhile()) as pool:
-        outcomes = pool.compile(jobs)
-    assert [done_of(outcome).cached for outcome in outcomes].count(True) >= 1
-    assert len(project.compiled) <= 3
 
 
 def test_what_compilers_print_harms_nothing(project) -> None:
@@ -376,7 +345,7 @@ def test_a_missing_frontend_is_its_jobs_error(project) -> None:
 
 def test_workers_that_cannot_start_end_the_build_with_their_words(project, monkeypatch) -> None:
     monkeypatch.setattr(
-        "tilec.compile.child._START", "import sys; sys.exit('cannot import name {path!r:.0}soap')"
+        "tilec.compile.own._START", "import sys; sys.exit('cannot import name {path!r:.0}soap')"
     )
     words = "a worker process exited with status 1 before it could do anything:\ncannot import name soap"
     with pytest.raises(ToolchainError, match=words), project.pool(workers=3) as pool:
@@ -396,9 +365,9 @@ def test_no_python_is_a_missing_tool(project, monkeypatch) -> None:
 def test_an_idle_worker_that_dies_fails_no_job(project) -> None:
     with project.pool() as pool:
         pool.compile(project.keyed(project.job(1)))
-        (idle,) = pool._crew._idle
-        os.kill(idle.pid, signal.SIGKILL)
-        assert select.select([idle], [], [], PATIENCE)[0], "its end of the pipe is closed"
+        (seat,) = pool._pool._seats
+        os.kill(seat.worker.pid, signal.SIGKILL)
+        assert becomes(lambda: not seat.worker.running)
         assert isinstance(pool.compile(project.keyed(project.job(2)))[0], Done)
         assert pool.started == 2
 
@@ -415,10 +384,10 @@ def test_workers_see_the_environment_they_are_given(project) -> None:
     environ = {"PATH": "/usr/bin:/bin", "MARK": "yes"}
     with project.pool(environ=environ) as pool:
         pool.compile(project.keyed(project.job()))
-        (worker_process,) = pool._crew._idle
+        (seat,) = pool._pool._seats
         found = dict(
             row.split("=", 1)
-            for row in Path(f"/proc/{worker_process.pid}/environ").read_text().split("\0")
+            for row in Path(f"/proc/{seat.worker.pid}/environ").read_text().split("\0")
             if row
         )
     assert found == {
@@ -452,14 +421,9 @@ def test_a_cache_that_cannot_be_written_is_one_note(project) -> None:
 
 
 def test_no_room_anywhere_is_the_jobs_error(project) -> None:
-    setup = worker.wire.Setup(
-        frontends={}, search=ToolSearch(), cache_root="", spool=str(project.root / "nowhere")
-    )
-    image = _image(b"x")
-    with pytest.raises(
-        OutputError, match=r"written neither to the cache nor to .*nowhere: No such file"
-    ):
-        worker._Worker(setup, waiting=lambda: None)._spool("k", image)
+    words = r"written neither to the cache nor to .*nowhere: No such file"
+    with pytest.raises(OutputError, match=words):
+        worker.spool_image(project.root / "nowhere" / "k.image", _image(b"x"))
 
 
 def _image(data: bytes):
@@ -476,88 +440,11 @@ def _image(data: bytes):
 
 def test_results_that_lie_are_refused() -> None:
     good = _image(b"x")
-    worker._check(good)
+    worker.check_image(good)
     with pytest.raises(ValueError, match="are not those of the image's bytes"):
-        worker._check(dataclasses.replace(good, data=b"y"))
+        worker.check_image(dataclasses.replace(good, data=b"y"))
     with pytest.raises(TypeError, match="compile gave a NoneType where an Image was due"):
-        worker._check(None)
-
-
-@pytest.mark.parametrize(
-    "damage",
-    [lambda path: path.unlink(), lambda path: path.write_bytes(path.read_bytes()[:-1] + b"?")],
-    ids=["gone", "changed"],
-)
-def test_an_image_lost_after_the_look_up_is_compiled_again(project, damage) -> None:
-    (job,) = project.keyed(project.job())
-    with project.pool() as pool:
-        done = done_of(pool.compile([job])[0])
-        good = pool.read(job, done)
-        damage(Path(done.blob.path))
-        assert pool.read(job, done) == good
-    assert len(project.compiled) == 2
-    assert len(project.observer.notes) == 1
-    assert project.observer.notes[0].startswith(
-        f"{job.job.id} is compiled again: a compiled image "
-    )
-
-
-def test_a_cache_that_is_emptied_at_every_step_costs_time_alone(
-    project, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Whatever the main process is about to do or was told, another process empties the cache
-    before.
-    """
-    cleared: list[str] = []
-
-    class Clearing(MemoryObserver):
-        def __getattribute__(self, name: str) -> object:
-            if name in ("started", "job_started", "job_finished", "finished"):
-                cleared.append(name)
-                project.cache.clear()
-            return super().__getattribute__(name)
-
-    read = Blob.read
-
-    def read_of_nothing(blob: Blob) -> bytes:
-        cleared.append("read")
-        project.cache.clear()
-        return read(blob)
-
-    monkeypatch.setattr(Blob, "read", read_of_nothing)
-    jobs = project.keyed(*(project.job(bm) for bm in (1, 2, 3)))
-    with project.pool(workers=2, observer=Clearing()) as pool:
-        done = [done_of(outcome) for outcome in pool.compile(jobs)]
-        assert [len(pool.read(job, one)) for job, one in zip(jobs, done, strict=True)] == [256] * 3
-    assert cleared.count("read") == 6, (
-        "each image was lost, and compiled again to where nobody takes it away"
-    )
-    assert sorted(project.compiled) == sorted(2 * [job.job.id for job in jobs])
-
-
-def test_an_image_that_is_lost_and_compiles_to_other_bytes_is_an_error(project) -> None:
-    (job,) = (dataclasses.replace(keyed, inputs="") for keyed in project.keyed(project.job()))
-    with project.pool() as pool:
-        done = done_of(pool.compile([job])[0])
-        project.cache.clear()
-        (project.root / "k.fake").write_text("kernel add(x: tensor)\n\n")
-        with pytest.raises(CacheError) as caught:
-            pool.read(job, done)
-    assert str(caught.value) == (
-        "add-BM64-sm_90: the cache lost its image, and compiling it again gave other bytes\n"
-        "  cause: the cache was emptied while the build was running, and a compiler whose output varies takes part\n"
-        "  fix: run the build again"
-    )
-
-
-def test_an_image_that_cannot_be_made_again_is_an_error(project) -> None:
-    (job,) = project.keyed(project.job())
-    with project.pool() as pool:
-        done = done_of(pool.compile([job])[0])
-        Path(done.blob.path).unlink()
-        (project.root / "k.fake").unlink()
-        with pytest.raises(CompileError, match=r"k\.fake: cannot be read"):
-            pool.read(job, done)
+        worker.check_image(None)
 
 
 def test_a_damaged_entry_is_compiled_again_and_reported(project) -> None:
@@ -590,9 +477,9 @@ def test_an_observer_that_raises_ends_the_build_and_its_workers(project) -> None
     pids: list[int] = []
     original = WorkerProcess.send
 
-    def send(self: WorkerProcess, data: bytes) -> None:
+    def send(self: WorkerProcess, message: object) -> None:
         pids.append(self.pid)
-        original(self, data)
+        original(self, message)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(WorkerProcess, "send", send)

@@ -14,11 +14,12 @@ from tests.waiting import PATIENCE, becomes, ends
 from tilec.compile.cache import Cache
 
 BUILD = """
-import os, sys
+import os, sys, threading
 from pathlib import Path
 from tilec.compile.cache import Cache
 from tilec.compile.events import SilentObserver
-from tilec.compile.execute import KeyedJob, Pool
+from tilec.compile.execute import JobRunner
+from tilec.compile.keys import KeyedJob
 from tilec_runtime.errors import Location
 from tilec.frontends.base import ToolSearch
 from tilec_runtime.model.arch import Target
@@ -31,10 +32,10 @@ source = Source(root=str(root), path="k.fake", options=options)
 spec = KernelSpec(name="k", language="fake", source=source, decl=KernelDecl(name="k", location=Location(file="k")), symbol="k", params=())
 names = [f"quick{i}" for i in range(4)] + ["hang"]
 jobs = [
-    KeyedJob(job=Job(spec=spec, variant=Variant(kernel="k", id=name), target=Target.parse("sm_90")), key=f"{i:064x}", weight=9.0 - i)
+    KeyedJob(job=Job(spec=spec, variant=Variant(kernel="k", id=name), target=Target.parse("sm_90")), key=f"{i:064x}")
     for i, name in enumerate(names)
 ]
-pool = Pool(
+pool = JobRunner(
     frontends={"fake": "tilec.testing.fakes:FakeFrontend"},
     search=ToolSearch(),
     cache=Cache(root / "cache", note=print),
@@ -46,7 +47,8 @@ pool = Pool(
 def interrupted(call):  # Ctrl-C right behind it
     def calls(*args):
         call(*args)
-        raise KeyboardInterrupt
+        if threading.current_thread() is threading.main_thread():
+            raise KeyboardInterrupt
     return calls
 if sys.argv[2:]:
     os.kill, os.killpg = interrupted(os.kill), interrupted(os.killpg)

@@ -13,11 +13,10 @@ from pathlib import Path
 import pytest
 
 from tests.waiting import PATIENCE
+from tilec.compile.cache import KeyLock
 from tilec.compile.events import Done
-from tilec.compile.execute import _lock_name
-from tilec.compile.keylock import KeyLock
-from tilec.compile.wire import Compile, Setup
-from tilec.compile.worker import _Worker
+from tilec.compile.execute import lock_name
+from tilec.compile.worker import Compile, Setup, Worker
 from tilec.frontends.base import ToolSearch
 from tilec.model.job import Member
 from tilec_runtime.model.digest import sha256
@@ -26,7 +25,7 @@ ONE, OTHER = sha256(b"one"), sha256(b"other")
 HOLDER = """
 import sys
 from pathlib import Path
-from tilec.compile.keylock import KeyLock
+from tilec.compile.cache import KeyLock
 lock = KeyLock(Path(sys.argv[1]))
 print([lock.take(name) for name in sys.argv[2:]], flush=True)
 sys.stdin.readline()
@@ -85,7 +84,6 @@ def test_a_name_is_held_by_one_process_until_it_lets_go(tmp_path: Path) -> None:
     )
     lock.release()
     assert taken(tmp_path / "cache", ONE, OTHER) == "[True, True]"
-    lock.close()
     assert {path.name for path in tmp_path.rglob("*") if path.is_file()} == {
         "CACHEDIR.TAG",
         "lock",
@@ -100,7 +98,6 @@ def test_a_lock_ends_with_its_holder(tmp_path: Path) -> None:
     holder.kill()
     holder.communicate(timeout=PATIENCE)
     assert lock.take(ONE)
-    lock.close()
 
 
 @pytest.mark.parametrize("number", [errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL])
@@ -165,17 +162,17 @@ def test_a_group_is_locked_as_one_while_more_of_it_comes(project, tmp_path: Path
     moved = dataclasses.replace(
         first.job, spec=dataclasses.replace(first.job.spec, source=elsewhere)
     )
-    names = {_lock_name(one) for one in (first, second, dataclasses.replace(first, job=moved))}
+    names = {lock_name(one) for one in (first, second, dataclasses.replace(first, job=moved))}
     assert len(names) == 1
-    assert _lock_name(*project.keyed(job)) == project.keyed(job)[0].key
+    assert lock_name(*project.keyed(job)) == project.keyed(job)[0].key
     (name,) = names
     root = project.cache.root
     frontends = {"fake": "tilec.testing.fakes:FakeFrontend"}
     setup = Setup(
         frontends=frontends, search=ToolSearch(), cache_root=str(root), spool=str(tmp_path)
     )
-    worker = _Worker(setup, waiting=lambda: pytest.fail("nobody else is there"))
-    worker.answer(Compile(job=first.job, key=first.key, lock=name, patience=9.0, more=True))
+    worker = Worker(setup, on_wait=lambda: pytest.fail("nobody else is there"))
+    worker.answer(Compile(job=first.job, key=first.key, lock=name, patience=9.0), more=True)
     assert taken(root, name) == "[False]"
-    worker.answer(Compile(job=second.job, key=second.key, lock=name, patience=9.0))
+    worker.answer(Compile(job=second.job, key=second.key, lock=name, patience=9.0), more=False)
     assert taken(root, name) == "[True]"

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from tilec.compile.schedule import Timings, expected_seconds
+from tilec.compile.execute import Timings, expected_seconds
 from tilec.model.job import Job, Variant
 from tilec_runtime.model.arch import Target
 from tilec_runtime.model.signature import Assumption

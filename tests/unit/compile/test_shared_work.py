@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from tilec.compile.events import Done
-from tilec.compile.execute import KeyedJob
 from tilec.model.job import Job, Member
 
 
@@ -44,48 +43,31 @@ def test_groups_of_several_targets_go_to_several_workers(project) -> None:
 
 
 def test_the_group_that_takes_longest_in_all_starts_first(project) -> None:
-    jobs = [
-        *(KeyedJob(job=j.job, key=j.key, weight=2.0) for j in project.keyed(project.job(9))),
-        *(
-            KeyedJob(job=j.job, key=j.key, weight=1.0)
-            for j in project.keyed(*grouped(project, 1, 2, 3))
-        ),
-        *(
-            KeyedJob(job=j.job, key=j.key, weight=1.5)
-            for j in project.keyed(*grouped(project, 1, target="sm_80"))
-        ),
-    ]
+    single, group = project.job(9), grouped(project, 1, 2, 3)
+    other = grouped(project, 1, target="sm_80")
+    project.measured({single: 2.0, **dict.fromkeys(group, 1.0), **dict.fromkeys(other, 1.5)})
     with project.pool() as pool:
-        pool.compile(jobs)
-    assert project.compiled == [
-        "add-BM1-sm_90",
-        "add-BM2-sm_90",
-        "add-BM3-sm_90",
-        "add-BM9-sm_90",
-        "add-BM1-sm_80",
-    ]
+        pool.compile(project.keyed(single, *group, *other))
+    assert project.compiled == [job.id for job in (*group, single, *other)]
 
 
 def test_ptx_and_machine_code_of_one_architecture_follow_each_other(project) -> None:
-    """The compiler's first half is the same for both; kernels that have no such neighbour stay in
-    their order.
-    """
-    targets = ("sm_80", "compute_80", "sm_90")
-    weights = dict(zip(targets, (3.0, 1.0, 2.0), strict=True))
-    jobs = [
-        KeyedJob(job=j.job, key=j.key, weight=weights[target])
-        for target in targets
-        for j in project.keyed(*(project.job(bm, target=target) for bm in (1, 2)))
-    ]
+    """The compiler's first half is the same for both; other kernels stay in their order."""
+    seconds = {"sm_80": 3.0, "compute_80": 1.0, "sm_90": 2.0}
+    jobs = [project.job(bm, target=target) for target in seconds for bm in (1, 2)]
+    project.measured({job: seconds[str(job.target)] for job in jobs})
     with project.pool() as pool:
-        pool.compile(jobs)
+        pool.compile(project.keyed(*jobs))
     assert project.compiled == [
-        "add-BM1-sm_80",
-        "add-BM1-compute_80",
-        "add-BM2-sm_80",
-        "add-BM2-compute_80",
-        "add-BM1-sm_90",
-        "add-BM2-sm_90",
+        f"add-BM{bm}-{target}"
+        for bm, target in (
+            (1, "sm_80"),
+            (1, "compute_80"),
+            (2, "sm_80"),
+            (2, "compute_80"),
+            (1, "sm_90"),
+            (2, "sm_90"),
+        )
     ]
 
 

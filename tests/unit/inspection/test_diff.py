@@ -116,6 +116,13 @@ def test_launch() -> None:
     ]
 
 
+def test_a_launch_that_callers_configure() -> None:
+    required = replace(KERNEL, launch=replace(KERNEL.launch, open=("block",)))
+    optional = replace(KERNEL, launch=replace(required.launch, preset=True))
+    assert told(required) == [("config is required; was refused", True)]
+    assert told(optional) == [("config is optional; was refused", False)]
+
+
 def test_a_launch_that_may_begin_early() -> None:
     early = replace(KERNEL, launch=replace(KERNEL.launch, programmatic=True))
     assert told(early) == [("launch programmatic; was in order", False)]

@@ -7,7 +7,7 @@ import signal
 import threading
 
 from tests.waiting import joined
-from tilec.package.publish import _undisturbed
+from tilec.package.publish import uninterrupted
 
 
 def test_ctrl_c_does_not_come_between() -> None:
@@ -17,7 +17,7 @@ def test_ctrl_c_does_not_come_between() -> None:
     heard: list[str] = []
     before = signal.signal(signal.SIGINT, hear)
     try:
-        with _undisturbed():
+        with uninterrupted():
             os.kill(os.getpid(), signal.SIGINT)
         assert heard == []
         os.kill(os.getpid(), signal.SIGINT)
@@ -28,7 +28,7 @@ def test_ctrl_c_does_not_come_between() -> None:
 
 def test_another_thread_leaves_signals_alone() -> None:
     def work() -> None:
-        with _undisturbed():
+        with uninterrupted():
             done.append(signal.getsignal(signal.SIGINT))
 
     done: list[object] = []

@@ -284,6 +284,10 @@ def test_kernels_that_leave_their_launch_open_take_a_config():
     assert stub.count("config: LaunchConfig,\n") == 3
     assert "config: grid, block of this launch" in stub
     assert "config" not in rendered(dataclasses.replace(SAMPLE, kernels=(ADD,)))
+    preset = dataclasses.replace(opened, launch=dataclasses.replace(opened.launch, preset=True))
+    info = dataclasses.replace(SAMPLE, kernels=(preset,))
+    assert "def add(z, x, y, alpha=1.0, *, config=None):" in rendered(info)
+    assert rendered(info, "__init__.pyi").count("config: LaunchConfig | None = None,\n") == 3
 
 
 def test_tensors_that_may_be_none_can_be_left_out():

@@ -392,7 +392,7 @@ def test_without_args_every_parameter_is_the_launchers() -> None:
         ),
         (
             cuda_kernel(launch=Launch(grid=("1",), open=("grid", "block"))),
-            "kernel.scale.launch.grid: grid is given, and left to the caller too: leave one of the two out",
+            "kernel.scale.launch.grid: grid is given, and block left to the caller: give all that is open, or none",
         ),
         (
             cuda_kernel(launch=Launch(open=("grid",))),

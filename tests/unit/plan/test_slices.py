@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from tests.unit.plan.test_plan import plan, problems
-from tilec.manifest.types import Kernel, Launch, ParamTable
+from tilec.manifest.types import Case, Input, Kernel, Launch, ParamTable
 from tilec.model.declaration import KernelDecl, ParamDecl
 from tilec_runtime.errors import Location
 from tilec_runtime.model.signature import ParamKind
@@ -57,6 +57,26 @@ def test_a_slice_is_one_argument_and_two_parameters() -> None:
         ("i32", "c.size"),
     ]
     assert planned.info.launch.open == ("grid", "block")
+
+
+def test_what_is_open_may_be_given_for_launches_without_a_config_and_for_cases() -> None:
+    case = Case(
+        name="small",
+        inputs=(
+            Input(name="a", shape=("8",)),
+            Input(name="c", shape=("8",)),
+            Input(name="scale", value=2),
+        ),
+    )
+    kernel = dataclasses.replace(KERNEL, cases=(case,))
+    (told,) = problems(kernel, decls={"vecadd": VECADD})
+    assert told.endswith(
+        "cases launch without a config: give what is open too, which they then take"
+    )
+    launch = Launch(grid=("cdiv(c.size, 256)",), block=("256",), open=("grid", "block", "shared"))
+    (planned,) = plan(dataclasses.replace(kernel, launch=launch), decls={"vecadd": VECADD}).kernels
+    assert planned.info.launch.preset
+    assert planned.info.launch.open == ("grid", "block", "shared")
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,18 @@ GRID = dataclasses.replace(
     launch=LaunchInfo(open=("grid",), block=("128",), cluster=(2,), requires=REQUIRES),
 )
 
+PRESET = dataclasses.replace(
+    ADD,
+    name="preset",
+    launch=LaunchInfo(
+        open=("grid", "block"),
+        preset=True,
+        grid=("cdiv(z.shape[0], 64)",),
+        block=("64",),
+        requires=REQUIRES,
+    ),
+)
+
 
 def arrays(count: int = 512) -> tuple[Array, Array, Array]:
     return Array(count, ptr=0x10000), Array(count, ptr=0x20000), Array(count, ptr=0x30000)
@@ -33,7 +45,7 @@ def arrays(count: int = 512) -> tuple[Array, Array, Array]:
 
 @pytest.fixture
 def gpu() -> Any:
-    module, driver = loaded(ADD, OPEN, GRID)
+    module, driver = loaded(ADD, OPEN, GRID, PRESET)
     with use_device(Device(0, driver=driver)):
         yield module, driver
 
@@ -46,6 +58,17 @@ def shapes(driver: FakeDriver) -> list[tuple[Any, ...]]:
         (launch.shape.grid[0], launch.shape.block[0], launch.shape.shared)
         for launch in driver.launches
     ]
+
+
+def test_a_launch_without_a_config_takes_what_the_manifest_gives_too(gpu: Gpu) -> None:
+    module, driver = gpu
+    module.preset(*arrays(), stream=0)
+    module.preset(*arrays(), config=None, stream=0)
+    module.preset(*arrays(), config=LaunchConfig(grid=2, block=256), stream=0)
+    module.lazy["preset"](*arrays()).sync()
+    module.lazy["preset"](*arrays(), config=LaunchConfig(grid=3, block=32)).sync()
+    assert shapes(driver) == [(8, 64, 0), (8, 64, 0), (2, 256, 0), (8, 64, 0), (3, 32, 0)]
+    assert module.kernels["preset"].explain(*arrays()).shape.grid == (8, 1, 1)
 
 
 def test_a_launch_says_what_the_manifest_leaves_open(gpu: Gpu) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tilec.compile.codec import encode
+from tilec.model.codec import encode
 from tilec.model.tuning import Status
 from tilec.tune.log import Header, TrialLog
 from tilec.tune.trial import Trial, from_line
