@@ -21,7 +21,6 @@ from tilec.compile.events import Observer
 from tilec.compile.execute import JobRunner
 from tilec.compile.keys import Change, KeyedJob, KeyMaker, explain_change, recall
 from tilec.compile.lockfile import NAME, Lock, Pin, read_lock
-from tilec.compile.outputs import Output, fingerprint, save_outputs, unchanged_outputs
 from tilec.compile.project import (
     UNREADABLE,
     Declared,
@@ -42,6 +41,7 @@ from tilec.manifest.problems import order_of
 from tilec.manifest.types import Manifest
 from tilec.model.atomic import Stage
 from tilec.package.marks import stale_outputs
+from tilec.package.outputs import Output, fingerprint, save_outputs, unchanged_outputs
 from tilec.plan import Plan, make_plan, near_job
 from tilec.plan.targets import parse_targets
 from tilec_runtime.errors import (

@@ -29,8 +29,7 @@ from tilec.cli.new import render
 from tilec.cli.sanitize import FOUND
 from tilec.manifest import keys
 from tilec.manifest.load import load_text
-from tilec.manifest.shapes import Either, ListOf, Shape
-from tilec.manifest.tables import Names, Table
+from tilec.manifest.shapes import Either, ListOf, Names, Shape, Table
 from tilec_runtime import errors
 from tilec_runtime.bundle import place
 from tilec_runtime.device.results import ADVICE

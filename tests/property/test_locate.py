@@ -10,8 +10,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tilec.manifest.locate import Locator
-from tilec.manifest.scan import decode
+from tilec.manifest.locate import Locator, decode
 
 if sys.version_info >= (3, 11):
     import tomllib

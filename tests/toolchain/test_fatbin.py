@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.toolchain.tile_jobs import SAMPLE, frontend, job, vectors
-from tilec.compile.fatbin import write_fatbin
 from tilec.frontends.base import ToolSearch
 from tilec.frontends.tools.search import require
+from tilec.package.fatbin import write_fatbin
 from tilec_runtime.errors import CompileError, UsageError
 from tilec_runtime.model.arch import Target, TargetKind
 from tilec_runtime.model.digest import sha256

@@ -17,10 +17,10 @@ from tests.toolchain.prebuilt_samples import FILL_LL, SCALE_PARAMS, SEARCH, fatb
 from tests.toolchain.prebuilt_samples import frontend as prebuilt_frontend
 from tests.toolchain.prebuilt_samples import job as prebuilt_job
 from tests.toolchain.prebuilt_samples import source as prebuilt_source
-from tilec.compile.fatbin import write_fatbin
 from tilec.frontends.tools import ltoir, nvjitlink
 from tilec.frontends.tools.search import require
 from tilec.model.job import Member
+from tilec.package.fatbin import write_fatbin
 from tilec_runtime import load
 from tilec_runtime.bundle.cubin import CubinKernel, read_cubin
 from tilec_runtime.device.nvjitlink import Form, NvJitLink

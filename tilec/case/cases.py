@@ -6,8 +6,7 @@ import dataclasses
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 
-from tilec.manifest.locate import Locator
-from tilec.manifest.scan import Path
+from tilec.manifest.locate import Locator, Path
 from tilec.manifest.types import Bench, Case, Input, Kernel, Operand, Tolerance
 from tilec_runtime.errors import CaseError, Location
 from tilec_runtime.model.dtype import DTYPES

@@ -22,6 +22,6 @@ def command() -> None:
     Editors with TOML support read it for completion and checking. `tilec check` knows more than a
     schema can say.
     """
-    from tilec.manifest.schema import json_schema
+    from tilec.manifest.keys import json_schema
 
     click.echo(json.dumps(json_schema(), indent=2))

@@ -25,8 +25,8 @@ from tilec_runtime.errors import Diagnostic
 
 if TYPE_CHECKING:
     from tilec.build import BuildResult
-    from tilec.compile.outputs import Output
     from tilec.inspection.report import KernelSummary
+    from tilec.package.outputs import Output
 
 HEADS = columns("~kernel", ">variants", ">images", ">regs", ">spills", ">shared", ">stack", ">size")
 WARNINGS_SHOWN = 10

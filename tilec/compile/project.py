@@ -1,4 +1,4 @@
-"""A project on disk: its manifest, its frontends, its sources and what they declare."""
+"""A project on disk: its manifest, its frontends, its sources and their declarations."""
 
 from __future__ import annotations
 
@@ -15,15 +15,17 @@ from tilec.compile.cache import Cache
 from tilec.compile.execute import JobRunner
 from tilec.compile.keys import declaration_key
 from tilec.frontends.base import BUILTIN, Frontend, ToolSearch, installed
+from tilec.frontends.tools.cpp.flags import OptionError
+from tilec.frontends.tools.cpp.options import of_tiles, read_options
 from tilec.manifest.files import file_problems, source_problem
 from tilec.manifest.load import load
+from tilec.manifest.locate import render
 from tilec.manifest.tuning_file import read_record
 from tilec.manifest.types import Kernel, Manifest
 from tilec.model.codec import decode, encode
 from tilec.model.declaration import KernelDecl
-from tilec.model.job import InputFile, Source
+from tilec.model.job import InputFile, Options, Source
 from tilec.plan import LanguageFacts
-from tilec.plan.options import option_problem
 from tilec.plan.tuning import Tuned, kernel_digest
 from tilec_runtime.errors import (
     BuildError,
@@ -32,6 +34,7 @@ from tilec_runtime.errors import (
     MissingError,
     TilecError,
     ToolchainError,
+    UsageError,
 )
 from tilec_runtime.model.kernel import ToolInfo
 from tilec_runtime.model.suggest import did_you_mean
@@ -488,3 +491,29 @@ def _bytes_of(path: Path) -> bytes:
     if path.exists() and not path.is_file():
         raise OSError(errno.EINVAL, "it is not a file")
     return path.read_bytes()
+
+
+def option_problem(manifest: Manifest, kernel: Kernel, options: Options) -> Diagnostic | None:
+    """What is wrong with a kernel's options, its language's included: flags that run programs or
+    write files above all.
+    """
+    if kernel.language not in ("cuda", "tile") or not kernel.source.endswith((".cu", ".cuh")):
+        return None
+    try:
+        read_options(options if kernel.language == "cuda" else of_tiles(options))
+    except OptionError as exc:
+        table = (
+            ("kernel", kernel.name)
+            if exc.path[0] in dict(kernel.options)
+            else ("frontend", kernel.language)
+        )
+        place = manifest.locate((*table, *exc.path))
+        return Diagnostic(
+            message=f"{render(table)}: {exc.what}",
+            location=place,
+            excerpt=manifest.locate.excerpt(place),
+            hint=exc.fix,
+        )
+    except UsageError:
+        return None  # which the frontend says of the source
+    return None

@@ -1,16 +1,19 @@
-"""Case tables: named inputs, reference, tolerance and work of a kernel."""
+"""Case tables of kernels, and chain tables: launches of several kernels in order."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import ast
+import keyword
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from tilec.manifest import keys
-from tilec.manifest.scan import Path
-from tilec.manifest.scope import Scope
+from tilec.manifest.locate import Path
+from tilec.manifest.problems import Problems, Scope
 from tilec.manifest.shapes import BAD
-from tilec.manifest.types import Case, Input, Tolerance
+from tilec.manifest.types import Case, Chain, Input, Operand, Step, Tolerance
 from tilec_runtime.model.expr import parse
+from tilec_runtime.model.suggest import did_you_mean
 
 
 def read_cases(found: Mapping[str, dict[str, Any]], scope: Scope) -> tuple[Case, ...]:
@@ -103,3 +106,108 @@ def _tolerance(found: Mapping[str, Any]) -> tuple[Tolerance, ...]:
         Tolerance(dtype=dtype, **table) for dtype, table in found.items() if isinstance(table, dict)
     )
     return ((Tolerance(**plain),) if plain else ()) + by_dtype
+
+
+FORM = "a step is a call such as gemm(c, a, b, BM=64): a kernel, names of the case's inputs, and numbers"
+
+
+def read_chains(
+    found: Mapping[str, Any], kernels: Collection[str], problems: Problems
+) -> tuple[Chain, ...]:
+    """Every chain; `kernels` are the names that the manifest gives kernels."""
+    chains = []
+    for name, table in found.items():
+        path: Path = ("chain", name)
+        if name in kernels:
+            problems.add(path, f"{name!r} is a kernel too: call one of them otherwise", at_key=True)
+        if keyword.iskeyword(name):
+            problems.add(
+                path, f"{name!r} is a word of Python's: call the chain otherwise", at_key=True
+            )
+        if table is BAD:
+            continue
+        texts = table.get("steps", ())
+        steps = tuple(_steps(texts, (*path, "steps"), kernels, problems))
+        cases = read_cases(table.get("case", {}), Scope(path, {}, problems))
+        whole = 0 < len(steps) == len(texts)  # what a step takes that cannot be read is not known
+        for case in cases if whole else ():
+            _check_case(case, steps, (*path, "case", case.name, "inputs"), problems)
+        chains.append(Chain(name=name, steps=steps, cases=cases))
+    return tuple(chains)
+
+
+def _steps(texts: Any, path: Path, kernels: Collection[str], problems: Problems) -> Iterator[Step]:
+    for index, text in enumerate(() if texts is BAD else texts):
+        if text is BAD:
+            continue
+        at = (*path, index)
+        try:
+            step = parse_step(text)
+        except StepError as error:
+            problems.add(at, error.what, hint=FORM, index=error.column)
+            continue
+        if step.kernel in kernels:
+            yield step
+        else:
+            problems.unknown(at, "kernel", step.kernel, tuple(kernels))
+
+
+class StepError(Exception):
+    """A step that cannot be read; `column` counts from 0."""
+
+    def __init__(self, what: str, column: int = 0) -> None:
+        super().__init__(what)
+        self.what = what
+        self.column = column
+
+
+def parse_step(text: str) -> Step:
+    """Read `gemm(c, a, b, BM=64)`. It is parsed, and never run.
+
+    Raises:
+        StepError: it is no such call.
+    """
+    try:
+        call = ast.parse(text.strip(), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise StepError(f"{text!r} cannot be read: {getattr(error, 'msg', '') or error}") from error
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
+        raise StepError(f"{text!r} is no call of a kernel")
+    named: list[tuple[str, Operand]] = []
+    for given in call.keywords:
+        if given.arg is None:
+            raise StepError(
+                "a step says each argument by itself, without **", given.value.col_offset
+            )
+        if given.arg in dict(named):  # Python's own parser takes this for a matter of compiling
+            raise StepError(f"{given.arg} is given twice", given.value.col_offset)
+        named.append((given.arg, _operand(given.value)))
+    return Step(kernel=call.func.id, args=tuple(map(_operand, call.args)), named=tuple(named))
+
+
+def _operand(node: ast.expr) -> Operand:
+    match node:
+        case ast.Name(id=name):
+            return Operand(name=name)
+        case ast.Constant(value=bool() | int() | float() | str() as value):
+            return Operand(value=value)
+        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as value)) if (
+            not isinstance(value, bool)
+        ):
+            return Operand(value=-value)
+    raise StepError(f"{ast.unparse(node)!r} is neither a name nor a number", node.col_offset)
+
+
+def _check_case(case: Case, steps: tuple[Step, ...], path: Path, problems: Problems) -> None:
+    """What the steps name and the case's inputs have to be the same."""
+    used = list(
+        dict.fromkeys(operand.name for step in steps for operand in step.operands if operand.name)
+    )
+    given = [item.name for item in case.inputs]
+    for name in given:
+        if name not in used:
+            hint = did_you_mean(name, used) or (f"; they name {', '.join(used)}" if used else "")
+            problems.add((*path, name), f"no step takes {name!r}{hint}", at_key=True)
+    missing = [name for name in used if name not in given]
+    if missing:
+        problems.add(path[:-1], f"no input for {', '.join(missing)}", at_key=True)

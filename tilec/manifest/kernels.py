@@ -13,9 +13,8 @@ from typing import Any
 
 from tilec.manifest import keys, values
 from tilec.manifest.cases import read_cases
-from tilec.manifest.problems import Problems, shown
-from tilec.manifest.scan import Path
-from tilec.manifest.scope import Axes, Scope
+from tilec.manifest.locate import Path
+from tilec.manifest.problems import Axes, Problems, Scope, shown
 from tilec.manifest.shapes import BAD
 from tilec.manifest.types import (
     AssumeSet,

@@ -1,8 +1,11 @@
-"""Every key of tilec.toml with its shape and its documentation: the one description that the loader
-and the JSON Schema share.
+"""Every key of tilec.toml with its shape and its documentation.
+
+The loader and the JSON Schema share this one description.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 from tilec.manifest import types, values
 from tilec.manifest.shapes import (
@@ -10,13 +13,15 @@ from tilec.manifest.shapes import (
     Flag,
     Formula,
     Integer,
+    Key,
     ListOf,
+    Names,
     Number,
     Plain,
     Scalar,
+    Table,
     Text,
 )
-from tilec.manifest.tables import Key, Names, Table
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.model.jit import JitFallback
 from tilec_runtime.model.signature import ParamKind
@@ -706,3 +711,15 @@ MANIFEST = Table(
         Key("output", OUTPUT, "What is written, and where."),
     ),
 )
+
+
+def json_schema() -> dict[str, Any]:
+    """The schema (draft 2020-12). What one value alone cannot say, such as whether an axis exists,
+    `tilec check` says.
+    """
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "tilec.toml",
+        "description": f"Manifest of a tilec project, edition {EDITION}.",
+        **MANIFEST.schema(),
+    }

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tilec.manifest import keys, values
-from tilec.manifest.chains import read_chains
+from tilec.manifest.cases import read_chains
 from tilec.manifest.kernels import Languages, options_of, read_kernel
 from tilec.manifest.locate import Locator, render
 from tilec.manifest.problems import Problems, shown_int

@@ -1,5 +1,6 @@
-"""Places of keys and values in the text of a TOML document that has already been read; scanned only
-when something has to be reported.
+"""Locations of keys and values in the text of a TOML document that was read before.
+
+The text is scanned only when there is something to report.
 """
 
 from __future__ import annotations
@@ -7,9 +8,205 @@ from __future__ import annotations
 import bisect
 import functools
 import re
+from collections.abc import Iterator
 
-from tilec.manifest.scan import Path, Scanner, offsets_of
 from tilec_runtime.errors import Diagnostic, Location
+
+Path = tuple[str | int, ...]
+
+_BLANK = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
+_STRING = re.compile(
+    r"""
+    \"{3} (?: [^"\\] | \\. | \"(?!\"\") )* \"{3,5}
+    | '{3} (?: [^'] | '(?!'') )* '{3,5}
+    | " (?: [^"\\\n] | \\. )* "
+    | ' [^'\n]* '
+    """,
+    re.DOTALL | re.VERBOSE,
+)
+_SCALAR = re.compile(r"\d{4}-\d\d-\d\d \d\d:[^\s,\]}#]+|[^\s,\]}#]+")
+_ESCAPES = {
+    "b": "\b",
+    "t": "\t",
+    "n": "\n",
+    "f": "\f",
+    "r": "\r",
+    "e": "\x1b",
+    '"': '"',
+    "\\": "\\",
+}
+_HEX = {"x": 2, "u": 4, "U": 8}
+
+
+class Scanner:
+    """One pass over a document; stops without an error where the text is no TOML."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.at = 0
+        self.places: dict[Path, tuple[int, int]] = {}
+        self.twice: tuple[Path, int, int] | None = None
+        self._explicit: set[Path] = set()
+        self._lengths: dict[Path, int] = {}
+
+    def document(self) -> None:
+        prefix: Path = ()
+        try:
+            while self.peek():
+                prefix = self.header() if self.peek() == "[" else self.pair(prefix)
+        except (ValueError, RecursionError):
+            return
+
+    def peek(self) -> str:
+        """The next character that counts, or an empty text at the end."""
+        blank = _BLANK.match(self.text, self.at)
+        self.at = blank.end() if blank else self.at
+        return self.text[self.at : self.at + 1]
+
+    def take(self, pattern: re.Pattern[str]) -> str:
+        match = pattern.match(self.text, self.at)
+        if match is None:
+            raise ValueError(self.at)
+        self.at = match.end()
+        return match.group()
+
+    def key(self) -> list[tuple[str, int]]:
+        """The parts of a dotted key with their offsets."""
+        parts: list[tuple[str, int]] = []
+        while True:
+            quoted = self.peek() in ("'", '"')
+            start = self.at
+            part = self.take(_STRING if quoted else _BARE)
+            parts.append(
+                ("".join(char for char, _ in decode(self.text, start)) if quoted else part, start)
+            )
+            if self.peek() != ".":
+                return parts
+            self.at += 1
+
+    def header(self) -> Path:
+        many = self.text.startswith("[[", self.at)
+        self.at += 2 if many else 1
+        parts = self.key()
+        if self.peek() != "]":
+            raise ValueError(self.at)
+        self.at += 2 if many else 1
+        path: Path = ()
+        for index, (part, start) in enumerate(parts):
+            path = (*path, part)
+            last = index == len(parts) - 1
+            if last and not many:
+                self.define(path, start, start)
+            elif path not in self.places:
+                self.places[path] = (start, start)
+            if last and many:
+                self._lengths[path] = self._lengths.get(path, 0) + 1
+            if path in self._lengths and (many or not last):
+                path = (*path, self._lengths[path] - 1)
+                if last:
+                    self.places[path] = (start, start)
+        return path
+
+    def pair(self, prefix: Path) -> Path:
+        parts = self.key()
+        path = prefix
+        for part, start in parts[:-1]:
+            path = (*path, part)
+            self.places.setdefault(path, (start, start))
+        if self.peek() != "=":
+            raise ValueError(self.at)
+        self.at += 1
+        self.peek()
+        path = (*path, parts[-1][0])
+        self.define(path, parts[-1][1], self.at)
+        self.value(path)
+        return prefix
+
+    def define(self, path: Path, key: int, value: int) -> None:
+        if path in self._explicit and self.twice is None:
+            self.twice = (path, self.places[path][0], key)
+        self._explicit.add(path)
+        self.places[path] = (key, value)
+
+    def value(self, path: Path) -> None:
+        first = self.peek()
+        if first in ('"', "'"):
+            self.take(_STRING)
+        elif first == "[":
+            self.array(path)
+        elif first == "{":
+            self.inline(path)
+        else:
+            self.take(_SCALAR)
+
+    def array(self, path: Path) -> None:
+        self.at += 1
+        index = 0
+        while self.peek() != "]":
+            element = (*path, index)
+            self.places[element] = (self.at, self.at)
+            self.value(element)
+            index += 1
+            self.separator("]")
+        self.at += 1
+
+    def inline(self, path: Path) -> None:
+        self.at += 1
+        while self.peek() != "}":
+            self.pair(path)
+            self.separator("}")
+        self.at += 1
+
+    def separator(self, end: str) -> None:
+        if self.peek() == ",":
+            self.at += 1
+        elif self.peek() != end:
+            raise ValueError(self.at)
+
+
+def offsets_of(text: str, start: int) -> list[int]:
+    """Where each character of the TOML string at `start` is written, and where the string's closing
+    quotes stand.
+    """
+    match = _STRING.match(text, start)
+    quotes = 3 if text[start : start + 3] in ('"""', "'''") else 1
+    return [
+        *(offset for _, offset in decode(text, start)),
+        match.end() - quotes if match else start,
+    ]
+
+
+def decode(text: str, start: int) -> Iterator[tuple[str, int]]:
+    """The characters of the TOML string that starts at `start`, each with the offset it is written
+    at.
+    """
+    match = _STRING.match(text, start)
+    if match is None:
+        return
+    basic, long = text[start] == '"', text[start : start + 3] in ('"""', "'''")
+    quotes = 3 if long else 1
+    at, end = start + quotes, match.end() - quotes
+    if long and text.startswith("\n", at):
+        at += 1
+    while at < end:
+        char = text[at]
+        if char != "\\" or not basic:
+            yield char, at
+            at += 1
+            continue
+        code = text[at + 1]
+        if code in _HEX:
+            yield chr(int(text[at + 2 : at + 2 + _HEX[code]], 16)), at
+            at += 2 + _HEX[code]
+        elif code in _ESCAPES:
+            yield _ESCAPES[code], at
+            at += 2
+        else:  # a backslash at the end of a line takes the white space that follows with it
+            at += 1
+            while at < end and text[at] in " \t\r\n":
+                at += 1
+
 
 EXCERPT = 200
 

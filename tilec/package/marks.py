@@ -20,8 +20,8 @@ import zlib
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
-from tilec.compile.outputs import Output, place_of
 from tilec.manifest.types import Manifest
+from tilec.package.outputs import Output, place_of
 from tilec_runtime.bundle.read import Bundle
 from tilec_runtime.errors import TilecError
 from tilec_runtime.model.digest import sha256

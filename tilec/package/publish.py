@@ -16,11 +16,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from tilec.compile.events import Blob, Done
-from tilec.compile.fatbin import write_fatbin
-from tilec.compile.outputs import Output, place_of
 from tilec.manifest.types import Manifest
 from tilec.model.atomic import Stage, output_error
 from tilec.model.inside import contained
+from tilec.package.fatbin import write_fatbin
 from tilec.package.marks import (
     STANDARD,
     SUMS,
@@ -30,6 +29,7 @@ from tilec.package.marks import (
     stale_outputs,
     sums_text,
 )
+from tilec.package.outputs import Output, place_of
 from tilec.package.render import render_package
 from tilec.package.write import write_bundle
 from tilec.plan import Plan

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from tilec.manifest.types import Kernel, Manifest, Profile
 from tilec.model.declaration import KernelDecl
-from tilec.model.job import Job, KernelSpec, Source, Variant
+from tilec.model.job import Job, KernelSpec, Member, Source, Variant
 from tilec.model.tuning import table_of
 from tilec.plan.captures import with_captures
 from tilec.plan.checks import (
@@ -19,10 +20,8 @@ from tilec.plan.checks import (
     check_names,
     check_shared,
 )
-from tilec.plan.groups import Groups
 from tilec.plan.matrix import expand
-from tilec.plan.params import Resolver, abi_of_args
-from tilec.plan.slices import with_slices
+from tilec.plan.params import Resolver, abi_of_args, with_slices
 from tilec.plan.source import check_checks, check_source_axes, safety_of, with_names, with_source
 from tilec.plan.targets import LanguageFacts, Selection, no_target, parse_targets
 from tilec.plan.tuning import PASSED_OVER, Tuned, check_record, newer_tools, space_digest, winners
@@ -34,6 +33,63 @@ from tilec_runtime.model.safety import Checks
 from tilec_runtime.model.signature import Param
 from tilec_runtime.model.suggest import did_you_mean
 from tilec_runtime.model.table import DispatchRule, TuningTable
+
+_PLACE = re.compile(r"\{\s*(\w+)\s*\}")
+_Where = tuple[str, Source, tuple[tuple[str, int], ...], Target]
+
+
+class Groups:
+    """The groups of a manifest's jobs: made from all of them, so that what an image holds does not
+    depend on what is selected.
+    """
+
+    def __init__(self, jobs: Iterable[Job]) -> None:
+        """Divide jobs into groups of at most as many members as the frontend compiles in one go."""
+        self._groups: dict[tuple[_Where, Member], tuple[Member, ...]] = {}
+        counts: dict[_Where, dict[Member, int]] = {}
+        most: dict[_Where, int] = {}
+        for job in jobs:
+            if job.spec.decl.together > 1:
+                where, member = _where(job), _member(job)
+                found = counts.setdefault(where, {})
+                found[member] = found.get(member, 0) + 1
+                most[where] = job.spec.decl.together
+        for where, found in counts.items():
+            # By what they are, not by their place in the manifest: moving a kernel rebuilds
+            # nothing.
+            ordered = sorted(
+                found,
+                key=lambda member: (
+                    member.symbol,
+                    *((name, type(v).__name__, v) for name, v in member.axes),
+                ),
+            )
+            for start in range(0, len(ordered), most[where]):
+                chunk = tuple(ordered[start : start + most[where]])
+                if sum(found[member] for member in chunk) > 1:
+                    self._groups.update(((where, member), chunk) for member in chunk)
+
+    def of(self, job: Job) -> Job:
+        """The job with its group; as it is where it is compiled alone."""
+        if job.spec.decl.together <= 1:
+            return job
+        group = self._groups.get((_where(job), _member(job)))
+        return dataclasses.replace(job, group=group) if group else job
+
+
+def _where(job: Job) -> _Where:
+    return job.spec.language, job.spec.source, job.hints, job.target
+
+
+def _member(job: Job) -> Member:
+    """What names the job's entry point: axes that the symbol does not mention say nothing to a
+    compiler.
+    """
+    named = set(_PLACE.findall(job.spec.symbol))
+    return Member(
+        symbol=job.spec.symbol,
+        axes=tuple((name, value) for name, value in job.variant.axes if name in named),
+    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,22 +1,106 @@
-"""What the manifest and the source say of a kernel's parameters, brought together into one
-signature.
-"""
+"""What manifest and source say of a kernel's parameters, as one signature."""
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from tilec.manifest.types import Kernel, ParamTable
 from tilec.model.cpp import cut, dtype_of
 from tilec.model.declaration import KernelDecl, ParamDecl
-from tilec.plan.boxes import fault_of
 from tilec.plan.matrix import Report
+from tilec_runtime.errors import ExpressionError
 from tilec_runtime.model import expr
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.model.signature import AbiSlot, Param, ParamKind
 from tilec_runtime.model.suggest import did_you_mean
-from tilec_runtime.model.tensormap import ALIGN, SIZE
+from tilec_runtime.model.tensormap import ALIGN, GRANULE, MOST_RANK, SIZE
+
+
+def fault_of(text: str, params: Mapping[str, Param], axes: Mapping[str, object]) -> str:
+    """What is wrong with a box at one point of the matrix, with what would do; empty where nothing
+    is.
+    """
+    name, box = expr.parse_box(text)
+    param = params.get(name)
+    if param is None or param.kind is not ParamKind.TENSOR:
+        return f"{text}: {name!r} is no tensor of the launcher"
+    if param.rank != len(box) or not 1 <= param.rank <= MOST_RANK:
+        return f"{text} has a box of {len(box)} extents, and {name} has rank {param.rank}"
+    if param.align % GRANULE:
+        return f"{name} is passed as a tensor descriptor, and nothing says that it is aligned: params.{name}.aligned = {GRANULE}"
+    try:
+        extents: list[Any] = [part.evaluate(dict(axes)) for part in box]
+    except ExpressionError as error:
+        return f"{text}: {error.what}: the extents of a box are numbers and axes of the matrix"
+    if not all(
+        type(extent) is int and extent > 0 and not extent & (extent - 1) for extent in extents
+    ):
+        return f"{text}: a box has extents that are powers of two, and these are {', '.join(map(str, extents))}"
+    dtype = DTYPES.get(str(axes.get(param.dtype, param.dtype)))
+    if dtype is not None and extents[-1] * dtype.bytes < GRANULE:
+        row = f"{extents[-1]} x {dtype.bytes}"
+        return f"{text}: a row of a box has {GRANULE} bytes at least, and {row} are {extents[-1] * dtype.bytes}: widen the last extent"
+    return ""
+
+
+KIND = "slice"
+
+
+def with_slices(kernel: Kernel, decl: KernelDecl, report: Report) -> Kernel:
+    """The kernel with its slices written out: as tensors, and as two of the `args` each."""
+    sliced = [table.name for table in kernel.params if table.kind == KIND]
+    if not sliced:
+        return kernel
+    written = tuple(_as_tensor(table) if table.kind == KIND else table for table in kernel.params)
+    kernel = dataclasses.replace(kernel, params=written)
+    if (
+        kernel.language == "simt" or kernel.args is not None
+    ):  # SIMT Python has slices itself; `args` say what is passed
+        return kernel
+    axes = dict(kernel.matrix.axes)
+    declared = [
+        param for param in decl.params if param.kind != "constant" and param.name not in axes
+    ]
+    tables = {table.name: table for table in kernel.params}
+    args: list[str] = []
+    taken: list[ParamTable] = []
+    rest = iter(declared)
+    for param in rest:
+        taken.append(tables.pop(param.name, ParamTable(name=param.name)))
+        if param.name not in sliced:
+            args.append(param.name)
+            continue
+        length = next(rest, None)
+        if length is None or not _counts(length):
+            found = f"is {length.type} {length.name}" if length is not None else "is missing"
+            what = f"a slice is an address and an integer behind it, and what follows {param.type} {param.name} in the source {found}"
+            report(what, ("kernel", kernel.name, "params", param.name, "kind"))
+            return kernel
+        args += [
+            f"{param.name}.ptr",
+            f"{DTYPES[length.dtype].name if length.dtype in DTYPES else 'u64'}({param.name}.size)",
+        ]
+    return dataclasses.replace(kernel, args=tuple(args), params=(*taken, *tables.values()))
+
+
+def _as_tensor(table: ParamTable) -> ParamTable:
+    return dataclasses.replace(table, kind="tensor", rank=1 if table.rank is None else table.rank)
+
+
+def _counts(param: ParamDecl) -> bool:
+    """Whether a parameter can be a number of elements; one of compiled code may say no more than
+    its size.
+    """
+    row = DTYPES.get(param.dtype)
+    return (
+        row.kind in ("int", "uint")
+        if row is not None
+        else param.kind != "tensor" and param.size == 8
+    )
+
 
 DESCRIBED = (
     'args = ["descriptor(x, BM, BK)", …]: a tensor, and the extents of the box that one load takes'

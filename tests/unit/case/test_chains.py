@@ -26,7 +26,7 @@ from tilec.case.reference import References
 from tilec.case.run import run_case
 from tilec.cli.main import run
 from tilec.compile.project import open_project
-from tilec.manifest.chains import StepError, parse_step
+from tilec.manifest.cases import StepError, parse_step
 from tilec.manifest.types import Case, Chain, Input, Operand, Step
 from tilec.package.write import write_bundle
 from tilec.testing.fake_driver import FakeDriver, FakeKernel

@@ -11,9 +11,9 @@ import pytest
 
 from tests.bundle_samples import Sample
 from tilec.compile.keys import Change
-from tilec.compile.outputs import Output
 from tilec.model.declaration import KernelDecl
 from tilec.model.job import Job, KernelSpec, Source, Variant
+from tilec.package.outputs import Output
 from tilec_runtime.errors import (
     BuildError,
     CompileError,

@@ -165,7 +165,7 @@ def test_every_ending_has_its_exit_code(
     def fail(*_args: object, **_kwargs: object) -> None:
         raise exc
 
-    monkeypatch.setattr("tilec.manifest.schema.json_schema", fail)
+    monkeypatch.setattr("tilec.manifest.keys.json_schema", fail)
     done = cli("schema")
     assert done.code == code
     assert done.err.strip().split("\n")[0] == first
@@ -191,7 +191,7 @@ def test_ctrl_c_with_json_is_one_document(cli, monkeypatch) -> None:
 
 
 def test_a_bug_keeps_its_traceback_in_the_project(cli, project: Path, monkeypatch) -> None:
-    monkeypatch.setattr("tilec.manifest.schema.json_schema", lambda: 1 / 0)
+    monkeypatch.setattr("tilec.manifest.keys.json_schema", lambda: 1 / 0)
     done = cli("schema")
     kept = next((project / ".tilec").glob("crash-*.txt"))
     assert done.err == (
@@ -203,7 +203,7 @@ def test_a_bug_keeps_its_traceback_in_the_project(cli, project: Path, monkeypatc
 
 
 def test_a_bug_outside_of_a_project_says_how_to_see_more(cli, monkeypatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("tilec.manifest.schema.json_schema", lambda: 1 / 0)
+    monkeypatch.setattr("tilec.manifest.keys.json_schema", lambda: 1 / 0)
     assert "fix: please report it with what `tilec --debug …` prints" in cli("schema").err
     done = cli("schema", "--debug")
     assert "Traceback (most recent call last)" in done.err

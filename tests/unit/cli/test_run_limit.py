@@ -13,7 +13,7 @@ from tests.waiting import PATIENCE, joined
 from tilec.case.chains import chain_cases
 from tilec.case.device import ModuleDevice
 from tilec.cli.run_limit import _result
-from tilec.manifest.chains import parse_step
+from tilec.manifest.cases import parse_step
 from tilec.manifest.types import Case, Chain, Input
 from tilec_runtime.cpu.launch import CpuRun
 from tilec_runtime.device.memory import DeviceBuffer

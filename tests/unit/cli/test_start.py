@@ -73,6 +73,6 @@ def test_pressed_again_while_the_end_is_told(cli, monkeypatch) -> None:
     def press(*_args: object, **_kwargs: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("tilec.manifest.schema.json_schema", press)
+    monkeypatch.setattr("tilec.manifest.keys.json_schema", press)
     monkeypatch.setattr("click.echo", press)
     assert cli("schema").code == 130

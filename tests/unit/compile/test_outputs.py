@@ -13,9 +13,9 @@ import pytest
 
 from tilec.compile import own
 from tilec.compile.cache import Cache
-from tilec.compile.outputs import Output, fingerprint, save_outputs, unchanged_outputs
 from tilec.manifest.locate import Locator
 from tilec.manifest.types import Manifest, Package, Targets
+from tilec.package.outputs import Output, fingerprint, save_outputs, unchanged_outputs
 from tilec_runtime.errors import LinkError, Location
 from tilec_runtime.model.arch import Target
 from tilec_runtime.model.digest import sha256

@@ -15,10 +15,9 @@ import jsonschema
 import pytest
 
 from tilec.manifest import keys, types
+from tilec.manifest.keys import json_schema
 from tilec.manifest.load import load, load_text
-from tilec.manifest.schema import json_schema
-from tilec.manifest.shapes import Either, ListOf
-from tilec.manifest.tables import Table
+from tilec.manifest.shapes import Either, ListOf, Table
 from tilec_runtime.errors import ManifestError
 
 if sys.version_info >= (3, 11):
