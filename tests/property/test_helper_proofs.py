@@ -8,7 +8,6 @@ import dataclasses
 import itertools
 import os
 import sys
-import textwrap
 from pathlib import Path
 from types import FrameType, SimpleNamespace
 from typing import Any
@@ -134,64 +133,6 @@ def programs(draw: Any) -> str:
     return f"{text}{KERNEL}{draw(body(2))}"
 
 
-CLASS = """@dataclasses.dataclass(frozen=True)
-class O:
-    a: object
-    b: object
-    def m0(self, z, n, i, j, p=1):
-        a, b = self.a, self.b
-"""
-# Uses of an object that let it out of sight, after which its methods are called with what is data.
-LEAKS = (
-    "q = o\n    q.m0(z, n, n, n)",
-    "(lambda g: g.m0(z, n, n, n))(o)",
-    "keep(o, z, n)",
-    "(o, o)[1].m1(z, n, n, n)",
-    "C = O\n    C(a, b).m0(z, n, n, n)",
-    "f = o.m0\n    f(z, n, n, n)",
-    "O.m0(o, z, n, n, n)",
-    "o.out(z, n)",
-)
-
-
-@st.composite
-def programs_with_objects(draw: Any) -> str:
-    """A class whose first method reads and whose second calls the first; an object that is mostly
-    kept, and lets go in some programs.
-    """
-    number = numbers()
-
-    def lines(*kinds: Any) -> str:
-        return "".join(
-            f"    {line}\n" for line in draw(st.lists(st.one_of(*kinds), min_size=1, max_size=3))
-        )
-
-    inner = st.builds("self.m0(z, n, {}, {})".format, number, number)
-    used = st.builds(
-        "{}.m{}(z, n, {}, {})".format,
-        st.sampled_from(["o", "o", "o", "O(b, a)"]),
-        st.sampled_from("01"),
-        number,
-        number,
-    )
-    first, second = lines(actions(0)), lines(inner, inner, actions(0))
-    out = (
-        "    def out(self, z, n):\n        keep(self, z, n)\n"
-        if draw(st.booleans())
-        else "    def out(self, z, n):\n        self.m0(z, n, n, n)\n"
-    )
-    text = "import dataclasses\nimport tilec.lang as tl\nSIDE = 4\ndef half(i):\n    return i // 2\ndef pair(i, j):\n    return (j, i)\n"
-    text += "def keep(t, z, n):\n    t.m0(z, n, n, n)\n"
-    text += CLASS + textwrap.indent(first, "    ")
-    text += (
-        "    def m1(self, z, n, i, j, p=1):\n        a, b = self.a, self.b\n"
-        + textwrap.indent(second, "    ")
-        + out
-    )
-    leaks = st.sampled_from(LEAKS) if draw(st.integers(0, 3)) == 0 else used
-    return f"{text}{KERNEL}    o = O(a, b)\n{lines(used, used, actions(0))}{lines(used, leaks)}"
-
-
 OUTPUTS, INPUTS = ((4, 4), (9, 4), (4, 9)), ((4, 20), (9, 9), (20, 20))
 
 
@@ -235,27 +176,6 @@ def test_what_has_no_check_stays_inside(tmp_path_factory: pytest.TempPathFactory
 
     holds()
     assert len(seen) > 10 * EXAMPLES  # a proof of nothing would hold too
-
-
-def test_methods_that_have_no_check_stay_inside(tmp_path_factory: pytest.TempPathFactory) -> None:
-    seen: list[bool] = []
-
-    @settings(deadline=None, max_examples=EXAMPLES, phases=(Phase.explicit, Phase.generate))
-    @given(programs_with_objects(), st.sampled_from([-1, 9]))
-    def holds(text: str, n: int) -> None:
-        _hold(tmp_path_factory.mktemp("objects"), text, n, seen)
-
-    holds()
-    assert len(seen) > 10 * EXAMPLES
-
-
-@pytest.mark.parametrize("leak", LEAKS)
-def test_an_object_that_is_let_go_keeps_its_checks(tmp_path: Path, leak: str) -> None:
-    text = "import dataclasses\nimport tilec.lang as tl\nSIDE = 4\ndef keep(t, z, n):\n    t.m0(z, n, n, n)\n"
-    text += f"{CLASS}        a.load_tile((i, j), (SIDE, SIDE))\n    def m1(self, z, n, i, j):\n        self.m0(z, n, i, j)\n"
-    out = "keep(self, z, n)" if leak.startswith("o.out") else "self.m0(z, n, z.index[0], 0)"
-    text += f"    def out(self, z, n):\n        {out}\n{KERNEL}    o = O(a, b)\n    o.m0(z, n, i, j)\n    {leak}\n"
-    _hold(tmp_path, text, 9, [])
 
 
 def _hold(root: Path, text: str, n: int, seen: list[bool]) -> None:

@@ -11,7 +11,6 @@ import pytest
 
 from tests.toolchain.cuda_jobs import compile_text
 from tilec.frontends.tools.cpp.flags import KNOWN
-from tilec.frontends.tools.cpp.nvcc import temporary_folder
 from tilec_runtime.errors import UsageError
 
 pytestmark = pytest.mark.toolchain
@@ -82,7 +81,7 @@ def test_a_directory_runs_no_command(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         frontend().compile(job(root, path="$(touch made)/a.cu", options={"compiler": "nvcc"}))
     assert str(caught.value) == (
-        "$(touch made)/a.cu: its directory has '$' in its name, which nvcc hands to a shell or takes for two names\n"
+        "$(touch made) has '$' in its name, which nvcc hands to a shell or takes for two names\n"
         "  fix: rename the directory"
     )
     assert [path.name for path in root.iterdir()] == ["$(touch made)"]
@@ -109,4 +108,4 @@ def test_no_name_of_a_directory_reaches_a_shell(
         UsageError,
         match=r"has '\$' in its name, which nvcc hands to a shell or takes for two names",
     ):
-        temporary_folder()
+        compile_text(tmp_path / "project", KERNEL, "k", options={"compiler": "nvcc"})

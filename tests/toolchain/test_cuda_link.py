@@ -15,8 +15,7 @@ import pytest
 
 from tests.toolchain.cuda_jobs import frontend, job, write
 from tilec.frontends.base import ToolSearch
-from tilec.frontends.cuda import link as link_module
-from tilec.frontends.tools import nvjitlink
+from tilec.frontends.tools import ltoir, nvjitlink
 from tilec.frontends.tools import search as search_tools
 from tilec.frontends.tools.cpp.nvrtc import Nvrtc, Program
 from tilec.frontends.tools.nvjitlink import Outcome, kind_of
@@ -161,7 +160,7 @@ def test_arithmetic_flags_hold_for_what_is_linked(tmp_path: Path) -> None:
     )
     assert "fma.rn.f32" in fused
     assert "fma" not in plain
-    assert link_module.arithmetic(("--use_fast_math",)) == [
+    assert ltoir.arithmetic(("--use_fast_math",)) == [
         "-ftz=1",
         "-prec-div=0",
         "-prec-sqrt=0",
@@ -177,33 +176,6 @@ def test_a_kernel_of_the_source_that_needs_more_is_in_nobodys_way(tmp_path: Path
     root = write(tmp_path, {**FILES, "k/a.cu": more})
     image = frontend().compile(job(root, "k<float>", options=LINK))
     assert [kernel.name for kernel in read_cubin(image.data).kernels] == [image.info.symbol]
-
-
-def test_nvcc_links_too_and_keeps_apart_what_is_local_to_each_file(tmp_path: Path) -> None:
-    local = "static __device__ __noinline__ float local(float x) {{ return x {}; }}\n"
-    files = {
-        **FILES,
-        "k/a.cu": local.format("+ 1") + KERNEL.replace("ops::act(x[i])", "ops::act(local(x[i]))"),
-        "lib/act.cu": local.format("* 3") + ACT.replace("SLOPE * x", "SLOPE * local(x)"),
-    }
-    (tmp_path / "one").mkdir()
-    (tmp_path / "two").mkdir()
-    options = {**LINK, "compiler": "nvcc"}
-    images = [
-        frontend().compile(
-            job(
-                write(tmp_path / name, files),
-                "k<float>",
-                "compute_80",
-                options=options,
-                lineinfo=True,
-            )
-        )
-        for name in ("one", "two")
-    ]
-    assert images[0].data == images[1].data, "no hash and no path of a directory is in it"
-    assert str(tmp_path) not in images[0].data.decode()
-    assert images[0].info.symbol == "_Z1kIfEvPT_PKS0_i"
 
 
 def test_line_information_names_both_files_as_the_project_does(tmp_path: Path) -> None:
@@ -237,12 +209,12 @@ def test_the_variants_of_a_group_are_linked_once_and_share_the_compiled_function
         counts.append(len(names))
         return real_compile(self, source, name, options, names=names, **more)
 
-    def link_and_count(*args: Any) -> Outcome:
+    def link_and_count(*args: Any, **options: Any) -> Outcome:
         links.append(1)
-        return real_link(*args)
+        return real_link(*args, **options)
 
     monkeypatch.setattr(Nvrtc, "compile", compile_and_count)
-    monkeypatch.setattr(link_module, "link_ptx", link_and_count)
+    monkeypatch.setattr(ltoir, "link_ptx", link_and_count)
     text = KERNEL.replace("typename T>", "typename T, int N>").replace(
         "ops::act(x[i])", "ops::act(x[i]) * N"
     )
@@ -307,43 +279,12 @@ def test_a_library_of_lto_ir_is_linked_for_newer_targets_and_for_ptx(
     ]
 
 
-@pytest.mark.parametrize("name", ["libact.a", "act.o", "act.fatbin"])
-def test_a_library_of_machine_code_is_linked_for_cubins_and_refused_for_ptx(
-    tmp_path: Path, name: str
-) -> None:
+def test_a_library_of_machine_code_is_refused(tmp_path: Path) -> None:
     root = write(tmp_path, FILES)
-    make_library(root, name, "-arch=sm_90")
-    options: dict[str, Option] = {"link": (name,), "include": ("k",)}
-    image = frontend().compile(job(root, "k<float>", "sm_90", options=options, lineinfo=True))
-    assert image.info.resources.code
-    assert image.info.resources.spill_stores == 0
-    assert [kernel.name for kernel in read_cubin(image.data).kernels] == [image.info.symbol]
-    assert str(tmp_path).encode() not in image.data
-    error = failure(job(root, "k<float>", "compute_90", options=options))
-    assert (
-        f"{name} cannot be linked for compute_90: no LTO-IR in it, and machine code cannot become PTX"
-        in error.what
-    )
-    assert "code=lto_80" in error.fix
-
-
-def test_machine_code_and_sources_are_linked_together(tmp_path: Path) -> None:
-    text = KERNEL.replace("ops::act(x[i])", "ops::act(x[i]) + second(x[i])").replace(
-        "template", "__device__ float second(float);\ntemplate", 1
-    )
-    root = write(
-        tmp_path,
-        {
-            **FILES,
-            "k/a.cu": text,
-            "second.cu": "__device__ float second(float x) { return x * 7.0f; }",
-        },
-    )
     make_library(root, "libact.a", "-arch=sm_90")
-    options: dict[str, Option] = {"link": ("second.cu", "libact.a"), "include": ("k",)}
-    assert (
-        frontend().compile(job(root, "k<float>", "sm_90", options=options)).info.resources.registers
-    )
+    error = failure(job(root, "k<float>", options={"link": ("libact.a",), "include": ("k",)}))
+    assert "requires that all inputs have LTOIR" in error.what
+    assert error.fix.startswith("every library needs LTO-IR")
 
 
 def test_a_library_that_is_newer_than_a_target(tmp_path: Path) -> None:
@@ -351,10 +292,8 @@ def test_a_library_that_is_newer_than_a_target(tmp_path: Path) -> None:
     make_library(root, "act.ltoir", "-gencode", "arch=compute_90,code=lto_90")
     options: dict[str, Option] = {"link": ("act.ltoir",), "include": ("k",)}
     error = failure(job(root, "k<float>", "sm_80", options=options))
-    assert error.what == "act.ltoir was made for compute_90, which is newer than sm_80"
-    assert (
-        error.fix == "make it for the oldest target (compute_80), or take sm_80 out of the targets"
-    )
+    assert "(90) in LTOIR arch newer than target arch" in error.what
+    assert "for this architecture or an older one" in error.fix
 
 
 def test_a_damaged_library(tmp_path: Path) -> None:
@@ -364,11 +303,11 @@ def test_a_damaged_library(tmp_path: Path) -> None:
     (root / "act.ltoir").write_bytes(data[:500])
     options: dict[str, Option] = {"link": ("act.ltoir",), "include": ("k",)}
     error = failure(job(root, "k<float>", "sm_80", options=options))
-    assert error.what.startswith("nvJitLink cannot read act.ltoir for sm_80: ")
+    assert error.what.startswith("nvJitLink does not link k/a.cu for sm_80: act.ltoir: ")
     assert error.diagnostics[0].location == Location(file="act.ltoir", line=1)
     (root / "act.ltoir").write_bytes(b"nothing")
     assert (
-        "act.ltoir holds no device code that can be linked: it begins with 6e 6f 74"
+        "act.ltoir is no archive, object, fatbin or LTO-IR: it begins with 6e 6f 74"
         in failure(job(root, "k<float>", options=options)).what
     )
 
@@ -376,7 +315,6 @@ def test_a_damaged_library(tmp_path: Path) -> None:
 def test_kinds_by_first_bytes() -> None:
     assert kind_of(b"!<arch>\nx") == "LIBRARY"
     assert kind_of(b"\xedCN\x7f1234") == "LTOIR"
-    assert kind_of(b"// a\n.version 8.0\n.target sm_80\n") == "PTX"
     assert kind_of(b"") == ""
 
 
@@ -410,17 +348,6 @@ def test_an_undefined_variable_is_named(tmp_path: Path, target: str) -> None:
     assert made.info.symbol == "k"
 
 
-def test_an_undefined_symbol_of_machine_code(tmp_path: Path) -> None:
-    root = write(tmp_path, FILES)
-    make_library(
-        root, "libact.a", "-arch=sm_90", text="__device__ float other(float x) { return x; }"
-    )
-    error = failure(job(root, "k<float>", options={"link": ("libact.a",), "include": ("k",)}))
-    assert (
-        "ops::act (_ZN3ops3actEf) is declared and defined nowhere, called by k<float>" in error.what
-    )
-
-
 def test_without_a_link_the_caller_is_named_too(tmp_path: Path) -> None:
     error = failure(job(write(tmp_path, FILES), "k<float>"))
     assert (
@@ -432,26 +359,15 @@ def test_without_a_link_the_caller_is_named_too(tmp_path: Path) -> None:
 def test_a_function_that_two_files_define(tmp_path: Path) -> None:
     root = write(tmp_path, {**FILES, "lib/again.cu": ACT})
     error = failure(job(root, "k<float>", options={**LINK, "link": ("lib/act.cu", "lib/again.cu")}))
-    assert error.what == "ops::act (_ZN3ops3actEf) is defined twice, lib/again.cu defines it again"
+    assert "_ZN3ops3actEf': symbol multiply defined" in error.what
     assert error.diagnostics[0].location == Location(file="lib/again.cu", line=1)
-
-
-def test_a_function_that_two_libraries_of_machine_code_define(tmp_path: Path) -> None:
-    root = write(tmp_path, FILES)
-    for name in ("one.o", "two.o"):
-        make_library(root, name, "-arch=sm_90")
-    error = failure(job(root, "k<float>", options={"link": ("one.o", "two.o"), "include": ("k",)}))
-    assert "ops::act (_ZN3ops3actEf) is defined twice" in error.what
 
 
 def test_a_link_that_drops_the_kernel_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        link_module,
-        "link_ptx",
-        lambda *_: Outcome(data=b".version 8.0\n.target sm_90\n.address_size 64\n"),
-    )
+    empty = Outcome(data=b".version 8.0\n.target sm_90\n.address_size 64\n")
+    monkeypatch.setattr(ltoir, "link_ptx", lambda *_, **__: empty)
     error = failure(job(write(tmp_path, FILES), "k<float>", options=LINK))
     assert (
         error.what
@@ -466,6 +382,13 @@ def test_an_error_in_a_linked_source_is_located_there(tmp_path: Path) -> None:
     place = error.diagnostics[0].location
     assert place is not None
     assert (place.file, place.line) == ("lib/act.cu", 3)
+
+
+def test_nvcc_links_nothing(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match='compiler = "nvcc" links no device functions'):
+        frontend().compile(
+            job(write(tmp_path, FILES), "k<float>", options={**LINK, "compiler": "nvcc"})
+        )
 
 
 # --- inputs
@@ -501,6 +424,7 @@ def test_an_edited_function_is_compiled_again_in_the_same_process(tmp_path: Path
         ),
         (("act.py",), "link: 'act.py' cannot be linked: files of device functions end in .cu, .a"),
         (("act.cu", "act.cu"), "link: 'act.cu' is given twice"),
+        (("fun.cubin",), "link: 'fun.cubin' cannot be linked: files of device functions end in"),
     ],
 )
 def test_entries_that_are_none(tmp_path: Path, link: tuple[str, ...], words: str) -> None:

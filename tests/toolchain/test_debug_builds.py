@@ -158,16 +158,6 @@ def test_the_directory_does_not_show(tmp_path: Path, make: Callable[..., Image])
     assert str(tmp_path).encode() not in one.data
 
 
-def test_the_directory_does_not_show_of_nvcc(tmp_path: Path) -> None:
-    if not shutil.which("g++"):
-        pytest.skip("no host compiler")
-    one, other = (
-        cuda(tmp_path / name, options={"compiler": "nvcc"})
-        for name in ("one", "two/with a longer name")
-    )
-    assert one.data == other.data
-
-
 @pytest.mark.parametrize("make", [cuda, simt, triton, tile])
 def test_a_release_knows_nothing_of_it(tmp_path: Path, make: Callable[..., Image]) -> None:
     release = make(tmp_path, debug=False)

@@ -108,79 +108,6 @@ def test_a_signature_is_refused_at_its_annotation(tile, tmp_path, signature):
 
 Z = "z: tl.Mut[T, (BM, BN)], x: tl.Ref[T, 2]"
 BODIES = {
-    "x.store(z.load())": (
-        "x.store",
-        "x is only read (tl.Ref[T, 2]): it cannot be stored to\n    {line}\n  hint: declare it tl.Mut[T, (BM, BN)] to write it",
-    ),
-    "z.store((0, 1), z.load())": (
-        "z.store",
-        (
-            "z is this block's own region, and no other can be reached: z.store takes no place\n    {line}\n"
-            "  hint: write z.store(tile); for several tiles of an output: tl.MappedMut"
-        ),
-    ),
-    "z.store(z.load(), index=(0, 0))": (
-        "z.store",
-        (
-            "z is this block's own region, and no other can be reached: z.store takes no place\n    {line}\n"
-            "  hint: write z.store(tile); for several tiles of an output: tl.MappedMut"
-        ),
-    ),
-    "ct.store(z, (0, 0), z.load())": (
-        "ct.store",
-        (
-            "ct.store takes raw arrays, and z is tl.Mut[T, (BM, BN)]\n    {line}\n"
-            "  hint: z.store(tile) writes what this block owns; tl.Ptr[T] is unsafe, and a raw array"
-        ),
-    ),
-    "ct.atomic_add(x, 0, 1)": (
-        "ct.atomic_add",
-        (
-            "ct.atomic_add takes raw arrays, and x is tl.Ref[T, 2]\n    {line}\n"
-            "  hint: a tl.Ref is only read; tl.Mut[T, (BM, BN)] is written, and tl.Ptr[T] is unsafe, and a raw array"
-        ),
-    ),
-    "z.store(ct.load(x, (0, 0), (BM, BN)))": (
-        "ct.load",
-        "ct.load takes raw arrays, and x is tl.Ref[T, 2]\n    {line}\n  hint: write x.load_tile(index, shape)",
-    ),
-    "z.store(x.load_tile((0,), (BM, BN)))": (
-        "x.load_tile",
-        "x has 2 dimensions (tl.Ref[T, 2]), and this index has 1\n    {line}\n  hint: give one number for each of 2",
-    ),
-    "z.store(x.load_tile((0, 0), (BM, BN, 4)))": (
-        "x.load_tile",
-        "x has 2 dimensions (tl.Ref[T, 2]), and this shape has 3\n    {line}\n  hint: give one number for each of 2",
-    ),
-    "z.store(x.load_tile(z.index[0], (BM, BN)))": (
-        "x.load_tile",
-        "x.load_tile takes index as a tuple, one number for each dimension\n    {line}\n  hint: a tuple of one is written (i,)",
-    ),
-    "z.store(x.load_tile(z.index, BM))": (
-        "x.load_tile",
-        "x.load_tile takes shape as a tuple, one number for each dimension\n    {line}\n  hint: a tuple of one is written (i,)",
-    ),
-    "z.store(x.load_tile_like(z, broadcast=True))": (
-        "x.load_tile_like",
-        (
-            "broadcast names axes of x, which has 2 dimensions: numbers from 0, written out\n    {line}\n"
-            "  hint: write broadcast=0, or broadcast=(0, 1) for several"
-        ),
-    ),
-    "z.store(tl.load_tile_like(x, z, broadcast=(0, 2)))": (
-        "tl.load_tile_like",
-        (
-            "broadcast names axes of x, which has 2 dimensions: numbers from 0, written out\n    {line}\n"
-            "  hint: write broadcast=0, or broadcast=(0, 1) for several"
-        ),
-    ),
-    "z.stor(z.load())": (
-        "z.stor",
-        (
-            "tl.Mut has no 'stor'; did you mean 'store'\n    {line}\n"
-            "  hint: z is tl.Mut[T, (BM, BN)], which has index, tile_shape, shape, dtype, whole, num_tiles, load, store"
-        ),
-    ),
     "ct.store(x._tl_array, (0, 0), z.load())": (
         "x._tl_array",
         "x._tl_array reaches around the safe language\n    {line}\n  hint: declare the parameter tl.Ptr[T] where the kernel has to",
@@ -215,18 +142,6 @@ def test_a_body_is_refused_at_its_place(tile, tmp_path, body):
     column = 5 + body.index(where)
     expected = what.replace("{line}", f"    {body}\n{' ' * (3 + column)}^")
     assert f"k.py:{LINE + 2}:{column}: error: {expected}" in found
-
-
-def test_dimensions_of_an_array_and_of_the_region_it_is_read_like(tile, tmp_path):
-    (found,) = refused(
-        tile,
-        tmp_path,
-        kernel("z: tl.Mut[T, (BM, BN)], x: tl.Ref[T, 1]", "z.store(x.load_tile_like(z))"),
-    )
-    assert found == (
-        f"k.py:{LINE + 2}:13: error: x has 1 dimension, and z has 2\n        z.store(x.load_tile_like(z))\n                ^\n"
-        "  hint: x is tl.Ref[T, 1], z is tl.Mut[T, (BM, BN)]"
-    )
 
 
 def test_one_grid_does_not_serve_both_kinds_of_outputs(tile, tmp_path):
@@ -344,17 +259,46 @@ def test_a_helper_that_calls_itself_without_end(tile, tmp_path):
     ]
 
 
-def test_a_method_that_is_given_what_is_read_for_a_place(tile, tmp_path):
-    text = "import dataclasses\n\n\n@dataclasses.dataclass(frozen=True)\nclass Rows:\n    x: object\n\n"
-    text += "    def load(self, z):\n        return self.x.load_tile_like(z)\n\n\n" + kernel(
-        Z, "z.store(Rows(x).load(x))"
-    )
-    first, _ = compile_error(tile, tmp_path, text)
-    assert "error: 'Ref' object has no attribute 'index'" in first
-    assert (
-        "hint: load_tile_like takes what a block writes, a tl.Mut, for its place: of a tl.Ref, take load_tile(index, shape)"
-        in first
-    )
+MISUSES = {
+    "x.store(z.load())": (5, "'Ref' object has no attribute 'store'", "a tl.Ref is only read"),
+    "z.store(x.load_tile_like(x))": (
+        13,
+        "'Ref' object has no attribute 'index'",
+        "load_tile_like takes its place from what a block writes",
+    ),
+    "z.store((0, 1), z.load())": (
+        5,
+        "store(): too many positional arguments",
+        "a block stores to its own region alone",
+    ),
+    "z.store(z.load(), index=(0, 0))": (
+        5,
+        "store(): got an unexpected keyword argument 'index'",
+        "a block stores to its own region alone",
+    ),
+    "ct.store(z, (0, 0), z.load())": (
+        5,
+        "Expected an array, but given value has type tl.Mut[float32]",
+        "operations of cuda.tile take raw arrays",
+    ),
+    "ct.atomic_add(x, 0, 1)": (
+        5,
+        "Expected an array, but given value has type tl.Ref[float32]",
+        "operations of cuda.tile take raw arrays",
+    ),
+    "z.store(x.load_tile((0,), (BM, BN)))": (13, "Index 1 is out of range", "one number per"),
+    "z.store(x.load_tile(z.index[0], (BM, BN)))": (13, "Directly indexing a tile", "(i,)"),
+    "z.stor(z.load())": (5, "'Mut' object has no attribute 'stor'", ""),
+}
+
+
+@pytest.mark.parametrize("body", MISUSES)
+def test_misuse_of_an_array_is_refused_by_the_compiler_at_its_place(tile, tmp_path, body):
+    column, what, hint = MISUSES[body]
+    found, *_ = compile_error(tile, tmp_path, kernel(Z, body))
+    assert found.startswith(f"k.py:{LINE + 2}:{column}: error: ")
+    assert what in found
+    assert hint in found
 
 
 @pytest.mark.parametrize(

@@ -268,34 +268,6 @@ def test_shares_are_known_in_helpers(tile, tmp_path):
     assert note.excerpt == "        fill(d, at)"
 
 
-MISUSES = {
-    "a store to what is read": (
-        "lib.put(x, z.load())",
-        "lib.py:14:5: error: out (the kernel's x) is only read (tl.Ref[T, 2]): it cannot be stored to",
-        "        out.store(value)\n        ^\n  hint: declare it tl.Mut[T, (BM, BN)] to write it",
-    ),
-    "a region that is not the block's": (
-        "other(z, z.load())",
-        f"k.py:{HEAD.count(chr(10)) + 2}:5: error: z is this block's own region, and no other can be reached: z.store takes no place",
-        "        out.store((1, 0), value)\n        ^\n  hint: write z.store(tile); for several tiles of an output: tl.MappedMut",
-    ),
-}
-
-
-@pytest.mark.parametrize("case", MISUSES)
-def test_misuse_in_a_helper_is_refused_there_and_the_call_is_named(tile, tmp_path, case):
-    call, *said = MISUSES[case]
-    source = project(tmp_path, call)
-    path = tmp_path / "k.py"
-    other = "def other(out, value):\n    out.store((1, 0), value)\n"
-    path.write_text(path.read_text().replace(OWN, f"{other}{OWN}"))
-    with pytest.raises(CompileError) as caught:
-        tile.declare(source)
-    first, second = caught.value.diagnostics
-    assert first.render() == "\n".join(said)
-    assert second.render().endswith(f"note: called from here, in k\n        {call}\n        ^")
-
-
 def test_what_a_helper_does_in_a_branch_is_left_to_the_compiler(tile, tmp_path):
     """It may be written for several kinds of outputs."""
     source = project(tmp_path, "both(z, None, z.load())")

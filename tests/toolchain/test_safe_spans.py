@@ -130,13 +130,9 @@ def test_signatures_that_are_refused(tile, tmp_path, signature):
 
 
 BODIES = {
-    "y.store(0.0)": "tl.SpanMut has no 'store'; did you mean 'store_tile'",
     "y._storetile(9, 0.0)": "y._storetile reaches around the safe language",
-    "y.store_tile((0, 1), 0.0)": "y.store_tile takes the number of a tile along axis 1, and no place",
-    "y.load_tile(y.index)": "y.load_tile takes the number of a tile along axis 1, and no place",
     "y._tl_axis": "y._tl_axis reaches around the safe language",
     "tl.SpanMut(x, (0, 0), (BM, BN), 1)": "tl.SpanMut is made by a launch alone",
-    "x.store_tile(0, 1.0)": "x is only read (tl.Ref[T, 2]): it cannot be stored to",
 }
 
 

@@ -208,7 +208,7 @@ def test_a_source_without_tile_kernels(tmp_path: Path) -> None:
     root = write(tmp_path, {"k/a.cu": "__global__ void k(float* x) {}\n"})
     with pytest.raises(CompileError, match=r"k/a\.cu has no __tile_global__ function") as caught:
         frontend().declare(Source(root=str(root), path="k/a.cu"))
-    assert caught.value.fix == 'its __global__ functions are kernels of language = "cuda"'
+    assert "__global__ ones are of language" in caught.value.fix
 
 
 def test_hints_and_options_that_it_does_not_have(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ class LinkKind(enum.Enum):
 
 _SUFFIXES = {
     ".cu": LinkKind.CUDA,
-    **dict.fromkeys((".a", ".o", ".ltoir", ".fatbin", ".cubin", ".ptx"), LinkKind.LIBRARY),
+    **dict.fromkeys((".a", ".o", ".ltoir", ".fatbin"), LinkKind.LIBRARY),
 }
 
 

@@ -257,6 +257,9 @@ def require_options(
     name = contract.name
     wanted = dict(hints)
     limit = wanted.pop("max_divisibility", None)
+    if limit is not None and not (type(limit) is int and limit > 0):
+        what = f"{name}: max_divisibility is {limit!r}, and must be a positive integer"
+        raise VariantError(what, fix="pass the largest divisor, such as 16", kernel=name)
     here = [variant for variant in contract.info.variants if _lies_at(variant, axes)]
     built = {variant.id: _hints_of(variant, facts) for variant in here}
     known = sorted(contract.hints)
@@ -266,11 +269,7 @@ def require_options(
         for variant in here
         if not wanted or any(wanted.items() <= found.items() for found in built[variant.id])
     )
-    within = tuple(
-        variant
-        for variant in fitting
-        if limit is None or (type(limit) is int and variant.divisibility <= limit)
-    )
+    within = tuple(variant for variant in fitting if limit is None or variant.divisibility <= limit)
     if within:
         return within
     if fitting:

@@ -1,68 +1,55 @@
-"""One CUDA C++ job to its image: which program it is in, what its entry point needs, and whether
-that is what a launch will pass.
-"""
+"""Compile a CUDA C++ job: pick its program, check its entry point, make its image."""
 
 from __future__ import annotations
 
 from tilec.frontends.cuda import mangled
-from tilec.frontends.cuda.asked import Asked, Made
-from tilec.frontends.cuda.groups import Programs
-from tilec.frontends.cuda.linked import LinkedFiles
-from tilec.frontends.cuda.program import ProgramCompiler
-from tilec.frontends.tools import ltoir, ptx, ptxas, sass
+from tilec.frontends.cuda.job import CudaJob, Program
+from tilec.frontends.cuda.link import LinkedFiles
+from tilec.frontends.cuda.program import ProgramCompiler, Programs
+from tilec.frontends.tools import ltoir, ptx, ptxas
 from tilec.frontends.tools.abi import check as check_arguments
 from tilec.frontends.tools.abi import derive
 from tilec.frontends.tools.cpp import declare, includes
 from tilec.frontends.tools.cpp.symbol import bindings, name_expression
-from tilec.frontends.tools.machine_code import oldest_cuda
+from tilec.frontends.tools.machine_code import check_cluster, oldest_cuda
 from tilec.model.cpp import cut
 from tilec.model.job import Member
-from tilec_runtime.bundle.cubin import CubinKernel
 from tilec_runtime.errors import BundleError, CompileError
 from tilec_runtime.model.digest import sha256
 from tilec_runtime.model.driver import cuda_of_ptx_isa
-from tilec_runtime.model.image import Image, ImageInfo, Resources
+from tilec_runtime.model.image import Image, ImageInfo
 
 
 class Compiler:
-    """Compiles one job; made anew for each."""
+    """Compiles one job."""
 
-    def __init__(self, asked: Asked, files: LinkedFiles, programs: Programs) -> None:
-        """Keep the job; `programs` may have the one that it is in."""
-        self._asked, self._files = asked, files
-        self._job = asked.job
-        self._programs = programs
+    def __init__(self, job: CudaJob, files: LinkedFiles, programs: Programs) -> None:
+        """Take the job; `programs` may hold the program that it is in."""
+        self._cuda, self._job = job, job.job
+        self._files, self._programs = files, programs
 
     def run(self) -> Image:
-        """The image.
+        """Return the image.
 
         Raises:
             CompileError: with located diagnostics, log and command.
             ToolchainError: a tool does not start.
         """
-        spec, found = self._job.spec, self._asked.found
         expression = name_expression(
-            spec.symbol,
-            dict(self._job.variant.axes),
-            found.decl,
-            required=found.required,
-            variadic=found.variadic,
+            self._job.spec.symbol, dict(self._job.variant.axes), self._cuda.found
         )
-        linking = self._linking() if self._asked.lto else ()
-        return self._image(
-            self._together(expression) or self._program((expression,)), expression, linking
-        )
+        linking = self._linking() if self._cuda.lto else ()
+        program = self._group_program(expression) or self._program((expression,))
+        return self._image(program, expression, linking)
 
-    def _together(self, own: str) -> Made | None:
-        """The program of the job's whole group; None where it has none, or where the group does not
-        compile as one.
-        """
-        if not self._job.group or self._asked.options.compiler == "nvcc":
+    def _group_program(self, own: str) -> Program | None:
+        """Return the program of the job's group, or None if it has none that compiles as one."""
+        if not self._job.group or self._cuda.options.compiler == "nvcc":
             return None
         try:
             expressions = tuple(dict.fromkeys(map(self._expression, self._job.group)))
         except CompileError:
-            return None  # of another kernel, whose job will say it
+            return None  # the error of another kernel, whose own job reports it
         attempt = (self._job.target, self._job.spec.max_isa, self._state(expressions))
         if own not in expressions or self._programs.failed == attempt:
             return None
@@ -74,30 +61,22 @@ class Compiler:
             self._programs.failed = attempt
             return None
 
-    def _program(self, expressions: tuple[str, ...]) -> Made:
-        wanted = (self._job.target, self._job.spec.max_isa)
+    def _program(self, expressions: tuple[str, ...]) -> Program:
         return self._programs.get(
             lambda: self._state(expressions),
-            wanted,
-            ProgramCompiler(self._asked, self._files, expressions),
+            (self._job.target, self._job.spec.max_isa),
+            ProgramCompiler(self._cuda, self._files, expressions),
         )
 
     def _state(self, expressions: tuple[str, ...]) -> tuple[object, ...]:
-        """Everything that what is compiled depends on, as it is now; the kind of target is not part
-        of it.
-        """
-        job, spec = self._job, self._job.spec
-        options = self._asked.options
-        files = includes.closure(
-            spec.source.root,
-            spec.source.path,
-            options.include,
-            [value for _, value in options.define],
-        )
+        """Return everything that a compiled program depends on, except the kind of target."""
+        spec, options = self._job.spec, self._cuda.options
+        define = [value for _, value in options.define]
+        files = includes.closure(spec.source.root, spec.source.path, options.include, define)
         files += self._files.inputs(spec.source.root, options)
         return (
             spec.source,
-            job.target.number,
+            self._job.target.number,
             spec.opt,
             spec.lineinfo,
             spec.debug,
@@ -107,106 +86,68 @@ class Compiler:
 
     def _expression(self, member: Member) -> str:
         base, _ = cut(member.symbol)
-        found = declare.named(base, self._asked.candidates) or self._asked.found
-        return name_expression(
-            member.symbol,
-            dict(member.axes),
-            found.decl,
-            required=found.required,
-            variadic=found.variadic,
-        )
+        found = declare.named(base, self._cuda.candidates) or self._cuda.found
+        return name_expression(member.symbol, dict(member.axes), found)
 
-    # --- results
-    # ------------------------------------------------------------------------------------------------------------------
-
-    def _image(self, made: Made, expression: str, linking: tuple[str, ...]) -> Image:
-        asked, target = self._asked, self._job.target
-        symbol = made.symbols.get(expression, "")
+    def _image(self, program: Program, expression: str, linking: tuple[str, ...]) -> Image:
+        cuda, spec, target = self._cuda, self._job.spec, self._job.target
+        symbol, decl = program.symbols.get(expression, ""), cuda.found.decl
+        axes = dict(self._job.variant.axes)
         try:
-            kernel = made.kernel(expression)
-        except BundleError as exc:
-            raise asked.error(
-                f"the compiled image cannot be read: {exc.what}", log=made.log, command=made.command
-            ) from exc
-        decl, spec = asked.found.decl, self._job.spec
-        bound = bindings(spec.symbol, dict(self._job.variant.axes), decl)
-        abi = spec.abi or derive(decl, bound, ptx.entry_params(made.text, symbol) or ())
-        try:
+            kernel = program.kernel(expression)
+            bound = bindings(spec.symbol, axes, decl)
+            abi = spec.abi or derive(decl, bound, ptx.entry_params(program.text, symbol) or ())
             check_arguments(abi, kernel.params, decl, stated=bool(spec.abi))
-            mangled.check(abi, symbol, spec.params, dict(self._job.variant.axes), decl)
+            mangled.check(abi, symbol, spec.params, axes, decl)
+            check_cluster(spec.cluster, kernel, "source")
+        except BundleError as exc:
+            what = f"the compiled image cannot be read: {exc.what}"
+            raise CompileError(what, log=program.log, command=program.command) from exc
         except CompileError as exc:
-            raise asked.error(
-                exc.what,
-                diagnostics=exc.diagnostics,
-                fix=exc.fix,
-                log=made.log,
-                command=made.command,
-            ) from exc
-        data = (
-            made.text.encode("utf-8", "surrogateescape")
-            if asked.ptx
-            else made.ltoir
-            if asked.lto
-            else made.cubin
-        )
-        isa = made.isa
+            exc.log, exc.command = program.log, program.command
+            raise
+        data = program.cubin
+        if cuda.ptx:
+            data = program.text.encode("utf-8", "surrogateescape")
+        elif cuda.lto:
+            data = program.ltoir
+        isa, called = program.isa, ptx.calls(program.text, symbol)
         info = ImageInfo(
             target=target,
             digest=sha256(data),
             size=len(data),
             symbol=symbol,
-            ptx_isa=asked.tools["libnvrtc"].release if asked.lto else isa,
+            ptx_isa=cuda.tools["libnvrtc"].release if cuda.lto else isa,
             cuda=cuda_of_ptx_isa(isa)
             if isa
-            else oldest_cuda(self._job, asked.tools["ptxas"].release),
-            resources=_resources(kernel, made, symbol),
+            else oldest_cuda(self._job, cuda.tools["ptxas"].release),
+            resources=kernel.resources(ptxas.spills(program.log, symbol, called)),
             max_threads=kernel.max_threads or decl.max_threads,
             required_block=kernel.required_block,
-            cluster=self._cluster(kernel, made),
+            cluster=kernel.cluster,
             linking=linking,
-            reproducible=not asked.options.unchecked,
+            # nvcc writes the path of its temporary source into debug information.
+            reproducible=not cuda.options.unchecked
+            and not (spec.debug and cuda.options.compiler == "nvcc"),
         )
-        return Image(info=info, data=data, abi=abi, warnings=made.warnings)
+        return Image(info=info, data=data, abi=abi, warnings=program.warnings)
 
     def _linking(self) -> tuple[str, ...]:
-        """What a link of the LTO-IR has to be told, which whoever loads it does.
+        """Return the linker options that LTO-IR is shipped with.
 
         Raises:
-            CompileError: it cannot be said to a linker, or the compiler's LTO-IR is not to be
-                shipped.
+            CompileError: a flag has no linker option, or nvcc is the compiler.
         """
-        options, target = self._asked.options, self._job.target
+        options, target = self._cuda.options, self._job.target
         if options.compiler == "nvcc":
-            what = f'compiler = "nvcc" makes no {target}: its LTO-IR holds paths of this machine, which no build of another one repeats'
-            raise self._asked.error(
-                what, fix='take compiler = "nvrtc", or compute_NN (PTX), which is put right'
+            raise CompileError(
+                f'compiler = "nvcc" makes no {target}: its LTO-IR holds paths of this machine',
+                fix='take compiler = "nvrtc", or compute_NN (PTX), which is put right',
             )
         registers, other = ltoir.registers_of(options.ptxas)
         if other:
-            what = f"{other} is a flag of ptxas, and {target} is made into machine code by whoever loads it, without ptxas"
-            raise self._asked.error(
-                what, fix="take the flag out, or leave lto_NN to other kernels in [[override]]"
+            raise CompileError(
+                f"{other} is a flag of ptxas, which does not run when {target} is loaded",
+                fix="take the flag out, or leave lto_NN to other kernels in [[override]]",
             )
         return ltoir.linking(opt=self._job.spec.opt, flags=options.flags, registers=registers)
-
-    def _cluster(self, kernel: CubinKernel, made: Made) -> tuple[int, ...]:
-        cluster = self._job.spec.cluster
-        asked = (*cluster, 1, 1, 1)[:3] if cluster else ()
-        if asked and kernel.cluster and asked != kernel.cluster:
-            raise self._asked.error(
-                f"the manifest asks for clusters of {_by(asked)}, the source fixes {_by(kernel.cluster)} (__cluster_dims__)",
-                fix="make them agree, or leave launch.cluster out: the source's is used",
-                log=made.log,
-                command=made.command,
-            )
-        return kernel.cluster
-
-
-def _resources(kernel: CubinKernel, made: Made, symbol: str) -> Resources:
-    if made.libraries:  # assembled by the linker, which does not say
-        return sass.resources(made.cubin, kernel)
-    return kernel.resources(ptxas.spills(made.log, symbol, ptx.calls(made.text, symbol)))
-
-
-def _by(dims: tuple[int, ...]) -> str:
-    return "x".join(str(d) for d in dims)

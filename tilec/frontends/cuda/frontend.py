@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tilec.frontends.base import ToolSearch
-from tilec.frontends.cuda.asked import Asked
 from tilec.frontends.cuda.compiler import Compiler
-from tilec.frontends.cuda.groups import Programs
-from tilec.frontends.cuda.linked import LinkedFiles
+from tilec.frontends.cuda.job import CudaJob
+from tilec.frontends.cuda.link import LinkedFiles
+from tilec.frontends.cuda.program import Programs
 from tilec.frontends.tools.cpp import includes
 from tilec.frontends.tools.cpp.declare import find, kernels, together
 from tilec.frontends.tools.cpp.nvcc import host_parts
@@ -121,7 +121,7 @@ class CudaFrontend:
             tools = self._require(names, digest=False)
             candidates = kernels(job.spec.source)
             found = find(job, candidates)
-            asked = Asked(
+            cuda_job = CudaJob(
                 job=job,
                 options=options,
                 found=found,
@@ -129,7 +129,7 @@ class CudaFrontend:
                 tools=tools,
                 path=self._search.path,
             )
-            return Compiler(asked, self._files, self._programs).run()
+            return Compiler(cuda_job, self._files, self._programs).run()
 
     # --- parts
     # --------------------------------------------------------------------------------------------------------------------

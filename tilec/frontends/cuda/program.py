@@ -1,347 +1,296 @@
-"""One CUDA C++ program, of one entry point or of many, from source to machine code: compile, lower,
-assemble.
-"""
+"""Compile one CUDA C++ program, of one or more entry points: source, PTX, machine code."""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable, Hashable
 from pathlib import Path
 
 from tilec.frontends.cuda import link as link_module
-from tilec.frontends.cuda import link_errors
-from tilec.frontends.cuda.asked import Asked, Made
-from tilec.frontends.cuda.linked import LinkedFiles
+from tilec.frontends.cuda.job import CudaJob, Program
+from tilec.frontends.cuda.link import LinkedFiles
 from tilec.frontends.tools import ptx as ptx_text
 from tilec.frontends.tools import ptxas
-from tilec.frontends.tools.cpp import includes, symbol
-from tilec.frontends.tools.cpp.diagnostics import read_log
-from tilec.frontends.tools.cpp.nvcc import compile_ltoir, compile_ptx
-from tilec.frontends.tools.cpp.nvrtc import HERE, Folders, Program, compile_nowhere, inside, load
-from tilec.frontends.tools.machine_code import shipped_isa
+from tilec.frontends.tools.cpp import includes, nvrtc
+from tilec.frontends.tools.cpp.diagnostics import read_log, refusal
+from tilec.frontends.tools.cpp.nvcc import compile_ptx
+from tilec.frontends.tools.machine_code import not_lowered, shipped_isa, timeout_error
 from tilec.frontends.tools.run import command_line
 from tilec_runtime.bundle.cubin import read_cubin
-from tilec_runtime.errors import BundleError, CompileError, Diagnostic
-from tilec_runtime.model.arch import Version, dotted
-from tilec_runtime.model.driver import driver_of_ptx_isa
+from tilec_runtime.errors import BundleError, CompileError
+from tilec_runtime.model.arch import Version
+
+
+class Programs:
+    """Keeps the last program: the jobs of a group, and PTX of the same architecture, share it.
+
+    Attributes:
+        failed: key of the last group that did not compile as one, so that it is tried once.
+    """
+
+    def __init__(self) -> None:
+        self.failed: Hashable = None
+        self._state: Hashable = None
+        self._compiled: Program | None = None
+        self._finished: dict[Hashable, Program] = {}
+
+    def get(
+        self, state: Callable[[], Hashable], wanted: Hashable, compiler: ProgramCompiler
+    ) -> Program:
+        """Return the kept program, or compile it.
+
+        Args:
+            state: returns everything that the compiled program depends on, as it is now.
+            wanted: what else the finished program depends on.
+            compiler: compiles it.
+
+        Raises:
+            CompileError: it does not compile.
+            ToolchainError: a tool does not start.
+        """
+        now = state()
+        if self._state != now:
+            self._state, self._compiled, self._finished = None, None, {}
+        program = self._finished.get(wanted)
+        if program is None:
+            compiled = self._compiled
+            if compiled is None or not compiler.can_use(compiled):
+                compiled = compiler.compile()
+            program = compiler.finish(compiled)
+            if state() == now:  # else a source was edited during the compile
+                self._state, self._compiled = now, compiled
+                self._finished[wanted] = program
+        return program
 
 
 class ProgramCompiler:
-    """Compiles some entry points of a job's source, for its target and with its options, as one
-    program.
-    """
+    """Compiles entry points of a job's source, for its target and with its options."""
 
-    def __init__(self, asked: Asked, files: LinkedFiles, expressions: tuple[str, ...]) -> None:
-        """Take C++ names of entry points; each may take as long as the job's time limit says."""
-        self._asked, self._files = asked, files
-        self._spec = asked.job.spec
-        self._expressions = expressions
-        self._limit = asked.job.spec.timeout * len(expressions)
-        self._separate = bool(asked.options.link) or asked.lto  # compiled to LTO-IR
-        # Code that is linked is optimized as one program by then, and keeps its lines.
-        self._debug = asked.job.spec.debug and not self._separate
-        # Line information holds absolute paths: through PTX they can be made relative, a cubin's
-        # cannot.
-        self._virtual = (
-            asked.ptx or asked.lineinfo or asked.options.compiler == "nvcc" or self._separate
-        )
+    def __init__(self, job: CudaJob, files: LinkedFiles, expressions: tuple[str, ...]) -> None:
+        """Take the C++ names of the entry points; each may use the job's time limit."""
+        self._job, self._files, self._expressions = job, files, expressions
+        self._spec = job.job.spec
+        self._limit = self._spec.timeout * len(expressions)
+        self._to_ltoir = bool(job.options.link) or job.lto
+        # Linked code is optimized as one program, and keeps its lines alone.
+        self._debug = self._spec.debug and not self._to_ltoir
+        # Line information holds absolute paths, which can be made relative in PTX, not in a cubin.
+        self._virtual = job.ptx or job.lineinfo or job.options.compiler == "nvcc" or self._to_ltoir
 
-    def compile(self) -> Made:
-        """What the compiler makes of the source: PTX, with machine code where that is made in one
-        go.
+    def compile(self) -> Program:
+        """Compile the source to PTX, with machine code if the compiler makes it in one go.
 
         Raises:
             CompileError: with located diagnostics, log and command.
             ToolchainError: a tool does not start.
         """
-        made = self._nvcc() if self._asked.options.compiler == "nvcc" else self._nvrtc()
-        if not made.ltoir:
-            return made
-        linked = link_module.link(self._asked, self._files, made.ltoir, made.symbols)
-        command = f"{made.command} && {linked.command}"
-        made = dataclasses.replace(
-            made, text=linked.text, ltoir=linked.ltoir, symbols=linked.symbols, command=command
-        )
-        return dataclasses.replace(made, libraries=linked.libraries)
+        if self._job.options.compiler == "nvcc":
+            return self._nvcc()
+        program = self._nvrtc()
+        return link_module.link(self._job, self._files, program) if program.ltoir else program
 
-    def will_do(self, compiled: Made) -> bool:
-        """Whether what was compiled for a job of the same architecture will do for this one: PTX
-        for `sm_80` is that for `compute_80`.
-        """
-        # What was linked for LTO-IR's sake has gone through another compiler than PTX that was not.
-        return bool(compiled.ltoir) == self._asked.lto and (self._virtual or bool(compiled.cubin))
+    def can_use(self, compiled: Program) -> bool:
+        """Return whether a program compiled for the same architecture serves this job too."""
+        # Linked PTX went through another compiler than PTX that was not linked.
+        return bool(compiled.ltoir) == self._job.lto and (self._virtual or bool(compiled.cubin))
 
-    def finish(self, compiled: Made) -> Made:
-        """The program as this job wants it, with machine code, and what that needs.
+    def finish(self, compiled: Program) -> Program:
+        """Return the program with its machine code, read back, and its warnings.
 
         Raises:
             CompileError: with located diagnostics, log and command.
             ToolchainError: a tool does not start.
         """
-        asked = self._asked
-        made = self._assembled(compiled) if self._virtual else compiled
+        job = self._job
+        program = self._assembled(compiled) if self._virtual else compiled
         try:
-            kernels = read_cubin(made.cubin)
+            kernels = read_cubin(program.cubin)
         except BundleError as exc:
-            raise asked.error(
-                f"the compiled image cannot be read: {exc.what}", log=made.log, command=made.command
-            ) from exc
-        words = read_log(
-            made.log,
-            self._spec.source.root,
-            toolkit=asked.toolkit,
-            fallback=asked.found.decl.location,
-        )
-        return dataclasses.replace(
-            made,
-            kernels=kernels,
-            warnings=tuple(d for d in words.diagnostics if d.severity == "warning"),
-        )
-
-    def _assembled(self, made: Made) -> Made:
-        """PTX with machine code of its own, its ISA as old as the manifest asks and its file names
-        relative.
-        """
-        # What was said of machine code that came with it is said again of this.
-        log = "\n".join(line for line in made.log.split("\n") if not line.startswith("ptxas "))
-        made = dataclasses.replace(made, cubin=b"", log=log)
-        asked = self._asked
-        toolkit = asked.toolkit
-        places = (
-            (self._spec.source.root, ""),
-            (HERE, ""),
-            (toolkit, "<cuda>"),
-            (str(Path(toolkit).parent), "<cuda>"),
-        )
-        text = ptx_text.relative_files(made.text, places)
-        own = ptx_text.isa(text)
-        isa = shipped_isa(asked.job, own) if asked.ptx else None
-        return self._assemble(
-            dataclasses.replace(made, text=ptx_text.with_isa(text, isa) if isa else text, isa=isa),
-            own,
-        )
+            what = f"the compiled image cannot be read: {exc.what}"
+            raise CompileError(what, log=program.log, command=program.command) from exc
+        at = job.found.decl.location
+        words = read_log(program.log, self._spec.source.root, toolkit=job.toolkit, fallback=at)
+        warnings = tuple(d for d in words.diagnostics if d.severity == "warning")
+        return dataclasses.replace(program, kernels=kernels, warnings=warnings)
 
     # --- compilers
-    # ----------------------------------------------------------------------------------------------------------------
 
     def _arguments(self) -> list[str]:
-        told = ["-G"] if self._debug else ["-lineinfo"] if self._asked.lineinfo else []
-        return [*self._asked.options.arguments(), *told]
+        lines = ["-G"] if self._debug else ["-lineinfo"] if self._job.lineinfo else []
+        return [*self._job.options.arguments(), *lines]
 
-    def _nvrtc(self) -> Made:
-        spec, target, toolkit = self._spec, self._asked.job.target, self._asked.toolkit
-        ptx, link = self._virtual, self._separate
-        arch = f"compute_{target.number}" if ptx else f"sm_{target.number}"
-        assembler = ["-v", *ptxas.flags(opt=spec.opt, extra=self._asked.options.ptxas)]
+    def _nvrtc(self) -> Program:
+        spec, target, toolkit = self._spec, self._job.job.target, self._job.toolkit
+        virtual, link = self._virtual, self._to_ltoir
+        arch = f"compute_{target.number}" if virtual else f"sm_{target.number}"
+        assembler = ["-v", *ptxas.flags(opt=spec.opt, extra=self._job.options.ptxas)]
         arguments = [
             f"--gpu-architecture={arch}",
             *self._arguments(),
-            *([] if ptx else [f"--ptxas-options={flag}" for flag in assembler]),
+            *([] if virtual else [f"--ptxas-options={flag}" for flag in assembler]),
         ]
-        how = ["-dc", "-dlto"] if link else ["-ptx" if ptx else "-cubin"]
+        how = ["-dc", "-dlto"] if link else ["-ptx" if virtual else "-cubin"]
         shown = command_line(["nvcc", *how, f"-arch={arch}", *self._arguments(), spec.source.path])
-        # A fixed seed: NVRTC would put its process id into the names of what is local to a file.
+        # Without a fixed seed, NVRTC puts its process id into names that are local to a file.
         arguments += ["-frandom-seed=tilec", f"-I{toolkit}", f"-I{toolkit}/cccl"]
         arguments += ["-dlto", "-rdc=true"] if link else []
-        program = self._compiled(self._read(shown), arguments, ptx)
-        if program.timed_out:
-            raise self._timeout(program.log, shown)
-        if not program.ok and not ptx and link_errors.undefined_in(program.log):
-            self._virtual = True  # PTX shows who calls it
+        done = self._run_nvrtc(self._read(), arguments)
+        if done.timed_out:
+            raise self._timeout(done.log, shown)
+        if not done.ok and not virtual and link_module.undefined_in(done.log):
+            self._virtual = True  # PTX shows the callers
             return self._nvrtc()
-        if not program.ok:
-            raise self._refused(program.log or program.result, shown)
-        return Made(
-            text=program.ptx,
-            cubin=program.cubin,
-            ltoir=program.ltoir,
-            symbols=program.lowered,
-            log=program.log,
+        if not done.ok:
+            raise self._refused(done.log or done.result, shown)
+        return Program(
+            text=done.ptx,
+            cubin=done.cubin,
+            ltoir=done.ltoir,
+            symbols=done.lowered,
+            log=done.log,
             command=shown,
         )
 
-    def _compiled(self, source: bytes, arguments: list[str], ptx: bool) -> Program:
-        """Compile without the headers that NVRTC includes by itself, where none is needed; where
-        that fails, once more with them.
-        """
-        asked = self._asked
-        place = (self._spec.source.root, self._spec.source.path, asked.options.include)
-        library = load(asked.tools["libnvrtc"].path, asked.tools["libnvrtc-builtins"].path)
-        if asked.lto:
-            own = [argument for argument in arguments if not argument.startswith("-I")]
-            folders = Folders(root=place[0], toolkit=asked.toolkit, include=place[2])
-            return compile_nowhere(
+    def _run_nvrtc(self, source: bytes, arguments: list[str]) -> nvrtc.Program:
+        job, where = self._job, self._spec.source
+        tools = job.tools
+        library = nvrtc.load(tools["libnvrtc"].path, tools["libnvrtc-builtins"].path)
+        if job.lto:
+            return nvrtc.compile_nowhere(
                 library,
                 source,
-                place[1],
-                own,
-                folders,
+                where.path,
+                [argument for argument in arguments if not argument.startswith("-I")],
+                nvrtc.Folders(root=where.root, toolkit=job.toolkit, include=job.options.include),
                 names=self._expressions,
                 timeout=self._limit,
             )
 
-        def compile_with(*extra: str) -> Program:
-            told, names = [*arguments, *extra], self._expressions
-            with inside(place[0], unnamed=self._debug):
+        def run(*extra: str) -> nvrtc.Program:
+            with nvrtc.inside(where.root, unnamed=self._debug):
                 return library.compile(
                     source,
-                    place[1],
-                    told,
-                    names=names,
-                    ptx=ptx,
+                    where.path,
+                    [*arguments, *extra],
+                    names=self._expressions,
+                    ptx=self._virtual,
                     timeout=self._limit,
-                    lto=self._separate,
+                    lto=self._to_ltoir,
                 )
 
-        minimal = ["--minimal"] if includes.is_small(*place) else []
-        program = compile_with(*minimal)
-        return program if program.ok or program.timed_out or not minimal else compile_with()
+        # Without the headers that NVRTC includes by itself, a small kernel compiles a quarter
+        # faster.
+        if not includes.is_small(where.root, where.path, job.options.include):
+            return run()
+        done = run("--minimal")
+        return done if done.ok or done.timed_out else run()
 
-    def _nvcc(self) -> Made:
-        spec, asked = self._spec, self._asked
+    def _nvcc(self) -> Program:
         (expression,) = self._expressions
-        compile_with = compile_ltoir if asked.options.link else compile_ptx
-        done = compile_with(
-            asked.tools["nvcc"].path,
-            self._read(""),
-            spec.source.path,
+        done = compile_ptx(
+            self._job.tools["nvcc"].path,
+            self._read(),
+            self._spec.source.path,
             expression,
-            root=spec.source.root,
-            arch=f"compute_{asked.job.target.number}",
+            root=self._spec.source.root,
+            arch=f"compute_{self._job.job.target.number}",
             arguments=self._arguments(),
-            path=asked.path,
+            path=self._job.path,
             timeout=self._limit,
         )
         if done.timed_out:
             raise self._timeout(done.log, done.command)
-        if not (done.text or done.ltoir):
+        if not done.text:
             raise self._refused(done.log, done.command)
-        return Made(
-            text=done.text,
-            ltoir=done.ltoir,
-            symbols={expression: done.symbol},
-            log=done.log,
-            command=done.command,
-        )
+        symbols = {expression: done.symbol}
+        return Program(text=done.text, symbols=symbols, log=done.log, command=done.command)
 
-    def _read(self, command: str) -> bytes:
-        path = Path(self._spec.source.root, self._spec.source.path)
+    def _read(self) -> bytes:
+        name = self._spec.source.path
         try:
-            data = path.read_bytes()
+            data = Path(self._spec.source.root, name).read_bytes()
         except OSError as exc:
-            raise self._asked.error(
-                f"cannot read {self._spec.source.path}: {exc.strerror}", command=command
-            ) from exc
+            raise CompileError(f"cannot read {name}: {exc.strerror}") from exc
         if b"\0" in data:
-            raise self._asked.error(
-                f"{self._spec.source.path} holds a zero byte: it is no C++ text", command=command
-            )
+            raise CompileError(f"{name} holds a zero byte: it is no C++ text")
         return data
 
-    def _assemble(self, made: Made, own: Version) -> Made:
-        """Make (or for PTX targets: verify and measure with) the machine code of a PTX text; `own`
-        is its ISA before it was lowered.
-        """
-        isa = made.isa
-        done = (
-            link_module.assemble(self._asked, made.text, made.libraries)
-            if made.libraries
-            else self._ptxas(made.text)
+    # --- machine code
+
+    def _assembled(self, program: Program) -> Program:
+        """Lower PTX to the shipped ISA, make its file names relative, and assemble it."""
+        job, toolkit = self._job, self._job.toolkit
+        # ptxas reports on this text again; its report on machine code of NVRTC is dropped.
+        log = "\n".join(line for line in program.log.split("\n") if not line.startswith("ptxas "))
+        places = (
+            (self._spec.source.root, ""),
+            (nvrtc.HERE, ""),
+            (toolkit, "<cuda>"),
+            (str(Path(toolkit).parent), "<cuda>"),
         )
-        log = "\n".join(part for part in (made.log, done.log) if part)
-        command = f"{made.command} && {done.command}"
+        text = ptx_text.relative_files(program.text, places)
+        own = ptx_text.isa(text)
+        isa = shipped_isa(job.job, own) if job.ptx else None
+        program = dataclasses.replace(
+            program, text=ptx_text.with_isa(text, isa) if isa else text, isa=isa, cubin=b""
+        )
+        done = self._ptxas(program.text)
+        log = "\n".join(part for part in (log, done.log) if part)
+        command = f"{program.command} && {done.command}"
         if done.timed_out:
             raise self._timeout(log, command)
-        if self._asked.options.link or not done.cubin:
-            missing = link_errors.undefined(self._asked, made, done.log, command)
+        if job.options.link or not done.cubin:
+            missing = link_module.undefined(job, program, done.log, command)
             if missing:
                 raise missing
         if not done.cubin:
-            if made.libraries:
-                raise link_errors.refused(self._asked, made.libraries, done.log, command)
-            # What its own ISA does not allow either is not for want of a newer driver.
-            if (
-                isa
-                and isa < own
-                and (
-                    ptx_text.needed_isa(done.log)
-                    or self._ptxas(ptx_text.with_isa(made.text, own)).cubin
-                )
-            ):
-                raise self._not_lowered(made.text, isa, done.log, command)
-            raise self._refused(done.log, command)
-        return dataclasses.replace(made, cubin=done.cubin, log=log, command=command)
+            raise self._not_assembled(program, own, done.log, command)
+        return dataclasses.replace(program, cubin=done.cubin, log=log, command=command)
 
     def _ptxas(self, text: str) -> ptxas.Assembled:
-        spec = self._spec
         return ptxas.assemble(
-            self._asked.tools["ptxas"].path,
+            self._job.tools["ptxas"].path,
             text,
-            arch=f"sm_{self._asked.job.target.number}",
-            opt=spec.opt,
-            lineinfo=self._asked.lineinfo,
+            arch=f"sm_{self._job.job.target.number}",
+            opt=self._spec.opt,
+            lineinfo=self._job.lineinfo,
             debug=self._debug,
-            extra=self._asked.options.ptxas,
+            extra=self._job.options.ptxas,
             timeout=self._limit,
         )
 
-    # --- lowering
-    # -----------------------------------------------------------------------------------------------------------------
-
-    def _not_lowered(self, text: str, isa: Version, log: str, command: str) -> CompileError:
-        need = ptx_text.needed_isa(log)
-        lines = text.split("\n")
-        quoted = []
-        for message, line in ptx_text.complaints(log):
-            shown = lines[line - 1].strip() if 0 < line <= len(lines) else ""
-            quoted.append(f"{message}\n      {shown}" if shown else message)
-        listing = "".join(f"\n    {q}" for q in dict.fromkeys(quoted))
-        what = f"the PTX cannot be lowered to ISA {dotted(isa)}, which is what min-driver reads{listing}"
-        if need is not None:
-            fix = f"it needs ISA {dotted(need)}: raise min-driver to {driver_of_ptx_isa(need)}, or build this kernel for cubin targets only"
-        else:
-            fix = "raise min-driver, or build this kernel for cubin targets only"
-        return self._asked.error(what, fix=fix, log=log, command=command)
-
     # --- errors
-    # -------------------------------------------------------------------------------------------------------------------
+
+    def _not_assembled(
+        self, program: Program, own: Version, log: str, command: str
+    ) -> CompileError:
+        isa = program.isa
+        # If ptxas refuses the text with its own ISA too, a newer driver would not help.
+        if (
+            isa
+            and isa < own
+            and (
+                ptx_text.needed_isa(log) or self._ptxas(ptx_text.with_isa(program.text, own)).cubin
+            )
+        ):
+            return not_lowered(program.text, isa, log, command)
+        return self._refused(log, command)
 
     def _refused(self, log: str, command: str) -> CompileError:
-        asked = self._asked
-        words = read_log(
-            log, self._spec.source.root, toolkit=asked.toolkit, fallback=asked.found.decl.location
-        )
-        errors = [d for d in words.diagnostics if d.severity == "error"]
-        if words.symbol and not errors:
-            return self._symbol_error(words.symbol, log, command)
-        count = (
-            f"{len(errors)} error{'s' if len(errors) != 1 else ''}"
-            if errors
-            else "no message that could be read: see its log"
-        )
-        return asked.error(
-            f"{self._spec.source.path} does not compile for {asked.job.target}: {count}",
-            diagnostics=words.diagnostics,
-            log=log,
-            command=command,
-        )
-
-    def _symbol_error(self, words: tuple[str, ...], log: str, command: str) -> CompileError:
-        decl, expression = self._asked.found.decl, self._expressions[0]
-        shown = "; ".join(w for w in words if "name expression" not in w)
-        names = [found.decl.qualified or found.decl.name for found in self._asked.candidates]
-        advice = symbol.symbol_advice(shown, expression, decl, names)
-        what = f"the source has no instance {expression}: {shown}"
-        diagnostic = Diagnostic(message=what, location=decl.location, hint=advice)
-        return self._asked.error(
-            what, diagnostics=(diagnostic,), fix=advice, log=log, command=command
+        job = self._job
+        return refusal(
+            log,
+            command,
+            root=self._spec.source.root,
+            source=self._spec.source.path,
+            toolkit=job.toolkit,
+            target=str(job.job.target),
+            decl=job.found.decl,
+            expression=self._expressions[0],
+            candidates=[found.decl for found in job.candidates],
         )
 
     def _timeout(self, log: str, command: str) -> CompileError:
-        return self._asked.error(
-            f"compiling for {self._asked.job.target} took longer than {self._limit:g} s and was ended",
-            cause="heavy templates or full unrolling of long loops",
-            fix="raise timeout in [toolchain], or make the kernel smaller",
-            log=log,
-            command=command,
-            overtime=True,
+        return timeout_error(
+            f"compiling for {self._job.job.target}", self._limit, log=log, command=command
         )

@@ -9,7 +9,6 @@ from tilec.frontends.prebuilt.ptx import read_ptx
 from tilec.frontends.prebuilt.tools import Opener
 from tilec.frontends.tools.compiled_files import FileKind, Prebuilt, fault
 from tilec.frontends.tools.tile_bytecode import read_tile
-from tilec_runtime.errors import Diagnostic, Location
 from tilec_runtime.model.arch import ARCHS, Target, TargetKind
 
 
@@ -78,30 +77,6 @@ def choose(target: Target, symbol: str, found: list[Member]) -> Member:
             fix="leave one of them out of `files`",
         )
     return equal[0]
-
-
-def passed_over(target: Target, chosen: Member, found: list[Member]) -> tuple[Diagnostic, ...]:
-    """Warnings of machine code that one would expect to be taken: that for `sm_90a` alone, where
-    the target is `sm_90`.
-    """
-    if target.kind is not TargetKind.CUBIN or target.suffix or chosen.form is FileKind.CUBIN:
-        return ()
-    alone = [
-        member
-        for member in found
-        if member.form is FileKind.CUBIN
-        and member.number == f"{target.number}a"
-        and not member.tile
-    ]
-    return tuple(
-        Diagnostic(
-            message=f"{member.file.path} is {member.what} alone and is not taken for {target}, which is made of {chosen.what}",
-            location=Location(file=member.file.path, line=1),
-            severity="warning",
-            hint=f"name {target}a in the targets, or leave the file out",
-        )
-        for member in alone
-    )
 
 
 def _of_file(file: Prebuilt, opener: Opener) -> list[Member]:

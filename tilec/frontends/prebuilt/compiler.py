@@ -7,22 +7,28 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from tilec.frontends.prebuilt.choose import Member, choose, members, passed_over
+from tilec.frontends.prebuilt.choose import Member, choose, members
 from tilec.frontends.prebuilt.ptx import read_ptx
 from tilec.frontends.prebuilt.tools import Opener
-from tilec.frontends.tools import given_abi, ltoir, ptx, ptxas, sass
-from tilec.frontends.tools.abi import check as check_arguments
+from tilec.frontends.tools import abi as arguments
+from tilec.frontends.tools import ltoir, ptx, ptxas, sass
 from tilec.frontends.tools.compiled_files import FileKind, fault, prebuilt_files
-from tilec.frontends.tools.machine_code import oldest_cuda, shipped_isa
+from tilec.frontends.tools.machine_code import (
+    check_cluster,
+    not_lowered,
+    oldest_cuda,
+    shipped_isa,
+    timeout_error,
+)
 from tilec.frontends.tools.tile_bytecode import read_tile
 from tilec.frontends.tools.tileiras import OLDEST_CUDA, bytecode_image
 from tilec.frontends.tools.tileiras import assemble as assemble_tile
 from tilec.model.job import Job
 from tilec_runtime.bundle.cubin import Cubin, CubinKernel, CubinParam, read_cubin
 from tilec_runtime.errors import BundleError, CompileError, Diagnostic, Location
-from tilec_runtime.model.arch import TargetKind, Version, dotted
+from tilec_runtime.model.arch import TargetKind, Version
 from tilec_runtime.model.digest import sha256
-from tilec_runtime.model.driver import cuda_of_ptx_isa, driver_of_ptx_isa
+from tilec_runtime.model.driver import cuda_of_ptx_isa
 from tilec_runtime.model.image import Image, ImageInfo
 from tilec_runtime.model.signature import AbiSlot
 
@@ -37,11 +43,7 @@ def compile_job(job: Job, opener: Opener) -> Image:
     """
     files = prebuilt_files(job.spec.source)
     found = members(files, opener)
-    member = choose(job.target, job.spec.symbol, found)
-    image = _Maker(job, member, opener).image()
-    return dataclasses.replace(
-        image, warnings=(*image.warnings, *passed_over(job.target, member, found))
-    )
+    return _Maker(job, choose(job.target, job.spec.symbol, found), opener).image()
 
 
 class _Maker:
@@ -93,7 +95,7 @@ class _Maker:
             cluster=kernel.cluster,
             reproducible=reproducible,
         )
-        self._check_cluster(kernel)
+        check_cluster(self._job.spec.cluster, kernel, "code")
         return Image(info=info, data=data, abi=abi, warnings=warnings)
 
     def _read(self, data: bytes) -> tuple[Cubin, CubinKernel]:
@@ -120,13 +122,13 @@ class _Maker:
                 f"there is no kernel {self._symbol!r}; there is {names}",
                 fix="name one of these in `symbol`",
             )
-        isa = self._isa(module.isa) if target.kind is TargetKind.PTX else None
+        isa = shipped_isa(self._job, module.isa) if target.kind is TargetKind.PTX else None
         lowered = ptx.with_isa(text, isa) if isa and isa != module.isa else text
         done = self._ptxas(lowered)
         if not done.cubin:
             raise self._refused(done, text, lowered, isa)
         _, kernel = self._read(done.cubin)
-        self._check_cluster(kernel)
+        check_cluster(self._job.spec.cluster, kernel, "code")
         abi = self._checked(kernel.params)
         spills = ptxas.spills(done.log, self._symbol, ptx.calls(text, self._symbol))
         lto = target.kind is TargetKind.LTOIR
@@ -190,12 +192,6 @@ class _Maker:
             )
         return text
 
-    def _isa(self, own: Version) -> Version:
-        try:
-            return shipped_isa(self._job, own)
-        except CompileError as exc:
-            raise fault(self._path, exc.what, cause=exc.cause, fix=exc.fix) from None
-
     def _ptxas(self, text: str) -> ptxas.Assembled:
         spec = self._job.spec
         done = ptxas.assemble(
@@ -209,13 +205,8 @@ class _Maker:
             timeout=spec.timeout,
         )
         if done.timed_out:
-            what = (
-                f"ptxas took more than {spec.timeout:g} s for {self._job.target}, and was stopped"
-            )
-            fix = "raise timeout in [toolchain]"
-            raise fault(
-                self._path, what, fix=fix, log=done.log, command=done.command, overtime=True
-            )
+            what = f"ptxas for {self._job.target}"
+            raise timeout_error(what, spec.timeout, log=done.log, command=done.command)
         return done
 
     def _refused(
@@ -245,19 +236,11 @@ class _Maker:
             )
         )
         if text != lowered and isa is not None and self._ptxas(text).cubin:
-            need = ptx.needed_isa(done.log)
-            what = f"the PTX cannot be lowered to ISA {dotted(isa)}, which is what min-driver reads: {words}"
-            fix = (
-                f"raise min-driver to {driver_of_ptx_isa(need)}"
-                if need
-                else "raise min-driver, or build this kernel for cubin targets only"
-            )
-        else:
-            what, fix = (
-                f"ptxas refuses this PTX for {self._job.target}: {words or 'without a word'}",
-                "",
-            )
-        error = fault(self._path, what, fix=fix, log=done.log, command=done.command)
+            error = not_lowered(lowered, isa, done.log, done.command)
+            error.diagnostics = found
+            return error
+        what = f"ptxas refuses this PTX for {self._job.target}: {words or 'no message'}"
+        error = fault(self._path, what, log=done.log, command=done.command)
         error.diagnostics = found or error.diagnostics
         return error
 
@@ -269,29 +252,21 @@ class _Maker:
         if job.target.kind is TargetKind.TILEIR:
             version, entries = read_tile(self._member.file)
             entry = next(entry for entry in entries if entry.name == self._symbol)
-            params = given_abi.laid_out([(p.size, p.size) for p in entry.params])
+            params = arguments.laid_out([(p.size, p.size) for p in entry.params])
             return bytecode_image(
                 job, data, symbol=self._symbol, version=version, abi=self._checked(params)
             )
-        try:
-            made = assemble_tile(
-                data,
-                tileiras=self._opener.path("tileiras"),
-                target=str(job.target),
-                opt=job.spec.opt,
-                lineinfo=job.spec.lineinfo,
-                debug=job.spec.debug,
-                timeout=job.spec.timeout,
-                texts={},
-                kernel=job.spec.name,
-            )
-        except CompileError as exc:
-            place = Location(file=self._path, line=1)
-            known = tuple(
-                d if d.location else dataclasses.replace(d, location=place) for d in exc.diagnostics
-            )
-            exc.diagnostics = known or (Diagnostic(message=exc.what, location=place),)
-            raise
+        made = assemble_tile(
+            data,
+            tileiras=self._opener.path("tileiras"),
+            target=str(job.target),
+            opt=job.spec.opt,
+            lineinfo=job.spec.lineinfo,
+            debug=job.spec.debug,
+            timeout=job.spec.timeout,
+            texts={},
+            kernel=job.spec.name,
+        )
         return self._of_cubin(
             made.cubin, tile=True, reproducible=made.reproducible, warnings=made.warnings
         )
@@ -300,20 +275,6 @@ class _Maker:
     # -------------------------------------------------------------------------------------------------------------------
 
     def _checked(self, params: Sequence[CubinParam]) -> tuple[AbiSlot, ...]:
-        abi = given_abi.slots(self._job, params)
-        check_arguments(abi, params, self._job.spec.decl, stated=bool(self._job.spec.abi))
+        abi = arguments.from_code(self._job, params)
+        arguments.check(abi, params, self._job.spec.decl, stated=bool(self._job.spec.abi))
         return abi
-
-    def _check_cluster(self, kernel: CubinKernel) -> None:
-        asked = (*self._job.spec.cluster, 1, 1, 1)[:3] if self._job.spec.cluster else ()
-        if asked and kernel.cluster and asked != kernel.cluster:
-            what = f"the manifest asks for clusters of {_by(asked)}, the code was compiled for {_by(kernel.cluster)}"
-            raise fault(
-                self._path,
-                what,
-                fix="make them agree, or leave launch.cluster out: the code's is used",
-            )
-
-
-def _by(dims: Sequence[int]) -> str:
-    return "x".join(str(d) for d in dims)

@@ -14,7 +14,7 @@ from pathlib import Path
 from tilec.frontends.base import ToolSearch
 from tilec.frontends.tools.compiled_files import FileKind, Prebuilt, fault
 from tilec.frontends.tools.ltoir import level
-from tilec.frontends.tools.nvjitlink import Piece, link_ltoir, link_ptx, taken, words
+from tilec.frontends.tools.nvjitlink import Piece, link_ptx, taken, words
 from tilec.frontends.tools.run import command_line, run_tool
 from tilec.frontends.tools.search import require
 from tilec_runtime.errors import CompileError, ToolchainError
@@ -119,7 +119,7 @@ class Opener:
             return file.data
         if file.kind is FileKind.NVVM:
             return _compiled(file, target, opt, lineinfo=False, more=("-gen-lto",))
-        done = link_ltoir(
+        done = link_ptx(
             self.path("libnvJitLink"),
             [Piece(name="k", kind="FATBIN", data=file.data)],
             [f"-arch=sm_{target.number}"],

@@ -66,45 +66,6 @@ class Bodies:
             else None
         )
 
-    def to_hold(self, value: Any) -> type | None:
-        """A frozen dataclass of the project that is its fields and its methods, and nothing else;
-        None for anything else.
-        """
-        if (
-            type(value) is not type
-            or "__dataclass_params__" not in vars(value)
-            or value.__bases__ != (object,)
-        ):
-            return None
-        params, own = vars(value)["__dataclass_params__"], vars(value)
-        init, fields = own.get("__init__"), dataclasses.fields(value)
-        plain = (
-            params.frozen
-            and params.init
-            and isinstance(init, FunctionType)
-            and init.__code__.co_filename not in self._own
-        )
-        odd = (
-            "__post_init__",
-            "__new__",
-            "__slots__",
-            "__getattr__",
-            "__getattribute__",
-            "__init_subclass__",
-        )
-        if (
-            not plain
-            or any(name in own for name in odd)
-            or not all(field.init and not field.kw_only for field in fields)
-        ):
-            return None
-        methods = methods_of(value)
-        return (
-            value
-            if methods and all(self.to_follow(method) is not None for method in methods.values())
-            else None
-        )
-
     def reachable(self, roots: Iterable[FunctionType]) -> Iterator[Body]:
         """The functions with these, and those that their source names, and so on; the methods of
         classes count.
@@ -136,22 +97,6 @@ class Bodies:
         if "tilec.lang" in text or "load_tile" in text:
             self.texts.setdefault(shown, text)
         return shown
-
-
-def methods_of(cls: type) -> dict[str, FunctionType]:
-    """The methods that a dataclass has from its own source: not those that are made for it, nor
-    those that decorators replaced.
-    """
-    own = {
-        name: item
-        for name, item in vars(cls).items()
-        if isinstance(item, FunctionType) and item.__module__ == cls.__module__
-    }
-    return {
-        name: item
-        for name, item in own.items()
-        if item.__code__.co_filename != "<string>" and not hasattr(item, "__wrapped__")
-    }
 
 
 def scope_of(function: Any) -> dict[str, Any]:

@@ -14,7 +14,13 @@ from tilec.frontends.tile import api
 from tilec.frontends.tile.safe_declare import SafeKernel, declare_safe
 from tilec.frontends.tile.signature import FunctionParam
 from tilec.frontends.tools.modules import LoadedModule
-from tilec.frontends.tools.python_errors import characters, function_node, line_of
+from tilec.frontends.tools.python_errors import (
+    definition_location,
+    function_node,
+    line_of,
+    node_location,
+    parameter_nodes,
+)
 from tilec.model.declaration import KernelDecl, ParamDecl
 from tilec_runtime.errors import CompileError, Diagnostic, Location
 
@@ -78,7 +84,9 @@ def _kernel(module: LoadedModule, name: str, kernel: Any) -> Declared:
         what = (
             f"the annotations of kernel {name!r} cannot be evaluated: {type(exc).__name__}: {exc}"
         )
-        raise CompileError(what, diagnostics=(_diagnostic(module.texts, what, at),)) from exc
+        excerpt = line_of(module.texts, at.file, at.line)
+        diagnostic = Diagnostic(message=what, location=at, excerpt=excerpt)
+        raise CompileError(what, diagnostics=(diagnostic,)) from exc
     written = _written(node, function.__globals__) if node is not None else set()
     params, decls = [], []
     for item in inspect.signature(function).parameters.values():
@@ -124,30 +132,16 @@ def _definition(
     node = function_node(module.texts.get(code.co_filename, ""), code.co_firstlineno)
     if node is None:
         return None, Location(file=module.source.path)
-    line = line_of(module.texts, code.co_filename, node.lineno)
-    # The node starts at `def`; the name is what a reader looks for.
-    column = characters(line, node.col_offset) + len("def ") + 1
-    return node, Location(file=code.co_filename, line=node.lineno, column=column)
+    return node, definition_location(module.texts, code.co_filename, node)
 
 
 def _parameter(
     texts: Mapping[str, str], node: ast.FunctionDef | None, at: Location, name: str
 ) -> tuple[Location, str]:
     """Place and annotation (as written) of a parameter."""
-    if node is None:
-        return at, ""
-    spec = node.args
-    for arg in (
-        *spec.posonlyargs,
-        *spec.args,
-        *spec.kwonlyargs,
-        *filter(None, (spec.vararg, spec.kwarg)),
-    ):
+    for arg in parameter_nodes(node) if node is not None else ():
         if arg.arg == name:
-            line = line_of(texts, at.file, arg.lineno)
-            place = Location(
-                file=at.file, line=arg.lineno, column=characters(line, arg.col_offset) + 1
-            )
+            place, _ = node_location(texts, at.file, arg)
             return place, ast.unparse(arg.annotation) if arg.annotation else ""
     return at, ""
 
@@ -183,7 +177,3 @@ def _writes(called: ast.expr, scope: Mapping[str, Any]) -> bool:
             tile, name, None
         )
     return False
-
-
-def _diagnostic(texts: Mapping[str, str], message: str, at: Location) -> Diagnostic:
-    return Diagnostic(message=message, location=at, excerpt=line_of(texts, at.file, at.line))

@@ -13,7 +13,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tilec.frontends.tile import api, patches
-from tilec.frontends.tile.bodies import methods_of
 from tilec.frontends.tile.misuse import FIELDS
 from tilec.frontends.tile.proof import UNCHECKED
 from tilec.frontends.tile.safe import Access, SafeParam
@@ -105,23 +104,7 @@ def _copies(followed: Sequence[Compiled]) -> dict[Any, Any]:
     for item in followed:
         for name, function in item.names.items():
             _stand_in(found[item.function].__globals__, name, found[function])
-    classes = {cls: _class_copy(cls, found) for item in followed for cls in item.classes.values()}
-    for item in followed:
-        for name, cls in item.classes.items():
-            _stand_in(found[item.function].__globals__, name, classes[cls])
     return found
-
-
-def _class_copy(cls: type, copies: Mapping[Any, Any]) -> type:
-    """A dataclass whose methods are copies."""
-    own = {
-        name: item for name, item in vars(cls).items() if name not in ("__dict__", "__weakref__")
-    }
-    return type(
-        cls.__name__,
-        cls.__bases__,
-        {**own, **{name: copies.get(item, item) for name, item in methods_of(cls).items()}},
-    )
 
 
 class _StandIn(types.ModuleType):

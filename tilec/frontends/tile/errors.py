@@ -16,6 +16,78 @@ from tilec_runtime.model.suggest import did_you_mean
 _NESTED = r"(?:[^][]|\[(?:[^][]|\[[^][]*\])*\])*"
 _ARRAY = re.compile(rf"\b(\w+)\[_tl_array: Array\[(\w+){_NESTED}\]{_NESTED}\]")
 
+_MEMORY = "tilec.lang has no memory operations: import cuda.tile as ct for those, on a tl.Ptr"
+_HINTS = tuple(
+    (re.compile(pattern, re.IGNORECASE), hint)
+    for pattern, hint in (
+        (
+            r"(?=.*not supported).*sm_",
+            "leave this target out for the kernel with an [[override]], or choose another dtype",
+        ),
+        (
+            r"'Ref' object has no attribute '(?:store|store_tile|load)'",
+            (
+                "a tl.Ref is only read, by tiles: declare it tl.Mut[T, (BM, BN)] to write it, "
+                "and read with load_tile(index, shape)"
+            ),
+        ),
+        (
+            r"'Ref' object has no attribute '(?:index|tile_shape)'",
+            (
+                "load_tile_like takes its place from what a block writes, a tl.Mut: "
+                "of a tl.Ref, take load_tile(index, shape)"
+            ),
+        ),
+        (
+            r"^store\(\): (?:too many|got an unexpected)",
+            (
+                "a block stores to its own region alone: z.store(tile); "
+                "for several tiles of an output: tl.MappedMut"
+            ),
+        ),
+        (
+            r"given value has type tl\.",
+            (
+                "operations of cuda.tile take raw arrays: use the methods of the parameter, "
+                "or declare it tl.Ptr[T], which is unsafe"
+            ),
+        ),
+        (
+            r"^Index \d+ is out of range for a tuple|^Directly indexing a tile is not",
+            (
+                "index and shape of a tile are tuples with one number per dimension of the array; "
+                "a tuple of one is written (i,)"
+            ),
+        ),
+        (
+            r"^Maximum recursion depth",
+            (
+                "what a kernel calls becomes a part of it, so no function can call itself: "
+                "write a loop"
+            ),
+        ),
+        (
+            r"Unsupported operand types.*Tuple\[",
+            "a tile of a tl.SpanMut is named by its number along the axis, not by a place",
+        ),
+        (
+            r"Unsupported operand types.*\b(?:Ref|Mut|MappedMut|SpanMut)\[",
+            (
+                "arrays are loaded before they are computed with: "
+                "x.load_tile_like(z), x.load_tile(index, shape), z.load()"
+            ),
+        ),
+        (
+            r"^(static_\w+)\(\) must be used directly by name",
+            r"from tilec.lang import \1, and call it without tl in front",
+        ),
+        (
+            r"cannot implicitly cast",
+            "cast it where it is stored: value.astype(array.dtype)",
+        ),
+    )
+)
+
 
 def export_error(
     exc: Exception, *, source: Source, texts: Mapping[str, str], kernel: str, at: Location
@@ -109,37 +181,16 @@ def _other_error(
 
 
 def _hint(message: str) -> str:
-    if "not supported" in message.lower() and "sm_" in message:
-        return "leave this target out for the kernel with an [[override]], or choose another dtype"
-    unknown = re.search(r"Module 'cuda\.tile' has no attribute '(\w+)'", message)
+    unknown = re.search(r"Module '(cuda\.tile|tilec\.lang)' has no attribute '(\w+)'", message)
     if unknown:
-        return did_you_mean(
-            unknown[1], [name for name in dir(api.cuda_tile()) if not name.startswith("_")]
-        ).removeprefix("; ")
-    unknown = re.search(r"Module 'tilec\.lang' has no attribute '(\w+)'", message)
-    if unknown:
-        close = did_you_mean(
-            unknown[1], [name for name in dir(api.lang()) if not name.startswith("_")]
-        ).removeprefix("; ")
-        return (
-            close
-            or "tilec.lang has the operations that know no memory: import cuda.tile as ct for others, which take a tl.Ptr"
-        )
-    if re.search(r"'Ref' object has no attribute '(store|load)'", message):
-        return "a tl.Ref is only read, by tiles: declare it tl.Mut[T, (BM, BN)] to write it, and read with load_tile(index, shape)"
-    if "'Ref' object has no attribute 'index'" in message:
-        return "load_tile_like takes what a block writes, a tl.Mut, for its place: of a tl.Ref, take load_tile(index, shape)"
-    if message.startswith("Maximum recursion depth"):
-        return (
-            "what a kernel calls becomes a part of it, so no function can call itself: write a loop"
-        )
-    if re.search(r"Unsupported operand types.*\b(Ref|Mut|MappedMut|SpanMut)\[", message):
-        return "arrays are loaded before they are computed with: x.load_tile_like(z), x.load_tile(index, shape), z.load()"
-    word = re.match(r"(static_\w+)\(\) must be used directly by name", message)
-    if word:
-        return f"from tilec.lang import {word[1]}, and call it without tl in front"
-    if "cannot implicitly cast" in message:
-        return "cast it where it is stored: value.astype(array.dtype)"
+        module = api.lang() if unknown[1] == "tilec.lang" else api.cuda_tile()
+        names = [name for name in dir(module) if not name.startswith("_")]
+        close = did_you_mean(unknown[2], names).removeprefix("; ")
+        return close or (_MEMORY if unknown[1] == "tilec.lang" else "")
+    for pattern, hint in _HINTS:
+        found = pattern.search(message)
+        if found:
+            return found.expand(hint)
     return ""
 
 

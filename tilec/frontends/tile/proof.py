@@ -18,7 +18,6 @@ from tilec.frontends.tile.values import (
     ArrayOf,
     Below,
     Count,
-    Instance,
     Items,
     Nearest,
     Owned,
@@ -29,7 +28,7 @@ from tilec.frontends.tile.values import (
     limit_of,
     size_text,
 )
-from tilec.frontends.tools.python_errors import characters, line_of
+from tilec.frontends.tools.python_errors import line_of, node_location
 from tilec.model.alike import Alike
 from tilec_runtime.errors import Diagnostic, Location
 from tilec_runtime.model.safety import Fact, Guarantee
@@ -305,10 +304,7 @@ class Prover:
         return needed
 
     def _at(self, node: ast.Call) -> Location:
-        line = line_of(self._texts, self._file, node.lineno)
-        return Location(
-            file=self._file, line=node.lineno, column=characters(line, node.col_offset) + 1
-        )
+        return node_location(self._texts, self._file, node)[0]
 
     def _diagnostic(self, access: _Access, at: Location, unknown: _UnknownError) -> Diagnostic:
         what = f"{ast.unparse(access.call.func)} is checked inside of the kernel: {unknown.what}"
@@ -429,9 +425,7 @@ def is_access(node: ast.AST, values: Values) -> bool:
     """
     if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
         return False
-    if values.resolved(node.func) is not None or isinstance(
-        values.of(node.func.value), ArrayOf | Instance
-    ):
+    if values.resolved(node.func) is not None or isinstance(values.of(node.func.value), ArrayOf):
         return False
     least = {"load_tile": 0, "load_tile_like": 0, "store_tile": 0, "store": 2, "load": 1}.get(
         node.func.attr
@@ -445,8 +439,7 @@ def elsewhere(
     """An access that nothing is proven of: checked inside of the kernel, unless it says itself that
     it is not.
     """
-    line = line_of(texts, file, call.lineno)
-    at = Location(file=file, line=call.lineno, column=characters(line, call.col_offset) + 1)
+    at, line = node_location(texts, file, call)
     said = ast.unparse(call.func)
     free = any(
         item.arg == "unchecked"

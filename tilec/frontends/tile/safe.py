@@ -13,7 +13,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from tilec.frontends.tile import api
-from tilec.frontends.tools.python_errors import characters, function_node, line_of
+from tilec.frontends.tools.python_errors import (
+    function_node,
+    line_of,
+    node_location,
+    parameter_nodes,
+)
 from tilec_runtime.errors import Diagnostic, Location
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.model.kernel import AxisValue
@@ -132,23 +137,10 @@ class _Reader:
 
     def place(self, name: str) -> _Place:
         """Where a parameter's annotation stands, and its text."""
-        if self._node is not None:
-            spec = self._node.args
-            for arg in (
-                *spec.posonlyargs,
-                *spec.args,
-                *spec.kwonlyargs,
-                *filter(None, (spec.vararg, spec.kwarg)),
-            ):
-                if arg.arg == name:
-                    at: ast.expr | ast.arg = arg.annotation or arg
-                    line = line_of(self._texts, self._file, at.lineno)
-                    location = Location(
-                        file=self._file, line=at.lineno, column=characters(line, at.col_offset) + 1
-                    )
-                    return _Place(
-                        location, line, ast.unparse(arg.annotation) if arg.annotation else ""
-                    )
+        for arg in parameter_nodes(self._node) if self._node is not None else ():
+            if arg.arg == name:
+                at, line = node_location(self._texts, self._file, arg.annotation or arg)
+                return _Place(at, line, ast.unparse(arg.annotation) if arg.annotation else "")
         return _Place(
             Location(file=self._file, line=self._line),
             line_of(self._texts, self._file, self._line),

@@ -15,13 +15,13 @@ from tilec.frontends.tile.alike import of_outputs
 from tilec.frontends.tile.bodies import Bodies, Body, scope_of
 from tilec.frontends.tile.calls import Followed, follow
 from tilec.frontends.tile.demands import Demands, grid_of, same_grid
-from tilec.frontends.tile.misuse import misuses, reaching_around
+from tilec.frontends.tile.misuse import reaching_around
 from tilec.frontends.tile.proof import Proof, Prover, Site, elsewhere, is_access
 from tilec.frontends.tile.safe import OUTPUTS, OWNED, Access, SafeParam, signature_of
 from tilec.frontends.tile.signature import FunctionParam
 from tilec.frontends.tile.values import Values, parameters
 from tilec.frontends.tools.modules import LoadedModule
-from tilec.frontends.tools.python_errors import characters, function_node, line_of
+from tilec.frontends.tools.python_errors import definition_location, function_node
 from tilec.model.alike import unstated
 from tilec.model.declaration import AxisUse, KernelDecl, ParamDecl
 from tilec_runtime.errors import CompileError, Diagnostic, Location
@@ -39,7 +39,6 @@ class Compiled:
     function: Any
     sites: tuple[Site, ...]
     names: Mapping[str, Any]
-    classes: Mapping[str, type] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -75,7 +74,7 @@ def declare_safe(module: LoadedModule, name: str, kernel: Any) -> tuple[SafeKern
             what,
             diagnostics=(Diagnostic(message=what, location=Location(file=module.source.path)),),
         )
-    at = _definition(node, file, texts)
+    at = definition_location(texts, file, node)
     signature = signature_of(function, texts)
     wrong = [*signature.problems, *_outputs(signature.params)]
     if wrong:
@@ -131,9 +130,7 @@ def declare_safe(module: LoadedModule, name: str, kernel: Any) -> tuple[SafeKern
         ),
     )
     own, *helpers = [
-        Compiled(
-            function=item.body.function, sites=proof.sites, names=item.names, classes=item.classes
-        )
+        Compiled(function=item.body.function, sites=proof.sites, names=item.names)
         for item, proof in zip(found.functions, found.proofs, strict=True)
     ]
     return SafeKernel(
@@ -181,11 +178,6 @@ def _analysed(
     required = demands.read(kernel.preconditions, [use.name for use in axes])
     groups: list[tuple[Diagnostic, ...]] = [(problem,) for problem in demands.problems]
     groups += [(problem,) for item in reached for problem in reaching_around(item, texts)]
-    groups += [
-        found
-        for item in calls.functions
-        for found in misuses(item, texts, kernel=item.body is body)
-    ]
     if groups:
         raise _refusal(name, groups)
     return _Analysis(
@@ -250,13 +242,6 @@ def _region(param: SafeParam) -> tuple[str, ...]:
 def _order(found: Diagnostic) -> tuple[str, int, int]:
     at = found.location
     return (at.file, at.line, at.column) if at else ("", 0, 0)
-
-
-def _definition(node: ast.FunctionDef, file: str, texts: Mapping[str, str]) -> Location:
-    line = line_of(texts, file, node.lineno)
-    return Location(
-        file=file, line=node.lineno, column=characters(line, node.col_offset) + len("def ") + 1
-    )
 
 
 def _argument(param: SafeParam) -> FunctionParam:

@@ -7,13 +7,14 @@ from __future__ import annotations
 import ast
 import dataclasses
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from types import FunctionType, ModuleType
+from collections.abc import Iterable, Mapping, Sequence
+from types import ModuleType
 from typing import Any
 
 from tilec.frontends.tile import api
-from tilec.frontends.tile.bodies import Bodies, Body, methods_of, scope_of
+from tilec.frontends.tile.bodies import Bodies, Body, scope_of
 from tilec.frontends.tile.safe import OUTPUTS, OWNED, Access, SafeParam
+from tilec.frontends.tools.python_errors import parameter_nodes
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -108,14 +109,6 @@ class Share:
     """
 
     param: SafeParam
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Instance:
-    """An object of a frozen dataclass, with what its fields stand for."""
-
-    cls: type
-    fields: tuple[tuple[str, Any], ...]
 
 
 class Turn(Share):
@@ -273,8 +266,6 @@ class Values:
                 return Share(param)
         if isinstance(base, Owned) and node.attr == "index":
             return _places(base.param)
-        if isinstance(base, Instance):
-            return dict(base.fields).get(node.attr)
         found = self.resolved(node)
         if isinstance(found, api.lang().SizeAxis):
             return Size(found.name)
@@ -300,35 +291,7 @@ class Values:
             and not node.keywords
         ):
             return _least([self.of(arg) for arg in node.args])
-        cls = self.constructed(node)
-        return self._returned(node) if cls is None else self._made(cls, node)
-
-    def constructed(self, node: ast.Call) -> type | None:
-        """The dataclass of the project of which a call makes an object."""
-        return None if self._bodies is None else self._bodies.to_hold(self.resolved(node.func))
-
-    def _made(self, cls: type, node: ast.Call) -> Instance:
-        fields = dataclasses.fields(cls)
-        found: dict[str, Any] = {
-            field.name: field.default if type(field.default) is int else None for field in fields
-        }
-        if not any(isinstance(arg, ast.Starred) for arg in node.args) and not any(
-            item.arg is None for item in node.keywords
-        ):
-            found |= {
-                field.name: self.of(arg) for field, arg in zip(fields, node.args, strict=False)
-            }
-            found |= {item.arg: self.of(item.value) for item in node.keywords if item.arg in found}
-        else:
-            found = dict.fromkeys(found)
-        return Instance(cls, tuple(found.items()))
-
-    def method(self, function: ast.expr) -> FunctionType | None:
-        """The method that a call is of, where its object is known."""
-        base = self.of(function.value) if isinstance(function, ast.Attribute) else None
-        if not isinstance(base, Instance) or not isinstance(function, ast.Attribute):
-            return None
-        return methods_of(base.cls).get(function.attr)
+        return self._returned(node)
 
     def _returned(self, node: ast.Call) -> Any:
         """What a function of the project gives back, where it does so in one place."""
@@ -342,11 +305,7 @@ class Values:
 
     def callee(self, function: ast.expr) -> Body | None:
         """The function of the project that a call is of, where that is known."""
-        return (
-            self._bodies.to_follow(self.method(function) or self.resolved(function))
-            if self._bodies is not None
-            else None
-        )
+        return self._bodies.to_follow(self.resolved(function)) if self._bodies is not None else None
 
     def inside(self, body: Body, call: ast.Call) -> Values:
         """The values in a function that is called."""
@@ -361,14 +320,7 @@ class Values:
     def _passed_to(self, body: Body, call: ast.Call) -> dict[str, Any]:
         """What the parameters of a function stand for in a call; None where that is not known."""
         spec = body.node.args
-        found: dict[str, Any] = dict.fromkeys(arg.arg for arg in _arguments(body.node))
-        if (
-            self.method(call.func) is body.function
-            and isinstance(call.func, ast.Attribute)
-            and spec.args
-            and not spec.posonlyargs
-        ):
-            found[spec.args[0].arg] = self.of(call.func.value)
+        found: dict[str, Any] = dict.fromkeys(arg.arg for arg in parameter_nodes(body.node))
         if any(isinstance(arg, ast.Starred) for arg in call.args) or any(
             item.arg is None for item in call.keywords
         ):
@@ -380,12 +332,7 @@ class Values:
             **(body.function.__kwdefaults__ or {}),
         }
         found |= {name: value for name, value in given.items() if type(value) is int}
-        own = (
-            [self.of(call.func.value)]
-            if isinstance(call.func, ast.Attribute) and self.method(call.func) is body.function
-            else []
-        )
-        found |= dict(zip(places, [*own, *(self.of(arg) for arg in call.args)], strict=False))
+        found |= dict(zip(places, map(self.of, call.args), strict=False))
         named = {
             arg.arg for arg in (*spec.args, *spec.kwonlyargs)
         }  # a keyword of another name is one of `**others`
@@ -545,7 +492,7 @@ def _bindings(node: ast.FunctionDef, scope: Mapping[str, Any]) -> Counter[str]:
     What a nested function binds, and means something outside of it too, counts twice: it is not one
     thing.
     """
-    found: Counter[str] = Counter(arg.arg for arg in _arguments(node))
+    found: Counter[str] = Counter(arg.arg for arg in parameter_nodes(node))
     for inner in ast.walk(node):
         if isinstance(inner, ast.Name) and not isinstance(inner.ctx, ast.Load):
             found[inner.id] += 1
@@ -557,7 +504,7 @@ def _bindings(node: ast.FunctionDef, scope: Mapping[str, Any]) -> Counter[str]:
             if not isinstance(inner, ast.Lambda):
                 found[inner.name] += 1
             if not isinstance(inner, ast.ClassDef):
-                found.update(arg.arg for arg in _arguments(inner))
+                found.update(arg.arg for arg in parameter_nodes(inner))
         elif isinstance(inner, ast.Global | ast.Nonlocal):
             found.update(inner.names * 2)
         elif isinstance(inner, ast.alias):
@@ -573,16 +520,6 @@ def _stored(node: ast.AST) -> set[str]:
         for inner in ast.walk(node)
         if isinstance(inner, ast.Name) and not isinstance(inner.ctx, ast.Load)
     }
-
-
-def _arguments(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> Iterator[ast.arg]:
-    spec = node.args
-    yield from (
-        *spec.posonlyargs,
-        *spec.args,
-        *spec.kwonlyargs,
-        *filter(None, (spec.vararg, spec.kwarg)),
-    )
 
 
 def _definitions(node: ast.FunctionDef) -> dict[str, tuple[ast.expr, tuple[int, ...], bool]]:

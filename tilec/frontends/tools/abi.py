@@ -1,62 +1,101 @@
-"""The entry point's argument list: derived from what the source declares, held against what was
-compiled.
-"""
+"""Argument lists of entry points: derived from declarations, compared with compiled code."""
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Mapping, Sequence
 
-from tilec.frontends.tools.ptx import EntryParam
-from tilec.model.declaration import KernelDecl
+from tilec.model.declaration import KernelDecl, ParamDecl
+from tilec.model.job import Job
 from tilec_runtime.bundle.cubin import CubinParam
 from tilec_runtime.errors import CompileError, Diagnostic
 from tilec_runtime.model.dtype import DTYPES
-from tilec_runtime.model.signature import AbiSlot
+from tilec_runtime.model.signature import AbiSlot, Param
 
-# Beyond this the compiler aligns a parameter's address in the constant bank: its offset then
-# depends on where an architecture's begin.
+# Beyond this the compiler aligns a parameter's address in the constant bank, whose begin depends
+# on the architecture.
 _BANK_ALIGN = 16
+_MAX_ALIGN = 256
 
 
 def derive(
-    decl: KernelDecl, bound: Mapping[str, str], compiled: Sequence[EntryParam]
+    decl: KernelDecl, bound: Mapping[str, object], compiled: Sequence[tuple[int, int]]
 ) -> tuple[AbiSlot, ...]:
-    """One slot per declared parameter: pointers for tensors, scalars by their dtype, structs by the
-    size that was compiled.
+    """Return one argument per declared parameter.
 
     Args:
         decl: the kernel as declared.
-        bound: dtype by template parameter.
-        compiled: parameters as PTX declares them: what a struct weighs is known from there only.
+        bound: dtype by template parameter or axis.
+        compiled: size and alignment of the compiled parameters, which structs need.
     """
     slots: list[AbiSlot] = []
-    for index, param in enumerate(decl.params):
-        made = compiled[index] if index < len(compiled) else None
-        dtype = DTYPES.get(bound.get(param.dtype, param.dtype))
-        if param.kind == "tensor":
-            slot = AbiSlot(type="ptr", expr=f"{param.name}.ptr", size=8, align=8)
+    for param, (size, align) in itertools.zip_longest(
+        decl.params, compiled[: len(decl.params)], fillvalue=(0, 8)
+    ):
+        assert isinstance(param, ParamDecl)
+        dtype = DTYPES.get(str(bound.get(param.dtype, param.dtype)))
+        if param.kind in ("tensor", "ptr"):
+            address = f"{param.name}.ptr" if param.kind == "tensor" else param.name
+            slot = AbiSlot(type="ptr", expr=address, size=8, align=8)
         elif param.kind == "scalar" and dtype is not None:
             slot = AbiSlot(type=dtype.name, expr=param.name, size=dtype.bytes, align=dtype.bytes)
         else:
-            size = param.size or (made.size if made else 0)
-            slot = AbiSlot(
-                type="struct", expr=param.name, size=size, align=made.align if made else 8
-            )
+            slot = AbiSlot(type="struct", expr=param.name, size=param.size or size, align=align)
         slots.append(slot)
     return tuple(slots)
+
+
+def from_code(job: Job, compiled: Sequence[CubinParam]) -> tuple[AbiSlot, ...]:
+    """Return `args`, or one argument per parameter, by the manifest and the compiled code."""
+    if job.spec.abi:
+        return job.spec.abi
+    stated = {param.name: param for param in job.spec.params}
+    params = tuple(_with_stated(param, stated.get(param.name)) for param in job.spec.decl.params)
+    ends = [0, *(made.offset + made.size for made in compiled)]
+    sizes = [
+        (made.size, _align(end, made.offset)) for end, made in zip(ends, compiled, strict=False)
+    ]
+    return derive(dataclasses.replace(job.spec.decl, params=params), dict(job.variant.axes), sizes)
+
+
+def _with_stated(param: ParamDecl, stated: Param | None) -> ParamDecl:
+    if stated is None:
+        return param
+    return dataclasses.replace(
+        param, kind=stated.kind.value, dtype=stated.dtype, size=stated.size or param.size
+    )
+
+
+def _align(end: int, offset: int) -> int:
+    """Return the least alignment that puts a parameter at its offset, which is all code holds."""
+    align = 1
+    while align < _MAX_ALIGN and _up(end, align) != offset:
+        align *= 2
+    return align
+
+
+def laid_out(sizes: Sequence[tuple[int, int]]) -> tuple[CubinParam, ...]:
+    """Return where parameters of these sizes and alignments lie in the parameter block."""
+    found = []
+    end = 0
+    for ordinal, (size, align) in enumerate(sizes):
+        offset = _up(end, align)
+        found.append(CubinParam(ordinal=ordinal, offset=offset, size=size))
+        end = offset + size
+    return tuple(found)
 
 
 def check(
     slots: Sequence[AbiSlot], compiled: Sequence[CubinParam], decl: KernelDecl, *, stated: bool
 ) -> None:
-    """Hold the argument list against the compiled image.
+    """Compare the arguments of a launch with the parameters of the compiled image.
 
     Args:
-        slots: what a launch will pass.
+        slots: what a launch passes.
         compiled: the image's parameters.
-        decl: the kernel, for its place.
-        stated: whether the manifest's `args` gave the slots.
+        decl: the kernel, for its location.
+        stated: whether `args` of the manifest gives the slots.
 
     Raises:
         CompileError: count, offset or size differ; shows both lists.

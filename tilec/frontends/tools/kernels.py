@@ -84,15 +84,15 @@ class Kernels(Generic[K]):
 
 @contextlib.contextmanager
 def naming(job: Job) -> Iterator[None]:
-    """Give errors that are raised meanwhile the job's name, and those without a place that of its
-    kernel.
-    """
+    """Name the job in errors, and put those without a location at its kernel."""
     try:
         yield
     except CompileError as exc:
         place = job.spec.decl.location
+        own = (Diagnostic(message=exc.what, location=place, hint=exc.fix),)
         exc.diagnostics = tuple(
-            d if d.location else dataclasses.replace(d, location=place) for d in exc.diagnostics
+            d if d.location else dataclasses.replace(d, location=place)
+            for d in exc.diagnostics or own
         )
         exc.kernel, exc.target = exc.kernel or job.variant.id, exc.target or str(job.target)
         raise

@@ -8,7 +8,7 @@ import dataclasses
 import re
 from collections.abc import Sequence
 
-from tilec.frontends.tools.nvjitlink import Piece, link_ltoir
+from tilec.frontends.tools.nvjitlink import Piece, link_ptx
 from tilec.frontends.tools.search import Tool
 from tilec_runtime.errors import ToolchainError
 
@@ -84,7 +84,7 @@ def as_one(
         ToolchainError: nvJitLink cannot be used, or gives no linked LTO-IR.
     """
     several = whole and len(pieces) > 1
-    done = link_ltoir(linker.path, pieces, [f"-arch={arch}", *options], whole=several)
+    done = link_ptx(linker.path, pieces, [f"-arch={arch}", *options], whole=several)
     if several and done.data and not done.ltoir:
         raise ToolchainError(
             f"nvJitLink {linker.version} makes no LTO-IR of several modules",

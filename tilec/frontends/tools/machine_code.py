@@ -139,6 +139,49 @@ def shipped_isa(job: Job, own: Version) -> Version:
     return bound
 
 
+def check_cluster(stated: tuple[int, ...], entry: CubinKernel, owner: str) -> None:
+    """Compare `launch.cluster` with the clusters that the code of `owner` fixes.
+
+    Raises:
+        CompileError: they differ.
+    """
+    wanted = (*stated, 1, 1, 1)[:3] if stated else ()
+    if wanted and entry.cluster and wanted != entry.cluster:
+        mine, theirs = ("x".join(map(str, dims)) for dims in (wanted, entry.cluster))
+        raise CompileError(
+            f"the manifest asks for clusters of {mine}, the {owner} fixes {theirs}",
+            fix=f"make them agree, or leave launch.cluster out: the {owner}'s is used",
+        )
+
+
+def not_lowered(text: str, isa: Version, log: str, command: str) -> CompileError:
+    """Return the error for PTX that uses more than the ISA that min-driver reads."""
+    need, lines = ptx.needed_isa(log), text.split("\n")
+    quoted = []
+    for message, line in ptx.complaints(log):
+        shown = lines[line - 1].strip() if 0 < line <= len(lines) else ""
+        quoted.append(f"{message}\n      {shown}" if shown else message)
+    listing = "".join(f"\n    {q}" for q in dict.fromkeys(quoted))
+    what = (
+        f"the PTX cannot be lowered to ISA {dotted(isa)}, which is what min-driver reads{listing}"
+    )
+    fix = "raise min-driver, or build this kernel for cubin targets only"
+    if need is not None:
+        fix = f"it needs ISA {dotted(need)}: raise min-driver to {driver_of_ptx_isa(need)}, or build this kernel for cubin targets only"
+    return CompileError(what, fix=fix, log=log, command=command)
+
+
+def timeout_error(what: str, limit: float, *, log: str = "", command: str = "") -> CompileError:
+    """Return the error for a step that was ended at its time limit."""
+    return CompileError(
+        f"{what} took longer than {limit:g} s and was ended",
+        fix="raise timeout in [toolchain], or make the kernel smaller",
+        log=log,
+        command=command,
+        overtime=True,
+    )
+
+
 def _assembled(subject: Subject, lowered: Lowered, tool: Tool) -> ptxas.Assembled:
     limit = subject.job.spec.timeout
     done = ptxas.assemble(

@@ -4,21 +4,17 @@ directory.
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import re
 from collections.abc import Sequence
 from pathlib import PurePosixPath
 
+from tilec_runtime.bundle.ptx import read_entries
 from tilec_runtime.model.arch import Version
 
 _VERSION = re.compile(r"^(\s*\.version\s+)(\d+)\.(\d+)", re.MULTILINE)
 _FILE = re.compile(r'^(\s*\.file\s+\d+\s+)"((?:\\.|[^"\\])*)"', re.MULTILINE)
 _COMPLAINT = re.compile(r"line (\d+); error\s*: ([^\n]*)")
-_PARAM = re.compile(
-    r"\.param\s+(?:\.align\s+(?P<align>\d+)\s+)?\.[a-z]+(?P<bits>\d+)(?:\s+\.(?:ptr|global|const|local|shared|align\s+\d+))*"
-    r"\s+[\w$%.]+(?:\[(?P<count>\d+)\])?"
-)
 _HEAD = re.compile(
     r"^\s*(?:\.[a-z]+[ \t]+)*\.(?P<kind>func|entry)\b\s*(?:\([^)]*\))?\s*(?P<name>[\w$%]+)",
     re.MULTILINE,
@@ -52,24 +48,12 @@ def needed_isa(log: str) -> Version | None:
     return max(found) if found else None
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class EntryParam:
-    """A parameter of an entry as PTX declares it: size and alignment in bytes."""
-
-    size: int
-    align: int
-
-
-def entry_params(text: str, symbol: str) -> tuple[EntryParam, ...] | None:
-    """The parameters of an entry in order, or None where the text has no such entry."""
-    match = re.search(rf"\.entry\s+{re.escape(symbol)}(?![\w$])\s*(?:\(([^)]*)\))?", text)
-    if match is None:
-        return None
-    params = []
-    for declared in _PARAM.finditer(match[1] or ""):
-        size = int(declared["bits"]) // 8 * int(declared["count"] or 1)
-        params.append(EntryParam(size=size, align=int(declared["align"] or size)))
-    return tuple(params)
+def entry_params(text: str, symbol: str) -> tuple[tuple[int, int], ...] | None:
+    """Return size and alignment of an entry's parameters, or None without such an entry."""
+    for entry in read_entries(text):
+        if entry.name == symbol:
+            return tuple((param.size, param.align) for param in entry.params)
+    return None
 
 
 def calls(text: str, symbol: str) -> set[str] | None:

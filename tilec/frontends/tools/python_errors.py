@@ -104,16 +104,34 @@ def _syntax_place(where: ImportFailure, exc: SyntaxError) -> tuple[Location, str
     return Location(file=file, line=exc.lineno or 0, column=max(exc.offset or 0, 0)), line
 
 
+def node_location(
+    texts: Mapping[str, str], file: str, node: ast.AST, offset: int = 0
+) -> tuple[Location, str]:
+    """Return the location of a node, `offset` characters behind its begin, and its line."""
+    number = getattr(node, "lineno", 0)
+    line = line_of(texts, file, number)
+    column = characters(line, getattr(node, "col_offset", 0)) + 1 + offset
+    return Location(file=file, line=number, column=column), line
+
+
+def definition_location(texts: Mapping[str, str], file: str, node: ast.FunctionDef) -> Location:
+    """Return the location of a function's name."""
+    return node_location(texts, file, node, len("def "))[0]
+
+
+def parameter_nodes(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> list[ast.arg]:
+    """Return all parameters of a function, `*args` and `**kwargs` last."""
+    spec = node.args
+    rest = [arg for arg in (spec.vararg, spec.kwarg) if arg is not None]
+    return [*spec.posonlyargs, *spec.args, *spec.kwonlyargs, *rest]
+
+
 def parameter_place(texts: Mapping[str, str], at: Location, name: str) -> Location:
-    """Where parameter `name` of the function defined at `at` stands, or `at`."""
+    """Return the location of parameter `name` of the function defined at `at`, or `at`."""
     function = function_node(texts.get(at.file, ""), at.line)
-    if function is not None:
-        for arg in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs):
-            if arg.arg == name:
-                line = line_of(texts, at.file, arg.lineno)
-                return Location(
-                    file=at.file, line=arg.lineno, column=characters(line, arg.col_offset) + 1
-                )
+    for arg in parameter_nodes(function) if function is not None else ():
+        if arg.arg == name:
+            return node_location(texts, at.file, arg)[0]
     return at
 
 

@@ -17,7 +17,7 @@ from tilec.frontends.prebuilt.choose import choose, members
 from tilec.frontends.prebuilt.declare import declarations
 from tilec.frontends.prebuilt.ptx import read_ptx
 from tilec.frontends.prebuilt.tools import Opener
-from tilec.frontends.tools import given_abi
+from tilec.frontends.tools import abi
 from tilec.frontends.tools.compiled_files import FileKind, Prebuilt, input_files, prebuilt_files
 from tilec.model.job import Source
 from tilec_runtime.errors import CompileError
@@ -259,7 +259,7 @@ def test_ptx_of_a_family_serves_the_family() -> None:
 
 
 def test_parameters_are_laid_out_by_their_alignment() -> None:
-    assert [p.offset for p in given_abi.laid_out([(8, 8), (4, 4), (16, 16), (1, 1), (2, 2)])] == [
+    assert [p.offset for p in abi.laid_out([(8, 8), (4, 4), (16, 16), (1, 1), (2, 2)])] == [
         0,
         8,
         16,

@@ -10,7 +10,9 @@ import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from tilec_runtime.errors import Diagnostic, Location
+from tilec.frontends.tools.cpp.symbol import symbol_advice
+from tilec.model.declaration import KernelDecl
+from tilec_runtime.errors import CompileError, Diagnostic, Location
 
 _EDG = re.compile(
     r"^(?P<file>[^\n(]+)\((?P<line>\d+)\): (?P<severity>catastrophic error|error|warning|remark)(?: #\d+(?:-D)?)?: (?P<text>.*)$"
@@ -58,6 +60,34 @@ def read_log(log: str, root: str, *, toolkit: str, fallback: Location) -> Words:
     return Words(
         diagnostics=tuple(dict.fromkeys(reader.found)), symbol=tuple(dict.fromkeys(reader.symbol))
     )
+
+
+def refusal(
+    log: str,
+    command: str,
+    *,
+    root: str,
+    source: str,
+    toolkit: str,
+    target: str,
+    decl: KernelDecl,
+    expression: str,
+    candidates: Sequence[KernelDecl],
+) -> CompileError:
+    """Return the error for a source that a C++ compiler refuses."""
+    words = read_log(log, root, toolkit=toolkit, fallback=decl.location)
+    errors = [d for d in words.diagnostics if d.severity == "error"]
+    if words.symbol and not errors:
+        shown = "; ".join(w for w in words.symbol if "name expression" not in w)
+        names = [other.qualified or other.name for other in candidates]
+        advice = symbol_advice(shown, expression, decl, names)
+        what = f"the source has no instance {expression}: {shown}"
+        return CompileError(what, fix=advice, log=log, command=command)
+    count = "no message that could be read: see its log"
+    if errors:
+        count = f"{len(errors)} error{'s' if len(errors) != 1 else ''}"
+    what = f"{source} does not compile for {target}: {count}"
+    return CompileError(what, diagnostics=words.diagnostics, log=log, command=command)
 
 
 class _Reader:

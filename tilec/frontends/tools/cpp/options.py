@@ -102,6 +102,12 @@ def read_options(options: Options) -> CudaOptions:
         link=_linked(_texts("link", values.get("link", ()))),
     )
     if compiler == "nvcc":
+        if read.link:
+            raise OptionError(
+                'compiler = "nvcc" links no device functions',
+                path=("link",),
+                fix='take compiler = "nvrtc", or include the file that defines them',
+            )
         _refuse_expanded(read)
     return read
 

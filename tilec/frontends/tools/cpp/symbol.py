@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
+from tilec.frontends.tools.cpp.parse import Found
 from tilec.model.cpp import cut, dtype_of
 from tilec.model.declaration import KernelDecl
-from tilec_runtime.errors import CompileError, Diagnostic
+from tilec_runtime.errors import CompileError
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.model.kernel import AxisValue
 from tilec_runtime.model.suggest import did_you_mean
@@ -44,7 +45,7 @@ def expand(symbol: str, axes: Mapping[str, AxisValue]) -> str:
     def fill(match: re.Match[str]) -> str:
         name = match[1]
         if name not in axes:
-            raise _error(
+            raise CompileError(
                 f"symbol {symbol!r} names the axis {name}, which the matrix does not have{did_you_mean(name, axes)}"
             )
         return spell_value(axes[name])
@@ -52,28 +53,25 @@ def expand(symbol: str, axes: Mapping[str, AxisValue]) -> str:
     return _PLACE.sub(fill, symbol)
 
 
-def name_expression(
-    symbol: str, axes: Mapping[str, AxisValue], decl: KernelDecl, *, required: int, variadic: bool
-) -> str:
+def name_expression(symbol: str, axes: Mapping[str, AxisValue], found: Found) -> str:
     """The C++ expression that names the kernel's instance, namespaces included.
 
     Args:
         symbol: as in the manifest; empty for the kernel's own name.
         axes: the variant's.
-        decl: the kernel.
-        required: how many template arguments have no default.
-        variadic: whether it takes any number of them.
+        found: the kernel in its source.
 
     Raises:
         CompileError: the symbol does not fit the kernel.
     """
+    decl, required, variadic = found.decl, found.required, found.variadic
     text = expand(symbol or decl.qualified or decl.name, axes)
     base, arguments = cut(text)
     if base == decl.name and decl.qualified:
         base = decl.qualified
     place = decl.location
     if not decl.template and arguments is not None:
-        raise _error(
+        raise CompileError(
             f"symbol {text!r} gives template arguments, but {decl.name} at {place} is no template",
             fix=f'write symbol = "{base}"',
         )
@@ -81,7 +79,7 @@ def name_expression(
         wanted = f"{base}<{decl.places}>"
         count = len(arguments or ())
         if arguments is None and required:
-            raise _error(
+            raise CompileError(
                 f"{decl.name} at {place} is a template: symbol {text!r} does not say which instance",
                 fix=f'name the instance, with axes of the matrix in its places: symbol = "{wanted}"',
             )
@@ -94,7 +92,7 @@ def name_expression(
                 if required == most
                 else f"{required} to {most}"
             )
-            raise _error(
+            raise CompileError(
                 f"symbol {text!r} gives {count} template arguments, {decl.name} at {place} takes {takes}: {', '.join(decl.template)}",
                 fix=f'symbol = "{wanted}"',
             )
@@ -148,7 +146,7 @@ def unknown_symbol(name: str, candidates: Sequence[KernelDecl]) -> CompileError:
         ", ".join(f"{n} ({c.location.line})" for n, c in zip(names, candidates, strict=True))
         or "none"
     )
-    return _error(
+    return CompileError(
         f"there is no __global__ function {name!r}{did_you_mean(name, names)}",
         cause=f"the source has: {listing}",
     )
@@ -170,9 +168,3 @@ def symbol_advice(words: str, expression: str, decl: KernelDecl, candidates: Seq
     if decl.template:
         return f"{decl.name} takes <{', '.join(decl.template)}>: see that every argument fits its parameter"
     return f"name it as the source does: {decl.qualified or decl.name}"
-
-
-def _error(what: str, *, cause: str = "", fix: str = "") -> CompileError:
-    return CompileError(
-        what, diagnostics=(Diagnostic(message=what, hint=fix),), cause=cause, fix=fix
-    )

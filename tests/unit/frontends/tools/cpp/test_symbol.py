@@ -14,7 +14,6 @@ from tilec.frontends.tools.cpp.symbol import (
     symbol_advice,
     unknown_symbol,
 )
-from tilec.frontends.tools.ptx import EntryParam
 from tilec.model.cpp import cut
 from tilec_runtime.bundle.cubin import CubinParam
 from tilec_runtime.errors import CompileError
@@ -31,9 +30,7 @@ TEMPLATE = kernel("template <typename T, int V = 4> __global__ void k(T* y, T a)
 
 
 def named(found: Found, symbol: str, **axes: AxisValue) -> str:
-    return name_expression(
-        symbol, axes, found.decl, required=found.required, variadic=found.variadic
-    )
+    return name_expression(symbol, axes, found)
 
 
 @pytest.mark.parametrize(
@@ -137,7 +134,7 @@ def test_the_abi_of_what_is_declared() -> None:
         "struct P { double d; }; __global__ void k(float* y, char c, const __grid_constant__ P p, size_t n) {}"
     ).decl
     compiled = params((0, 8), (8, 1), (16, 8), (24, 8))
-    declared = [EntryParam(size=s, align=s) for s in (8, 1, 8, 8)]
+    declared = [(s, s) for s in (8, 1, 8, 8)]
     slots = derive(decl, {}, declared)
     assert [(s.type, s.expr, s.size) for s in slots] == [
         ("ptr", "y.ptr", 8),

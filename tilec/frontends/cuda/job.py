@@ -1,0 +1,89 @@
+"""A CUDA C++ job with what its steps need, and the program that compilers make for it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+from tilec.frontends.tools.cpp.options import CudaOptions
+from tilec.frontends.tools.cpp.parse import Found
+from tilec.frontends.tools.search import Tool
+from tilec.model.job import Job
+from tilec_runtime.bundle.cubin import Cubin, CubinKernel
+from tilec_runtime.errors import Diagnostic
+from tilec_runtime.model.arch import TargetKind, Version
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class CudaJob:
+    """A job with its kernel, options and tools.
+
+    Attributes:
+        job: the variant and its target.
+        options: checked options of the source.
+        found: the kernel in the source.
+        candidates: all kernels of the source.
+        tools: by name; `nvcc` only if the options ask for it.
+        path: PATH for a host compiler.
+    """
+
+    job: Job
+    options: CudaOptions
+    found: Found
+    candidates: Sequence[Found]
+    tools: Mapping[str, Tool]
+    path: str
+
+    @property
+    def toolkit(self) -> str:
+        """The directory of the toolkit's headers."""
+        return self.tools["headers"].path
+
+    @property
+    def ptx(self) -> bool:
+        """Whether the target is PTX."""
+        return self.job.target.kind is TargetKind.PTX
+
+    @property
+    def lto(self) -> bool:
+        """Whether the target is LTO-IR."""
+        return self.job.target.kind is TargetKind.LTOIR
+
+    @property
+    def lineinfo(self) -> bool:
+        """Whether to keep source lines; LTO-IR would name files by directories of this machine."""
+        return (self.job.spec.lineinfo or self.job.spec.debug) and not self.lto
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Program:
+    """One or more compiled entry points.
+
+    Attributes:
+        text: PTX.
+        cubin: machine code; `kernels` is what its index says.
+        symbols: of the entry points, by C++ name.
+        log: output of all tools; `warnings` are those in it.
+        command: the equivalent nvcc command.
+        isa: PTX ISA that is shipped, for a PTX target.
+        ltoir: LTO-IR; of the source alone before the link, of everything after it.
+    """
+
+    text: str
+    cubin: bytes = b""
+    kernels: Cubin | None = None
+    symbols: Mapping[str, str]
+    log: str
+    warnings: tuple[Diagnostic, ...] = ()
+    command: str
+    isa: Version | None = None
+    ltoir: bytes = b""
+
+    def kernel(self, expression: str) -> CubinKernel:
+        """Return an entry point of the machine code.
+
+        Raises:
+            BundleError: it is missing.
+        """
+        assert self.kernels is not None
+        return self.kernels.kernel(self.symbols.get(expression, ""))
