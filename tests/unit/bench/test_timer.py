@@ -26,7 +26,7 @@ from tilec.bench.timer import (
 from tilec.case.device import KernelCall
 from tilec.testing.fake_driver import H200, FakeDriver
 from tilec_runtime.cpu.driver import CPU
-from tilec_runtime.device.memory import DeviceBuffer
+from tilec_runtime.tensors.buffer import DeviceBuffer
 from tilec_runtime.errors import MissingError
 
 COUNT = 1024
