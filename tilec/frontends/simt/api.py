@@ -7,9 +7,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-import os
 import sys
-import threading
 import traceback
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,6 +18,7 @@ from typing import Any
 
 from tilec.frontends.simt.entry import NAMES, Argument, entry, inner, numba_type
 from tilec.frontends.simt.patches import install, stop_on_error
+from tilec.frontends.tools.environment import variables_hidden
 from tilec.frontends.tools.packages import require_minor
 from tilec.simt import Kernel, Options
 from tilec_runtime.errors import ToolchainError
@@ -37,7 +36,8 @@ _DTYPES = {name: dtype for dtype, name in NAMES.items()} | {
     "bool_": "bool",
     "__nv_bfloat16": "bf16",
 }
-_lock = threading.RLock()
+DTYPE_NAMES = {name: name for name in (*NAMES, *_DTYPES)}
+"""What annotations that are text may call dtypes, beside the names of the module."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -87,19 +87,9 @@ class Made:
     log: str
 
 
-@contextlib.contextmanager
-def environment() -> Iterator[None]:
-    """While it lasts, no variable that numba reads is set, and nobody else compiles: a build
-    depends on its inputs only.
-    """
-    with _lock:
-        kept = {name: value for name, value in os.environ.items() if name.startswith("NUMBA_")}
-        for name in kept:
-            del os.environ[name]
-        try:
-            yield
-        finally:
-            os.environ.update(kept)
+def environment() -> contextlib.AbstractContextManager[None]:
+    """Hide the variables that numba reads: a build depends on its inputs only."""
+    return variables_hidden(("NUMBA_",))
 
 
 def load() -> Any:

@@ -143,9 +143,7 @@ class JobCompiler:
             with self._module.active():
                 return api.compile_ptx(asked)
         except Exception as exc:
-            error = kernel_error(exc, module=self._module, kernel=kernel, what=what)
-            error.kernel, error.target = job.variant.id, str(job.target)
-            raise error from exc
+            raise kernel_error(exc, module=self._module, kernel=kernel, what=what) from exc
 
     def _linked(self, made: api.Made) -> tuple[str, bytes]:
         """Return PTX with all that the kernel calls, and where LTO-IR is wanted that, as one

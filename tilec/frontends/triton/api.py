@@ -10,12 +10,12 @@ import dataclasses
 import os
 import sys
 import tempfile
-import threading
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from types import FunctionType
 from typing import Any
 
+from tilec.frontends.tools.environment import variables_hidden
 from tilec.frontends.tools.packages import require_minor
 from tilec_runtime.errors import ToolchainError
 from tilec_runtime.model.arch import Version
@@ -63,8 +63,6 @@ _READ = (
     "ENABLE_LHS_",
     "STORE_TMEM_",
 )
-_FIXED = {"TRITON_DEFAULT_FP_FUSION": "1"}
-_lock = threading.RLock()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -135,20 +133,9 @@ class StageError(Exception):
         self.log = log
 
 
-@contextlib.contextmanager
-def environment() -> Iterator[None]:
-    """While it lasts, no variable that Triton reads is set, and nobody else compiles."""
-    with _lock:
-        kept = {name: value for name, value in os.environ.items() if name.startswith(_READ)}
-        for name in kept:
-            del os.environ[name]
-        os.environ.update(_FIXED)
-        try:
-            yield
-        finally:
-            for name in _FIXED:
-                os.environ.pop(name, None)
-            os.environ.update(kept)
+def environment() -> contextlib.AbstractContextManager[None]:
+    """Hide the variables that Triton, MLIR and LLVM read."""
+    return variables_hidden(_READ, TRITON_DEFAULT_FP_FUSION="1")
 
 
 def load() -> Any:

@@ -110,7 +110,6 @@ class JobCompiler:
             raise
         except Exception as exc:
             error = kernel_error(exc, module=self._module, kernel=self._kernel, what=what)
-            error.kernel, error.target = job.variant.id, str(job.target)
             absent = ", ".join(fact.param for fact in job.variant.assume if fact.absent)
             if absent and "NoneType" in error.what and error.diagnostics:
                 hint = f"{absent} may be None, and is in this variant: use it under `if … is not None`, or take optional out of params"
