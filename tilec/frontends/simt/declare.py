@@ -312,12 +312,12 @@ class _Reader:
         )
 
 
-def _alignment(layout: Any) -> int:
-    """Alignment of a field as C has it, whether or not its dtype was made with `align=True`."""
+def alignment_of(layout: Any) -> int:
+    """Return the alignment that C gives a field or a struct, whatever its dtype was made with."""
     if layout.subdtype is not None:
-        return _alignment(layout.subdtype[0])
+        return alignment_of(layout.subdtype[0])
     if layout.fields is not None:
-        return max((_alignment(field) for field, *_ in layout.fields.values()), default=1)
+        return max((alignment_of(field) for field, *_ in layout.fields.values()), default=1)
     return int(layout.alignment)
 
 
@@ -328,13 +328,10 @@ def _aligned(layout: Any) -> bool:
     if layout.subdtype is not None:
         return _aligned(layout.subdtype[0])
     inside = (layout.fields or {}).values()
-    fits = all(offset % _alignment(field) == 0 and _aligned(field) for field, offset, *_ in inside)
-    return fits and layout.itemsize % _alignment(layout) == 0
-
-
-def alignment_of(layout: Any) -> int:
-    """Alignment of a struct in bytes."""
-    return _alignment(layout)
+    fits = all(
+        offset % alignment_of(field) == 0 and _aligned(field) for field, offset, *_ in inside
+    )
+    return fits and layout.itemsize % alignment_of(layout) == 0
 
 
 def _written(node: ast.FunctionDef) -> set[str]:
