@@ -1,6 +1,4 @@
-"""A worker process of a tuning: has one device to itself, checks and measures the candidates that
-it is given, one after another.
-"""
+"""The worker process of a tuning: checks and measures candidates on one device."""
 
 from __future__ import annotations
 
@@ -16,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from tilec.bench.measure import measure, measure_pair
+from tilec.bench.measure import measure, measure_together
 from tilec.case.cases import BoundCase, small_case
 from tilec.case.compare import compare, tolerance_for
-from tilec.case.device import ModuleDevice
+from tilec.case.device import ModuleDevice, calls_of
 from tilec.case.inputs import Array, Value, make_inputs, numpy_dtype
 from tilec.case.run import arguments_on
 from tilec.compile.process import connect
@@ -38,7 +36,6 @@ from tilec_runtime.errors import (
 from tilec_runtime.launch.load import Module, load
 from tilec_runtime.model.dtype import DTYPES
 
-# What holds for one variant says nothing of another.
 _UNALIKE = "it was checked with the extents of small, which take another variant"
 
 
@@ -58,14 +55,13 @@ def main() -> None:
 
 
 class Worker:
-    """What lives from candidate to candidate: the device, and the inputs and results of the case
-    that is tuned.
+    """Measures candidates; it keeps the device, and inputs and results of the current case.
 
     Args:
-        setup: which device, and what measures there.
+        setup: the device and its meter.
 
     Raises:
-        NoDeviceError: it is not there.
+        NoDeviceError: the device cannot be used.
     """
 
     def __init__(self, setup: wire.Setup) -> None:
@@ -77,14 +73,13 @@ class Worker:
         )
         self._at: tuple[str, str] = ("", "")
         self._inputs: dict[str, Value] = {}
-        self._small: dict[str, Value] = {}  # those that are compared, where others are measured
+        self._small: dict[str, Value] = {}  # inputs for the comparison
         self._expected: dict[str, Array] = {}
-        self._sets: list[
-            Mapping[str, Any]
-        ] = []  # arguments for timing: candidates of a case take turns with them
+        # Copies of the arguments for timing; the candidates of a case share them.
+        self._sets: list[Mapping[str, Any]] = []
 
     def answer(self, request: wire.Request) -> wire.Answer:
-        """What came of a request; nothing that a candidate does is raised."""
+        """Carry out a request; every failure of a candidate is a result."""
         try:
             return (
                 self._pair(request)
@@ -109,10 +104,10 @@ class Worker:
         if wrong:
             return wire.Measured(status=Status.WRONG, reason=wrong)
         with contextlib.closing(self._timed(module, subject.case)) as timed:
-            if timed.variant.id != checked:
+            if timed.variant != checked:
                 return wire.Measured(
                     status=Status.FAILED,
-                    reason=f"{_UNALIKE}: {checked}, and with shape {timed.variant.id}",
+                    reason=f"{_UNALIKE}: {checked}, and with shape {timed.variant}",
                 )
             return self._measured(timed, measure(timed, request.options, clock=self._meter.clock))
 
@@ -125,21 +120,19 @@ class Worker:
                 both.append(
                     stack.enter_context(contextlib.closing(self._timed(module, subject.case)))
                 )
-            first, second, _ = measure_pair(
-                both[0], both[1], request.options, clock=self._meter.clock
-            )
+            first, second = measure_together(both, request.options, clock=self._meter.clock)
             return self._measured(both[0], first), self._measured(both[1], second)
 
     def _measured(self, timed: Timed, measurement: Any) -> wire.Measured:
         return wire.Measured(
             status=Status.MEASURED,
             measurement=measurement,
-            variant=timed.variant.id,
+            variant=timed.variant,
             cache=timed.cache,
         )
 
     def _take(self, subject: wire.Subject) -> None:
-        """Make the inputs of the subject's case, unless they are those of the last one."""
+        """Make the inputs of the subject's case, unless it is the last one's."""
         at = (subject.case.name, subject.expected)
         if at == self._at:
             return
@@ -153,20 +146,20 @@ class Worker:
         self._at = at
 
     def _check(self, module: Module, case: BoundCase) -> tuple[str, str]:
-        """Launch once, and hold the outputs against the reference; what is wrong where they differ,
-        and the variant that ran.
-        """
+        """Launch once and compare; return what is wrong, empty for nothing, and the variant."""
         device = ModuleDevice(module, self._driver)
-        refusal = device.refusal(case.kernel, dict(case.axes))
+        refusal = device.refusal(case)
         if refusal:
             raise CaseError(refusal)
-        arguments, choice = arguments_on(case, device, self._small), dict(case.choose)
-        device.launch(case.kernel, arguments, choice)
-        variant = module.kernels[case.kernel].explain(**arguments, **choice).variant.id
+        arguments = arguments_on(case, device, self._small)
+        device.launch(case, arguments)
+        (call,) = calls_of(case, module, arguments)
+        variant = call.explain().variant.id
         for name, expected in self._expected.items():
-            dtype = next(param.dtype for param in case.params if param.name == name)
             found = compare(
-                device.from_device(arguments[name]), expected, tolerance_for(case.tolerance, dtype)
+                device.from_device(arguments[name]),
+                expected,
+                tolerance_for(case.tolerance, case.dtype_of(name)),
             )
             if not found.ok:
                 index = ", ".join(map(str, found.first_index or ()))
@@ -193,10 +186,10 @@ def _short(value: float | None) -> str:
 
 
 def read_expected(path: Path, case: BoundCase) -> dict[str, Array]:
-    """The results that a reference gave, by name of output.
+    """Return the reference's results by name of output.
 
     Raises:
-        CaseError: the file cannot be read, or holds something else.
+        CaseError: the file cannot be read, or has other contents.
     """
     params = {param.name: param.dtype for param in case.params}
     try:
@@ -226,9 +219,7 @@ def read_expected(path: Path, case: BoundCase) -> dict[str, Array]:
 
 
 def write_expected(path: Path, case: BoundCase, results: Mapping[str, Array]) -> None:
-    """Keep a reference's results, rounded to what the kernel writes: that is what is compared, and
-    they are large.
-    """
+    """Write a reference's results, rounded to the kernel's dtypes: they are large."""
     params = {param.name: param.dtype for param in case.params}
     rows: dict[str, Array] = {}
     for name, array in results.items():

@@ -16,7 +16,7 @@ struct line {
     unsigned long long handle;
     long long count, done;
     int ordinal;
-    char open;
+    char open, own; /* own: tilec made the stream, so that no other library captures it */
 };
 
 /* The last uses of memory: objects are the line of the last write, and a dict of the numbers of the reads since then, by their lines. */
@@ -104,10 +104,12 @@ static bool is_free(const struct core *core, PyObject *object, bool write)
 
 /* Stream order (the same rules as in tensors/uses.py) -------------------------------------------------------------------------------- */
 
-/* Whether a use of this number on another line, or on this one, needs no wait. */
+/* Whether a use of this number on another line, or on this one, needs no wait. Of a stream of another library, Python asks whether it is
+ * captured before it is used for the first time. */
 static bool is_ordered(const struct core *core, PyObject *other, long long number, PyObject *line)
 {
-    return other == line || (PyObject_TypeCheck(other, core->line_type) && ((struct line *)other)->done >= number);
+    return other == line ||
+           (((struct line *)line)->own && PyObject_TypeCheck(other, core->line_type) && ((struct line *)other)->done >= number);
 }
 
 /* Whether the reads since the last write need no wait. */
@@ -218,6 +220,7 @@ static PyMemberDef line_members[] = {
     {"handle", T_ULONGLONG, offsetof(struct line, handle), 0, NULL},
     {"ordinal", T_INT, offsetof(struct line, ordinal), 0, NULL},
     {"open", T_BOOL, offsetof(struct line, open), 0, NULL},
+    {"own", T_BOOL, offsetof(struct line, own), 0, NULL},
     {"count", T_LONGLONG, offsetof(struct line, count), 0, NULL},
     {"done", T_LONGLONG, offsetof(struct line, done), 0, NULL},
     {NULL, 0, 0, 0, NULL},

@@ -8,7 +8,7 @@ import threading
 import weakref
 from typing import TYPE_CHECKING
 
-from tilec_runtime.core import LineFields
+from tilec_runtime.device.core import LineFields
 from tilec_runtime.errors import ContextLostError
 from tilec_runtime.forks import ForkLock
 
@@ -46,7 +46,7 @@ class Line(LineFields):
         own: whether tilec made the stream. tells: whether marks tell which execution failed.
     """
 
-    __slots__ = ("busy", "marks", "own", "tells")
+    __slots__ = ("busy", "marks", "tells")
 
     def __init__(
         self, ordinal: int, handle: int, *, tells: bool = False, own: bool = False
@@ -128,7 +128,7 @@ class Mark:
         self.number = line.enqueued_here if tells else line.enqueued
         self.after = after if tells else 0
         driver.record_event(line.ordinal, event, line.handle, position)
-        if self.number:
+        if self.number and tells == line.tells:  # any other mark tells of failures before the use
             line.marks.append(self)
 
     def hold(self, ordinal: int, stream: int, *, anyway: bool = False) -> None:

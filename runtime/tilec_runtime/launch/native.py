@@ -1,20 +1,18 @@
-"""The compiled launch core (`_core/`) for launchers: where it was built, and unless TILEC_NATIVE=0
-turns it off.
-"""
+"""The compiled launch core (`_core/`) for launchers: their base type and their tables of plans."""
 
 from __future__ import annotations
 
 import functools
 from typing import TYPE_CHECKING, Any
 
-from tilec_runtime.core import CORE, OFF
+from tilec_runtime.device.core import CORE
 from tilec_runtime.device.handles import current_stream, handle_attribute, handle_of
+from tilec_runtime.device.layout import is_of_jax
 from tilec_runtime.device.marks import lines_of
-from tilec_runtime.launch.arguments import is_torch, tensor_facts
-from tilec_runtime.launch.layout import is_of_jax
+from tilec_runtime.device.recording import RECORDINGS
 from tilec_runtime.launch.packing import encoded
 from tilec_runtime.model.dtype import DTYPES
-from tilec_runtime.tensors.recording import RECORDINGS
+from tilec_runtime.tensors.facts import is_torch, tensor_facts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -117,13 +115,6 @@ def table_of(contract: Contract, driver: DeviceDriver, ordinal: int) -> Table | 
 
 def _facts(driver: DeviceDriver, value: Any) -> Any:
     return tensor_facts(value, driver.pointer_device)
-
-
-def absence() -> str:
-    """Why launches take Python's path; empty where the launch core makes them."""
-    if CORE is not None:
-        return ""
-    return "TILEC_NATIVE=0 turns the launch core off" if OFF else "the launch core was not built"
 
 
 if CORE is not None:

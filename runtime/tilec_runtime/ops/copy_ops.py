@@ -7,9 +7,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, final
 
-from tilec_runtime.device.seam import CopyKind
-from tilec_runtime.errors import AliasError, TensorError
-from tilec_runtime.launch.layout import (
+from tilec_runtime.device.layout import (
     ON_CPU,
     Shape,
     TensorFacts,
@@ -17,6 +15,8 @@ from tilec_runtime.launch.layout import (
     may_overlap,
     overlaps_itself,
 )
+from tilec_runtime.device.seam import CopyKind
+from tilec_runtime.errors import AliasError, TensorError
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.ops.context import ExecutionContext
 from tilec_runtime.ops.holding import Held, HoldingOp

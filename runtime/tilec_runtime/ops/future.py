@@ -15,9 +15,9 @@ from typing import Any, TypeVar, final
 
 from tilec_runtime.device.completion import COMPLETIONS
 from tilec_runtime.device.marks import Mark
+from tilec_runtime.device.scalars import is_number, shown
 from tilec_runtime.errors import CallError, NestedExecutionError, TilecError, UsedOpError
 from tilec_runtime.kept import without_frames
-from tilec_runtime.launch.scalars import is_number, shown
 from tilec_runtime.ops.context import ExecutionContext
 from tilec_runtime.ops.execution import enqueue, require_function
 from tilec_runtime.ops.policy import current_policy, stream_of
@@ -25,7 +25,7 @@ from tilec_runtime.ops.site import label
 from tilec_runtime.protocols import SchedulingPolicy
 from tilec_runtime.running import Runnable, refuse_nested
 from tilec_runtime.sites import created
-from tilec_runtime.uncopied import Uncopied
+from tilec_runtime.values import Uncopied
 
 T = TypeVar("T")
 # An op that was enqueued: its result, what must live until that is ready, and the mark behind it.

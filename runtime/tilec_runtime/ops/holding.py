@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from typing_extensions import Self
-
+from tilec_runtime.device.layout import device_words
+from tilec_runtime.device.scalars import is_number
 from tilec_runtime.errors import PlacementError
-from tilec_runtime.launch.layout import device_words
-from tilec_runtime.launch.scalars import is_number
 from tilec_runtime.ops.context import ExecutionContext
 from tilec_runtime.ops.op import DeviceOp, take_all
 from tilec_runtime.tensors.described import Described
 from tilec_runtime.tensors.lease import LOCK, NUMBERS, Holder
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 T_co = TypeVar("T_co", covariant=True)
 

@@ -7,10 +7,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from tilec_runtime.core import DescribedFields
-from tilec_runtime.errors import BorrowError, TensorError
-from tilec_runtime.launch.arguments import UnreadableError
-from tilec_runtime.launch.layout import (
+from tilec_runtime.device.core import DescribedFields
+from tilec_runtime.device.layout import (
     ON_CPU,
     Look,
     Shape,
@@ -18,8 +16,10 @@ from tilec_runtime.launch.layout import (
     contiguous_stride,
     settled_stride,
 )
-from tilec_runtime.launch.scalars import is_whole
+from tilec_runtime.device.scalars import is_whole
+from tilec_runtime.errors import BorrowError, TensorError
 from tilec_runtime.model.dtype import BY_NUMPY, DTYPES
+from tilec_runtime.tensors.facts import UnreadableError
 from tilec_runtime.tensors.lease import LOCK, Claim, Holder, Lease
 from tilec_runtime.tensors.shapes import checked_packing, reinterpreted
 from tilec_runtime.tensors.storage import Storage

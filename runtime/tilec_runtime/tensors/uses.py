@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tilec_runtime.core import UsesFields
+from tilec_runtime.device.core import UsesFields
 from tilec_runtime.device.marks import FOREVER, Line
 
 

@@ -153,16 +153,15 @@ print(*(name for name in defined if name.rpartition(".")[0] in path | late))
 # What a first launch of arrays of other libraries imports. Each module more is a third of a
 # millisecond in front of every first launch.
 ON_THE_PATH = {
-    "": "_core bundle core device errors foreign forks launch model once package tensors uncopied "
-    "values",
+    "": "_core bundle device errors foreign forks launch model package tensors values",
     "bundle": "archive choose codec format limits read rules schema",
-    "device": "defaults devices driver driver_calls driver_graphs driver_memory handles libcuda "
-    "lost marks seam_types",
-    "launch": "arguments binding checks conditions contract grid images keys launcher layout limits "
-    "load lowering native packing plans prepare program scalars select",
+    "device": "core devices driver driver_calls driver_graphs driver_memory handles layout "
+    "libcuda lost marks recording scalars seam_types",
+    "launch": "binding checks conditions contract images keys launcher limits load lowering native "
+    "packing plans prepare program select",
     "model": "arch digest driver dtype expr expr_build expr_tree image jit kernel safety signature "
     "table tensormap",
-    "tensors": "recording",
+    "tensors": "facts",
 }
 
 

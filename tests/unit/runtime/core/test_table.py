@@ -6,8 +6,6 @@ import gc
 import os
 import resource
 import struct
-import subprocess
-import sys
 import threading
 import weakref
 from pathlib import Path
@@ -18,7 +16,7 @@ import pytest
 
 from tests.runtime_samples import ADD, bundle_of, fake_driver
 from tests.unit.runtime.core.exchange import LIBRARY, TORCH, Torch
-from tests.unit.runtime.core.samples import Plan, Recorder, table
+from tests.unit.runtime.core.samples import Plan, Recorder, core, table
 from tests.waiting import joined
 from tilec.testing.fake_driver import FakeDriver
 from tilec_runtime import Module, Tensor, load
@@ -464,17 +462,13 @@ def test_a_table_that_is_dropped_drops_its_plans() -> None:
 
 
 def test_the_core_can_be_turned_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    from tilec_runtime.device import core as loader
     from tilec_runtime.launch import native
 
-    code = "from tilec_runtime.core import CORE; print(CORE is None)"
-    off = subprocess.run(
-        [sys.executable, "-c", code],
-        env={**os.environ, "TILEC_NATIVE": "0"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert off.stdout == "True\n"
+    monkeypatch.setenv("TILEC_NATIVE", "0")
+    assert loader._loaded() is None
+    monkeypatch.delenv("TILEC_NATIVE")
+    assert loader._loaded() is core
     monkeypatch.setattr(native, "CORE", None)
     module, driver, plans = add_module()
     assert plans is None

@@ -1,7 +1,4 @@
-"""The compiled core (`_core/`): None where it was not built or TILEC_NATIVE=0 turns it off.
-
-The fields that it reads of tensors lie in base types in C; without a core the same ones are here.
-"""
+"""The compiled launch core (`_core/`): where it was built, and unless TILEC_NATIVE=0 turns it off."""
 
 from __future__ import annotations
 
@@ -9,30 +6,42 @@ import os
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-OFF = os.environ.get("TILEC_NATIVE") == "0"
-
 
 def _loaded() -> ModuleType | None:
-    if OFF:
+    if os.environ.get("TILEC_NATIVE") == "0":
         return None
     try:
         from tilec_runtime import _core
     except ImportError:
         return None
-    # Without the extension, the directory of its sources may be imported in its place.
+    # Without a built extension, the import finds the directory of the C sources.
     return _core if hasattr(_core, "configure") else None
+
+
+def absence() -> str:
+    """Return why launches take Python's path; empty where the core makes them."""
+    if CORE is not None:
+        return ""
+    if os.environ.get("TILEC_NATIVE") == "0":
+        return "TILEC_NATIVE=0 turns the launch core off"
+    return "the launch core was not built"
+
+
+# The launch core; None where launches take Python's path.
+CORE = _loaded()
 
 
 class PlainLine:
     """A stream, and how many uses of memory on it there were and are complete."""
 
-    __slots__ = ("count", "done", "handle", "open", "ordinal")
+    __slots__ = ("count", "done", "handle", "open", "ordinal", "own")
 
     count: int
     done: int
     handle: int
     open: bool
     ordinal: int
+    own: bool
 
 
 class PlainUses:
@@ -68,7 +77,6 @@ class PlainDescribed:
     uses: Any
 
 
-CORE = _loaded()
 if TYPE_CHECKING:
     LineFields = PlainLine
     UsesFields = PlainUses
