@@ -9,23 +9,23 @@ cuda:0] [--samples FILE.npz]. BUNDLE is that of the examples. The slower code is
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import math
 import sys
 import time
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from tilec.bench.clocks import Clocks, uuid_of
-from tilec.bench.device import LaunchSubject
 from tilec.bench.gate import Standing, settled
 from tilec.bench.measure import MeasureOptions, measure_together
+from tilec.bench.timer import KernelTimer
+from tilec.case.device import KernelCall
 from tilec_runtime import load
 from tilec_runtime.device.devices import driver_of
-from tilec_runtime.device.memory import DeviceBuffer
+from tilec_runtime.tensors.buffer import DeviceBuffer
 
 LIMIT, PLANTED = 0.05, 0.08
 ELEMENTS, TRIAL = 1 << 23, 1 << 12
@@ -54,18 +54,16 @@ class Runs:
         """Samples of one run, of a kernel with so much more to do."""
         count = int(self._elements * (1 + more)) // 16 * 16
 
-        def make() -> Mapping[str, Any]:
-            return {
-                name: DeviceBuffer.from_host(
-                    self._host[:count], self._module.device, driver=self._driver
-                )
-                for name in "zxy"
+        def make() -> list[KernelCall]:
+            device, host = self._module.device, self._host[:count]
+            arguments = {
+                name: DeviceBuffer.from_host(host, device, driver=self._driver) for name in "zxy"
             }
+            return [KernelCall(launcher=self._module.vector_add, arguments=arguments, axes={})]
 
-        with LaunchSubject(
-            self._module, self._driver, "vector_add", {}, make, clocks=self._clocks
-        ) as subject:
-            (found,) = measure_together([subject], OPTIONS, clock=time.perf_counter)
+        timer = KernelTimer(self._module.device, self._driver, make, clocks=self._clocks)
+        with contextlib.closing(timer):
+            (found,) = measure_together([timer], OPTIONS, clock=time.perf_counter)
         self.taken.append(found.samples)
         return found.samples
 

@@ -11,10 +11,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from tests.runtime_samples import ADD, bundle_of
-from tilec.bench.libraries import HostLibrary, Library
+from tilec.bench.libraries import Library, NumpyLibrary
 from tilec.bench.measure import ClockReading
 from tilec.bench.report import Setting
 from tilec.bench.work import Ceilings
@@ -26,7 +24,6 @@ from tilec.cli.settings import Settings
 from tilec.manifest.load import load_text
 from tilec.manifest.types import Manifest
 from tilec_runtime.errors import MissingError
-from tilec_runtime.model.kernel import VariantInfo
 
 HEAD = """edition = 1
 [package]
@@ -75,7 +72,7 @@ class PlannedTimed:
 
     place: PlannedPlace
     times: Iterator[float]
-    variant: VariantInfo = ADD.variants[0]
+    variant: str = ADD.variants[0].id
     code: str = ADD.variants[0].images[0].digest
     cache: str = "rotated"
 
@@ -109,6 +106,8 @@ class PlannedContender:
 
     def clocks(self) -> ClockReading | None:
         return None
+
+    def close(self) -> None: ...
 
 
 @dataclasses.dataclass
@@ -146,7 +145,7 @@ class PlannedPlace:
     def library(self, name: str) -> Library:
         if name != "numpy":
             raise MissingError(f"{name} is not installed")
-        return HostLibrary(np, lambda array, _dtype: array.copy(), self.clock)
+        return NumpyLibrary()
 
     def contender(
         self, library: Library, call: Any, case: BoundCase, inputs: Mapping[str, Any]

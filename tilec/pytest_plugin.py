@@ -13,7 +13,7 @@ import click
 import pytest
 
 from tilec.case.cases import BoundCase, unbuilt_cases
-from tilec.case.chains import chain_cases, device_of
+from tilec.case.chains import chain_cases
 from tilec.case.device import ModuleDevice
 from tilec.case.reference import References
 from tilec.case.run import CaseResult, run_case
@@ -202,9 +202,7 @@ class Run:
                 )
             else:
                 results.append(
-                    run_case(
-                        one, device_of(one, self._place), self._references, clock=time.perf_counter
-                    )
+                    run_case(one, self._place, self._references, clock=time.perf_counter)
                 )
         return results
 

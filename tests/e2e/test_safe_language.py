@@ -263,11 +263,6 @@ MANIFESTS = {
         "[kernel.add]\nparams = { x = { out = true } }\n",
         "kernel.add.params.x.out: out = true, but the source only reads it (tl.Ref[T, 2] x)",
     ),
-    "a case beyond what is counted": (
-        "[kernel.add]\n",
-        FAR,
-        "add/far: z.shape[1] is 2147483648, which the kernel's i32 cannot hold",
-    ),
     "checks of what says nothing": (
         PLAIN,
         PLAIN + 'checks = "deny"\n',

@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -16,15 +17,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tilec.bench.coldness import MOST_COPIES, TIMES_L2
-from tilec.bench.device import LaunchSubject
 from tilec.bench.libraries import CupyLibrary
 from tilec.bench.measure import MeasureOptions, measure, measure_together
 from tilec.bench.rivals import function_of, read_rival
+from tilec.bench.timer import MOST_COPIES, TIMES_L2, KernelTimer, RivalTimer
+from tilec.case.device import KernelCall
 from tilec_runtime import load
 from tilec_runtime.device import driver as _driver
-from tilec_runtime.device.memory import DeviceBuffer
 from tilec_runtime.errors import MissingError
+from tilec_runtime.tensors.buffer import DeviceBuffer
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
 
@@ -127,9 +128,12 @@ def test_cupy_is_timed() -> None:
     call = function_of(
         read_rival("cupy:add(x, multiply(y, 2))", given, case="a/b"), cupy, tuple(given), case="a/b"
     )
-    contender = library.contender(call, [given], flush=1 << 20, clocks=None)
+    driver = _driver.driver()
+    calls = [lambda: call(given)]
+    timer = RivalTimer(driver.device(0), driver, library, calls, flush=1 << 20, clocks=None)
     assert float(call(given).sum()) == 3 << 20
-    assert 1e-6 < measure(contender, SHORT, clock=time.perf_counter).summary.median < 1e-2
+    with closing(timer):
+        assert 1e-6 < measure(timer, SHORT, clock=time.perf_counter).summary.median < 1e-2
     with pytest.raises(MissingError, match="cupy has no dtype for bf16"):
         library.tensor(np.ones(4, np.float32), "bf16")
 
@@ -194,28 +198,26 @@ def test_a_chain_takes_about_as_long_as_its_kernels(cache: Path) -> None:
     assert 0.6 < took["inter_kernel"] / (took["row_softmax"] + took["threshold_scale"]) < 1.4
 
 
+def adds(bundle: Path, count: int, *, cold: bool = True) -> KernelTimer:
+    """Launches of vector_add, of so many elements."""
+    module, driver = load(bundle, 0), _driver.driver()
+
+    def make() -> list[KernelCall]:
+        ones = np.ones(count, np.float32)
+        arguments = {n: DeviceBuffer.from_host(ones, 0, driver=driver) for n in "zxy"}
+        return [KernelCall(launcher=module.vector_add, arguments=arguments, axes={})]
+
+    return KernelTimer(module.device, driver, make, cold=cold)
+
+
 @pytest.mark.parametrize("count", [1 << 14, 1 << 18])
-def test_small_kernels_are_slower_in_a_cold_cache_and_no_launch_is_timed_with_them(
-    bundle: Path, count: int
-) -> None:
+def test_small_kernels_are_slower_with_a_cold_cache(bundle: Path, count: int) -> None:
     """A few microseconds each: a sample is one graph, behind a write over the cache where it is
     flushed.
     """
-    module, driver = load(bundle, 0), _driver.driver()
-
-    def subject(*, cold: bool) -> LaunchSubject:
-        def make() -> dict[str, Any]:
-            return {
-                name: DeviceBuffer.from_host(np.ones(count, np.float32), 0, driver=driver)
-                for name in "zxy"
-            }
-
-        return LaunchSubject(module, driver, "vector_add", {}, make, cold=cold)
-
-    with subject(cold=True) as cold, subject(cold=False) as hot:
-        # Copies of the arguments go round until they are twice the cache; only where that takes too
-        # many of them, it is written over.
-        copies = -(-TIMES_L2 * module.device.l2 // (3 * 4 * count)) + 1
+    with closing(adds(bundle, count)) as cold, closing(adds(bundle, count, cold=False)) as hot:
+        l2 = load(bundle, 0).device.l2
+        copies = -(-TIMES_L2 * l2 // (3 * 4 * count)) + 1
         assert (cold.cache, hot.cache) == ("flushed" if copies > MOST_COPIES else "rotated", "hot")
         from_memory, from_cache = measure_together([cold, hot], SHORT, clock=time.perf_counter)
         host = cold.host_seconds(64, time.perf_counter)
@@ -225,19 +227,8 @@ def test_small_kernels_are_slower_in_a_cold_cache_and_no_launch_is_timed_with_th
 
 
 def test_eight_percent_more_work_is_seen(bundle: Path) -> None:
-    module, driver = load(bundle, 0), _driver.driver()
-
-    def adds(count: int) -> LaunchSubject:
-        def make() -> dict[str, Any]:
-            return {
-                name: DeviceBuffer.from_host(np.ones(count, np.float32), 0, driver=driver)
-                for name in "zxy"
-            }
-
-        return LaunchSubject(module, driver, "vector_add", {}, make)
-
     times = []
     for count in (1 << 25, int(1.08 * (1 << 25)) // 16 * 16):
-        with adds(count) as subject:
-            times.append(measure(subject, SHORT, clock=time.perf_counter).summary.median)
+        with closing(adds(bundle, count)) as timer:
+            times.append(measure(timer, SHORT, clock=time.perf_counter).summary.median)
     assert 1.05 < times[1] / times[0] < 1.11

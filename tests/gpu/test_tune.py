@@ -12,6 +12,7 @@ import os
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +20,12 @@ import numpy as np
 import pytest
 
 from tilec.bench.clocks import Clocks, uuid_of
-from tilec.bench.device import LaunchSubject
 from tilec.bench.measure import measure
+from tilec.bench.timer import KernelTimer
+from tilec.case.device import KernelCall
 from tilec_runtime import load
 from tilec_runtime.device import driver as _driver
-from tilec_runtime.device.memory import DeviceBuffer
+from tilec_runtime.tensors.buffer import DeviceBuffer
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
 
@@ -45,17 +47,16 @@ def kit() -> Path:
     return path
 
 
-def adds(module, count: int) -> LaunchSubject:
+def adds(module, count: int) -> KernelTimer:
     """Launches of vector_add."""
     driver = _driver.driver()
 
-    def make() -> dict[str, Any]:
-        return {
-            name: DeviceBuffer.from_host(np.ones(count, np.float32), 0, driver=driver)
-            for name in "zxy"
-        }
+    def make() -> list[KernelCall]:
+        ones = np.ones(count, np.float32)
+        arguments = {n: DeviceBuffer.from_host(ones, 0, driver=driver) for n in "zxy"}
+        return [KernelCall(launcher=module.vector_add, arguments=arguments, axes={})]
 
-    return LaunchSubject(module, driver, "vector_add", {}, make, clocks=Clocks(uuid_of(0)))
+    return KernelTimer(module.device, driver, make, clocks=Clocks(uuid_of(0)))
 
 
 @pytest.mark.parametrize(
@@ -65,7 +66,7 @@ def test_a_launch_in_a_graph_takes_no_longer_than_alone(module, count: int, cach
     """What it costs to launch is outside of a sample of many; so it is of one that waits behind a
     write over the cache.
     """
-    with adds(module, count) as subject:
+    with closing(adds(module, count)) as subject:
         assert subject.cache == cache
         subject.seconds(1)
         many = min(subject.seconds(32) / 32 for _ in range(5))
@@ -75,7 +76,7 @@ def test_a_launch_in_a_graph_takes_no_longer_than_alone(module, count: int, cach
 
 def test_large_launches_move_bytes_no_faster_than_memory_does(module) -> None:
     """12 bytes an element; no GPU moves 20 TB/s, and none that is supported less than 0.1."""
-    with adds(module, 1 << 26) as subject:
+    with closing(adds(module, 1 << 26)) as subject:
         found = measure(subject, clock=time.perf_counter)
     rate = 12 * (1 << 26) / found.summary.median
     assert 1e11 < rate < 2e13
@@ -85,11 +86,11 @@ def test_large_launches_move_bytes_no_faster_than_memory_does(module) -> None:
 
 def test_a_cold_cache_is_slower_than_a_warm_one(module) -> None:
     """Arguments that fit into the cache: with copies in turn they come from memory."""
-    with adds(module, 1 << 20) as cold:
+    with closing(adds(module, 1 << 20)) as cold:
         assert cold.cache == "rotated"
         rotated = min(cold.seconds(64) for _ in range(5))
-    with adds(module, 1 << 20) as warm:
-        warm._sets = warm._sets[:1]
+    with closing(adds(module, 1 << 20)) as warm:
+        warm._launches = warm._launches[:1]
         same = min(warm.seconds(64) for _ in range(5))
     assert rotated > 1.1 * same
 

@@ -108,6 +108,20 @@ def outer(scale, size=simt.size("SIZE")):
     return passing, constant
 
 
+@cuda.jit
+def nested(y, x):
+    def inside(v):
+        return v * GAIN
+
+    y[0] = inside(x[0])
+
+
+@cuda.jit
+def declaring(y, x):
+    global GAIN
+    y[0] = x[0] * GAIN
+
+
 passing, constant = outer(2.0)
 other, _ = outer(5.0)
 """
@@ -143,25 +157,38 @@ def test_numbers_around_a_kernel_are_declared_unless_a_device_function_reads_the
     }
 
 
+def passed(root: Path, name: str, **dtypes: str) -> Image:
+    """The image of a kernel with captured numbers as parameters."""
+    params = (tensor("y", out=True), tensor("x"), *(scalar(n, d) for n, d in dtypes.items()))
+    made = job(root, name, "compute_80", params=params, axes={})
+    captures = {capture.name: capture for capture in made.spec.decl.captures}
+    added = (dataclasses.replace(captures[n], dtype=d) for n, d in dtypes.items())
+    decl = dataclasses.replace(made.spec.decl, params=(*made.spec.decl.params, *added))
+    return frontend().compile(
+        dataclasses.replace(made, spec=dataclasses.replace(made.spec, decl=decl))
+    )
+
+
 def test_captured_numbers_that_are_launch_parameters_are_no_constants(passing: Path) -> None:
-    decl = declared(passing, "passing")
-    scale = dataclasses.replace(next(c for c in decl.captures if c.name == "scale"), dtype="f32")
-    gain = next(c for c in decl.captures if c.name == "GAIN")
-    params = (tensor("y", out=True), tensor("x"), scalar("scale", "f32"), scalar("GAIN", "i64"))
-
-    def code(name: str) -> Image:
-        made = job(passing, name, "compute_80", params=params, axes={})
-        declared = dataclasses.replace(made.spec.decl, params=(*decl.params, scale, gain))
-        spec = dataclasses.replace(made.spec, decl=declared, symbol="k")
-        return frontend().compile(dataclasses.replace(made, spec=spec))
-
-    image = code("passing")
+    image = passed(passing, "passing", scale="f32", GAIN="i64")
     assert [(slot.type, slot.expr) for slot in image.abi][-2:] == [
         ("f32", "scale"),
         ("i64", "GAIN"),
     ]
     # Two kernels that captured different values are one code.
-    assert image.data == code("other").data.replace(b"other", b"passing")
+    other = passed(passing, "other", scale="f32", GAIN="i64")
+    assert image.data == other.data.replace(b"other", b"passing")
+
+
+def test_a_function_inside_of_the_kernel_sees_the_passed_number(passing: Path) -> None:
+    image = passed(passing, "nested", GAIN="f32")
+    assert b".param .f32" in image.data
+    assert b"mul.f32" in image.data or b"mul.rn.f32" in image.data
+
+
+def test_a_passed_number_that_the_kernel_declares_as_global_is_refused(passing: Path) -> None:
+    with pytest.raises(CompileError, match="name 'GAIN' is parameter and global"):
+        passed(passing, "declaring", GAIN="f32")
 
 
 @pytest.mark.parametrize(

@@ -1,3 +1,1 @@
-"""Measures launches: samples in, a median with its interval out, and what made them doubtful;
-nothing printed.
-"""
+"""Measures launches: samples, medians with intervals, rates; nothing here prints."""

@@ -1,6 +1,4 @@
-"""What `tilec bench` does for one case: inputs, rivals, samples in turn, rates; and again, where it
-looks slower than what was saved.
-"""
+"""Measures one case of `tilec bench`: inputs, rivals, samples in turn, rates."""
 
 from __future__ import annotations
 
@@ -11,27 +9,25 @@ from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 from typing import Any
 
-from tilec.bench.device import HOST_LAUNCHES
 from tilec.bench.gate import LIMIT
-from tilec.bench.libraries import Call, Contender
 from tilec.bench.measure import ClockReading, MeasureOptions, measure_together
-from tilec.bench.place import Place, Timed
-from tilec.bench.report import CaseBench, RivalResult, ratio_of
-from tilec.bench.rivals import Rival, function_of, read_rival
-from tilec.bench.saved import Saved, held_against
+from tilec.bench.place import Contender, Place, Timed
+from tilec.bench.report import CaseBench, RivalResult
+from tilec.bench.rivals import Call, Rival, function_of, read_rival
+from tilec.bench.saved import Saved, compare_with_saved
+from tilec.bench.statistics import ratio_of
+from tilec.bench.timer import HOST_LAUNCHES
 from tilec.bench.work import Ceilings, Work, amount_of, rates_of
 from tilec.case.cases import BoundCase
-from tilec.case.counting import require_countable
 from tilec.case.inputs import Value, environment, make_inputs
 from tilec.case.reference import References
 from tilec_runtime.errors import CaseError, ExpressionError, Location, MissingError, TilecError
 from tilec_runtime.model import expr
 from tilec_runtime.model.digest import canonical_json, sha256
 
-# What a launch costs the host: so many samples, as long as the device does not take longer than
-# this for all of them.
+# The host's cost of a launch: so many samples, unless they keep the device busy for longer.
 HOST_SAMPLES, HOST_SECONDS = 15, 0.5
-# Measuring stops when intervals are this part of the median wide.
+# Measuring stops when intervals are narrower than this part of the median.
 PRECISE = 0.01
 
 
@@ -40,10 +36,10 @@ class BenchOptions:
     """How cases are measured.
 
     Attributes:
-        measure: how many samples, and how long.
-        against: whether rivals are measured too.
-        saved: what to hold cases against; None for nothing.
-        limit: part by which a case has to be slower than saved.
+        measure: number and duration of samples.
+        against: whether rivals are measured.
+        saved: measurements to compare with; None for none.
+        limit: the slow-down that counts, as a part.
     """
 
     measure: MeasureOptions
@@ -56,10 +52,10 @@ class Bench:
     """Measures cases at one place.
 
     Args:
-        place: where.
-        options: how.
-        root: the project's directory, where rivals' files are.
-        ceilings: of the device; None where it has none.
+        place: the device.
+        options: how to measure.
+        root: the project's directory, for files of rivals.
+        ceilings: of the device; None without.
     """
 
     def __init__(
@@ -69,60 +65,49 @@ class Bench:
         self._functions = References(root, role="rival")
 
     def case(self, case: BoundCase) -> CaseBench:
-        """What comes of a case; errors of tilec end up in it."""
+        """Measure a case; tilec's errors become its `error`."""
         reason = self._place.refusal(case)
         if reason:
             return CaseBench(name=case.name, kernel=case.kernel, status="skipped", reason=reason)
+        options = self._options
         try:
-            require_countable(case)
             inputs = make_inputs(case)
             found = self._measured(case, inputs)
-            if self._options.saved is not None:
-                found = held_against(
-                    found,
-                    self._options.saved,
-                    lambda: self._measured(case, inputs),
-                    self._options.limit,
-                )
+            if options.saved is None:
+                return found
+            return compare_with_saved(
+                found, options.saved, lambda: self._measured(case, inputs), options.limit
+            )
         except TilecError as error:
             return CaseBench(name=case.name, kernel=case.kernel, status="error", error=error)
-        return found
 
     def _measured(self, case: BoundCase, inputs: Mapping[str, Value]) -> CaseBench:
-        work = work_of(case, inputs)
+        work = planned_work(case, environment(case, inputs))
         against = case.bench.against if case.bench and self._options.against else ()
-        with self._place.timed(case, inputs) as timed:
-            rivals = [self._rival(case, text, inputs) for text in against]
-            running = [rival for rival in rivals if not isinstance(rival, RivalResult)]
+        with contextlib.ExitStack() as stack:
+            timed = stack.enter_context(self._place.timed(case, inputs))
+            rivals = [self._rival(case, text, inputs, stack) for text in against]
+            running = [(at, each) for at, each in enumerate(rivals) if isinstance(each, _Running)]
             mine, *theirs = measure_together(
-                [timed, *(contender for _, _, contender in running)],
+                [timed, *(each for _, each in running)],
                 self._options.measure,
                 clock=self._place.clock,
             )
             host = host_cost(timed, median(mine.samples), self._place.clock)
-        measured = {id(entry): found for entry, found in zip(running, theirs, strict=True)}
-        results = []
-        for rival in rivals:
-            if isinstance(rival, RivalResult):
-                results.append(rival)
-                continue
-            text, by, contender = rival
-            found = measured[id(rival)]
-            ratio, interval = ratio_of(found.samples, mine.samples)
-            results.append(
-                RivalResult(
-                    text=text,
-                    by=by,
-                    measurement=found,
-                    ratio=ratio,
-                    interval=interval,
-                    note=contender.note,
-                )
+        for (at, rival), found in zip(running, theirs, strict=True):
+            ratio = ratio_of(found.samples, mine.samples)
+            rivals[at] = RivalResult(
+                text=rival.text,
+                by=rival.title,
+                measurement=found,
+                ratio=ratio.ratio,
+                interval=ratio.interval,
+                note=rival.contender.note,
             )
         return CaseBench(
             name=case.name,
             kernel=case.kernel,
-            variant=timed.variant.id,
+            variant=timed.variant,
             code=timed.code,
             inputs=inputs_digest(case),
             cache=timed.cache,
@@ -130,79 +115,73 @@ class Bench:
             host=host,
             work=work,
             rates=rates_of(work, median(mine.samples), self._ceilings),
-            rivals=tuple(results),
+            rivals=tuple(each for each in rivals if isinstance(each, RivalResult)),
         )
 
     def _rival(
-        self, case: BoundCase, text: str, inputs: Mapping[str, Value]
-    ) -> RivalResult | tuple[str, str, _Guarded]:
-        """A rival that is ready to be timed, or why it cannot be."""
+        self,
+        case: BoundCase,
+        text: str,
+        inputs: Mapping[str, Value],
+        stack: contextlib.ExitStack,
+    ) -> RivalResult | _Running:
+        """Return a rival that works, or why it does not."""
         rival = rival_of(case, text)
         try:
             library = self._place.library(rival.library)
             call = self._call(case, rival, library.module, tuple(inputs))
             contender = self._place.contender(library, call, case, inputs)
+            stack.callback(contender.close)
             contender.seconds(2)
         except MissingError as error:
             return RivalResult(text=text, reason=error.what)
         except TilecError:
             raise
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - what a library raises is no failure of the kernel
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - a library's error is no failure of the kernel
             return RivalResult(text=text, reason=_raised(error))
-        return text, library.title, _Guarded(contender, case, text)
+        return _Running(case=case, text=text, title=library.title, contender=contender)
 
     def _call(self, case: BoundCase, rival: Rival, module: Any, inputs: Sequence[str]) -> Call:
+        at = location_of(case, rival.text)
         if not rival.reference:
-            return function_of(
-                rival, module, inputs, case=case.name, location=place_of(case, rival.text)
-            )
-        where = place_of(case, rival.text)
-        found = dataclasses.replace(
-            case, reference=rival.reference, keys={("reference",): where} if where else {}
-        )
+            return function_of(rival, module, inputs, case=case.name, location=at)
+        keys: dict[tuple[str | int, ...], Location] = {("reference",): at} if at else {}
+        found = dataclasses.replace(case, reference=rival.reference, keys=keys)
         function = self._functions.load(found)
-        taken = [parameter.name for parameter in inspect.signature(function).parameters.values()]
+        taken = list(inspect.signature(function).parameters)
         for name in taken:
             if name not in inputs:
-                what = f"{case.name}: against {rival.text!r}: it takes {name!r}, which is no input of the case"
                 raise CaseError(
-                    what,
-                    location=where,
+                    f"{case.name}: against {rival.text!r}: it takes {name!r}, which is no input of the case",
+                    location=at,
                     fix=f"its parameters are called as inputs are: {', '.join(inputs)}",
                 )
         return lambda values: function(**{name: values[name] for name in taken})
 
 
-class _Guarded:
-    """A rival that worked at first. What it raises later on is an error of its case, whose samples
-    cannot be taken in turn any more.
-    """
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class _Running:
+    """A rival that worked once. A later exception is an error of the case: turns need all."""
 
-    def __init__(self, contender: Contender, case: BoundCase, text: str) -> None:
-        self._contender, self._case, self._text = contender, case, text
-
-    @property
-    def note(self) -> str:
-        """What makes its times doubtful."""
-        return self._contender.note
+    case: BoundCase
+    text: str
+    title: str
+    contender: Contender
 
     def seconds(self, launches: int) -> float:
-        """Seconds of so many launches."""
         try:
-            return self._contender.seconds(launches)
+            return self.contender.seconds(launches)
         except TilecError:
             raise
         except (Exception, SystemExit) as error:
-            what = f"{self._case.name}: against {self._text!r}: {_raised(error)}"
             raise CaseError(
-                what,
-                location=place_of(self._case, self._text),
+                f"{self.case.name}: against {self.text!r}: {_raised(error)}",
+                location=location_of(self.case, self.text),
                 fix="measure without rivals: --no-against",
             ) from error
 
     def clocks(self) -> ClockReading | None:
-        """The clocks now."""
-        return self._contender.clocks()
+        return self.contender.clocks()
 
 
 def _raised(error: BaseException) -> str:
@@ -211,30 +190,27 @@ def _raised(error: BaseException) -> str:
 
 
 def rival_of(case: BoundCase, text: str) -> Rival:
-    """An entry of `against`, read.
+    """Read an entry of `against`.
 
     Raises:
-        CaseError: it is none.
+        CaseError: it is malformed.
     """
-    return read_rival(
-        text, [param.name for param in case.params], case=case.name, location=place_of(case, text)
-    )
+    names = [param.name for param in case.params]
+    return read_rival(text, names, case=case.name, location=location_of(case, text))
 
 
-def place_of(case: BoundCase, text: str) -> Location | None:
-    """Where an entry of `against` is written."""
-    return (
-        case.place("bench", "against", case.bench.against.index(text))
-        if case.bench
-        else case.location
-    )
+def location_of(case: BoundCase, text: str) -> Location | None:
+    """Return the location of an entry of `against`."""
+    if case.bench is None:
+        return case.location
+    return case.place("bench", "against", case.bench.against.index(text))
 
 
 def check_rivals(cases: Sequence[BoundCase]) -> None:
-    """Read what cases are held against, before anything is measured.
+    """Read all entries of `against`, before anything is measured.
 
     Raises:
-        CaseError: an entry is none.
+        CaseError: an entry is malformed.
     """
     for case in cases:
         for text in case.bench.against if case.bench and case.params else ():
@@ -242,26 +218,16 @@ def check_rivals(cases: Sequence[BoundCase]) -> None:
 
 
 def host_cost(timed: Timed, each: float, clock: Callable[[], float]) -> float | None:
-    """What a launch costs the host: the median of some samples, fewer and shorter ones of launches
-    that keep the device busy for long.
-
-    None where that says nothing.
-    """
+    """Return the host's seconds for a launch of `each` seconds; None where it is not known."""
     launches = max(1, min(HOST_LAUNCHES, int(HOST_SECONDS / HOST_SAMPLES / each)))
     samples = max(1, min(HOST_SAMPLES, int(HOST_SECONDS / (launches * each))))
-    costs = [
-        cost for _ in range(samples) if (cost := timed.host_seconds(launches, clock)) is not None
-    ]
-    return median(costs) if costs else None
-
-
-def work_of(case: BoundCase, inputs: Mapping[str, Value]) -> Work:
-    """What a launch of a case does, as the case says."""
-    return planned_work(case, environment(case, inputs))
+    costs = [timed.host_seconds(launches, clock) for _ in range(samples)]
+    known = [cost for cost in costs if cost is not None]
+    return median(known) if known else None
 
 
 def planned_work(case: BoundCase, env: Mapping[str, Any]) -> Work:
-    """The same, out of what expressions see.
+    """Return the work of one launch; `env` is what expressions see.
 
     Raises:
         CaseError: an expression has no value with these inputs.
@@ -271,47 +237,33 @@ def planned_work(case: BoundCase, env: Mapping[str, Any]) -> Work:
         text = getattr(case.bench, key, "")
         if not text:
             continue
+        problem = "is no amount"
         try:
             amounts[key] = amount_of(expr.parse(text).evaluate(env))
         except ExpressionError as error:
-            raise CaseError(
-                f"{case.name}: bench.{key} = {text!r}: {error.what}",
-                location=case.place("bench", key),
-            ) from error
+            problem = error.what
         if amounts[key] is None:
-            raise CaseError(
-                f"{case.name}: bench.{key} = {text!r} is no amount",
-                location=case.place("bench", key),
-            )
+            colon = "" if problem == "is no amount" else ":"
+            what = f"{case.name}: bench.{key} = {text!r}{colon} {problem}"
+            raise CaseError(what, location=case.place("bench", key))
     return Work(flops=amounts["flops"], bytes=amounts["bytes"], dtype=_product_dtype(case, env))
 
 
 def _product_dtype(case: BoundCase, env: Mapping[str, Any]) -> str:
-    """The dtype that would bound the case, were it a matrix product: that of the largest tensor
-    which it reads.
-    """
-    outs = set(case.outs)
+    """Return the dtype of the largest input: a matrix product's ceiling is that of its dtype."""
     tensors = [
         (env[param.name].nbytes, param.dtype)
         for param in case.params
-        if hasattr(env.get(param.name), "nbytes") and param.name not in outs
+        if not param.out and hasattr(env.get(param.name), "nbytes")
     ]
     return max(tensors, key=lambda pair: pair[0])[1] if tensors else ""
 
 
 def inputs_digest(case: BoundCase) -> str:
-    """What the inputs of a case are made of: other sizes, dtypes or contents are other
-    measurements.
-    """
-    with contextlib.suppress(ValueError):
-        # What is held against a reference is none of what is measured.
-        rows = [
-            {key: value for key, value in dataclasses.asdict(item).items() if key != "small"}
-            for item in case.inputs
-        ]
-        steps = [
-            [[name, one.name, one.value] for name, one in step.arguments] for step in case.steps
-        ]
-        files, choose = [list(pair) for pair in case.files], [list(pair) for pair in case.choose]
-        return sha256(canonical_json([rows, files, choose, *steps]))[:16]
+    """Return a digest of sizes, dtypes and contents of inputs: others are other measurements."""
+    rows = [dataclasses.asdict(dataclasses.replace(item, small=None)) for item in case.inputs]
+    steps = [[[name, one.name, one.value] for name, one in s.arguments] for s in case.steps]
+    pairs = [[list(pair) for pair in pairs] for pairs in (case.files, case.choose)]
+    with contextlib.suppress(ValueError):  # NaN among the values
+        return sha256(canonical_json([rows, *pairs, *steps]))[:16]
     return ""

@@ -1,6 +1,4 @@
-"""Whether a measurement is slower than a saved one, so that two runs of the same code hardly ever
-differ: the statistic of the gate.
-"""
+"""Decides whether a measurement is slower than a saved one, with few false alarms."""
 
 from __future__ import annotations
 
@@ -11,17 +9,17 @@ from statistics import median
 
 from tilec.bench.statistics import CONFIDENCE, Interval, series_interval
 
-# Part by which a median has to be another one before that is worth a word.
+# The change of a median that counts, as a part.
 LIMIT = 0.05
 
 
 class Standing(enum.Enum):
-    """What a measurement is, held against a saved one."""
+    """The outcome of a comparison with a saved measurement."""
 
     SLOWER = "slower"
     FASTER = "faster"
     SAME = "same"
-    UNCLEAR = "unclear"  # further off than the limit, and the intervals are too wide to tell
+    UNCLEAR = "unclear"  # beyond the limit, but the intervals are too wide to tell
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -29,10 +27,10 @@ class Change:
     """A measurement over a saved one.
 
     Attributes:
-        ratio: of the medians; above 1 for what is slower now.
-        interval: where that lies, from the intervals of both.
-        standing: what it says.
-        repeated: it looked slower at first, and was measured again: this is of the second time.
+        ratio: of the medians; above 1 for slower.
+        interval: of the ratio, from the intervals of both.
+        standing: the outcome.
+        repeated: the first measurement looked slower; this is the second one.
     """
 
     ratio: float
@@ -42,8 +40,9 @@ class Change:
 
 
 def change_of(old: Sequence[float], new: Sequence[float], limit: float = LIMIT) -> Change:
-    """A measurement over a saved one; slower or faster only by more than `limit`, where each median
-    is outside of the other's interval.
+    """Compare two measurements.
+
+    Slower or faster means by more than `limit`, with each median outside of the other's interval.
     """
     before, now = series_interval(old), series_interval(new)
     old_median, new_median = median(old), median(new)
@@ -53,17 +52,13 @@ def change_of(old: Sequence[float], new: Sequence[float], limit: float = LIMIT) 
         high=now.high / before.low,
         coverage=min(before.coverage, now.coverage),
     )
-    slower, faster = ratio > 1 + limit, ratio < 1 / (1 + limit)
-    if not (slower or faster):
+    overlap = before.low <= new_median <= before.high or now.low <= old_median <= now.high
+    if 1 / (1 + limit) <= ratio <= 1 + limit:
         standing = Standing.SAME
-    elif (
-        interval.coverage < CONFIDENCE
-        or before.low <= new_median <= before.high
-        or now.low <= old_median <= now.high
-    ):
+    elif overlap or interval.coverage < CONFIDENCE:
         standing = Standing.UNCLEAR
     else:
-        standing = Standing.SLOWER if slower else Standing.FASTER
+        standing = Standing.SLOWER if ratio > 1 else Standing.FASTER
     return Change(ratio=ratio, interval=interval, standing=standing)
 
 
@@ -73,14 +68,15 @@ def settled(
     again: Callable[[], Sequence[float]],
     limit: float = LIMIT,
 ) -> Change:
-    """The same, where what looks slower or unclear is measured again from the start: what a machine
-    does by the way seldom does it twice.
+    """Compare as `change_of`, and measure again what looks slower or unclear.
+
+    A disturbance of the machine seldom happens twice.
 
     Args:
-        old: the saved samples.
-        new: those of now.
+        old: saved samples.
+        new: samples of now.
         again: measures once more, with new memory.
-        limit: part by which a median has to be off.
+        limit: the change that counts, as a part.
     """
     first = change_of(old, new, limit)
     if first.standing not in (Standing.SLOWER, Standing.UNCLEAR) or first.ratio < 1:

@@ -1,6 +1,4 @@
-"""Measures anything that can be launched: warms up until it is steady, takes samples until the
-median is known, watches the clocks.
-"""
+"""Measures launches: warms up, takes samples until the median is known, and watches the clocks."""
 
 from __future__ import annotations
 
@@ -10,31 +8,21 @@ from collections.abc import Callable, Sequence
 from statistics import median
 from typing import Protocol
 
-from tilec.bench.statistics import (
-    CONFIDENCE,
-    Comparison,
-    Summary,
-    compare_pairs,
-    series_interval,
-    summarize,
-)
+from tilec.bench.statistics import CONFIDENCE, Summary, series_interval, summarize
 
 Clock = Callable[[], float]
 
-# Launches of one sample: enough that what is around them does not count, and no more than a graph
-# may well have.
+# Most launches of a sample: enough that its ends do not count, and few enough for a CUDA graph.
 MOST_LAUNCHES = 512
-# Samples in a row that agree, and how well, before a device counts as warm.
+# Consecutive samples that have to agree, and how well, before a device counts as warm.
 _STEADY, _AGREE = 4, 0.02
-# A clock that falls by this part of the highest that was seen has been held back.
+# A clock that falls by this part of its maximum was throttled.
 _SLOWED = 0.05
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class ClockReading:
-    """Clocks of a device in MHz at one moment, and what holds them back (`power`, `heat`); empty
-    for nothing.
-    """
+    """Clocks of a device in MHz, and what throttles them (`power`, `heat`); empty for nothing."""
 
     sm: int
     memory: int
@@ -42,15 +30,13 @@ class ClockReading:
 
 
 class Subject(Protocol):
-    """What is measured: launches on a device."""
+    """Launches that can be measured."""
 
     def seconds(self, launches: int) -> float:
-        """Seconds that the device is busy with so many launches in a row; what it costs to launch
-        them is outside.
-        """
+        """Return the seconds that the device is busy with so many launches in a row."""
 
     def clocks(self) -> ClockReading | None:
-        """The clocks now; None where they cannot be read."""
+        """Return the clocks now; None where they cannot be read."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -58,12 +44,12 @@ class MeasureOptions:
     """How to measure.
 
     Attributes:
-        sample: seconds that one sample is to last: shorter launches are put together.
-        warm_up: most seconds until the device counts as warm.
-        least_warm_up: least seconds; clocks that rise in steps agree for a while on each of them.
-        least, most: samples.
+        sample: seconds that a sample should last; shorter launches are repeated.
+        warm_up: most seconds of warming up.
+        least_warm_up: least seconds; clocks that rise in steps look steady on each step.
+        least, most: number of samples.
         seconds: stop after these, once there are `least` samples.
-        precise: stop when the interval of the median is narrower than this part of it.
+        precise: stop if the interval of the median is narrower than this part of it.
     """
 
     sample: float = 0.002
@@ -77,15 +63,14 @@ class MeasureOptions:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Measurement:
-    """What was measured.
+    """The samples of one subject.
 
     Attributes:
         samples: seconds of one launch, in the order in which they were taken.
-        launches: of each sample.
-        steady: the device was warm before the first of them.
-        sm, memory: least and greatest clock in MHz that was seen; None where they cannot be read.
-        held_back: what held the clocks back meanwhile; `clock` where only the clock itself shows
-            it.
+        launches: in each sample.
+        steady: the device was warm before the first sample.
+        sm, memory: least and greatest clock in MHz; None where they cannot be read.
+        held_back: what throttled the clocks; `clock` if only the clock itself shows it.
     """
 
     samples: tuple[float, ...]
@@ -104,123 +89,78 @@ class Measurement:
 def measure(
     subject: Subject, options: MeasureOptions = MeasureOptions(), *, clock: Clock
 ) -> Measurement:
-    """Measure launches.
+    """Measure one subject.
 
     Args:
-        subject: what to launch.
-        options: how.
+        subject: the launches.
+        options: how to measure.
         clock: seconds of the host, for the limits alone.
     """
     return measure_together((subject,), options, clock=clock)[0]
 
 
-def measure_pair(
-    first: Subject, second: Subject, options: MeasureOptions = MeasureOptions(), *, clock: Clock
-) -> tuple[Measurement, Measurement, Comparison]:
-    """Measure two side by side: a sample of the one, a sample of the other, and which goes first
-    changes every time.
-    """
-
-    # An even number of pairs, so that each was first as often as the other.
-    def ends(turns: int, elapsed: float, _samples: Sequence[Sequence[float]]) -> bool:
-        return turns % 2 == 0 and turns >= options.least and elapsed >= options.seconds
-
-    one, other = _in_turns((first, second), options, clock, ends)
-    return one, other, compare_pairs(one.samples, other.samples)
-
-
 def measure_together(
     subjects: Sequence[Subject], options: MeasureOptions = MeasureOptions(), *, clock: Clock
 ) -> tuple[Measurement, ...]:
-    """Measure several side by side, until the medians of all are known: samples of one turn see the
-    same machine.
-    """
-    looks = _Looks(options.least)
+    """Measure several subjects in turn, there and back, until all medians are known.
 
-    def ends(turns: int, elapsed: float, samples: Sequence[Sequence[float]]) -> bool:
-        if turns % 2 and len(samples) > 1:
-            return False
-        if turns >= options.least and elapsed >= options.seconds * len(samples):
-            return True
-        return looks.due(turns) and all(_is_known(series, options.precise) for series in samples)
-
-    return _in_turns(subjects, options, clock, ends)
-
-
-class _Looks:
-    """When it is asked whether a median is known: at half as many samples again, not after each.
-    Who asks all the time stops by luck.
-    """
-
-    def __init__(self, least: int) -> None:
-        self._due = least
-
-    def due(self, samples: int) -> bool:
-        """Whether to ask now."""
-        if samples < self._due:
-            return False
-        self._due = max(self._due + 2, self._due * 3 // 2)
-        return True
-
-
-def _is_known(samples: Sequence[float], precise: float) -> bool:
-    """Whether the interval of a series' median is no wider than this part of it."""
-    found = series_interval(samples)
-    return found.coverage >= CONFIDENCE and found.high - found.low <= precise * median(samples)
-
-
-def launches_of(subject: Subject, sample: float) -> int:
-    """How many launches make a sample of so many seconds; the first launch, which may load code,
-    does not count.
-    """
-    subject.seconds(1)
-    one = max(subject.seconds(1), 1e-9)
-    return max(1, min(MOST_LAUNCHES, math.ceil(sample / one)))
-
-
-def _in_turns(
-    subjects: Sequence[Subject],
-    options: MeasureOptions,
-    clock: Clock,
-    ends: Callable[[int, float, Sequence[Sequence[float]]], bool],
-) -> tuple[Measurement, ...]:
-    """Samples of each subject in turn, there and back; `ends` is asked behind each, with their
-    number and the seconds so far.
+    The samples of one turn see the same state of the machine; each subject goes first in every
+    second turn, and the number of turns is even.
     """
     launches = [launches_of(subject, options.sample) for subject in subjects]
-    least, most = (seconds / len(subjects) for seconds in (options.least_warm_up, options.warm_up))
     steady = [
-        _warm_up(subject, n, least, most, clock)
-        for subject, n in zip(subjects, launches, strict=True)
+        _warm_up(subject, count, options, len(subjects), clock)
+        for subject, count in zip(subjects, launches, strict=True)
     ]
     samples: list[list[float]] = [[] for _ in subjects]
     readings: list[list[ClockReading]] = [[] for _ in subjects]
     places = range(len(subjects))
-    begun = clock()
-    for turn in range(options.most):
-        for which in places if turn % 2 == 0 else reversed(places):
-            samples[which].append(_one(subjects[which], launches[which]))
+    begun, look = clock(), options.least
+    for turn in range(1, options.most + 1):
+        for which in places if turn % 2 else reversed(places):
+            samples[which].append(_sample(subjects[which], launches[which]))
             if reading := subjects[which].clocks():
                 readings[which].append(reading)
-        if ends(turn + 1, clock() - begun, samples):
+        if turn < options.least or (turn % 2 and len(subjects) > 1):
+            continue
+        if clock() - begun >= options.seconds * len(subjects):
             break
+        # Asking after every sample would stop by luck: ask again after half as many more.
+        if turn >= look:
+            look = max(look + 2, look * 3 // 2)
+            if all(_is_known(series, options.precise) for series in samples):
+                break
     return tuple(_measurement(samples[i], launches[i], steady[i], readings[i]) for i in places)
 
 
-def _one(subject: Subject, launches: int) -> float:
-    # A clock that did not move gives no time, and a time of zero would be infinitely fast.
+def launches_of(subject: Subject, sample: float) -> int:
+    """Return how many launches make a sample of so many seconds."""
+    subject.seconds(1)  # it may load code
+    one = max(subject.seconds(1), 1e-9)
+    return max(1, min(MOST_LAUNCHES, math.ceil(sample / one)))
+
+
+def _is_known(samples: Sequence[float], precise: float) -> bool:
+    found = series_interval(samples)
+    return found.coverage >= CONFIDENCE and found.high - found.low <= precise * median(samples)
+
+
+def _sample(subject: Subject, launches: int) -> float:
+    # A clock that did not advance would make a launch infinitely fast.
     return max(subject.seconds(launches) / launches, 1e-12)
 
 
-def _warm_up(subject: Subject, launches: int, least: float, limit: float, clock: Clock) -> bool:
-    """Launch until samples agree, for as long as `least` says at least; whether they did."""
+def _warm_up(
+    subject: Subject, launches: int, options: MeasureOptions, sharing: int, clock: Clock
+) -> bool:
+    """Launch until samples agree or the time is over; return whether they agree."""
     begun = clock()
     last: list[float] = []
     while True:
-        last = [*last, _one(subject, launches)][-_STEADY:]
+        last = [*last, _sample(subject, launches)][-_STEADY:]
         agree = len(last) == _STEADY and max(last) - min(last) <= _AGREE * min(last)
-        elapsed = clock() - begun
-        if (agree and elapsed >= least) or elapsed >= limit:
+        elapsed = (clock() - begun) * sharing
+        if (agree and elapsed >= options.least_warm_up) or elapsed >= options.warm_up:
             return agree
 
 

@@ -1,4 +1,4 @@
-"""Plots of a run as SVG images, drawn by matplotlib (the extra `plot`)."""
+"""Plots a run as SVG images with matplotlib (the extra `plot`)."""
 
 from __future__ import annotations
 
@@ -9,30 +9,27 @@ from importlib.util import find_spec
 from typing import Any
 
 from tilec.bench.report import CaseBench
-from tilec.bench.series import GB, TFLOP, Group
+from tilec.bench.series import GB, SCALES, TFLOP, Group, Spot
+from tilec.bench.statistics import series_interval
 from tilec.bench.work import Ceilings
 
 INSTALL = "pip install 'tilec[plot]'"
-# Values that grow by this much in all are placed by their logarithms.
+MICROSECONDS = "microseconds"
+# Values that span this factor get a logarithmic axis.
 LOGARITHMIC = 6
-# A ceiling further above than so many times what was measured would press the plot flat.
+# A ceiling further above the measurements than this factor would press the plot flat.
 NEAR = 4
-_GREY = "#7f868d"  # can be read on light and on dark pages
+_GREY = "#7f868d"  # readable on light and on dark pages
 _STYLE = {
     "svg.hashsalt": "tilec",  # equal runs give equal bytes
     "text.parse_math": False,  # names may hold dollar signs
     "savefig.transparent": True,
-    **dict.fromkeys(
-        (
-            "text.color",
-            "axes.edgecolor",
-            "axes.labelcolor",
-            "xtick.color",
-            "ytick.color",
-            "grid.color",
-        ),
-        _GREY,
-    ),
+    "text.color": _GREY,
+    "axes.edgecolor": _GREY,
+    "axes.labelcolor": _GREY,
+    "xtick.color": _GREY,
+    "ytick.color": _GREY,
+    "grid.color": _GREY,
 }
 
 
@@ -43,111 +40,86 @@ def can_plot() -> bool:
 
 def group_plots(group: Group, ceilings: Ceilings | None) -> list[str]:
     """Return the plots of a sweep: its rates, where they are known, and its times."""
-    most = max((spot.rate or 0.0 for line in group.lines for spot in line.points), default=0.0)
-    best = _ceiling(group, ceilings)
-    limits = [best] if best and best <= NEAR * most else []
-    rates = [_sweep(group, group.unit, limits)] if group.unit else []
-    return [*rates, _sweep(group, "microseconds", [])]
+    return [_sweep(group, unit, ceilings) for unit in (group.unit, MICROSECONDS) if unit]
 
 
 def roofline(results: Sequence[CaseBench], best: Ceilings | None) -> str:
-    """Return operations per second by operations per byte, below what the device can do; empty
-    where too little is known.
-    """
+    """Return the plot of operations per second by operations per byte; empty if unknown."""
     shown = [
-        case
+        (case, case.work.intensity, case.rates.flops / SCALES[TFLOP])
         for case in results
         if case.measurement is not None and case.rates.flops and case.work.intensity
     ]
     if best is None or not best.copy or not shown:
         return ""
     axes = _axes(TFLOP, "operations for each byte", x_log=True, y_log=True)
-    for kernel in dict.fromkeys(case.kernel for case in shown):
-        cases = [case for case in shown if case.kernel == kernel]
-        rates = [(case.rates.flops or 0.0) / 1e12 for case in cases]
-        spread = [
-            _spread(rate, case.median, case.interval.low, case.interval.high)
-            for rate, case in zip(rates, cases, strict=True)
-        ]
-        _points(axes, kernel, [case.work.intensity or 0.0 for case in cases], rates, spread, "o")
-    slope = best.copy / 1e12
-    peaks = {
-        dtype: rate / 1e12
-        for dtype, rate in best.products.items()
-        if any(case.work.dtype == dtype for case in shown)
-    }
-    intensities = [case.work.intensity or 0.0 for case in shown]
-    low, high = (
-        min(intensities) / 2,
-        max([2 * max(intensities), *(2 * peak / slope for peak in peaks.values())]),
-    )
+    for kernel in dict.fromkeys(case.kernel for case, _, _ in shown):
+        spots = []
+        for case, intensity, rate in shown:
+            if case.kernel == kernel and case.measurement is not None:
+                interval = series_interval(case.measurement.samples)
+                spots.append((intensity, Spot(seconds=case.median, interval=interval, rate=rate)))
+        _points(axes, kernel, spots, TFLOP, "o")
+    slope = best.copy / SCALES[TFLOP]
+    dtypes = {case.work.dtype for case, _, _ in shown}
+    peaks = {d: rate / SCALES[TFLOP] for d, rate in best.products.items() if d in dtypes}
+    intensities = [intensity for _, intensity, _ in shown]
+    low = min(intensities) / 2
+    high = 2 * max([*intensities, *(peak / slope for peak in peaks.values())])
     for dtype, peak in peaks.items():
-        axes.plot(
-            (low, max(low, peak / slope), high),
-            (slope * low, peak, peak),
-            "--",
-            color=_GREY,
-            label=f"products of {dtype}",
-        )
+        knee = max(low, peak / slope)
+        _ceiling(axes, (low, knee, high), (slope * low, peak, peak), f"products of {dtype}")
     if not peaks:
-        axes.plot((low, high), (slope * low, slope * high), "--", color=_GREY, label="copies")
+        _ceiling(axes, (low, high), (slope * low, slope * high), "copies")
     return _image(axes)
 
 
-def _sweep(group: Group, unit: str, limits: Sequence[float]) -> str:
+def _sweep(group: Group, unit: str, ceilings: Ceilings | None) -> str:
     try:
         places = {value: float(value) for value in group.values}
     except ValueError:  # words stand in a row
         places = {value: float(place) for place, value in enumerate(group.values)}
-    times = [1e6 * spot.seconds for line in group.lines for spot in line.points]
-    axes = _axes(
-        unit,
-        group.sweep,
-        x_log=_is_wide(list(places.values())),
-        y_log=unit == "microseconds" and _is_wide(times),
-    )
+    spots = [spot for line in group.lines for spot in line.spots.values()]
+    y_log = unit == MICROSECONDS and _is_wide([spot.seconds for spot in spots])
+    axes = _axes(unit, group.sweep, x_log=_is_wide(list(places.values())), y_log=y_log)
     axes.set_xticks(list(places.values()), list(places), minor=False)
     for line in group.lines:
-        spots = [
-            (spot, spot.rate if unit == group.unit else 1e6 * spot.seconds) for spot in line.points
-        ]
-        known = [(spot, value) for spot, value in spots if value is not None]
-        spread = [
-            _spread(value, spot.seconds, spot.interval.low, spot.interval.high)
-            if unit == group.unit
-            else (
-                1e6 * (spot.seconds - spot.interval.low),
-                1e6 * (spot.interval.high - spot.seconds),
-            )
-            for spot, value in known
-        ]
-        _points(
-            axes,
-            line.label,
-            [places[spot.value] for spot, _ in known],
-            [value for _, value in known],
-            spread,
-            "o-",
-        )
-    for limit in limits:
-        axes.axhline(limit, linestyle="--", color=_GREY, label=f"at most {limit:.4g}")
+        points = [(places[value], spot) for value, spot in line.spots.items()]
+        _points(axes, line.label, points, unit, "o-")
+    limit = None
+    if ceilings is not None:
+        limit = {GB: ceilings.copy, TFLOP: ceilings.products.get(group.dtype)}.get(unit)
+    if limit:
+        limit /= SCALES[unit]
+        if limit <= NEAR * max(spot.rate or 0.0 for spot in spots):
+            axes.axhline(limit, linestyle="--", color=_GREY, label=f"at most {limit:.4g}")
     return _image(axes)
 
 
-def _spread(rate: float, seconds: float, low: float, high: float) -> tuple[float, float]:
-    """Return how far a rate may be below and above: a rate is work over time, so its interval is
-    that of the time turned round.
-    """
-    return max(0.0, rate - rate * seconds / high), max(0.0, rate * seconds / low - rate)
+def _points(
+    axes: Any, label: str, spots: Sequence[tuple[float, Spot]], unit: str, form: str
+) -> None:
+    """Draw spots with their intervals, as times or as rates."""
+    rows = []
+    for x, spot in spots:
+        low, high = spot.interval.low, spot.interval.high
+        if unit == MICROSECONDS:
+            bounds = 1e6 * spot.seconds, 1e6 * low, 1e6 * high
+        elif spot.rate is not None:
+            # A rate is work over time, so its interval is that of the time inverted.
+            work = spot.rate * spot.seconds
+            bounds = spot.rate, work / high, work / low
+        else:
+            continue
+        y, least, most = bounds
+        rows.append((x, y, max(0.0, y - least), max(0.0, most - y)))
+    if rows:
+        xs, ys, below, above = zip(*rows, strict=True)
+        axes.errorbar(xs, ys, yerr=(below, above), fmt=form, capsize=3, label=label)
 
 
-def _ceiling(group: Group, ceilings: Ceilings | None) -> float | None:
-    if ceilings is None:
-        return None
-    if group.unit == GB:
-        return ceilings.copy / 1e9 if ceilings.copy else None
-    peak = ceilings.products.get(group.dtype) if group.unit == TFLOP else None
-    return peak / 1e12 if peak else None
+def _ceiling(axes: Any, xs: Sequence[float], ys: Sequence[float], label: str) -> None:
+    axes.plot(xs, ys, "--", color=_GREY, label=label)
 
 
 def _is_wide(values: Sequence[float]) -> bool:
@@ -166,34 +138,19 @@ def _axes(y_label: str, x_label: str, *, x_log: bool, y_log: bool) -> Any:
         axes.set_yscale("log" if y_log else "linear")
         axes.minorticks_off()
         for axis in (axes.xaxis, axes.yaxis):
-            axis.set_major_formatter(
-                "{x:g}"
-            )  # powers of ten are formulas to matplotlib, which are not parsed
+            axis.set_major_formatter("{x:g}")  # powers of ten would be formulas, not parsed here
         axes.grid(visible=True, alpha=0.4)
     return axes
 
 
-def _points(
-    axes: Any,
-    label: str,
-    xs: list[float],
-    ys: list[float],
-    spread: list[tuple[float, float]],
-    form: str,
-) -> None:
-    if xs:
-        below, above = zip(*spread, strict=True)
-        axes.errorbar(xs, ys, yerr=(below, above), fmt=form, capsize=3, label=label)
-
-
 def _image(axes: Any) -> str:
-    """Return a plot as a data URL: scripts and styles of an image do nothing to the page."""
+    """Return a plot as a data URL: scripts and styles of an image cannot affect the page."""
     import matplotlib as mpl
 
     with mpl.rc_context(_STYLE):
         if axes.get_yscale() == "linear":
             axes.set_ylim(bottom=0)
-        # matplotlib leaves out labels that begin with an underscore.
+        # Given explicitly: matplotlib leaves out labels that begin with an underscore.
         handles, labels = axes.get_legend_handles_labels()
         axes.legend(handles, labels, fontsize="small")
         out = io.BytesIO()

@@ -1,4 +1,4 @@
-"""One case as many: at each point of a sweep, with each built variant."""
+"""Expands a case into several: at each point of a sweep, with each built variant."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from tilec.bench.report import CaseBench, Point
+from tilec.case.cases import said_axes
 from tilec_runtime.errors import LaunchError
 
 if TYPE_CHECKING:
@@ -20,11 +21,11 @@ Cases = Sequence["BoundCase"]
 def swept_cases(
     cases_at: Callable[[str], Cases], sweep: Sweep
 ) -> tuple[tuple[BoundCase, ...], dict[str, Point]]:
-    """Each case at each point, a case's points in a row; and what each is a point of, by its name.
+    """Return each case at each point, grouped by case, and their points by name.
 
     Args:
-        cases_at: the cases with a value of the sweep.
-        sweep: what changes.
+        cases_at: returns the cases with a value of the sweep.
+        sweep: the sweep.
     """
     found: dict[str, list[BoundCase]] = {}
     points: dict[str, Point] = {}
@@ -37,25 +38,19 @@ def swept_cases(
 
 
 def variants_of(case: BoundCase, info: KernelInfo) -> tuple[BoundCase, ...]:
-    """A case once for each point of the matrix that was built and that it leaves open; the case
-    itself where that is one.
+    """Return a case once for each built point of the axes it leaves open; itself if there is one.
 
     Args:
-        case: with or without axes that it chooses.
+        case: the case.
         info: its kernel.
     """
-    from tilec.case.cases import said_axes
-
-    known, fixed = dict(case.axes), said_axes(case, info)
+    fixed = said_axes(case, info)
     free = [name for name in info.choices if name not in fixed]
-    built = (dict(variant.axes) for variant in info.variants)
-    fitting = [
-        point
-        for point in built
-        if all(point.get(name, value) == value for name, value in fixed.items())
-    ]
+    built = [dict(variant.axes) for variant in info.variants]
     points = dict.fromkeys(
-        tuple((name, point[name]) for name in free if name in point) for point in fitting
+        tuple((name, axes[name]) for name in free if name in axes)
+        for axes in built
+        if all(axes.get(name, value) == value for name, value in fixed.items())
     )
     if len(points) < 2:
         return (case,)
@@ -63,7 +58,7 @@ def variants_of(case: BoundCase, info: KernelInfo) -> tuple[BoundCase, ...]:
         dataclasses.replace(
             case,
             name=f"{case.name} {','.join(f'{name}={value}' for name, value in point)}",
-            axes=tuple((known | dict(point)).items()),
+            axes=tuple((dict(case.axes) | dict(point)).items()),
             choose=(*case.choose, *point),
         )
         for point in points
@@ -73,9 +68,7 @@ def variants_of(case: BoundCase, info: KernelInfo) -> tuple[BoundCase, ...]:
 def all_variants(
     cases: Cases, kernels: Mapping[str, KernelInfo], points: Mapping[str, Point]
 ) -> tuple[tuple[BoundCase, ...], dict[str, Point]]:
-    """The variants of all cases, in their order; cases of kernels that were not built, or with one
-    variant, stay as they are.
-    """
+    """Return the variants of all cases, and their points by name; unbuilt cases stay."""
     found: list[BoundCase] = []
     known: dict[str, Point] = {}
     for case in cases:
@@ -84,22 +77,14 @@ def all_variants(
             found.append(one)
             variant = one.name[len(case.name) :].strip()
             if point is not None or variant:
-                known[one.name] = dataclasses.replace(
-                    point or Point(base=case.name), variant=variant
-                )
+                base = point or Point(base=case.name)
+                known[one.name] = dataclasses.replace(base, variant=variant)
     return tuple(found), known
 
 
 def forgiven(case: CaseBench) -> CaseBench:
-    """A point that refuses the case's arguments is left out, and no failure: nobody said that all
-    would take them.
-    """
+    """Return a point whose arguments the kernel refused as skipped: it is no failure."""
     if not isinstance(case.error, LaunchError):
         return case
-    return dataclasses.replace(
-        case,
-        status="skipped",
-        refused=True,
-        error=None,
-        reason=f"{case.name.partition(' ')[2]}: {case.error.what}",
-    )
+    reason = f"{case.name.partition(' ')[2]}: {case.error.what}"
+    return dataclasses.replace(case, status="skipped", refused=True, error=None, reason=reason)

@@ -1,6 +1,4 @@
-"""What measuring cases came to, as values and as JSON: times, rates, rivals, and how they stand to
-what was saved.
-"""
+"""Results of measuring cases, as values and as JSON."""
 
 from __future__ import annotations
 
@@ -9,7 +7,6 @@ from collections.abc import Sequence
 from statistics import median
 from typing import Any
 
-from tilec.bench.ceilings import ceilings_json
 from tilec.bench.gate import Change
 from tilec.bench.measure import Measurement
 from tilec.bench.statistics import Interval, series_interval
@@ -19,14 +16,14 @@ from tilec_runtime.errors import TilecError
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Setting:
-    """What measurements have in common that may be compared.
+    """What two measurements must have in common to be compared.
 
     Attributes:
         kind: `cuda` or `cpu`.
-        device: the GPU's name, or the processor's.
-        multiprocessors: of the GPU; a part of one has fewer.
+        device: name of the GPU or the processor.
+        multiprocessors: of the GPU; a MIG instance has fewer.
         driver: its version.
-        cold: whether launches found the L2 cache cold.
+        cold: whether launches find the L2 cache cold.
     """
 
     kind: str
@@ -38,12 +35,12 @@ class Setting:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class RivalResult:
-    """What a case was held against.
+    """The comparison with a rival.
 
     Attributes:
-        text: as the manifest has it. by: name and version of the library.
-        measurement: None where it could not be measured, for the `reason` given.
-        ratio, interval: how many times as long it takes as the kernel, turn by turn.
+        text: of the manifest. by: name and version of the library.
+        measurement: None if it could not be measured; `reason` says why.
+        ratio, interval: the rival's time over the kernel's, turn by turn.
         note: what makes it doubtful.
     """
 
@@ -58,13 +55,12 @@ class RivalResult:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Point:
-    """Where in a plot a measurement stands: one of a case's many.
+    """One of several measurements of a case.
 
     Attributes:
         base: the case.
-        at: value of what is swept; empty for no sweep.
-        variant: the axes that a launch would not take by itself, `BM=64,BN=128`; empty for the
-            variant that it takes.
+        at: the swept value; empty without a sweep.
+        variant: axes chosen in place of the launch's own choice, `BM=64,BN=128`; else empty.
     """
 
     base: str
@@ -74,25 +70,24 @@ class Point:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class CaseBench:
-    """What came of one case.
+    """The result of one case.
 
     Attributes:
-        name: `gemm/4k[f16]`. kernel: of it.
-        status: `measured`, `error` or `skipped` (the device cannot run such kernels, for the
-            `reason` given).
-        variant, code: what was launched, and the digest of its image.
-        inputs: digest of what they are made of.
-        cache: what launches find in the L2 cache.
+        name: `gemm/4k[f16]`. kernel: its kernel.
+        status: `measured`, `error` or `skipped` (for the `reason` given).
+        variant, code: id of the launched variant, and the digest of its image.
+        inputs: digest of what the inputs are made of.
+        cache: how the L2 cache is kept cold.
         measurement: of the kernel.
-        host: seconds of the host for one launch; None where that says nothing.
-        work, rates: what a launch does, and what its time comes to.
-        rivals: what it was held against, in the manifest's order.
-        change: how it stands to what was saved; None where nothing was asked for.
-        uncompared: why it has no `change` although one was asked for.
-        same_code: the image is the one of the saved measurement.
+        host: the host's seconds for one launch; None if unknown.
+        work, rates: of one launch.
+        rivals: in the manifest's order.
+        change: over the saved measurement; None without one.
+        uncompared: why there is no `change` although one was requested.
+        same_code: the image is that of the saved measurement.
         error: why it could not be measured.
-        point: what it is a point of; None for a case by itself.
-        refused: a launch refused its arguments, as one of many points may.
+        point: for one of several measurements of a case.
+        refused: the kernel refused this point's arguments.
     """
 
     name: str
@@ -121,21 +116,21 @@ class CaseBench:
         assert self.measurement is not None
         return median(self.measurement.samples)
 
-    @property
-    def interval(self) -> Interval:
-        """Where that lies."""
-        assert self.measurement is not None
-        return series_interval(self.measurement.samples)
 
-
-def ratio_of(theirs: Sequence[float], ours: Sequence[float]) -> tuple[float, Interval]:
-    """How many times as long theirs take, by turns, so that what both saw of the machine cancels."""
-    each = [their / our for their, our in zip(theirs, ours, strict=True)]
-    return median(each), series_interval(each)
+def bench_json(
+    cases: Sequence[CaseBench], setting: Setting, ceilings: Ceilings | None, clocks_missing: str
+) -> dict[str, Any]:
+    """Return a run as JSON values."""
+    return {
+        "setting": dataclasses.asdict(setting),
+        "clocks_missing": clocks_missing or None,
+        "ceilings": dataclasses.asdict(ceilings) if ceilings else None,
+        "cases": [case_json(case) for case in cases],
+    }
 
 
 def case_json(case: CaseBench) -> dict[str, Any]:
-    """One case as JSON values; seconds, bytes and operations, nothing rounded."""
+    """Return a case as JSON values: seconds, bytes and operations, not rounded."""
     row: dict[str, Any] = {"name": case.name, "kernel": case.kernel, "status": case.status}
     if case.point is not None:
         row["point"] = {
@@ -143,13 +138,11 @@ def case_json(case: CaseBench) -> dict[str, Any]:
             "at": case.point.at or None,
             "variant": case.point.variant or None,
         }
-    if case.status != "measured":
-        failure = (
-            {"type": type(case.error).__name__, "message": str(case.error)} if case.error else None
-        )
-        return row | ({"error": failure} if failure else {"reason": case.reason})
-    assert case.measurement is not None
-    rates, work = case.rates, case.work
+    if case.error is not None:
+        return row | {"error": {"type": type(case.error).__name__, "message": str(case.error)}}
+    if case.measurement is None:
+        return row | {"reason": case.reason}
+    rates, work, change = case.rates, case.work, case.change
     row |= {
         "variant": case.variant,
         "image": case.code,
@@ -171,8 +164,7 @@ def case_json(case: CaseBench) -> dict[str, Any]:
         },
         "against": [_rival_json(rival) for rival in case.rivals],
     }
-    if case.change is not None:
-        change = case.change
+    if change is not None:
         row["change"] = {
             "ratio": change.ratio,
             "interval": [change.interval.low, change.interval.high],
@@ -183,23 +175,6 @@ def case_json(case: CaseBench) -> dict[str, Any]:
     if case.uncompared:
         row["uncompared"] = case.uncompared
     return row
-
-
-def setting_json(setting: Setting) -> dict[str, Any]:
-    """Where it was measured."""
-    return dataclasses.asdict(setting)
-
-
-def bench_json(
-    cases: Sequence[CaseBench], setting: Setting, ceilings: Ceilings | None, clocks_missing: str
-) -> dict[str, Any]:
-    """A whole run as JSON values."""
-    return {
-        "setting": setting_json(setting),
-        "clocks_missing": clocks_missing or None,
-        "ceilings": ceilings_json(ceilings) if ceilings else None,
-        "cases": [case_json(case) for case in cases],
-    }
 
 
 def _measurement_json(found: Measurement) -> dict[str, Any]:

@@ -1,45 +1,37 @@
-"""What a case is held against: `torch:matmul(a, b)` or `torch:bench/mine.py:matmul`, read against a
-white list and made a function.
-"""
+"""Reads what a case is compared with: `torch:matmul(a, b)` or `torch:bench/mine.py:matmul`."""
 
 from __future__ import annotations
 
 import ast
-import builtins
 import dataclasses
 import functools
+import operator
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from tilec_runtime.errors import CaseError, Location
 from tilec_runtime.model.suggest import did_you_mean
 
-# What tensors a rival takes, by the word in front of the colon: kernels of Triton are launched with
-# those of torch.
+Call = Callable[[Mapping[str, Any]], Any]
+
+# The library of a rival's tensors, by the word before the colon: Triton launches on torch's.
 LIBRARIES = {"torch": "torch", "triton": "torch", "cupy": "cupy", "numpy": "numpy"}
 _FILE = re.compile(r"(?P<file>[^():]+\.py):(?P<function>[A-Za-z_]\w*)")
-# Where a library keeps functions beside its top.
-_PLACES: dict[str, tuple[str, ...]] = {
-    "torch": ("", "nn.functional", "special", "linalg"),
-    "cupy": ("", "linalg"),
-    "numpy": ("", "linalg"),
+# Modules of a library that functions are looked up in after its top level.
+_MODULES: dict[str, tuple[str, ...]] = {
+    "torch": ("nn.functional", "special", "linalg"),
+    "cupy": ("linalg",),
+    "numpy": ("linalg",),
 }
-_ALLOWED = (
-    *(
-        ast.Expression,
-        ast.Call,
-        ast.keyword,
-        ast.Name,
-        ast.Load,
-        ast.Attribute,
-        ast.Constant,
-        ast.Tuple,
-        ast.List,
-        ast.Subscript,
-    ),
-    *(ast.Slice, ast.BinOp, ast.UnaryOp, ast.operator, ast.unaryop, ast.Compare, ast.cmpop),
-)
+_OPERATORS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.MatMult: operator.matmul,
+}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,9 +39,9 @@ class Rival:
     """One entry of `against`.
 
     Attributes:
-        text: as the manifest has it.
+        text: of the manifest.
         library: whose tensors it takes: `torch`, `cupy` or `numpy`.
-        call: an expression over the case's inputs; empty where a file's function is called.
+        call: an expression over the case's inputs; empty for a function of a file.
         reference: `file.py:function`.
     """
 
@@ -68,113 +60,126 @@ def read_rival(
         text: `LIBRARY:CALL` or `LIBRARY:FILE.py:FUNCTION`.
         inputs: names that a call may use.
         case: its name, for messages.
-        location: where it is written.
+        location: of the entry in the manifest.
 
     Raises:
-        CaseError: an unknown library, or a call that is more than one.
+        CaseError: an unknown library, or an expression that a call may not hold.
     """
     word, _, rest = text.partition(":")
     library, rest = LIBRARIES.get(word), rest.strip()
     if library is None:
         hint = did_you_mean(word, LIBRARIES) or f"; there are {', '.join(LIBRARIES)}"
-        fix = 'a function of your own is named with the library of its tensors: "torch:bench/rivals.py:mine"'
         raise CaseError(
-            f"{case}: against {text!r}: unknown library {word!r}{hint}", location=location, fix=fix
+            f"{case}: against {text!r}: unknown library {word!r}{hint}",
+            location=location,
+            fix='a function of your own is named with the library of its tensors: "torch:bench/rivals.py:mine"',
         )
-    found = _FILE.fullmatch(rest)
-    if found:
+    if _FILE.fullmatch(rest):
         return Rival(text=text, library=library, reference=rest)
-    problem = _problem(rest, inputs)
-    if problem:
-        fix = f'write one call over the inputs {", ".join(inputs)}, such as "torch:matmul(a, b)", or "torch:FILE.py:FUNCTION"'
-        raise CaseError(f"{case}: against {text!r}: {problem}", location=location, fix=fix)
+    try:
+        _parse(rest, inputs)
+    except (SyntaxError, ValueError) as error:
+        problem = f"not valid Python: {error.msg}" if isinstance(error, SyntaxError) else error
+        raise CaseError(
+            f"{case}: against {text!r}: {problem}",
+            location=location,
+            fix=f'write one call over the inputs {", ".join(inputs)}, such as "torch:matmul(a, b)", or "torch:FILE.py:FUNCTION"',
+        ) from error
     return Rival(text=text, library=library, call=rest)
 
 
 def function_of(
     rival: Rival,
     library: Any,
-    inputs: Sequence[str],
+    inputs: Collection[str],
     *,
     case: str,
     location: Location | None = None,
-) -> Callable[[Mapping[str, Any]], Any]:
-    """What calls a rival that is an expression, with inputs by name.
+) -> Call:
+    """Return a function that evaluates a rival's call for inputs by name.
 
     Args:
-        rival: the rival.
-        library: the module that its functions are in.
-        inputs: names of what is given.
+        rival: with a call.
+        library: the module of its functions.
+        inputs: names of the inputs.
         case: its name, for messages.
-        location: where it is written.
+        location: of the entry in the manifest.
 
     Raises:
         CaseError: the library has no such function.
     """
-    tree = ast.parse(rival.call, mode="eval")
-    # None of its names is a builtin's: all are inputs or the library's. But compiled functions
-    # import by the builtins of their caller.
-    names: dict[str, Any] = {"__builtins__": builtins}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name) and node.id not in inputs:
-            names[node.id] = _found(library, rival, node.id, inputs, case, location)
-    code = compile(tree, f"<against {rival.text}>", "eval")
-    return lambda values: eval(code, names, dict(values))  # noqa: S307 - what it may hold is checked by `read_rival`
+
+    def find(name: str) -> Any:
+        for module in ("", *_MODULES[rival.library]):
+            path = [*filter(None, module.split(".")), name]
+            try:
+                return functools.reduce(getattr, path, library)
+            except AttributeError:
+                continue
+        public = [word for word in dir(library) if not word.startswith("_")]
+        hint = did_you_mean(name, inputs) or did_you_mean(name, public)
+        title = " ".join(filter(None, (rival.library, getattr(library, "__version__", ""))))
+        what = f"{case}: against {rival.text!r}: {title} has no {name!r}{hint}"
+        raise CaseError(what, location=location)
+
+    return _evaluator(_parse(rival.call, inputs), inputs, find)
 
 
-def _found(
-    library: Any,
-    rival: Rival,
-    name: str,
-    inputs: Sequence[str],
-    case: str,
-    location: Location | None,
-) -> Any:
-    for place in _PLACES[rival.library]:
-        try:
-            return getattr(
-                functools.reduce(getattr, place.split(".") if place else (), library), name
+def _parse(text: str, inputs: Collection[str]) -> ast.expr:
+    """Parse a call and check what it holds.
+
+    Raises:
+        SyntaxError, ValueError: it is no such call.
+    """
+    tree = ast.parse(text, mode="eval").body
+    if not isinstance(tree, ast.Call | ast.BinOp | ast.UnaryOp):
+        raise ValueError("it calls nothing")  # noqa: TRY004 - of text
+    _evaluator(tree, inputs, str)  # with any function in place of the library's
+    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    if inputs and not names.intersection(inputs):
+        raise ValueError(f"it uses none of the case's inputs ({', '.join(inputs)})")
+    return tree
+
+
+def _evaluator(node: ast.expr, inputs: Collection[str], find: Callable[[str], Any]) -> Call:
+    """Return a function of the inputs' values; `find` looks up names of the library.
+
+    Raises:
+        ValueError: the expression is none that a call may hold.
+    """
+    rest = functools.partial(_evaluator, inputs=inputs, find=find)
+    match node:
+        case ast.Constant(value=constant):
+            return lambda _: constant
+        case ast.Name(id=name) if name in inputs:
+            return operator.itemgetter(name)
+        case ast.Name(id=name) | ast.Attribute(attr=name) if name.startswith("_"):
+            raise ValueError(f"{name!r} is private")
+        case ast.Name(id=name):
+            found = find(name)
+            return lambda _: found
+        case ast.Attribute(value=owner, attr=name):
+            of = rest(owner)
+            return lambda values: getattr(of(values), name)
+        case ast.Tuple(elts=elements) | ast.List(elts=elements):
+            items = [rest(element) for element in elements]
+            return lambda values: tuple(item(values) for item in items)
+        case ast.Subscript(value=owner, slice=index):
+            of, at = rest(owner), rest(index)
+            return lambda values: of(values)[at(values)]
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            of = rest(operand)
+            return lambda values: -of(values)
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
+            apply, one, other = _OPERATORS[type(op)], rest(left), rest(right)
+            return lambda values: apply(one(values), other(values))
+        case ast.Call(func=ast.Name(id=name)) if name in inputs:
+            raise ValueError(f"{name!r} is an input, and cannot be called")
+        case ast.Call(func=func, args=args, keywords=keywords):
+            function, given = rest(func), [rest(argument) for argument in args]
+            named = {keyword.arg or "": rest(keyword.value) for keyword in keywords}
+            return lambda values: function(values)(
+                *(argument(values) for argument in given),
+                **{name: argument(values) for name, argument in named.items()},
             )
-        except AttributeError:
-            continue
-    hint = did_you_mean(name, inputs) or did_you_mean(
-        name, [word for word in dir(library) if not word.startswith("_")]
-    )
-    what = f"{case}: against {rival.text!r}: {rival.library} {getattr(library, '__version__', '')} has no {name!r}{hint}"
-    raise CaseError(what.replace("  ", " "), location=location)
-
-
-def _problem(text: str, inputs: Collection[str]) -> str:
-    """Why a text is no call over the inputs; empty where it is one."""
-    try:
-        tree = ast.parse(text, mode="eval")
-    except (SyntaxError, ValueError) as error:
-        return f"not valid Python: {getattr(error, 'msg', error)}"
-    if not isinstance(tree.body, ast.Call | ast.BinOp | ast.UnaryOp):
-        return "it calls nothing"
-    for node in ast.walk(tree):
-        if not isinstance(node, _ALLOWED):
-            return f"{type(node).__name__} has no place in it"
-        if isinstance(node, ast.Attribute) and node.attr.startswith("_"):
-            return f"{node.attr!r} is private"
-        if isinstance(node, ast.Name) and node.id.startswith("_"):
-            return f"{node.id!r} is private"
-        if (
-            isinstance(node, ast.BinOp)
-            and isinstance(node.op, ast.Pow | ast.LShift)
-            and not _names(node.left)
-        ):
-            return f"{ast.unparse(node)} is a power of plain numbers, which may take for ever: write the number"
-    if inputs and not _names(tree).intersection(inputs):
-        return f"it uses none of the case's inputs ({', '.join(inputs)})"
-    called = {
-        node.func.id
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
-    }
-    clash = sorted(called.intersection(inputs))
-    return f"{clash[0]!r} is an input, and cannot be called" if clash else ""
-
-
-def _names(tree: ast.AST) -> set[str]:
-    return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    raise ValueError(f"{ast.unparse(node)} has no place in it")

@@ -1,6 +1,4 @@
-"""Measurements as lines of a plot: of one case, what it was swept over, its variants, and what it
-was held against.
-"""
+"""Groups measurements of one case, over a sweep or its variants, for plots and tables."""
 
 from __future__ import annotations
 
@@ -8,21 +6,19 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from statistics import median
 
-from tilec.bench.report import CaseBench, Point
+from tilec.bench.report import CaseBench
 from tilec.bench.statistics import Interval, series_interval
 from tilec.bench.work import MEMORY_BOUND, Work
 
 GB, TFLOP = "GB/s", "TFLOP/s"
-_SCALES = {GB: 1e9, TFLOP: 1e12, "": 1.0}
+SCALES = {GB: 1e9, TFLOP: 1e12}
+Row = tuple[str, str, str, str]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Spot:
-    """One point of a line: where, how long a launch takes, within which interval, and what rate
-    that is, in the group's unit.
-    """
+    """The seconds of a launch with their interval, and its rate in the group's unit."""
 
-    value: str
     seconds: float
     interval: Interval
     rate: float | None
@@ -30,17 +26,11 @@ class Spot:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Line:
-    """What is measured at several points: a kernel or one variant of it, or what it is held
-    against.
-    """
+    """One kernel, variant or rival of a group, with its spots by swept value."""
 
     label: str
     rival: bool
-    points: tuple[Spot, ...]
-
-    def at(self, value: str) -> Spot | None:
-        """Its point there; None where it has none."""
-        return next((point for point in self.points if point.value == value), None)
+    spots: dict[str, Spot]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -49,11 +39,10 @@ class Group:
 
     Attributes:
         base: the case.
-        sweep: what changes from point to point; empty where variants alone do.
-        values: of that, in the order of the command line.
-        unit: of rates: of that which bounds the kernel; empty where the case says nothing of its
-            work.
-        dtype: whose matrix products bound it.
+        sweep: what changes from point to point; empty for variants alone.
+        values: of the sweep, in order.
+        unit: of the rate that bounds the kernel; empty if the case does not state its work.
+        dtype: of its matrix products.
         lines: the kernel's first.
     """
 
@@ -66,84 +55,78 @@ class Group:
 
 
 def groups_of(results: Sequence[CaseBench], sweep: str) -> list[Group]:
-    """The plots of a run: one for each case with several points that could be measured."""
-    found: dict[str, list[tuple[Point, CaseBench]]] = {}
+    """Return a group for each case that was measured at several points."""
+    found: dict[str, list[CaseBench]] = {}
     for result in results:
         if result.point is not None and result.measurement is not None:
-            found.setdefault(result.point.base, []).append((result.point, result))
-    return [_group(base, rows, sweep) for base, rows in found.items()]
-
-
-def _group(base: str, rows: Sequence[tuple[Point, CaseBench]], sweep: str) -> Group:
-    work = rows[0][1].work
-    unit = unit_of(work)
-    lines: dict[tuple[bool, str], list[Spot]] = {}
-    for point, case in rows:
-        label = point.variant or case.kernel
-        lines.setdefault((False, label), []).append(
-            _spot(point.at, case.measurement.samples, case.work, unit)  # type: ignore[union-attr]
-        )
-        for rival in case.rivals:
-            spots = lines.setdefault((True, rival.text), [])
-            # Each variant is measured beside what it is held against, which is shown once.
-            if rival.measurement is not None and all(spot.value != point.at for spot in spots):
-                spots.append(_spot(point.at, rival.measurement.samples, case.work, unit))
-    ordered = sorted(
-        lines.items(), key=lambda item: item[0][0]
-    )  # the kernel's lines stand first, in their order
-    made = tuple(
-        Line(label=label, rival=rival, points=tuple(spots))
-        for (rival, label), spots in ordered
-        if spots
-    )
-    values = tuple(dict.fromkeys(point.at for point, _ in rows))
-    return Group(base=base, sweep=sweep, values=values, unit=unit, dtype=work.dtype, lines=made)
-
-
-Row = tuple[str, str, str, str]
+            found.setdefault(result.point.base, []).append(result)
+    return [_group(base, cases, sweep) for base, cases in found.items()]
 
 
 def rows_of(group: Group, time_text: Callable[[float], str]) -> tuple[Row, list[Row]]:
-    """Return a group as a table, its head and its rows: a sweep in its order, variants the fastest
-    first.
-    """
+    """Return head and rows of a group's table: a sweep in its order, variants fastest first."""
     if group.sweep:
         several = len(group.lines) > 1
-        spots = [
-            (value, line.label if several else "", line.at(value))
+        rows = [
+            (value, line.label if several else "", time_text(spot.seconds), rate_text(spot.rate))
             for value in group.values
             for line in group.lines
-        ]
-        rows = [
-            (value, label, time_text(spot.seconds), rate_text(spot.rate))
-            for value, label, spot in spots
-            if spot is not None
+            if (spot := line.spots.get(value)) is not None
         ]
         return (group.sweep, "", "time", group.unit), rows
-    ranked = sorted((line.points[0].seconds, line.label) for line in group.lines if not line.rival)
-    rows = [
-        (label, "", time_text(seconds), f"{seconds / ranked[0][0]:.2f}x")
-        for seconds, label in ranked
-    ]
+    ranked = sorted(
+        (spot.seconds, line.label)
+        for line in group.lines
+        for spot in line.spots.values()
+        if not line.rival
+    )
+    best = ranked[0][0]
+    rows = [(label, "", time_text(time), f"{time / best:.2f}x") for time, label in ranked]
     return ("variant", "", "time", "to best"), rows
 
 
 def rate_text(rate: float | None) -> str:
-    """A rate with three digits that count; empty for none."""
+    """Return a rate with three digits; empty for None."""
     return "" if rate is None else f"{rate:.0f}" if rate >= 100 else f"{rate:.3g}"
 
 
 def unit_of(work: Work) -> str:
-    """The rate that says most of a kernel: operations where there are many for each byte, else
-    bytes.
-    """
+    """Return the unit of the rate that says most: operations at a high intensity, else bytes."""
     if work.flops is not None and (work.bytes is None or (work.intensity or 0.0) > MEMORY_BOUND):
         return TFLOP
     return GB if work.bytes is not None else ""
 
 
-def _spot(value: str, samples: Sequence[float], work: Work, unit: str) -> Spot:
+def _group(base: str, cases: Sequence[CaseBench], sweep: str) -> Group:
+    unit, values = unit_of(cases[0].work), []
+    own: dict[str, dict[str, Spot]] = {}
+    rivals: dict[str, dict[str, Spot]] = {}
+    for case in cases:
+        assert case.point is not None
+        at = case.point.at
+        values.append(at)
+        label = case.point.variant or case.kernel
+        if case.measurement is not None:
+            own.setdefault(label, {})[at] = _spot(case.measurement.samples, case.work, unit)
+        for rival in case.rivals:
+            if rival.measurement is not None:
+                # Every variant is measured beside its rivals, which are shown once.
+                spot = _spot(rival.measurement.samples, case.work, unit)
+                rivals.setdefault(rival.text, {}).setdefault(at, spot)
+    lines = [Line(label=label, rival=False, spots=spots) for label, spots in own.items()]
+    lines += [Line(label=label, rival=True, spots=spots) for label, spots in rivals.items()]
+    return Group(
+        base=base,
+        sweep=sweep,
+        values=tuple(dict.fromkeys(values)),
+        unit=unit,
+        dtype=cases[0].work.dtype,
+        lines=tuple(lines),
+    )
+
+
+def _spot(samples: Sequence[float], work: Work, unit: str) -> Spot:
     seconds = median(samples)
-    amount = work.flops if unit == TFLOP else work.bytes if unit == GB else None
-    rate = amount / seconds / _SCALES[unit] if amount is not None else None
-    return Spot(value=value, seconds=seconds, interval=series_interval(samples), rate=rate)
+    amount = {TFLOP: work.flops, GB: work.bytes}.get(unit)
+    rate = amount / seconds / SCALES[unit] if amount is not None else None
+    return Spot(seconds=seconds, interval=series_interval(samples), rate=rate)

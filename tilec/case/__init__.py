@@ -1,3 +1,1 @@
-"""Runs kernels on a device and holds them against their references: cases in, results out, nothing
-printed.
-"""
+"""Cases: inputs, launches and comparisons with references; nothing here prints."""

@@ -1,91 +1,101 @@
-"""Arguments of a run as text: `x=f32[1024,512]:normal:7`, `alpha=2.5`, `x=data.npy`."""
+"""Reads inputs from a command line: `--arg` for a run without a case, `--set` and `--input` to
+change cases.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from tilec.case.cases import BoundCase, bind
+import numpy as np
+
+from tilec.case.cases import BoundCase, Files, bind
 from tilec.case.files import FORMS, Place, UnfitError, dtype_in, is_file, parse_place
 from tilec.case.inputs import DISTRIBUTIONS
-from tilec.manifest.types import Case, Input
+from tilec.manifest.types import Case, Input, Kernel
 from tilec.model.literal import axis_text, read_axis_value, read_number
 from tilec_runtime.errors import CaseError, UsageError
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.model.kernel import AxisValue, KernelInfo
+from tilec_runtime.model.signature import Param, ParamKind
 from tilec_runtime.model.suggest import did_you_mean
 
 _TENSOR = re.compile(
     r"(?P<dtype>[A-Za-z_]\w*)\[(?P<shape>[^\]]*)\](?::(?P<dist>[^:]*))?(?::(?P<seed>[^:]*))?"
 )
-_FORMS = f"NAME=DTYPE[EXTENTS]:DIST:SEED (x=f32[1024,512]:normal:7), NAME=NUMBER (alpha=2.5) or NAME=FILE, with {FORMS}"
+_SHAPE = re.compile(r"\[([^\]]*)\]")
+_ARGUMENT = f"NAME=DTYPE[EXTENTS]:DIST:SEED (x=f32[1024,512]:normal:7), NAME=NUMBER (alpha=2.5) or NAME=FILE, with {FORMS}"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class Argument:
-    """One `--arg`: a tensor to make or a scalar (`input`), or a file (`path`, with the dtype that
-    it holds).
+class Override:
+    """One `--arg NAME=VALUE`, `--set NAME=VALUE` or `--input NAME=FILE`.
+
+    Attributes:
+        text: as on the command line, with the option.
+        name: of a parameter or an axis. value: its new value.
+        place: the file, if it is one; `dtype` is what the file holds.
     """
 
+    text: str
     name: str
-    input: Input | None = None
-    path: str = ""
+    value: str = ""
+    place: Place | None = None
     dtype: str = ""
 
 
-def parse_argument(text: str, *, cwd: Path) -> Argument:
+def parse_argument(text: str, *, cwd: Path) -> Override:
     """Read one `--arg`.
 
     Args:
         text: `name=value`.
-        cwd: what a relative file path starts at.
+        cwd: the directory that relative paths start at.
 
     Raises:
-        UsageError: it is none of the forms, or the file is not there.
+        UsageError: it has another form, or the file cannot be read.
     """
-    name, equals, value = text.partition("=")
-    name, value = name.strip(), value.strip()
-    if not equals or not name.isidentifier() or not value:
-        raise UsageError(f"--arg {text!r} is not NAME=VALUE", fix=f"an argument is {_FORMS}")
-    tensor = read_tensor(f"--arg {text!r}", name, value)
-    if tensor is not None:
-        return Argument(name=name, input=tensor)
+    name, value = _parts("--arg", text, f"an argument is {_ARGUMENT}")
+    option = f"--arg {text!r}"
     if is_file(value):
-        return _file(text, name, parse_place(value, cwd=cwd))
-    return Argument(name=name, input=Input(name=name, value=_number(text, value)))
+        return _file(option, name, value, cwd)
+    return Override(text=option, name=name, value=value)
 
 
-def parse_axis(text: str, info: KernelInfo, *, option: str = "--axis") -> tuple[str, AxisValue]:
-    """Read one `NAME=VALUE` of an option and check it against what was built.
+def parse_overrides(
+    settings: Sequence[str], inputs: Sequence[str], *, cwd: Path
+) -> tuple[Override, ...]:
+    """Read every `--set` and `--input`; files are looked into.
+
+    Args:
+        settings: values of `--set`.
+        inputs: values of `--input`.
+        cwd: the directory that relative paths start at.
 
     Raises:
-        UsageError: no such axis or value.
+        UsageError: one has another form, a name is given twice, or a file cannot be read.
     """
-    name, _, value = (part.strip() for part in text.partition("="))
-    axes = dict(info.axes)
-    if name not in axes:
-        hint = did_you_mean(name, list(axes)) or (
-            f"; it has {', '.join(axes)}" if axes else "; it has none"
-        )
-        raise UsageError(f"{option} {text!r}: kernel {info.name} has no axis {name!r}{hint}")
-    known = read_axis_value(value, axes[name])
-    if known is None:
-        raise UsageError(
-            f"{option} {text!r}: {name} was built for {', '.join(map(axis_text, axes[name]))}"
-        )
-    return name, known
+    found = [*(_setting(text) for text in settings), *(_input(text, cwd) for text in inputs)]
+    names = [override.name for override in found]
+    for override in found:
+        if names.count(override.name) > 1:
+            raise UsageError(
+                f"{override.text}: {override.name} is given more than once",
+                fix="give each name one value",
+            )
+    return tuple(found)
 
 
 def bind_arguments(
     info: KernelInfo,
-    arguments: Sequence[Argument],
+    arguments: Sequence[Override],
     *,
     axes: Sequence[tuple[str, AxisValue]] = (),
     reference: str = "",
 ) -> BoundCase:
-    """One bound case from `--arg` values; outputs that are not given are not made up.
+    """Return a bound case of `--arg` values; outputs have to be given too.
 
     Raises:
         UsageError: the arguments do not fit the kernel, or a name is given twice.
@@ -94,44 +104,111 @@ def bind_arguments(
     for name in names:
         if names.count(name) > 1:
             raise UsageError(f"--arg {name}=… is given twice")
-    case = Case(
-        name="",
-        inputs=tuple(a.input for a in arguments if a.input is not None),
-        reference=reference,
-        axes=tuple(axes),
-    )
+    inputs = tuple(_argument_input(one) for one in arguments if one.place is None)
+    case = Case(name="", inputs=inputs, reference=reference, axes=tuple(axes))
     try:
-        return bind(case, info, files=tuple((a.name, a.dtype, a.path) for a in arguments if a.path))
-    except CaseError as error:  # not of the manifest, but of the command line
+        return bind(case, info, files=_files(arguments))
+    except CaseError as error:  # the command line is at fault, not the manifest
         raise UsageError(error.what, cause=error.cause, fix=error.fix, kernel=info.name) from error
 
 
-def read_tensor(option: str, name: str, value: str) -> Input | None:
-    """Read `f32[1024,512]:normal:7`; None for what is of another form.
-
-    Args:
-        option: what stands on the command line, for messages: `--arg 'x=f32[4]'`.
-        name: of the parameter.
-        value: what is behind the equals sign.
+def overridden(
+    kernel: Kernel, info: KernelInfo, overrides: Sequence[Override]
+) -> tuple[Kernel, Files]:
+    """Return the kernel with changed cases, and the arrays that replace inputs.
 
     Raises:
-        UsageError: it has this form, and an unknown dtype or distribution, or no number where one
-            belongs.
+        UsageError: the kernel has no such parameter or axis, or the value does not fit.
     """
-    match = _TENSOR.fullmatch(value)
-    return _tensor(option, name, match) if match else None
+    cases = tuple(_changed(case, info, overrides) for case in kernel.cases)
+    return dataclasses.replace(kernel, cases=cases), _files(overrides)
 
 
-def _tensor(option: str, name: str, match: re.Match[str]) -> Input:
-    dtype = match["dtype"]
+def parse_axis(text: str, info: KernelInfo, *, option: str = "--axis") -> tuple[str, AxisValue]:
+    """Read one `NAME=VALUE` of an option, and look it up among the built axes.
+
+    Raises:
+        UsageError: there is no such axis or value.
+    """
+    name, _, value = (part.strip() for part in text.partition("="))
+    axes = dict(info.axes)
+    if name not in axes:
+        hint = did_you_mean(name, list(axes)) or f"; it has {', '.join(axes) or 'none'}"
+        raise UsageError(f"{option} {text!r}: kernel {info.name} has no axis {name!r}{hint}")
+    known = read_axis_value(value, axes[name])
+    if known is None:
+        values = ", ".join(map(axis_text, axes[name]))
+        raise UsageError(f"{option} {text!r}: {name} was built for {values}")
+    return name, known
+
+
+def _parts(option: str, text: str, fix: str) -> tuple[str, str]:
+    name, equals, value = (part.strip() for part in text.partition("="))
+    if not equals or not name.isidentifier() or not value:
+        raise UsageError(f"{option} {text!r} is not NAME=VALUE", fix=fix)
+    return name, value
+
+
+def _setting(text: str) -> Override:
+    forms = "take n=4096, x=[512,512], x=f16[512,512]:normal:7 or BM=64"
+    name, value = _parts("--set", text, forms)
+    if is_file(value):
+        raise UsageError(
+            f"--set {text!r}: an array from a file is an input", fix=f"--input {name}={value}"
+        )
+    return Override(text=f"--set {text}", name=name, value=value)
+
+
+def _input(text: str, cwd: Path) -> Override:
+    forms = f"take x={FORMS.replace(', ', ', x=').replace(' or ', ' or x=')}"
+    name, value = _parts("--input", text, forms)
+    option = f"--input {text}"
+    if not is_file(value):
+        raise UsageError(
+            f"{option}: {value!r} names no file of an array",
+            fix=f"give {FORMS}; a number or a shape goes to --set",
+        )
+    return _file(option, name, value, cwd)
+
+
+def _file(option: str, name: str, value: str, cwd: Path) -> Override:
+    place = parse_place(value, cwd=cwd)
+    try:
+        return Override(text=option, name=name, place=place, dtype=dtype_in(place, name))
+    except UnfitError as error:
+        raise UsageError(
+            f"{option}: {place} cannot be read: {error}", fix=f"give {FORMS}"
+        ) from error
+
+
+def _files(overrides: Sequence[Override]) -> Files:
+    return tuple((one.name, one.dtype, str(one.place)) for one in overrides if one.place)
+
+
+def _argument_input(argument: Override) -> Input:
+    tensor = _tensor(argument)
+    if tensor is not None:
+        return tensor
+    number = read_number(argument.value)
+    if number is None:
+        raise UsageError(
+            f"{argument.text}: {argument.value!r} is no tensor, number or file of an array",
+            fix=f"an argument is {_ARGUMENT}",
+        )
+    return Input(name=argument.name, value=number)
+
+
+def _tensor(override: Override) -> Input | None:
+    """Read `f32[1024,512]:normal:7`; None for another form."""
+    match = _TENSOR.fullmatch(override.value)
+    if match is None:
+        return None
+    dtype, option = match["dtype"], override.text
     if dtype not in DTYPES:
         hint = did_you_mean(dtype, list(DTYPES)) or f"; there are {', '.join(DTYPES)}"
         raise UsageError(f"{option}: unknown dtype {dtype!r}{hint}")
-    shape = (
-        tuple(extent.strip() for extent in match["shape"].split(","))
-        if match["shape"].strip()
-        else ()
-    )
+    extents = match["shape"].strip()
+    shape = tuple(extent.strip() for extent in extents.split(",")) if extents else ()
     if not all(shape):
         raise UsageError(f"{option}: an extent is missing in [{match['shape']}]")
     dist = match["dist"] or "normal"
@@ -143,26 +220,69 @@ def _tensor(option: str, name: str, match: re.Match[str]) -> Input:
     seed = match["seed"] or "0"
     if not seed.isdecimal():
         raise UsageError(f"{option}: the seed {seed!r} is not a whole number")
-    return Input(name=name, shape=shape, dtype=dtype, dist=dist, seed=int(seed))
+    return Input(name=override.name, shape=shape, dtype=dtype, dist=dist, seed=int(seed))
 
 
-def _number(text: str, value: str) -> AxisValue:
-    number = read_number(value)
-    if number is None:
+def _changed(case: Case, info: KernelInfo, overrides: Sequence[Override]) -> Case:
+    params, axes = {param.name: param for param in info.params}, dict(info.axes)
+    tensors = [param.name for param in info.params if param.kind is ParamKind.TENSOR]
+    inputs, chosen = {item.name: item for item in case.inputs}, dict(case.axes)
+    for override in overrides:
+        name = override.name
+        if override.place is not None:
+            if name not in tensors:
+                raise _unknown(info.name, tensors, override, "tensor")
+            inputs.pop(name, None)
+        elif name in params:
+            inputs[name] = _value(override, params[name], inputs.get(name), info)
+        elif name in axes:
+            chosen[name] = parse_axis(f"{name}={override.value}", info, option="--set")[1]
+        else:
+            raise _unknown(info.name, [*params, *axes], override, "parameter or axis")
+    return dataclasses.replace(case, inputs=tuple(inputs.values()), axes=tuple(chosen.items()))
+
+
+def _value(override: Override, param: Param, before: Input | None, info: KernelInfo) -> Input:
+    if param.kind is ParamKind.SCALAR:
+        return Input(name=param.name, value=_number(override, param, info))
+    if param.kind is not ParamKind.TENSOR:
         raise UsageError(
-            f"--arg {text!r}: {value!r} is no tensor, number or file of an array",
-            fix=f"an argument is {_FORMS}",
+            f"{override.text}: {param.name} of {info.name} is no tensor and no number",
+            fix="write it into the case",
         )
+    if _SHAPE.fullmatch(override.value) and before is not None and before.shape is not None:
+        found = _tensor(dataclasses.replace(override, value=f"f32{override.value}"))
+        assert found is not None
+        return dataclasses.replace(before, shape=found.shape, small=None)
+    found = _tensor(override)
+    if found is None:
+        forms = ("[1024]", "f32[1024]:normal:7")
+        raise UsageError(
+            f"{override.text}: {info.name} takes a tensor for {param.name}",
+            fix=f"give {', '.join(f'--set {param.name}={form}' for form in forms)}, or --input {param.name}=FILE.npy",
+        )
+    return found
+
+
+def _number(override: Override, param: Param, info: KernelInfo) -> int | float | bool:
+    number = read_number(override.value)
+    dtype = DTYPES.get(param.dtype)  # None for the name of an axis
+    takes = f"{info.name} takes {param.dtype} for {param.name}"
+    if number is None or (isinstance(number, bool) and dtype is not None and dtype.kind != "bool"):
+        raise UsageError(f"{override.text}: {override.value!r} is no number, and {takes}")
+    if dtype is not None and dtype.kind in ("int", "uint"):
+        if not math.isfinite(number) or int(number) != number:
+            raise UsageError(f"{override.text}: {override.value} is no whole number, and {takes}")
+        limits = np.iinfo(dtype.numpy)
+        if not limits.min <= int(number) <= limits.max:
+            holds = f"which holds {limits.min} to {limits.max}"
+            raise UsageError(f"{override.text}: {override.value} does not fit {dtype}, {holds}")
     return number
 
 
-def _file(text: str, name: str, place: Place) -> Argument:
-    """Of dtypes that NumPy lacks `.npy` files say the size alone, and then the kernel's own is
-    taken.
-    """
-    try:
-        return Argument(name=name, path=str(place), dtype=dtype_in(place, name))
-    except UnfitError as error:
-        raise UsageError(
-            f"--arg {text!r}: {place} cannot be read: {error}", fix=f"give {FORMS}"
-        ) from error
+def _unknown(kernel: str, known: Sequence[str], override: Override, noun: str) -> UsageError:
+    hint = did_you_mean(override.name, known) or f"; it has {', '.join(known) or 'none'}"
+    return UsageError(
+        f"{override.text}: kernel {kernel} has no {noun} {override.name!r}{hint}",
+        fix=f"choose the cases that have it: name their kernels, or -k 'not {kernel}'",
+    )

@@ -1,4 +1,4 @@
-"""Cases of the manifest bound to a built kernel: one bound case per dtype that a case stands for."""
+"""Binds cases of the manifest to built kernels: one bound case for each open dtype."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ from tilec.manifest.locate import Locator, Path
 from tilec.manifest.types import Bench, Case, Input, Kernel, Operand, Tolerance
 from tilec_runtime.errors import CaseError, Location
 from tilec_runtime.model.dtype import DTYPES
-from tilec_runtime.model.kernel import AxisValue, KernelInfo
-from tilec_runtime.model.signature import AbiSlot, Param, ParamKind
+from tilec_runtime.model.kernel import AxisValue, KernelInfo, VariantInfo
+from tilec_runtime.model.signature import Param, ParamKind
 from tilec_runtime.model.suggest import did_you_mean
 
 Axes = tuple[tuple[str, AxisValue], ...]
-# (parameter, dtype, path) of arrays that are read from files; the dtype is empty where the file
-# does not say it.
+# (parameter, dtype, path) of arrays in files; the dtype is empty if the file does not name it.
 Files = tuple[tuple[str, str, str], ...]
 
 
@@ -26,10 +25,10 @@ class BoundStep:
 
     Attributes:
         kernel: launcher name. language: of its source.
-        arguments: by parameter: inputs of the case by name, and values.
-        axes: that the step chooses.
+        arguments: by parameter: names of inputs of the case, or values.
+        axes: values that the step chooses.
         title: `step 2 of both`, for messages.
-        location: where it is written.
+        location: of the step in the manifest.
     """
 
     kernel: str
@@ -46,24 +45,21 @@ class BoundCase:
 
     Attributes:
         name: `gemm/4k[f16]`: kernel, case, and the dtypes of the axes that the case leaves open.
-        kernel: launcher name; of a chain its name.
+        kernel: launcher name; for a chain its name.
         case: the case's name in the manifest; empty for a run from the command line.
-        axes: every axis whose value is known, dtypes included; what expressions see.
-        choose: the axes that the launcher is told by keyword (those that its arguments do not
-            decide).
-        variants: ids of the variants that were built at these axes, of which a launch takes one.
-            abis: what their entry points take; where nothing is compiled yet, what they will take
-            of extents and strides, as far as that is known.
-        params: what the launcher takes, in order, with dtypes in place of axis names.
+        axes: every axis whose value is known, dtypes included; expressions see them.
+        choose: axes that the launcher takes by keyword, since its arguments do not decide them.
+        variants: ids of the variants built at these axes; a launch takes one of them.
+        params: the launcher's parameters in order, with dtypes in place of axis names.
         inputs: in the order in which they are made, each with its dtype.
-        files: arrays that are read from files instead, as (parameter, `x.npy` or `x.npz:key`).
-        reference: `file.py:function`, empty for a run without one.
-        tolerance: as the manifest gives it; empty for the defaults of the dtypes.
-        bench: work of one launch, if the case says.
-        location: where the case is written.
-        keys: where some of its keys are, by their paths in it: `("bench", "against", 0)`.
+        files: inputs that are read from files instead: (parameter, `x.npy` or `x.npz:key`).
+        reference: `file.py:function`; empty for a run without one.
+        tolerance: of the manifest; empty for the defaults of the dtypes.
+        bench: work of one launch, if the case states it.
+        location: of the case in the manifest.
+        keys: locations of keys of the case, by path: `("bench", "against", 0)`.
         steps: of a chain, in order; empty for a case of one kernel.
-        error: why it is no more than a name: the manifest's case does not fit what was built.
+        error: why the case does not fit the build; then only its name is known.
     """
 
     name: str
@@ -72,7 +68,6 @@ class BoundCase:
     axes: Axes = ()
     choose: Axes = ()
     variants: tuple[str, ...] = ()
-    abis: tuple[tuple[AbiSlot, ...], ...] = dataclasses.field(default=(), compare=False, repr=False)
     params: tuple[Param, ...] = ()
     inputs: tuple[Input, ...] = ()
     files: tuple[tuple[str, str], ...] = ()
@@ -85,71 +80,59 @@ class BoundCase:
     error: CaseError | None = dataclasses.field(default=None, compare=False)
 
     def place(self, *key: str | int) -> Location | None:
-        """Where a key of the case is written; else the case, as where the command line says what
-        the key would.
-        """
+        """Return the location of a key, or of the case if the command line gave the value."""
         return self.keys.get(key, self.location)
 
     @property
     def outs(self) -> tuple[str, ...]:
-        """Names of the tensors that the kernel writes, in launcher order."""
+        """Names of the output tensors, in launcher order."""
         return tuple(p.name for p in self.params if p.out)
+
+    def dtype_of(self, name: str) -> str:
+        """Return the dtype of a parameter."""
+        return next(p.dtype for p in self.params if p.name == name)
 
 
 def expand_cases(
     kernel: Kernel, info: KernelInfo, *, locate: Locator | None = None, files: Files = ()
 ) -> tuple[BoundCase, ...]:
-    """Every case of a kernel, once for each value of the dtype axes that it leaves open and that
-    was built with its other axes.
+    """Bind every case of a kernel, once for each built value of the dtype axes it leaves open.
 
     Args:
         kernel: the manifest's table.
         info: the same kernel in the bundle.
-        locate: finds places in the manifest, for messages.
-        files: arrays that every case is given, in place of its own inputs.
+        locate: finds locations in the manifest, for messages.
+        files: arrays that replace inputs of every case.
 
     Raises:
-        CaseError: an input that the launcher does not have or lacks, an unknown axis, or no variant
-            at all for a case.
+        CaseError: an unknown or missing input, an unknown axis, or no variant for a case.
     """
     found: list[BoundCase] = []
     for case in kernel.cases:
         keys = keys_of("kernel", kernel.name, case, locate) if locate else {}
-        found += (
-            dataclasses.replace(bound, keys=keys)
-            for bound in _expand(case, info, _place(kernel, case, locate), files=files)
-        )
+        bound = _expand(case, info, _place(kernel, case, locate), files=files)
+        found += (dataclasses.replace(each, keys=keys) for each in bound)
     return tuple(found)
 
 
 def small_case(case: BoundCase) -> BoundCase:
-    """A case with the extents of runs that are held against the reference; those of `shape` may be
-    for measuring alone.
-    """
+    """Return the case with the extents of `small`, which comparisons use; `shape` is measured."""
     if not any(item.small for item in case.inputs):
         return case
-    return dataclasses.replace(
-        case,
-        inputs=tuple(
-            dataclasses.replace(i, shape=i.small or i.shape, small=None) for i in case.inputs
-        ),
-    )
+    inputs = (dataclasses.replace(i, shape=i.small or i.shape, small=None) for i in case.inputs)
+    return dataclasses.replace(case, inputs=tuple(inputs))
 
 
 def said_axes(case: BoundCase, info: KernelInfo) -> dict[str, AxisValue]:
-    """The axes that a case says, by its dtypes or its choice: the others are the launch's to
-    choose, and `axes` has but their defaults.
-    """
+    """Return the axes that the case fixes, by dtypes or by choice; dispatch may change the rest."""
     return {name: value for name, value in case.axes if name in info.dtype_axes} | dict(case.choose)
 
 
 def fitting_cases(
     kernel: Kernel, info: KernelInfo, *, locate: Locator | None = None
 ) -> tuple[BoundCase, ...]:
-    """Every case of a kernel as `expand_cases` gives it; one that does not fit what was built is
-    there by its name, with its error.
-
-    So that one such case keeps no other from being run.
+    """Bind every case as `expand_cases` does; a case that does not fit carries its error, so that
+    the others run.
     """
     found: list[BoundCase] = []
     for case in kernel.cases:
@@ -158,9 +141,11 @@ def fitting_cases(
             found += expand_cases(alone, info, locate=locate)
         except CaseError as error:
             found.append(
-                dataclasses.replace(
-                    unbuilt_cases(alone, locate=locate)[0],
+                BoundCase(
                     name=f"{kernel.name}/{case.name}",
+                    kernel=kernel.name,
+                    case=case.name,
+                    location=_place(kernel, case, locate),
                     error=error,
                 )
             )
@@ -168,12 +153,9 @@ def fitting_cases(
 
 
 def unbuilt_cases(kernel: Kernel, *, locate: Locator | None = None) -> tuple[BoundCase, ...]:
-    """Every case of a kernel that is in no bundle, by its name alone: as `expand_cases` names them,
-    as far as the manifest tells.
+    """Return the cases of a kernel that is not built, with the names `expand_cases` would give.
 
-    Args:
-        kernel: the manifest's table.
-        locate: finds places in the manifest, for messages.
+    The names are right where the manifest states the dtypes; else a build decides.
     """
     axes, params = dict(kernel.matrix.axes), {param.name: param.dtype for param in kernel.params}
     found = []
@@ -181,20 +163,17 @@ def unbuilt_cases(kernel: Kernel, *, locate: Locator | None = None) -> tuple[Bou
         fixed = {name for name, _ in case.axes} | {
             params.get(i.name) for i in case.inputs if i.dtype and i.dtype not in axes
         }
-        used = {i.dtype or params.get(i.name) for i in case.inputs} | {
-            params.get(i.name) for i in case.inputs
-        }
+        used = {i.dtype for i in case.inputs} | {params.get(i.name) for i in case.inputs}
         left = [name for name in axes if name in used and name not in fixed]
         for values in itertools.product(*(axes[name] for name in left)):
             label = f"[{','.join(map(str, values))}]" if left else ""
-            name, place = f"{kernel.name}/{case.name}{label}", _place(kernel, case, locate)
             found.append(
                 BoundCase(
-                    name=name,
+                    name=f"{kernel.name}/{case.name}{label}",
                     kernel=kernel.name,
                     case=case.name,
                     axes=tuple(zip(left, values, strict=True)),
-                    location=place,
+                    location=_place(kernel, case, locate),
                 )
             )
     return tuple(found)
@@ -203,16 +182,16 @@ def unbuilt_cases(kernel: Kernel, *, locate: Locator | None = None) -> tuple[Bou
 def bind(
     case: Case, info: KernelInfo, *, files: Files = (), location: Location | None = None
 ) -> BoundCase:
-    """One bound case where the dtypes of all inputs are known.
+    """Bind a case whose inputs' dtypes are all known.
 
     Args:
         case: inputs with dtypes (an empty one is the parameter's own).
         info: the kernel.
-        files: (parameter, dtype, path) of arrays that are read from files.
-        location: where the case is written.
+        files: (parameter, dtype, path) of arrays in files.
+        location: of the case in the manifest.
 
     Raises:
-        CaseError: as `expand_cases`; also when a dtype axis stays open and has several values.
+        CaseError: as `expand_cases`; also if a dtype axis stays open and has several values.
     """
     bound = tuple(_expand(case, info, location, files=files))
     if len(bound) > 1:
@@ -225,9 +204,7 @@ def bind(
 
 
 def keys_of(table: str, name: str, case: Case, locate: Locator) -> Mapping[Path, Location]:
-    """Places of the keys of a case that only a run can find fault with; `table` is `kernel` or
-    `chain`, `name` that of it.
-    """
+    """Return the locations of the keys that only a run can reject; `table` is `kernel` or `chain`."""
     paths: list[Path] = [("inputs", item.name) for item in case.inputs]
     paths += [("reference",)] if case.reference else []
     if case.bench:
@@ -240,35 +217,39 @@ def _place(kernel: Kernel, case: Case, locate: Locator | None) -> Location | Non
     return locate(("kernel", kernel.name, "case", case.name)) if locate else None
 
 
+def variants_at(info: KernelInfo, axes: Mapping[str, AxisValue]) -> tuple[VariantInfo, ...]:
+    """Return the variants whose axes have these values."""
+    return tuple(
+        variant
+        for variant in info.variants
+        if all(axes.get(name, value) == value for name, value in variant.axes)
+    )
+
+
 def _expand(
     case: Case, info: KernelInfo, location: Location | None, *, files: Files = ()
 ) -> Iterator[BoundCase]:
     title = f"{info.name}/{case.name}" if case.name else info.name
     axes = dict(info.axes)
-    _check_names(title, case, info, [name for name, _, _ in files], location)
+    given = [*(i.name for i in case.inputs), *(name for name, _, _ in files)]
+    _check_names(title, case, info, given, location)
     dtypes = {i.name: i.dtype for i in case.inputs if i.dtype} | {
         name: dtype for name, dtype, _ in files
     }
     fixed = dict(case.axes) | _bound_by_dtypes(title, case, info, dtypes, location)
     open_axes = [name for name in info.dtype_axes if name not in fixed]
-    points = [
-        dict(zip(open_axes, values, strict=True))
-        for values in itertools.product(*(axes[name] for name in open_axes))
-    ]
     found = False
-    for point in points:
-        settled = _with_defaults(info, fixed | point)
-        variants = _built_at(info, settled)
+    for values in itertools.product(*(axes[name] for name in open_axes)):
+        settled = _with_defaults(info, fixed | dict(zip(open_axes, values, strict=True)))
+        variants = variants_at(info, settled)
         if not variants:
             continue
         found = True
-        label = ",".join(str(point[name]) for name in open_axes)
-        given = {i.name for i in case.inputs} | {name for name, _, _ in files}
-        here = [
-            p for p in info.params if not p.optional or p.name in given
-        ]  # the others are None: nothing is made or compared
+        label = ",".join(map(str, values))
         params = tuple(
-            dataclasses.replace(p, dtype=str(settled.get(p.dtype, p.dtype))) for p in here
+            dataclasses.replace(p, dtype=str(settled.get(p.dtype, p.dtype)))
+            for p in info.params
+            if not p.optional or p.name in given  # an optional one that is left out is None
         )
         yield BoundCase(
             name=f"{title}[{label}]" if label else title,
@@ -276,8 +257,7 @@ def _expand(
             case=case.name,
             axes=tuple((name, settled[name]) for name in axes if name in settled),
             choose=tuple((name, value) for name, value in case.axes if name not in info.dtype_axes),
-            variants=variants,
-            abis=_abis(info, variants),
+            variants=tuple(variant.id for variant in variants),
             params=params,
             inputs=tuple(_with_dtype(i, params, settled) for i in _with_scalars(case.inputs, info)),
             files=tuple((name, path) for name, _, path in files),
@@ -288,22 +268,17 @@ def _expand(
         )
     if not found:
         asked = ", ".join(f"{name} = {value!r}" for name, value in fixed.items()) or "its dtypes"
-        built = "; ".join(
-            dict.fromkeys(
-                ", ".join(f"{n} = {v!r}" for n, v in variant.axes) for variant in info.variants
-            )
-        )
+        points = (", ".join(f"{n} = {v!r}" for n, v in each.axes) for each in info.variants)
+        built = "; ".join(dict.fromkeys(points)) or "none"
         raise CaseError(
-            f"{title}: no variant was built for {asked}; built are: {built or 'none'}",
-            location=location,
+            f"{title}: no variant was built for {asked}; built are: {built}", location=location
         )
 
 
 def _check_names(
-    title: str, case: Case, info: KernelInfo, files: Sequence[str], location: Location | None
+    title: str, case: Case, info: KernelInfo, given: Sequence[str], location: Location | None
 ) -> None:
     known = [p.name for p in info.params]
-    given = [*(i.name for i in case.inputs), *files]
     for name in given:
         if name not in known:
             hint = did_you_mean(name, known) or f"; it takes {', '.join(known)}"
@@ -336,7 +311,7 @@ def _example(param: Param) -> str:
 def _bound_by_dtypes(
     title: str, case: Case, info: KernelInfo, dtypes: Mapping[str, str], location: Location | None
 ) -> dict[str, AxisValue]:
-    """The dtype axes that the inputs' own dtypes decide."""
+    """Return the dtype axes that the inputs' dtypes decide."""
     bound: dict[str, AxisValue] = {}
     chosen = dict(case.axes)
     for param in info.params:
@@ -365,47 +340,18 @@ def _bound_by_dtypes(
 
 
 def _with_defaults(info: KernelInfo, known: dict[str, AxisValue]) -> dict[str, AxisValue]:
-    """The known axes, then the manifest's defaults, then axes that have one value only.
+    """Complete the known axes with the manifest's defaults and with axes of a single value.
 
-    Launches of a kernel with a tuning table or rules take what fits where there is no variant at
-    the defaults: then these say nothing.
+    A kernel with a tuning table or rules may have no variant at the defaults; then dispatch
+    decides, and the defaults do not count.
     """
     single = {name: values[0] for name, values in info.axes if len(values) == 1}
     settled = {**single, **dict(info.default), **known}
-    return settled if not info.dispatched or _built_at(info, settled) else {**single, **known}
-
-
-def _abis(info: KernelInfo, variants: Sequence[str]) -> tuple[tuple[AbiSlot, ...], ...]:
-    """What a case's variants take. Kernels in the safe language count in 32 bits, whatever is
-    compiled.
-    """
-    found = tuple(
-        dict.fromkeys(
-            variant.abi for variant in info.variants if variant.id in variants and variant.abi
-        )
-    )
-    if found or info.safety is None:
-        return found
-    ranks = {param.name: param.rank for param in info.params if param.kind is ParamKind.TENSOR}
-    texts = [
-        f"{name}.{part}[{axis}]"
-        for name, rank in ranks.items()
-        for part in ("shape", "stride")
-        for axis in range(rank)
-    ]
-    return (tuple(AbiSlot(type="i32", expr=text, size=4, align=4) for text in texts),)
-
-
-def _built_at(info: KernelInfo, axes: Mapping[str, AxisValue]) -> tuple[str, ...]:
-    return tuple(
-        v.id for v in info.variants if all(axes.get(name, value) == value for name, value in v.axes)
-    )
+    return settled if not info.dispatched or variants_at(info, settled) else {**single, **known}
 
 
 def _with_scalars(inputs: tuple[Input, ...], info: KernelInfo) -> tuple[Input, ...]:
-    """The inputs, and the launcher's defaults for scalars that the case leaves out: the reference
-    sees them too.
-    """
+    """Return the inputs and the launcher's defaults for left-out scalars: references see both."""
     given = {i.name for i in inputs}
     missing = (p for p in info.params if p.name not in given and p.default is not None)
     return (*inputs, *(Input(name=p.name, value=p.default) for p in missing))

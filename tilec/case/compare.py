@@ -1,21 +1,32 @@
-"""Actual against expected, element by element: NaN and infinity included, every low-precision dtype
-widened to f64 first.
+"""Compares arrays element by element: absolute, relative and in units in the last place.
+
+NaN equals NaN. Low-precision dtypes are widened to f64 first, integers are compared exactly.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-from tilec.case.ulps import UNKNOWN, Array, apart, ulps
 from tilec.manifest.types import Tolerance
 from tilec_runtime.model.dtype import BY_NUMPY
 
-# Elements that are widened at one time: it bounds the memory that comparing large outputs takes.
+Array = np.ndarray[Any, np.dtype[Any]]
+Number = int | float | bool
+
+# Elements that are widened at a time: bounds the memory of a comparison of large outputs.
 CHUNK = 1 << 20
+# Neighbours of the first wrong element that are shown.
+BEFORE, BEHIND = 3, 4
+# Decades of the histogram; smaller errors share its first row.
+MOST_DECADES = 8
+# The distance in ulp from NaN to a number.
+UNKNOWN = np.iinfo(np.uint64).max
 
 _DEFAULTS = {
     "f64": (1e-10, 1e-12),
@@ -26,6 +37,7 @@ _DEFAULTS = {
     "f8e5m2": (0.25, 0.1),
     "f8e8m0": (1.0, 0.0),
 }
+_BITS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -34,13 +46,12 @@ class Comparison:
 
     Attributes:
         ok: every element is within the tolerance.
-        max_abs: largest |actual - expected|; infinite where only one of the two is NaN or infinite.
-        max_rel: largest |actual - expected| / |expected| over the elements that are not expected to
-            be zero.
-        max_ulp: most numbers of the dtype from one to the other; None where one alone is NaN.
+        max_abs: largest |actual - expected|; infinite if only one is NaN or infinite.
+        max_rel: largest |actual - expected| / |expected| where `expected` is not 0.
+        max_ulp: largest distance in ulp; None if only one of a pair is NaN.
         mismatches: elements beyond the tolerance. total: all elements.
-        both_nan: elements that are NaN in both, and so fit whatever they ought to be.
-        first_index: the first of them in C order, None for none, with both values.
+        both_nan: elements that are NaN in both arrays.
+        first_index: of the first mismatch in C order, with both values; None without one.
     """
 
     ok: bool
@@ -51,13 +62,67 @@ class Comparison:
     total: int = 0
     both_nan: int = 0
     first_index: tuple[int, ...] | None = None
-    first_actual: int | float | bool | None = None
-    first_expected: int | float | bool | None = None
+    first_actual: Number | None = None
+    first_expected: Number | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Element:
+    """One element of both arrays.
+
+    Attributes:
+        index: of the element. ok: it is within the tolerance.
+        got, expected: values. error: their distance; infinite if only one is NaN or infinite.
+        ulp: their distance in ulp; None if only one is NaN.
+    """
+
+    index: tuple[int, ...]
+    ok: bool
+    got: Number
+    expected: Number
+    error: float
+    ulp: int | None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Bin:
+    """The number of elements with `low` <= error < `high`, and how many of them are `off`.
+
+    Both bounds are 0 for equal elements, infinite where only one value is finite.
+    """
+
+    low: float
+    high: float
+    count: int
+    off: int
+
+    @property
+    def label(self) -> str:
+        """`equal`, `1e-03 to 1e-02`, `not finite`."""
+        if math.isinf(self.low):
+            return "not finite"
+        if self.high == 0:
+            return "equal"
+        return f"below {self.high:.0e}" if self.low == 0 else f"{self.low:.0e} to {self.high:.0e}"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Difference:
+    """Details of a failed comparison.
+
+    Attributes:
+        window: the first wrong element with its neighbours in its row.
+        histogram: all elements by the decade of their error.
+    """
+
+    window: tuple[Element, ...]
+    histogram: tuple[Bin, ...]
 
 
 def tolerance_for(given: Sequence[Tolerance], dtype: str) -> Tolerance:
-    """The tolerance for an output: the case's own for the dtype, else its general one, else the
-    dtype's default (exact for integers).
+    """Return the case's tolerance for a dtype, else its general one, else the dtype's default.
+
+    Integers are exact by default.
     """
     for wanted in (dtype, ""):
         for tolerance in given:
@@ -68,14 +133,14 @@ def tolerance_for(given: Sequence[Tolerance], dtype: str) -> Tolerance:
 
 
 def compare(actual: Array, expected: Array, tolerance: Tolerance | None = None) -> Comparison:
-    """Hold `actual` against `expected`.
+    """Compare two arrays.
 
-    An element fits where both are equal, both are NaN, |actual - expected| <= atol + rtol *
-    |expected|, or no more than `ulp` numbers of `actual`'s dtype lead from one to the other, the
-    expected value rounded to that dtype.
+    An element is right if both values are equal or both NaN, if |actual - expected| <= atol + rtol
+    * |expected|, or if they are at most `ulp` units in the last place apart, `expected` rounded to
+    `actual`'s dtype.
 
     Args:
-        actual: what the kernel gave.
+        actual: what the kernel wrote.
         expected: of the same shape; its dtype may be wider.
         tolerance: None for the default of `actual`'s dtype.
 
@@ -85,125 +150,210 @@ def compare(actual: Array, expected: Array, tolerance: Tolerance | None = None) 
     if actual.shape != expected.shape:
         raise ValueError(f"shapes differ: {actual.shape} and {expected.shape}")
     limit = tolerance or tolerance_for((), BY_NUMPY[actual.dtype.name].name)
-    left, right = actual.reshape(-1), expected.reshape(-1)
     max_abs = max_rel = 0.0
-    mismatches, first, most, both = 0, -1, 0, 0
-    for start in range(0, left.size, CHUNK):
-        a, e = left[start : start + CHUNK], right[start : start + CHUNK]
-        distance, size = _distance(a, e)
-        steps = ulps(a, e)
-        wrong = _wrong(distance, size, steps, limit)
-        most = max(most, int(steps.max()))
-        max_abs = max(max_abs, float(distance.max()))
+    most, both, mismatches = 0, 0, 0
+    first: int | None = None
+    left, right = actual.reshape(-1), expected.reshape(-1)
+    for chunk in _chunks(left, right, limit):
+        size = np.abs(chunk.expected.astype(np.float64))
         known = (size > 0) & np.isfinite(size)
-        if known.any():
-            max_rel = max(max_rel, float((distance[known] / size[known]).max()))
-        both += _both_nan(a, e)
-        count = int(np.count_nonzero(wrong))
-        if count and first < 0:
-            first = start + int(np.argmax(wrong))
-        mismatches += count
-    values: dict[str, Any] = {}
-    if first >= 0:
-        index = tuple(int(i) for i in np.unravel_index(first, actual.shape)) if actual.shape else ()
-        values = {
-            "first_index": index,
-            "first_actual": plain(left[first]),
-            "first_expected": plain(right[first]),
-        }
-    max_ulp = most if most != UNKNOWN else None
-    return Comparison(
+        max_abs = max(max_abs, float(chunk.distance.max()))
+        max_rel = max(max_rel, float((chunk.distance[known] / size[known]).max(initial=0.0)))
+        most = max(most, int(chunk.ulps.max()))
+        both += int(np.count_nonzero((chunk.actual != chunk.actual) & (chunk.distance == 0)))
+        if first is None and chunk.wrong.any():
+            first = chunk.start + int(np.argmax(chunk.wrong))
+        mismatches += int(np.count_nonzero(chunk.wrong))
+    found = Comparison(
         ok=not mismatches,
         max_abs=max_abs,
         max_rel=max_rel,
-        max_ulp=max_ulp,
+        max_ulp=most if most != UNKNOWN else None,
         mismatches=mismatches,
         total=left.size,
         both_nan=both,
-        **values,
+    )
+    if first is None:
+        return found
+    return dataclasses.replace(
+        found,
+        first_index=_index(first, actual.shape),
+        first_actual=_plain(left[first]),
+        first_expected=_plain(right[first]),
     )
 
 
-def differing(one: Array, two: Array) -> Array:
-    """Mark elements that differ in a bit, in a row.
+def difference_of(
+    actual: Array, expected: Array, tolerance: Tolerance, first: tuple[int, ...]
+) -> Difference:
+    """Return the details of a failed comparison.
 
-    All NaN are the same: which one an operation gives, its operands and their order decide.
+    Args:
+        actual: what the kernel wrote.
+        expected: of the same shape; its dtype may be wider.
+        tolerance: within which elements are right.
+        first: index of the first wrong element.
     """
-    off: Array = (_bytes(one) != _bytes(two)).any(axis=-1)
+    place, start, end = 0, 0, 1
+    if first:
+        place = int(np.ravel_multi_index(first, actual.shape))
+        start = place - min(BEFORE, first[-1])
+        end = place + min(BEHIND, actual.shape[-1] - 1 - first[-1]) + 1
+    left, right = actual.reshape(-1), expected.reshape(-1)
+    (near,) = _chunks(left[start:end], right[start:end], tolerance)
+    window = tuple(
+        Element(
+            index=_index(start + at, actual.shape),
+            ok=not near.wrong[at],
+            got=_plain(near.actual[at]),
+            expected=_plain(near.expected[at]),
+            error=float(near.distance[at]),
+            ulp=int(near.ulps[at]) if near.ulps[at] != UNKNOWN else None,
+        )
+        for at in range(end - start)
+    )
+    return Difference(window=window, histogram=_histogram(left, right, tolerance))
+
+
+def differing(one: Array, two: Array) -> Array:
+    """Return a flat mask of the elements whose bits differ; all NaN count as equal.
+
+    Which NaN an operation gives depends on its operands and their order.
+    """
+    left, right = (
+        np.frombuffer(array.tobytes(), np.uint8).reshape(-1, array.itemsize) for array in (one, two)
+    )
+    off: Array = (left != right).any(axis=-1)
     at = np.flatnonzero(off)
-    left, right = (array.reshape(-1)[at].astype(np.float64) for array in (one, two))
-    off[at] = ~(np.isnan(left) & np.isnan(right))
+    both = [np.isnan(array.reshape(-1)[at].astype(np.float64)) for array in (one, two)]
+    off[at] = ~(both[0] & both[1])
     return off
 
 
-def _bytes(array: Array) -> Array:
-    """Its elements as rows of bytes."""
-    return np.frombuffer(array.tobytes(), np.uint8).reshape(-1, array.itemsize)
+def ulps(actual: Array, expected: Array) -> Array:
+    """Return the distances in units of the last place of `actual`'s dtype, as u64.
 
-
-def distances(actual: Array, expected: Array, tolerance: Tolerance) -> tuple[Array, Array]:
-    """(|actual - expected| in f64, which of them are beyond the tolerance), by the rules of
-    `compare`.
+    `UNKNOWN` where only one is NaN. `expected` may be of another dtype; it is rounded.
     """
-    distance, size = _distance(actual, expected)
-    return distance, _wrong(distance, size, ulps(actual, expected), tolerance)
+    if actual.dtype.kind in "iub":
+        return _integer_distance(actual, expected)
+    with np.errstate(over="ignore", invalid="ignore"):
+        near = expected.astype(actual.dtype)
+    nan = np.isnan(actual.astype(np.float64)), np.isnan(near.astype(np.float64))
+    found = _apart(_ranks(actual), _ranks(near))
+    found[nan[0] & nan[1]] = 0
+    found[nan[0] ^ nan[1]] = UNKNOWN
+    return found
 
 
-def _wrong(distance: Array, size: Array, steps: Array, limit: Tolerance) -> Array:
-    with np.errstate(invalid="ignore", over="ignore"):
-        # Written so that a distance of 0 fits whatever the size is, infinite ones included.
-        wrong: Array = (distance > 0) & ~(
-            distance <= limit.atol + limit.rtol * np.where(np.isfinite(size), size, 0.0)
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Chunk:
+    """A part of two flat arrays with its distances."""
+
+    start: int
+    actual: Array
+    expected: Array
+    distance: Array
+    ulps: Array
+    wrong: Array
+
+
+def _chunks(left: Array, right: Array, limit: Tolerance) -> Iterator[_Chunk]:
+    for start in range(0, left.size, CHUNK):
+        actual, expected = left[start : start + CHUNK], right[start : start + CHUNK]
+        steps = ulps(actual, expected)
+        if actual.dtype.kind in "iub":
+            distance = steps.astype(np.float64)
+        else:
+            distance = _float_distance(actual, expected)
+        yield _Chunk(
+            start, actual, expected, distance, steps, _wrong(distance, expected, steps, limit)
         )
+
+
+def _wrong(distance: Array, expected: Array, steps: Array, limit: Tolerance) -> Array:
+    size = np.abs(expected.astype(np.float64))
+    with np.errstate(invalid="ignore", over="ignore"):
+        # A distance of 0 is right for every size, infinity included.
+        allowed = limit.atol + limit.rtol * np.where(np.isfinite(size), size, 0.0)
+        wrong: Array = (distance > 0) & ~(distance <= allowed)
     if limit.ulp:
-        # Infinity is no neighbour of the largest number: it is right only where the expected value
-        # rounds to it.
+        # Infinity is one ulp from the largest number, but right only where `expected` rounds to it.
         wrong &= (steps > limit.ulp) | (np.isinf(distance) & (steps > 0))
     return wrong
 
 
-def _both_nan(actual: Array, expected: Array) -> int:
-    """How many elements are NaN in both."""
-    if actual.dtype.kind in "iub" or expected.dtype.kind in "iub":
-        return 0
-    return int(np.count_nonzero((actual != actual) & (expected != expected)))
-
-
-def _distance(actual: Array, expected: Array) -> tuple[Array, Array]:
-    """(|a - e|, |e|) in f64."""
-    return (
-        _integer_distance(actual, expected)
-        if actual.dtype.kind in "iub"
-        else _float_distance(actual, expected)
-    )
-
-
-def _float_distance(actual: Array, expected: Array) -> tuple[Array, Array]:
-    """(|a - e|, |e|) in f64, with 0 where both are NaN or the same infinity and infinity where only
-    one is.
-    """
+def _float_distance(actual: Array, expected: Array) -> Array:
     a, e = actual.astype(np.float64), expected.astype(np.float64)
     with np.errstate(invalid="ignore", over="ignore"):
-        distance = np.abs(a - e)
-    same = (a == e) | (np.isnan(a) & np.isnan(e))
-    distance[same] = 0.0
+        distance: Array = np.abs(a - e)
+    distance[(a == e) | (np.isnan(a) & np.isnan(e))] = 0.0
     distance[np.isnan(distance)] = np.inf
-    return distance, np.abs(e)
+    return distance
 
 
-def _integer_distance(actual: Array, expected: Array) -> tuple[Array, Array]:
-    """(|a - e|, |e|) of integers: differences are taken as integers, since f64 does not hold all of
-    64 bits.
-    """
-    if expected.dtype.kind not in "iub" or {actual.dtype, expected.dtype} >= {
-        np.dtype(np.uint64),
-        np.dtype(np.int64),
-    }:
-        return _float_distance(actual, expected)
-    return apart(actual, expected).astype(np.float64), np.abs(expected.astype(np.float64))
+def _integer_distance(actual: Array, expected: Array) -> Array:
+    """Return |actual - expected| of integers, rounded up where `expected` has fractions."""
+    both = {actual.dtype, expected.dtype}
+    if expected.dtype.kind in "iub" and both != {np.dtype(np.uint64), np.dtype(np.int64)}:
+        return _apart(actual, expected)
+    with np.errstate(invalid="ignore"):
+        distance = np.ceil(np.abs(actual.astype(np.float64) - expected.astype(np.float64)))
+    known = distance < float(UNKNOWN)
+    return np.where(known, np.where(known, distance, 0.0).astype(np.uint64), np.uint64(UNKNOWN))
 
 
-def plain(value: Any) -> int | float | bool:
-    """An element as a number of Python."""
+def _apart(one: Array, other: Array) -> Array:
+    """Return |one - other| of integers as u64, exact even where a signed difference overflows."""
+    wide = np.uint64 if np.dtype(np.uint64) in (one.dtype, other.dtype) else np.int64
+    a, b = one.astype(wide), other.astype(wide)
+    return (np.maximum(a, b) - np.minimum(a, b)).view(np.uint64)
+
+
+def _ranks(values: Array) -> Array:
+    """Return the rank of each number among all numbers of its dtype; 0 for both zeros."""
+    dtype = BY_NUMPY[values.dtype.name]
+    bits = np.ascontiguousarray(values).view(_BITS[values.dtype.itemsize]).astype(np.int64)
+    if dtype.name == "f8e8m0":  # it has no sign, and no zero
+        return bits
+    magnitude = bits & ((1 << (dtype.bits - 1)) - 1)
+    sign = (bits >> (dtype.bits - 1)) & 1  # an arithmetic shift of 64 bits leaves ones above
+    return np.where(sign == 1, -magnitude, magnitude)
+
+
+def _histogram(left: Array, right: Array, tolerance: Tolerance) -> tuple[Bin, ...]:
+    """Count elements by the decade of their error: equal ones first, not finite ones last."""
+    counts: Counter[float] = Counter()
+    off: Counter[float] = Counter()
+    for chunk in _chunks(left, right, tolerance):
+        with np.errstate(divide="ignore"):
+            decades = np.floor(np.log10(chunk.distance))  # -inf for equal elements
+        for values, counter in ((decades, counts), (decades[chunk.wrong], off)):
+            found, numbers = np.unique(values, return_counts=True)
+            counter.update(dict(zip(found.tolist(), numbers.tolist(), strict=True)))
+    rows = [(0.0, 0.0, [-math.inf])]
+    if finite := sorted(int(decade) for decade in counts if math.isfinite(decade)):
+        least = max(finite[0], finite[-1] - MOST_DECADES + 1)
+        rows.append((0.0, _power(least), [float(d) for d in finite if d < least]))
+        shown = range(least, finite[-1] + 1)
+        rows += [(_power(each), _power(each + 1), [float(each)]) for each in shown]
+    rows.append((math.inf, math.inf, [math.inf]))
+    bins = (
+        Bin(low=low, high=high, count=sum(counts[d] for d in held), off=sum(off[d] for d in held))
+        for low, high, held in rows
+    )
+    return tuple(each for each in bins if each.count or 0 < each.low < math.inf)
+
+
+def _power(decade: int) -> float:
+    return float(f"1e{decade}")  # 10.0**-7 is not the nearest number
+
+
+def _index(place: int, shape: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(int(i) for i in np.unravel_index(place, shape)) if shape else ()
+
+
+def _plain(value: Any) -> Number:
+    """Return an element as a number of Python."""
     item = value.item()
     return item if isinstance(item, int | float | bool) else float(item)

@@ -1,44 +1,125 @@
-"""A device as a run needs it: tilec's own buffers, and the launchers of a bundle that is loaded
-there.
-"""
+"""Launches cases of a loaded bundle on its device, with buffers of tilec's own."""
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import functools
+import itertools
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from tilec.case.cases import BoundCase, BoundStep, variants_at
 from tilec.case.inputs import Array
 from tilec_runtime.bundle.choose import LACKS_TILE_IR, DeviceFacts, choose_image, cpu_advice
-from tilec_runtime.device.memory import DeviceBuffer
-from tilec_runtime.errors import TilecError
+from tilec_runtime.device.events import Event
+from tilec_runtime.device.streams import Stream
+from tilec_runtime.errors import KernelCacheError, LaunchError, NoImageError, TilecError
+from tilec_runtime.tensors.buffer import DeviceBuffer
 
 if TYPE_CHECKING:
-    from tilec_runtime.device.events import Event
+    from collections.abc import Sequence
+
     from tilec_runtime.device.seam import DeviceDriver, DeviceInfo
-    from tilec_runtime.device.seam_types import LaunchShape
     from tilec_runtime.launch.jit import Compiled
+    from tilec_runtime.launch.launcher import Launcher
     from tilec_runtime.launch.load import Module
+    from tilec_runtime.launch.prepare import Explanation
     from tilec_runtime.model.image import ImageInfo
-    from tilec_runtime.ops.op import DeviceOp
+    from tilec_runtime.model.kernel import AxisValue
 
-# The launch of a kernel: its name, arguments and axes by name.
-Call = tuple[str, Mapping[str, Any], Mapping[str, Any]]
+STREAM = 0  # the legacy default stream: launches of a run wait for each other
 
-STREAM = 0  # the legacy default stream: runs are one after another
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class KernelCall:
+    """One launch of a case: a launcher with its arguments.
+
+    Attributes:
+        launcher: of the kernel, on a device.
+        arguments: by parameter name.
+        axes: values that the launcher takes by keyword.
+        step: the step of a chain; None for a case of one kernel.
+    """
+
+    launcher: Launcher
+    arguments: Mapping[str, Any]
+    axes: Mapping[str, Any]
+    step: BoundStep | None = None
+
+    def prepared(self, stream: Any) -> Callable[[], None]:
+        """Return a function that launches on `stream`."""
+        names = [param.name for param in self.launcher.info.params]
+        # The launcher's fast path takes arguments by position.
+        leading = list(itertools.takewhile(self.arguments.__contains__, names))
+        rest = {
+            "stream_" if name == "stream" else name: value
+            for name, value in self.arguments.items()
+            if name not in leading
+        }
+        values = (self.arguments[name] for name in leading)
+        return functools.partial(self.launcher, *values, **rest, **self.axes, stream=stream)
+
+    def launch(self, stream: Any) -> None:
+        """Enqueue the launch; an error of a step names the step."""
+        with self._named():
+            self.prepared(stream)()
+
+    def explain(self) -> Explanation:
+        """Return variant, image and shape of the launch, without launching."""
+        with self._named():
+            return self.launcher.explain(**self.arguments, **self.axes)
+
+    @contextlib.contextmanager
+    def _named(self) -> Iterator[None]:
+        try:
+            yield
+        except (LaunchError, NoImageError, KernelCacheError) as error:
+            # Other errors may be about an earlier launch, whose failure shows here.
+            if self.step is not None:
+                error.what = f"{self.step.title}: {error.what}"
+                error.args = (error.what,)
+                error.location = error.location or self.step.location
+            raise
+
+
+def calls_of(
+    case: BoundCase, module: Module, arguments: Mapping[str, Any]
+) -> tuple[KernelCall, ...]:
+    """Return the launches of a case in order: one, or one for each step of a chain.
+
+    Args:
+        case: the case.
+        module: a bundle on a device.
+        arguments: of the case, by name, on that device.
+    """
+    if not case.steps:
+        launcher = module.kernels[case.kernel]
+        return (KernelCall(launcher=launcher, arguments=arguments, axes=dict(case.choose)),)
+    return tuple(
+        KernelCall(
+            launcher=module.kernels[step.kernel],
+            arguments={
+                name: arguments[one.name] if one.name else one.value for name, one in step.arguments
+            },
+            axes=dict(step.axes),
+            step=step,
+        )
+        for step in case.steps
+    )
 
 
 class ModuleDevice:
-    """Launches kernels of one module on its device.
+    """Launches cases of one module on its device.
 
     Args:
         module: a bundle that is loaded on a device.
-        driver: what it is loaded through.
-        advice: what brings Tile IR into the module, where that is not a matter of the manifest.
+        driver: the driver it was loaded through.
+        advice: how to get Tile IR into the module, where the manifest is not the reason.
 
     Attributes:
-        launching: the launches that are being waited for.
+        launching: the launches of the case that is running.
     """
 
     def __init__(self, module: Module, driver: DeviceDriver, *, advice: str = "") -> None:
@@ -46,113 +127,67 @@ class ModuleDevice:
         self._driver = driver
         self._device = module.device
         self._advice = advice
-        self.launching: tuple[Call, ...] = ()
-        self._behind: list[Event] = []  # one behind each step of a chain but the last
+        self.launching: tuple[KernelCall, ...] = ()
+        self._behind: list[Event] = []  # one behind each launch but the last
         self._events = threading.Lock()
-
-    def refusal(self, kernel: str, axes: Mapping[str, Any]) -> str:
-        """Why a kernel needs a GPU, or an empty text where it does not.
-
-        On a GPU nothing is refused: an image that is missing for it is an error of the build.
-        """
-        device, info = self._device, self._module.kernels[kernel].info
-        if device.interprets is None:
-            return ""
-        facts = DeviceFacts(interprets=device.interprets)
-        variants = [
-            v
-            for v in info.variants
-            if all(axes.get(name, value) == value for name, value in v.axes)
-        ]
-        if not variants or any(choose_image(variant.images, facts).image for variant in variants):
-            return ""
-        return refusal_of(info.language, variants[0].images, advice=self._advice)
 
     @property
     def device(self) -> DeviceInfo:
-        """Where it is."""
+        """The device."""
         return self._device
 
     @property
     def compiled(self) -> tuple[Compiled, ...]:
-        """The images that were no machine code and were compiled so far."""
+        """Images that the driver compiled at load so far."""
         return self._module.compiled
 
+    def refusal(self, case: BoundCase) -> str:
+        """Return why the case needs a GPU; empty where it does not.
+
+        On a GPU nothing is refused: a missing image is an error of the build.
+        """
+        if not case.steps:
+            return self._refusal(case.kernel, dict(case.axes))
+        for step in case.steps:
+            if reason := self._refusal(step.kernel, dict(step.axes)):
+                return f"{step.kernel}: {reason}"
+        return ""
+
+    def _refusal(self, kernel: str, axes: Mapping[str, AxisValue]) -> str:
+        if self._device.interprets is None:
+            return ""
+        info = self._module.kernels[kernel].info
+        facts = DeviceFacts(interprets=self._device.interprets)
+        variants = variants_at(info, axes)
+        if not variants or any(choose_image(variant.images, facts).image for variant in variants):
+            return ""
+        return refusal_of(info.language, variants[0].images, advice=self._advice)
+
     def to_device(self, array: Array, dtype: str) -> DeviceBuffer:
-        """A buffer with the array's contents."""
+        """Return a buffer with the array's contents."""
         return DeviceBuffer.from_host(array, self._device, dtype=dtype, driver=self._driver)
 
     def unset(self, like: Array, dtype: str) -> DeviceBuffer:
-        """A buffer for such an array that nothing has been written to."""
+        """Return an uninitialized buffer of the array's shape."""
         return DeviceBuffer(like.shape, dtype, self._device, driver=self._driver)
 
     def from_device(self, tensor: DeviceBuffer) -> Array:
-        """The buffer's contents."""
+        """Return the buffer's contents."""
         array: Array = tensor.to_host(STREAM)
         return array
 
-    def launch(self, kernel: str, arguments: Mapping[str, Any], axes: Mapping[str, Any]) -> None:
-        """Launch a kernel and wait until it is done."""
-        self.launching = ((kernel, arguments, axes),)
-        try:
-            given = {
-                "stream_" if name == "stream" else name: value for name, value in arguments.items()
-            }
-            self._module.kernels[kernel](**given, **axes, stream=STREAM)
-            self._driver.synchronize(self._device.ordinal, STREAM)
-        finally:
-            self.launching = ()
-
-    def shape(
-        self, kernel: str, arguments: Mapping[str, Any], axes: Mapping[str, Any]
-    ) -> LaunchShape:
-        """Return grid, block and shared memory of a launch.
-
-        Raises:
-            LaunchError: it would be refused.
-        """
-        return self._module.kernels[kernel].explain(**arguments, **axes).shape
-
-    def launch_in_order(
-        self, calls: Sequence[Call], failed: Callable[[int, TilecError], None]
-    ) -> None:
-        """Launch (kernel, arguments, axes) as one chain of `then`: one behind the other on one
-        stream. Wait until the last is done.
-
-        Args:
-            calls: what to launch.
-            failed: told of an error, and the place of the call that was launched last, or was about
-                to be.
-        """
-        from tilec_runtime.device.events import Event
-        from tilec_runtime.device.streams import Stream
-
-        lazy, reached = self._module.lazy, 0
+    def launch(self, case: BoundCase, arguments: Mapping[str, Any]) -> None:
+        """Launch a case on one stream, step behind step, and synchronize."""
+        calls = self.launching = calls_of(case, self._module, arguments)
         stream = Stream.borrow_raw(STREAM, self._device, driver=self._driver)
-
-        def made(place: int) -> DeviceOp[Any]:
-            nonlocal reached
-            reached = place
-            if place:
-                event = Event(self._device, driver=self._driver)
-                event.record(stream)  # one that is not recorded counts as reached
-                self._behind.append(event)
-            kernel, arguments, axes = calls[place]
-            op: DeviceOp[Any] = lazy[kernel](**arguments, **axes)
-            return op
-
-        def behind(chain: DeviceOp[Any], place: int) -> DeviceOp[Any]:
-            # Made when those before it are on the stream: until then it would hold what they write.
-            return chain.then(lambda _: made(place))
-
-        self.launching = tuple(calls)
         try:
-            chain = functools.reduce(behind, range(1, len(calls)), made(0))
-            chain.sync_on(stream)
-        except TilecError as error:
-            error.op = ""  # made here, at no line of the user's
-            failed(reached, error)
-            raise
+            for call in calls:
+                if call is not calls[0]:
+                    event = Event(self._device, driver=self._driver)
+                    event.record(stream)
+                    self._behind.append(event)
+                call.launch(STREAM)
+            self._driver.synchronize(self._device.ordinal, STREAM)
         finally:
             self.launching = ()
             with self._events:
@@ -161,8 +196,8 @@ class ModuleDevice:
                 self._behind.clear()
 
     def step_under_way(self) -> int | None:
-        """Return the place in `launching` of the launch that the device is at; None where the
-        driver does not tell. For another thread.
+        """Return the place in `launching` of the launch that the device executes, or None if the
+        driver cannot tell. Called from another thread.
         """
         with self._events:
             try:
@@ -172,8 +207,8 @@ class ModuleDevice:
 
 
 def refusal_of(language: str, images: Sequence[ImageInfo] = (), *, advice: str = "") -> str:
-    """Why the cpu device cannot run a kernel of a language, and the next step: `advice`, where Tile
-    IR is all that is missing.
+    """Return why the cpu device cannot run a kernel of a language, with the next step: `advice`,
+    where only Tile IR is missing.
     """
     cause, fix = cpu_advice(images, language)
     return f"{cause}: {advice if advice and cause == LACKS_TILE_IR else fix}"

@@ -1,10 +1,7 @@
-"""References: plain Python functions over NumPy arrays, loaded from the project and called with a
-case's inputs by name.
-"""
+"""Loads and calls references: Python functions over NumPy arrays in files of the project."""
 
 from __future__ import annotations
 
-import importlib.util
 import inspect
 import sys
 import traceback
@@ -20,10 +17,12 @@ import numpy as np
 from tilec.case.cases import BoundCase
 from tilec.case.inputs import Array, Value
 from tilec_runtime.errors import CaseError, Location
-from tilec_runtime.model.dtype import DTYPES
+from tilec_runtime.model.dtype import BY_NUMPY, DTYPES
 from tilec_runtime.model.suggest import did_you_mean
 
 Function = Callable[..., Any]
+
+_RESULT = "return one array, or for several outputs a mapping by name or a tuple in launcher order"
 
 
 class References:
@@ -31,7 +30,7 @@ class References:
 
     Args:
         root: the project's directory; references are relative to it.
-        role: what messages call them, where they are functions for something else.
+        role: what messages call these functions.
     """
 
     def __init__(self, root: str, role: str = "reference") -> None:
@@ -40,117 +39,100 @@ class References:
         self._modules: dict[str, ModuleType] = {}
 
     def load(self, case: BoundCase) -> Function:
-        """The function that a case names as `file.py:function`.
+        """Return the function that a case names as `file.py:function`.
 
         Raises:
-            CaseError: no such file or function, or the file cannot be run; located where the fault
-                is.
+            CaseError: there is no such file or function, or the file fails to load.
         """
         file, _, name = case.reference.rpartition(":")
         if not file or not name.isidentifier():
-            what = (
-                f"{case.name}: {self._role} {case.reference!r} is not of the form file.py:function"
-            )
-            raise CaseError(what, location=case.place("reference"))
+            form = f"{self._role} {case.reference!r} is not of the form file.py:function"
+            raise self._error(case, form)
         module = self._modules.get(file) or self._module(case, file)
         self._modules[file] = module
         found = getattr(module, name, None)
         if not callable(found):
-            known = [
-                n
-                for n, v in vars(module).items()
-                if inspect.isfunction(v) and v.__module__ == module.__name__
-            ]
+            functions = inspect.getmembers(module, inspect.isfunction)
+            known = [n for n, each in functions if each.__module__ == module.__name__]
             hint = did_you_mean(name, known) or (f"; it has {', '.join(known)}" if known else "")
-            raise CaseError(
-                f"{case.name}: {file} has no function {name!r}{hint}",
-                location=case.place("reference"),
-            )
+            raise self._error(case, f"{file} has no function {name!r}{hint}")
         return found  # type: ignore[no-any-return]
 
     def expected(self, case: BoundCase, inputs: Mapping[str, Value]) -> dict[str, Array]:
-        """What the case's reference gives, by name of output.
+        """Return the results of the case's reference, by name of output.
 
         The function is called with those inputs, by keyword, that its signature names (all for
         `**kwargs`); arrays are read-only. It returns one array, or for several outputs a mapping by
         name or a tuple in launcher order. Results may be wider than the kernel's dtype.
 
         Raises:
-            CaseError: the signature does not fit, the function raises, or its results are not what
-                the kernel writes.
+            CaseError: the signature does not fit, the function raises, or its results are not those
+                that the kernel writes.
         """
         function = self.load(case)
         arguments = _arguments(case, function, inputs)
         try:
             result = function(**arguments)
-        except (
-            Exception,
-            SystemExit,
-        ) as error:  # an exit would end the run, and with 0 it would look like success
+        except (Exception, SystemExit) as error:  # exit status 0 would look like success
             file = case.reference.rpartition(":")[0]
-            where = _place(error, self._root / file, file)
-            what = f"{case.name}: the reference raised {type(error).__name__}: {error}"
             fix = (
                 "return a new array: the inputs are read-only" if "read-only" in str(error) else ""
             )
-            raise CaseError(what, location=where or case.place("reference"), fix=fix) from error
+            raise self._error(
+                case,
+                f"the reference raised {type(error).__name__}: {error}",
+                location=_location(error, self._root / file, file),
+                fix=fix,
+            ) from error
         return _results(case, result, inputs)
 
     def _module(self, case: BoundCase, file: str) -> ModuleType:
         path = self._root / file
-        if not path.is_file():
-            raise CaseError(
-                f"{case.name}: there is no file {file!r} for the {self._role}",
-                location=case.place("reference"),
-                fix="it is looked for in the project",
+        if not path.is_file() or path.suffix != ".py":
+            raise self._error(
+                case,
+                f"there is no file {file!r} for the {self._role}",
+                fix="name a Python file of the project",
             )
         name = "_tilec_reference_" + "".join(c if c.isalnum() else "_" for c in file)
-        spec = importlib.util.spec_from_file_location(
-            name, path, loader=_AsWritten(name, str(path))
-        )
-        if path.suffix != ".py" or spec is None or spec.loader is None:
-            raise CaseError(
-                f"{case.name}: {file} is no Python file",
-                location=case.place("reference"),
-                fix="name a file that ends in .py",
-            )
-        module = importlib.util.module_from_spec(spec)
+        loader = _UncachedLoader(name, str(path))
+        module = ModuleType(name)
+        module.__file__ = str(path)
         try:
             with _importable(path.parent):
-                spec.loader.exec_module(module)
-        except SyntaxError as error:
-            inside = error.filename == str(path)
-            where = (
-                Location(file=file, line=error.lineno or 0, column=error.offset or 0)
-                if inside
-                else case.place("reference")
-            )
-            raise CaseError(
-                f"{case.name}: the {self._role}'s file is not valid Python: {error.msg}",
-                location=where,
-            ) from error
+                loader.exec_module(module)
         except (Exception, SystemExit) as error:
-            what = f"{case.name}: importing the {self._role}'s file raised {type(error).__name__}: {error}"
-            raise CaseError(
-                what, location=_place(error, path, file) or case.place("reference")
-            ) from error
+            what = f"importing the {self._role}'s file raised {type(error).__name__}: {error}"
+            location = _location(error, path, file)
+            if isinstance(error, SyntaxError):
+                what = f"the {self._role}'s file is not valid Python: {error.msg}"
+                if error.filename == str(path):
+                    location = Location(file=file, line=error.lineno or 0, column=error.offset or 0)
+            raise self._error(case, what, location=location) from error
         return module
 
+    def _error(
+        self, case: BoundCase, what: str, *, location: Location | None = None, fix: str = ""
+    ) -> CaseError:
+        location = location or case.place("reference")
+        return CaseError(f"{case.name}: {what}", location=location, fix=fix)
 
-class _AsWritten(SourceFileLoader):
-    """Reads a file each time: Python's cache of bytecode takes one for unchanged that is as long as
-    a second ago, whatever it says.
+
+class _UncachedLoader(SourceFileLoader):
+    """Compiles a file on each load.
+
+    Python's bytecode cache compares size and second, and misses an edit that keeps both.
     """
 
     def get_code(self, fullname: str) -> CodeType:
-        """The code of what is written there now."""
+        """Compile the file as it is now."""
         path = self.get_filename(fullname)
         return self.source_to_code(self.get_data(path), path)
 
 
 @contextmanager
 def _importable(folder: Path) -> Iterator[None]:
-    """Modules next to the reference can be imported by it; nothing is left in that cache of them."""
+    """Let the reference import modules beside it, without writing their bytecode."""
     write = sys.dont_write_bytecode
     sys.path.insert(0, str(folder))
     sys.dont_write_bytecode = True
@@ -161,13 +143,10 @@ def _importable(folder: Path) -> Iterator[None]:
         sys.dont_write_bytecode = write
 
 
-def _place(error: BaseException, path: Path, file: str) -> Location | None:
-    """The innermost line of the reference's own file that the error passed through."""
-    lines = [
-        frame.lineno
-        for frame in traceback.extract_tb(error.__traceback__)
-        if frame.filename == str(path)
-    ]
+def _location(error: BaseException, path: Path, file: str) -> Location | None:
+    """Return the innermost line of the reference's own file in a traceback."""
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [frame.lineno for frame in frames if frame.filename == str(path)]
     return Location(file=file, line=lines[-1] or 0) if lines else None
 
 
@@ -177,30 +156,29 @@ def _arguments(
     values = {name: _read_only(value) for name, value in inputs.items()}
     taken: dict[str, Value] = {}
     for parameter in inspect.signature(function).parameters.values():
-        match parameter.kind:
-            case inspect.Parameter.VAR_KEYWORD:
-                return values
-            case inspect.Parameter.POSITIONAL_ONLY | inspect.Parameter.VAR_POSITIONAL:
-                raise _signature_error(
-                    case, function, f"its parameter {parameter.name!r} cannot be given by name"
-                )
-            case _ if parameter.name in values:
-                taken[parameter.name] = values[parameter.name]
-            case _ if parameter.default is inspect.Parameter.empty:
-                hint = did_you_mean(parameter.name, list(values)) or f"; it has {', '.join(values)}"
-                raise _signature_error(
-                    case,
-                    function,
-                    f"it takes {parameter.name!r}, which is no input of the case{hint}",
-                )
+        name = parameter.name
+        if parameter.kind is inspect.Parameter.VAR_KEYWORD:
+            return values
+        if parameter.kind in (
+            inspect.Parameter.POSITIONAL_ONLY,
+            inspect.Parameter.VAR_POSITIONAL,
+        ):
+            what = f"its parameter {name!r} cannot be given by name"
+            raise _signature_error(case, function, what)
+        if name in values:
+            taken[name] = values[name]
+        elif parameter.default is inspect.Parameter.empty:
+            hint = did_you_mean(name, list(values)) or f"; it has {', '.join(values)}"
+            what = f"it takes {name!r}, which is no input of the case{hint}"
+            raise _signature_error(case, function, what)
     return taken
 
 
 def _signature_error(case: BoundCase, function: Function, what: str) -> CaseError:
     file, _, name = case.reference.rpartition(":")
     code = getattr(inspect.unwrap(function), "__code__", None)
-    where = Location(file=file, line=code.co_firstlineno) if code else case.place("reference")
-    return CaseError(f"{case.name}: reference {name!r} does not fit: {what}", location=where)
+    location = Location(file=file, line=code.co_firstlineno) if code else case.place("reference")
+    return CaseError(f"{case.name}: reference {name!r} does not fit: {what}", location=location)
 
 
 def _read_only(value: Value) -> Value:
@@ -214,49 +192,38 @@ def _read_only(value: Value) -> Value:
 def _results(case: BoundCase, result: Any, inputs: Mapping[str, Value]) -> dict[str, Array]:
     outs = case.outs
     if isinstance(result, Mapping):
-        if set(result) != set(outs):
-            raise _result_error(
-                case,
-                f"it returned {', '.join(map(str, result)) or 'nothing'}; the kernel writes {', '.join(outs)}",
-            )
-        named = {name: result[name] for name in outs}
+        named = dict(result)
     elif isinstance(result, tuple | list) and len(outs) != 1:
         if len(result) != len(outs):
-            raise _result_error(
-                case, f"it returned {len(result)} results; the kernel writes {', '.join(outs)}"
-            )
+            what = f"it returned {len(result)} results; the kernel writes {', '.join(outs)}"
+            raise _result_error(case, what)
         named = dict(zip(outs, result, strict=True))
     elif len(outs) == 1:
         named = {outs[0]: result}
     else:
-        raise _result_error(
-            case, f"it returned one result; the kernel writes {', '.join(outs) or 'nothing'}"
-        )
-    return {name: _checked(case, name, value, inputs[name]) for name, value in named.items()}
+        what = f"it returned one result; the kernel writes {', '.join(outs) or 'nothing'}"
+        raise _result_error(case, what)
+    if set(named) != set(outs):
+        returned = ", ".join(map(str, named)) or "nothing"
+        raise _result_error(case, f"it returned {returned}; the kernel writes {', '.join(outs)}")
+    return {name: _checked(case, name, named[name], inputs[name]) for name in outs}
 
 
 def _checked(case: BoundCase, name: str, value: Any, target: Value) -> Array:
     if value is None:
         raise _result_error(case, f"it returned None for {name!r}")
     array = np.asarray(value)
-    shape = target.shape if isinstance(target, np.ndarray) else ()
+    shape = np.shape(target)
     if array.shape != shape:
-        raise _result_error(
-            case, f"{name} has shape {list(array.shape)}; the kernel's has {list(shape)}"
-        )
-    dtype = DTYPES[next(p.dtype for p in case.params if p.name == name)]
-    real = array.dtype.kind in "iubf" or array.dtype.name in {row.numpy for row in DTYPES.values()}
+        what = f"{name} has shape {list(array.shape)}; the kernel's has {list(shape)}"
+        raise _result_error(case, what)
+    dtype = DTYPES[case.dtype_of(name)]
+    real = array.dtype.kind in "iubf" or array.dtype.name in BY_NUMPY
     if not real or (dtype.kind != "float" and array.dtype.kind not in "iub"):
         what = f"{name} has dtype {array.dtype}; the kernel's has {dtype.numpy}"
-        raise _result_error(
-            case,
-            what,
-            fix=f"give it that dtype, with .astype({dtype.numpy!r})" if real else _RESULT,
-        )
+        fix = f"give it that dtype, with .astype({dtype.numpy!r})" if real else _RESULT
+        raise _result_error(case, what, fix=fix)
     return array
-
-
-_RESULT = "return one array, or for several outputs a mapping by name or a tuple in launcher order"
 
 
 def _result_error(case: BoundCase, what: str, *, fix: str = _RESULT) -> CaseError:

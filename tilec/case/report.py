@@ -8,19 +8,20 @@ from typing import Any
 
 from tilec.case.run import CaseResult, OutputResult, RunReport
 
+STATUSES = ("passed", "failed", "error", "hung", "ran", "skipped")
+
 
 def to_json(report: RunReport) -> dict[str, Any]:
-    """The whole report."""
-    statuses = ("passed", "failed", "error", "hung", "ran", "skipped")
+    """Return the whole report."""
     return {
         "ok": report.ok,
-        "counts": {status: report.count(status) for status in statuses},
+        "counts": {status: report.count(status) for status in STATUSES},
         "cases": [case_json(result) for result in report.results],
     }
 
 
 def case_json(result: CaseResult) -> dict[str, Any]:
-    """One case: name, status, time, outputs with their errors, and what went wrong."""
+    """Return one case: name, status, time, outputs with their errors."""
     case = result.case
     row: dict[str, Any] = {
         "name": case.name,
@@ -44,26 +45,26 @@ def case_json(result: CaseResult) -> dict[str, Any]:
 
 
 def _output_json(output: OutputResult) -> dict[str, Any]:
-    comparison = {
-        name: _plain(value) for name, value in dataclasses.asdict(output.comparison).items()
-    }
-    tolerance = {
-        "rtol": output.tolerance.rtol,
-        "atol": output.tolerance.atol,
-        "ulp": output.tolerance.ulp,
-    }
-    row = {"name": output.name, "dtype": output.dtype, "tolerance": tolerance, **comparison}
+    tolerance = dataclasses.asdict(output.tolerance)
+    del tolerance["dtype"]
+    row = {"name": output.name, "dtype": output.dtype, "tolerance": tolerance}
+    row |= dataclasses.asdict(output.comparison)
     if output.notes:
         row["notes"] = list(output.notes)
     if output.difference is not None:
-        for part in ("window", "histogram"):
-            row[part] = [
-                {name: _plain(value) for name, value in dataclasses.asdict(each).items()}
-                for each in getattr(output.difference, part)
-            ]
-    return row
+        row |= dataclasses.asdict(output.difference)
+    found = _plain(row)
+    assert isinstance(found, dict)
+    return found
 
 
 def _plain(value: Any) -> Any:
-    """JSON has no NaN and no infinity: they become text."""
-    return repr(value) if isinstance(value, float) and not math.isfinite(value) else value
+    """Return a value with NaN and infinity, which JSON has not, as text."""
+    match value:
+        case dict():
+            return {name: _plain(item) for name, item in value.items()}
+        case list() | tuple():
+            return [_plain(item) for item in value]
+        case float() if not math.isfinite(value):
+            return repr(value)
+    return value

@@ -1,6 +1,4 @@
-"""Runs bound cases: inputs, launch, read back, compare; written against a protocol of four calls,
-so that any device will do.
-"""
+"""Runs bound cases on a device: make inputs, launch, read back, compare with the reference."""
 
 from __future__ import annotations
 
@@ -9,40 +7,39 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
 from tilec.case.cases import BoundCase, small_case
-from tilec.case.compare import Comparison, compare, tolerance_for
-from tilec.case.counting import require_countable
-from tilec.case.difference import Difference, difference_of
+from tilec.case.compare import Comparison, Difference, compare, difference_of, tolerance_for
 from tilec.case.inputs import Array, Value, make_inputs
 from tilec.case.reference import References
 from tilec.manifest.types import Tolerance
-from tilec_runtime.errors import DeviceError, TilecError
+from tilec_runtime.errors import TilecError
 from tilec_runtime.model.dtype import DTYPES, DType
 
 
 class Device(Protocol):
     """What a run needs of a device."""
 
-    def refusal(self, kernel: str, axes: Mapping[str, Any]) -> str:
-        """Why the device cannot run a kernel at all, at this point of its matrix; empty where it
-        can.
-        """
+    def refusal(self, case: BoundCase) -> str:
+        """Return why the device cannot run a case; empty where it can."""
 
     def to_device(self, array: Array, dtype: str) -> Any:
-        """A tensor on the device with the array's contents."""
+        """Return a tensor on the device with the array's contents."""
 
     def from_device(self, tensor: Any) -> Array:
-        """Its contents, as an array of the dtype and shape that `to_device` was given."""
+        """Return a tensor's contents."""
 
-    def launch(self, kernel: str, arguments: Mapping[str, Any], axes: Mapping[str, Any]) -> None:
-        """Launch a kernel with arguments by name and the axes that the case chooses, and wait until
-        it is done.
-        """
+    def launch(self, case: BoundCase, arguments: Mapping[str, Any]) -> None:
+        """Launch the case's kernels with arguments by name, and synchronize."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class OutputResult:
-    """One output of a case: how it compares, within what tolerance, where it is off, if it is, and
-    what makes the comparison doubtful.
+    """The comparison of one output.
+
+    Attributes:
+        name, dtype: of the output.
+        comparison: with the reference, within `tolerance`.
+        difference: details where it differs; None where it does not.
+        notes: what makes the comparison doubtful.
     """
 
     name: str
@@ -55,12 +52,11 @@ class OutputResult:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Repeats:
-    """How a case fared that was run several times.
+    """The outcome of several runs of one case.
 
     Attributes:
-        runs: how often it was run. wanted: how often it was to be; more than `runs` where one of
-            them went wrong.
-        varied: (output, in how many runs its bits were not those of the first).
+        runs: runs that were made. wanted: runs that were requested; more if one failed.
+        varied: (output, number of runs whose bits differ from the first run's).
     """
 
     runs: int
@@ -70,18 +66,18 @@ class Repeats:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class CaseResult:
-    """What came of one case.
+    """The result of one case.
 
     Attributes:
         case: the case.
         status: `passed`, `failed` (a comparison), `error` (it could not be run or compared), `ran`
-            (there is nothing to compare with) or `skipped` (the device cannot run such kernels) or
-            `hung` (it reached its time limit).
-        outputs: per output of the kernel, in launcher order; empty where nothing was compared.
-        seconds: host time of launch and wait; 0 where there was no launch.
-        error: what went wrong, for status `error` or `hung`.
-        reason: why it was skipped, for status `skipped`.
-        repeats: where it was run several times.
+            (it has no reference), `skipped` (the device cannot run the kernel) or `hung` (it
+            reached its time limit).
+        outputs: one for each output that was compared, in launcher order.
+        seconds: host time of launch and synchronization; 0 without a launch.
+        error: for status `error` or `hung`.
+        reason: why the case was skipped.
+        repeats: for a case that ran several times.
     """
 
     case: BoundCase
@@ -101,21 +97,17 @@ class RunReport:
 
     @property
     def ok(self) -> bool:
-        """No comparison failed and nothing went wrong, and not all was skipped: that would be no
-        run.
-        """
-        return (
-            all(result.status in ("passed", "ran", "skipped") for result in self.results)
-            and not self.idle
-        )
+        """Return whether no case failed, and not every case was skipped."""
+        good = all(result.status in ("passed", "ran", "skipped") for result in self.results)
+        return good and not self.idle
 
     @property
     def idle(self) -> bool:
-        """There were cases, and none could be run on the device."""
+        """Return whether there were cases, and the device could run none."""
         return bool(self.results) and all(result.status == "skipped" for result in self.results)
 
     def count(self, status: str) -> int:
-        """How many cases ended so."""
+        """Return the number of results with a status."""
         return sum(result.status == status for result in self.results)
 
 
@@ -138,53 +130,46 @@ def run_case(
         device: where.
         references: loads and calls references.
         clock: seconds, for the time of the launch.
-        save: takes every output as it came back.
-        watched: somebody looks at the launch itself: it is made even where the reference cannot be
-            had.
+        save: receives every output.
+        watched: launch even if the reference fails, since a checker observes the launch.
 
     Returns:
-        The result; errors of tilec end up in it.
+        The result; tilec's errors become its `error`.
     """
     case, seconds = small_case(case), 0.0
-    reason = device.refusal(case.kernel, dict(case.axes))
+    reason = device.refusal(case)
     if reason:
         return CaseResult(case=case, status="skipped", reason=reason)
     try:
-        require_countable(case)
         inputs = make_inputs(case)
-        # Before the launch: a reference that cannot be called is known without touching the device.
-        expected, lacking = _expected(case, references, inputs)
-        if lacking is not None and not watched:
-            raise lacking
+        expected: Mapping[str, Array] = {}
+        failed = None
+        try:
+            # Before the launch: a bad reference is reported without touching the device.
+            expected = references.expected(case, inputs) if case.reference else {}
+        except TilecError as error:
+            if not watched:
+                raise
+            failed = error
         arguments = arguments_on(case, device, inputs)
         start = clock()
-        device.launch(case.kernel, arguments, dict(case.choose))
+        device.launch(case, arguments)
         seconds = clock() - start
         outputs = []
         for name in case.outs:
             actual = device.from_device(arguments[name])
             if save is not None:
                 save(case, name, actual)
-            if expected is not None:
-                outputs.append(_compared(case, name, actual, expected[name]))
-        if lacking is not None:
-            raise lacking
+            if name in expected:
+                outputs.append(compared(case, name, actual, expected[name]))
+        if failed is not None:
+            raise failed
     except TilecError as error:
         return CaseResult(case=case, status="error", seconds=seconds, error=error)
-    if expected is None:
+    if not case.reference:
         return CaseResult(case=case, status="ran", seconds=seconds)
     status = "passed" if all(o.comparison.ok for o in outputs) else "failed"
     return CaseResult(case=case, status=status, outputs=tuple(outputs), seconds=seconds)
-
-
-def _expected(
-    case: BoundCase, references: References, inputs: Mapping[str, Value]
-) -> tuple[Mapping[str, Array] | None, TilecError | None]:
-    """What a case's reference gives, if it has one; or why it gives nothing."""
-    try:
-        return (references.expected(case, inputs) if case.reference else None), None
-    except TilecError as error:
-        return None, error
 
 
 def run_cases(
@@ -193,21 +178,73 @@ def run_cases(
     references: References,
     *,
     clock: Callable[[], float],
-    save: Save | None = None,
-    on_result: Callable[[CaseResult], None] | None = None,
 ) -> RunReport:
-    """Run cases one after another; `on_result` sees each as it ends."""
-    results = []
-    for case in cases:
-        result = run_case(case, device, references, clock=clock, save=save)
-        results.append(result)
-        if on_result is not None:
-            on_result(result)
-    return RunReport(results=tuple(results))
+    """Run cases one after another."""
+    return RunReport(
+        results=tuple(run_case(case, device, references, clock=clock) for case in cases)
+    )
+
+
+def repeat_case(
+    case: BoundCase,
+    device: Device,
+    references: References,
+    *,
+    times: int,
+    clock: Callable[[], float],
+    save: Save | None = None,
+) -> CaseResult:
+    """Run one case several times with the same inputs and new outputs.
+
+    The first run is compared with the reference, the others with the first: their bits may differ
+    (a sum in another order), but not by more than the tolerance.
+
+    Args:
+        case: what to run.
+        device: where.
+        references: loads and calls references.
+        times: number of runs, at least 1.
+        clock: seconds, for the time of the launches.
+        save: receives every output of the first run.
+
+    Returns:
+        The first run's result, or the result of the first run that failed.
+    """
+    first: dict[str, Array] = {}
+
+    def keep(of: BoundCase, name: str, array: Array) -> None:
+        first[name] = array
+        if save is not None:
+            save(of, name, array)
+
+    result = run_case(case, device, references, clock=clock, save=keep)
+    varied = dict.fromkeys(case.outs, 0)
+    runs = 1
+    alone = dataclasses.replace(case, reference="")
+    while result.status in ("passed", "ran") and runs < times:
+        outputs: dict[str, Array] = {}
+
+        def take(_: BoundCase, name: str, array: Array, to: dict[str, Array] = outputs) -> None:
+            to[name] = array
+
+        again = run_case(alone, device, references, clock=clock, save=take)
+        runs += 1
+        if again.status != "ran":
+            result = dataclasses.replace(again, case=case)
+            break
+        changed = [n for n in case.outs if outputs[n].tobytes() != first[n].tobytes()]
+        for name in changed:
+            varied[name] += 1
+        held = [compared(case, name, outputs[name], first[name]) for name in changed]
+        wrong = tuple(each for each in held if not each.comparison.ok)
+        if wrong:
+            result = dataclasses.replace(again, case=case, status="failed", outputs=wrong)
+    counts = tuple((name, count) for name, count in varied.items() if count)
+    return dataclasses.replace(result, repeats=Repeats(runs=runs, wanted=times, varied=counts))
 
 
 def arguments_on(case: BoundCase, device: Device, inputs: Mapping[str, Value]) -> dict[str, Any]:
-    """The launcher's arguments, in its order."""
+    """Return the launcher's arguments in its order, with arrays copied to the device."""
     arguments: dict[str, Any] = {}
     for param in case.params:
         value = inputs[param.name]
@@ -217,37 +254,26 @@ def arguments_on(case: BoundCase, device: Device, inputs: Mapping[str, Value]) -
     return arguments
 
 
-def _compared(case: BoundCase, name: str, actual: Array, expected: Array) -> OutputResult:
-    if actual.shape != expected.shape:
-        raise DeviceError(
-            f"{case.name}: {name} came back with shape {list(actual.shape)}, not {list(expected.shape)}"
-        )
-    return compared(case, name, actual, expected)
-
-
 def compared(case: BoundCase, name: str, actual: Array, expected: Array) -> OutputResult:
-    """An output of a case, held against what is expected, of equal shape."""
-    dtype = next(p.dtype for p in case.params if p.name == name)
+    """Compare an output of a case with expected values of the same shape."""
+    dtype = case.dtype_of(name)
     tolerance = tolerance_for(case.tolerance, dtype)
     found = compare(actual, expected, tolerance)
-    differs = (
-        None
-        if found.first_index is None
-        else difference_of(actual, expected, tolerance, found.first_index)
-    )
-    notes = tuple(_notes(found, DTYPES[dtype], expected))
+    differs = None
+    if found.first_index is not None:
+        differs = difference_of(actual, expected, tolerance, found.first_index)
     return OutputResult(
         name=name,
         dtype=dtype,
         comparison=found,
         tolerance=tolerance,
         difference=differs,
-        notes=notes,
+        notes=tuple(_notes(found, DTYPES[dtype], expected)),
     )
 
 
 def _notes(found: Comparison, dtype: DType, expected: Array) -> Iterator[str]:
-    """What makes a comparison doubtful, whatever came of it."""
+    """Yield what makes a comparison doubtful."""
     if found.both_nan:
         every = found.both_nan == found.total
         what = "every element is" if every else f"{found.both_nan} of {found.total} elements are"

@@ -1,5 +1,5 @@
-"""Checks cases on the cpu device: each is run in several orders of its blocks, watched, and its
-results are held against each other.
+"""Checks cases on the cpu device: each runs in several orders of its blocks under a checker, and
+the results are compared with each other.
 """
 
 from __future__ import annotations
@@ -13,13 +13,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tilec.case.cases import BoundCase, BoundStep, small_case
-from tilec.case.chains import device_of
-from tilec.case.compare import compare, differing, tolerance_for
-from tilec.case.counting import require_countable
+from tilec.case.compare import Array, compare, differing, tolerance_for
 from tilec.case.device import ModuleDevice
-from tilec.case.inputs import Array, make_inputs
+from tilec.case.inputs import make_inputs
 from tilec.case.run import Device, arguments_on
-from tilec.case.undetermined import Comparison, Fills
+from tilec.case.undetermined import Fills, find_undetermined
 from tilec_runtime.cpu.driver import CpuDriver
 from tilec_runtime.cpu.launch import CpuOptions, CpuRun
 from tilec_runtime.cpu.tileir.check.checker import Checker
@@ -47,6 +45,7 @@ NOT_CHECKED = (
     "what a GPU's compiler and memory do: rounding of its functions, timing, resources",
 )
 _UNSURE = "there are too many atomics to follow which accesses all of them order: those left are taken to be in order"
+_UNCOMPARED = "whether elements that no padding determines change the result was not checked"
 DEFAULT_ORDERS: tuple[str | int, ...] = ("forward", "reverse", 0)
 
 
@@ -55,9 +54,9 @@ class SanitizeOptions:
     """How to check.
 
     Attributes:
-        orders: of the blocks, one run each: "forward", "reverse", or the seed of a random one.
-        not_finite: report the first NaN or infinity that is made from finite numbers.
-        steps: most passes of loops of one batch of blocks; 0 for the interpreter's own limit.
+        orders: of the blocks, one run each: "forward", "reverse", or the seed of a random order.
+        not_finite: report the first NaN or infinity that is computed from finite numbers.
+        steps: most loop iterations of one batch of blocks; 0 for the interpreter's default.
     """
 
     orders: tuple[str | int, ...] = DEFAULT_ORDERS
@@ -67,16 +66,16 @@ class SanitizeOptions:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class CaseFindings:
-    """What came of one case.
+    """The result of checking one case.
 
     Attributes:
         case: the case.
         variants: ids of the variants that were launched.
-        findings: defects, those of all orders together; the same one once.
-        notes: what is no defect and still worth knowing.
+        findings: distinct defects of all orders.
+        notes: observations that are no defects.
         blocks: blocks of one run.
         skipped: why the case needs a GPU; empty where it does not.
-        error: why the case could not be checked, None if it was.
+        error: why the case could not be checked; None if it was.
     """
 
     case: BoundCase
@@ -96,10 +95,10 @@ class CaseFindings:
 
 
 class Watch:
-    """Makes the checkers of launches, and keeps them: `CpuOptions.observer` of a cpu device.
+    """Makes a checker for each launch and keeps it: `CpuOptions.observer` of a cpu device.
 
     Args:
-        not_finite: report the first NaN or infinity that is made from finite numbers.
+        not_finite: report the first NaN or infinity that is computed from finite numbers.
     """
 
     def __init__(self, *, not_finite: bool = False) -> None:
@@ -112,32 +111,24 @@ class Watch:
         self._lock = threading.Lock()
 
     def know(self, bundle: Bundle) -> None:
-        """Take names for what kernels of a bundle are given."""
+        """Add names of entry points' arguments, for messages."""
         for kernel in bundle.info.kernels:
-            self._slots.update(
-                (variant.id, tuple(slot.expr for slot in variant.abi))
-                for variant in kernel.variants
-            )
+            for variant in kernel.variants:
+                self._slots[variant.id] = tuple(slot.expr for slot in variant.abi)
 
     def expect(self, case: BoundCase) -> None:
-        """The next launches are a case's: its inputs with `dist = "empty"` mean nothing before a
-        kernel writes them.
-        """
+        """Set the case of the next launches: its `dist = "empty"` inputs are uninitialized."""
         self._case, self._launches = case, 0
 
     def __call__(self, run: CpuRun) -> Checker:
-        """The checker of one launch."""
+        """Return the checker of one launch."""
         with self._lock:
             names = self._uninitialized()
             checker = Checker(
                 run.program.function,
                 run.memory,
                 uninitialized=names,
-                blank={
-                    name: self._blank[of_case]
-                    for name, of_case in names.items()
-                    if of_case in self._blank
-                },
+                blank={name: self._blank[of] for name, of in names.items() if of in self._blank},
                 slots=self._slots.get(run.kernel, ()),
                 not_finite=self._not_finite,
             )
@@ -146,10 +137,9 @@ class Watch:
         return checker
 
     def _uninitialized(self) -> dict[str, str]:
-        """Parameters of the next launch that nothing has written in full, and the inputs of the
-        case that they are given.
+        """Return the parameters of the next launch that are given `dist = "empty"` inputs.
 
-        A launch of a chain finds in them what the launches before it wrote.
+        Elements that earlier steps of a chain wrote are not blank any more.
         """
         if self._case is None:
             return {}
@@ -167,24 +157,24 @@ class Watch:
         return _given(self._case.steps[place], empty)
 
     def take(self) -> tuple[tuple[CpuRun, Checker], ...]:
-        """The launches since the last call."""
+        """Return and forget the launches since the last call."""
         with self._lock:
             seen, self._seen = tuple(self._seen), []
         return seen
 
 
 def _given(step: BoundStep, names: Sequence[str]) -> dict[str, str]:
-    """The parameters of a step that are given one of these inputs of the case, with its name."""
+    """Return the parameters of a step that are given one of these inputs, with its name."""
     return {param: operand.name for param, operand in step.arguments if operand.name in names}
 
 
 class Sanitizer:
-    """Checks cases of one bundle, of kernels and of chains.
+    """Checks cases of one bundle.
 
     Args:
-        bundle: what is built, with Tile IR.
+        bundle: with Tile IR.
         options: how to check.
-        advice: what brings Tile IR into the bundle, where that is not a matter of the manifest.
+        advice: how to get Tile IR into the bundle, where the manifest is not the reason.
     """
 
     def __init__(
@@ -211,53 +201,39 @@ class Sanitizer:
         self._plain = device(plain)
 
     def check(self, case: BoundCase) -> CaseFindings:
-        """Run a case in every order. Defects end up in the result, and errors of tilec too."""
+        """Run a case in every order; defects and tilec's errors are in the result."""
         case = small_case(case)
-        if case.error is None and (
-            refusal := device_of(case, self._plain).refusal(case.kernel, dict(case.axes))
-        ):
+        if case.error is None and (refusal := self._plain.refusal(case)):
             return CaseFindings(case=case, skipped=refusal)
         self._watch.expect(case)
         self._fills.forget()
         seen = _Seen(case)
         try:
             # After a fault the other orders would stop at the same place, after the same time.
-            whole = all(
-                self._run(seen, order, device_of(case, device))
-                for order, device in self._devices.items()
-            )
+            whole = all(self._run(seen, *each) for each in self._devices.items())
             if self._fills.sources:
-                self._compare(seen, whole=whole)
+                self._vary(seen, whole=whole)
         except TilecError as error:
             seen.take(self._watch)
             return seen.result(error)
         return seen.result()
 
-    def _compare(self, seen: _Seen, *, whole: bool) -> None:
-        """Look for results that depend on undetermined elements, where launches come to their end."""
-        fault = "the launch faults"
+    def _vary(self, seen: _Seen, *, whole: bool) -> None:
+        """Look for results that depend on undetermined elements, unless the launch faults."""
+        if not whole:
+            seen.note("undetermined", f"{_UNCOMPARED}: the launch faults")
+            return
         try:
-            if whole:
-                seen.keep(
-                    Comparison(
-                        seen.case, device_of(seen.case, self._plain), self._fills, self._steps
-                    ).findings()
-                )
-                return
+            seen.keep(find_undetermined(seen.case, self._plain, self._fills, self._steps))
         except FaultError as error:
-            fault = error.what
-        seen.note(
-            "undetermined",
-            f"whether elements that no padding determines change the result was not checked: {fault}",
-        )
+            seen.note("undetermined", f"{_UNCOMPARED}: {error.what}")
 
     def _run(self, seen: _Seen, order: str | int, device: Device) -> bool:
-        """Run a case in one order; whether it came to its end."""
+        """Run a case in one order; return whether it ended without a fault."""
         case = seen.case
-        require_countable(case)
         arguments = arguments_on(case, device, make_inputs(case))
         try:
-            device.launch(case.kernel, arguments, dict(case.choose))
+            device.launch(case, arguments)
         except FaultError as error:
             seen.take(self._watch)
             seen.keep([_fault(error)])
@@ -268,9 +244,7 @@ class Sanitizer:
 
 
 class _Seen:
-    """What came of a case so far: findings, facts of its launches, and the outputs of its first
-    order. Shadows and memory go.
-    """
+    """The findings and notes of one case so far, with the outputs of its first order."""
 
     def __init__(self, case: BoundCase) -> None:
         self.case = case
@@ -278,46 +252,40 @@ class _Seen:
         self._notes: dict[str, str] = {}
         self._variants: dict[str, None] = {}
         self._blocks = 0
-        self._combines = False
+        self._atomics = False
         self._different: set[str] = set()
         self._first: tuple[str | int, dict[str, Array]] | None = None
 
     def keep(self, findings: Iterable[Finding]) -> None:
-        """Add findings; of the same defect in several orders the first stays, with the largest
-        count.
-        """
+        """Add findings; of one defect in several orders keep the first, with the largest count."""
         for finding in findings:
-            places = sorted(
-                str(place) for place in (finding.location, finding.other and finding.other.location)
-            )
+            other = finding.other.location if finding.other else None
+            places = sorted((str(finding.location), str(other)))
             key = (finding.kind, finding.kernel, finding.parameter, *places)
-            known = self._found.get(key)
-            self._found[key] = (
-                finding
-                if known is None
-                else dataclasses.replace(known, count=max(known.count, finding.count))
-            )
+            known = self._found.get(key, finding)
+            self._found[key] = dataclasses.replace(known, count=max(known.count, finding.count))
 
     def note(self, about: str, text: str) -> None:
-        """Add what is no defect; of several notes about one thing the last stays."""
+        """Add a note; it replaces an earlier one about the same thing."""
         self._notes[about] = text
 
     def take(self, watch: Watch) -> None:
-        """Add what a watch saw of one execution of the case."""
+        """Add what the checkers of one execution found."""
         launches = watch.take()
         for run, checker in launches:
-            self.keep(
-                dataclasses.replace(finding, kernel=run.kernel) for finding in checker.findings
-            )
+            self.keep(dataclasses.replace(each, kernel=run.kernel) for each in checker.findings)
             self._variants[run.kernel] = None
-            self._combines |= _synchronises(run)
+            # With atomics blocks may add in the order in which they come.
+            operations = run.program.function.walk()
+            self._atomics |= any(op.name.startswith("atomic_") for op in operations)
             if checker.unsure:
                 self.note("unsure", _UNSURE)
         self._blocks = max(self._blocks, sum(math.prod(run.grid) for run, _ in launches))
 
     def compare(self, order: str | int, outputs: dict[str, Array]) -> None:
-        """Hold the outputs of an order against those of the first: what differs is a finding, or a
-        note where rounding explains it.
+        """Compare the outputs of an order with the first order's.
+
+        A difference is a finding, or a note if atomics explain it by rounding.
         """
         if self._first is None:
             self._first = order, outputs
@@ -327,21 +295,17 @@ class _Seen:
             if name in self._different or not differing(first[name], other).any():
                 continue
             self._different.add(name)
-            dtype = next(p.dtype for p in self.case.params if p.name == name)
-            if (
-                self._combines
-                and compare(first[name], other, tolerance_for(self.case.tolerance, dtype)).ok
-            ):
-                self._notes[name] = (
-                    f"{name} differs in its rounding with the order of the blocks, as sums of floats do"
-                )
+            limit = tolerance_for(self.case.tolerance, self.case.dtype_of(name))
+            if self._atomics and compare(first[name], other, limit).ok:
+                text = f"{name} differs in its rounding with the order of the blocks, as sums of floats do"
+                self.note(name, text)
             else:
                 self.keep([_dependence(name, (first_order, first[name]), (order, other))])
 
     def result(self, error: TilecError | None = None) -> CaseFindings:
-        """All of it."""
+        """Return everything."""
         if not self._blocks and not self._found and error is None:
-            self._notes["blocks"] = "the grid has no blocks: there was nothing to check"
+            self.note("blocks", "the grid has no blocks: there was nothing to check")
         return CaseFindings(
             case=self.case,
             variants=tuple(self._variants),
@@ -353,7 +317,7 @@ class _Seen:
 
 
 def watched(watch: Watch, case: BoundCase, error: TilecError | None) -> CaseFindings:
-    """What a watch saw of a case that was run once, and that ended with `error` if any."""
+    """Return what a watch found in a case that ran once, and that ended with `error` if any."""
     seen = _Seen(case)
     seen.take(watch)
     if isinstance(error, FaultError):
@@ -373,10 +337,10 @@ def sanitize_cases(
 
     Args:
         cases: what to check.
-        sanitizer: checks them; None where all kernels are absent.
-        absent: why a case cannot be run from the bundle at all; empty where it can.
-        on_case: sees each before it is run.
-        on_result: sees what came of each.
+        sanitizer: None where every kernel is absent.
+        absent: returns why a case is not in the bundle; empty where it is.
+        on_case: called before each check.
+        on_result: called with each result.
     """
     results = []
     for case in cases:
@@ -393,13 +357,13 @@ def sanitize_cases(
 
 
 def to_json(results: Sequence[CaseFindings]) -> dict[str, Any]:
-    """All results as JSON values."""
+    """Return all results as JSON values."""
+    counts = dict.fromkeys(("clean", "findings", "error", "skipped"), 0)
+    for result in results:
+        counts[result.status] += 1
     return {
-        "ok": all(result.status in ("clean", "skipped") for result in results),
-        "counts": {
-            status: sum(result.status == status for result in results)
-            for status in ("clean", "findings", "error", "skipped")
-        },
+        "ok": not counts["findings"] and not counts["error"],
+        "counts": counts,
         "cases": [_case_json(result) for result in results],
         "checked": list(CHECKED),
         "not_checked": list(NOT_CHECKED),
@@ -437,17 +401,15 @@ def _fault(error: FaultError) -> Finding:
 
 
 def _dependence(name: str, one: tuple[str | int, Array], two: tuple[str | int, Array]) -> Finding:
-    (one_order, one_values), (two_order, two_values) = one, two
-    off = differing(one_values, two_values)
+    off = differing(one[1], two[1])
     place = int(np.flatnonzero(off)[0])
-    index = (
-        tuple(int(n) for n in np.unravel_index(place, one_values.shape)) if one_values.ndim else ()
-    )
-    shown = ", ".join(map(str, index))
-    values = one_values.reshape(-1)[place], two_values.reshape(-1)[place]
+    index = tuple(int(n) for n in np.unravel_index(place, one[1].shape)) if one[1].ndim else ()
+    shown = f"{name}[{', '.join(map(str, index))}]"
+    values = one[1].reshape(-1)[place], two[1].reshape(-1)[place]
+    orders = _order(one[0]), _order(two[0])
     return Finding(
         kind=FindingKind.ORDER,
-        what=f"{name}[{shown}] is {values[0]} with blocks in {_order(one_order)} order and {values[1]} in {_order(two_order)} order",
+        what=f"{shown} is {values[0]} with blocks in {orders[0]} order and {values[1]} in {orders[1]} order",
         parameter=name,
         index=index,
         count=int(off.sum()),
@@ -459,12 +421,5 @@ def _order(order: str | int) -> str:
     return order if isinstance(order, str) else f"random ({order})"
 
 
-def _synchronises(run: CpuRun) -> bool:
-    """Whether blocks may add to what others left, one after another as they come: by atomic
-    additions, or holding a lock.
-    """
-    return any(op.name.startswith("atomic_") for op in run.program.function.walk())
-
-
 def _silent(_: str) -> None:
-    """Kernels that print would do so once for each order."""
+    """Drop what kernels print: they run once for each order."""

@@ -1,6 +1,4 @@
-"""Which cases a run takes: globs over names, and expressions such as `gemm and not (f16 or BM256)`,
-as pytest's `-k`.
-"""
+"""Selects cases by globs over names and by expressions as pytest's `-k`: `gemm and not f16`."""
 
 from __future__ import annotations
 
@@ -21,16 +19,20 @@ MOST_NESTED = 50
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Expression:
-    """Words that Python's `and`, `or` and `not` join; `text` is in lower case, and `tree` has a
-    name wherever it has a word.
+    """Words joined by `and`, `or` and `not`.
+
+    Attributes:
+        text: in lower case.
+        tree: of Python, with a name in the place of each word.
     """
 
     text: str
     tree: ast.expr
 
     def matches(self, names: Sequence[str]) -> bool:
-        """Whether names, in lower case, satisfy it: a word has to be part of one of them, a word
-        with `*` or `?` to fit a whole one.
+        """Return whether names, in lower case, satisfy the expression.
+
+        A word matches as a part of a name; a word with `*` or `?` has to match a whole name.
         """
         return self._holds(self.tree, names)
 
@@ -47,7 +49,7 @@ class Expression:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """Every word in it, in lower case, from left to right."""
+        """The words, in lower case, from left to right."""
         found = sorted(
             (node.col_offset, self._word(node))
             for node in ast.walk(self.tree)
@@ -57,15 +59,15 @@ class Expression:
 
 
 def parse_expression(text: str) -> Expression | None:
-    """Read `-k`; None for an empty text, which takes everything.
+    """Read `-k`; return None for an empty text, which selects everything.
 
     Raises:
-        UsageError: it is no expression; the message shows where.
+        UsageError: it is no expression; the message shows the column.
     """
     if not text.strip():
         return None
     start = len(text) - len(text.lstrip())
-    # A word becomes a name of its length, so that Python can read what joins the words.
+    # Each word becomes a name of equal length, so that Python's parser reads the operators.
     joined = _WORD.sub(
         lambda found: found[0] if found[0] in _OPERATORS else "_" * len(found[0]), text
     )
@@ -100,22 +102,19 @@ def _refused(text: str, why: str, at: int) -> UsageError:
 def select_cases(
     cases: Iterable[BoundCase], globs: Sequence[str], expression: Expression | None = None
 ) -> tuple[BoundCase, ...]:
-    """The cases that both take; all for no glob and no expression.
+    """Return the cases that match one of the globs, if any, and the expression, if any.
 
     Args:
         cases: to choose from.
-        globs: of which one matches the name (`gemm/4k[f16]`), the name without dtypes (`gemm/4k`)
-            or the kernel.
-        expression: over these names, and those of the variants that the case may launch.
+        globs: over the name (`gemm/4k[f16]`), the name without dtypes (`gemm/4k`) and the kernel.
+        expression: over these names and the ids of the variants that the case may launch.
     """
     taken = (case for case in cases if not globs or any(_matches(case, glob) for glob in globs))
     return tuple(case for case in taken if expression is None or expression.matches(_names(case)))
 
 
 def unknown_words(expression: Expression, cases: Sequence[BoundCase]) -> list[str]:
-    """The words of an expression that fit no case at all, each with what may have been meant: `gem;
-    did you mean 'gemm'`.
-    """
+    """Return the words that match no case, with suggestions: `gem; did you mean 'gemm'`."""
     names = [name for case in cases for name in _names(case)]
     known = {part for case in cases for part in (case.kernel, case.case, case.name, *case.variants)}
     missing = [
@@ -127,7 +126,7 @@ def unknown_words(expression: Expression, cases: Sequence[BoundCase]) -> list[st
 
 
 def _matches(case: BoundCase, glob: str) -> bool:
-    # Brackets of a name are also glob syntax: an exact name always matches.
+    # An exact name always matches, although its brackets are glob syntax.
     names = (case.name, f"{case.kernel}/{case.case}", case.kernel)
     return glob in names or any(fnmatch.fnmatchcase(name, glob) for name in names)
 

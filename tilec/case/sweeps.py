@@ -1,12 +1,11 @@
-"""A sweep of a command line: `n=256..8192` with `--set x=[n,2*n]` gives the settings of each of its
-points.
-"""
+"""Reads `--sweep`: `n=256..8192` with `--set x=[n,2*n]` gives settings for each point."""
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from tilec.model.literal import read_number
 from tilec_runtime.errors import ExpressionError, UsageError
@@ -25,7 +24,7 @@ class Sweep:
     """One `--sweep NAME=VALUES`.
 
     Attributes:
-        text: as it stands on the command line, with the option.
+        text: as on the command line, with the option.
         name: of an input or an axis, or of a number that `--set` uses.
         values: of each point, as `--set` takes them.
     """
@@ -34,19 +33,12 @@ class Sweep:
     name: str
     values: tuple[str, ...]
 
-    @property
-    def numbers(self) -> tuple[float, ...] | None:
-        """The values as numbers; None where one of them is none."""
-        found = [read_number(value) for value in self.values]
-        return tuple(float(n) for n in found if n is not None) if None not in found else None
-
 
 def parse_sweep(text: str) -> Sweep:
     """Read `--sweep`.
 
     Raises:
-        UsageError: it is of another form, or has no two points, or more than anybody would wait
-            for.
+        UsageError: it has another form, or fewer than 2 or more than 64 points.
     """
     option = f"--sweep {text}"
     name, equals, rest = (part.strip() for part in text.partition("="))
@@ -55,7 +47,10 @@ def parse_sweep(text: str) -> Sweep:
     found = _RANGE.fullmatch(rest)
     if not found and ".." in rest:
         raise UsageError(f"{option}: {rest!r} is no range", fix=f"take {FORMS}")
-    values = _range(option, found) if found else [value.strip() for value in rest.split(",")]
+    if found:
+        values = [str(value) for value in itertools.islice(_range(option, found), MOST + 1)]
+    else:
+        values = [value.strip() for value in rest.split(",")]
     if not all(values) or "[" in rest:
         raise UsageError(
             f"{option}: takes numbers or words",
@@ -64,19 +59,18 @@ def parse_sweep(text: str) -> Sweep:
     if len(set(values)) < len(values):
         raise UsageError(f"{option}: a value stands there twice")
     if not 2 <= len(values) <= MOST:
-        raise UsageError(
-            f"{option} has {len(values)} point{'s' * (len(values) != 1)}: a sweep has 2 to {MOST}",
-            fix=f"take {FORMS}",
-        )
+        count = f"more than {MOST} points" if len(values) > MOST else "1 point"
+        raise UsageError(f"{option} has {count}: a sweep has 2 to {MOST}", fix=f"take {FORMS}")
     return Sweep(text=option, name=name, values=tuple(values))
 
 
 def settings_at(settings: Sequence[str], sweep: Sweep, value: str) -> tuple[str, ...]:
-    """What `--set` says at one point: its texts with the name's value in them; the name itself is
-    set where none of them uses it.
+    """Return the `--set` texts at one point, with the sweep's value filled in.
+
+    If no setting uses the sweep's name, the name itself is set.
 
     Raises:
-        UsageError: an extent has no value there.
+        UsageError: an extent cannot be evaluated.
     """
     word = re.compile(rf"\b{re.escape(sweep.name)}\b")
     found, used = [], False
@@ -86,14 +80,18 @@ def settings_at(settings: Sequence[str], sweep: Sweep, value: str) -> tuple[str,
             found.append(text)
             continue
         used = True
-        found.append(f"{name}={_filled(rest, text, sweep, value)}")
-    return (*found, *(() if used else (f"{sweep.name}={value}",)))
+        if shape := _SHAPE.fullmatch(rest):
+            parts = _split(shape["extents"])
+            extents = ",".join(_evaluate(part.strip(), text, sweep, value) for part in parts)
+            rest = f"{shape['before']}[{extents}]{shape['behind']}"
+        else:
+            rest = _evaluate(rest, text, sweep, value)
+        found.append(f"{name}={rest}")
+    return tuple(found) if used else (*found, f"{sweep.name}={value}")
 
 
 def refused_point(error: UsageError, sweep: Sweep, value: str) -> UsageError:
-    """What is refused at a point, in the words of the command line: where the sweep itself is set,
-    nobody wrote `--set`.
-    """
+    """Return the error of a point in terms of `--sweep`, if the user wrote no such `--set`."""
     made = f"--set {sweep.name}={value}: "
     if not error.what.startswith(made):
         return error
@@ -101,35 +99,18 @@ def refused_point(error: UsageError, sweep: Sweep, value: str) -> UsageError:
     return UsageError(f"{sweep.text}: {error.what.removeprefix(made)}", fix=fix)
 
 
-def _range(option: str, found: re.Match[str]) -> list[str]:
+def _range(option: str, found: re.Match[str]) -> Iterator[int]:
     first, last = int(found["first"]), int(found["last"])
     step, by = found["step"] or "*", int(found["by"] or 2)
-    if first >= last or (step == "*" and (by < 2 or first == 0)) or (step == "+" and by < 1):
+    if first >= last or (step == "*" and (by < 2 or first == 0)) or by < 1:
         raise UsageError(f"{option}: goes nowhere", fix=f"take {FORMS}")
-    values: list[str] = []
-    while first <= last and len(values) <= MOST:
-        values.append(str(first))
+    while first <= last:
+        yield first
         first = first * by if step == "*" else first + by
-    if len(values) > MOST:
-        raise UsageError(f"{option} has more than {MOST} points", fix="take wider steps")
-    return values
 
 
-def _filled(rest: str, text: str, sweep: Sweep, value: str) -> str:
-    """A value of `--set` with the sweep's in it: extents and numbers are worked out,
-    `x=f16[n,2*n]:normal:7`.
-    """
-    shape = _SHAPE.fullmatch(rest)
-    if shape is None:
-        return _worked_out(rest, text, sweep, value)
-    extents = ",".join(
-        _worked_out(part.strip(), text, sweep, value) for part in _parts(shape["extents"])
-    )
-    return f"{shape['before']}[{extents}]{shape['behind']}"
-
-
-def _parts(extents: str) -> list[str]:
-    """What stands between the commas, those in parentheses left out."""
+def _split(extents: str) -> list[str]:
+    """Split at commas outside of parentheses."""
     parts, depth = [""], 0
     for letter in extents:
         depth += (letter == "(") - (letter == ")")
@@ -140,7 +121,7 @@ def _parts(extents: str) -> list[str]:
     return parts
 
 
-def _worked_out(part: str, text: str, sweep: Sweep, value: str) -> str:
+def _evaluate(part: str, text: str, sweep: Sweep, value: str) -> str:
     if part == sweep.name:
         return value
     try:

@@ -1,6 +1,4 @@
-"""Finds the tools that watch a launch from outside, ncu, cuda-gdb and compute-sanitizer, and says
-how to get the one that is missing.
-"""
+"""Finds NVIDIA's tools that observe a launch: ncu, cuda-gdb and compute-sanitizer."""
 
 from __future__ import annotations
 
@@ -12,7 +10,7 @@ from tilec.frontends.base import ToolSearch
 from tilec.frontends.tools.search import wheel_programs
 from tilec_runtime.errors import ToolchainError
 
-# Where installers put them beside PATH; the last by name is the newest.
+# Where installers put them outside of PATH; the last by name is the newest.
 _PLACES: dict[str, tuple[str, ...]] = {
     "ncu": (
         "usr/local/cuda/bin/ncu",
@@ -38,17 +36,15 @@ _GET = {
 
 
 def find_outside_tool(name: str, search: ToolSearch, *, root: Path = Path("/")) -> str:
-    """The path of a tool: on PATH, in the installed wheels, in CUDA_HOME, or where it is usually
-    installed.
+    """Return the path of a tool: on PATH, in installed wheels, in CUDA_HOME or a usual folder.
 
     Args:
         name: `ncu`, `cuda-gdb` or `compute-sanitizer`.
         search: PATH and CUDA_HOME.
-        root: where the usual places are.
+        root: of the usual folders.
 
     Raises:
-        ToolchainError: it is in none of these; the message says which were looked at, and what to
-            install.
+        ToolchainError: it was not found; the message has the places and what to install.
     """
     found = shutil.which(name, path=search.path) if search.path else None
     if found:

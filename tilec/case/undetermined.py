@@ -1,7 +1,7 @@
-"""Find results that depend on values that Tile IR leaves undetermined.
+"""Finds results that depend on values that Tile IR leaves undetermined.
 
-The case runs with other values in these elements each time. What differs in a stored bit depends on
-them: an element that `where` masks away, or that is never stored, makes no difference.
+The case runs with different values in these elements. An element that `where` masks away, or that
+is never stored, makes no difference in the outputs.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from tilec.case.cases import BoundCase
-from tilec.case.compare import differing
-from tilec.case.inputs import Array, make_inputs
+from tilec.case.compare import Array, differing
+from tilec.case.inputs import make_inputs
 from tilec.case.run import Device, arguments_on
 from tilec_runtime.cpu.tileir.check.findings import Finding, FindingKind
 from tilec_runtime.cpu.tileir.faults import location
@@ -30,7 +30,7 @@ class Source:
     """An operation that read undetermined elements.
 
     Attributes:
-        op: the operation. grid: of the launch. parameter: of the kernel, whose memory it reads.
+        op: the operation. grid: of the launch. parameter: whose memory it reads.
     """
 
     op: Op
@@ -39,12 +39,12 @@ class Source:
 
 
 class Fills:
-    """What undetermined elements hold in the launches of some devices (`CpuOptions.undetermined`).
+    """Values of undetermined elements in launches on a cpu device (`CpuOptions.undetermined`).
 
     Attributes:
-        wish: for the next launches.
+        wish: values for the next launches.
         sources: operations that read such elements since `forget`, in order.
-        passes: passes of loops that the next launches may make in all; None for no such limit.
+        passes: loop iterations that the next launches may make in all; None for no limit.
     """
 
     def __init__(self) -> None:
@@ -53,20 +53,25 @@ class Fills:
         self.passes: int | None = None
 
     def __call__(self) -> Undetermined:
-        """What the next launch gets."""
+        """Return the values of the next launch."""
         return dataclasses.replace(self.wish, reached=self._reach)
 
     def forget(self) -> None:
-        """Start with another case: its undetermined elements are zeros at first."""
+        """Start with another case, and with zeros."""
         self.wish, self.passes = Undetermined(turn=None), None
         self.sources.clear()
 
     def spent(self) -> bool:
-        """Count a pass of a loop; whether there were too many (`CpuOptions.cancelled`)."""
+        """Count a loop iteration; return whether the limit is reached (`CpuOptions.cancelled`)."""
         if self.passes is None:
             return False
         self.passes -= 1
-        return self.passes < 0
+        return self.exhausted
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether the limit of loop iterations was reached."""
+        return self.passes is not None and self.passes < 0
 
     def _reach(self, op: Op, frame: Frame, address: int) -> None:
         launch = frame.launch
@@ -77,159 +82,137 @@ class Fills:
             )
 
 
-class Comparison:
-    """Runs one case with several values in undetermined elements.
+def find_undetermined(
+    case: BoundCase, device: Device, fills: Fills, steps: int
+) -> tuple[Finding, ...]:
+    """Run a case with zeros and with garbage in undetermined elements, and compare the outputs.
 
     Args:
-        case: the case. device: launches it, with the values of `fills`.
-        fills: knows which operations read such elements, from a run that was watched.
-        steps: passes of loops that the search for the operation may make, over all of its runs.
-    """
+        case: the case.
+        device: launches it, with the values of `fills`.
+        fills: has the operations that read such elements, from a run under a checker.
+        steps: loop iterations that the search for the operation may make, over all of its runs.
 
-    def __init__(self, case: BoundCase, device: Device, fills: Fills, steps: int) -> None:
+    Returns:
+        A finding for each operation that changes a result.
+
+    Raises:
+        FaultError: the launch faults with zeros too.
+    """
+    search = _Search(case, device, fills)
+    for turn in range(TURNS):
+        other = search.run(Undetermined(turn=turn))
+        if _differ(search.zeros, other):
+            fills.passes = steps
+            return search.at_fault(other)
+    return ()
+
+
+class _Search:
+    """Looks for the operations whose undetermined elements change the outputs of a case."""
+
+    def __init__(self, case: BoundCase, device: Device, fills: Fills) -> None:
         self._case = case
         self._device = device
         self._fills = fills
-        self._steps = steps
         self._inputs = make_inputs(case)
-
-    def findings(self) -> tuple[Finding, ...]:
-        """Compare runs with zeros, with each rotation of the pattern, and with one value alone.
-
-        There is a finding for each operation that changes a result.
-
-        Raises:
-            FaultError: the launch does not come to its end with zeros either.
-        """
-        zeros = self._run(Undetermined(turn=None))
+        zeros = self.run(Undetermined(turn=None))
         if isinstance(zeros, FaultError):
             raise zeros
-        for turn in range(TURNS):
-            other = self._run(Undetermined(turn=turn))
-            if _differ(zeros, other):
-                return self._at_fault(zeros, other)
-        return ()
+        self.zeros = zeros
 
-    def _at_fault(self, zeros: _Outcome, every: _Outcome) -> tuple[Finding, ...]:
-        """Fill one operation at a time.
-
-        What only several of them change together is one finding that names them all.
-        """
-        self._fills.passes = self._steps
-        sources = dict(self._fills.sources)
-        found = tuple(
-            finding
-            for site, source in sources.items()
-            if (finding := self._alone(site, source, zeros)) is not None
-        )
-        if found:
-            return found
-        site, first = next(iter(sources.items()))
-        places = ", ".join(f"{location(one.op)}" for one in sources.values() if one.op.loc)
-        why = (
-            f"; the cause is one of these places, or several together: {places}"
-            if len(sources) > 1
-            else ""
-        )
-        return (_described(site, first, zeros, every, None, why),)
-
-    def _alone(self, site: Site, source: Source, zeros: _Outcome) -> Finding | None:
-        """Return the finding of an operation that changes a result without any other.
-
-        None where it does not, or where the search takes too many passes.
-        """
-        for turn in range(TURNS):
-            other = self._run(Undetermined(turn=turn, site=site))
-            if self._exhausted:
-                return None
-            if _differ(zeros, other):
-                return self._finding(site, source, turn, zeros, other)
-        return None
-
-    def _finding(
-        self, site: Site, source: Source, turn: int, zeros: _Outcome, other: _Outcome
-    ) -> Finding:
-        """The finding of one operation, with the first block whose elements make a difference."""
-        # With the blocks below `low` filled nothing differs, with those below `high` something
-        # does.
-        low, high = 0, math.prod(source.grid)
-        while high - low > 1:
-            middle = (low + high) // 2
-            differs = _differ(zeros, self._run(Undetermined(turn=turn, site=site, blocks=middle)))
-            if self._exhausted:
-                return _described(site, source, zeros, other, None, "")
-            low, high = (low, middle) if differs else (middle, high)
-        return _described(site, source, zeros, other, high - 1, "")
-
-    @property
-    def _exhausted(self) -> bool:
-        return self._fills.passes is not None and self._fills.passes < 0
-
-    def _run(self, wish: Undetermined) -> _Outcome:
-        """What the case's outputs are with these values, or how the launch fails."""
+    def run(self, wish: Undetermined) -> _Outcome:
+        """Return the outputs with these values, or the fault of the launch."""
         self._fills.wish = wish
         arguments = arguments_on(self._case, self._device, self._inputs)
         try:
-            self._device.launch(self._case.kernel, arguments, dict(self._case.choose))
+            self._device.launch(self._case, arguments)
         except FaultError as error:
             return error
         return {name: self._device.from_device(arguments[name]) for name in self._case.outs}
 
+    def at_fault(self, every: _Outcome) -> tuple[Finding, ...]:
+        """Fill one operation at a time; if none changes a result alone, name all of them.
 
-def _differ(one: _Outcome, other: _Outcome) -> bool:
-    if isinstance(one, FaultError) or isinstance(other, FaultError):
-        return type(one) is not type(other)
-    return any(bool(differing(array, other[name]).any()) for name, array in one.items())
+        `every` is the outcome with all of them filled.
+        """
+        sources = dict(self._fills.sources)
+        found = [self._alone(site, source) for site, source in sources.items()]
+        if any(found):
+            return tuple(each for each in found if each is not None)
+        site, first = next(iter(sources.items()))
+        why = ""
+        if len(sources) > 1:
+            places = ", ".join(f"{location(one.op)}" for one in sources.values() if one.op.loc)
+            why = f"; the cause is one of these places, or several together: {places}"
+        return (self._finding(site, first, every, None, why),)
 
+    def _alone(self, site: Site, source: Source) -> Finding | None:
+        """Return the finding of one operation; None if it changes nothing or the search ends."""
+        for turn in range(TURNS):
+            other = self.run(Undetermined(turn=turn, site=site))
+            if self._fills.exhausted:
+                return None
+            if _differ(self.zeros, other):
+                return self._finding(site, source, other, self._block(site, source, turn))
+        return None
 
-def _described(
-    site: Site, source: Source, zeros: _Outcome, other: _Outcome, block: int | None, why: str
-) -> Finding:
-    """Describe which result depends on which elements, with both values.
+    def _block(self, site: Site, source: Source, turn: int) -> int | None:
+        """Return the first block whose elements make a difference, by bisection."""
+        low, high = 0, math.prod(source.grid)
+        while high - low > 1:
+            middle = (low + high) // 2
+            other = self.run(Undetermined(turn=turn, site=site, blocks=middle))
+            if self._fills.exhausted:
+                return None
+            low, high = (low, middle) if _differ(self.zeros, other) else (middle, high)
+        return high - 1
 
-    `block` is the number of the block, None if unknown.
-    """
-    assert not isinstance(zeros, FaultError)
-    if math.prod(source.grid) == 1:
-        block = 0
-    elements, hint = _elements(source)
-    if isinstance(other, FaultError):
-        what, count = f"the launch ends because of {elements}: {other.what}", 1
-    else:
-        name, off = next(
-            (name, off)
-            for name, array in zeros.items()
-            if (off := differing(array, other[name])).any()
+    def _finding(
+        self, site: Site, source: Source, other: _Outcome, block: int | None, why: str = ""
+    ) -> Finding:
+        """Return the finding with both values of a result, 0 and garbage."""
+        if math.prod(source.grid) == 1:
+            block = 0
+        elements, hint = _elements(source)
+        what, count = f"the launch ends because of {elements}", 1
+        if isinstance(other, FaultError):
+            what = f"{what}: {other.what}"
+        else:
+            masks = {n: differing(array, other[n]) for n, array in self.zeros.items()}
+            count = sum(int(mask.sum()) for mask in masks.values())
+            name = next(name for name, mask in masks.items() if mask.any())
+            zeros = self.zeros[name]
+            place = int(np.flatnonzero(masks[name])[0])
+            index = ", ".join(str(int(n)) for n in np.unravel_index(place, zeros.shape))
+            values = zeros.reshape(-1)[place], other[name].reshape(-1)[place]
+            what = f"{name}[{index}] depends on {elements}: it is {values[0]} with 0 there and {values[1]} with garbage"
+        return Finding(
+            kind=FindingKind.UNDETERMINED,
+            what=what + why,
+            location=source.op.loc,
+            kernel=site[0],
+            block=() if block is None else coordinates(source.grid, block),
+            parameter=source.parameter,
+            count=count,
+            hint=hint,
         )
-        count = sum(int(differing(array, other[name]).sum()) for name, array in zeros.items())
-        place = int(np.flatnonzero(off)[0])
-        index = ", ".join(str(int(n)) for n in np.unravel_index(place, zeros[name].shape))
-        values = zeros[name].reshape(-1)[place], other[name].reshape(-1)[place]
-        what = f"{name}[{index}] depends on {elements}: it is {values[0]} with 0 there and {values[1]} with garbage"
-    return Finding(
-        kind=FindingKind.UNDETERMINED,
-        what=what + why,
-        location=source.op.loc,
-        kernel=site[0],
-        block=() if block is None else coordinates(source.grid, block),
-        parameter=source.parameter,
-        count=count,
-        hint=hint,
-    )
+
+
+def _differ(zeros: Mapping[str, Array], other: _Outcome) -> bool:
+    if isinstance(other, FaultError):
+        return True
+    return any(bool(differing(array, other[name]).any()) for name, array in zeros.items())
 
 
 def _elements(source: Source) -> tuple[str, str]:
-    """The undetermined elements of an operation in words, and what determines them."""
+    """Describe the undetermined elements of an operation, and what would determine them."""
     name = source.parameter or "its array"
     if source.op.name == "load_view_tko":
         hint = "give the load a padding_mode, or choose other values with ct.where before these are used"
         return f"elements beyond the edge of {name}, which the load leaves undetermined", hint
     if source.op.name == "load_ptr_tko":
-        return (
-            f"elements of {name} that the load's mask leaves out, without a padding value",
-            "give the load a padding value",
-        )
-    return (
-        f"what the atomic on {name} gives where its mask leaves it out",
-        "choose other values with ct.where before these are used",
-    )
+        hint = "give the load a padding value"
+        return f"elements of {name} that the load's mask leaves out, without a padding value", hint
+    hint = "choose other values with ct.where before these are used"
+    return f"what the atomic on {name} gives where its mask leaves it out", hint

@@ -79,7 +79,7 @@ def _launch(manifest: Path, bundle: Path, name: str, device: str, options: list[
     )  # the tools report each call that fails for want of a context
     place = ModuleDevice(module, driver)
     case = small_case(case) if SMALL in options else case
-    place.launch(case.kernel, _arguments(case, place, unset=UNSET in options), dict(case.choose))
+    place.launch(case, _arguments(case, place, unset=UNSET in options))
 
 
 def _arguments(case: BoundCase, device: ModuleDevice, *, unset: bool) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from tilec.bench.place import DevicePlace, Place
 from tilec.bench.points import all_variants, forgiven, swept_cases
 from tilec.bench.report import CaseBench, Point, Setting, bench_json
 from tilec.bench.saved import Saved, SavedCase, read_saved, require_comparable, write_saved
-from tilec.case.overrides import parse_overrides
+from tilec.case.arguments import parse_overrides
 from tilec.case.selection import parse_expression
 from tilec.case.sweeps import Sweep, parse_sweep, refused_point, settings_at
 from tilec.cli.app import App

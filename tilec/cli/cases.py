@@ -15,8 +15,8 @@ from tilec.cli.app import App
 from tilec.cli.tables import plural
 
 if TYPE_CHECKING:
+    from tilec.case.arguments import Override
     from tilec.case.cases import BoundCase
-    from tilec.case.overrides import Override
     from tilec.case.selection import Expression
     from tilec.compile.project import Project
     from tilec.manifest.types import Kernel, Manifest
@@ -440,8 +440,8 @@ def _bound(
     """A kernel's cases with what is changed of them; where that cannot be they stay, and `refused`
     has the reason: none may be chosen.
     """
+    from tilec.case.arguments import overridden
     from tilec.case.cases import expand_cases, fitting_cases
-    from tilec.case.overrides import overridden
     from tilec_runtime.errors import CaseError, UsageError
 
     chosen = tuple(case for case in kernel.cases if not wish.cases or case.name in wish.cases)

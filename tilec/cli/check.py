@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -130,7 +128,7 @@ def _require_fitting(plan: Plan) -> None:
     """
     from tilec_runtime.errors import ManifestError
 
-    problems = (*_chain_problems(plan), *_case_problems(plan))
+    problems = tuple(_chain_problems(plan))
     if problems:
         raise ManifestError(problems)
 
@@ -155,42 +153,4 @@ def _chain_problems(plan: Plan) -> list[Diagnostic]:
                     message=error.what, location=error.location, excerpt=excerpt, hint=error.fix
                 )
             )
-    return problems
-
-
-def _case_problems(plan: Plan) -> list[Diagnostic]:
-    """Cases that are too large for what their kernels count in: making their inputs takes minutes,
-    and no launch would take them.
-    """
-    from tilec.case.cases import expand_cases
-    from tilec.case.counting import require_countable
-    from tilec_runtime.errors import CaseError, Diagnostic
-    from tilec_runtime.model.kernel import VariantInfo
-
-    manifest, problems = plan.manifest, []
-    for kernel in plan.kernels:
-        if kernel.info.safety is None:
-            continue  # what others count in is known when they are compiled
-        variants = tuple(
-            dict.fromkeys(
-                VariantInfo(id=job.variant.id, axes=job.variant.axes) for job in kernel.jobs
-            )
-        )
-        info = dataclasses.replace(kernel.info, variants=variants)
-        with contextlib.suppress(
-            CaseError
-        ):  # a case that fits no variant of these targets may fit others
-            for case in expand_cases(kernel.manifest, info, locate=manifest.locate):
-                try:
-                    require_countable(case)
-                except CaseError as error:
-                    excerpt = manifest.locate.excerpt(error.location) if error.location else ""
-                    problems.append(
-                        Diagnostic(
-                            message=error.what,
-                            location=error.location,
-                            excerpt=excerpt,
-                            hint=error.fix,
-                        )
-                    )
     return problems

@@ -220,7 +220,7 @@ def _wish(app: App, kernels: tuple[str, ...], given: _Given) -> Wish:
     )
     if not (given.expression or given.settings or given.inputs):
         return plain
-    from tilec.case.overrides import parse_overrides
+    from tilec.case.arguments import parse_overrides
     from tilec.case.selection import parse_expression
 
     return dataclasses.replace(

@@ -272,12 +272,10 @@ def _trace(
     from tilec_runtime.errors import MissingError
 
     absent = opened.absent.get(case.kernel, "")
-    reason = absent or (place.refusal(case.kernel, dict(case.axes)) if place else "")
+    reason = absent or (place.refusal(case) if place else "")
     if reason or place is None:
         raise MissingError(f"{case.name} cannot be traced: {reason}", kernel=case.kernel)
-    place.launch(
-        case.kernel, arguments_on(case, place, make_inputs(small_case(case))), dict(case.choose)
-    )
+    place.launch(case, arguments_on(case, place, make_inputs(small_case(case))))
     if app.json:
         app.document(
             "trace",
@@ -298,10 +296,8 @@ def _run(
     ended: Ended,
 ) -> None:
     """Run the cases on one device that have not ended yet, and print each as it ends."""
-    from tilec.case.chains import device_of
     from tilec.case.reference import References
-    from tilec.case.repeat import repeat_case
-    from tilec.case.run import CaseResult, run_case
+    from tilec.case.run import CaseResult, repeat_case, run_case
     from tilec.cli.findings import Sources, render_finding
 
     watch, root = options.cpu.watch, manifest.root if manifest else str(app.base)
@@ -326,12 +322,11 @@ def _run(
             watch.expect(case)
         count = f"{len(ended.results) + 1} of {len(cases)}"
         app.pass_by(f"running {case.name} ({count})")
-        where = device_of(case, place)
         with limit.of(case, place, count, end):
             if options.repeat is None:
                 result = run_case(
                     case,
-                    where,
+                    place,
                     references,
                     clock=time.perf_counter,
                     save=keep,
@@ -340,7 +335,7 @@ def _run(
             else:
                 result = repeat_case(
                     case,
-                    where,
+                    place,
                     references,
                     times=options.repeat,
                     clock=time.perf_counter,

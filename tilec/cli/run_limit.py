@@ -13,7 +13,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tilec.cli.app import App
 from tilec.compile.own import own_command
@@ -21,7 +21,7 @@ from tilec_runtime.errors import TilecError
 
 if TYPE_CHECKING:
     from tilec.case.cases import BoundCase
-    from tilec.case.device import Call, ModuleDevice
+    from tilec.case.device import KernelCall, ModuleDevice
     from tilec.case.run import CaseResult
     from tilec.case.sanitize import CaseFindings
 
@@ -152,12 +152,12 @@ def _result(case: BoundCase, device: ModuleDevice, seconds: float) -> CaseResult
     return CaseResult(case=case, status="hung", error=error)
 
 
-def _step_text(case: BoundCase, device: ModuleDevice, launches: tuple[Call, ...]) -> str:
+def _step_text(case: BoundCase, device: ModuleDevice, launches: tuple[KernelCall, ...]) -> str:
     """The launch that does not end, with its place in a chain."""
     place = device.step_under_way()
     if place is None:
         return f"one of the {len(launches)} steps of the chain {case.kernel}"
-    launch = _launch_text(device, *launches[place])
+    launch = _launch_text(launches[place])
     return (
         f"step {place + 1} of {len(launches)} of the chain {case.kernel}: {launch}"
         if case.steps
@@ -165,10 +165,11 @@ def _step_text(case: BoundCase, device: ModuleDevice, launches: tuple[Call, ...]
     )
 
 
-def _launch_text(device: ModuleDevice, kernel: str, arguments: Any, axes: Any) -> str:
+def _launch_text(call: KernelCall) -> str:
     """A launch with its grid and block."""
+    kernel = call.launcher.info.name
     try:
-        shape = device.shape(kernel, arguments, axes)
+        shape = call.explain().shape
     except TilecError:  # it is told where it is launched
         return f"kernel {kernel}"
     return f"kernel {kernel}, grid {_triple(shape.grid)}, block {_triple(shape.block)}"

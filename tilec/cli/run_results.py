@@ -13,7 +13,7 @@ from tilec_runtime.model.dtype import DTYPES
 
 if TYPE_CHECKING:
     from tilec.case.cases import BoundCase
-    from tilec.case.difference import Bin, Element
+    from tilec.case.compare import Bin, Element
     from tilec.case.run import CaseResult, OutputResult, Repeats, RunReport
     from tilec.case.sanitize import CaseFindings
     from tilec.cli.findings import SourceLine

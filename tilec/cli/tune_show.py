@@ -203,9 +203,9 @@ def _remarks(result: CaseResult) -> list[str]:
             )
     if best and best.summary.outliers:
         far = best.summary.outliers
-        worst = max(far, key=lambda one: abs(one.value - best.seconds))
+        worst = max(far, key=lambda one: abs(one - best.seconds))
         lines.append(
-            f"{plural(len(far), 'outlier')} among {len(best.samples)} samples, the furthest {time_text(worst.value)}; left in"
+            f"{plural(len(far), 'outlier')} among {len(best.samples)} samples, the furthest {time_text(worst)}; left in"
         )
     held = [trial for trial in result.trials if trial.held_back]
     if held:
@@ -374,7 +374,7 @@ def _case_json(result: CaseResult) -> dict[str, Any]:
         "runoff": {
             "ratio": runoff.ratio,
             "interval": [runoff.interval.low, runoff.interval.high],
-            "verdict": runoff.verdict.name.lower(),
+            "verdict": "first" if runoff.certain else "tie",
         }
         if runoff
         else None,

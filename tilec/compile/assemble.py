@@ -1,6 +1,4 @@
-"""From outcomes to the bundle's index: every failure at once, budgets, and each kernel with its
-images.
-"""
+"""Outcomes to the bundle's index: failures, budgets, and each kernel with its images."""
 
 from __future__ import annotations
 
@@ -24,8 +22,10 @@ from tilec_runtime.model.signature import Param, ParamKind, joined_abi
 def require_done(
     plan: Plan, outcomes: Sequence[Outcome], locate: Locator, declared: Declared
 ) -> tuple[Done, ...]:
-    """Every outcome, if all sources could be read and all jobs are done and within their budgets;
-    else every failure.
+    """Return the outcomes if all jobs are done and within their budgets.
+
+    Raises:
+        BuildError: every failure, and every source that cannot be read.
     """
     failures: list[TilecError] = []
     done: list[Done] = []
@@ -88,8 +88,9 @@ def bundle_info(
     *,
     outcomes: Sequence[Done] | None,
 ) -> BundleInfo:
-    """The bundle's index; without outcomes it has no variants and stands for everything that is not
-    in a job's key.
+    """Return the bundle's index.
+
+    Without outcomes it has no variants, and stands for everything that no job's key covers.
     """
     rows = iter(outcomes or ())
     built = (
@@ -157,7 +158,7 @@ def _with_images(kernel: PlannedKernel, rows: object) -> KernelInfo:
 
 
 def _with_size(param: Param, variants: Sequence[VariantInfo], kernel: PlannedKernel) -> Param:
-    """A struct whose size neither source nor manifest says, with the size that was compiled.
+    """Return a struct with its compiled size where source and manifest say none.
 
     Raises:
         CompileError: variants disagree: one launcher cannot take it.
@@ -183,7 +184,7 @@ def _with_size(param: Param, variants: Sequence[VariantInfo], kernel: PlannedKer
 
 
 def _with_dtype(param: Param, variants: Sequence[VariantInfo], kernel: PlannedKernel) -> Param:
-    """A tensor whose dtype neither source nor manifest says, with that of the compiled entry.
+    """Return a tensor with the compiled entry's dtype where nothing else says it.
 
     Raises:
         CompileError: images disagree: one launcher cannot take it.
@@ -209,8 +210,9 @@ def _with_dtype(param: Param, variants: Sequence[VariantInfo], kernel: PlannedKe
 
 
 def beyond_min_driver(info: BundleInfo) -> Iterator[str]:
-    """What older drivers than it needs will pass over: PTX is lowered to what min-driver reads,
-    machine code and Tile IR cannot be.
+    """Yield notes on images that drivers as old as min-driver cannot load.
+
+    PTX is lowered to what min-driver reads; machine code and Tile IR cannot be.
     """
     needed: dict[int | None, dict[str, None]] = {}
     for image in (
@@ -225,7 +227,7 @@ def beyond_min_driver(info: BundleInfo) -> Iterator[str]:
 
 
 def not_reproducible(jobs: Sequence[Job], outcomes: Sequence[Done]) -> Iterator[str]:
-    """Notes on images whose bytes another build may not give, by cause."""
+    """Yield notes on images whose bytes another build may not give, by cause."""
     varying = [job for job, done in zip(jobs, outcomes, strict=True) if not done.info.reproducible]
     unchecked = "unchecked-flags is on"
     randomized = "this system refuses to run tileiras without address-space randomization, which changes its output"
@@ -237,8 +239,9 @@ def not_reproducible(jobs: Sequence[Job], outcomes: Sequence[Done]) -> Iterator[
 
 
 def never_compiled(info: BundleInfo) -> Iterator[str]:
-    """What no GPU takes unless who loads the bundle allows it, for nothing is said of that. (Tile
-    IR serves the cpu device.)
+    """Yield a note on code that no GPU compiles at load unless the loader allows it.
+
+    Tile IR is not among it: the cpu device runs it.
     """
     images = (
         image

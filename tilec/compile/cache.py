@@ -1,5 +1,6 @@
-"""The content-addressed cache of images and small records: a user's private directory, and behind
-it one that users may share.
+"""The content-addressed cache of images and small records.
+
+A user's private directory, and behind it one that users may share.
 """
 
 from __future__ import annotations
@@ -31,9 +32,7 @@ _SWEEP_AFTER = 600.0  # seconds between two sweeps, unless a build writes much
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class CacheInfo:
-    """What a cache holds: number of entries, bytes, seconds since the least recently used entry was
-    used, and where it lies.
-    """
+    """Number of entries, bytes, seconds since the oldest entry was used, and the directory."""
 
     entries: int
     bytes: int
@@ -42,8 +41,7 @@ class CacheInfo:
 
 
 class Cache:
-    """Look-up is `get`, never check-then-read; a failure of the cache is a note, never an
-    exception.
+    """Images by key and JSON values by name; its failures are notes, never exceptions.
 
     The directory's permissions are what entries are trusted for: a directory that others can change
     is neither read nor written. Digests find accidents. Of the shared cache, which anyone may write
@@ -118,8 +116,9 @@ class Cache:
         return None
 
     def _shared(self, key: str) -> Done | None:
-        """Copy the pinned image into the private cache, where its bytes stay what they are, and
-        return it from there.
+        """Copy the pinned image into the private cache and return it from there.
+
+        Others may change the shared file after it was checked.
         """
         assert self.root is not None
         assert self.shared is not None
@@ -143,9 +142,7 @@ class Cache:
         return self._own(key)
 
     def put(self, key: str, image: Image) -> Blob | None:
-        """Keep an image, in the shared cache too; None where the private one does not take it, for
-        whatever reason.
-        """
+        """Store an image, also in the shared cache; return None if the private one fails."""
         if self.root is None:
             return None
         try:
@@ -178,11 +175,11 @@ class Cache:
             store.remove(store.path_of(self.root, _IMAGES, key))
 
     def wrote(self, size: int) -> None:
-        """Take note of bytes that another process added on behalf of this one; `trim` goes by it."""
+        """Count bytes that a worker added, for `trim`."""
         self._written += size
 
     def get_record(self, key: str) -> Any | None:
-        """The JSON value kept under `key`, or None."""
+        """Return the JSON value stored under `key`, or None."""
         if self.root is None:
             return None
         path = store.path_of(self.root, _RECORDS, sha256(key.encode()))
@@ -197,7 +194,7 @@ class Cache:
         return None
 
     def put_record(self, key: str, value: Any) -> None:
-        """Keep a small JSON value; does nothing for values that JSON does not have."""
+        """Store a small JSON value; values that JSON does not have are ignored."""
         if self.root is None:
             return
         try:
@@ -214,7 +211,7 @@ class Cache:
             return
 
     def info(self) -> CacheInfo:
-        """What the cache holds now."""
+        """Return what the cache holds now."""
         rows = [row for row in self._files() if not store.is_temp(row[2])]
         oldest = max(0.0, self._clock() - min(row[0] for row in rows)) if rows else 0.0
         return CacheInfo(
@@ -225,8 +222,9 @@ class Cache:
         )
 
     def gc(self, max_bytes: int | None = None) -> int:
-        """Remove the least recently used entries until `max_bytes` are kept, and what dead
-        processes left; gives the bytes freed.
+        """Remove the least recently used entries beyond `max_bytes`; return the bytes freed.
+
+        Temporary files of dead processes go too.
         """
         bound = self.max_bytes if max_bytes is None else max_bytes
         now = self._clock()
@@ -246,8 +244,9 @@ class Cache:
         return freed
 
     def trim(self) -> None:
-        """At the end of a build: bring the cache back to its bound, if the build added anything;
-        looks only now and then.
+        """Bring the cache back to its bound at the end of a build that added to it.
+
+        A sweep reads every entry's status, so that small additions wait for a later one.
         """
         written, self._written = self._written, 0
         if self.root is None or not written:
@@ -267,8 +266,9 @@ class Cache:
             os.utime(marker, follow_symlinks=False)
 
     def clear(self) -> int:
-        """Remove everything; gives the bytes freed. Builds that run meanwhile compile again what
-        they miss.
+        """Remove everything; return the bytes freed.
+
+        Running builds compile again what they miss.
         """
         return 0 if self.place is None else store.clear(self.place)
 
@@ -320,8 +320,7 @@ class Cache:
 
 
 def index_row(key: str, image: Image) -> bytes:
-    """The index row of an image as the cache holds it: all that is known of the image, with its
-    digest.
+    """Return the index row of an image: all that is known of it, with its digest.
 
     Raises:
         TypeError, ValueError: it holds what no image does.
@@ -333,8 +332,9 @@ def index_row(key: str, image: Image) -> bytes:
 
 
 def _require_image(key: str, meta: Any, data: bytes) -> tuple[Any, bytes]:
-    """An index row and its image, if they are of this key and of one another; by SHA-256, since
-    checksums stop nobody.
+    """Return a row and its image if they are of this key and of each other.
+
+    The test is SHA-256: a checksum stops no attacker.
     """
     if meta["key"] != key or meta["info"]["digest"] != sha256(data):
         raise DamagedError("the image has another digest")

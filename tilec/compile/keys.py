@@ -1,5 +1,6 @@
-"""Cache keys: one walk over everything that a compile depends on, with two sinks, the digest and
-the explanation.
+"""Cache keys: one walk over everything that a compile depends on.
+
+The walk has two sinks, the digest and the explanation.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ Explained = tuple[tuple[str, str], ...]
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Change:
-    """One row of an explanation that is not as before; None where the row is new or gone."""
+    """One row of an explanation that differs; None where the row is new or gone."""
 
     label: str
     before: str | None
@@ -77,7 +78,7 @@ class KeyedJob:
 
 
 class KeyMaker:
-    """Makes the keys of one build's jobs; the parts that jobs share are hashed once.
+    """Makes the keys of one build's jobs; parts that jobs share are hashed once.
 
     Args:
         tools: the tools of each language, by language.
@@ -102,7 +103,7 @@ class KeyMaker:
         self._rests: dict[tuple[int, ...], tuple[tuple[Any, ...], bytes]] = {}
 
     def key(self, job: Job) -> str:
-        """The job's key: hex SHA-256 over every row of its explanation."""
+        """Return the job's key: hex SHA-256 over every row of its explanation."""
         spec, variant = job.spec, job.variant
         known = self._variants.get((id(spec), id(variant)))
         if known is None:
@@ -133,12 +134,13 @@ class KeyMaker:
         )
 
     def explain(self, job: Job) -> Explained:
-        """What is hashed into the job's key, as (label, value) in the order of hashing."""
+        """Return what is hashed into the job's key, as (label, value) in order."""
         return tuple((label, _text(value)) for part in self._parts(job) for label, value in part)
 
     def snapshot(self, jobs: Iterable[Job]) -> dict[str, Any]:
-        """The explanations of many jobs as a JSON value that holds shared parts once; `recall`
-        reads it back.
+        """Return the explanations of many jobs as JSON that holds shared parts once.
+
+        `recall` reads it.
         """
         shared: dict[str, int] = {}
         parts: list[list[list[str]]] = []
@@ -188,7 +190,7 @@ class KeyMaker:
 
 
 def inputs_digest(inputs: Iterable[InputFile]) -> str:
-    """One digest of several files' names and digests."""
+    """Return one digest of the names and digests of files."""
     return _feed(hashlib.sha256(), ((file.name, file.digest) for file in inputs)).hexdigest()
 
 
@@ -200,7 +202,7 @@ def declaration_key(
     tools: Sequence[ToolInfo],
     recipe: int = RECIPE,
 ) -> str:
-    """The key under which the declarations of a source are kept."""
+    """Return the key of a source's declarations."""
     rows: list[Row] = [("declare", recipe), ("language", language), ("source", source.path)]
     rows += [(f"option {name}", _plain(option)) for name, option in source.options]
     rows += [(f"tool {tool.name}", [tool.version, tool.digest]) for tool in tools]
@@ -209,9 +211,7 @@ def declaration_key(
 
 
 def recall(snapshot: Any, job_id: str) -> Explained | None:
-    """The explanation of one job out of a snapshot; None where it is not in it, or where the
-    snapshot is none.
-    """
+    """Return the explanation of one job out of a snapshot, or None."""
     try:
         places = snapshot["jobs"][job_id]
         return tuple(
@@ -226,7 +226,7 @@ def recall(snapshot: Any, job_id: str) -> Explained | None:
 def explain_change(
     old: Sequence[tuple[str, str]], new: Sequence[tuple[str, str]]
 ) -> tuple[Change, ...]:
-    """What is different between two explanations, in the order of `new`, then what is gone."""
+    """Return how two explanations differ, in the order of `new`, then what is gone."""
     before, after = _numbered(old), _numbered(new)
     changed = [
         Change(label=key[0], before=before.get(key), after=value)
@@ -242,7 +242,7 @@ def explain_change(
 
 
 def _numbered(rows: Sequence[tuple[str, str]]) -> dict[tuple[str, int], str]:
-    """Rows by label and by how many rows with that label stand before."""
+    """Return rows by label and the count of rows with that label so far."""
     counts: dict[str, int] = {}
     found = {}
     for label, value in rows:
@@ -262,17 +262,16 @@ def _variant_rows(variant: Variant) -> Iterator[Row]:
 
 
 def _fact_row(fact: Assumption) -> Row:
-    """A tensor that is None says so in the label: other facts have the keys that they had before
-    there were such tensors.
+    """Return the row of an assumption; a tensor that is None says so in the label.
+
+    Other facts keep the keys that they had before there were such tensors.
     """
     plain = _plain(fact)
     return f"{'absent' if plain.pop('absent') else 'assume'} {fact.param}", plain
 
 
 def _own(job: Job) -> tuple[Any, ...]:
-    """What a job has besides the kernel and the variant, which are walked once for all the jobs
-    that share them.
-    """
+    """Return a job's values besides kernel and variant, which jobs share."""
     return tuple(getattr(job, name) for name in _OWN)
 
 
@@ -296,9 +295,7 @@ def _feed(digest: hashlib._Hash, rows: Iterable[Row]) -> hashlib._Hash:
 
 
 def _encoded(rows: Iterable[Row]) -> bytes:
-    """The rows as bytes; both lengths stand before each row, so that no two sequences of rows give
-    the same bytes.
-    """
+    """Return rows as bytes, each with its lengths, so that no two sequences collide."""
     parts = []
     for label, value in rows:
         name = label.encode("utf-8", "surrogatepass")
@@ -331,7 +328,7 @@ _OWN = tuple(name for name in _names(Job) if name not in ("spec", "variant"))
 
 
 def _plain(value: Any) -> Any:
-    """`value` as JSON: 1, 1.0, true and "1" stay apart, exempt fields are left out."""
+    """Return a value as JSON without exempt fields; 1, 1.0, true and "1" stay apart."""
     if isinstance(value, enum.Enum):
         return value.value
     if value is None or isinstance(value, str | int):

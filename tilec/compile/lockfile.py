@@ -1,5 +1,6 @@
-"""tilec.lock: the exact tools a project is built with, and the images that they gave, to be
-committed; ranges stay in the manifest.
+"""tilec.lock: the exact tools of a project and the images they gave.
+
+It is committed; version ranges stay in the manifest.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ Pins = Mapping[str, Mapping[str, "Pin"]]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Pin:
-    """What a build gave for a job.
+    """The image that a build gave for a job.
 
     Attributes:
         key: the beginning of the job's cache key: the pin holds for nothing else.
@@ -52,7 +53,7 @@ class Pin:
 
     @classmethod
     def of(cls, key: str, image: str, row: str) -> Pin:
-        """A pin of a whole key."""
+        """Return the pin of a whole key."""
         return cls(key[:16], image, row)
 
 
@@ -75,7 +76,7 @@ class Lock:
     odd: tuple[int, str]
 
     def require_tools(self, tools: Mapping[str, Sequence[ToolInfo]]) -> None:
-        """Refuse tools, by language, other than those in the file.
+        """Refuse tools, by language, that differ from the file's.
 
         Raises:
             ToolchainError: there is no file, it was damaged, or the tools are others.
@@ -98,7 +99,7 @@ class Lock:
             )
 
     def pinned(self, profile: str, keys: Mapping[str, str]) -> dict[str, Pin]:
-        """The pins that hold for jobs, given by id with their cache keys, of a profile."""
+        """Return the pins that hold for jobs, given by id with their cache keys."""
         pins = self.pins.get(profile, {})
         return {
             job: pins[job]
@@ -107,8 +108,7 @@ class Lock:
         }
 
     def require_images(self, profile: str, built: Mapping[str, Pin]) -> int:
-        """Refuse images whose bytes are not the pinned ones; gives the number of jobs without a
-        pin.
+        """Refuse images that differ from the pinned ones; return the count of unpinned jobs.
 
         Raises:
             ToolchainError: images are others.
@@ -140,7 +140,7 @@ class Lock:
         keep: Callable[[str, str], bool],
         note: Callable[[str], None],
     ) -> None:
-        """Bring the file up to the tools in use and the images of a build.
+        """Update the file to the tools in use and the images of a build.
 
         Args:
             tools: the tools in use, by language.
@@ -184,7 +184,7 @@ class Lock:
 
 
 def read_lock(root: Path) -> Lock:
-    """The tilec.lock of a project's directory.
+    """Return the tilec.lock of a project's directory.
 
     Raises:
         LinkError: it is a link that leaves the project. UsageError: it is no file.
@@ -223,7 +223,7 @@ def read_lock(root: Path) -> Lock:
 
 
 def render(tools: Mapping[str, tuple[str, str]], pins: Pins) -> str:
-    """The file's text: one table a tool, one a profile with a line for each image, all sorted."""
+    """Return the file's text: a table for each tool and profile, sorted."""
     return "".join(_rendered(tools, pins))
 
 

@@ -44,7 +44,7 @@ UNREADABLE = "sources cannot be read"
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Project:
-    """A loaded manifest with everything that planning needs except the declarations.
+    """A loaded manifest with everything that planning needs except declarations.
 
     Attributes:
         manifest: the manifest.
@@ -71,17 +71,16 @@ class Project:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Declared:
-    """What the sources and the tools say.
+    """Declarations of sources, input files and tools.
 
     Attributes:
-        kernels: declarations, by kernel; those of unreadable sources are left out.
-        inputs: input files, by kernel.
-        tools: tools, by language.
-        unreadable: why sources cannot be read.
-        passed_over: the same of sources none of whose kernels is selected: they are in nobody's
-            way.
+        kernels: declarations by kernel, without those of unreadable sources.
+        inputs: input files by kernel.
+        tools: tools by language.
+        unreadable: errors of sources that cannot be read.
+        passed_over: the same for sources of which no kernel is selected.
         unknown: kernels that their sources do not have.
-        sources: how many sources there are.
+        sources: number of sources.
     """
 
     kernels: Mapping[str, KernelDecl]
@@ -93,7 +92,7 @@ class Declared:
     sources: int
 
     def require_all(self) -> None:
-        """Refuse to go on without every source.
+        """Raise if a source cannot be read.
 
         Raises:
             BuildError: some cannot be read.
@@ -117,7 +116,7 @@ def open_project(manifest_path: Path, search: ToolSearch) -> Project:
 def look_at_project(
     manifest_path: Path, search: ToolSearch, *, plugins: bool = True
 ) -> tuple[Project, tuple[Diagnostic, ...]]:
-    """The project as far as it is there, and what the manifest names and is not.
+    """Return the project as far as it is there, and the problems with what it names.
 
     `Project.sources` lacks kernels whose source is missing, or whose options are refused. Without
     `plugins`, no code of a frontend that a plug-in brings is imported, and `Project.frontends`
@@ -168,7 +167,7 @@ def look_at_project(
 
 
 def include_folders(project: Project) -> tuple[str, ...]:
-    """Include directories of all sources, relative to the project's root."""
+    """Return the include directories of all sources, relative to the project's root."""
     lists = [dict(source.options).get("include", ()) for source in project.sources.values()]
     return tuple(
         sorted(
@@ -186,9 +185,7 @@ def include_folders(project: Project) -> tuple[str, ...]:
 def tuning_files(
     project: Project, declared: Declared
 ) -> tuple[dict[str, Tuned], tuple[Diagnostic, ...]]:
-    """The tuning files that the manifest names, by kernel, and what is wrong with those that are
-    not there or cannot be read.
-    """
+    """Return the tuning files that the manifest names, and problems with the others."""
     manifest = project.manifest
     found: dict[str, Tuned] = {}
     problems: list[Diagnostic] = []
@@ -228,7 +225,7 @@ def tuning_files(
 
 
 def digest_of(project: Project, declared: Declared, kernel: Kernel) -> str:
-    """What a tuning record knows a kernel by; `kernel` is the manifest's own table."""
+    """Return the digest by which a tuning record knows a kernel of the manifest."""
     return kernel_digest(kernel, project.sources[kernel.name], declared.inputs[kernel.name])
 
 
@@ -240,12 +237,10 @@ def declare(
     fresh: bool = False,
     select: Sequence[str] = (),
 ) -> Declared:
-    """Find every kernel's declaration; sources that have not changed are not read by a compiler
-    again, unless `fresh` says so.
+    """Return the declaration of every kernel; unchanged sources come from the cache.
 
-    Sources that cannot be read do not keep the others from being compiled: see
-    `Declared.unreadable`. All are read, whatever `select` says: what is compiled together, and what
-    is said of the rest, does not depend on it.
+    An unreadable source does not keep the others from being compiled. All sources are read,
+    whatever `select` says, since groups and notes depend on all of them. With `fresh`, the cache is not asked.
 
     Raises:
         MissingError: a tool is missing.
@@ -271,10 +266,10 @@ def look_at_sources(
     fresh: bool = False,
     select: Sequence[str] = (),
 ) -> Declared:
-    """What `declare` finds, however little that is.
+    """Return what `declare` finds, however little.
 
     Raises:
-        MissingError: tools are missing; says so of all languages.
+        MissingError: tools are missing; names those of all languages.
     """
     tools = _tools(project.frontends)
     languages = {kernel.name: kernel.language for kernel in project.manifest.kernels}
@@ -345,9 +340,7 @@ def _tools(frontends: Mapping[str, Frontend]) -> dict[str, tuple[ToolInfo, ...]]
 
 
 def _require_none(lacking: Mapping[str, MissingError]) -> None:
-    """Refuse to go on where languages lack tools: all are told, so that one installation mends it;
-    what several lack is told once.
-    """
+    """Raise one error for all languages that lack tools, so that one install mends it."""
     errors = list({str(error): error for error in lacking.values()}.values())
     if len(errors) == 1:
         raise errors[0]
@@ -363,8 +356,9 @@ def _require_none(lacking: Mapping[str, MissingError]) -> None:
 
 
 def may_select(select: Sequence[str], kernel: str) -> bool:
-    """Whether `--select` can mean a job of a kernel whose variants are not known: ids are its name,
-    or begin with it and `-`.
+    """Return whether `--select` can match a job of a kernel.
+
+    Variants are not known yet: a job's id is the kernel's name, or begins with it and `-`.
     """
     begins = f"{kernel}-"
     return not select or any(
@@ -392,7 +386,7 @@ def _inputs(
 def pick(
     manifest: Manifest, declared: Mapping[str, Sequence[KernelDecl]]
 ) -> tuple[dict[str, KernelDecl], tuple[Diagnostic, ...]]:
-    """Each kernel's declaration among those of its source, and what is wrong with the names."""
+    """Return each kernel's declaration in its source, and problems with the names."""
     chosen: dict[str, KernelDecl] = {}
     problems = []
     for kernel in manifest.kernels:
@@ -438,7 +432,7 @@ def pick(
 
 
 def _has_tiles(path: Path) -> bool:
-    """Whether a C++ source has tile kernels, which the cuda frontend does not see."""
+    """Return whether a C++ source has tile kernels, which the cuda frontend ignores."""
     try:
         return b"__tile_global__" in path.read_bytes()
     except OSError:
@@ -449,9 +443,7 @@ _DECORATORS = {"triton.jit": "triton", "simt.kernel": "simt", "cuda.jit": "simt"
 
 
 def _python_language(path: Path, name: str) -> tuple[str, str]:
-    """(language, decorator) of a Python source's function of that name, by its text: another
-    frontend does not see it.
-    """
+    """Return (language, decorator) of a Python function by its text, or empty texts."""
     try:
         tree = ast.parse(path.read_bytes())
     except (OSError, SyntaxError, ValueError, RecursionError):
@@ -471,8 +463,9 @@ def _python_language(path: Path, name: str) -> tuple[str, str]:
 
 
 def _names_languages(manifest_path: Path) -> bool:
-    """Whether the manifest names a language itself; only then are third-party frontends looked for,
-    which costs a scan of all packages.
+    """Return whether the manifest names a language itself.
+
+    Only then are third-party frontends looked for, which scans all packages.
     """
     try:
         return b"language" in manifest_path.read_bytes()
@@ -487,15 +480,16 @@ def _load_class(where: str) -> type[Frontend]:
 
 
 def _bytes_of(path: Path) -> bytes:
-    """The contents of a file; reading a pipe would wait for ever."""
+    """Return the contents of a file. Reading a pipe would wait for ever."""
     if path.exists() and not path.is_file():
         raise OSError(errno.EINVAL, "it is not a file")
     return path.read_bytes()
 
 
 def option_problem(manifest: Manifest, kernel: Kernel, options: Options) -> Diagnostic | None:
-    """What is wrong with a kernel's options, its language's included: flags that run programs or
-    write files above all.
+    """Return the problem with a kernel's C++ options, or None.
+
+    Flags that run programs or write files are refused here.
     """
     if kernel.language not in ("cuda", "tile") or not kernel.source.endswith((".cu", ".cuh")):
         return None

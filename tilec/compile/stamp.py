@@ -1,9 +1,8 @@
-"""The short way for a build with nothing to do: what the last one read and wrote, by file status,
-as git's index has it.
+"""File status of everything that the last build read and wrote, as git's index has it.
 
-A stamp only ever says "nothing was touched"; anything else leads to the whole build, which decides
-by content. It lies in the user's cache: a project may come from anywhere, and nothing that comes
-with it is believed.
+It lets an up-to-date build end at once. A stamp only ever says "nothing was touched"; anything else
+leads to the whole build, which decides by content. It lies in the user's cache: a project may come
+from anywhere, and nothing that comes with it is believed.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ def question(
     emit: Sequence[str],
     places: Sequence[str],
 ) -> str:
-    """Digest of what was asked, and of the machine's values that decide which tools are found.
+    """Return the digest of a request and of the values that decide which tools are found.
 
     Args:
         manifest: the manifest's file name.
@@ -72,17 +71,14 @@ def question(
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Untouched:
-    """A build with nothing to do: the number of its jobs, and the kind and path of each of its
-    outputs.
-    """
+    """A build with nothing to do: its number of jobs, and kind and path of each output."""
 
     jobs: int
     outputs: tuple[tuple[str, Path], ...]
 
 
 def fresh(cache: Path | None, root: Path, asked: str) -> Untouched | None:
-    """Return the last build in `root`, if it was asked the same and nothing that it read or wrote
-    was touched since.
+    """Return the last build in `root` if the request is the same and nothing was touched.
 
     Args:
         cache: the user's cache; None where it is off, which remembers nothing.
@@ -108,9 +104,7 @@ def fresh(cache: Path | None, root: Path, asked: str) -> Untouched | None:
 
 
 def files_read(cache: Path | None, root: Path) -> tuple[Path, ...]:
-    """Return the files that the last build read or wrote, those of the project from its directory;
-    none where nothing is known of it.
-    """
+    """Return the files that the last build read or wrote, relative to `root` if inside it."""
     try:
         return tuple(map(Path, _load(cache, root)["files"]))
     except (KeyError, TypeError):
@@ -118,8 +112,9 @@ def files_read(cache: Path | None, root: Path) -> tuple[Path, ...]:
 
 
 def _load(cache: Path | None, root: Path) -> Any:
-    """The stamp of a project; None without one. Reads one file: what else the cache is made of
-    takes longer to import than to look here.
+    """Return the stamp of a project, or None.
+
+    Reads one file: importing the cache takes longer than to look here.
     """
     key = record_key("stamp", root)
     try:
@@ -134,8 +129,9 @@ def _load(cache: Path | None, root: Path) -> Any:
 
 
 def record_key(kind: str, root: Path) -> str:
-    """Return the key of a record about a project's last build. It does not tell where the project
-    lies: a cache may be shared.
+    """Return the key of a record about a project's last build.
+
+    It does not tell where the project lies: a cache may be shared.
     """
     return f"{kind} {sha256(os.path.realpath(root).encode('utf-8', 'surrogateescape'))}"
 
@@ -154,25 +150,22 @@ def take(
     output: Path,
     root_before: Sequence[int] = (),
 ) -> bool:
-    """Remember a finished build; whether its files let that be done.
+    """Record a finished build; return whether its files let that be done.
 
-    Nothing is remembered where a file may have been touched while the build ran, since its status
-    then says too little.
+    Nothing is recorded if a file may have been touched during the build.
 
     Args:
         cache: the user's cache.
         root: the project's directory.
         asked: the question.
         jobs: number of jobs.
-        since: when the build began, in nanoseconds of the clock that file times are of.
+        since: start of the build, in nanoseconds of the clock of file times.
         read: every file that the build read.
-        searched: directories in which it looked for files, which count wherever they are and
-            whatever they are called.
+        searched: directories in which it looked for files, whatever they are called.
         written: every file that it wrote, with its kind.
         kept: files of the project that it wrote beside its outputs.
         output: directory of its outputs, whose other contents do not matter.
-        root_before: status of `root` before the build itself put a file there, just now
-            (`status_of`); empty where it did not.
+        root_before: status of `root` before the build wrote a file there just now; empty if it did not.
     """
     cache.put_record(record_key("stamp", root), None)
     try:
@@ -216,14 +209,15 @@ def take(
 
 
 def status_of(path: Path) -> list[int]:
-    """Size, times and inode of a file or directory, by which a change shows."""
+    """Return size, times and inode of a file or directory."""
     found = os.stat(path)  # noqa: PTH116  (called for hundreds of paths where milliseconds count)
     return [found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino]
 
 
 def _folders(top: Path, counts: Callable[[str], bool], output: Path) -> Iterator[Path]:
-    """A folder and those below it in which a new file could come before one that was read: one more
-    than `_MOST_FOLDERS` at most.
+    """Yield a folder and those below it where a new file could shadow one that was read.
+
+    Yields one more than `_MOST_FOLDERS` at most.
     """
     for count, (place, names, _) in enumerate(os.walk(top)):
         names[:] = [

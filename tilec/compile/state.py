@@ -1,4 +1,5 @@
-"""A project's working directory `.tilec`: the lock, and folders for what builds need on the way.
+"""A project's working directory `.tilec`: the lock, and folders for builds.
+
 Nothing in it is believed.
 """
 
@@ -21,8 +22,7 @@ ENDED = "ended"
 
 
 class WorkDir:
-    """`.tilec` in a project's directory. Made when first written to; ignored by git through its own
-    .gitignore.
+    """`.tilec` in a project's directory, made on the first write and ignored by git.
 
     Args:
         root: the project's directory.
@@ -49,8 +49,7 @@ class WorkDir:
 
     @contextlib.contextmanager
     def lock(self, note: Callable[[str], None]) -> Iterator[None]:
-        """Keep other builds of this project waiting; the lock goes with the process that holds it,
-        however that ends.
+        """Hold the project's build lock; other builds wait. It ends with the process.
 
         Raises:
             LinkError: the lock is a link that leaves the project.
@@ -78,7 +77,7 @@ class WorkDir:
             os.close(descriptor)
 
     def ignore(self) -> None:
-        """Make the directory, and let git take no note of it.
+        """Make the directory with a .gitignore.
 
         Raises:
             LinkError: its .gitignore is a link that leaves the project.
@@ -93,9 +92,7 @@ class WorkDir:
             raise self._unusable(exc) from exc
 
     def note_end(self) -> None:
-        """Let the time of a file tell that a build put its outputs in place: an interrupted one
-        says by it whether it did.
-        """
+        """Set the time of a file that tells an interrupted build that its outputs are in place."""
         with contextlib.suppress(OSError):
             self.file(ENDED).touch()
 

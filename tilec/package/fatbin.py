@@ -1,5 +1,6 @@
-"""Standard fatbins, through nvFatbin: one variant's images in one file that cuobjdump and a C++
-program's cuModuleLoad read.
+"""Standard fatbins, through nvFatbin: one variant's images in one file.
+
+cuobjdump and a C++ program's cuModuleLoad read them.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _SUFFIX = {
 
 
 def write_fatbin(images: Sequence[tuple[ImageInfo, bytes]]) -> bytes:
-    """A fatbin of these images; equal images give equal bytes, whatever their order.
+    """Return a fatbin of images; equal images give equal bytes in any order.
 
     Args:
         images: images of one variant with their bytes, one per target: a driver picks by target
@@ -110,9 +111,7 @@ def _add(nvfatbin: Any, handle: int, info: ImageInfo, data: bytes) -> None:
 
 
 def _number(target: Target, *, exact: bool) -> str:
-    """The architecture that the fatbin is told: a tile cubin is only ever picked for exactly its
-    own.
-    """
+    """Return the architecture for the fatbin; a tile cubin serves exactly its own."""
     if exact and not target.suffix and target.arch.ptx_a is not None:
         return f"{target.number}a"
     return target.number

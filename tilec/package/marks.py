@@ -1,5 +1,4 @@
-"""Which files tilec wrote: outputs carry a mark, and a digest that tells whether they were changed
-since.
+"""Recognizes files that tilec wrote, by a mark and a digest of their contents.
 
 A mark keeps a build from touching files of others. It is no proof of origin: whoever can write the
 file can write the mark. Text has both in its last line; a bundle has its index, a wheel its RECORD;
@@ -36,7 +35,7 @@ _GENERATOR = b"\nGenerator: tilec\n"
 
 
 def signed(text: bytes) -> bytes:
-    """Return a text with the line behind it that marks it as tilec's."""
+    """Return a text with tilec's mark as its last line."""
     return text + _MARK + sha256(text).encode() + b"\n"
 
 
@@ -46,8 +45,9 @@ def sums_text(digests: Mapping[str, str]) -> bytes:
 
 
 def read_sums(folder: Path) -> dict[str, str]:
-    """Return the digests of the standard files that tilec wrote into a folder, by name; none where
-    its list is missing or was changed.
+    """Return the digests of tilec's standard files in a folder by name, or nothing.
+
+    A list that is missing or was changed gives nothing.
     """
     data = _text(folder / SUMS)
     if not _is_signed(data):
@@ -57,7 +57,7 @@ def read_sums(folder: Path) -> dict[str, str]:
 
 
 def is_written(path: Path) -> bool:
-    """Whether a file is an output of tilec, with the bytes that tilec wrote. A link is none."""
+    """Return whether a file is an unchanged output of tilec. A link is none."""
     if path.is_symlink() or not path.is_file():
         return False
     if path.suffix == ".tilec":
@@ -74,9 +74,7 @@ def is_written(path: Path) -> bool:
 
 
 def package_of(bundle: Path) -> str:
-    """Return the name of the package that tilec wrote a bundle for; empty where the file is no such
-    bundle.
-    """
+    """Return the package that tilec wrote a bundle for, or an empty text."""
     if bundle.is_symlink() or not bundle.is_file():
         return ""
     try:
@@ -90,8 +88,7 @@ def package_of(bundle: Path) -> str:
 def stale_outputs(
     manifest: Manifest, emit: Collection[str], outputs: Iterable[Output]
 ) -> dict[Path, bool]:
-    """Return what earlier builds wrote and a build with these outputs takes the place of, each with
-    whether it is as tilec wrote it.
+    """Return earlier outputs that a build replaces, each with whether it is unchanged.
 
     These are standard files that the build does not make, and, where it writes a package, that
     package under another digest or module.
@@ -106,9 +103,7 @@ def stale_outputs(
 
 
 def all_outputs(directory: Path, package: str, module: str) -> dict[Path, bool]:
-    """Return what lies in an output directory where tilec writes for a package, each with whether
-    it is as tilec wrote it.
-    """
+    """Return tilec's outputs for a package, each with whether it is unchanged."""
     found: dict[Path, bool] = {}
     for bundle in sorted(directory.glob(f"{glob.escape(package)}-*.tilec")):
         owner = package_of(bundle)
@@ -127,8 +122,7 @@ def all_outputs(directory: Path, package: str, module: str) -> dict[Path, bool]:
 
 
 def outputs_of_others(directory: Path, package: str, module: str) -> dict[Path, str]:
-    """Return the bundles, wheels and packages in an output directory that tilec wrote for other
-    packages, each with that package's name.
+    """Return outputs in a directory that tilec wrote for other packages, with their names.
 
     A project whose package was renamed has them, and so have packages that share a directory:
     nothing tells these two apart.
@@ -150,7 +144,7 @@ def outputs_of_others(directory: Path, package: str, module: str) -> dict[Path, 
 
 
 def _standard_files(folder: Path) -> dict[Path, bool]:
-    """The files that tilec's list in a folder names, with the list itself."""
+    """Return the files of tilec's list in a folder, and the list."""
     if folder.is_symlink():
         return {}
     sums = read_sums(folder)
@@ -161,7 +155,7 @@ def _standard_files(folder: Path) -> dict[Path, bool]:
 
 
 def _packages(directory: Path, package: str, module: str) -> dict[Path, bool]:
-    """The files of a package's generated package, and of those that it had under other modules."""
+    """Return the files of a package's generated package, under earlier modules too."""
     found: dict[Path, bool] = {}
     for folder in sorted(directory.glob("*")):
         if not folder.is_dir() or folder.is_symlink():
@@ -191,7 +185,7 @@ def _inner_bundles(folder: Path) -> list[Path]:
 
 
 def normalise_name(name: str) -> str:
-    """A distribution's name as file names of wheels have it: `Acme.Kernels-2` is `acme_kernels_2`."""
+    """Return a distribution's name as in file names: `Acme.Kernels-2` is `acme_kernels_2`."""
     return re.sub(r"[-_.]+", "_", name).lower()
 
 
@@ -224,7 +218,7 @@ def _is_signed(data: bytes) -> bool:
 
 
 def _is_wheel(path: Path) -> bool:
-    """Whether a wheel names tilec as its generator, and its members are those of its RECORD."""
+    """Return whether tilec generated a wheel and its members match its RECORD."""
     try:
         with zipfile.ZipFile(path) as wheel:
             names = wheel.namelist()

@@ -1,6 +1,4 @@
-"""What a build writes: its files, the digest of all that they depend on, and the record of them in
-the user's cache.
-"""
+"""Outputs of a build: the files, the digest of their inputs, and their cache record."""
 
 from __future__ import annotations
 
@@ -24,7 +22,7 @@ _VERSION = 2
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Output:
-    """A file that a build wrote, or found as it should be.
+    """A file that a build wrote, or found up to date.
 
     Attributes:
         kind: `bundle`, `package`, `wheel`, `fatbin`, `cubin` or `ptx`.
@@ -90,8 +88,9 @@ def save_outputs(cache: Cache, fingerprint: str, root: Path, outputs: Iterable[O
 
 
 def unchanged_outputs(cache: Cache, fingerprint: str, root: Path) -> tuple[Output, ...] | None:
-    """Return the outputs of this fingerprint if every one of them lies in the project with the
-    bytes that a build gave it, else None.
+    """Return the outputs of a fingerprint if all have the bytes that a build gave them.
+
+    Returns None otherwise.
     """
     rows = cache.get_record(_key(fingerprint))
     outputs = []

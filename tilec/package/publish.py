@@ -1,8 +1,7 @@
-"""Writes a build's outputs: bundle, package, wheel and standard files; all are written before the
-first of them takes its place.
+"""Writes a build's outputs: bundle, package, wheel and standard files.
 
-Files that tilec did not write, or that were changed since, are never replaced or removed:
-`marks.py` tells them.
+All are written before the first takes its place. Files that tilec did not write, or that were
+changed since, are never replaced or removed: `marks.py` recognizes them.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ RUNTIME = ("tilec-runtime>=0.1,<0.2",)
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Publication:
-    """What is to be written.
+    """What is written, and where.
 
     Attributes:
         info: the bundle's index.
@@ -245,7 +244,7 @@ def licences_of(manifest: Manifest) -> dict[str, bytes]:
 
 
 def _standard_files(kind: str, publication: Publication, stage: Stage) -> Iterator[Output]:
-    """Stage the files of one kind, and the list of their digests behind them."""
+    """Stage the files of one kind, and the list of their digests."""
     digests = {}
     for name, data in _images(kind, publication):
         output = _write(kind, publication.place(kind, name), data, stage)

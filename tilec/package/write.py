@@ -1,6 +1,4 @@
-"""Writing a bundle: sorted members, fixed times, one image in memory at a time, and in place only
-when whole.
-"""
+"""Writes a bundle: sorted members, fixed times, one image in memory at a time."""
 
 from __future__ import annotations
 
@@ -29,23 +27,24 @@ def write_bundle(
     max_size: int = 0,
     stage: Stage | None = None,
 ) -> str:
-    """Write a bundle; equal arguments give equal bytes (with one zlib). What was at `path` stays
-    until the new file is whole.
+    """Write a bundle; equal arguments give equal bytes (with one zlib).
+
+    A file at `path` stays until the new one is whole.
 
     Args:
         path: the file, by custom `name-version.tilec`.
         info: the index.
-        read_image: gives the bytes of an image by digest; called once per digest, in sorted order.
-        max_size: most bytes the file may have, 0 for no bound.
+        read_image: returns the bytes of an image by digest; called once for each, in sorted order.
+        max_size: most bytes of the file, 0 for no bound.
         stage: puts the file in place later, with others.
 
     Returns:
         SHA-256 of the file (hex).
 
     Raises:
-        OutputError: the file cannot be written, or is over `max_size`; the message then lists the
+        OutputError: the file cannot be written, or exceeds `max_size`; the message then lists the
             largest kernels.
-        BundleError: the index breaks a rule, or an image's bytes are not those of its digest.
+        BundleError: the index breaks a rule, or an image's bytes do not have their digest.
     """
     index = index_members(info)
     from_members(index)  # nothing is published that the reader would refuse

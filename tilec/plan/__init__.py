@@ -39,12 +39,14 @@ _Where = tuple[str, Source, tuple[tuple[str, int], ...], Target]
 
 
 class Groups:
-    """The groups of a manifest's jobs: made from all of them, so that what an image holds does not
-    depend on what is selected.
+    """Variants that are compiled in one go: one source, equal options, one target.
+
+    Groups are made from all jobs of a manifest, so that an image does not depend on what is
+    selected.
     """
 
     def __init__(self, jobs: Iterable[Job]) -> None:
-        """Divide jobs into groups of at most as many members as the frontend compiles in one go."""
+        """Divide jobs into groups of at most as many members as the frontend takes."""
         self._groups: dict[tuple[_Where, Member], tuple[Member, ...]] = {}
         counts: dict[_Where, dict[Member, int]] = {}
         most: dict[_Where, int] = {}
@@ -70,7 +72,7 @@ class Groups:
                     self._groups.update(((where, member), chunk) for member in chunk)
 
     def of(self, job: Job) -> Job:
-        """The job with its group; as it is where it is compiled alone."""
+        """Return the job with its group, or unchanged if it is compiled alone."""
         if job.spec.decl.together <= 1:
             return job
         group = self._groups.get((_where(job), _member(job)))
@@ -82,9 +84,7 @@ def _where(job: Job) -> _Where:
 
 
 def _member(job: Job) -> Member:
-    """What names the job's entry point: axes that the symbol does not mention say nothing to a
-    compiler.
-    """
+    """Return what names the job's entry point; axes outside the symbol do not matter."""
     named = set(_PLACE.findall(job.spec.symbol))
     return Member(
         symbol=job.spec.symbol,
@@ -94,8 +94,7 @@ def _member(job: Job) -> Member:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class PlannedKernel:
-    """A kernel with everything but its images: the index row to be, and its jobs in variant, then
-    target order.
+    """A kernel with its index row to be, and its jobs by variant, then target.
 
     Attributes:
         space: digest of what there is to choose from, for tuning records.
@@ -109,7 +108,7 @@ class PlannedKernel:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Plan:
-    """What a build of `manifest` will do. `notes` say what was left out and why."""
+    """What a build of `manifest` does. `notes` say what was left out and why."""
 
     manifest: Manifest
     kernels: tuple[PlannedKernel, ...]
@@ -133,7 +132,7 @@ def make_plan(
     tuned: Mapping[str, Tuned] | None = None,
     shipped: bool = True,
 ) -> Plan:
-    """Work out every job of a build.
+    """Return every job of a build.
 
     Args:
         manifest: the loaded manifest.
@@ -218,7 +217,7 @@ def _profile(manifest: Manifest, name: str) -> Profile:
 
 
 class _Planner:
-    """Plans the kernels of a manifest one by one, and collects what they have in common.
+    """Plans the kernels of a manifest one by one, and collects what they share.
 
     Attributes:
         problems: each once, as several variants may have one in common.
@@ -259,7 +258,7 @@ class _Planner:
         language: LanguageFacts,
         tuned: Tuned | None,
     ) -> PlannedKernel:
-        """Plan a kernel; its jobs mean nothing where problems were reported."""
+        """Plan a kernel. Its jobs mean nothing if problems were reported."""
         report, selection = self.report, self.selection
         self.problems.update(dict.fromkeys(check_checks(kernel, decl, report)))
         decl = with_captures(kernel, with_names(kernel, decl, report), report)
@@ -320,7 +319,7 @@ class _Planner:
         targets: Sequence[Target],
         language: LanguageFacts,
     ) -> Iterator[Job]:
-        """The jobs of a variant that are selected."""
+        """Yield the selected jobs of a variant."""
         if (
             kernel.args is not None
         ):  # variants differ in what `args` packs where it packs dtype axes
@@ -355,11 +354,10 @@ class _Planner:
         targets: Sequence[Target],
         tuned: Tuned | None,
     ) -> tuple[tuple[Variant, ...], TuningTable | None]:
-        """The variants that are built, and the table that is shipped, by the kernel's tuning file
-        if it has one.
+        """Return the variants to build and the tuning table to ship.
 
-        A kernel that names a file has a table in any case: launches then look for what fits,
-        whether or not the default does.
+        A kernel that names a tuning file has a table in any case: launches then choose by their
+        arguments, whether or not the default fits.
         """
         empty = TuningTable(source=kernel.table, sizes=(), devices=()) if kernel.table else None
         if tuned is None:
@@ -455,7 +453,7 @@ def _info(
 
 
 def near_job(job_id: str, plan: Plan) -> str:
-    """Jobs of the variant, where it is a variant's or kernel's id; else the nearest job."""
+    """Return a hint for an unknown job id: jobs of that variant or kernel, or the nearest."""
     begun = [job.id for job in plan.jobs if job_id in (job.variant.id, job.spec.name)]
     if begun:
         return (

@@ -1,6 +1,4 @@
-"""What can only be checked once the manifest and the source are known together: axes, names in
-expressions, launch, defaults.
-"""
+"""Checks that need manifest and source together: axes, expressions, launch, defaults."""
 
 from __future__ import annotations
 
@@ -37,8 +35,9 @@ def check_kernel(
     *,
     unresolved: Collection[str] = (),
 ) -> None:
-    """Report everything about a kernel that does not fit together; `unresolved` names parameters
-    that were reported already.
+    """Report everything about a kernel that does not fit together.
+
+    `unresolved` names parameters that were reported already.
     """
     _check_axes(kernel, decl, params, language, unresolved, report)
     _check_launch(kernel, decl, language, report)
@@ -118,8 +117,9 @@ def _in_expressions(kernel: Kernel, name: str) -> bool:
 
 
 def check_entry(kernel: Kernel, decl: KernelDecl, report: Report) -> bool:
-    """Whether `symbol` and `args` fit the source; where they do not, that is reported, and nothing
-    else about the kernel means anything.
+    """Return whether `symbol` and `args` fit the source.
+
+    If not, that is reported, and no other check of the kernel means anything.
     """
     path = ("kernel", kernel.name, "symbol")
     axes = [name for name, _ in kernel.matrix.axes]
@@ -211,7 +211,7 @@ def _check_launch(
 
 
 def _check_open(kernel: Kernel, language: LanguageFacts, report: Report) -> None:
-    """Report what a kernel leaves to its callers and cannot."""
+    """Report parts of the launch that a kernel cannot leave to its callers."""
     launch, path = kernel.launch, ("kernel", kernel.name, "launch", "open")
     if not launch.open:
         return
@@ -244,7 +244,7 @@ def _check_open(kernel: Kernel, language: LanguageFacts, report: Report) -> None
 def check_clusters(
     kernel: Kernel, decl: KernelDecl, targets: Sequence[Target], report: Report
 ) -> None:
-    """Report targets of GPUs that have no clusters, where launches have some."""
+    """Report targets without clusters if launches use them."""
     size = math.prod(kernel.launch.cluster or decl.cluster)
     older = dict.fromkeys(
         str(t) for t in targets if t.kind is not TargetKind.TILEIR and t.cc < _CLUSTERS
@@ -259,7 +259,7 @@ def check_clusters(
 
 
 def check_names(kernel: Kernel, jobs: Sequence[Job], report: Report) -> None:
-    """Refuse job ids that no file can be named by: files of single images are."""
+    """Refuse job ids that are too long for the name of a file."""
     longest = max((job.id for job in jobs), key=len, default="")
     if len(longest) > _LONGEST_ID:
         what = f"a job's id has {len(longest)} characters, the most is {_LONGEST_ID}: files are named by it"
@@ -267,9 +267,7 @@ def check_names(kernel: Kernel, jobs: Sequence[Job], report: Report) -> None:
 
 
 def check_shared(kernel: Kernel, jobs: Sequence[Job], report: Report) -> None:
-    """Report machine code that no launch could use: a block of it takes more shared memory than one
-    of its architecture may have.
-    """
+    """Report machine code that needs more shared memory than its architecture has."""
     beyond: dict[str, str] = {}
     for job in jobs:
         arch = ARCHS.get(job.target.cc)
@@ -360,7 +358,7 @@ def _check_given(
 
 
 def _check_bound(kernel: Kernel, params: Sequence[Param], report: Report) -> None:
-    """Report axes of dtypes that a call does not say where optional tensors are None."""
+    """Report dtype axes that calls with None for an optional tensor leave open."""
     said = {param.dtype for param in params if not param.optional}
     for param in params:
         if param.optional and param.dtype not in DTYPES and param.dtype not in said:
@@ -381,8 +379,9 @@ def _check_expression(
     *,
     truth: bool = False,
 ) -> None:
-    """Report names, attributes and extents that there are not, and a value of the wrong kind
-    (`truth`: a condition is due).
+    """Report unknown names, attributes and extents, and a value of the wrong kind.
+
+    With `truth`, the value has to be a condition.
     """
     axes = [name for name, _ in kernel.matrix.axes]
     by_name = {p.name: p for p in params}
@@ -415,9 +414,7 @@ def _check_expression(
 
 
 def _check_used(kernel: Kernel, params: Sequence[Param], report: Report) -> None:
-    """With `args`, a parameter that nothing reads is a slip: the launcher would ask for it and drop
-    it.
-    """
+    """Report parameters that `args` ignore: the launcher would drop their arguments."""
     if kernel.args is None:
         return
     for param in params:
@@ -533,9 +530,7 @@ def _check_input(
     path: tuple[str | int, ...],
     report: Report,
 ) -> None:
-    """Report an input that no launch would take: a run says it too, and for most languages on
-    another machine.
-    """
+    """Report a case's input that no launch takes; runs are often on another machine."""
     if param.kind is ParamKind.SCALAR and item.shape is not None:
         report(f"{item.name} is a number, and a tensor is given: inputs.{item.name} = 2", path)
     if param.kind is not ParamKind.TENSOR:

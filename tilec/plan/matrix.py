@@ -1,4 +1,4 @@
-"""Matrix and assumption sets to variants, with their ids."""
+"""Matrix and assumption sets to variants with ids."""
 
 from __future__ import annotations
 
@@ -22,12 +22,10 @@ Labelled = tuple[str, tuple[Assumption, ...]]
 
 
 class Report(Protocol):
-    """Takes a problem."""
+    """Collects a problem."""
 
     def __call__(self, what: str, path: tuple[str | int, ...], column: int = 0) -> None:
-        """What is wrong, the key path it concerns, and the column (from 1) inside its value where
-        that is known.
-        """
+        """Collect a problem at a key path, and a column (from 1) inside its value if known."""
 
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.]")
@@ -36,7 +34,7 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9_.]")
 def expand(
     kernel: Kernel, params: Sequence[Param], report: Report, *, unresolved: Collection[str] = ()
 ) -> tuple[Variant, ...]:
-    """Every variant of a kernel in launch order: by point of the matrix, then by assumption set.
+    """Return every variant of a kernel in launch order: by point, then by assumption set.
 
     Args:
         kernel: the manifest's table.
@@ -169,9 +167,7 @@ def assumption_sets(
     unresolved: Collection[str] = (),
     point: Point = (),
 ) -> tuple[Labelled, ...]:
-    """Each set of `assume.sets` at a point as (label for the id, facts per tensor parameter), in
-    manifest order.
-    """
+    """Return each assumption set at a point as (label for the id, facts), in order."""
     result: list[Labelled] = []
     labels: dict[str, int] = {}
     for index, assume in enumerate(kernel.assume):
@@ -197,8 +193,9 @@ def assumption_sets(
 
 
 def with_absent(sets: Sequence[Labelled], optional: Sequence[str]) -> Iterator[Labelled]:
-    """Each set once with every choice of optional tensors that are None: what is known of those is
-    that alone. All given come first.
+    """Yield each set with every choice of optional tensors that are None.
+
+    The choice with all tensors given comes first. Of a tensor that is None nothing else is known.
     """
     for missing in (
         chosen
@@ -231,7 +228,7 @@ def _label(assume: AssumeSet) -> str:
 def _divisible(
     kernel: str, index: int, assume: AssumeSet, point: Point, report: Report
 ) -> dict[str, tuple[int, ...]]:
-    """Divisors at a point: axes have their values there."""
+    """Return divisors at a point, with the values of axes."""
     axes = dict(point)
     found: dict[str, tuple[int, ...]] = {}
     for param, divisors in assume.divisible:
@@ -323,7 +320,7 @@ def _contradiction(
     *,
     contiguous: bool,
 ) -> str:
-    """Why no tensor has all these facts, or an empty text."""
+    """Return why no tensor has all these facts, or an empty text."""
     dense = Assumption(param=param.name, extent=extent, contiguous=True)
     given = param.stride or ()
     follows = dense.strides((None,) * len(given)) if contiguous else ()
@@ -361,8 +358,9 @@ def _contradiction(
 
 
 def _implied_strides(shape: tuple[int, ...], param: Param, *, contiguous: bool) -> tuple[int, ...]:
-    """The innermost extent's divisor for every stride that is not fixed: what a contiguous tensor
-    gives.
+    """Return divisors of strides that are not fixed, as a contiguous tensor has them.
+
+    Each is the divisor of the innermost extent.
     """
     if not shape or len(shape) < 2:
         return ()

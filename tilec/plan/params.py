@@ -20,8 +20,9 @@ from tilec_runtime.model.tensormap import ALIGN, GRANULE, MOST_RANK, SIZE
 
 
 def fault_of(text: str, params: Mapping[str, Param], axes: Mapping[str, object]) -> str:
-    """What is wrong with a box at one point of the matrix, with what would do; empty where nothing
-    is.
+    """Return what is wrong with a descriptor's box at a point, or an empty text.
+
+    A compiler would find it for each image only.
     """
     name, box = expr.parse_box(text)
     param = params.get(name)
@@ -50,7 +51,10 @@ KIND = "slice"
 
 
 def with_slices(kernel: Kernel, decl: KernelDecl, report: Report) -> Kernel:
-    """The kernel with its slices written out: as tensors, and as two of the `args` each."""
+    """Return the kernel with each slice as a tensor and as two of the `args`.
+
+    A slice is an array passed as its address and its number of elements.
+    """
     sliced = [table.name for table in kernel.params if table.kind == KIND]
     if not sliced:
         return kernel
@@ -91,8 +95,9 @@ def _as_tensor(table: ParamTable) -> ParamTable:
 
 
 def _counts(param: ParamDecl) -> bool:
-    """Whether a parameter can be a number of elements; one of compiled code may say no more than
-    its size.
+    """Return whether a parameter can be a number of elements.
+
+    Compiled code may say no more of it than its size.
     """
     row = DTYPES.get(param.dtype)
     return (
@@ -109,17 +114,17 @@ _PLACE = re.compile(r"\{([^{}]*)\}")
 
 
 def suggest(name: str, known: Sequence[str]) -> str:
-    """`; did you mean 'x'` where something is near, else the list of what is known."""
+    """Return a did-you-mean, or the list of known names."""
     return did_you_mean(name, known) or (f"; it has {', '.join(known)}" if known else "")
 
 
 def symbol_places(symbol: str) -> tuple[str, ...]:
-    """Names of the axes that stand in a symbol, in order."""
+    """Return the names of axes in a symbol, in order."""
     return tuple(_PLACE.findall(symbol))
 
 
 class Resolver:
-    """Resolves one kernel's parameters; problems go to `report` with the key path they concern."""
+    """Resolves one kernel's parameters, and reports problems at their keys."""
 
     def __init__(self, kernel: Kernel, decl: KernelDecl, report: Report) -> None:
         self.kernel = kernel
@@ -131,7 +136,7 @@ class Resolver:
         self.unresolved: set[str] = set()  # parameters that were reported: other checks let them be
 
     def params(self) -> tuple[Param, ...]:
-        """The launcher's parameters in order."""
+        """Return the launcher's parameters in order."""
         if self.kernel.args is not None:
             return self._params_of_args(self.kernel.args)
         runtime = [p for p in self.decl.params if p.kind != "constant" and p.name not in self.axes]
@@ -308,14 +313,17 @@ class Resolver:
         return None
 
     def _uses_stride(self, name: str) -> bool:
-        """Kernels that are given strides take any; all others read a tensor as C-contiguous."""
+        """Return whether the kernel gets the strides of a tensor.
+
+        Such a kernel takes any strides; all others read a C-contiguous tensor.
+        """
         return any(
             (name, "stride") in expr.parse_abi(text)[1].uses for text in self.kernel.args or ()
         )
 
 
 def _offsets(decl: ParamDecl) -> str:
-    """How a Triton kernel reads a tensor that is described."""
+    """Return how a Triton kernel reads a described tensor."""
     return f"tiles of {decl.name} at {decl.rank} offset{'' if decl.rank == 1 else 's'}"
 
 
@@ -326,8 +334,9 @@ def abi_of_args(
     axes: Mapping[str, object],
     report: Report,
 ) -> tuple[AbiSlot, ...]:
-    """The ABI that `args` describes at one point of the matrix (dtype axes differ from point to
-    point).
+    """Return the ABI that `args` describes at one point of the matrix.
+
+    Dtype axes differ from point to point.
     """
     by_name = {p.name: p for p in params}
     declared = [p for p in decl.params if p.kind != "constant"]

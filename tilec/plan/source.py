@@ -1,4 +1,4 @@
-"""What a source says of its own launch, safety and axes, brought together with the manifest."""
+"""A source's own launch, safety and axes, joined with the manifest's."""
 
 from __future__ import annotations
 
@@ -20,9 +20,7 @@ _NAME = re.compile(r"[^\W\d]\w*")
 
 
 def with_source(kernel: Kernel, decl: KernelDecl, report: Report) -> Kernel:
-    """The kernel with the grid that its source says, and the conditions that its source demands
-    after its own.
-    """
+    """Return the kernel with the grid and the conditions that its source states."""
     launch = kernel.launch
     path = ("kernel", kernel.name, "launch", "grid")
     if decl.grid and launch.grid and not decl.grid_free:
@@ -53,8 +51,9 @@ def with_source(kernel: Kernel, decl: KernelDecl, report: Report) -> Kernel:
 
 
 def _equal_extents(kernel: Kernel, decl: KernelDecl) -> tuple[str, ...]:
-    """The conditions of the source that extents are equal, without those of which the manifest
-    requires something else.
+    """Return conditions of the source on equal extents.
+
+    Those that the manifest requires otherwise are left out.
     """
     ranks = {param.name: param.rank for param in decl.params}
     alike: Sequence[Alike] = decl.alike
@@ -64,9 +63,7 @@ def _equal_extents(kernel: Kernel, decl: KernelDecl) -> tuple[str, ...]:
 
 
 def with_names(kernel: Kernel, decl: KernelDecl, report: Report) -> KernelDecl:
-    """The declaration with the names that `params` gives, in order, where the code has none of its
-    own.
-    """
+    """Return the declaration with the names of `params` where the code has none."""
     names = [table.name for table in kernel.params]
     if (
         decl.named
@@ -92,8 +89,9 @@ def with_names(kernel: Kernel, decl: KernelDecl, report: Report) -> KernelDecl:
 
 
 def check_source_axes(kernel: Kernel, decl: KernelDecl, report: Report) -> bool:
-    """Whether every axis that the source names is one of the matrix, with values that it can have
-    there; reported where not.
+    """Return whether the matrix has every axis of the source, with possible values.
+
+    Problems are reported.
     """
     axes = dict(kernel.matrix.axes)
     tiles = (
@@ -128,7 +126,7 @@ def check_source_axes(kernel: Kernel, decl: KernelDecl, report: Report) -> bool:
 
 
 def check_checks(kernel: Kernel, decl: KernelDecl, report: Report) -> tuple[Diagnostic, ...]:
-    """What `checks = "deny"` refuses, at its place in the source."""
+    """Return what `checks = "deny"` refuses, at its place in the source."""
     if kernel.checks and decl.safety is None:
         what = f"checks concern kernels of the safe tile language (@tl.kernel): nothing is known of what {decl.name} does"
         report(what, ("kernel", kernel.name, "checks"))
@@ -144,7 +142,7 @@ def check_checks(kernel: Kernel, decl: KernelDecl, report: Report) -> tuple[Diag
 
 
 def safety_of(kernel: Kernel, decl: KernelDecl) -> Safety | None:
-    """What is known of a kernel's safety, with what the manifest makes of its checks."""
+    """Return a kernel's safety facts under the manifest's `checks`."""
     if decl.safety is None:
         return None
     checks = Checks(kernel.checks or Checks.ON.value)
@@ -160,5 +158,5 @@ def _unchecked(fact: Fact) -> Fact:
 
 
 def _filled(text: str, constants: Mapping[str, AxisValue]) -> str:
-    """A condition with the defaults of constants that are no axes."""
+    """Return a condition with the defaults of constants that are no axes."""
     return _NAME.sub(lambda m: str(constants.get(m[0], m[0])), text) if constants else text

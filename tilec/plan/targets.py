@@ -1,6 +1,4 @@
-"""Targets of a build: which are wanted, which a kernel can be made for, which jobs are selected,
-and with what hints.
-"""
+"""Targets of a build, selected jobs, and the hints of each."""
 
 from __future__ import annotations
 
@@ -34,7 +32,7 @@ class LanguageFacts:
     hints: tuple[str, ...] = ()
 
     def of(self, decl: KernelDecl) -> LanguageFacts:
-        """The same for one kernel, of which less may be made."""
+        """Return the facts of one kernel, for which fewer targets may be possible."""
         kinds = tuple(kind for kind in self.kinds if not decl.kinds or kind.value in decl.kinds)
         return dataclasses.replace(
             self, kinds=kinds, simt=self.simt if decl.simt is None else decl.simt
@@ -42,8 +40,7 @@ class LanguageFacts:
 
 
 def parse_targets(manifest: Manifest, names: Sequence[str]) -> tuple[Target, ...]:
-    """Targets of the command line (names of targets or groups), or the manifest's default; sorted,
-    each once.
+    """Return targets by name of target or group, or the manifest's default; sorted.
 
     Raises:
         UsageError: a name is neither.
@@ -72,7 +69,7 @@ def parse_targets(manifest: Manifest, names: Sequence[str]) -> tuple[Target, ...
 
 
 def no_target(kernel: Kernel, language: LanguageFacts, wanted: Sequence[Target]) -> str:
-    """What to say of a kernel that no wanted target concerns."""
+    """Return the problem of a kernel that no wanted target concerns."""
     kinds = " or ".join(
         {"cubin": "sm_*", "ptx": "compute_*", "ltoir": "lto_*", "tileir": "tileir"}[kind.value]
         for kind in language.kinds
@@ -96,9 +93,7 @@ class Selection:
         ] = {}  # languages of the jobs that each override's hints reached
 
     def hints(self, kernel: Kernel, variant: str, target: Target) -> tuple[tuple[str, int], ...]:
-        """Hints of the manifest for this target, then of every override that matches; the last one
-        counts.
-        """
+        """Return the hints of a job: the manifest's, then those of each matching override."""
         merged: dict[str, int] = {}
         plain = (
             f"sm_{target.number}"
@@ -120,7 +115,7 @@ class Selection:
         return tuple(sorted(merged.items()))
 
     def allows(self, variant: str, target: Target) -> bool:
-        """Whether the manifest has a job: no override's `targets` leaves it out."""
+        """Return whether the manifest has a job: no override's `targets` leaves it out."""
         allowed: tuple[Target, ...] | None = None
         job = f"{variant}-{target}"
         for pattern, rule in self._overrides:
@@ -129,7 +124,7 @@ class Selection:
         return allowed is None or target in allowed
 
     def takes(self, kernel: str, variant: str, target: Target) -> bool:
-        """Whether a job that the manifest has is selected."""
+        """Return whether a job that the manifest has is selected."""
         self.offered += 1
         if not self._select:
             return True
@@ -139,7 +134,7 @@ class Selection:
         return bool(chosen)
 
     def asks_for(self, kernel: str, variants: Iterable[str], targets: Iterable[Target]) -> bool:
-        """Whether `--select` means a kernel at all, whatever it can be made for."""
+        """Return whether `--select` means a kernel, whatever its targets."""
         return not self._select or any(
             self._globs(kernel, v, t) for v, t in itertools.product(variants, targets)
         )

@@ -1,6 +1,4 @@
-"""Tuning records and the build: what a record was made of, whether it still holds, and which
-variants are shipped by it.
-"""
+"""Tuning records in a build: whether they still hold, and which variants they ship."""
 
 from __future__ import annotations
 
@@ -29,7 +27,7 @@ PASSED_OVER = "is passed over, a build would refuse it"
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Tuned:
-    """A kernel's tuning file, and what it is held against.
+    """A kernel's tuning file, and the kernel and tools that it is compared with.
 
     Attributes:
         path: its name in the project.
@@ -46,7 +44,7 @@ class Tuned:
     tools: tuple[ToolInfo, ...]
 
     def problem(self, where: str, what: str) -> Diagnostic:
-        """A problem at a place of the file."""
+        """Return a problem at a place of the file."""
         return problem_at(self.text, self.path, where, what)
 
 
@@ -57,12 +55,13 @@ def check_record(
     params: Sequence[Param],
     variants: Sequence[Variant],
 ) -> Iterator[Diagnostic]:
-    """What keeps a record from being taken up; nothing is said of points where the space is another
-    one.
+    """Yield the reasons to refuse a record.
+
+    If the space changed, its points are not checked.
 
     Args:
         tuned: the record.
-        manifest: with the targets that a device's images may be for.
+        manifest: with the targets of images.
         kernel: the manifest's table.
         params: the launcher's parameters.
         variants: all that the matrix gives.
@@ -133,7 +132,7 @@ def _check_entries(
 
 
 def newer_tools(tuned: Tuned) -> Iterator[str]:
-    """What is said of a record that was measured with other versions than those of this build."""
+    """Yield a note on a record that was measured with other versions of tools."""
     then = {tool.name: tool.version for tool in tuned.record.toolchain}
     changed = [
         f"{tool.name} {then[tool.name]}"
@@ -152,10 +151,9 @@ def newer_tools(tuned: Tuned) -> Iterator[str]:
 def winners(
     kernel: Kernel, params: Sequence[Param], variants: Sequence[Variant], record: TuningRecord
 ) -> tuple[Variant, ...]:
-    """The variants at points that win somewhere, and at one point for each combination of dtypes
-    that all other launches fall back to.
+    """Return the variants at winning points, with a fallback for each choice of dtypes.
 
-    That is the default's, or where there is none the first of the matrix. All assumption sets of a
+    The fallback is the default's point, or the first of the matrix. All assumption sets of a
     point stay.
     """
     won = {
@@ -182,7 +180,7 @@ def winners(
 
 
 def _same(point: Point, others: set[Point]) -> bool:
-    """Whether a point is among others, whose axes may stand in another order."""
+    """Return whether a point is among others, whose axes may have another order."""
     return any(len(point) == len(other) and same_point(point, dict(other)) for other in others)
 
 
@@ -191,7 +189,7 @@ def _dtype_axes(params: Sequence[Param]) -> set[str]:
 
 
 def misread(text: str, params: Sequence[Param]) -> str:
-    """Why an expression is no size of a launch, or an empty text."""
+    """Return why an expression is no size of a launch, or an empty text."""
     tensors = {param.name: param.rank for param in params if param.kind is ParamKind.TENSOR}
     try:
         parsed = expr.parse(text, names=[param.name for param in params])
@@ -207,8 +205,7 @@ def misread(text: str, params: Sequence[Param]) -> str:
 
 
 def kernel_digest(kernel: Kernel, source: Source, inputs: Iterable[InputFile]) -> str:
-    """What a kernel is compiled from: its files of the project, and what the manifest says of it
-    besides the matrix.
+    """Return the digest of a kernel's files and of its table without the matrix.
 
     Args:
         kernel: the manifest's table.
@@ -230,8 +227,7 @@ def kernel_digest(kernel: Kernel, source: Source, inputs: Iterable[InputFile]) -
 
 
 def space_digest(manifest: Manifest, kernel: Kernel, variants: Sequence[Variant]) -> str:
-    """What there is to choose from: points and assumption sets, and the hints that they are
-    compiled with.
+    """Return the digest of the points, assumption sets and hints to choose from.
 
     Args:
         manifest: whose overrides may change hints.
@@ -249,9 +245,7 @@ def space_digest(manifest: Manifest, kernel: Kernel, variants: Sequence[Variant]
 
 
 def cases_digest(kernel: Kernel) -> str:
-    """What candidates are measured with and held against: times of a case are none of another one
-    that has its name.
-    """
+    """Return the digest of what candidates are measured with and compared to."""
     said = [
         (case.name, case.inputs, case.axes, case.reference, case.tolerance) for case in kernel.cases
     ]
@@ -261,7 +255,7 @@ def cases_digest(kernel: Kernel) -> str:
 
 
 def _may_match(glob: str, name: str) -> bool:
-    """Whether a glob can match a job of the variant: ids of jobs are its id, `-` and a target."""
+    """Return whether a glob can match a job of the variant."""
     begins = f"{name}-"
     return fnmatch.fnmatchcase(name, glob) or any(
         fnmatch.fnmatchcase(begins, glob[:end]) for end in range(1, len(glob) + 1)
@@ -269,8 +263,9 @@ def _may_match(glob: str, name: str) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """A value as JSON has it; fields at their defaults are left out, so that a field more, in a
-    later tilec, changes no digest.
+    """Return a value as JSON, without fields at their defaults.
+
+    A field that a later tilec adds changes no digest.
     """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         held = ((field, getattr(value, field.name)) for field in dataclasses.fields(value))

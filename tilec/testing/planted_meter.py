@@ -14,7 +14,7 @@ from tilec_runtime.device.seam import DeviceDriver, DeviceInfo
 from tilec_runtime.errors import NoDeviceError
 from tilec_runtime.launch.load import Module
 from tilec_runtime.model import expr
-from tilec_runtime.model.kernel import AxisValue, VariantInfo
+from tilec_runtime.model.kernel import AxisValue
 
 
 class Case(Protocol):
@@ -69,7 +69,7 @@ class PlantedMeter:
         """Launches that take what is planted."""
         axes = dict(case.axes)
         launcher = module.kernels[case.kernel]
-        variant = launcher.explain(**make(), **dict(case.choose)).variant
+        variant = launcher.explain(**make(), **dict(case.choose)).variant.id
         if self._holds("lose", axes) and self._flag:
             self._flag.touch()
         if self._holds("lose", axes) or self._holds("crash", axes):
@@ -93,7 +93,7 @@ class PlantedLaunches:
 
     cache = "planted"
 
-    def __init__(self, meter: PlantedMeter, each: float, variant: VariantInfo) -> None:
+    def __init__(self, meter: PlantedMeter, each: float, variant: str) -> None:
         self._meter, self._each, self.variant = meter, each, variant
 
     def seconds(self, launches: int) -> float:

@@ -1,6 +1,4 @@
-"""Folders for what a tuning unpacks and computes: each goes with its process, or, where that was
-killed, when the next one begins.
-"""
+"""Makes folders for temporary files of a tuning; those of killed processes go with the next one."""
 
 from __future__ import annotations
 
@@ -8,6 +6,7 @@ import contextlib
 import fcntl
 import os
 import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,48 +15,37 @@ from tilec_runtime.errors import OutputError
 
 @contextlib.contextmanager
 def scratch(folder: Path) -> Iterator[Path]:
-    """A folder of this process's own in `folder`, which goes when it was used; what killed
-    processes left there goes first.
+    """Make a folder in `folder`, and remove it at the end.
 
-    A lock says whose process is there still: it goes with the process, however that ends, and no
-    number of a process comes again with it.
+    A lock on the folder ends with its process: unlocked ones are left by killed processes.
 
     Raises:
         OutputError: it cannot be made.
     """
-    path = folder / f"work-{os.getpid()}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        _clear(folder)
-        lock = _lock_of(path).open("wb")
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        path.mkdir(exist_ok=True)
+        for left in folder.glob("work-*"):
+            with contextlib.suppress(OSError), _locked(left):
+                shutil.rmtree(left, ignore_errors=True)
+        path = Path(tempfile.mkdtemp(prefix="work-", dir=folder))
     except OSError as error:
-        what = f"cannot make the folder {path} to work in: {error.strerror or error}"
+        what = f"cannot make a folder in {folder} to work in: {error.strerror or error}"
         raise OutputError(what, fix="make room, or make the directory writable") from error
-    with lock:
-        try:
+    try:
+        with _locked(path):
             yield path
-        finally:
-            _remove(path)
-    with contextlib.suppress(OSError):
-        folder.rmdir()  # where nothing else is in it
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            folder.rmdir()  # unless it holds something else
 
 
-def _clear(folder: Path) -> None:
-    for held in folder.glob("work-*.lock"):
-        with contextlib.suppress(OSError), held.open("rb") as lock:
-            fcntl.flock(
-                lock, fcntl.LOCK_EX | fcntl.LOCK_NB
-            )  # BlockingIOError: its process is at work
-            _remove(held.with_suffix(""))
-
-
-def _remove(path: Path) -> None:
-    shutil.rmtree(path, ignore_errors=True)
-    with contextlib.suppress(OSError):
-        _lock_of(path).unlink()
-
-
-def _lock_of(path: Path) -> Path:
-    return path.with_name(f"{path.name}.lock")
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Hold the lock of a folder; BlockingIOError if another process holds it."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(descriptor)

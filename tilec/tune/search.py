@@ -1,19 +1,22 @@
-"""Which candidate is tried next: searchers over places of a list, told of every result; none knows
-what a candidate is.
-"""
+"""Searchers choose which candidate to try next, by number; they do not know what a candidate is."""
 
 from __future__ import annotations
 
 import dataclasses
 import enum
 import random
-from collections.abc import Sequence
-from typing import Protocol
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
 
 from tilec.tune.space import Point
+from tilec_runtime.errors import MissingError
+from tilec_runtime.model.kernel import AxisValue
 
-ETA = 3  # halving keeps one of so many, and measures so many times as long
+ETA = 3  # halving keeps one candidate of so many, and measures it so many times as long
 _FINALISTS = 3
+# Proposals of optuna in a row without a new candidate, before the next of a random order is taken.
+_TRIES = 32
 
 
 class Search(enum.Enum):
@@ -27,53 +30,49 @@ class Search(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Ask:
-    """A candidate to try, by its place, and what part of a full measurement to make of it."""
+    """A candidate to try, by its number, and the part of a full measurement to make."""
 
     place: int
     effort: float = 1.0
 
 
 class Searcher(Protocol):
-    """Chooses candidates. It may be asked several times before it is told anything: several devices
-    measure at once.
-    """
+    """Chooses candidates. Several devices measure at once: it is asked before it is told."""
 
     def ask(self) -> Ask | None:
-        """What to try next; None where nothing is to be tried now."""
+        """Return what to try next; None if nothing is to be tried now."""
 
     def tell(self, ask: Ask, seconds: float | None) -> None:
-        """What came of it: its time, or None where it has none. Every ask is told once."""
+        """Take the time of a candidate, or None without one. Each ask is told once."""
 
     @property
     def done(self) -> bool:
-        """Whether everything that was asked was told, and nothing more will be asked."""
+        """Whether all asks were told, and no more will come."""
 
     @property
     def ahead(self) -> Sequence[int]:
-        """Places that will be asked for next, whatever is told; none where that is not known."""
+        """The candidates that will be proposed next, or none if it cannot tell."""
 
 
 def require_search(search: Search) -> None:
-    """Look for what a search needs, before anything is compiled or written.
+    """Check for what a search needs, before anything is compiled or written.
 
     Raises:
         MissingError: Bayesian search needs a package that is not installed.
     """
     if search is Search.BAYES:
-        from tilec.tune.bayes import optuna
-
-        optuna()
+        _optuna()
 
 
 def make_searcher(
     search: Search, points: Sequence[Point], places: Sequence[int], *, most: int, seed: int
 ) -> Searcher:
-    """A searcher.
+    """Return a searcher.
 
     Args:
-        search: which.
+        search: which one.
         points: of all candidates.
-        places: of those that may be tried.
+        places: numbers of the candidates that may be tried.
         most: candidates it may try; 0 for all.
         seed: of its random numbers.
 
@@ -91,34 +90,31 @@ def make_searcher(
         case Search.HALVING:
             return HalvingSearcher(shuffled[:most])
         case Search.BAYES:
-            from tilec.tune.bayes import BayesSearcher
-
-            return BayesSearcher(
-                {place: points[place] for place in places}, shuffled, most=most, seed=seed
-            )
+            allowed = {place: points[place] for place in places}
+            return BayesSearcher(allowed, shuffled, most=most, seed=seed)
 
 
 class ListSearcher:
-    """Tries a list in its order, each with full effort."""
+    """Tries a list in order, each candidate with full effort."""
 
     def __init__(self, places: Sequence[int]) -> None:
         self._left = list(reversed(places))
         self._open = 0
 
     def ask(self) -> Ask | None:
-        """The next of the list."""
+        """Return the next of the list."""
         if not self._left:
             return None
         self._open += 1
         return Ask(place=self._left.pop())
 
-    def tell(self, ask: Ask, seconds: float | None) -> None:  # noqa: ARG002 - the list does not depend on times
-        """One less is open."""
+    def tell(self, ask: Ask, seconds: float | None) -> None:  # noqa: ARG002 - the order is fixed
+        """Count the answer."""
         self._open -= 1
 
     @property
     def done(self) -> bool:
-        """The list is at its end."""
+        """Whether the list is at its end."""
         return not self._left and not self._open
 
     @property
@@ -128,8 +124,8 @@ class ListSearcher:
 
 
 class HalvingSearcher:
-    """Successive halving: all get a short measurement, the best third three times as long, until
-    few are left, which get the full one.
+    """Successive halving: all candidates get a short measurement, the best third one three times
+    as long, until few are left, which get the full one.
     """
 
     def __init__(self, places: Sequence[int]) -> None:
@@ -142,7 +138,7 @@ class HalvingSearcher:
         self._times: dict[int, float] = {}
 
     def ask(self) -> Ask | None:
-        """The next of this round; the next round begins when all of this one were told."""
+        """Return the next of this round; the next round begins when this one is told."""
         if not self._left and not self._open and self._effort < 1.0:
             best = sorted(self._times, key=lambda place: (self._times[place], place))
             self._left = list(reversed(best[: max(_FINALISTS, -(-len(best) // ETA))]))
@@ -154,17 +150,125 @@ class HalvingSearcher:
         return Ask(place=self._left.pop(), effort=self._effort)
 
     def tell(self, ask: Ask, seconds: float | None) -> None:
-        """Take note of a time; what has none is in no further round."""
+        """Take a time; a candidate without one is in no further round."""
         self._open -= 1
         if seconds is not None:
             self._times[ask.place] = seconds
 
     @property
     def done(self) -> bool:
-        """The last round is over, or nobody is left for another one."""
+        """Whether the last round is over, or no candidate is left for another one."""
         return not self._left and not self._open and (self._effort >= 1.0 or not self._times)
 
     @property
     def ahead(self) -> Sequence[int]:
         """The rest of this round."""
         return self._left[::-1]
+
+
+class BayesSearcher:
+    """Proposes what optuna's tree-structured Parzen estimator expects to be fast.
+
+    Points that the matrix excludes, and those tried before, are skipped.
+
+    Args:
+        points: that may be tried, by number.
+        order: the same numbers in random order, for when proposals bring nothing new.
+        most: candidates to try.
+        seed: of the random numbers.
+    """
+
+    def __init__(
+        self, points: Mapping[int, Point], order: Sequence[int], *, most: int, seed: int
+    ) -> None:
+        self._api = package = _optuna()
+        sampler = package.samplers.TPESampler(
+            seed=seed, n_startup_trials=max(4, min(10, most // 3))
+        )
+        self._study = package.create_study(direction="minimize", sampler=sampler)
+        self._points, self._order, self._left = points, order, most
+        self._places = {point: place for place, point in points.items()}
+        self._open: dict[int, Any] = {}
+        self._seen: set[int] = set()
+        self._values: dict[str, list[AxisValue]] = {}
+        for point in points.values():
+            for name, value in point:
+                values = self._values.setdefault(name, [])
+                if value not in values:
+                    values.append(value)
+        self._space: dict[str, Any] = {}
+        for name, values in self._values.items():
+            if isinstance(values[0], str | bool):
+                kind = package.distributions.CategoricalDistribution(range(len(values)))
+            else:
+                values.sort()  # neighbours of a good number are near it
+                kind = package.distributions.IntDistribution(0, len(values) - 1)
+            if len(values) > 1:
+                self._space[name] = kind
+
+    def ask(self) -> Ask | None:
+        """Return a point that was not tried yet."""
+        if not self._left:
+            return None
+        self._left -= 1
+        place, trial = self._proposed() or self._enqueued()
+        self._seen.add(place)
+        self._open[place] = trial
+        return Ask(place=place)
+
+    def tell(self, ask: Ask, seconds: float | None) -> None:
+        """Pass the time to optuna."""
+        trial = self._open.pop(ask.place)
+        if seconds is None:
+            self._study.tell(trial, state=self._api.trial.TrialState.FAIL)
+        else:
+            self._study.tell(trial, seconds)
+
+    @property
+    def done(self) -> bool:
+        """Whether as many were tried as allowed."""
+        return not self._left and not self._open
+
+    @property
+    def ahead(self) -> Sequence[int]:
+        """None: the next proposal depends on the last result."""
+        return ()
+
+    def _proposed(self) -> tuple[int, Any] | None:
+        for _ in range(_TRIES):
+            trial = self._study.ask(self._space)
+            chosen = {name: trial.params.get(name, 0) for name in self._values}
+            point = tuple((name, self._values[name][at]) for name, at in chosen.items())
+            place = self._places.get(point)
+            if place is not None and place not in self._seen:
+                return place, trial
+            self._study.tell(trial, state=self._api.trial.TrialState.FAIL)
+        return None
+
+    def _enqueued(self) -> tuple[int, Any]:
+        """Return the next of the random order, as a trial that optuna learns from."""
+        place = next(place for place in self._order if place not in self._seen)
+        point = self._points[place]
+        self._study.enqueue_trial(
+            {name: self._values[name].index(v) for name, v in point if name in self._space}
+        )
+        return place, self._study.ask(self._space)
+
+
+def _optuna() -> Any:
+    """Import optuna.
+
+    Raises:
+        MissingError: it is not installed.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            import optuna
+    except ImportError as error:
+        fix = "python -m pip install 'tilec[tune]', or take --search halving, which needs nothing"
+        raise MissingError(
+            "--search bayes needs the package optuna, which is not installed", fix=fix
+        ) from error
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    return optuna

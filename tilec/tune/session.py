@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from tilec.bench.measure import MeasureOptions
-from tilec.bench.statistics import Comparison, Verdict, compare_pairs
+from tilec.bench.statistics import Ratio, ratio_of
 from tilec.manifest.types import Budget
 from tilec.tune import wire
 from tilec.tune.candidates import Candidates, Made
@@ -30,7 +30,7 @@ _PART = 0.4
 # Of the best's median, and how many: who is measured side by side with it where clocks were held
 # back, since one after the other says less.
 _NEAR, _RIVALS = 1.1, 4
-_MEASURE, _RUN_OFF = MeasureOptions(), MeasureOptions(least=30, seconds=1.0)
+_MEASURE, _RUN_OFF = MeasureOptions(), MeasureOptions(least=30, seconds=0.5, precise=0.0)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -75,7 +75,7 @@ class CaseResult:
     space: Space
     best: Trial | None
     second: Trial | None = None
-    runoff: Comparison | None = None
+    runoff: Ratio | None = None
     pairs: int = 0
     trials: tuple[Trial, ...] = ()
     untried: int = 0
@@ -311,14 +311,14 @@ class Session:
         """A result with whom of these is the fastest where both are measured in turn, and by how
         much over the nearest that it met.
         """
-        met: list[tuple[Trial, Comparison, int]] = []
+        met: list[tuple[Trial, Ratio, int]] = []
         for rival in rivals:
             samples = self._run_off(result.space, best, rival)
             if samples is None:
                 break
-            found = compare_pairs(*samples)
-            if found.verdict is Verdict.SECOND:
-                best, rival, found, met = rival, best, compare_pairs(*reversed(samples)), []
+            found = ratio_of(*samples)
+            if found.certain and found.ratio > 1:
+                best, rival, found, met = rival, best, ratio_of(*reversed(samples)), []
             met.append((rival, found, len(samples[0])))
         if not met:
             return dataclasses.replace(result, best=best)

@@ -15,7 +15,7 @@ from tilec_runtime.errors import TilecError
 class MeterSpec:
     """What measures: a factory as `module:function`, and the text that it is given."""
 
-    factory: str = "tilec.tune.meter:device_meter"
+    factory: str = "tilec.tune.meter:DeviceMeter"
     text: str = ""
 
 

@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from tilec.bench.measure import measure, measure_pair
+from tilec.bench.measure import measure, measure_together
 from tilec.case.cases import BoundCase, small_case
 from tilec.case.compare import compare, tolerance_for
-from tilec.case.device import ModuleDevice
+from tilec.case.device import ModuleDevice, calls_of
 from tilec.case.inputs import Array, Value, make_inputs, numpy_dtype
 from tilec.case.run import arguments_on
 from tilec.compile.process import connect
@@ -109,10 +109,10 @@ class Worker:
         if wrong:
             return wire.Measured(status=Status.WRONG, reason=wrong)
         with contextlib.closing(self._timed(module, subject.case)) as timed:
-            if timed.variant.id != checked:
+            if timed.variant != checked:
                 return wire.Measured(
                     status=Status.FAILED,
-                    reason=f"{_UNALIKE}: {checked}, and with shape {timed.variant.id}",
+                    reason=f"{_UNALIKE}: {checked}, and with shape {timed.variant}",
                 )
             return self._measured(timed, measure(timed, request.options, clock=self._meter.clock))
 
@@ -125,16 +125,14 @@ class Worker:
                 both.append(
                     stack.enter_context(contextlib.closing(self._timed(module, subject.case)))
                 )
-            first, second, _ = measure_pair(
-                both[0], both[1], request.options, clock=self._meter.clock
-            )
+            first, second = measure_together(both, request.options, clock=self._meter.clock)
             return self._measured(both[0], first), self._measured(both[1], second)
 
     def _measured(self, timed: Timed, measurement: Any) -> wire.Measured:
         return wire.Measured(
             status=Status.MEASURED,
             measurement=measurement,
-            variant=timed.variant.id,
+            variant=timed.variant,
             cache=timed.cache,
         )
 
@@ -157,16 +155,18 @@ class Worker:
         and the variant that ran.
         """
         device = ModuleDevice(module, self._driver)
-        refusal = device.refusal(case.kernel, dict(case.axes))
+        refusal = device.refusal(case)
         if refusal:
             raise CaseError(refusal)
-        arguments, choice = arguments_on(case, device, self._small), dict(case.choose)
-        device.launch(case.kernel, arguments, choice)
-        variant = module.kernels[case.kernel].explain(**arguments, **choice).variant.id
+        arguments = arguments_on(case, device, self._small)
+        device.launch(case, arguments)
+        (call,) = calls_of(case, module, arguments)
+        variant = call.explain().variant.id
         for name, expected in self._expected.items():
-            dtype = next(param.dtype for param in case.params if param.name == name)
             found = compare(
-                device.from_device(arguments[name]), expected, tolerance_for(case.tolerance, dtype)
+                device.from_device(arguments[name]),
+                expected,
+                tolerance_for(case.tolerance, case.dtype_of(name)),
             )
             if not found.ok:
                 index = ", ".join(map(str, found.first_index or ()))

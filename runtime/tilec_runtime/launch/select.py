@@ -9,11 +9,11 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from tilec_runtime.bundle.choose import DeviceFacts, choose_image
+from tilec_runtime.device.layout import TensorFacts, contiguous_stride
 from tilec_runtime.errors import LayoutError, VariantError
 from tilec_runtime.launch.binding import check_axes
 from tilec_runtime.launch.checks import Call
 from tilec_runtime.launch.contract import Contract
-from tilec_runtime.launch.layout import TensorFacts, contiguous_stride
 from tilec_runtime.launch.program import EQ, Demand, binary, divides
 from tilec_runtime.model.expr import Expr
 from tilec_runtime.model.kernel import AxisValue, KernelInfo, VariantInfo
@@ -257,6 +257,9 @@ def require_options(
     name = contract.name
     wanted = dict(hints)
     limit = wanted.pop("max_divisibility", None)
+    if limit is not None and not (type(limit) is int and limit > 0):
+        what = f"{name}: max_divisibility is {limit!r}, and must be a positive integer"
+        raise VariantError(what, fix="pass the largest divisor, such as 16", kernel=name)
     here = [variant for variant in contract.info.variants if _lies_at(variant, axes)]
     built = {variant.id: _hints_of(variant, facts) for variant in here}
     known = sorted(contract.hints)
@@ -266,11 +269,7 @@ def require_options(
         for variant in here
         if not wanted or any(wanted.items() <= found.items() for found in built[variant.id])
     )
-    within = tuple(
-        variant
-        for variant in fitting
-        if limit is None or (type(limit) is int and variant.divisibility <= limit)
-    )
+    within = tuple(variant for variant in fitting if limit is None or variant.divisibility <= limit)
     if within:
         return within
     if fitting:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tilec.case.cases import BoundCase
 from tilec.manifest.types import Case, Input, Kernel
 from tilec_runtime.errors import DriverError, Location
 from tilec_runtime.model.kernel import KernelInfo, VariantInfo
@@ -58,8 +59,8 @@ class FakeDevice:
         default_factory=list
     )
 
-    def refusal(self, kernel: str, axes: Mapping[str, Any]) -> str:
-        return "" if kernel in self.kernels else f"{kernel} needs something else"
+    def refusal(self, case: BoundCase) -> str:
+        return "" if case.kernel in self.kernels else f"{case.kernel} needs something else"
 
     def to_device(self, array: np.ndarray, dtype: str) -> np.ndarray:
         return array.copy()
@@ -67,9 +68,9 @@ class FakeDevice:
     def from_device(self, tensor: np.ndarray) -> np.ndarray:
         return tensor
 
-    def launch(self, kernel: str, arguments: Mapping[str, Any], axes: Mapping[str, Any]) -> None:
-        self.launches.append((kernel, tuple(arguments), dict(axes)))
-        self.kernels[kernel](**arguments)
+    def launch(self, case: BoundCase, arguments: Mapping[str, Any]) -> None:
+        self.launches.append((case.kernel, tuple(arguments), dict(case.choose)))
+        self.kernels[case.kernel](**arguments)
 
 
 def broken(**_: Any) -> None:

@@ -20,8 +20,8 @@ from tests.unit.case.test_run_command import ABI, IMAGE, INFO, MANIFEST, Ran, sc
 from tests.unit.case.test_run_command import REFERENCE as OF_SCALE
 from tilec.build import BuildRequest
 from tilec.case.cases import BoundCase
-from tilec.case.chains import ChainModule, chain_cases, device_of
-from tilec.case.device import ModuleDevice
+from tilec.case.chains import chain_cases
+from tilec.case.device import ModuleDevice, calls_of
 from tilec.case.reference import References
 from tilec.case.run import run_case
 from tilec.cli.main import run
@@ -31,10 +31,10 @@ from tilec.manifest.types import Case, Chain, Input, Operand, Step
 from tilec.package.write import write_bundle
 from tilec.testing.fake_driver import FakeDriver, FakeKernel
 from tilec_runtime.device import driver as _driver
-from tilec_runtime.device.memory import DeviceBuffer
 from tilec_runtime.errors import CaseError, RequirementError
 from tilec_runtime.model.kernel import KernelInfo
 from tilec_runtime.model.signature import Param, ParamKind
+from tilec_runtime.tensors.buffer import DeviceBuffer
 
 CHAIN = """
 [chain.both]
@@ -354,36 +354,31 @@ def test_on_the_cpu_device_a_step_sees_what_the_one_before_it_wrote(tmp_path: Pa
         cases=(case,),
     )
     (made,) = chain_cases(chain, {"add": ADD})
-    where = device_of(made, ModuleDevice(module, driver))
+    where = ModuleDevice(module, driver)
     result = run_case(made, where, References(str(tmp_path)), clock=time.perf_counter)
     assert (result.status, str(result.error)) == ("passed", "None")
     assert [output.name for output in result.outputs] == ["y", "z"]
 
 
-def test_the_launcher_of_a_chain_gives_each_step_what_is_its_own() -> None:
-    """However the step names it."""
+def test_each_step_gets_its_own_arguments() -> None:
+    """By position or by name, as the step names them."""
     module, driver = device()
     inputs = tuple(Input(name=n, shape=("64",)) for n in "xyz")
     steps = (parse_step("add(y, x, x)"), parse_step("add(z=z, x=y, y=x, alpha=-1)"))
     chain = Chain(name="c", steps=steps, cases=(Case(name="one", inputs=inputs),))
     (made,) = chain_cases(chain, {"add": ADD})
-    launcher = ChainModule(module, made).kernels["c"]
-    y, x, z = (
-        DeviceBuffer.from_host(np.full(64, value, np.float32), "cpu", driver=driver)
-        for value in (9, 3, 9)
-    )
+    given = {
+        name: DeviceBuffer.from_host(np.full(64, value, np.float32), "cpu", driver=driver)
+        for name, value in (("y", 9), ("x", 3), ("z", 9))
+    }
     assert [param.name for param in made.params] == ["y", "x", "z"]
-    launcher(y, x, z, stream=0)
-    assert (y.to_host()[0], z.to_host()[0]) == (6, 3 - 6)
-    explained = launcher.explain(z=z, x=x, y=y)
-    assert explained.variant.id.count(" -> ") == 1
+    for call in calls_of(made, module, given):
+        call.prepared(0)()
+    assert (given["y"].to_host()[0], given["z"].to_host()[0]) == (6, 3 - 6)
 
 
 @pytest.mark.parametrize(("sizes", "number"), [((4, 3, 3), 1), ((3, 3, 4), 2)])
-def test_a_launch_that_is_refused_says_which_step_it_is(
-    sizes: tuple[int, ...], number: int
-) -> None:
-    """However steps are launched, and wherever they are only looked at."""
+def test_a_refused_launch_names_its_step(sizes: tuple[int, ...], number: int) -> None:
     module, driver = device()
     inputs = tuple(Input(name=n, shape=(str(size),)) for n, size in zip("yxz", sizes, strict=True))
     chain = Chain(
@@ -392,18 +387,14 @@ def test_a_launch_that_is_refused_says_which_step_it_is(
         cases=(Case(name="one", inputs=inputs),),
     )
     (made,) = chain_cases(chain, {"add": ADD})
-    launcher, where = (
-        ChainModule(module, made).kernels["c"],
-        device_of(made, ModuleDevice(module, driver)),
-    )
     given = {
         n: DeviceBuffer.from_host(np.ones(size, np.float32), "cpu", driver=driver)
         for n, size in zip("yxz", sizes, strict=True)
     }
+    calls = calls_of(made, module, given)
     for launch in (
-        lambda: where.launch("c", given, {}),
-        lambda: launcher(*given.values(), stream=0),
-        lambda: launcher.explain(**given),
+        lambda: ModuleDevice(module, driver).launch(made, given),
+        lambda: [call.explain() for call in calls],
     ):
         with pytest.raises(RequirementError) as caught:
             launch()
@@ -420,9 +411,8 @@ def test_what_a_step_did_is_not_put_down_to_the_step_behind_it() -> None:
         cases=(Case(name="one", inputs=INPUTS[:2]),),
     )
     (made,) = chain_cases(chain, {"add": ADD})
-    result = run_case(
-        made, device_of(made, ModuleDevice(module, driver)), References(""), clock=time.perf_counter
-    )
+    place = ModuleDevice(module, driver)
+    result = run_case(made, place, References(""), clock=time.perf_counter)
     assert (result.status, str(result.error)) == ("error", "add-any: it went wrong")
 
 
@@ -437,7 +427,7 @@ def test_where_one_kernel_needs_a_gpu_the_chain_does() -> None:
         cases=(Case(name="one", inputs=INPUTS[:2]),),
     )
     (made,) = chain_cases(chain, {info.name: info for info in module.info.kernels})
-    reason = device_of(made, ModuleDevice(module, driver)).refusal("c", {})
+    reason = ModuleDevice(module, driver).refusal(made)
     assert reason.startswith("threads: it is a CUDA C++ kernel, compiled to code of a GPU")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -12,8 +13,17 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from tilec.case import compare as compare_module
-from tilec.case.compare import compare, tolerance_for
+from tilec.case.compare import (
+    MOST_DECADES,
+    UNKNOWN,
+    Difference,
+    compare,
+    difference_of,
+    tolerance_for,
+    ulps,
+)
 from tilec.manifest.types import Tolerance
+from tilec_runtime.model.dtype import DTYPES
 
 EXACT = Tolerance()
 
@@ -172,3 +182,111 @@ def test_an_integer_that_wraps_is_far_off_in_ulp() -> None:
     assert compare(np.array([0], np.uint8), np.array([1], np.int64), Tolerance(ulp=1)).ok
     assert not compare(np.array([0], np.uint8), np.array([256], np.int64), Tolerance(ulp=1)).ok
     assert not compare(np.array([0], np.uint8), np.array([1.5]), Tolerance(ulp=1)).ok
+
+
+@pytest.mark.parametrize(
+    ("got", "expected", "count"),
+    [
+        (np.float32(1), np.nextafter(np.float32(1), np.float32(2)), 1),
+        (np.float32(0.0), np.float32(-0.0), 0),
+        (np.float32(-1e-45), np.float32(1e-45), 2),
+        (np.float32(1), np.float64(1 + 1e-12), 0),
+        (np.float32("inf"), np.finfo(np.float32).max, 1),
+        (np.float32(1), np.float64(1e300), 0x7F800000 - 0x3F800000),
+        (np.float32("nan"), np.float32(1), UNKNOWN),
+        (np.float32(1), np.float64("nan"), UNKNOWN),
+        (np.float32("nan"), np.float64("nan"), 0),
+        (np.float64(1), np.nextafter(1.0, 0.0), 1),
+        (np.float64("-inf"), np.float64("inf"), 2 * 0x7FF0000000000000),
+        (np.float16(2), np.float16(1), 1024),
+        (np.asarray(1, ml_dtypes.bfloat16), 1.0078125, 1),
+        (np.asarray(-1, ml_dtypes.float8_e4m3fn), 1.0, 2 * 0x38),
+        (np.asarray(1, ml_dtypes.float8_e8m0fnu), 4.0, 2),
+        (np.asarray(1, ml_dtypes.float4_e2m1fn), -0.5, 3),
+        (np.int32(-(2**31)), np.int32(2**31 - 1), 2**32 - 1),
+        (np.int64(-(2**63)), np.int64(2**63 - 1), 2**64 - 1),
+        (np.uint64(2**64 - 1), np.int32(0), 2**64 - 1),
+        (np.uint64(5), np.int64(3), 2),
+        (np.int32(7), np.float64(5.5), 2),
+        (np.int32(7), np.float64("nan"), UNKNOWN),
+        (np.True_, np.False_, 1),
+    ],
+)
+def test_ulps(got: Any, expected: Any, count: int) -> None:
+    assert ulps(np.asarray(got).reshape(1), np.asarray(expected).reshape(1)).tolist() == [count]
+
+
+def test_arrays_of_any_layout() -> None:
+    whole = np.arange(12, dtype=np.float32).reshape(3, 4)
+    assert not ulps(whole.T, whole.T.astype(np.float64)).any()
+    assert ulps(whole[:, ::2], whole[:, ::2]).shape == (3, 2)
+
+
+CLOSE = Tolerance(rtol=1e-5, atol=1e-6)
+
+
+def difference(
+    actual: Any, expected: Any, first: tuple[int, ...], dtype: str = "f32"
+) -> Difference:
+    numpy = np.dtype(DTYPES[dtype].numpy)
+    return difference_of(np.asarray(actual, numpy), np.asarray(expected), CLOSE, first)
+
+
+def test_the_window_stays_in_the_row() -> None:
+    expected = np.arange(30, dtype=np.float32).reshape(3, 10)
+    actual = expected.copy()
+    actual[1, 8] = 99
+    shown = difference(actual, expected, (1, 8)).window
+    assert [one.index for one in shown] == [(1, 5), (1, 6), (1, 7), (1, 8), (1, 9)]
+    assert [one.ok for one in shown] == [True, True, True, False, True]
+    wrong = shown[3]
+    assert (wrong.got, wrong.expected, wrong.error) == (99.0, 18.0, 81.0)
+    assert [one.index for one in difference(actual, expected, (1, 0)).window] == [
+        (1, 0),
+        (1, 1),
+        (1, 2),
+        (1, 3),
+        (1, 4),
+    ]
+
+
+def test_an_output_of_one_element() -> None:
+    (only,) = difference(2.0, 3.0, ()).window
+    assert (only.index, only.ok, only.got, only.expected, only.error) == ((), False, 2.0, 3.0, 1.0)
+
+
+def test_errors_by_decade() -> None:
+    expected = np.zeros(8, np.float32)
+    actual = np.array([0, 0, 5e-7, 2e-3, 3e-3, 0.5, np.nan, np.inf], np.float32)
+    rows = [(row.label, row.count, row.off) for row in difference(actual, expected, (3,)).histogram]
+    assert rows == [
+        ("equal", 2, 0),
+        ("1e-07 to 1e-06", 1, 0),
+        ("1e-06 to 1e-05", 0, 0),
+        ("1e-05 to 1e-04", 0, 0),
+        ("1e-04 to 1e-03", 0, 0),
+        ("1e-03 to 1e-02", 2, 2),
+        ("1e-02 to 1e-01", 0, 0),
+        ("1e-01 to 1e+00", 1, 1),
+        ("not finite", 2, 2),
+    ]
+
+
+def test_small_errors_share_a_row() -> None:
+    actual = np.array([1e-30, 1e-20, 4.0], np.float64)
+    rows = difference(actual, np.zeros(3), (2,), "f64").histogram
+    assert len(rows) == MOST_DECADES + 1
+    assert (rows[0].label, rows[0].count, rows[0].low) == ("below 1e-07", 2, 0.0)
+    assert (rows[-1].label, rows[-1].count) == ("1e+00 to 1e+01", 1)
+    extreme = difference(np.array([5e-324, 1.7e308]), np.zeros(2), (1,), "f64").histogram
+    assert [row.count for row in extreme if row.count] == [1, 1]
+    assert math.isinf(extreme[-1].high)
+
+
+def test_integers_are_exact() -> None:
+    found = difference_of(np.array([2**63 - 1, 5]), np.array([2**63 - 2, 5]), Tolerance(), (0,))
+    assert (found.window[0].error, found.window[0].ulp, found.window[0].ok) == (1.0, 1, False)
+    assert [(row.label, row.count, row.off) for row in found.histogram] == [
+        ("equal", 1, 0),
+        ("1e+00 to 1e+01", 1, 1),
+    ]

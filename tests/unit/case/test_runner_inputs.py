@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +9,13 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tests.unit.case.conftest import made
-from tilec.case.cases import BoundCase
-from tilec.case.inputs import environment, facts_of, make_inputs, numpy_dtype, poisoned
-from tilec.manifest.types import Input
-from tilec_runtime.errors import CaseError, Location, MissingError
+from tests.unit.case.conftest import case, info, kernel, made, tensor
+from tilec.case.cases import BoundCase, bind, expand_cases
+from tilec.case.inputs import environment, facts_of, make_inputs, planned_inputs, poisoned
+from tilec.manifest.types import Case, Input
+from tilec_runtime.errors import CaseError, Location
 from tilec_runtime.model.dtype import DTYPES
+from tilec_runtime.model.expr import parse
 from tilec_runtime.model.signature import Param, ParamKind
 
 
@@ -162,15 +162,37 @@ def test_files_replace_inputs(tmp_path: Path) -> None:
         make_inputs(bound(params=params, files=(("x", f"{tmp_path}/bad.npy"),)))
 
 
-def test_ml_dtypes_is_needed_only_for_its_dtypes(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = builtins.__import__
+def planned(*shape: object, dtype: str = "f32") -> BoundCase:
+    found = kernel(case("c", made("x", *shape, dtype=dtype), made("z", "x.shape[0]", dtype=dtype)))
+    params = (tensor("z", out=True), tensor("x", rank=len(shape)))
+    return expand_cases(found, info(*params, points=({"T": dtype},)))[0]
 
-    def without(name: str, *args: Any, **kwargs: Any) -> Any:
-        if name == "ml_dtypes":
-            raise ImportError(name)
-        return real(name, *args, **kwargs)
 
-    monkeypatch.setattr(builtins, "__import__", without)
-    assert numpy_dtype(DTYPES["f16"]) == np.float16
-    with pytest.raises(MissingError, match="arrays of dtype bf16 need the package ml_dtypes"):
-        numpy_dtype(DTYPES["bf16"])
+@pytest.mark.parametrize(
+    ("shape", "dtype"),
+    [((4,), "f32"), ((1,), "f16"), ((3, 5), "bf16"), ((2, 3, 4), "f32"), ((7,), "f8e4m3")],
+)
+def test_facts_are_those_of_the_arrays(shape: tuple[int, ...], dtype: str) -> None:
+    one = planned(*shape, dtype=dtype)
+    assert planned_inputs(one) == environment(one, make_inputs(one))
+
+
+def test_arrays_that_no_machine_could_hold_have_facts_all_the_same() -> None:
+    found = planned_inputs(planned(1 << 50))
+    assert parse("nbytes(x) + nbytes(z)").evaluate(found) == 2 * 4 * (1 << 50)
+
+
+def test_shapes_that_cannot_be_are_refused_as_when_they_are_made() -> None:
+    with pytest.raises(CaseError, match=r"c: inputs.x: shape\[0\] = '0 - 1' is -1"):
+        planned_inputs(planned("0 - 1"))
+
+
+def test_of_files_nothing_is_known_before_they_are_read() -> None:
+    files = (("x", "f32", "x.npy"), ("z", "f32", "z.npy"))
+    one = bind(
+        Case(name="c"),
+        info(tensor("z", out=True), tensor("x"), points=({"T": "f32"},)),
+        files=files,
+    )
+    with pytest.raises(CaseError, match="its inputs are in files"):
+        planned_inputs(one)

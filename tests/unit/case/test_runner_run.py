@@ -16,7 +16,7 @@ from tests.unit.case.conftest import FakeDevice, broken, case, info, kernel, mad
 from tilec.case.cases import BoundCase, expand_cases
 from tilec.case.reference import References
 from tilec.case.report import case_json
-from tilec.case.run import CaseResult, run_case, run_cases
+from tilec.case.run import CaseResult, Repeats, repeat_case, run_case, run_cases
 from tilec.manifest.types import Tolerance
 from tilec_runtime.errors import CaseError, Location
 from tilec_runtime.model.signature import Param, ParamKind
@@ -113,13 +113,10 @@ def run(
 
 
 def test_a_run_that_passes(project: Path, ticks: Callable[[], float]) -> None:
-    device, seen = FakeDevice({"add": add}), []
-    report = run_cases(
-        cases(), device, References(str(project)), clock=ticks, on_result=seen.append
-    )
+    device = FakeDevice({"add": add})
+    report = run_cases(cases(), device, References(str(project)), clock=ticks)
     assert report.ok
     assert [r.status for r in report.results] == ["passed", "passed"]
-    assert seen == list(report.results)
     assert device.launches == [("add", ("z", "x", "y"), {})] * 2
     assert report.results[0].seconds == 1.0
     (output,) = report.results[0].outputs
@@ -318,3 +315,44 @@ def test_several_outputs_by_name_or_in_order(project: Path, ticks: Callable[[], 
         inputs = (made("x", 5), made("a", 5, dist="empty"), made("b", 5, dist="empty"))
         (bound,) = expand_cases(kernel(case("c", *inputs, reference=f"two.py:{function}")), two)
         assert run(project, bound, ticks, code=split).status == status
+
+
+def nearly(z: np.ndarray, x: np.ndarray, y: np.ndarray) -> None:
+    add(z, x, y)
+    z[3] = np.nextafter(z[3], np.float32(np.inf))
+
+
+def wrong(z: np.ndarray, x: np.ndarray, y: np.ndarray) -> None:
+    add(z, x, y)
+    z[5] += 1
+
+
+@pytest.mark.parametrize(
+    ("launches", "status", "repeats"),
+    [
+        ([add] * 5, "passed", Repeats(runs=5, wanted=5)),
+        (
+            [add, nearly, add, nearly, nearly],
+            "passed",
+            Repeats(runs=5, wanted=5, varied=(("z", 3),)),
+        ),
+        ([add, nearly, wrong], "failed", Repeats(runs=3, wanted=5, varied=(("z", 2),))),
+        ([wrong], "failed", Repeats(runs=1, wanted=5)),
+        ([add, broken], "error", Repeats(runs=2, wanted=5)),
+    ],
+)
+def test_repeated_runs_compare_with_the_first(
+    project: Path, launches: list[Callable[..., None]], status: str, repeats: Repeats
+) -> None:
+    left, saved, bound = list(launches), [], cases()[1]
+    result = repeat_case(
+        bound,
+        FakeDevice({"add": lambda **arguments: left.pop(0)(**arguments)}),
+        References(str(project)),
+        times=5,
+        clock=lambda: 0.0,
+        save=lambda _, name, __: saved.append(name),
+    )
+    assert (result.status, result.repeats, saved, left) == (status, repeats, ["z"], [])
+    assert result.case == bound
+    assert case_json(result)["varied"] == dict(repeats.varied)

@@ -25,11 +25,6 @@ def test_values(text: str, values: list[str]) -> None:
     assert list(parse_sweep(text).values) == values
 
 
-def test_numbers_are_known_as_such() -> None:
-    assert parse_sweep("eps=1e-3,0.5").numbers == (0.001, 0.5)
-    assert parse_sweep("T=f16,bf16").numbers is None
-
-
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -47,7 +42,7 @@ def test_numbers_are_known_as_such() -> None:
         ("n=1,,2", "takes numbers or words"),
         ("n=1,1", "a value stands there twice"),
         ("x=[1],[2]", "takes numbers or words"),
-        (f"n={','.join(map(str, range(MOST + 1)))}", "has 65 points"),
+        (f"n={','.join(map(str, range(MOST + 1)))}", "has more than 64 points"),
     ],
 )
 def test_what_is_none_is_refused(text: str, said: str) -> None:

@@ -245,10 +245,6 @@ def test_another_tilec_may_measure_otherwise(
         "note: it was saved by tilec 0.0.7, which may measure otherwise than"
         in capsys.readouterr().out
     )
-    del saved["tilec"], saved["beside"]  # as it was saved before these were
-    path.write_text(json.dumps(saved))
-    desk.bench(against_saved="main")
-    assert "note: it was" not in capsys.readouterr().out
 
 
 def test_saving_over_what_was_measured_elsewhere_is_told(
@@ -316,7 +312,10 @@ def test_measurements_of_another_place_are_refused(desk: Desk) -> None:
             '{"kind": "tilec-bench", "schema_version": 9}',
             "is of schema version 9, and this tilec reads 1",
         ),
-        ('{"kind": "tilec-bench", "schema_version": 1}', "is damaged: KeyError: 'setting'"),
+        (
+            '{"kind": "tilec-bench", "schema_version": 1}',
+            "is damaged: Object missing required field `setting`",
+        ),
         ("\x00\xff", "holds no saved measurements"),
     ],
 )
@@ -350,7 +349,7 @@ def test_samples_that_are_no_times_are_refused(desk: Desk, samples: object) -> N
 
 
 def test_a_setting_of_the_wrong_kind_is_refused(desk: Desk) -> None:
-    assert "is damaged: TypeError: 'x' is no int" in damaged(
+    assert "is damaged: Expected `int`, got `str`" in damaged(
         desk, lambda body: body["setting"].update(multiprocessors="x")
     )
 

@@ -31,7 +31,7 @@ from tests.unit.cli import (
 from tests.unit.cli.captures import Scene, SceneOf, hold
 from tests.unit.cli.test_bench_command import CASES, Desk, slower, times
 from tilec.bench.points import swept_cases
-from tilec.case.overrides import overridden, parse_overrides
+from tilec.case.arguments import overridden, parse_overrides
 from tilec.case.sweeps import parse_sweep, settings_at
 from tilec.cli import bench_run, tune_show
 from tilec.cli.bench_run import Files

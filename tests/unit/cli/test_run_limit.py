@@ -10,14 +10,14 @@ import pytest
 
 from tests.cpu_samples import ADD, device
 from tests.waiting import PATIENCE, joined
-from tilec.case.chains import chain_cases, device_of
+from tilec.case.chains import chain_cases
 from tilec.case.device import ModuleDevice
 from tilec.cli.run_limit import _result
 from tilec.manifest.cases import parse_step
 from tilec.manifest.types import Case, Chain, Input
 from tilec_runtime.cpu.launch import CpuRun
-from tilec_runtime.device.memory import DeviceBuffer
 from tilec_runtime.errors import LaunchError
+from tilec_runtime.tensors.buffer import DeviceBuffer
 
 KERNEL = "kernel add, grid (1, 1, 1), block (1, 1, 1)"
 
@@ -56,7 +56,7 @@ def test_a_chain_that_hangs_names_the_step(
     given = {
         n: DeviceBuffer.from_host(np.ones(64, np.float32), "cpu", driver=driver) for n in "xyz"
     }
-    thread = threading.Thread(target=device_of(case, on).launch, args=("c", given, {}))
+    thread = threading.Thread(target=on.launch, args=(case, given))
     thread.start()
     assert reached.wait(PATIENCE)
     with monkeypatch.context() as patched:

@@ -11,7 +11,7 @@ import click
 import pytest
 
 from tests.tune_samples import A, B, C, built, kernel_with, planned, points
-from tilec.bench.statistics import compare_pairs, summarize
+from tilec.bench.statistics import ratio_of, summarize
 from tilec.cli import tune_show
 from tilec.cli.app import App
 from tilec.cli.settings import Settings
@@ -157,7 +157,7 @@ def result_of(space: Space) -> CaseResult:
     )
     best = dataclasses.replace(best, samples=(8.123e-4,) * 29 + (5e-3,), held_back=("power",))
     second = dataclasses.replace(second, samples=(9e-4,) * 30, steady=False)
-    pairs = compare_pairs(best.samples[:29], second.samples[:29])
+    pairs = ratio_of(best.samples[:29], second.samples[:29])
     return CaseResult(
         space=space,
         best=best,

@@ -105,12 +105,6 @@ def test_workers_serve_declare_and_compile_alike(project) -> None:
     assert not (project.root / "spool").exists()
 
 
-def test_no_more_workers_than_jobs(project) -> None:
-    with project.pool(workers=8) as pool:
-        pool.compile(project.keyed(project.job(1), project.job(2)))
-        assert pool.started <= 2
-
-
 def test_equal_keys_are_compiled_once(project) -> None:
     job = project.keyed(project.job())[0]
     twin = KeyedJob(
@@ -199,13 +193,6 @@ def test_a_kept_directory_that_cannot_be_written_is_a_note(project) -> None:
     assert project.observer.notes == [
         f"inputs of failed jobs are not kept: Not a directory: {project.root}/kept"
     ]
-
-
-def test_all_jobs_run_when_some_fail(project) -> None:
-    jobs = project.keyed(*(project.job(bm, fail="no", only="BM2") for bm in (1, 2, 3, 20)))
-    with project.pool(workers=2) as pool:
-        outcomes = pool.compile(jobs)
-    assert [type(outcome).__name__ for outcome in outcomes] == ["Done", "Failed", "Done", "Failed"]
 
 
 MISDEEDS = [
@@ -316,17 +303,6 @@ def test_a_source_that_misbehaves_is_that_sources_error(project, hanging) -> Non
     assert results[2].fix == "its last words are in the log"
 
 
-def test_located_errors_come_through(project) -> None:
-    (project.root / "k.fake").write_text("kernel add(x: tensor)\nerror unknown type 'flot'\n")
-    with project.pool() as pool:
-        (error,) = pool.declare([("fake", project.source())])
-    assert isinstance(error, CompileError)
-    assert (
-        error.diagnostics[0].render()
-        == "k.fake:2:1: error: unknown type 'flot'\n    error unknown type 'flot'\n    ^"
-    )
-
-
 @pytest.mark.parametrize("place", ["tilec.nowhere:X", "tilec.testing.fakes:Nobody", "nonsense", ""])
 def test_a_frontend_that_cannot_be_loaded_is_a_missing_tool(place) -> None:
     with pytest.raises(ToolchainError) as caught:
@@ -334,13 +310,6 @@ def test_a_frontend_that_cannot_be_loaded_is_a_missing_tool(place) -> None:
     assert caught.value.what.startswith(
         f"the frontend for language 'fake' cannot be loaded from {place}"
     )
-
-
-def test_a_missing_frontend_is_its_jobs_error(project) -> None:
-    with project.pool(frontends={}) as pool:
-        error = error_of(pool.compile(project.keyed(project.job()))[0])
-    assert isinstance(error, ToolchainError)
-    assert error.kernel == "add-BM64"
 
 
 def test_workers_that_cannot_start_end_the_build_with_their_words(project, monkeypatch) -> None:

@@ -103,16 +103,6 @@ def test_a_copied_project_has_outputs_of_its_own(
     assert unchanged_outputs(cache, "f", tmp_path / "project") is not None
 
 
-@pytest.mark.parametrize(
-    "record", [None, [], {}, [1], [[]], [["bundle", "dist/out.tilec", "5", 3]], "text"]
-)
-def test_a_damaged_record_only_costs_time(
-    cache: Cache, built: Output, tmp_path: Path, record: object
-) -> None:
-    cache.put_record("outputs f", record)
-    assert unchanged_outputs(cache, "f", tmp_path / "project") is None
-
-
 def test_the_fingerprint_covers_keys_order_index_emit_output_and_licences(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from tilec.compile.execute import Timings, expected_seconds
+from tilec.compile.execute import expected_seconds
 from tilec.model.job import Job, Variant
 from tilec_runtime.model.arch import Target
 from tilec_runtime.model.signature import Assumption
@@ -95,15 +95,3 @@ def test_a_guess_knows_tiles_and_portable_code(project) -> None:
         ),
     )
     assert 0 < expected_seconds(huge) < 1e4
-
-
-def test_measured_times_win(project) -> None:
-    slow, quick = project.job(2), project.job(64)
-    assert expected_seconds(quick) > expected_seconds(slow)
-    timings = Timings(project.cache)
-    timings.measured(slow, 5.0)
-    timings.measured(quick, 0.5)
-    timings.save()
-    again = Timings(project.cache)
-    assert (again.expected(slow), again.expected(quick)) == (5.0, 0.5)
-    assert again.expected(project.job(3)) == expected_seconds(project.job(3))

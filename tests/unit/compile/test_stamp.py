@@ -158,13 +158,6 @@ def test_no_folder_is_left_out_of_a_project_of_many(project: Path) -> None:
     assert not take(project)
 
 
-def test_other_contents_of_the_output_directory_do_not_matter(project: Path) -> None:
-    assert take(project)
-    (project / "dist" / "notes.txt").write_text("mine")
-    (project / ".tilec" / "state.json").write_text("{}")
-    assert jobs(project) == 7
-
-
 def test_files_touched_while_the_build_ran_are_not_trusted(project: Path) -> None:
     since = time.time_ns()
     time.sleep(0.02)
@@ -225,13 +218,6 @@ def test_a_stamp_that_comes_with_a_project_is_not_believed(project: Path) -> Non
     )
     assert jobs(project) is None
     assert stamp.fresh(None, project, ASKED) is None
-
-
-def test_outputs_are_known_by_kind(project: Path) -> None:
-    assert take(project)
-    last = stamp.fresh(project.parent / "cache", project, ASKED)
-    assert last is not None
-    assert last.outputs == (("bundle", project / "dist/a.tilec"),)
 
 
 def test_every_value_is_part_of_the_question(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,6 @@ import dataclasses
 import gc
 import importlib
 import inspect
-import pickle
 import subprocess
 import sys
 import threading
@@ -290,35 +289,6 @@ def test_signatures_and_summaries_are_there_to_read(sample: Any) -> None:
     assert str(inspect.signature(sample.Module.gemm)) == "(self, c, a, b, *, stream=None, BM=None)"
     assert sample.gemm.__doc__ == sample.Module.gemm.__doc__ == "Launch the kernel gemm."
     assert repr(sample._tilec_package_) == "<Package generated_sample: b.tilec>"
-
-
-def test_functions_are_plain_functions_of_the_module(sample: Any, cpu: Cpu) -> None:
-    """They can be pickled and patched as such, and those of a device look like them."""
-    assert pickle.loads(pickle.dumps(sample.gemm)) is sample.gemm
-    lazy = sample.load(cpu.device).lazy
-    for name in ("add", "gemm", "tuned"):
-        here, there = getattr(sample, name), getattr(lazy, name)
-        assert inspect.isfunction(here)
-        assert inspect.isfunction(there)
-        assert (there.__doc__, there.__module__, there.__qualname__) == (
-            here.__doc__,
-            "generated_sample",
-            name,
-        )
-        assert inspect.signature(there) == inspect.signature(here)
-
-
-def test_the_first_call_names_the_callers_line_as_later_ones_do(sample: Any, cpu: Cpu) -> None:
-    for function in (sample.add, sample.load(cpu.device).lazy.add):
-        for _ in range(2):
-            tensors = [cpu.tensor(number) for number in range(3)]
-            op = function(*tensors)
-            line = rf"{HERE}:{here() - 1}"
-            with pytest.raises(
-                UseAfterMoveError, match=rf"moved into the launch of add \(.*{line}"
-            ):
-                tensors[0].share()
-            op.sync()
 
 
 def test_what_is_loaded_goes_with_its_module(sample: Any, cpu: Cpu) -> None:

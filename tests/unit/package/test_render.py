@@ -140,19 +140,6 @@ def test_a_formatter_changes_nothing(tmp_path):
         assert done.returncode == 0, done.stdout
 
 
-def test_equal_bundles_give_equal_bytes():
-    assert render_package(SAMPLE, "a.tilec", PIN) == render_package(SAMPLE, "a.tilec", PIN)
-    assert rendered() != rendered(renamed())
-
-
-@pytest.mark.parametrize("file", FILES)
-def test_no_kernels_at_all(file):
-    tree = ast.parse(rendered(dataclasses.replace(SAMPLE, kernels=()), file))
-    assert [
-        node.name for node in tree.body if isinstance(node, ast.ClassDef | ast.FunctionDef)
-    ] == ["Functions", "Module", "load"]
-
-
 @pytest.mark.parametrize(
     "name",
     [

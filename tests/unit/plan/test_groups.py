@@ -20,7 +20,7 @@ from tilec.manifest.types import (
     Targets,
 )
 from tilec.model.declaration import KernelDecl, ParamDecl
-from tilec.model.job import Job, Member, Source
+from tilec.model.job import Member, Source
 from tilec.plan import LanguageFacts, Plan, make_plan
 from tilec_runtime.errors import Location
 from tilec_runtime.model.arch import Target, TargetKind
@@ -170,11 +170,6 @@ def test_groups_are_bounded_and_sorted() -> None:
     )  # the order of the manifest says nothing
 
 
-def test_one_that_is_left_over_is_compiled_alone() -> None:
-    made = groups(plan(scale(), together=3, targets=("sm_80",)))
-    assert [len(group) for group in made.values()] == [3, 3, 3, 0]
-
-
 def test_kernels_of_one_source_share_groups_where_their_options_are_equal() -> None:
     made = plan(scale(), PLAIN_KERNEL)
     assert {job.group for job in made.jobs} == {(Member(symbol="plain"), *ALL)}
@@ -195,9 +190,3 @@ def test_axes_that_only_a_launch_reads_make_no_further_members() -> None:
         "plain-B64-sm_80": (Member(symbol="plain"),),
         "plain-B128-sm_80": (Member(symbol="plain"),),
     }
-
-
-def test_jobs_share_the_group_itself() -> None:
-    """Ten thousand jobs must not hold ten thousand copies."""
-    jobs: list[Job] = [job for job in plan(scale()).jobs if str(job.target) == "sm_80"]
-    assert len({id(job.group) for job in jobs}) == 1

@@ -38,18 +38,9 @@ def test_each_set_comes_with_and_without() -> None:
     assert found == {"al16": AL16, "": (), "al16-no_b": (*AL16[:2], none), "no_b": (none,)}
 
 
-def test_two_give_four_kinds_of_calls() -> None:
-    found = [label for label, _ in with_absent([("", ())], ["b", "m"])]
-    assert found == ["", "no_b", "no_m", "no_b-no_m"]
-
-
 def test_sets_that_differ_in_what_is_not_there_are_one() -> None:
     sets = [("div16", (Assumption(param="b", shape=(16,)),)), ("", ())]
     assert [label for label, _ in with_absent(sets, ["b"])] == ["div16", "", "div16-no_b"]
-
-
-def test_without_any_nothing_changes() -> None:
-    assert list(with_absent([("al16", AL16)], [])) == [("al16", AL16)]
 
 
 DECL = KernelDecl(

@@ -166,14 +166,6 @@ def test_targets_of_another_kind_are_left_out() -> None:
     assert {str(j.target) for j in result.kernels[0].jobs} == {"sm_80", "sm_90", "tileir"}
 
 
-def test_ltoir_is_for_languages_that_have_it() -> None:
-    made = plan(tile_kernel(), targets=("sm_90", "lto_80"))
-    assert made.notes == ("lto_80 concerns none of the kernels",)
-    assert problems(tile_kernel(), targets=("lto_80",)) == [
-        "kernel.gemm: none of the targets lto_80 concerns tile kernels, which are made for sm_* or tileir"
-    ]
-
-
 def test_groups_and_single_targets() -> None:
     assert {str(j.target) for j in plan(tile_kernel(), targets=("ci",)).jobs} == {"sm_90"}
     assert {str(j.target) for j in plan(tile_kernel(), targets=("ci", "sm_80")).jobs} == {
@@ -271,19 +263,6 @@ def test_assumption_sets_become_variants_with_facts() -> None:
         "kernel.gemm.assume.sets[0].divisible.a: 1 divisors for a, which has rank 2",
         "kernel.gemm.assume.sets[0].divisible.zz: 'zz' is no tensor parameter of the kernel: it has c, a",
     ]
-
-
-def test_values_of_axes_stand_in_the_order_of_the_manifest() -> None:
-    """Whatever is left out, and what is added last."""
-    matrix = Matrix(
-        axes=(("T", ("f16", "bf16")), ("BM", (32, 64, 128)), ("BN", (128,))),
-        exclude=(
-            Exclude(values=(("T", "f16"), ("BM", 64))),
-            Exclude(values=(("BM", 32), ("T", "bf16"))),
-        ),
-        include=((("T", "f16"), ("BM", 16), ("BN", 128)),),
-    )
-    assert dict(plan(tile_kernel(matrix=matrix)).kernels[0].info.axes)["BM"] == (32, 64, 128, 16)
 
 
 def test_hints_by_target_and_overrides_last_wins() -> None:
@@ -492,16 +471,6 @@ def test_without_args_every_parameter_is_the_launchers() -> None:
 )
 def test_problems_say_what_and_where(kernel: Kernel, expected: str) -> None:
     assert expected in problems(kernel)
-
-
-def test_an_axis_may_be_one_of_the_launch_alone() -> None:
-    axes = (*cuda_kernel().matrix.axes, ("WAVES", (1, 2)))
-    kernel = cuda_kernel(
-        matrix=Matrix(axes=axes),
-        launch=launch(grid=("cdiv(x.size, 256 * WAVES)",)),
-        default=(("VEC", 4), ("WAVES", 1)),
-    )
-    assert len(plan(kernel).jobs) == 2 * 2 * 2 * 3
 
 
 @pytest.mark.parametrize("wrong", [{"symbol": "scale"}, {"args": ("y.ptr", "x.ptr", "s")}])

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 
-import pytest
-
 from tests.unit.plan.test_plan import CUDA_DECL, cuda_kernel, plan, problems
 from tilec.manifest.types import Matrix
 
@@ -39,12 +37,3 @@ def test_a_template_parameter_pack_takes_several_arguments() -> None:
 def test_literal_template_arguments_give_the_dtype() -> None:
     kernel = cuda_kernel(symbol="scale<float, {VEC}>", matrix=Matrix(axes=(("VEC", (4,)),)))
     assert plan(kernel).kernels[0].info.params[0].dtype == "f32"
-
-
-@pytest.mark.parametrize(
-    ("spelling", "dtype"),
-    [("size_t", "u64"), ("unsigned int", "u32"), ("std::int8_t", "i8"), ("::__half", "f16")],
-)
-def test_dtypes_have_many_names_in_cpp(spelling: str, dtype: str) -> None:
-    kernel = cuda_kernel(symbol=f"scale<{spelling}, {{VEC}}>", matrix=Matrix(axes=(("VEC", (4,)),)))
-    assert plan(kernel).kernels[0].info.params[0].dtype == dtype

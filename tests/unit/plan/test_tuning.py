@@ -231,15 +231,6 @@ def test_winners_of_targets_that_are_not_built_are_kept_too() -> None:
     )
 
 
-def test_without_a_default_the_first_point_is_kept() -> None:
-    kernel = tile_kernel(keep="winners", default=())
-    assert built(kernel, tuned(GOOD, of=kernel)) == [
-        "gemm-f16-BM64-BN128",
-        "gemm-f16-BM64-BN256",
-        "gemm-bf16-BM64-BN128",
-    ]
-
-
 def test_points_of_rules_are_kept() -> None:
     kernel = tile_kernel(
         keep="winners", rules=(Rule(when="a.shape[0] < 64", take=(("BM", 64), ("BN", 128))),)
@@ -247,10 +238,6 @@ def test_points_of_rules_are_kept() -> None:
     kept = built(kernel, tuned(GOOD, of=kernel))
     assert {"gemm-f16-BM64-BN128", "gemm-bf16-BM64-BN128"} <= set(kept)
     assert len(kept) == len(built(tile_kernel(keep="winners"), tuned(GOOD, of=kernel))) + 2
-
-
-def test_all_are_kept_without_a_file() -> None:
-    assert len(plan(tile_kernel(keep="winners"), targets=["sm_90"]).jobs) == 8
 
 
 def test_the_space_is_what_there_is_to_choose_from() -> None:

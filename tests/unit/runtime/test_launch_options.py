@@ -5,6 +5,7 @@ what is said where none was.
 from __future__ import annotations
 
 import dataclasses
+import re
 from typing import Any
 
 import pytest
@@ -137,14 +138,21 @@ def test_the_largest_divisor_picks_among_the_assumptions() -> None:
 
 def test_a_divisor_that_no_variant_keeps_to_names_those_that_there_are() -> None:
     module, _ = loaded(dataclasses.replace(ADD, variants=ADD.variants[:1]))
-    for limit in (8, "16"):
-        with pytest.raises(VariantError) as caught:
-            module.kernels["add"].options(max_divisibility=limit)  # type: ignore[arg-type]
-        assert (
-            caught.value.what
-            == f"add: no variant was built for max_divisibility={limit!r}; divisors that variants assume: 16"
-        )
-        assert caught.value.fix == "add the empty set {} to kernel.add.assume.sets and build again"
+    with pytest.raises(VariantError) as caught:
+        module.kernels["add"].options(max_divisibility=8)
+    assert (
+        caught.value.what
+        == "add: no variant was built for max_divisibility=8; divisors that variants assume: 16"
+    )
+    assert caught.value.fix == "add the empty set {} to kernel.add.assume.sets and build again"
+
+
+@pytest.mark.parametrize("limit", [0, -16, "16", 16.0, True])
+def test_a_largest_divisor_is_a_positive_integer(limit: Any) -> None:
+    module, _ = loaded(ADD)
+    message = f"add: max_divisibility is {limit!r}, and must be a positive integer"
+    with pytest.raises(VariantError, match=f"^{re.escape(message)}"):
+        module.kernels["add"].options(max_divisibility=limit)
 
 
 def test_the_name_of_another_library_leads_to_ours(gpu: tuple[Module, FakeDriver]) -> None:

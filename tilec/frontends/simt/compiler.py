@@ -4,8 +4,10 @@ machine code is `machine_code`'s.
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Mapping
+from types import FunctionType
 
 from tilec.frontends.simt import api
 from tilec.frontends.simt.bind import Bound, bind
@@ -13,9 +15,9 @@ from tilec.frontends.simt.declare import Declared
 from tilec.frontends.simt.errors import kernel_error
 from tilec.frontends.simt.function import capturing, with_constants
 from tilec.frontends.simt.link import Library, linked, misdeclared, undefined
-from tilec.frontends.simt.names import symbol_of
 from tilec.frontends.simt.toolchain import LINKER
 from tilec.frontends.tools import ltoir, ptx
+from tilec.frontends.tools.isolated import isolated
 from tilec.frontends.tools.kernels import Subject
 from tilec.frontends.tools.machine_code import Lowered, image, shipped_isa
 from tilec.frontends.tools.modules import LoadedModule
@@ -64,7 +66,8 @@ class JobCompiler:
             what = f"@cuda.jit(link=…) names {', '.join(self._kernel.linked)}, which a build does not link"
             raise self._subject.error(what, fix="call functions of Python only")
         bound = bind(self._job, self._kernel)
-        made = self._ptx(bound)
+        api.warm()
+        made = isolated(functools.partial(self._ptx, bound))
         text, code = self._linked(made)
         job, options = self._job, self._kernel.kernel.options
         # numba makes names of files absolute by the working directory, NVRTC by the project's.
@@ -88,20 +91,32 @@ class JobCompiler:
         )
         return image(self._subject, lowered, self._tools["ptxas"])
 
-    def _ptx(self, bound: Bound) -> api.Made:
-        job, kernel = self._job, self._kernel
-        function, axes = kernel.kernel.function, dict(self._job.variant.axes)
+    def _function(self, bound: Bound) -> FunctionType:
+        """Return the kernel's function with the variant's constants, and with captured numbers as
+        parameters.
+        """
+        kernel, axes = self._kernel, dict(self._job.variant.axes)
         held = {
             name: api.value(axes[axis.name]) for name, axis in kernel.captured if axis.name in axes
         }
-        if held:
-            function = capturing(function, held)
-        if bound.constants or bound.captured:
-            if kernel.node is None:
-                raise self._subject.error(
-                    "its source is in no file of the project, which is what constants are bound in"
-                )
-            function = with_constants(function, kernel.node, bound.constants, bound.captured)
+        function = capturing(kernel.kernel.function, held)
+        if not bound.constants and not bound.captured:
+            return function
+        if kernel.node is None:
+            raise self._subject.error(
+                "its source is in no file of the project, which is what constants are bound in"
+            )
+        try:
+            return with_constants(function, kernel.node, bound.constants, bound.captured)
+        except SyntaxError as exc:
+            # Python refuses `global alpha` where alpha is a parameter.
+            raise self._subject.error(
+                f"{exc.msg}: take the global statement out, a kernel assigns to no globals"
+            ) from exc
+
+    def _ptx(self, bound: Bound) -> api.Made:
+        job, kernel = self._job, self._kernel
+        axes = dict(job.variant.axes)
         values = [
             (vars(self._module.modules[module]), name, api.value(axes[axis.name]))
             for module, name, axis in kernel.variables
@@ -109,7 +124,7 @@ class JobCompiler:
         ]
         options = kernel.kernel.options
         asked = api.Asked(
-            function=function,
+            function=self._function(bound),
             symbol=self._symbol,
             arguments=bound.arguments,
             line=kernel.decl.location.line,
@@ -200,3 +215,12 @@ class JobCompiler:
             *words,
             Diagnostic(message=what, location=at, severity="warning", excerpt=excerpt, hint=hint),
         )
+
+
+def symbol_of(name: str) -> str:
+    """Return a Python name as an entry can be called: other characters than those of C become
+    their code points.
+    """
+    return "".join(
+        c if c.isascii() and (c.isalnum() or c == "_") else f"_u{ord(c):x}_" for c in name
+    )

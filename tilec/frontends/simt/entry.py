@@ -1,12 +1,13 @@
-"""The function that is launched for a SIMT kernel: it takes what a launch packs, and hands arrays
-and structs to the kernel.
+"""The function that is launched for a SIMT kernel.
+
+It takes what a launch packs (addresses, extents, strides, bytes of structs), and calls the kernel
+with arrays and structs.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import FunctionType
 from typing import Any
 
@@ -60,40 +61,26 @@ Argument = View | Scalar | Struct
 
 def entry(
     function: FunctionType, arguments: Sequence[Argument], line: int, device: Any
-) -> tuple[FunctionType, tuple[Any, ...]]:
-    """Return the function that is launched, with the types of its parameters: it builds the
-    arguments and calls the kernel's function.
+) -> tuple[Callable[[Any], None], Any]:
+    """Return the function that is launched, with the type of its parameter.
+
+    The parameter is one tuple, whose elements numba passes as parameters of their own. The code is
+    said to be in the kernel's file, at `line`.
     """
     from numba.cuda import types
 
-    scope: dict[str, Any] = {"kernel": device, "record": _parts().record}
-    names: list[str] = []
-    params: list[Any] = []
-    passed: list[str] = []
-    for index, argument in enumerate(arguments):
-        name = f"a{index}"
-        names.append(name)
-        if isinstance(argument, View):
-            params.append(types.CPointer(numba_type(argument.dtype)))
-            extents = [f"{name}n{axis}" for axis in range(argument.rank)]
-            strides, extra = _strides(name, argument, extents)
-            names += [*extents, *extra]
-            params += [types.int64] * (argument.rank + len(extra))
-            scope[f"view{index}"] = _parts().view(inner(argument))
-            passed.append(f"view{index}({name}, ({', '.join(extents)},), ({', '.join(strides)},))")
-        elif isinstance(argument, Struct):
-            params.append(
-                _parts().by_value(inner(argument), argument.layout.itemsize, argument.align)
-            )
-            passed.append(f"record({name})")
-        else:
-            params.append(numba_type(argument.dtype))
-            passed.append(name)
-    source = f"def entry({', '.join(names)}): kernel({', '.join(passed)})"
-    file = function.__code__.co_filename
-    exec(compile("\n" * (line - 1) + source, file, "exec"), scope)  # noqa: S102 - three kinds of words, all of them made above
-    made: FunctionType = scope["entry"]
-    return made, tuple(params)
+    packed = types.BaseTuple.from_types(
+        [kind for argument in arguments for kind in _parts(argument)]
+    )
+    unpack = _unpack(arguments)
+
+    def launched(packed: Any) -> None:
+        device(*unpack(packed))
+
+    launched.__code__ = launched.__code__.replace(
+        co_filename=function.__code__.co_filename, co_firstlineno=line
+    )
+    return launched, packed
 
 
 def inner(argument: Argument) -> Any:
@@ -118,81 +105,98 @@ def numba_type(dtype: str) -> Any:
     return getattr(types, NAMES[dtype])
 
 
-def _strides(name: str, view: View, extents: Sequence[str]) -> tuple[list[str], list[str]]:
-    """(strides as expressions, parameters that they need)."""
-    if view.strides is None:
-        return [" * ".join(extents[axis + 1 :]) or "1" for axis in range(view.rank)], []
-    given = [
-        f"{name}s{axis}" if fixed is None else str(fixed) for axis, fixed in enumerate(view.strides)
-    ]
-    return given, [text for text, fixed in zip(given, view.strides, strict=True) if fixed is None]
+def _parts(argument: Argument) -> list[Any]:
+    """Return the types of what a launch packs for an argument."""
+    from numba.cuda import types
+
+    if isinstance(argument, View):
+        free = sum(stride is None for stride in argument.strides or ())
+        numbers = [types.int64] * (argument.rank + free)
+        return [types.CPointer(numba_type(argument.dtype)), *numbers]
+    if isinstance(argument, Struct):
+        return [_by_value(argument)]
+    return [numba_type(argument.dtype)]
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class _Parts:
-    """What entries are made of: a view's intrinsic by its type, a struct's parameter, and the
-    intrinsic that reads one as a record.
-    """
-
-    view: Callable[[Any], Any]
-    by_value: Callable[[Any, int, int], Any]
-    record: Any
-
-
-@functools.cache
-def _parts() -> _Parts:
+def _by_value(struct: Struct) -> Any:
+    """Return the type of one parameter of a struct's size and alignment, padding included."""
     from llvmlite import ir
-    from numba.cuda import cgutils, types
-    from numba.cuda.extending import intrinsic, models, register_model
-    from numba.cuda.np import arrayobj
+    from numba.cuda import types
+    from numba.cuda.extending import models, register_model
 
     class ByValue(types.Type):  # type: ignore[misc]
-        """One parameter of a struct's size and alignment; its padding travels along."""
-
-        def __init__(self, record: Any, size: int, align: int) -> None:
-            self.record, self.size, self.align = record, size, align
-            super().__init__(f"ByValue({record.name})")
+        def __init__(self) -> None:
+            super().__init__(f"ByValue({struct.layout.itemsize}, {struct.align})")
 
     @register_model(ByValue)
     class ByValueModel(models.PrimitiveModel):  # type: ignore[misc]
         def __init__(self, manager: Any, kind: Any) -> None:
-            super().__init__(
-                manager, kind, ir.ArrayType(ir.IntType(8 * kind.align), kind.size // kind.align)
-            )
+            unit, count = ir.IntType(8 * struct.align), struct.layout.itemsize // struct.align
+            super().__init__(manager, kind, ir.ArrayType(unit, count))
 
-    def record(_typing: Any, value: Any) -> Any:
-        def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            slot = cgutils.alloca_once_value(builder, args[0])
-            return builder.bitcast(slot, context.get_value_type(signature.return_type))
+    return ByValue()
 
-        return value.record(value), build
 
-    def view(kind: Any) -> Any:
-        def make(_typing: Any, address: Any, shape: Any, strides: Any) -> Any:
-            def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-                array = arrayobj.make_array(signature.return_type)(context, builder)
-                item = context.get_constant(
-                    types.intp, context.get_abi_sizeof(context.get_data_type(kind.dtype))
-                )
-                # A launch's arrays are in global memory: said here, loads and stores need not find
-                # out at run time.
-                outer = ir.PointerType(array.data.type.pointee, addrspace=1)
-                data = builder.addrspacecast(builder.addrspacecast(args[0], outer), array.data.type)
-                arrayobj.populate_array(
-                    array,
-                    data=data,
-                    shape=cgutils.unpack_tuple(builder, args[1]),
-                    strides=[
-                        builder.mul(stride, item)
-                        for stride in cgutils.unpack_tuple(builder, args[2])
-                    ],
-                    itemsize=item,
-                    meminfo=None,
-                )
-                return array._getvalue()  # noqa: SLF001 - how a proxy gives its value
+def _unpack(arguments: Sequence[Argument]) -> Any:
+    """Return an intrinsic that makes the kernel's arguments of what a launch packs."""
+    from numba.cuda import cgutils, types
+    from numba.cuda.extending import intrinsic
 
-            return kind(address, shape, strides), build
+    kinds = types.BaseTuple.from_types([inner(argument) for argument in arguments])
 
-        return intrinsic(make)
+    def build(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        parts = iter(cgutils.unpack_tuple(builder, args[0]))
+        values = [_value(context, builder, argument, parts) for argument in arguments]
+        return context.make_tuple(builder, kinds, values)
 
-    return _Parts(view=view, by_value=ByValue, record=intrinsic(record))
+    def unpack(_typing: Any, packed: Any) -> Any:
+        return kinds(packed), build
+
+    return intrinsic(unpack)
+
+
+def _value(context: Any, builder: Any, argument: Argument, parts: Iterator[Any]) -> Any:
+    """Make code for one argument of the kernel, of the next parts of what a launch packs."""
+    from numba.cuda import cgutils
+
+    if isinstance(argument, View):
+        return _array(context, builder, argument, parts)
+    if isinstance(argument, Struct):
+        slot = cgutils.alloca_once_value(builder, next(parts))
+        return builder.bitcast(slot, context.get_value_type(inner(argument)))
+    return next(parts)
+
+
+def _array(context: Any, builder: Any, view: View, parts: Iterator[Any]) -> Any:
+    from llvmlite import ir
+    from numba.cuda import types
+    from numba.cuda.np import arrayobj
+
+    kind = inner(view)
+    array = arrayobj.make_array(kind)(context, builder)
+    address, shape = next(parts), [next(parts) for _ in range(view.rank)]
+    item = context.get_constant(
+        types.intp, context.get_abi_sizeof(context.get_data_type(kind.dtype))
+    )
+    strides = [item]
+    if view.strides is None:
+        for extent in reversed(shape[1:]):
+            strides.insert(0, builder.mul(extent, strides[0]))
+    else:
+        fixed = [
+            next(parts) if stride is None else context.get_constant(types.intp, stride)
+            for stride in view.strides
+        ]
+        strides = [builder.mul(stride, item) for stride in fixed]
+    # A launch's arrays are in global memory: said here, loads and stores need not find out at run
+    # time.
+    outer = ir.PointerType(array.data.type.pointee, addrspace=1)
+    arrayobj.populate_array(
+        array,
+        data=builder.addrspacecast(builder.addrspacecast(address, outer), array.data.type),
+        shape=shape,
+        strides=strides,
+        itemsize=item,
+        meminfo=None,
+    )
+    return array._getvalue()  # noqa: SLF001 - how a proxy gives its value

@@ -1,8 +1,8 @@
-"""Functions of numba-cuda that are replaced while a kernel is compiled, where it has no hook;
-checked against numba-cuda 0.30.
+"""Functions of numba-cuda that are replaced where it has no hook; checked against numba-cuda 0.30.
 
-- Device functions are compiled for the target, anew for each kernel, and no driver is asked for a
-  device.
+Each kernel is compiled in a process of its own, which ends with what was replaced there.
+
+- Device functions are compiled for the target, and no driver is asked for a device.
 - Atomics of arrays that are only read are errors, as numba-cuda's other stores to them are.
 - Checks of indices, which numba-cuda has written and turned off, are made, and a failed one stops
   the kernel.
@@ -10,58 +10,46 @@ checked against numba-cuda 0.30.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from tilec_runtime.model.arch import Version
 
 
-@contextlib.contextmanager
-def replaced(
-    *, capability: Version, lineinfo: bool, optimize: bool, bounds: bool
-) -> Iterator[None]:
-    """While it lasts, device functions are compiled for the target, anew, and as the kernel is; no
-    driver is asked for a device.
+def install(*, capability: Version, lineinfo: bool, optimize: bool, bounds: bool) -> None:
+    """Replace functions of numba-cuda for the rest of this process, which compiles one kernel.
+
+    Device functions are compiled for the target, and as the kernel is; no driver is asked for a
+    device.
     """
     from numba.cuda import dispatcher
 
     class Device:
         compute_capability = capability
 
-    made: list[tuple[Any, Any]] = []
-    own: Callable[..., Any] = dispatcher.CUDADispatcher.compile_device
-    asks = dispatcher.get_current_device
+    compile_own: Callable[..., Any] = dispatcher.CUDADispatcher.compile_device
 
     def compile_device(self: Any, args: Any, return_type: Any = None) -> Any:
-        made.append((self, args))
-        said = self.targetoptions
-        self.targetoptions = {**said, "lineinfo": lineinfo, "debug": False, "opt": optimize}
-        try:
-            return own(self, args, return_type)
-        finally:
-            self.targetoptions = said
+        self.targetoptions = {
+            **self.targetoptions,
+            "lineinfo": lineinfo,
+            "debug": False,
+            "opt": optimize,
+        }
+        return compile_own(self, args, return_type)
 
     dispatcher.CUDADispatcher.compile_device = compile_device
     dispatcher.get_current_device = Device
-    try:
-        with _readonly_atomics_refused(), _checked() if bounds else contextlib.nullcontext():
-            yield
-    finally:
-        dispatcher.CUDADispatcher.compile_device = own
-        dispatcher.get_current_device = asks
-        # What is kept would be taken by the next compile, which may be for other values of globals,
-        # or with checks.
-        for function, args in made:
-            function.overloads.pop(args, None)
+    _refuse_readonly_atomics()
+    if bounds:
+        _check_indices()
 
 
-@contextlib.contextmanager
-def _readonly_atomics_refused() -> Iterator[None]:
-    """While it lasts, a call of `cuda.atomic` on a read-only array is an error of typing, in
-    kernels and in what they call.
+def _refuse_readonly_atomics() -> None:
+    """Make a call of `cuda.atomic` on a read-only array an error of typing, in kernels and in what
+    they call.
     """
     from numba import cuda
     from numba.cuda import types
@@ -78,15 +66,10 @@ def _readonly_atomics_refused() -> Iterator[None]:
         return own(self, func, args, kws)
 
     BaseContext.resolve_function_type = resolve
-    try:
-        yield
-    finally:
-        BaseContext.resolve_function_type = own
 
 
-@contextlib.contextmanager
-def _checked() -> Iterator[None]:
-    """While it lasts, code is made that tells of an index out of bounds and stops the kernel."""
+def _check_indices() -> None:
+    """Make code that tells of an index out of bounds and stops the kernel."""
     from numba.cuda import cache_hints, cgutils, cudaimpl, target
 
     class Checked:
@@ -102,16 +85,9 @@ def _checked() -> Iterator[None]:
             return getattr(cgutils, name)
 
     context: Any = target.CUDATargetContext
-    enabled, check = context.enable_boundscheck, cgutils.do_boundscheck
     context.enable_boundscheck = property(lambda _self: True)
     cgutils.do_boundscheck = _check
     cudaimpl.cgutils = cache_hints.cgutils = Checked()
-    try:
-        yield
-    finally:
-        context.enable_boundscheck = enabled
-        cgutils.do_boundscheck = check
-        cudaimpl.cgutils = cache_hints.cgutils = cgutils
 
 
 def stop_on_error(kernel: Any) -> None:

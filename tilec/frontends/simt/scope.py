@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterator
 from types import CodeType, FunctionType, ModuleType
 
@@ -35,17 +34,16 @@ def captures(function: FunctionType, module: LoadedModule, at: Location) -> Iter
     A number that a device function reads as well is not passed at launches: that function would
     go on seeing a constant.
     """
-    around = inspect.getclosurevars(function)
     helpers = [
-        inspect.getclosurevars(helper)
+        _variables(helper)
         for helper in _reached(function, module)
         if helper.__globals__ is function.__globals__
     ]
-    for name, value in {**around.globals, **around.nonlocals}.items():
+    for name, value in sorted(_variables(function).items()):
         if isinstance(value, ModuleType) or (callable(value) and not isinstance(value, Axis)):
             continue
         dtype, shown = _dtype_of_number(value), _shown(value)
-        if any(name in helper.globals or name in helper.nonlocals for helper in helpers):
+        if any(name in helper for helper in helpers):
             dtype, shown = "", "also read by a device function, as a constant"
         yield ParamDecl(
             name=name,
@@ -85,6 +83,14 @@ def _reached(function: FunctionType, module: LoadedModule) -> list[FunctionType]
         reached.update(dict.fromkeys(new))
         waiting += new
     return list(reached)
+
+
+def _variables(function: FunctionType) -> dict[str, object]:
+    """Return the variables around a function that it, or a function inside of it, may read."""
+    scope = function.__globals__
+    return {name: scope[name] for name in _names_of(function.__code__) if name in scope} | captured(
+        function
+    )
 
 
 def _names_of(code: CodeType) -> set[str]:

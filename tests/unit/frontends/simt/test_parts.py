@@ -1,6 +1,4 @@
-"""Parts of the frontend of SIMT Python that need no numba: annotations, decorators, text of LLVM
-and PTX, refusals.
-"""
+"""Parts of the frontend of SIMT Python that need no numba."""
 
 from __future__ import annotations
 
@@ -14,7 +12,8 @@ import pytest
 
 from tilec import simt
 from tilec.frontends.base import BUILTIN, ToolSearch
-from tilec.frontends.simt import api, errors, names
+from tilec.frontends.simt import api, errors
+from tilec.frontends.simt.compiler import symbol_of
 from tilec.frontends.simt.frontend import SimtFrontend
 from tilec.frontends.simt.function import with_constants
 from tilec.frontends.simt.link import misdeclared, undefined
@@ -150,39 +149,6 @@ def test_what_is_installed_for_simt_kernels_fits() -> None:
 # -------------------------------------------------------------------------------------------------------------------------------
 
 
-def module(defined: str, *declared: str, memory: str = "") -> str:
-    calls = "".join(f'declare i32 @"{name}"(i32)\n' for name in declared)
-    return f'define linkonce_odr i32 @"{defined}"(i32 %x)\n{{\n}}\n{memory}{calls}'
-
-
-def test_names_and_order_are_those_of_the_kernel_alone() -> None:
-    entry, kernel, helper = (
-        module("k", "_ZN1kB3v10Ei"),
-        module("_ZN1kB3v10Ei", "_ZN1hB2v7Ei"),
-        module("_ZN1hB2v7Ei"),
-    )
-    later = [
-        part.replace("B3v10", "B4v141").replace("B2v7", "B4v203")
-        for part in (entry, helper, kernel)
-    ]
-    made = names.canonical([entry, helper, kernel])
-    assert made == names.canonical([later[0], later[2], later[1], later[1]])
-    assert [
-        "_ZN1kB2v1Ei" in made[0],
-        'define linkonce_odr i32 @"_ZN1kB2v1Ei"' in made[1],
-        "_ZN1hB2v2Ei" in made[2],
-    ] == [True] * 3
-
-
-def test_shared_arrays_are_counted_anew() -> None:
-    made = names.canonical([module("k", memory="@_cudapy_smem_17 = x\n@_cudapy_smem_19 = y\n")])
-    assert "@_cudapy_smem_1 = x\n@_cudapy_smem_2 = y" in made[0]
-
-
-def test_a_name_that_only_looks_tagged_stays_a_name() -> None:
-    assert "_ZB9v1x" in names.canonical([module("_ZB9v1x")])[0]
-
-
 PTX = """.extern .func  (.param .b32 func_retval0) theirs
 (
 \t.param .b64 theirs_param_0
@@ -202,7 +168,7 @@ def test_functions_that_linked_code_lacks_or_has_otherwise() -> None:
 
 
 def test_symbols_are_those_of_c() -> None:
-    assert [names.symbol_of(name) for name in ("add_2", "größe")] == ["add_2", "gr_uf6__udf_e"]
+    assert [symbol_of(name) for name in ("add_2", "größe")] == ["add_2", "gr_uf6__udf_e"]
 
 
 # --- constants

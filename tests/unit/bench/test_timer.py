@@ -1,0 +1,235 @@
+"""Timing launches on a pretended GPU and on the cpu device: copies, flushes, graphs."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import re
+import types
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.cpu_samples import device as cpu_device
+from tests.runtime_samples import ADD, loaded
+from tilec.bench.libraries import CupyLibrary, NumpyLibrary, TorchLibrary, open_library
+from tilec.bench.timer import (
+    HOST_LAUNCHES,
+    CachePlan,
+    HostTimer,
+    KernelTimer,
+    RivalTimer,
+    plan_cache,
+)
+from tilec.case.device import KernelCall
+from tilec.testing.fake_driver import H200, FakeDriver
+from tilec_runtime.cpu.driver import CPU
+from tilec_runtime.errors import MissingError
+from tilec_runtime.tensors.buffer import DeviceBuffer
+
+COUNT = 1024
+SIZE = 3 * 4 * COUNT  # bytes of one set of arguments
+MIB, GIB = 1 << 20, 1 << 30
+
+
+@pytest.mark.parametrize(
+    ("size", "l2", "free", "cold", "plan"),
+    [
+        (200 * MIB, 50 * MIB, GIB, True, CachePlan(cache="as it is")),
+        (4 * MIB, 0, GIB, True, CachePlan(cache="as it is")),
+        (0, 50 * MIB, GIB, True, CachePlan(cache="as it is")),
+        (10 * MIB, 50 * MIB, GIB, True, CachePlan(cache="rotated", copies=11)),
+        (4096, 50 * MIB, GIB, True, CachePlan(cache="flushed", copies=512, flush=100 * MIB)),
+        (MIB, 50 * MIB, GIB, True, CachePlan(cache="flushed", copies=101, flush=100 * MIB)),
+        (10 * MIB, 50 * MIB, 10 * MIB, True, CachePlan(cache="flushed", flush=100 * MIB)),
+        (10 * MIB, 50 * MIB, GIB, False, CachePlan(cache="hot")),
+        (10 * MIB, 0, GIB, False, CachePlan(cache="as it is")),
+    ],
+)
+def test_the_plan_keeps_the_cache_cold(
+    size: int, l2: int, free: int, cold: bool, plan: CachePlan
+) -> None:
+    driver: Any = types.SimpleNamespace(memory_info=lambda _: (free, free))
+    assert plan_cache(size, dataclasses.replace(H200, l2=l2), driver, cold=cold) == plan
+
+
+def timer(l2: int = 0, *, cold: bool = True) -> tuple[KernelTimer, FakeDriver, list[DeviceBuffer]]:
+    module, driver = loaded(ADD, devices=(dataclasses.replace(H200, l2=l2),))
+    outputs: list[DeviceBuffer] = []
+
+    def make() -> list[KernelCall]:
+        arguments = {name: DeviceBuffer((COUNT,), "f32", 0, driver=driver) for name in "zxy"}
+        outputs.append(arguments["z"])
+        return [KernelCall(launcher=module.kernels["add"], arguments=arguments, axes={})]
+
+    return KernelTimer(module.device, driver, make, cold=cold), driver, outputs
+
+
+@pytest.mark.parametrize(
+    ("l2", "cold", "cache", "copies"),
+    [
+        (SIZE // 2, True, "as it is", 1),
+        (2 * SIZE, True, "rotated", 5),
+        (100 * SIZE, True, "flushed", 201),
+        (2 * SIZE, False, "hot", 1),
+    ],
+)
+def test_launches_rotate_through_copies_of_the_arguments(
+    l2: int, cold: bool, cache: str, copies: int
+) -> None:
+    found, driver, outputs = timer(l2, cold=cold)
+    assert (found.cache, len(outputs), found.variant) == (cache, copies, "add-a16")
+    found.seconds(7)  # captures
+    launched, steps = len(driver.launches), len(driver.steps)
+    found.seconds(7)
+    addresses = [launch.arguments[0] for launch in driver.launches[launched:]]
+    assert addresses == [outputs[place % copies].ptr for place in range(7)]
+    calls = [s.call for s in driver.steps[steps:] if s.call in ("fill", "launch", "record")]
+    assert calls == ["fill"] * (cache == "flushed") + ["record", *["launch"] * 7, "record"]
+    found.close()
+    found.close()
+    assert driver.calls.count("instantiate_graph") == driver.calls.count("destroy_executable") == 1
+
+
+def test_a_flushed_sample_has_at_most_one_launch_for_each_copy() -> None:
+    found, driver, _ = timer(100 * SIZE)
+    found.seconds(450)
+    before = len(driver.steps)
+    found.seconds(450)
+    assert [step.call for step in driver.steps[before:]].count("fill") == 3
+
+
+def test_the_host_cost_is_a_mean_of_launches() -> None:
+    found, driver, _ = timer()
+    ticks = iter((10.0, 10.0 + HOST_LAUNCHES * 3e-6))
+    before = len(driver.launches)
+    assert found.host_seconds(1000, lambda: next(ticks)) == pytest.approx(3e-6)
+    assert len(driver.launches) - before == HOST_LAUNCHES + 1
+
+
+def test_one_launch_needs_no_graph() -> None:
+    found, driver, _ = timer()
+    found.seconds(1)
+    assert not any("graph" in call.lower() or "capture" in call.lower() for call in driver.calls)
+
+
+def test_launches_on_the_cpu_device_take_time() -> None:
+    module, driver = cpu_device()
+    kept: list[DeviceBuffer] = []
+
+    def make() -> list[KernelCall]:
+        ones = np.ones(64, np.float32)
+        arguments = {n: DeviceBuffer.from_host(ones, "cpu", driver=driver) for n in "zxy"}
+        kept.append(arguments["z"])
+        return [KernelCall(launcher=module.kernels["add"], arguments=arguments, axes={})]
+
+    with contextlib.closing(KernelTimer(module.device, driver, make)) as found:
+        assert found.seconds(1) > 0
+        assert found.seconds(3) > 0
+        assert (found.clocks(), found.cache) == (None, "as it is")
+        assert found.host_seconds(8, lambda: 0.0) is None
+    assert kept[0].to_host()[0] == pytest.approx(2.0)
+
+
+def test_calls_on_the_host_are_timed_by_its_clock() -> None:
+    ticks, seen = iter((1.0, 4.0)), []
+    found = HostTimer([lambda: seen.append("a"), lambda: seen.append("b")], lambda: next(ticks))
+    assert (found.seconds(3), seen) == (3.0, ["a", "b", "a"])
+
+
+class Torch:
+    """The parts of torch that capture and replay; `steps` is what was done, in order."""
+
+    __version__ = "2.9"
+
+    def __init__(self, *, captures: bool = True) -> None:
+        self.steps: list[str] = []
+        self.cuda = types.SimpleNamespace(
+            CUDAGraph=lambda: types.SimpleNamespace(replay=lambda: self.steps.append("replay")),
+            ExternalStream=lambda handle, device: (handle, device),
+            stream=contextlib.nullcontext,
+            synchronize=lambda _: self.steps.append("synchronize"),
+            graph=self._graph if captures else self._refused,
+        )
+
+    @contextlib.contextmanager
+    def _graph(self, _graph: Any, stream: Any) -> Any:
+        assert stream[1] == "cuda:0"
+        self.steps.append("[")
+        yield
+        self.steps.append("]")
+
+    def _refused(self, _graph: Any, stream: Any) -> Any:
+        raise RuntimeError("operation not permitted\nmore")
+
+
+def rival(library: Any, flush: int = 0) -> tuple[RivalTimer, FakeDriver]:
+    driver = FakeDriver()
+    steps = library.module.steps
+    calls = [lambda: steps.append("a"), lambda: steps.append("b")]
+    return RivalTimer(H200, driver, library, calls, flush=flush, clocks=None), driver
+
+
+def test_torch_is_timed_in_its_own_graphs() -> None:
+    torch = Torch()
+    found, _ = rival(TorchLibrary(torch, "cuda:0"))
+    for count, steps in ((1, "a"), (3, "ab[aba]"), (3, "")):
+        torch.steps.clear()
+        found.seconds(count)
+        assert "".join(torch.steps).replace("replay", "") == steps
+        assert torch.steps.count("replay") == (count > 1)
+
+
+def test_a_cold_sample_of_a_rival_is_flushed_and_has_one_launch_for_each_copy() -> None:
+    found, driver = rival(TorchLibrary(Torch(), "cuda:0"), flush=64)
+    found.seconds(5)
+    assert [step.call for step in driver.steps].count("fill") == 3
+
+
+@pytest.mark.parametrize(
+    ("make", "note"),
+    [
+        (lambda torch: TorchLibrary(torch, "cuda:0"), "it cannot be captured in a CUDA graph, .*: operation not permitted$"),
+        (lambda torch: CupyLibrary(torch, 0), "CuPy's launches are enqueued one by one"),
+    ],
+)  # fmt: skip
+def test_what_is_not_captured_is_launched_one_by_one(make: Callable[[Any], Any], note: str) -> None:
+    module = Torch(captures=False)
+    module.cuda.Device = module.cuda.ExternalStream = lambda *_, **__: contextlib.nullcontext()
+    found, _ = rival(make(module))
+    found.seconds(2)
+    module.steps.clear()
+    found.seconds(2)
+    assert module.steps == ["a", "b"]
+    assert re.search(note, found.note)
+
+
+NO_GPU = types.SimpleNamespace(
+    __version__="2.9", cuda=types.SimpleNamespace(is_available=lambda: False)
+)
+
+
+def absent(name: str) -> Any:
+    raise ImportError(name)
+
+
+@pytest.mark.parametrize(
+    ("device", "name", "find", "said"),
+    [
+        (H200, "torch", absent, "torch is not installed"),
+        (CPU, "cupy", lambda _: object(), "cupy computes on GPUs only"),
+        (H200, "numpy", absent, "numpy computes on the host"),
+        (H200, "torch", lambda _: NO_GPU, "torch 2.9 sees no GPU"),
+    ],
+)  # fmt: skip
+def test_missing_libraries_are_named(device: Any, name: str, find: Any, said: str) -> None:
+    with pytest.raises(MissingError, match=said):
+        open_library(name, device, find)
+
+
+def test_numpys_tensors_are_copies() -> None:
+    library, given = open_library("numpy", CPU), np.ones(3)
+    assert isinstance(library, NumpyLibrary)
+    assert library.tensor(given, "f64") is not given
