@@ -25,7 +25,7 @@ from tilec.bench.timer import KernelTimer
 from tilec.case.device import KernelCall
 from tilec_runtime import load
 from tilec_runtime.device.devices import driver_of
-from tilec_runtime.device.memory import DeviceBuffer
+from tilec_runtime.tensors.buffer import DeviceBuffer
 
 LIMIT, PLANTED = 0.05, 0.08
 ELEMENTS, TRIAL = 1 << 23, 1 << 12

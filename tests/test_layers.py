@@ -143,6 +143,41 @@ def test_no_import_cycles() -> None:
     assert find_cycle(graph) == []
 
 
+# Of the runtime: a room may import those on its left, and itself.
+ORDER = ("", "errors", "model", "bundle", "device", "tensors", "cpu", "launch", "ops", "api")
+# What has no folder: names of files in the root, by the room that they are part of.
+ROOT_FILES = {
+    **dict.fromkeys(
+        ("values", "foreign", "forks", "once", "uncopied", "debugging", "protocols"), ""
+    ),
+    **dict.fromkeys(("kept", "running", "sites"), "errors"),
+    "kernels": "ops",
+    "package": "ops",
+}
+# Imports against the order, inside functions or for type checkers alone.
+EXCEPTIONS = {
+    ("device.devices", "cpu.driver"),  # the name of a device says which driver is imported
+    ("device.marks", "tensors.uses"),
+    ("launch.load", "ops.lazy"),  # `Module.lazy`
+    ("tensors.interop", "ops.copy_ops"),
+    ("tensors.interop", "ops.op"),
+}
+
+
+def test_rooms_of_the_runtime_import_in_order() -> None:
+    def place(module: str) -> int:
+        room = module.partition(".")[0]
+        return ORDER.index(ROOT_FILES.get(room, room))
+
+    against = set()
+    for me in MODULES:
+        for other in EDGES[me] if me.startswith("tilec_runtime.") else ():
+            mine, theirs = (name.removeprefix("tilec_runtime.") for name in (me, other))
+            if theirs != "tilec_runtime" and place(mine) < place(theirs):
+                against.add((mine, theirs))
+    assert against == EXCEPTIONS
+
+
 @pytest.mark.xfail(strict=True, reason="ops name chains, graphs and tensors, which name ops")
 def test_no_import_cycles_of_any_kind_in_the_runtime() -> None:
     require_no_cycle({name for name in MODULES if name.startswith("tilec_runtime")})

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from tilec_runtime.device.device import Device
     from tilec_runtime.device.devices import devices
     from tilec_runtime.device.events import Event
-    from tilec_runtime.device.memory import DeviceBuffer
     from tilec_runtime.device.seam import DeviceInfo
     from tilec_runtime.device.streams import Stream
     from tilec_runtime.launch.config import LaunchConfig
@@ -50,6 +49,7 @@ if TYPE_CHECKING:
         StructLike,
         TensorLike,
     )
+    from tilec_runtime.tensors.buffer import DeviceBuffer
     from tilec_runtime.tensors.meta import MetaTensor
     from tilec_runtime.tensors.partition import MappedPartition, Partition
     from tilec_runtime.tensors.pool import MemPool, use_pool
@@ -120,7 +120,7 @@ _NAMES = {
     "device.device": "Device",
     "device.devices": "devices",
     "device.events": "Event",
-    "device.memory": "DeviceBuffer",
+    "tensors.buffer": "DeviceBuffer",
     "device.seam": "DeviceInfo",
     "device.streams": "Stream",
     "launch.config": "LaunchConfig",

@@ -24,8 +24,8 @@ from tilec.bench.timer import MOST_COPIES, TIMES_L2, KernelTimer, RivalTimer
 from tilec.case.device import KernelCall
 from tilec_runtime import load
 from tilec_runtime.device import driver as _driver
-from tilec_runtime.device.memory import DeviceBuffer
 from tilec_runtime.errors import MissingError
+from tilec_runtime.tensors.buffer import DeviceBuffer
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
 

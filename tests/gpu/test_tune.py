@@ -25,7 +25,7 @@ from tilec.bench.timer import KernelTimer
 from tilec.case.device import KernelCall
 from tilec_runtime import load
 from tilec_runtime.device import driver as _driver
-from tilec_runtime.device.memory import DeviceBuffer
+from tilec_runtime.tensors.buffer import DeviceBuffer
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
 

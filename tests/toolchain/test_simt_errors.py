@@ -189,7 +189,7 @@ SOURCES = {
     ),
     "text": (
         '@simt.kernel\ndef k(z: "simt.Mutt[T]"):\n    z[0] = 1\n',
-        "its annotation 'simt.Mutt[T]' cannot be read",
+        "an annotation cannot be read: AttributeError: module 'tilec.simt' has no attribute 'Mutt'",
         1,
         "simt.Ref[T]",
     ),

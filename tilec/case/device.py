@@ -14,9 +14,9 @@ from tilec.case.cases import BoundCase, BoundStep, variants_at
 from tilec.case.inputs import Array
 from tilec_runtime.bundle.choose import LACKS_TILE_IR, DeviceFacts, choose_image, cpu_advice
 from tilec_runtime.device.events import Event
-from tilec_runtime.device.memory import DeviceBuffer
 from tilec_runtime.device.streams import Stream
 from tilec_runtime.errors import KernelCacheError, LaunchError, NoImageError, TilecError
+from tilec_runtime.tensors.buffer import DeviceBuffer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -186,7 +186,7 @@ def examine(
         cache_dir: the cache's directory, None where it is off.
         driver: starts the driver; default the real one.
     """
-    from tilec_runtime.launch.native import absence  # commands that build load no launcher
+    from tilec_runtime.device.core import absence  # commands that build load no launcher
 
     return Machine(
         tilec=__version__,

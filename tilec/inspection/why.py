@@ -14,10 +14,10 @@ from tilec.model.literal import axis_text, read_axis_value, read_number
 from tilec_runtime.bundle.choose import Choice, DeviceFacts, choose_image, require_image
 from tilec_runtime.bundle.read import Bundle
 from tilec_runtime.cpu.driver import cpu_driver
+from tilec_runtime.device.layout import TensorFacts, settled_stride
 from tilec_runtime.device.seam_types import DeviceInfo
 from tilec_runtime.errors import NoImageError, TilecError, UsageError
 from tilec_runtime.launch.launcher import Launcher
-from tilec_runtime.launch.layout import TensorFacts, settled_stride
 from tilec_runtime.launch.load import site_on
 from tilec_runtime.launch.prepare import Explanation
 from tilec_runtime.model.arch import ARCHS, Version

@@ -15,8 +15,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from tilec_runtime.device.graph_double import Executable, GraphDouble, Node
+from tilec_runtime.cpu.graphs import Executable, GraphDouble, Node
 from tilec_runtime.device.lost import LaunchRecord, Losses
+from tilec_runtime.device.scalars import format_of
 from tilec_runtime.device.seam import (
     KEEP_ALL,
     CopyBox,
@@ -30,7 +31,6 @@ from tilec_runtime.device.seam import (
     PoolStats,
 )
 from tilec_runtime.errors import DriverError, NoDeviceError
-from tilec_runtime.launch.scalars import format_of
 from tilec_runtime.model.arch import Version
 from tilec_runtime.model.signature import AbiSlot
 from tilec_runtime.model.tensormap import TensorMap

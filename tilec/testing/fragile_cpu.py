@@ -11,9 +11,9 @@ from tilec_runtime.cpu.driver import CpuDriver
 from tilec_runtime.cpu.launch import CpuOptions, Launching, QueuedCall
 from tilec_runtime.cpu.queue import Queue
 from tilec_runtime.cpu.tileir.program import Program
+from tilec_runtime.device.layout import ON_CPU
 from tilec_runtime.device.lost import LaunchRecord, Losses
 from tilec_runtime.device.seam import LaunchCall, LaunchParts, LaunchShape, PoolHandle
-from tilec_runtime.launch.layout import ON_CPU
 
 _Work = Callable[[Callable[[], bool]], None]
 

@@ -23,7 +23,7 @@
 #define MOST_DTYPES 32
 #define MOST_READERS 64
 
-/* Numbers of devices that are none (runtime/tilec_runtime/launch/layout.py has the same ones). */
+/* Numbers of devices that are none (runtime/tilec_runtime/device/layout.py has the same ones). */
 enum { ON_CPU = -1, ON_ANY = -2, ON_OTHER = -3, ON_GPU = -4 };
 
 /* What a step of a launch came to. */

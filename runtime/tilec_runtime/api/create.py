@@ -19,9 +19,9 @@ from tilec_runtime.api.making import (
     real,
     sized,
 )
+from tilec_runtime.device.scalars import refusal, whole
 from tilec_runtime.errors import CallError, TensorError
 from tilec_runtime.kernels import recipes
-from tilec_runtime.launch.scalars import refusal, whole
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.ops.combinators import value as value_op
 from tilec_runtime.ops.op import DeviceOp

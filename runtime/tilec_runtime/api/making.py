@@ -8,9 +8,9 @@ import math
 import struct
 from typing import Any, ClassVar, Literal, final
 
+from tilec_runtime.device.scalars import encoder_of, format_of, is_number, refusal, shown
 from tilec_runtime.errors import CallError, TensorError
 from tilec_runtime.kernels import CODES, recipes, width_of
-from tilec_runtime.launch.scalars import encoder_of, format_of, is_number, refusal, shown
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.ops.context import ExecutionContext
 from tilec_runtime.ops.copy_ops import Dup, End, Transfer

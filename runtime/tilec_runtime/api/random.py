@@ -9,9 +9,9 @@ import struct
 from typing import Any
 
 from tilec_runtime.api.making import Make, known, real, sized
+from tilec_runtime.device.scalars import shown, whole
 from tilec_runtime.errors import CallError
 from tilec_runtime.kernels import recipes
-from tilec_runtime.launch.scalars import shown, whole
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.ops.op import DeviceOp
 from tilec_runtime.tensors.tensor import Tensor

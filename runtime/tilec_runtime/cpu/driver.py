@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from tilec_runtime.cpu.graphs import Captures, Executable, GraphDouble, Node
 from tilec_runtime.cpu.launch import CpuOptions, Launching, QueuedCall, out_of_memory
 from tilec_runtime.cpu.memory import Allocations, Pool, foreign_bytes, rows_of
 from tilec_runtime.cpu.queue import Mark, Queue, Work, end_all
@@ -28,7 +29,7 @@ from tilec_runtime.cpu.tileir.ir import Module
 from tilec_runtime.cpu.tileir.memory import Region
 from tilec_runtime.cpu.tileir.program import Program
 from tilec_runtime.cpu.tileir.read import NEWEST, OLDEST, read_module
-from tilec_runtime.device.graph_double import Captures, Executable, GraphDouble, Node
+from tilec_runtime.device.layout import ON_CPU, ON_GPU
 from tilec_runtime.device.seam import (
     CopyBox,
     CopyKind,
@@ -40,7 +41,6 @@ from tilec_runtime.device.seam import (
     PoolStats,
 )
 from tilec_runtime.errors import DriverError, InternalError, NoDeviceError, SchedulingError
-from tilec_runtime.launch.layout import ON_CPU, ON_GPU
 from tilec_runtime.model.arch import Version
 from tilec_runtime.model.tensormap import TensorMap
 from tilec_runtime.once import Once

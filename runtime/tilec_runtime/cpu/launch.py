@@ -20,10 +20,10 @@ from tilec_runtime.cpu.tileir.ir import Pointer, Scalar, Tile, Type
 from tilec_runtime.cpu.tileir.memory import Memory, Region
 from tilec_runtime.cpu.tileir.program import Program
 from tilec_runtime.cpu.tileir.values import storage
+from tilec_runtime.device.layout import ON_CPU
 from tilec_runtime.device.seam import Dim3, LaunchParts, TensorPart
 from tilec_runtime.errors import ArgumentError, BundleError, DriverError, InternalError, TilecError
-from tilec_runtime.launch.arguments import is_leased
-from tilec_runtime.launch.layout import ON_CPU
+from tilec_runtime.tensors.facts import is_leased
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True, eq=False)

@@ -14,9 +14,9 @@ import warnings
 import weakref
 from collections.abc import Callable
 
+from tilec_runtime.device.layout import ON_CPU
 from tilec_runtime.errors import DriverError
 from tilec_runtime.kept import copied
-from tilec_runtime.launch.layout import ON_CPU
 
 # Gets a function that says whether the work is to be given up.
 Work = Callable[[Callable[[], bool]], None]

@@ -6,10 +6,10 @@ import operator
 from typing import Any, final
 
 from tilec_runtime.device.devices import driver_of, ordinal_of, process_driver
+from tilec_runtime.device.scalars import bare
 from tilec_runtime.device.seam import DeviceDriver, DeviceInfo
 from tilec_runtime.device.streams import Stream
 from tilec_runtime.errors import CallError, NoDeviceError
-from tilec_runtime.launch.scalars import bare
 from tilec_runtime.protocols import DeviceLike
 
 

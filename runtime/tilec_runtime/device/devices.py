@@ -7,9 +7,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tilec_runtime.device.defaults import named_device
+from tilec_runtime.device.layout import ON_CPU
 from tilec_runtime.device.seam_types import DeviceInfo
 from tilec_runtime.errors import CallError
-from tilec_runtime.launch.layout import ON_CPU
 
 if TYPE_CHECKING:
     from tilec_runtime.device.seam import DeviceDriver

@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from tilec_runtime.device.core import CORE
 from tilec_runtime.device.driver_calls import is_final, no_driver
 from tilec_runtime.device.driver_graphs import GraphCalls
 from tilec_runtime.device.libcuda import Libcuda
@@ -27,7 +28,6 @@ from tilec_runtime.device.seam_types import (
     ModuleHandle,
 )
 from tilec_runtime.errors import DriverError
-from tilec_runtime.launch.native import CORE
 from tilec_runtime.model.arch import Version
 from tilec_runtime.once import Once
 

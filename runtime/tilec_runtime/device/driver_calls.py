@@ -12,9 +12,9 @@ import weakref
 from collections.abc import Iterator
 from typing import Any
 
+from tilec_runtime.device.layout import device_words
 from tilec_runtime.device.lost import Losses
 from tilec_runtime.errors import ContextLostError, DriverError, NoDeviceError
-from tilec_runtime.launch.layout import device_words
 
 _UNKNOWN = r"(\d+) is not a valid CUresult"
 # The drivers that were started in this process.

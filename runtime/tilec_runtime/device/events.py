@@ -6,10 +6,10 @@ from typing import final
 
 from tilec_runtime.device.devices import driver_of, ordinal_of
 from tilec_runtime.device.handles import stream_handle
+from tilec_runtime.device.recording import own_recording
 from tilec_runtime.device.seam import DeviceDriver
 from tilec_runtime.errors import GraphCaptureError, SchedulingError
 from tilec_runtime.protocols import DeviceLike, StreamLike
-from tilec_runtime.tensors.recording import own_recording
 from tilec_runtime.uncopied import Uncopied
 
 

@@ -7,8 +7,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from tilec_runtime.device.scalars import shown
 from tilec_runtime.errors import ArgumentError, TilecError
-from tilec_runtime.launch.scalars import shown
 
 # Types of arrays that something is remembered of; programs may make types without end.
 MOST_TYPES = 256

@@ -9,9 +9,9 @@ import itertools
 import threading
 from collections.abc import Callable, Sequence
 
+from tilec_runtime.device.layout import device_words
 from tilec_runtime.device.seam_types import LaunchShape
 from tilec_runtime.errors import ContextLostError, DriverError
-from tilec_runtime.launch.layout import device_words
 from tilec_runtime.values import value_class
 
 # Launches that are remembered, and that a message names.

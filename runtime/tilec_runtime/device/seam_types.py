@@ -8,7 +8,7 @@ import enum
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tilec_runtime.launch.layout import TensorFacts, byte_range
+from tilec_runtime.device.layout import TensorFacts, byte_range
 from tilec_runtime.model.arch import Version
 from tilec_runtime.values import value_class
 
@@ -219,3 +219,20 @@ class PoolStats:
     used_high: int
     reserved_high: int
     release_threshold: int
+
+
+class GridRule(enum.Enum):
+    """How a launch's grid has to agree with what a caller says."""
+
+    EXACTLY = "exactly"
+    AT_MOST = "at most"
+    INSTEAD = "instead of the kernel's own"
+
+
+@value_class(frozen=True, kw_only=True, slots=True)
+class GridWish:
+    """A grid that a caller asks for, and who says so (`partition z`)."""
+
+    grid: Dim3
+    rule: GridRule
+    source: str

@@ -8,9 +8,9 @@ from typing import Any, final
 from tilec_runtime.device import marks
 from tilec_runtime.device.devices import driver_of, ordinal_of
 from tilec_runtime.device.handles import stream_handle
+from tilec_runtime.device.layout import ON_CPU
 from tilec_runtime.device.seam import DeviceDriver
 from tilec_runtime.errors import SchedulingError, TilecError
-from tilec_runtime.launch.layout import ON_CPU
 from tilec_runtime.protocols import DeviceLike
 from tilec_runtime.uncopied import Uncopied
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any, Protocol
 
+from tilec_runtime.device.layout import TensorFacts
 from tilec_runtime.kernels import CODES, held_of, kernels, width_of
-from tilec_runtime.launch.layout import TensorFacts
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.ops.context import ExecutionContext
 from tilec_runtime.tensors.described import facts_of

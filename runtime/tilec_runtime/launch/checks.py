@@ -8,6 +8,16 @@ import ast
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from tilec_runtime.device.layout import (
+    ON_ANY,
+    ON_CPU,
+    ON_GPU,
+    TensorFacts,
+    contiguous_stride,
+    may_overlap,
+    overlaps_itself,
+)
+from tilec_runtime.device.scalars import is_number, numpy_dtype, refusal, shown
 from tilec_runtime.device.seam_types import DeviceInfo
 from tilec_runtime.errors import (
     AliasError,
@@ -19,23 +29,13 @@ from tilec_runtime.errors import (
     RankError,
     RequirementError,
 )
-from tilec_runtime.launch.arguments import UnreadableError, tensor_facts
 from tilec_runtime.launch.binding import stream_by_name
 from tilec_runtime.launch.contract import Contract
-from tilec_runtime.launch.layout import (
-    ON_ANY,
-    ON_CPU,
-    ON_GPU,
-    TensorFacts,
-    contiguous_stride,
-    may_overlap,
-    overlaps_itself,
-)
-from tilec_runtime.launch.scalars import is_number, numpy_dtype, refusal, shown
 from tilec_runtime.model.dtype import BY_NUMPY, DTYPES
 from tilec_runtime.model.expr import Expr, parse
 from tilec_runtime.model.kernel import AxisValue
 from tilec_runtime.model.signature import Param, ParamKind
+from tilec_runtime.tensors.facts import UnreadableError, tensor_facts
 
 if TYPE_CHECKING:
     from tilec_runtime.device.seam import DeviceDriver

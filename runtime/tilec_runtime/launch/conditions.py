@@ -36,14 +36,13 @@ import operator
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tilec_runtime.device.seam_types import DeviceInfo, LaunchShape
+from tilec_runtime.device.layout import TensorFacts, nesting, spans_meet
+from tilec_runtime.device.seam_types import DeviceInfo, GridWish, LaunchShape
 from tilec_runtime.launch import program as op
 from tilec_runtime.launch.checks import Call
-from tilec_runtime.launch.grid import MOST_TILES, GridWish
 from tilec_runtime.launch.images import Function
 from tilec_runtime.launch.keys import Slots, has_slot
-from tilec_runtime.launch.layout import TensorFacts, nesting, spans_meet
-from tilec_runtime.launch.limits import cluster_of, is_tile, limits_of, whole_clusters
+from tilec_runtime.launch.limits import MOST_TILES, cluster_of, is_tile, limits_of, whole_clusters
 from tilec_runtime.launch.lowering import TensorTerms, lowered, number, truth
 from tilec_runtime.launch.program import (
     LoweringError,

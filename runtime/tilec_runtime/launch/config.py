@@ -8,9 +8,9 @@ import dataclasses
 import operator
 from typing import Any
 
+from tilec_runtime.device.scalars import is_whole, shown
 from tilec_runtime.device.seam_types import Dim3, LaunchShape
 from tilec_runtime.errors import ArgumentError, CallError, LaunchLimitError
-from tilec_runtime.launch.scalars import is_whole, shown
 from tilec_runtime.model.kernel import KernelInfo
 
 _THREADS = 256

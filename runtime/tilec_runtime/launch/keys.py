@@ -9,8 +9,8 @@ import struct
 from collections.abc import Iterable
 from typing import Any
 
+from tilec_runtime.device.layout import TensorFacts, span
 from tilec_runtime.launch.contract import Contract
-from tilec_runtime.launch.layout import TensorFacts, span
 from tilec_runtime.launch.program import BOUND
 from tilec_runtime.values import value_class
 

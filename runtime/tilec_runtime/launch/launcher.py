@@ -6,21 +6,20 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 
 from tilec_runtime.device.handles import current_stream, stream_handle
-from tilec_runtime.device.seam_types import LaunchCall
+from tilec_runtime.device.recording import own_recording, recording_of
+from tilec_runtime.device.scalars import MISFITS, is_number
+from tilec_runtime.device.seam_types import GridWish, LaunchCall
 from tilec_runtime.errors import ArgumentError
-from tilec_runtime.launch.arguments import is_foreign, is_leased, tensor_facts
 from tilec_runtime.launch.binding import bind, check_axes, check_count, given_axes
 from tilec_runtime.launch.contract import Contract
-from tilec_runtime.launch.grid import GridWish
 from tilec_runtime.launch.keys import Facts, facts_of
 from tilec_runtime.launch.native import LauncherBase, table_of
 from tilec_runtime.launch.packing import Block
 from tilec_runtime.launch.plans import MOST_PLANS, Plan, Plans, Ready
 from tilec_runtime.launch.prepare import Explanation, Site, explain, prepare
-from tilec_runtime.launch.scalars import MISFITS, is_number
 from tilec_runtime.launch.select import narrowed, require_built, require_options
 from tilec_runtime.model.kernel import AxisValue, KernelInfo
-from tilec_runtime.tensors.recording import own_recording, recording_of
+from tilec_runtime.tensors.facts import is_foreign, is_leased, tensor_facts
 from tilec_runtime.uncopied import Uncopied
 
 if TYPE_CHECKING:

@@ -26,6 +26,8 @@ _AXES = "xyz"
 _PORTABLE_CLUSTER = 8
 # Coordinates of threads along an axis of the grid are 32-bit numbers.
 MOST_THREADS_ALONG = 2**32
+# Tiles of an output that blocks share and the blocks, together: kernels number them in 32 bits.
+MOST_TILES = (1 << 31) - 1
 _PROGRAMMATIC = (
     9,
     0,

@@ -1,20 +1,17 @@
-"""The compiled launch core (`_core/`) for launchers: where it was built, and unless TILEC_NATIVE=0
-turns it off.
-"""
+"""The compiled launch core (`_core/`) for launchers: their base type and their tables of plans."""
 
 from __future__ import annotations
 
 import functools
-import os
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from tilec_runtime.device.core import CORE
 from tilec_runtime.device.handles import current_stream, handle_attribute, handle_of
-from tilec_runtime.launch.arguments import is_torch, tensor_facts
-from tilec_runtime.launch.layout import is_of_jax
+from tilec_runtime.device.layout import is_of_jax
+from tilec_runtime.device.recording import RECORDINGS
 from tilec_runtime.launch.packing import encoded
 from tilec_runtime.model.dtype import DTYPES
-from tilec_runtime.tensors.recording import RECORDINGS
+from tilec_runtime.tensors.facts import is_torch, tensor_facts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -118,20 +115,8 @@ def _facts(driver: DeviceDriver, value: Any) -> Any:
     return tensor_facts(value, driver.pointer_device)
 
 
-def _loaded() -> ModuleType | None:
-    """Return the launch core, ready for use."""
-    if os.environ.get("TILEC_NATIVE") == "0":
-        return None
-    try:
-        from tilec_runtime import _core
-
-        configure = _core.configure
-    except (
-        ImportError,
-        AttributeError,
-    ):  # no extension was built: the directory of its sources may be found in its place
-        return None
-    configure(
+if CORE is not None:
+    CORE.configure(
         tuple((row.name, *row.dlpack) for row in DTYPES.values()),
         reading_of,
         encoded,
@@ -139,22 +124,6 @@ def _loaded() -> ModuleType | None:
         handle_of,
         current_stream,
     )
-    return _core
-
-
-def absence() -> str:
-    """Why launches take Python's path; empty where the launch core makes them."""
-    if CORE is not None:
-        return ""
-    return (
-        "TILEC_NATIVE=0 turns the launch core off"
-        if os.environ.get("TILEC_NATIVE") == "0"
-        else "the launch core was not built"
-    )
-
-
-# The launch core; None where launches take Python's path.
-CORE = _loaded()
 if TYPE_CHECKING:
     LauncherBase = PlainLauncher
 else:

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from tilec_runtime.bundle.choose import require_image
 from tilec_runtime.device.seam import LaunchShape
-from tilec_runtime.device.seam_types import DeviceInfo, dim3
+from tilec_runtime.device.seam_types import DeviceInfo, GridWish, dim3
 from tilec_runtime.launch.contract import Contract
-from tilec_runtime.launch.grid import GridWish
 from tilec_runtime.launch.images import Function
 from tilec_runtime.launch.limits import (
     admit,

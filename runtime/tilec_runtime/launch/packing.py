@@ -9,9 +9,9 @@ import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from tilec_runtime.device.scalars import encoder_of, format_of
 from tilec_runtime.errors import LayoutError
 from tilec_runtime.launch.checks import Call
-from tilec_runtime.launch.scalars import encoder_of, format_of
 from tilec_runtime.model.expr import parse
 from tilec_runtime.model.signature import AbiSlot, ParamKind
 from tilec_runtime.model.tensormap import SIZE as MAP_SIZE

@@ -13,6 +13,8 @@ from tilec_runtime.bundle.choose import Candidate, Choice, DeviceFacts, choose_i
 from tilec_runtime.bundle.read import Bundle
 from tilec_runtime.device.seam_types import (
     DeviceInfo,
+    GridRule,
+    GridWish,
     LaunchCall,
     LaunchParts,
     LaunchShape,
@@ -22,7 +24,6 @@ from tilec_runtime.errors import DeviceError
 from tilec_runtime.launch.checks import Call, Values
 from tilec_runtime.launch.conditions import Admitted, settled_program, why_exact
 from tilec_runtime.launch.contract import Contract
-from tilec_runtime.launch.grid import GridRule, GridWish, settle_grid
 from tilec_runtime.launch.images import Function, ImageStore
 from tilec_runtime.launch.keys import Facts, facts_of, tensor_slots
 from tilec_runtime.launch.limits import (
@@ -308,7 +309,7 @@ def _settled_shape(call: Call, grid: tuple[GridWish, ...]) -> LaunchShape:
     """
     shape = _wished_shape(call, grid)
     if call.contract.shared_out:
-        from tilec_runtime.launch.regions import check_counts
+        from tilec_runtime.launch.tiles import check_counts
 
         check_counts(call, shape.grid)
     return shape
@@ -319,7 +320,7 @@ def _wished_shape(call: Call, grid: tuple[GridWish, ...]) -> LaunchShape:
     parted = call.cut_outputs
     if not parted and not grid:
         return shape
-    from tilec_runtime.launch.regions import check_grid, check_shares, check_tiles
+    from tilec_runtime.launch.tiles import check_grid, check_shares, check_tiles, settle_grid
 
     check_tiles(call, parted)
     wishes = [

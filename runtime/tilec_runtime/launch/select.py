@@ -9,11 +9,11 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from tilec_runtime.bundle.choose import DeviceFacts, choose_image
+from tilec_runtime.device.layout import TensorFacts, contiguous_stride
 from tilec_runtime.errors import LayoutError, VariantError
 from tilec_runtime.launch.binding import check_axes
 from tilec_runtime.launch.checks import Call
 from tilec_runtime.launch.contract import Contract
-from tilec_runtime.launch.layout import TensorFacts, contiguous_stride
 from tilec_runtime.launch.program import EQ, Demand, binary, divides
 from tilec_runtime.model.expr import Expr
 from tilec_runtime.model.kernel import AxisValue, KernelInfo, VariantInfo

@@ -10,10 +10,10 @@ from typing import Any
 from tilec_runtime.cpu.launch import QueuedCall
 from tilec_runtime.cpu.tileir.trace import Coordinates, Stepper, step
 from tilec_runtime.errors import CallError
-from tilec_runtime.launch.arguments import is_leased
 from tilec_runtime.launch.contract import Contract
 from tilec_runtime.launch.prepare import Site, prepare
 from tilec_runtime.model.kernel import AxisValue
+from tilec_runtime.tensors.facts import is_leased
 
 
 def step_launch(

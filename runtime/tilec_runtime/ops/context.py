@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from tilec_runtime.device.completion import COMPLETIONS
 from tilec_runtime.device.marks import Mark, PendingMark, line_of
+from tilec_runtime.device.scalars import bare, byte_count, whole
 from tilec_runtime.device.seam import CopyKind, DeviceDriver, PoolHandle
 from tilec_runtime.device.streams import Stream
 from tilec_runtime.errors import CallError, SchedulingError, TensorError, TilecError
-from tilec_runtime.launch.scalars import bare, byte_count, whole
 from tilec_runtime.tensors.pool import pool_here
 from tilec_runtime.tensors.storage import Storage, allocate_bytes
 

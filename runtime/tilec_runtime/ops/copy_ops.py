@@ -8,9 +8,7 @@ import contextlib
 import math
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, final
 
-from tilec_runtime.device.seam import CopyKind
-from tilec_runtime.errors import AliasError, PlacementError, TensorError
-from tilec_runtime.launch.layout import (
+from tilec_runtime.device.layout import (
     ON_CPU,
     TensorFacts,
     contiguous_stride,
@@ -18,6 +16,8 @@ from tilec_runtime.launch.layout import (
     may_overlap,
     overlaps_itself,
 )
+from tilec_runtime.device.seam import CopyKind
+from tilec_runtime.errors import AliasError, PlacementError, TensorError
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.ops.context import ExecutionContext
 from tilec_runtime.ops.op import DeviceOp

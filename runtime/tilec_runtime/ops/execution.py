@@ -6,11 +6,11 @@ import inspect
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tilec_runtime.device.marks import Mark
+from tilec_runtime.device.recording import recording_of
 from tilec_runtime.errors import CallError, GraphCaptureError, TilecError
 from tilec_runtime.ops.context import ExecutionContext
 from tilec_runtime.ops.site import label
 from tilec_runtime.running import RUNNING, Runnable, refuse_nested
-from tilec_runtime.tensors.recording import recording_of
 
 if TYPE_CHECKING:
     from tilec_runtime.device.streams import Stream

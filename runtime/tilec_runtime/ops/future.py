@@ -15,9 +15,9 @@ from typing import Any, TypeVar, final
 
 from tilec_runtime.device.completion import COMPLETIONS
 from tilec_runtime.device.marks import Mark
+from tilec_runtime.device.scalars import is_number, shown
 from tilec_runtime.errors import CallError, NestedExecutionError, TilecError, UsedOpError
 from tilec_runtime.kept import without_frames
-from tilec_runtime.launch.scalars import is_number, shown
 from tilec_runtime.ops.execution import Work, require_function, submit
 from tilec_runtime.ops.policy import current_policy, stream_of
 from tilec_runtime.ops.site import label

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Generic, Literal, NoReturn, Protocol, TypeVar,
 from tilec_runtime.device.frees import Release
 from tilec_runtime.device.handles import stream_handle
 from tilec_runtime.device.marks import line_of
+from tilec_runtime.device.recording import RECORDINGS, own_recording
 from tilec_runtime.device.seam import DeviceDriver, ExecutableHandle, GraphHandle
 from tilec_runtime.device.streams import Stream
 from tilec_runtime.errors import CallError, DriverError, GraphCaptureError, GraphError, Location
@@ -20,7 +21,6 @@ from tilec_runtime.protocols import StreamLike
 from tilec_runtime.running import refuse_nested
 from tilec_runtime.sites import hinted, site
 from tilec_runtime.tensors.lease import holder
-from tilec_runtime.tensors.recording import RECORDINGS, own_recording
 from tilec_runtime.tensors.storage import Storage
 from tilec_runtime.tensors.uses import Line
 from tilec_runtime.uncopied import Uncopied

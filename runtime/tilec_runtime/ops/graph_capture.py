@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from typing import Any, TypeVar
 
 from tilec_runtime.device.marks import Mark
+from tilec_runtime.device.recording import Recording, begin_recording, end_recording, own_recording
 from tilec_runtime.device.seam import DeviceDriver, GraphHandle
 from tilec_runtime.device.streams import Stream
 from tilec_runtime.errors import GraphCaptureError, TilecError
 from tilec_runtime.ops.context import ExecutionContext
 from tilec_runtime.running import Runnable, executing
-from tilec_runtime.tensors.recording import Recording, begin_recording, end_recording, own_recording
 from tilec_runtime.tensors.storage import Storage
 
 T = TypeVar("T")

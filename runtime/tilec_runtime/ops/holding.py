@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from tilec_runtime.device.layout import ON_CPU
+from tilec_runtime.device.scalars import is_number
 from tilec_runtime.errors import PlacementError, UseAfterMoveError
-from tilec_runtime.launch.layout import ON_CPU
-from tilec_runtime.launch.scalars import is_number
 from tilec_runtime.ops.context import ExecutionContext
 from tilec_runtime.ops.op import DeviceOp, take_all
 from tilec_runtime.tensors.described import Described

@@ -7,21 +7,8 @@ import struct
 from collections.abc import Sequence
 from typing import Any, ClassVar, Literal, final
 
-from tilec_runtime.device.seam import LaunchParts, LaunchShape, TensorPart
-from tilec_runtime.errors import (
-    ArgumentError,
-    CallError,
-    DTypeError,
-    LaunchError,
-    LayoutError,
-    PlacementError,
-)
-from tilec_runtime.launch.arguments import UnreadableError, tensor_facts
-from tilec_runtime.launch.config import LaunchConfig
-from tilec_runtime.launch.layout import ON_ANY, ON_CPU, ON_GPU
-from tilec_runtime.launch.limits import admit, check_compiled, check_device_limits, check_residency
-from tilec_runtime.launch.packing import Block
-from tilec_runtime.launch.scalars import (
+from tilec_runtime.device.layout import ON_ANY, ON_CPU, ON_GPU
+from tilec_runtime.device.scalars import (
     bare,
     encoder_of,
     format_of,
@@ -31,12 +18,25 @@ from tilec_runtime.launch.scalars import (
     shown,
     whole,
 )
+from tilec_runtime.device.seam import LaunchParts, LaunchShape, TensorPart
+from tilec_runtime.errors import (
+    ArgumentError,
+    CallError,
+    DTypeError,
+    LaunchError,
+    LayoutError,
+    PlacementError,
+)
+from tilec_runtime.launch.config import LaunchConfig
+from tilec_runtime.launch.limits import admit, check_compiled, check_device_limits, check_residency
+from tilec_runtime.launch.packing import Block
 from tilec_runtime.model.dtype import BY_NUMPY, DTYPES
 from tilec_runtime.ops.context import ExecutionContext
 from tilec_runtime.ops.holding import Argument, end_all, hold_all
 from tilec_runtime.ops.modules import KernelFunction, size_of
 from tilec_runtime.ops.op import DeviceOp
 from tilec_runtime.tensors.described import Described
+from tilec_runtime.tensors.facts import UnreadableError, tensor_facts
 from tilec_runtime.tensors.lease import holder
 
 

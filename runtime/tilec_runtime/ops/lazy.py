@@ -8,13 +8,13 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeVar, Union, cast, final
 
+from tilec_runtime.device.layout import device_words
 from tilec_runtime.device.seam import Dim3
+from tilec_runtime.device.seam_types import GridRule, GridWish
 from tilec_runtime.errors import ArgumentError, CallError, LaunchError, LaunchLimitError
 from tilec_runtime.launch.binding import bind, given_axes
 from tilec_runtime.launch.contract import Contract
-from tilec_runtime.launch.grid import GridRule, GridWish
 from tilec_runtime.launch.launcher import Launcher
-from tilec_runtime.launch.layout import device_words
 from tilec_runtime.launch.plans import MOST_PLANS
 from tilec_runtime.launch.select import require_built, require_options
 from tilec_runtime.model.kernel import AxisValue

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, final
 from tilec_runtime.bundle.cubin import CubinKernel, read_cubin
 from tilec_runtime.bundle.ptx import PtxEntry, read_entries
 from tilec_runtime.device.device import Device
+from tilec_runtime.device.scalars import bare, is_whole, shown
 from tilec_runtime.errors import (
     BundleError,
     CallError,
@@ -24,7 +25,6 @@ from tilec_runtime.errors import (
 from tilec_runtime.launch.images import Function as LoadedFunction
 from tilec_runtime.launch.images import refused
 from tilec_runtime.launch.limits import check_compiled, check_device_limits
-from tilec_runtime.launch.scalars import bare, is_whole, shown
 from tilec_runtime.model.arch import Target
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.model.image import ImageInfo

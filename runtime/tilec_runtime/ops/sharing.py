@@ -8,9 +8,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, final, overload
 
 from tilec_runtime.device.marks import Mark
+from tilec_runtime.device.scalars import whole
 from tilec_runtime.errors import CallError, Location, SchedulingError
 from tilec_runtime.kept import copied
-from tilec_runtime.launch.scalars import whole
 from tilec_runtime.ops.context import ExecutionContext
 from tilec_runtime.ops.op import DeviceOp
 from tilec_runtime.ops.site import label

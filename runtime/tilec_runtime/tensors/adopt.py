@@ -7,14 +7,14 @@ from typing import Any
 
 from tilec_runtime.device.devices import driver_of, ordinal_of
 from tilec_runtime.device.handles import stream_handle
+from tilec_runtime.device.layout import ON_ANY, ON_CPU, ON_GPU, TensorFacts, settled_stride
+from tilec_runtime.device.scalars import bare, whole
 from tilec_runtime.device.seam import DeviceDriver
 from tilec_runtime.errors import TensorError
-from tilec_runtime.launch.arguments import UnreadableError, tensor_facts
-from tilec_runtime.launch.layout import ON_ANY, ON_CPU, ON_GPU, TensorFacts, settled_stride
-from tilec_runtime.launch.scalars import bare, whole
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.tensors import dlpack
 from tilec_runtime.tensors.described import Described, dtype_name
+from tilec_runtime.tensors.facts import UnreadableError, tensor_facts
 from tilec_runtime.tensors.shapes import checked_packing, checked_shape, extent_of
 from tilec_runtime.tensors.storage import Storage, freeing_stream
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tilec_runtime.device.layout import ON_CPU, TensorFacts
 from tilec_runtime.device.seam import CopyKind, DeviceDriver
-from tilec_runtime.launch.layout import ON_CPU, TensorFacts
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.tensors import host
 from tilec_runtime.tensors.copies import ByteLayout, boxes, byte_layout

@@ -9,9 +9,9 @@ import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from tilec_runtime.device.layout import Shape, TensorFacts, as_bytes, contiguous_stride
 from tilec_runtime.device.seam import CopyBox
 from tilec_runtime.errors import TensorError
-from tilec_runtime.launch.layout import Shape, TensorFacts, as_bytes, contiguous_stride
 from tilec_runtime.model.dtype import DTYPES
 
 # Calls of the driver that one copy may take, and the most bytes between two rows of a call.

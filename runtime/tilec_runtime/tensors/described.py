@@ -7,9 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from tilec_runtime.errors import BorrowError, TensorError
-from tilec_runtime.launch.arguments import UnreadableError
-from tilec_runtime.launch.layout import (
+from tilec_runtime.device.layout import (
     ON_CPU,
     Look,
     Shape,
@@ -17,8 +15,10 @@ from tilec_runtime.launch.layout import (
     contiguous_stride,
     settled_stride,
 )
-from tilec_runtime.launch.scalars import is_whole
+from tilec_runtime.device.scalars import is_whole
+from tilec_runtime.errors import BorrowError, TensorError
 from tilec_runtime.model.dtype import BY_NUMPY, DTYPES
+from tilec_runtime.tensors.facts import UnreadableError
 from tilec_runtime.tensors.fields import DescribedFields
 from tilec_runtime.tensors.lease import Holder, Lease
 from tilec_runtime.tensors.shapes import checked_packing, reinterpreted

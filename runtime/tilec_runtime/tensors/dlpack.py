@@ -7,7 +7,7 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
-from tilec_runtime.launch.layout import is_of_jax
+from tilec_runtime.device.layout import is_of_jax
 from tilec_runtime.values import value_class
 
 CPU, CUDA, CUDA_HOST, CUDA_MANAGED = 1, 2, 3, 13

@@ -9,7 +9,7 @@ import ctypes
 import weakref
 from typing import Any
 
-from tilec_runtime.launch.layout import contiguous_stride
+from tilec_runtime.device.layout import contiguous_stride
 from tilec_runtime.tensors.dlpack import (
     READ_ONLY,
     RawDevice,

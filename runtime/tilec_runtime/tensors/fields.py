@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tilec_runtime.launch.native import CORE
+from tilec_runtime.device.core import CORE
 
 
 class PlainLine:

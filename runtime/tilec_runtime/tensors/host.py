@@ -8,10 +8,10 @@ import ctypes
 import math
 from typing import TYPE_CHECKING, Any
 
+from tilec_runtime.device.layout import ON_CPU, Shape, TensorFacts
 from tilec_runtime.errors import TensorError
-from tilec_runtime.launch.arguments import UnreadableError, tensor_facts
-from tilec_runtime.launch.layout import ON_CPU, Shape, TensorFacts
 from tilec_runtime.model.dtype import BY_NUMPY, DTYPES
+from tilec_runtime.tensors.facts import UnreadableError, tensor_facts
 from tilec_runtime.tensors.shapes import checked_packing
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tilec_runtime.device.handles import stream_handle
+from tilec_runtime.device.layout import NOWHERE, ON_CPU
 from tilec_runtime.errors import TensorError
-from tilec_runtime.launch.layout import NOWHERE, ON_CPU
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.tensors import dlpack
 from tilec_runtime.tensors.described import Described

@@ -7,9 +7,9 @@ from __future__ import annotations
 import itertools
 from typing import NamedTuple, final
 
+from tilec_runtime.device.layout import TensorFacts, may_overlap
 from tilec_runtime.errors import BorrowError, Location, UseAfterMoveError
 from tilec_runtime.forks import ForkLock
-from tilec_runtime.launch.layout import TensorFacts, may_overlap
 from tilec_runtime.sites import hinted, site
 from tilec_runtime.tensors.debug import leases
 from tilec_runtime.tensors.fields import LeaseFields

@@ -6,11 +6,11 @@ import math
 from collections.abc import Iterator
 from typing import Any, NoReturn, final
 
+from tilec_runtime.device.layout import Shape, contiguous_stride, settled_stride
 from tilec_runtime.errors import TensorError
-from tilec_runtime.launch.arguments import UnreadableError
-from tilec_runtime.launch.layout import Shape, contiguous_stride, settled_stride
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.tensors.described import dtype_name
+from tilec_runtime.tensors.facts import UnreadableError
 from tilec_runtime.tensors.shapes import (
     checked_packing,
     checked_shape,

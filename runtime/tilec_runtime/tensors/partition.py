@@ -7,10 +7,10 @@ import math
 from collections.abc import Iterator
 from typing import Any, Generic, TypeVar
 
+from tilec_runtime.device.layout import Look, Shape
+from tilec_runtime.device.scalars import whole
+from tilec_runtime.device.seam_types import GridRule, GridWish
 from tilec_runtime.errors import LaunchLimitError, TensorError
-from tilec_runtime.launch.grid import GridRule, GridWish
-from tilec_runtime.launch.layout import Look, Shape
-from tilec_runtime.launch.scalars import whole
 from tilec_runtime.tensors.described import Described
 from tilec_runtime.tensors.interop import Exchanged
 from tilec_runtime.tensors.lease import Holder, Lease, holder

@@ -14,10 +14,10 @@ from typing import Any
 
 from tilec_runtime.device.devices import driver_of, ordinal_of
 from tilec_runtime.device.frees import FREES, Release
+from tilec_runtime.device.scalars import bare, byte_count
 from tilec_runtime.device.seam import DeviceDriver, PoolHandle, PoolStats
 from tilec_runtime.errors import CallError, SchedulingError
 from tilec_runtime.forks import ForkLock
-from tilec_runtime.launch.scalars import bare, byte_count
 from tilec_runtime.protocols import DeviceLike
 from tilec_runtime.uncopied import Uncopied
 

@@ -7,8 +7,8 @@ import operator
 from collections.abc import Sequence
 from typing import Any
 
+from tilec_runtime.device.layout import Shape, contiguous_stride, settled_stride
 from tilec_runtime.errors import TensorError
-from tilec_runtime.launch.layout import Shape, contiguous_stride, settled_stride
 from tilec_runtime.model.dtype import DTYPES
 
 # Sequences of whole numbers that nobody means as extents.

@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, Any
 
+from tilec_runtime.device.layout import TensorFacts
 from tilec_runtime.errors import OwnershipError, UseAfterMoveError
-from tilec_runtime.launch.layout import TensorFacts
 from tilec_runtime.sites import hinted
 from tilec_runtime.tensors.described import dtype_name, facts_of, recast
 from tilec_runtime.tensors.lease import LOCK, Holder, holder

@@ -12,12 +12,12 @@ from typing import Any
 from tilec_runtime.device.completion import COMPLETIONS
 from tilec_runtime.device.frees import FREES, Release
 from tilec_runtime.device.marks import Mark, line_of, places
+from tilec_runtime.device.recording import recording_of
 from tilec_runtime.device.seam import DeviceDriver, PoolHandle
 from tilec_runtime.errors import DriverError, GraphCaptureError, OutOfMemoryError, SchedulingError
 from tilec_runtime.tensors.debug import leases
 from tilec_runtime.tensors.lease import Lease
 from tilec_runtime.tensors.pool import trim_all
-from tilec_runtime.tensors.recording import recording_of
 from tilec_runtime.tensors.uses import Line, Use, Uses
 
 # No stream: the host itself.

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from tilec_runtime.device.layout import Shape, TensorFacts
 from tilec_runtime.device.seam import DeviceDriver, PoolHandle
-from tilec_runtime.launch.layout import Shape, TensorFacts
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.tensors.described import dtype_name, facts_of, recast, with_layout
 from tilec_runtime.tensors.lease import LOCK, Holder, Lease, holder, moved_error

@@ -8,7 +8,7 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from tilec_runtime.launch.layout import Shape, contiguous_stride
+from tilec_runtime.device.layout import Shape, contiguous_stride
 from tilec_runtime.tensors.described import ranges_of, with_layout
 from tilec_runtime.tensors.interop import Exchanged
 from tilec_runtime.tensors.lease import Holder, holder

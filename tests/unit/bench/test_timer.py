@@ -26,8 +26,8 @@ from tilec.bench.timer import (
 from tilec.case.device import KernelCall
 from tilec.testing.fake_driver import H200, FakeDriver
 from tilec_runtime.cpu.driver import CPU
-from tilec_runtime.device.memory import DeviceBuffer
 from tilec_runtime.errors import MissingError
+from tilec_runtime.tensors.buffer import DeviceBuffer
 
 COUNT = 1024
 SIZE = 3 * 4 * COUNT  # bytes of one set of arguments

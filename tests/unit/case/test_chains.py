@@ -31,10 +31,10 @@ from tilec.manifest.types import Case, Chain, Input, Operand, Step
 from tilec.package.write import write_bundle
 from tilec.testing.fake_driver import FakeDriver, FakeKernel
 from tilec_runtime.device import driver as _driver
-from tilec_runtime.device.memory import DeviceBuffer
 from tilec_runtime.errors import CaseError, RequirementError
 from tilec_runtime.model.kernel import KernelInfo
 from tilec_runtime.model.signature import Param, ParamKind
+from tilec_runtime.tensors.buffer import DeviceBuffer
 
 CHAIN = """
 [chain.both]

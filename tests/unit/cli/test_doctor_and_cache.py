@@ -86,7 +86,7 @@ def bare(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     monkeypatch.setattr(machine, "_real_driver", driver)
     monkeypatch.delenv("TILEC_NATIVE", raising=False)
-    monkeypatch.setattr("tilec_runtime.launch.native.CORE", None)
+    monkeypatch.setattr("tilec_runtime.device.core.CORE", None)
 
 
 @pytest.fixture
@@ -106,7 +106,7 @@ def full(monkeypatch: pytest.MonkeyPatch) -> None:
         machine, "_package", lambda name, use: machine.Package(name=name, use=use, version="1.7.0")
     )
     monkeypatch.setattr(machine, "_real_driver", lambda: driver)
-    monkeypatch.setattr("tilec_runtime.launch.native.CORE", object())
+    monkeypatch.setattr("tilec_runtime.device.core.CORE", object())
 
 
 def test_doctor_on_a_bare_machine(cli, bare, tmp_path: Path) -> None:

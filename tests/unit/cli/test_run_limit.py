@@ -16,8 +16,8 @@ from tilec.cli.run_limit import _result
 from tilec.manifest.cases import parse_step
 from tilec.manifest.types import Case, Chain, Input
 from tilec_runtime.cpu.launch import CpuRun
-from tilec_runtime.device.memory import DeviceBuffer
 from tilec_runtime.errors import LaunchError
+from tilec_runtime.tensors.buffer import DeviceBuffer
 
 KERNEL = "kernel add, grid (1, 1, 1), block (1, 1, 1)"
 

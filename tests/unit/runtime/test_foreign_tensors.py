@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from tests.runtime_samples import Array
-from tilec_runtime.launch.arguments import UnreadableError, tensor_facts
-from tilec_runtime.launch.layout import ON_ANY, ON_CPU, ON_GPU, TensorFacts
+from tilec_runtime.device.layout import ON_ANY, ON_CPU, ON_GPU, TensorFacts
 from tilec_runtime.tensors.dlpack import RawDType, RawManaged, RawTensor, RawVersioned, view
+from tilec_runtime.tensors.facts import UnreadableError, tensor_facts
 
 _new = ctypes.pythonapi.PyCapsule_New
 _new.restype, _new.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)

@@ -156,13 +156,13 @@ ON_THE_PATH = {
     "": "_core bundle device errors foreign forks launch model once package tensors uncopied "
     "values",
     "bundle": "archive choose codec format limits read rules schema",
-    "device": "defaults devices driver driver_calls driver_graphs driver_memory handles libcuda "
-    "lost seam_types",
-    "launch": "arguments binding checks conditions contract grid images keys launcher layout limits "
-    "load lowering native packing plans prepare program scalars select",
+    "device": "core defaults devices driver driver_calls driver_graphs driver_memory handles layout "
+    "libcuda lost recording scalars seam_types",
+    "launch": "binding checks conditions contract images keys launcher limits load lowering native "
+    "packing plans prepare program select",
     "model": "arch digest driver dtype expr expr_build expr_tree image jit kernel safety signature "
     "table tensormap",
-    "tensors": "recording",
+    "tensors": "facts",
 }
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tilec_runtime.launch.layout import (
+from tilec_runtime.device.layout import (
     TensorFacts,
     byte_range,
     contiguous_stride,

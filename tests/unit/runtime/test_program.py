@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from tests.plan_samples import Kernels
+from tilec_runtime.device.layout import TensorFacts, contiguous_stride
 from tilec_runtime.errors import ExpressionError
 from tilec_runtime.launch import program as op
-from tilec_runtime.launch.layout import TensorFacts, contiguous_stride
 from tilec_runtime.launch.lowering import TensorTerms, lowered
 from tilec_runtime.launch.program import (
     LoweringError,

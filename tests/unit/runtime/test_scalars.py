@@ -9,9 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tilec_runtime.errors import UsageError
-from tilec_runtime.kernels import elements
-from tilec_runtime.launch.scalars import (
+from tilec_runtime.device.scalars import (
     byte_count,
     encoder_of,
     format_of,
@@ -19,6 +17,8 @@ from tilec_runtime.launch.scalars import (
     numpy_dtype,
     refusal,
 )
+from tilec_runtime.errors import UsageError
+from tilec_runtime.kernels import elements
 from tilec_runtime.model.dtype import DTYPES
 
 

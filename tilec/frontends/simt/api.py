@@ -1,5 +1,5 @@
-"""All contact with numba-cuda but for checks of indices: import, kernels, types, compiler up to
-PTX. Private names live here.
+"""Calls of numba-cuda: import, kernels, types, compiler up to PTX. Its private names live here, in
+`entry` and in `patches`.
 """
 
 from __future__ import annotations
@@ -7,9 +7,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-import os
 import sys
-import threading
 import traceback
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,6 +18,7 @@ from typing import Any
 
 from tilec.frontends.simt.entry import NAMES, Argument, entry, inner, numba_type
 from tilec.frontends.simt.patches import install, stop_on_error
+from tilec.frontends.tools.environment import variables_hidden
 from tilec.frontends.tools.packages import require_minor
 from tilec.simt import Kernel, Options
 from tilec_runtime.errors import ToolchainError
@@ -37,21 +36,21 @@ _DTYPES = {name: dtype for dtype, name in NAMES.items()} | {
     "bool_": "bool",
     "__nv_bfloat16": "bf16",
 }
-_lock = threading.RLock()
+DTYPE_NAMES = {name: name for name in (*NAMES, *_DTYPES)}
+"""What annotations that are text may call dtypes, beside the names of the module."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class Asked:
-    """What is compiled.
+class CompileRequest:
+    """A kernel to compile.
 
     Attributes:
-        function: the kernel, its constants bound. symbol: what its entry is called.
+        function: the kernel, with its constants bound. symbol: name of its entry.
         arguments: of the function, in order.
-        line: of its definition, which the entry's code is said to be in.
-        arch: as libNVVM names it (`compute_90a`). capability: the same as numbers.
-        optimize, lineinfo, bounds: as the profile and the kernel say.
-        values: variables of modules that hold axes of the matrix, with what they have in this
-            variant.
+        line: of its definition, for the entry's line information.
+        arch: name of the architecture in libNVVM (`compute_90a`). capability: the same as numbers.
+        optimize, lineinfo, bounds: from the profile and the kernel's options.
+        values: (scope, name, value) of module variables that hold axes of the matrix.
     """
 
     function: FunctionType
@@ -68,15 +67,15 @@ class Asked:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class Made:
-    """PTX.
+class Compiled:
+    """A compiled kernel.
 
     Attributes:
-        ptx: the text. modules: the LLVM modules that it is made of.
+        ptx: the text. modules: the LLVM modules that it was compiled from.
         sources: CUDA C++ with functions that it may call. needs: other files that numba links when
             a kernel is launched.
         cooperative: the grid synchronizes.
-        log: what libNVVM said.
+        log: warnings of libNVVM.
     """
 
     ptx: str
@@ -87,27 +86,16 @@ class Made:
     log: str
 
 
-@contextlib.contextmanager
-def environment() -> Iterator[None]:
-    """While it lasts, no variable that numba reads is set, and nobody else compiles: a build
-    depends on its inputs only.
-    """
-    with _lock:
-        kept = {name: value for name, value in os.environ.items() if name.startswith("NUMBA_")}
-        for name in kept:
-            del os.environ[name]
-        try:
-            yield
-        finally:
-            os.environ.update(kept)
+def environment() -> contextlib.AbstractContextManager[None]:
+    """Hide the variables that numba reads: a build depends on its inputs only."""
+    return variables_hidden(("NUMBA_",))
 
 
 def load() -> Any:
-    """The package `numba.cuda`.
+    """Import and return `numba.cuda`.
 
     Raises:
-        ToolchainError: it is missing, of a version that tilec was not written against, or its
-            simulator is in its place.
+        ToolchainError: it is missing, of an untested version, or replaced by its simulator.
     """
     try:
         with environment(), warnings.catch_warnings():
@@ -129,7 +117,7 @@ def load() -> Any:
 
 
 def require_version(version: str) -> None:
-    """Refuse a version that tilec was not written against.
+    """Refuse an untested version.
 
     Raises:
         ToolchainError: it is one.
@@ -154,9 +142,7 @@ def require_numpy(version: str) -> None:
 
 
 def kernel_of(value: Any) -> Kernel | None:
-    """The kernel behind an attribute of a module: of `@simt.kernel` or of `@cuda.jit`, None where
-    there is none.
-    """
+    """Return the kernel that `@simt.kernel` or `@cuda.jit` made of a module's attribute, or None."""
     if isinstance(value, Kernel):
         return value
     found = dispatcher_of(value)
@@ -177,13 +163,13 @@ def _kernel(found: Any) -> Kernel:
 
 
 def linked_by(value: Any) -> tuple[str, ...]:
-    """Files that `@cuda.jit(link=…)` of a kernel names."""
+    """Return the files that `@cuda.jit(link=…)` of a kernel names."""
     found = dispatcher_of(value)
     return tuple(map(str, found.targetoptions.get("link") or ())) if found is not None else ()
 
 
 def dispatcher_of(value: Any) -> Any:
-    """What `@cuda.jit` made of a function of the project; None where the value is something else."""
+    """Return the value if it is a dispatcher of `@cuda.jit` for the project's function, or None."""
     if "numba_cuda" not in sys.modules:
         return None
     from numba.cuda.dispatcher import CUDADispatcher
@@ -197,8 +183,9 @@ def dispatcher_of(value: Any) -> Any:
 
 
 def dtype_named(value: Any) -> str:
-    """tilec's name of the dtype that an annotation means: one of numba, of NumPy or of Python;
-    empty where it is none.
+    """Return tilec's name of the dtype that an annotation means, or nothing.
+
+    Dtypes of numba, NumPy and Python are known.
     """
     for kind, means in ((int, "i32"), (float, "f32"), (bool, "bool")):
         # Not by `==`: NumPy's dtypes are equal to the type of Python that they read as.
@@ -215,8 +202,9 @@ def dtype_named(value: Any) -> str:
 
 
 def unknown_field(layout: Any) -> str:
-    """The NumPy dtype in a struct that numba has no type for, such as one of the other byte order;
-    empty where it has all.
+    """Return what numba says of a struct that it has no type for, or nothing.
+
+    Fields of the other byte order are an example.
     """
     from numba.cuda.core.errors import NumbaNotImplementedError
     from numba.cuda.np.numpy_support import from_dtype
@@ -229,7 +217,7 @@ def unknown_field(layout: Any) -> str:
 
 
 def value(held: Any) -> Any:
-    """The value of an axis as numba sees it: dtypes become its types."""
+    """Return the value of an axis for numba: dtypes become its types."""
     return numba_type(held) if isinstance(held, str) and held in NAMES else held
 
 
@@ -250,7 +238,7 @@ def _empty() -> None:
     pass
 
 
-def compile_ptx(asked: Asked) -> Made:
+def compile_ptx(request: CompileRequest) -> Compiled:
     """Run numba's compiler up to PTX. Its cache, its driver and its linker are not used.
 
     The process is of no use for another kernel then: functions of numba and variables of modules
@@ -260,26 +248,26 @@ def compile_ptx(asked: Asked) -> Made:
         Exception: whatever numba raises about a kernel.
     """
     install(
-        capability=asked.capability,
-        lineinfo=asked.lineinfo,
-        optimize=asked.optimize,
-        bounds=asked.bounds,
+        capability=request.capability,
+        lineinfo=request.lineinfo,
+        optimize=request.optimize,
+        bounds=request.bounds,
     )
     # numba reads globals when it compiles.
-    for scope, name, held in asked.values:
+    for scope, name, held in request.values:
         scope[name] = held
     with environment(), warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
-        library = _lowered(asked)
+        library = _lowered(request)
         modules = tuple(map(str, _callers_first(library.modules)))
-        ptx = _nvvm(modules, asked)
+        ptx = _nvvm(modules, request)
         log = "\n".join(
             str(item.message) for item in told if item.category.__name__ == "NvvmWarning"
         )
     sources, needs = _linked(library._linking_files)  # noqa: SLF001 - this file's job
     if "numba_attempt_nocopy_reshape" in ptx:
         sources += (_reshape(),)
-    return Made(
+    return Compiled(
         ptx=ptx,
         modules=modules,
         sources=sources,
@@ -290,7 +278,7 @@ def compile_ptx(asked: Asked) -> Made:
 
 
 def ltoir(modules: Sequence[str], arch: str, *, optimize: bool = True) -> bytes:
-    """LTO-IR of LLVM modules, for an architecture as libNVVM names it."""
+    """Compile LLVM modules to LTO-IR for an architecture (`compute_90a`)."""
     from numba.cuda.cudadrv import nvvm
 
     # NVRTC calls other versions of debug information an error, numba a warning: a linker refuses
@@ -308,8 +296,9 @@ def ltoir(modules: Sequence[str], arch: str, *, optimize: bool = True) -> bytes:
 
 
 def places_of(exc: BaseException) -> Iterator[tuple[str, int]]:
-    """(file, line) of every place that an error of numba has, innermost first; those that it lost
-    are found where it was raised.
+    """Yield (file, line) of every location of an error of numba, innermost first.
+
+    Some errors lost theirs: it is read from local variables of the frames that raised them.
     """
     frames = [frame for frame, _ in traceback.walk_tb(exc.__traceback__)]
     held = [
@@ -327,45 +316,41 @@ def places_of(exc: BaseException) -> Iterator[tuple[str, int]]:
             yield file, line
 
 
-# --- compiling
-# --------------------------------------------------------------------------------------------------------------------------
-
-
-def _lowered(asked: Asked) -> Any:
-    """The library of LLVM modules: the entry, the kernel's function, and what that calls."""
+def _lowered(request: CompileRequest) -> Any:
+    """Return the library of LLVM modules: the entry, the kernel's function, and its callees."""
     from numba import cuda
     from numba.cuda import compiler, types
     from numba.cuda.cudadrv import nvvm
 
     options = {
-        "fastmath": asked.options.fastmath,
-        "lineinfo": asked.lineinfo,
-        "opt": asked.optimize,
+        "fastmath": request.options.fastmath,
+        "lineinfo": request.lineinfo,
+        "opt": request.optimize,
     }
-    device = cuda.jit(device=True, **options)(asked.function)
+    device = cuda.jit(device=True, **options)(request.function)
     # On its own first: an error of the kernel is then told as one of the kernel, and not of the
     # entry that calls it.
-    made = device.compile_device(tuple(inner(argument) for argument in asked.arguments))
+    made = device.compile_device(tuple(inner(argument) for argument in request.arguments))
     if made.signature.return_type != types.none:
         raise ReturnsError(str(made.signature.return_type))
-    launched, packed = entry(asked.function, asked.arguments, asked.line, device)
+    launched, packed = entry(request.function, request.arguments, request.line, device)
     compiled = compiler.compile_cuda(
         launched,
         types.void,
         (packed,),
         debug=False,
-        lineinfo=asked.lineinfo,
-        fastmath=asked.options.fastmath,
+        lineinfo=request.lineinfo,
+        fastmath=request.options.fastmath,
         nvvm_options={},
-        cc=asked.capability,
-        abi_info={"abi_name": asked.symbol},
+        cc=request.capability,
+        abi_info={"abi_name": request.symbol},
     )
     library = compiled.library
     kernel = library.get_function(compiled.fndesc.llvm_func_name)
-    if asked.bounds:
+    if request.bounds:
         stop_on_error(kernel)
     compiler.kernel_fixup(kernel, False)
-    nvvm.set_launch_bounds(kernel, asked.options.launch_bounds or None)
+    nvvm.set_launch_bounds(kernel, request.options.launch_bounds or None)
     return library
 
 
@@ -394,14 +379,17 @@ def _callers_first(modules: Sequence[Any]) -> list[Any]:
 
 
 class ReturnsError(Exception):
-    """The kernel returns something."""
+    """The kernel returns a value."""
 
 
-def _nvvm(irs: Sequence[str], asked: Asked) -> str:
+def _nvvm(irs: Sequence[str], request: CompileRequest) -> str:
     from numba.cuda.cudadrv import nvvm
 
     made: bytes = nvvm.compile_ir(
-        list(irs), arch=asked.arch, opt=3 if asked.optimize else 0, fastmath=asked.options.fastmath
+        list(irs),
+        arch=request.arch,
+        opt=3 if request.optimize else 0,
+        fastmath=request.options.fastmath,
     )
     return made.decode().strip("\0").strip() + "\n"
 

@@ -10,10 +10,10 @@ from typing import Any
 
 from tilec.frontends.simt.declare import HELP, Declared, alignment_of
 from tilec.frontends.simt.entry import NAMES, Argument, Scalar, Struct, View
+from tilec.frontends.tools.kernels import MismatchError, Mismatches
 from tilec.model.declaration import ParamDecl
 from tilec.model.job import Job
 from tilec.simt import ByValue, Constant
-from tilec_runtime.errors import CompileError, Diagnostic
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.model.kernel import AxisValue
 from tilec_runtime.model.signature import AbiSlot, Param, ParamKind
@@ -40,15 +40,6 @@ class Bound:
     abi: tuple[AbiSlot, ...]
 
 
-class _MismatchError(Exception):
-    """One problem, told by `bind` at the parameter's place."""
-
-    def __init__(self, what: str, hint: str = "") -> None:
-        super().__init__(what)
-        self.what = what
-        self.hint = hint
-
-
 def bind(job: Job, kernel: Declared) -> Bound:
     """Bind every parameter of a kernel's function for one variant.
 
@@ -57,22 +48,11 @@ def bind(job: Job, kernel: Declared) -> Bound:
             concerned.
     """
     binder = _Binder(job, kernel)
-    problems = []
+    mismatches = Mismatches(job)
     for decl in job.spec.decl.params:  # with the captured numbers that the manifest names
-        try:
+        with mismatches.at(decl.location or kernel.decl.location):
             binder.parameter(decl)
-        except _MismatchError as exc:
-            problems.append(
-                Diagnostic(
-                    message=exc.what, location=decl.location or kernel.decl.location, hint=exc.hint
-                )
-            )
-    if problems:
-        raise CompileError(
-            f"kernel {job.spec.decl.name!r} and the manifest do not fit together: {problems[0].message}",
-            diagnostics=tuple(problems),
-            fix=problems[0].hint,
-        )
+    mismatches.check()
     return Bound(
         arguments=tuple(binder.arguments),
         constants=binder.constants,
@@ -96,7 +76,7 @@ class _Binder:
         """Bind one parameter.
 
         Raises:
-            _MismatchError: it cannot be.
+            MismatchError: it cannot be.
         """
         said = self._said.get(decl.name)
         if isinstance(said, Constant) or (
@@ -117,7 +97,7 @@ class _Binder:
         if stated is None:
             close = did_you_mean(decl.name, [*self._params, *self._axes]).removeprefix("; ")
             what = f"neither params nor an axis of the matrix says what parameter {decl.name!r} is"
-            raise _MismatchError(
+            raise MismatchError(
                 what,
                 close
                 or f"annotate it ({HELP}), or say it in [kernel.{self._job.spec.name}.params]",
@@ -131,7 +111,7 @@ class _Binder:
                 self._scalar(decl, stated.name, self._dtype(decl, stated.dtype))
             case ParamKind.PTR:
                 what = f"parameter {decl.name!r} is a bare address in the manifest, and SIMT Python indexes arrays"
-                raise _MismatchError(what, "pass it as a tensor, which brings its extents along")
+                raise MismatchError(what, "pass it as a tensor, which brings its extents along")
 
     def _next(self) -> AbiSlot | None:
         """The next of the manifest's `args`; None where it has none."""
@@ -143,19 +123,19 @@ class _Binder:
     def _constant(self, decl: ParamDecl, said: Any) -> AxisValue:
         if decl.name in self._params:
             what = f"{decl.name!r} is a compile-time constant in the kernel and a launch parameter in the manifest"
-            raise _MismatchError(what, f"make it an axis of [kernel.{self._job.spec.name}.matrix]")
+            raise MismatchError(what, f"make it an axis of [kernel.{self._job.spec.name}.matrix]")
         value = self._axes.get(decl.name, decl.default)
         kind = said.kind if isinstance(said, Constant) else None
         fits = kind is None or type(value) is kind or (kind is float and type(value) is int)
         if value is None or not fits:
             what = f"constant {decl.name!r} is {decl.type}, and the matrix gives it {value!r}"
-            raise _MismatchError(what, f"matrix.{decl.name} = [128]")
+            raise MismatchError(what, f"matrix.{decl.name} = [128]")
         return float(value) if kind is float else value
 
     def _array(self, decl: ParamDecl, stated: Param) -> None:
         rank = stated.rank if stated.rank >= 0 else decl.rank
         if not 1 <= rank <= _MOST_RANK:
-            raise _MismatchError(
+            raise MismatchError(
                 f"parameter {decl.name!r} has rank {rank}: arrays of SIMT kernels have 1 to {_MOST_RANK} dimensions"
             )
         dtype = self._dtype(decl, stated.dtype or decl.dtype)
@@ -176,12 +156,12 @@ class _Binder:
     def _struct(self, decl: ParamDecl, stated: Param, said: Any) -> None:
         if not isinstance(said, ByValue):
             what = f"nothing says what is in the struct {decl.name!r}"
-            raise _MismatchError(
+            raise MismatchError(
                 what, f"annotate it: {decl.name}: simt.Struct[a structured NumPy dtype]"
             )
         if stated.size and stated.size != said.layout.itemsize:
             what = f"struct {decl.name!r} has {said.layout.itemsize} bytes, and the manifest says {stated.size}"
-            raise _MismatchError(what, f"leave params.{stated.name}.size out")
+            raise MismatchError(what, f"leave params.{stated.name}.size out")
         self.arguments.append(Struct(layout=said.layout, align=alignment_of(said.layout)))
         self.slots.append(
             AbiSlot(
@@ -204,7 +184,7 @@ class _Binder:
                 if dtype in DTYPES
                 else f"parameter {decl.name!r} has no dtype"
             )
-            raise _MismatchError(what, f"it has {', '.join(NAMES)}")
+            raise MismatchError(what, f"it has {', '.join(NAMES)}")
 
 
 def _wide(expr: str) -> AbiSlot:

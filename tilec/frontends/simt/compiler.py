@@ -67,8 +67,8 @@ class JobCompiler:
             raise self._subject.error(what, fix="call functions of Python only")
         bound = bind(self._job, self._kernel)
         api.warm()
-        made = isolated(functools.partial(self._ptx, bound))
-        text, code = self._linked(made)
+        compiled = isolated(functools.partial(self._ptx, bound))
+        text, code = self._linked(compiled)
         job, options = self._job, self._kernel.kernel.options
         # numba makes names of files absolute by the working directory, NVRTC by the project's.
         folders = sorted({os.getcwd(), job.spec.source.root}, key=len, reverse=True)  # noqa: PTH109 - text, not a path
@@ -82,7 +82,7 @@ class JobCompiler:
             opt=self._opt,
             lineinfo=self._lineinfo,
             flags=(f"--maxrregcount={options.max_registers}",) if options.max_registers else (),
-            warnings=self._warnings(made),
+            warnings=self._warnings(compiled),
             ltoir=code,
             ltoir_release=self._tools["libnvvm"].release if self._is_lto else None,
             linking=self._linking() if self._is_lto else (),
@@ -114,7 +114,7 @@ class JobCompiler:
                 f"{exc.msg}: take the global statement out, a kernel assigns to no globals"
             ) from exc
 
-    def _ptx(self, bound: Bound) -> api.Made:
+    def _ptx(self, bound: Bound) -> api.Compiled:
         job, kernel = self._job, self._kernel
         axes = dict(job.variant.axes)
         values = [
@@ -123,7 +123,7 @@ class JobCompiler:
             if axis.name in axes
         ]
         options = kernel.kernel.options
-        asked = api.Asked(
+        request = api.CompileRequest(
             function=self._function(bound),
             symbol=self._symbol,
             arguments=bound.arguments,
@@ -141,34 +141,32 @@ class JobCompiler:
         )
         try:
             with self._module.active():
-                return api.compile_ptx(asked)
+                return api.compile_ptx(request)
         except Exception as exc:
-            error = kernel_error(exc, module=self._module, kernel=kernel, what=what)
-            error.kernel, error.target = job.variant.id, str(job.target)
-            raise error from exc
+            raise kernel_error(exc, module=self._module, kernel=kernel, what=what) from exc
 
-    def _linked(self, made: api.Made) -> tuple[str, bytes]:
+    def _linked(self, compiled: api.Compiled) -> tuple[str, bytes]:
         """Return PTX with all that the kernel calls, and where LTO-IR is wanted that, as one
         module.
         """
-        job, called = self._job, undefined(made.ptx)
-        if made.needs:
-            what = f"numba links {', '.join(made.needs)} into it when it is launched, which an image cannot hold"
+        job, called = self._job, undefined(compiled.ptx)
+        if compiled.needs:
+            what = f"numba links {', '.join(compiled.needs)} into it when it is launched, which an image cannot hold"
             fix = "do without the function that needs it (reshape, memory that the kernel allocates, @cuda.jit(link=…))"
             raise self._subject.error(what, fix=fix)
         if not called and not self._is_lto:
-            return made.ptx, b""
+            return compiled.ptx, b""
         arch = f"compute_{job.target.number}"
         pieces = [
             Piece(
                 name=job.spec.source.path,
                 kind="LTOIR",
-                data=api.ltoir(made.modules, arch, optimize=self._opt > 0),
+                data=api.ltoir(compiled.modules, arch, optimize=self._opt > 0),
             )
         ]
         if called:
             pieces += self._library.pieces(
-                job, called, made.sources, self._tools, portable=self._is_lto
+                job, called, compiled.sources, self._tools, portable=self._is_lto
             )
         options = (*self._linking(), *(["-lineinfo"] if self._lineinfo else []))
         done = ltoir.as_one(
@@ -194,16 +192,16 @@ class JobCompiler:
         fast = ("--use_fast_math",) if options.fastmath else ()
         return ltoir.linking(opt=self._opt, flags=fast, registers=options.max_registers)
 
-    def _warnings(self, made: api.Made) -> tuple[Diagnostic, ...]:
+    def _warnings(self, compiled: api.Compiled) -> tuple[Diagnostic, ...]:
         """Return libNVVM's words, and one of a grid that waits for itself in launches that do not
         promise that all of it is there.
         """
         words = tuple(
             Diagnostic(message=line, severity="warning")
-            for line in made.log.splitlines()
+            for line in compiled.log.splitlines()
             if line.strip()
         )
-        if not made.cooperative or self._job.spec.cooperative:
+        if not compiled.cooperative or self._job.spec.cooperative:
             return words
         at = self._kernel.decl.location
         what = "the kernel waits for its whole grid, and its launches are not cooperative: they stop with an error"

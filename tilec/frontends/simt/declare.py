@@ -15,7 +15,13 @@ from tilec.frontends.simt import api
 from tilec.frontends.simt.entry import NAMES
 from tilec.frontends.simt.scope import captured, captures, names_read
 from tilec.frontends.tools.modules import LoadedModule
-from tilec.frontends.tools.python_errors import characters, function_node, line_of
+from tilec.frontends.tools.python_errors import (
+    definition_location,
+    function_node,
+    line_of,
+    parameter_nodes,
+    written_parameters,
+)
 from tilec.model.declaration import AxisUse, KernelDecl, ParamDecl
 from tilec.simt import Access, Array, Axis, ByValue, Constant, DTypeAxis, Kernel
 from tilec_runtime.errors import CompileError, Diagnostic, Location, TilecError
@@ -80,6 +86,11 @@ class _Reader:
         code = kernel.function.__code__
         self._file = code.co_filename
         self._node = function_node(module.texts.get(self._file, ""), code.co_firstlineno)
+        self._at = (
+            Location(file=module.source.path, line=1)
+            if self._node is None
+            else definition_location(module.texts, self._file, self._node)
+        )
 
     def read(self, linked: tuple[str, ...]) -> Declared:
         """The declaration, with what it was read from."""
@@ -87,14 +98,16 @@ class _Reader:
         said = {}
         params = []
         written = _written(self._node) if self._node is not None else set()
-        for name, parameter in inspect.signature(function).parameters.items():
-            at, text = self._place(name)
+        places = written_parameters(self._texts, self._file, self._node)
+        for name, parameter in self._signature().parameters.items():
+            at, text = places.get(name, (self._at, ""))
             if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.POSITIONAL_ONLY):
                 self._refuse(
                     f"{name!r} is no plain parameter: a kernel takes a fixed number of arguments, by place",
                     at,
                 )
-            said[name] = annotation = self._annotation(name, at)
+            annotation = parameter.annotation
+            said[name] = annotation = None if annotation is parameter.empty else annotation
             params.append(
                 self._param(name, annotation, text, at, parameter.default, name in written)
             )
@@ -105,17 +118,17 @@ class _Reader:
                     f"annotate it with simt.Mut: {name}: {text.replace('Ref', 'Mut')}",
                 )
         if inspect.isgeneratorfunction(function) or inspect.iscoroutinefunction(function):
-            self._refuse("a kernel runs to its end: it cannot yield or await", self._definition())
+            self._refuse("a kernel runs to its end: it cannot yield or await", self._at)
         variables, axes = tuple(self._variables()), tuple(self._captured())
         decl = KernelDecl(
             name=self._name,
             qualified=self._name,
-            location=self._definition(),
+            location=self._at,
             doc=inspect.cleandoc(function.__doc__ or ""),
             params=tuple(params),
             max_threads=(self._kernel.options.launch_bounds or (0,))[0],
             axes=tuple(self._axes(params, said, variables, axes)),
-            captures=tuple(captures(function, self._module, self._definition())),
+            captures=tuple(captures(function, self._module, self._at)),
         )
         return Declared(
             kernel=self._kernel,
@@ -127,49 +140,24 @@ class _Reader:
             captured=axes,
         )
 
-    # --- parts
-    # --------------------------------------------------------------------------------------------------------------------
-
-    def _definition(self) -> Location:
-        if self._node is None:
-            return Location(file=self._module.source.path, line=1)
-        line = line_of(self._texts, self._file, self._node.lineno)
-        return Location(
-            file=self._file,
-            line=self._node.lineno,
-            column=characters(line, self._node.col_offset) + len("def ") + 1,
-        )
-
-    def _place(self, name: str) -> tuple[Location, str]:
-        """Place and annotation (as written) of a parameter."""
-        for arg in _args(self._node):
-            if arg.arg == name:
-                column = (
-                    characters(line_of(self._texts, self._file, arg.lineno), arg.col_offset) + 1
-                )
-                written = ast.unparse(arg.annotation) if arg.annotation else ""
-                return Location(file=self._file, line=arg.lineno, column=column), written
-        return self._definition(), ""
-
-    def _annotation(self, name: str, at: Location) -> Any:
-        """What a parameter is annotated with; text, as `from __future__ import annotations` leaves
-        it, is read in the module.
-        """
+    def _signature(self) -> inspect.Signature:
+        """Return the function's signature; annotations that are text are read in the module."""
         function = self._kernel.function
-        value = function.__annotations__.get(name)
-        if isinstance(value, str) and not api.dtype_named(value):
-            try:
-                return eval(value, function.__globals__, captured(function))  # noqa: S307 - text of the module that was executed
-            except TilecError as exc:
-                self._refuse(f"{name}: {exc.what}", at, exc.fix)
-            except Exception as exc:  # noqa: BLE001 - whatever the user's expression raises
-                self._refuse(
-                    f"{name}: its annotation {value!r} cannot be read: {type(exc).__name__}: {exc}",
-                    at,
-                    HELP,
-                )
-            return None
-        return value
+        try:
+            return inspect.signature(
+                function,
+                eval_str=True,
+                globals={**api.DTYPE_NAMES, **function.__globals__},
+                locals=captured(function),
+            )
+        except TilecError as exc:
+            self._refuse(exc.what, self._at, exc.fix)
+        except Exception as exc:  # noqa: BLE001 - whatever the user's expression raises
+            what = f"an annotation cannot be read: {type(exc).__name__}: {exc}"
+            self._refuse(what, self._at, HELP)
+        plain = inspect.signature(function)
+        bare = [each.replace(annotation=each.empty) for each in plain.parameters.values()]
+        return plain.replace(parameters=bare)
 
     def _param(
         self, name: str, said: Any, text: str, at: Location, default: Any, written: bool
@@ -271,16 +259,14 @@ class _Reader:
                 what = f"it captures {name!r}, a {type(value).__name__}, and what a kernel captures is a constant of it"
                 self._refuse(
                     what,
-                    self._definition(),
+                    self._at,
                     "capture a number, a tuple or an array of NumPy; or make it a parameter",
                 )
             elif isinstance(value, Kernel) or (
                 isinstance(value, FunctionType) and value.__module__ in self._module.modules
             ):
                 what = f"it captures {name!r}, which is no device function"
-                self._refuse(
-                    what, self._definition(), "put @cuda.jit(device=True) on what it calls"
-                )
+                self._refuse(what, self._at, "put @cuda.jit(device=True) on what it calls")
 
     def _axes(
         self,
@@ -326,12 +312,12 @@ class _Reader:
         )
 
 
-def _alignment(layout: Any) -> int:
-    """Alignment of a field as C has it, whether or not its dtype was made with `align=True`."""
+def alignment_of(layout: Any) -> int:
+    """Return the alignment that C gives a field or a struct, whatever its dtype was made with."""
     if layout.subdtype is not None:
-        return _alignment(layout.subdtype[0])
+        return alignment_of(layout.subdtype[0])
     if layout.fields is not None:
-        return max((_alignment(field) for field, *_ in layout.fields.values()), default=1)
+        return max((alignment_of(field) for field, *_ in layout.fields.values()), default=1)
     return int(layout.alignment)
 
 
@@ -342,26 +328,17 @@ def _aligned(layout: Any) -> bool:
     if layout.subdtype is not None:
         return _aligned(layout.subdtype[0])
     inside = (layout.fields or {}).values()
-    fits = all(offset % _alignment(field) == 0 and _aligned(field) for field, offset, *_ in inside)
-    return fits and layout.itemsize % _alignment(layout) == 0
-
-
-def alignment_of(layout: Any) -> int:
-    """Alignment of a struct in bytes."""
-    return _alignment(layout)
-
-
-def _args(node: ast.FunctionDef | None) -> tuple[ast.arg, ...]:
-    return (
-        (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs) if node is not None else ()
+    fits = all(
+        offset % alignment_of(field) == 0 and _aligned(field) for field, offset, *_ in inside
     )
+    return fits and layout.itemsize % alignment_of(layout) == 0
 
 
 def _written(node: ast.FunctionDef) -> set[str]:
     """Parameters that the body stores to, by an index or an atomic; what helper functions store
     cannot be seen here.
     """
-    names = {arg.arg for arg in _args(node)}
+    names = {arg.arg for arg in parameter_nodes(node)}
     found = set()
     for part in ast.walk(node):
         match part:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 
+_lock = threading.RLock()
 # What begins the names of inputs that are tilec's own code.
 OWN = "<tilec>/"
 _ENVIRONMENT = tuple(
@@ -36,3 +40,23 @@ def is_environment(path: str) -> bool:
     return is_installed(path) or any(
         path == place or path.startswith(place.rstrip("/") + "/") for place in _ENVIRONMENT
     )
+
+
+@contextlib.contextmanager
+def variables_hidden(prefixes: tuple[str, ...], **given: str) -> Iterator[None]:
+    """Hide the environment variables that begin like this, and set the given ones meanwhile.
+
+    A compiler that reads them would make other code than the inputs of a build say. One thread at a
+    time.
+    """
+    with _lock:
+        kept = {name: value for name, value in os.environ.items() if name.startswith(prefixes)}
+        for name in kept:
+            del os.environ[name]
+        os.environ.update(given)
+        try:
+            yield
+        finally:
+            for name in given:
+                os.environ.pop(name, None)
+            os.environ.update(kept)

@@ -134,3 +134,44 @@ class Subject:
             target=str(self.job.target),
             overtime=overtime,
         )
+
+
+class MismatchError(Exception):
+    """One parameter of a kernel and the manifest do not fit together."""
+
+    def __init__(self, what: str, hint: str = "") -> None:
+        """Keep what does not fit, and what to do about it."""
+        super().__init__(what)
+        self.what = what
+        self.hint = hint
+
+
+class Mismatches:
+    """Collects the mismatches of a job's parameters, to report them all at once."""
+
+    def __init__(self, job: Job) -> None:
+        """Take the job."""
+        self._job = job
+        self._found: list[Diagnostic] = []
+
+    @contextlib.contextmanager
+    def at(self, place: Location) -> Iterator[None]:
+        """Keep a mismatch that is raised meanwhile, at a parameter's place."""
+        try:
+            yield
+        except MismatchError as exc:
+            self._found.append(Diagnostic(message=exc.what, location=place, hint=exc.hint))
+
+    def check(self) -> None:
+        """Raise an error with every mismatch.
+
+        Raises:
+            CompileError: there are any.
+        """
+        if self._found:
+            first = self._found[0]
+            raise CompileError(
+                f"kernel {self._job.spec.decl.name!r} and the manifest do not fit together: {first.message}",
+                diagnostics=tuple(self._found),
+                fix=first.hint,
+            )

@@ -126,13 +126,23 @@ def parameter_nodes(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -
     return [*spec.posonlyargs, *spec.args, *spec.kwonlyargs, *rest]
 
 
+def written_parameters(
+    texts: Mapping[str, str], file: str, node: ast.FunctionDef | None
+) -> dict[str, tuple[Location, str]]:
+    """Return location and annotation, as written, of each parameter of a function."""
+    return {
+        arg.arg: (
+            node_location(texts, file, arg)[0],
+            ast.unparse(arg.annotation) if arg.annotation else "",
+        )
+        for arg in (parameter_nodes(node) if node is not None else ())
+    }
+
+
 def parameter_place(texts: Mapping[str, str], at: Location, name: str) -> Location:
     """Return the location of parameter `name` of the function defined at `at`, or `at`."""
     function = function_node(texts.get(at.file, ""), at.line)
-    for arg in parameter_nodes(function) if function is not None else ():
-        if arg.arg == name:
-            return node_location(texts, at.file, arg)[0]
-    return at
+    return written_parameters(texts, at.file, function).get(name, (at, ""))[0]
 
 
 def function_node(text: str, line: int) -> ast.FunctionDef | None:

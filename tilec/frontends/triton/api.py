@@ -1,6 +1,4 @@
-"""All contact with Triton: its import under a known environment, kernels, stages of its compiler.
-Private names live here only.
-"""
+"""Calls of Triton: import, kernels, stages of its compiler. Its private names live here alone."""
 
 from __future__ import annotations
 
@@ -10,12 +8,12 @@ import dataclasses
 import os
 import sys
 import tempfile
-import threading
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from types import FunctionType
 from typing import Any
 
+from tilec.frontends.tools.environment import variables_hidden
 from tilec.frontends.tools.packages import require_minor
 from tilec_runtime.errors import ToolchainError
 from tilec_runtime.model.arch import Version
@@ -63,8 +61,6 @@ _READ = (
     "ENABLE_LHS_",
     "STORE_TMEM_",
 )
-_FIXED = {"TRITON_DEFAULT_FP_FUSION": "1"}
-_lock = threading.RLock()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -91,9 +87,13 @@ class Parameter:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class Asked:
-    """What Triton compiles: types by parameter (`constexpr` for those in `constants`), and places
-    known to be divisible by 16.
+class CompileRequest:
+    """A kernel to compile.
+
+    Attributes:
+        types: by parameter; `constexpr` for those in `constants`.
+        constants: values by the parameter's place.
+        divisible: places of parameters that are known to be divisible by 16.
     """
 
     kernel: Any
@@ -108,9 +108,13 @@ class Asked:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class Made:
-    """PTX with what a launch of it needs: threads and dynamic shared memory of a block, blocks of a
-    cluster, scratch of a program, and a tensor map for each tensor descriptor among its arguments.
+class Compiled:
+    """A compiled kernel.
+
+    Attributes:
+        threads, shared: threads and dynamic shared memory of a block. clusters: blocks of one.
+        scratch, profile: bytes of scratch and of the profiler's memory of a program.
+        maps: of the tensor descriptors among its arguments.
     """
 
     ptx: str
@@ -126,7 +130,7 @@ class Made:
 
 
 class StageError(Exception):
-    """A stage of the compiler failed; `log` is what it wrote."""
+    """A stage of the compiler failed; `log` is its output."""
 
     def __init__(self, stage: str, log: str) -> None:
         """Keep the words."""
@@ -135,27 +139,16 @@ class StageError(Exception):
         self.log = log
 
 
-@contextlib.contextmanager
-def environment() -> Iterator[None]:
-    """While it lasts, no variable that Triton reads is set, and nobody else compiles."""
-    with _lock:
-        kept = {name: value for name, value in os.environ.items() if name.startswith(_READ)}
-        for name in kept:
-            del os.environ[name]
-        os.environ.update(_FIXED)
-        try:
-            yield
-        finally:
-            for name in _FIXED:
-                os.environ.pop(name, None)
-            os.environ.update(kept)
+def environment() -> contextlib.AbstractContextManager[None]:
+    """Hide the variables that Triton, MLIR and LLVM read."""
+    return variables_hidden(_READ, TRITON_DEFAULT_FP_FUSION="1")
 
 
 def load() -> Any:
-    """The package.
+    """Import and return `triton`.
 
     Raises:
-        ToolchainError: it is missing, or of a version that tilec was not written against.
+        ToolchainError: it is missing, or of an untested version.
     """
     try:
         with environment():
@@ -168,7 +161,7 @@ def load() -> Any:
 
 
 def require_version(version: str) -> None:
-    """Refuse a version that tilec was not written against.
+    """Refuse an untested version.
 
     Raises:
         ToolchainError: it is one.
@@ -177,8 +170,9 @@ def require_version(version: str) -> None:
 
 
 def kernel_of(value: Any) -> Any:
-    """The `@triton.jit` function behind an attribute of a module, decorators of Triton around it
-    taken off; None where there is none.
+    """Return the `@triton.jit` function behind a module's attribute, or None.
+
+    Decorators of Triton around it are taken off.
     """
     if "triton" not in sys.modules:
         return None
@@ -197,18 +191,18 @@ def kernel_of(value: Any) -> Any:
 
 
 def function_of(kernel: Any) -> FunctionType:
-    """The Python function of a kernel."""
+    """Return the Python function of a kernel."""
     function: FunctionType = kernel.fn
     return function
 
 
 def definition_line(kernel: Any) -> int:
-    """The line of its `def`, as places in its compiler's errors count."""
+    """Return the line of a kernel's `def`, from which errors of its compiler count."""
     return int(kernel.def_file_line_number)
 
 
 def parameters_of(kernel: Any) -> tuple[Parameter, ...]:
-    """The parameters of a kernel's function, in order."""
+    """Return the parameters of a kernel's function, in order."""
     found = []
     for param in kernel.params:
         text = str(param.annotation)
@@ -230,7 +224,7 @@ def parameters_of(kernel: Any) -> tuple[Parameter, ...]:
 
 
 def dtype(name: str) -> Any:
-    """Triton's object of a dtype, by tilec's name."""
+    """Return Triton's object of a dtype."""
     import triton.language as tl
 
     return tl.dtype({"bool": "int1"}.get(name) or _language_name(NAMES[name]))
@@ -242,7 +236,7 @@ def _language_name(name: str) -> str:
     return f"uint{name[1:]}" if name[0] == "u" else name
 
 
-def compile_ptx(asked: Asked) -> Made:
+def compile_ptx(request: CompileRequest) -> Compiled:
     """Run Triton's compiler up to PTX. Its own cache is not used, and its own ptxas is not run.
 
     Raises:
@@ -255,25 +249,25 @@ def compile_ptx(asked: Asked) -> Made:
 
     with environment(), knobs.compilation.scope(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        knobs.compilation.disable_line_info = not (asked.lineinfo or asked.debug)
-        knobs.compilation.dump_ir_extract_di_local_variables = asked.debug
-        target = GPUTarget("cuda", asked.capability, 32)
+        knobs.compilation.disable_line_info = not (request.lineinfo or request.debug)
+        knobs.compilation.dump_ir_extract_di_local_variables = request.debug
+        target = GPUTarget("cuda", request.capability, 32)
         backend = make_backend(target)
-        isa = asked.ptx_isa[0] * 10 + asked.ptx_isa[1]
+        isa = request.ptx_isa[0] * 10 + request.ptx_isa[1]
         options = backend.parse_options(
-            {"enable_fp_fusion": True, **asked.options, "ptx_version": isa}
+            {"enable_fp_fusion": True, **request.options, "ptx_version": isa}
         )
-        facts: Any = {(place,): [["tt.divisibility", 16]] for place in asked.divisible}
+        facts: Any = {(place,): [["tt.divisibility", 16]] for place in request.divisible}
         source = ASTSource(
-            asked.kernel,
-            dict(asked.types),
-            {(place,): value for place, value in asked.constants.items()},
+            request.kernel,
+            dict(request.types),
+            {(place,): value for place, value in request.constants.items()},
             facts,
         )
         return _run(source, backend, options, target)
 
 
-def _run(source: Any, backend: Any, options: Any, target: Any) -> Made:
+def _run(source: Any, backend: Any, options: Any, target: Any) -> Compiled:
     from triton._C.libtriton import ir
 
     stages: dict[str, Any] = {}
@@ -297,7 +291,7 @@ def _run(source: Any, backend: Any, options: Any, target: Any) -> Made:
         except RuntimeError as exc:
             raise StageError(stage, f"{words()}{exc}") from exc
         log = words()
-    return Made(
+    return Compiled(
         ptx=module,
         symbol=facts["name"],
         threads=32 * facts.get("num_warps", options.num_warps),
@@ -312,9 +306,7 @@ def _run(source: Any, backend: Any, options: Any, target: Any) -> Made:
 
 
 def _tensor_map(said: Mapping[str, Any]) -> TensorMap:
-    """What the compiler says of a tensor descriptor that is an argument, as its launcher would
-    encode it.
-    """
+    """Return the tensor map that Triton's launcher would encode for a descriptor argument."""
     if said.get("fp4_padded") or said.get("is_im2col"):
         raise StageError(
             "tensor descriptor",
@@ -328,15 +320,13 @@ def _tensor_map(said: Mapping[str, Any]) -> TensorMap:
 
 
 def descriptor_type(dtype: str, box: Sequence[int]) -> str:
-    """Triton's type of a tensor descriptor that is made on the host."""
+    """Return Triton's type of a tensor descriptor that is made on the host."""
     return f"tensordesc<{NAMES[dtype]}[{','.join(map(str, box))}]>"
 
 
 @contextlib.contextmanager
 def _words() -> Iterator[Any]:
-    """What is written to the error output of the process, which is where the compiler's native half
-    tells its errors.
-    """
+    """Capture the process's error output, which the compiler's native half writes errors to."""
     sys.stderr.flush()
     kept = os.dup(2)
     with tempfile.TemporaryFile() as file:
@@ -356,8 +346,9 @@ def _words() -> Iterator[Any]:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Complaint:
-    """One frame of an error of Triton's: its words, and the place within the function's text, which
-    starts with `def`.
+    """One frame of an error of Triton: its message, and the location within the function's text.
+
+    The text starts with `def`.
     """
 
     message: str
@@ -367,7 +358,7 @@ class Complaint:
 
 
 def complaints(exc: BaseException) -> tuple[Complaint, ...]:
-    """The frames of an error, that of the kernel first; empty where Triton names no place."""
+    """Return the frames of an error, the kernel's first; none where Triton gives no location."""
     from triton.compiler.errors import CompilationError
 
     found = []
@@ -393,5 +384,5 @@ def complaints(exc: BaseException) -> tuple[Complaint, ...]:
 
 
 def text_of(kernel: Any) -> str:
-    """The function's text as errors hold it."""
+    """Return the function's text as errors hold it."""
     return str(kernel.src)

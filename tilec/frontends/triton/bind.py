@@ -9,11 +9,12 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from tilec.frontends.tools.kernels import MismatchError, Mismatches
 from tilec.frontends.triton import api
 from tilec.frontends.triton.declare import DESCRIPTOR, HOW, Declared
 from tilec.frontends.triton.facts import Facts
 from tilec.model.job import Job
-from tilec_runtime.errors import CompileError, Diagnostic, ExpressionError, Location
+from tilec_runtime.errors import ExpressionError
 from tilec_runtime.model import expr
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.model.kernel import AxisValue
@@ -53,20 +54,12 @@ def bind(job: Job, kernel: Declared) -> Bound:
             concerned.
     """
     binder = _Binder(job, kernel)
+    mismatches = Mismatches(job)
+    places = {decl.name: decl.location for decl in kernel.decl.params}
     for index, param in enumerate(kernel.params):
-        try:
+        with mismatches.at(places.get(param.name) or kernel.decl.location):
             binder.parameter(index, param)
-        except _MismatchError as exc:
-            binder.problems.append(
-                Diagnostic(message=exc.what, location=binder.place(param.name), hint=exc.hint)
-            )
-    if binder.problems:
-        first = binder.problems[0]
-        raise CompileError(
-            f"kernel {job.spec.decl.name!r} and the manifest do not fit together: {first.message}",
-            diagnostics=tuple(binder.problems),
-            fix=first.hint,
-        )
+    mismatches.check()
     # The addresses of scratch memory are null but where the compiler says that the kernel needs
     # some.
     hidden = (AbiSlot(type="u64", expr="0", size=8, align=8),) * api.HIDDEN
@@ -101,19 +94,9 @@ def read_by(slot: AbiSlot) -> frozenset[str]:
     )
 
 
-class _MismatchError(Exception):
-    """One problem, told by `bind` at the parameter's place."""
-
-    def __init__(self, what: str, hint: str = "") -> None:
-        super().__init__(what)
-        self.what = what
-        self.hint = hint
-
-
 class _Binder:
     def __init__(self, job: Job, kernel: Declared) -> None:
         self._job = job
-        self._decl = kernel.decl
         self._described = kernel.described
         self._axes: dict[str, AxisValue] = dict(job.variant.axes)
         self._params = {p.name: p for p in job.spec.params}
@@ -125,18 +108,12 @@ class _Binder:
         self.constants: dict[int, Any] = {}
         self.divisible: list[int] = []
         self.slots: list[AbiSlot] = []
-        self.problems: list[Diagnostic] = []
-
-    def place(self, name: str) -> Location:
-        """Where a parameter stands."""
-        found = next((p.location for p in self._decl.params if p.name == name), None)
-        return found or self._decl.location
 
     def parameter(self, index: int, param: api.Parameter) -> None:
         """Bind one parameter of the function.
 
         Raises:
-            _MismatchError: it cannot be.
+            MismatchError: it cannot be.
         """
         if param.constant:
             self._constant(index, param)
@@ -159,7 +136,7 @@ class _Binder:
             self._descriptor(param, slot)
             return
         if param.name in self._described:
-            raise _MismatchError(DESCRIPTOR.format(param.name), HOW)
+            raise MismatchError(DESCRIPTOR.format(param.name), HOW)
         if slot is None:
             self._constant(index, param)
             return
@@ -176,7 +153,7 @@ class _Binder:
         """What a launch packs for a parameter; None where it is an axis of the matrix."""
         if self._given:
             if self._taken >= len(self._given):
-                raise _MismatchError(
+                raise MismatchError(
                     f"args give nothing for parameter {param.name!r}",
                     "args list every parameter that is no tl.constexpr",
                 )
@@ -188,7 +165,7 @@ class _Binder:
         if stated is None:
             close = did_you_mean(param.name, [*self._params, *self._axes]).removeprefix("; ")
             what = f"neither params nor an axis of the matrix says what parameter {param.name!r} is"
-            raise _MismatchError(
+            raise MismatchError(
                 what,
                 close
                 or f"say it in [kernel.{self._job.spec.name}.params], or annotate it with tl.constexpr",
@@ -198,7 +175,7 @@ class _Binder:
         if stated.kind is ParamKind.PTR:
             return AbiSlot(type="ptr", expr=param.name, size=8, align=8)
         if stated.kind is ParamKind.STRUCT:
-            raise _MismatchError(
+            raise MismatchError(
                 f"parameter {param.name!r} is a struct in the manifest: Triton kernels take tensors and scalars"
             )
         size = DTYPES[self._dtype(stated)].bytes
@@ -211,25 +188,23 @@ class _Binder:
         name, box = expr.parse_box(slot.expr)
         stated = self._params.get(name)
         if stated is None or stated.kind is not ParamKind.TENSOR:
-            raise _MismatchError(f"{slot.expr}: {name!r} is no tensor of the launcher")
+            raise MismatchError(f"{slot.expr}: {name!r} is no tensor of the launcher")
         if self._job.target.cc < OLDEST_MAPS:
             what = f"{param.name!r} is a tensor descriptor made on the host, which {self._job.target} has no copy engine for"
-            raise _MismatchError(
+            raise MismatchError(
                 what, "limit the kernel to sm_90 and newer: [[override]] with targets"
             )
         if stated.rank != len(box) or not 1 <= stated.rank <= MOST_RANK:
-            raise _MismatchError(
+            raise MismatchError(
                 f"{slot.expr} has a box of {len(box)} extents, and {name} has rank {stated.rank}"
             )
         if stated.align % GRANULE:
             what = f"{name} is passed as a tensor descriptor, and nothing says that it is aligned to {GRANULE} bytes"
-            raise _MismatchError(
-                what, f"params.{name}.aligned = {GRANULE}: launches then verify it"
-            )
+            raise MismatchError(what, f"params.{name}.aligned = {GRANULE}: launches then verify it")
         try:
             extents = [part.evaluate(self._axes) for part in box]
         except ExpressionError as error:
-            raise _MismatchError(
+            raise MismatchError(
                 error.what, "the extents of a box are numbers and axes of the matrix"
             ) from error
         sizes = [
@@ -238,12 +213,12 @@ class _Binder:
             if type(extent) is int and extent > 0 and not extent & (extent - 1)
         ]
         if len(sizes) != len(extents):
-            raise _MismatchError(
+            raise MismatchError(
                 f"{slot.expr}: a box has extents that are powers of two, and these are {', '.join(map(str, extents))}"
             )
         dtype = self._dtype(stated)
         if dtype not in api.NAMES:
-            raise _MismatchError(
+            raise MismatchError(
                 f"parameter {param.name!r}: Triton has no dtype {dtype}",
                 f"it has {', '.join(api.NAMES)}",
             )
@@ -263,7 +238,7 @@ class _Binder:
     def _constant(self, index: int, param: api.Parameter) -> None:
         if param.name in self._params:
             what = f"{param.name!r} is a compile-time constant in the kernel and a launch parameter in the manifest"
-            raise _MismatchError(what, f"make it an axis of [kernel.{self._job.spec.name}.matrix]")
+            raise MismatchError(what, f"make it an axis of [kernel.{self._job.spec.name}.matrix]")
         value: Any = self._axes.get(param.name, param.default)
         if isinstance(value, str) and value in api.NAMES:
             value = api.dtype(value)
@@ -275,7 +250,7 @@ class _Binder:
         if slot.type == "ptr":
             stated = self._params.get(address[1] if address else slot.expr.strip())
             if stated is None or not (stated.dtype or param.dtype):
-                raise _MismatchError(
+                raise MismatchError(
                     f"nothing says the dtype of what {param.name!r} points to",
                     f"write it as params.{param.name}.dtype",
                 )
@@ -285,16 +260,16 @@ class _Binder:
         if param.dtype and (param.dtype != dtype or param.pointer != (slot.type == "ptr")):
             said = f"a pointer to {param.dtype}" if param.pointer else param.dtype
             packed = f"a pointer to {dtype}" if slot.type == "ptr" else dtype
-            raise _MismatchError(
+            raise MismatchError(
                 f"parameter {param.name!r} is annotated as {said}, and the manifest passes {packed}"
             )
         if dtype not in api.NAMES:
-            raise _MismatchError(
+            raise MismatchError(
                 f"parameter {param.name!r}: Triton has no dtype {dtype}",
                 f"it has {', '.join(api.NAMES)}",
             )
         if slot.type != "ptr" and DTYPES[dtype].kind == "float" and DTYPES[dtype].bits == 8:
-            raise _MismatchError(
+            raise MismatchError(
                 f"parameter {param.name!r}: a Triton kernel takes no {dtype} by value"
             )
         name = api.NAMES[dtype]
@@ -303,7 +278,7 @@ class _Binder:
     def _dtype(self, param: Param) -> str:
         name = str(self._axes.get(param.dtype, param.dtype))
         if name not in DTYPES:
-            raise _MismatchError(
+            raise MismatchError(
                 f"parameter {param.name!r} has no dtype that tilec knows",
                 f"write it as params.{param.name}.dtype",
             )

@@ -44,54 +44,54 @@ class JobCompiler:
         """
         job, target = self._job, self._job.target
         bound = bind(job, self._kernel)
-        made = self._ptx(bound)
+        compiled = self._ptx(bound)
         lowered = Lowered(
-            text=ptx.relative_files(made.ptx, ((job.spec.source.root, ""),)),
+            text=ptx.relative_files(compiled.ptx, ((job.spec.source.root, ""),)),
             maker="Triton",
-            symbol=made.symbol,
-            abi=self._abi(bound, made),
+            symbol=compiled.symbol,
+            abi=self._abi(bound, compiled),
             arch=f"sm_{target.cc[0]}{target.cc[1]}{'a' if target.cc >= EXACT else ''}",
             opt=job.spec.opt,
             lineinfo=job.spec.lineinfo,
             debug=job.spec.debug,
             # As Triton itself calls it: --regAllocOptLevel works around a fault of its allocator.
-            flags=(*(() if made.fusion else ("--fmad=false",)), "--regAllocOptLevel=2"),
-            warnings=native_diagnostics(made.log, self._module.texts, severity="warning"),
+            flags=(*(() if compiled.fusion else ("--fmad=false",)), "--regAllocOptLevel=2"),
+            warnings=native_diagnostics(compiled.log, self._module.texts, severity="warning"),
             exact=target.kind is not TargetKind.PTX and not target.suffix and target.cc >= EXACT,
-            block=(made.threads, 1, 1),
-            cluster=(made.clusters, 1, 1) if made.clusters > 1 else (),
-            shared=made.shared,
+            block=(compiled.threads, 1, 1),
+            cluster=(compiled.clusters, 1, 1) if compiled.clusters > 1 else (),
+            shared=compiled.shared,
             shared_cause="the tiles of all stages of the pipeline are in shared memory at once",
             shared_fix="take smaller tiles or fewer num_stages, for this target in hints, or exclude the variant in [[override]]",
         )
         return image(self._subject, lowered, self._tool)
 
-    def _abi(self, bound: Bound, made: api.Made) -> tuple[AbiSlot, ...]:
+    def _abi(self, bound: Bound, compiled: api.Compiled) -> tuple[AbiSlot, ...]:
         """Return the arguments, with the tensor maps and the scratch memory that the compiler asks
         for.
         """
-        if made.profile:
-            what = f"each program of the kernel needs {made.profile} bytes of the profiler's memory, which launches do not bring along"
+        if compiled.profile:
+            what = f"each program of the kernel needs {compiled.profile} bytes of the profiler's memory, which launches do not bring along"
             raise self._subject.error(
                 what, fix="take what Triton's profiler records out of the kernel"
             )
-        abi = mapped(bound.abi, made.maps)
+        abi = mapped(bound.abi, compiled.maps)
         if abi is None:
             wanted = sum(slot.type == DESCRIPTOR for slot in bound.abi)
-            what = f"Triton made {len(made.maps)} tensor maps for {wanted} descriptors"
+            what = f"Triton made {len(compiled.maps)} tensor maps for {wanted} descriptors"
             raise self._subject.error(what, fix="report it, with the kernel")
-        if made.scratch:  # the first of the two hidden addresses
+        if compiled.scratch:  # the first of the two hidden addresses
             place = len(abi) - api.HIDDEN
             abi = (
                 *abi[:place],
-                dataclasses.replace(abi[place], type=f"{SCRATCH}:{made.scratch}"),
+                dataclasses.replace(abi[place], type=f"{SCRATCH}:{compiled.scratch}"),
                 *abi[place + 1 :],
             )
         return abi
 
-    def _ptx(self, bound: Bound) -> api.Made:
+    def _ptx(self, bound: Bound) -> api.Compiled:
         job = self._job
-        asked = api.Asked(
+        request = api.CompileRequest(
             kernel=self._kernel.kernel,
             types=bound.types,
             constants=bound.constants,
@@ -105,12 +105,11 @@ class JobCompiler:
         what = f"{job.spec.source.path}: kernel {job.spec.decl.name!r} does not compile for {job.target}"
         try:
             with self._module.active():
-                return api.compile_ptx(asked)
+                return api.compile_ptx(request)
         except CompileError:
             raise
         except Exception as exc:
             error = kernel_error(exc, module=self._module, kernel=self._kernel, what=what)
-            error.kernel, error.target = job.variant.id, str(job.target)
             absent = ", ".join(fact.param for fact in job.variant.assume if fact.absent)
             if absent and "NoneType" in error.what and error.diagnostics:
                 hint = f"{absent} may be None, and is in this variant: use it under `if … is not None`, or take optional out of params"

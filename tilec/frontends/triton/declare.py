@@ -7,11 +7,16 @@ from __future__ import annotations
 import ast
 import dataclasses
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from tilec.frontends.tools.modules import LoadedModule
-from tilec.frontends.tools.python_errors import characters, function_node, line_of
+from tilec.frontends.tools.python_errors import (
+    definition_location,
+    function_node,
+    parameter_nodes,
+    written_parameters,
+)
 from tilec.frontends.triton import api
 from tilec.frontends.triton.writes import Function, resolver, written
 from tilec.model.declaration import KernelDecl, ParamDecl
@@ -54,14 +59,21 @@ def _kernel(
     module: LoadedModule, name: str, kernel: Any, syntax_of: Callable[[Any], Function | None]
 ) -> Declared:
     function = api.function_of(kernel)
-    node, at = _definition(module, kernel)
+    file = function.__code__.co_filename
+    node = function_node(module.texts.get(file, ""), api.definition_line(kernel))
+    at = (
+        Location(file=module.source.path, line=1)
+        if node is None
+        else definition_location(module.texts, file, node)
+    )
+    places = written_parameters(module.texts, file, node)
     syntax = syntax_of(kernel)
     stored = written(syntax) if syntax is not None else frozenset()
     params = api.parameters_of(kernel)
     ranks = _described(node) if node is not None else {}
     decls = []
     for param in params:
-        place, text = _parameter(module.texts, node, at, param.name)
+        place, text = places.get(param.name, (at, ""))
         kind = (
             "constant"
             if param.constant
@@ -86,35 +98,6 @@ def _kernel(
     decl = KernelDecl(name=name, qualified=name, location=at, doc=doc, params=tuple(decls))
     described = frozenset(p.name for p in params if p.descriptor).union(ranks)
     return Declared(kernel=kernel, params=params, decl=decl, described=described)
-
-
-def _definition(module: LoadedModule, kernel: Any) -> tuple[ast.FunctionDef | None, Location]:
-    """The function's node and place; the source as a whole where it was not written in a project
-    file.
-    """
-    file = api.function_of(kernel).__code__.co_filename
-    node = function_node(module.texts.get(file, ""), api.definition_line(kernel))
-    if node is None:
-        return None, Location(file=module.source.path, line=1)
-    line = line_of(module.texts, file, node.lineno)
-    return node, Location(
-        file=file, line=node.lineno, column=characters(line, node.col_offset) + len("def ") + 1
-    )
-
-
-def _parameter(
-    texts: Mapping[str, str], node: ast.FunctionDef | None, at: Location, name: str
-) -> tuple[Location, str]:
-    """Place and annotation (as written) of a parameter."""
-    for arg in (
-        (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs) if node is not None else ()
-    ):
-        if arg.arg == name:
-            column = characters(line_of(texts, at.file, arg.lineno), arg.col_offset) + 1
-            return Location(file=at.file, line=arg.lineno, column=column), ast.unparse(
-                arg.annotation
-            ) if arg.annotation else ""
-    return at, ""
 
 
 def _functions() -> Callable[[Any], Function | None]:
@@ -148,7 +131,7 @@ def _described(node: ast.FunctionDef) -> dict[str, int]:
     A parameter that the body gives another value, `x = tl.make_tensor_descriptor(x, …)`, may well
     be an address: Triton tells.
     """
-    names = {arg.arg for arg in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)}
+    names = {arg.arg for arg in parameter_nodes(node)}
     names -= {
         part.id
         for part in ast.walk(node)

@@ -8,6 +8,8 @@ import ast
 import dataclasses
 from collections.abc import Callable, Mapping
 
+from tilec.frontends.tools.python_errors import parameter_nodes
+
 _WRITES = ("store", "store_tensor_descriptor", "scatter")
 _WRITES_PREFIX = "atomic_"
 # What gives addresses again that are computed from the first argument, or from the object whose
@@ -41,14 +43,7 @@ class Function:
     @property
     def params(self) -> tuple[str, ...]:
         """Names of its parameters, in order."""
-        return tuple(
-            arg.arg
-            for arg in (
-                *self.node.args.posonlyargs,
-                *self.node.args.args,
-                *self.node.args.kwonlyargs,
-            )
-        )
+        return tuple(arg.arg for arg in parameter_nodes(self.node))
 
 
 def written(function: Function) -> Names:

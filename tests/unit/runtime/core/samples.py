@@ -15,7 +15,7 @@ import pytest
 
 from tilec_runtime.launch import native
 from tilec_runtime.launch import program as op
-from tilec_runtime.launch.arguments import tensor_facts
+from tilec_runtime.tensors.facts import tensor_facts
 
 core: Any = native.CORE
 if core is None and os.environ.get("TILEC_NATIVE_STRICT", "0") in ("", "0"):

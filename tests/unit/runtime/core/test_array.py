@@ -19,9 +19,9 @@ from tests.unit.runtime.core.exchange import LIBRARY, TORCH, api, array_type
 from tests.unit.runtime.core.samples import core
 from tilec.testing.fake_driver import FakeDriver
 from tilec_runtime import Tensor
-from tilec_runtime.launch.arguments import UnreadableError, tensor_facts
-from tilec_runtime.launch.layout import ON_ANY, ON_CPU, contiguous_stride, settled_stride
+from tilec_runtime.device.layout import ON_ANY, ON_CPU, contiguous_stride, settled_stride
 from tilec_runtime.model.dtype import DTYPES
+from tilec_runtime.tensors.facts import UnreadableError, tensor_facts
 
 NUMBERS = {name: number for number, name in enumerate(DTYPES)}
 

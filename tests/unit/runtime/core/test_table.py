@@ -462,12 +462,13 @@ def test_a_table_that_is_dropped_drops_its_plans() -> None:
 
 
 def test_the_core_can_be_turned_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    from tilec_runtime.device import core as loader
     from tilec_runtime.launch import native
 
     monkeypatch.setenv("TILEC_NATIVE", "0")
-    assert native._loaded() is None
+    assert loader._loaded() is None
     monkeypatch.delenv("TILEC_NATIVE")
-    assert native._loaded() is core
+    assert loader._loaded() is core
     monkeypatch.setattr(native, "CORE", None)
     module, driver, plans = add_module()
     assert plans is None

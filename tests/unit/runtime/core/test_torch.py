@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tests.unit.runtime.core.samples import core
-from tilec_runtime.launch.arguments import UnreadableError, tensor_facts
 from tilec_runtime.model.dtype import DTYPES
+from tilec_runtime.tensors.facts import UnreadableError, tensor_facts
 
 torch = pytest.importorskip("torch")
 NUMBERS = {name: number for number, name in enumerate(DTYPES)}

@@ -12,6 +12,7 @@ import pytest
 
 from tests.unit.runtime.ops.graph_samples import COUNT, Cpu, contents, copy
 from tilec_runtime import CudaGraph, use_device, value, with_context
+from tilec_runtime.device.recording import RECORDINGS
 from tilec_runtime.errors import (
     BorrowError,
     GraphCaptureError,
@@ -19,7 +20,6 @@ from tilec_runtime.errors import (
     SchedulingError,
     UseAfterMoveError,
 )
-from tilec_runtime.tensors.recording import RECORDINGS
 
 
 @pytest.fixture

@@ -16,9 +16,9 @@ from tests.unit.runtime.driver_api import Api
 from tilec.testing.fake_driver import FakeDriver
 from tilec_runtime.cpu.driver import CpuDriver
 from tilec_runtime.device.driver import Driver
+from tilec_runtime.device.layout import TensorFacts
 from tilec_runtime.device.seam import CopyBox, CopyKind
 from tilec_runtime.errors import TensorError
-from tilec_runtime.launch.layout import TensorFacts
 from tilec_runtime.tensors.copies import MOST_CALLS, ByteLayout, boxes, byte_layout
 
 Array = np.ndarray[Any, Any]

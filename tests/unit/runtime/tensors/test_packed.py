@@ -14,10 +14,10 @@ import pytest
 from tilec.testing.fake_driver import FakeDriver
 from tilec_runtime import Device, DeviceBuffer, Tensor, api, use_device
 from tilec_runtime.cpu.driver import CpuDriver
+from tilec_runtime.device.layout import TensorFacts, as_bytes, byte_range, may_overlap
 from tilec_runtime.errors import DTypeError, TensorError
-from tilec_runtime.launch.arguments import UnreadableError, tensor_facts
-from tilec_runtime.launch.layout import TensorFacts, as_bytes, byte_range, may_overlap
 from tilec_runtime.model.dtype import DTYPES
+from tilec_runtime.tensors.facts import UnreadableError, tensor_facts
 
 F4 = ml_dtypes.float4_e2m1fn
 EVERY = [0, 0.5, 1, 1.5, 2, 3, 4, 6]

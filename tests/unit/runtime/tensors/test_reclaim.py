@@ -13,9 +13,9 @@ from tests.waiting import PATIENCE, becomes, joined
 from tilec.testing.fake_driver import FakeDriver
 from tilec_runtime.cpu.driver import CpuDriver
 from tilec_runtime.device.frees import FREES
-from tilec_runtime.device.memory import DeviceBuffer
 from tilec_runtime.device.streams import Stream
 from tilec_runtime.errors import DriverError, OutOfMemoryError
+from tilec_runtime.tensors.buffer import DeviceBuffer
 from tilec_runtime.tensors.pool import MemPool
 from tilec_runtime.tensors.storage import Storage, allocate_bytes
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tilec_runtime.device.layout import contiguous_stride, settled_stride
 from tilec_runtime.errors import TensorError
-from tilec_runtime.launch.layout import contiguous_stride, settled_stride
 from tilec_runtime.tensors.shapes import (
     checked_shape,
     extent_of,

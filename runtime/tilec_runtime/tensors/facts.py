@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tilec_runtime.launch.layout import (
+from tilec_runtime.device.layout import (
     ON_ANY,
     ON_CPU,
     ON_GPU,

@@ -8,12 +8,53 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from tilec_runtime.device.seam import Dim3
+from tilec_runtime.device.seam_types import Dim3, GridRule, GridWish
 from tilec_runtime.errors import LaunchLimitError, LayoutError
 from tilec_runtime.launch.checks import Call
-from tilec_runtime.launch.grid import MOST_TILES
+from tilec_runtime.launch.limits import MOST_TILES
 from tilec_runtime.model.expr import parse
 from tilec_runtime.model.safety import Region
+
+
+def settle_grid(kernel: str, own: Dim3, wishes: Sequence[GridWish]) -> Dim3:
+    """The grid of a launch.
+
+    Args:
+        kernel: for messages.
+        own: what the kernel's expressions give.
+        wishes: of the caller. Those that stand for the kernel's own grid come first.
+
+    Raises:
+        LaunchLimitError: they do not agree.
+    """
+    grid, source = own, "the kernel's own expressions give"
+    instead = [wish for wish in wishes if wish.rule is GridRule.INSTEAD]
+    # Callers are held against each other first: a kernel's expressions follow from the same
+    # tensors, and say less of what is wrong.
+    said = instead or [wish for wish in wishes if wish.rule is GridRule.EXACTLY]
+    for wish in said[1:]:
+        if wish.grid != said[0].grid:
+            raise _disagree(kernel, said[0].grid, f"{said[0].source} gives", wish)
+    if instead:
+        grid, source = instead[0].grid, f"{instead[0].source} gives"
+    for wish in wishes:
+        if wish.rule is GridRule.EXACTLY and wish.grid != grid:
+            raise _disagree(kernel, grid, source, wish)
+        if wish.rule is GridRule.AT_MOST and any(
+            has > most for has, most in zip(grid, wish.grid, strict=True)
+        ):
+            raise _disagree(kernel, grid, source, wish)
+    return grid
+
+
+def _disagree(kernel: str, grid: Dim3, source: str, wish: GridWish) -> LaunchLimitError:
+    most = " at most" if wish.rule is GridRule.AT_MOST else ""
+    return LaunchLimitError(
+        f"{kernel}: {source} the launch grid {grid}, and {wish.source} gives {wish.grid}{most}",
+        cause="the tensor is cut into other tiles than the kernel's blocks write",
+        fix="partition by the kernel's tile, or choose the variant of that tile",
+        kernel=kernel,
+    )
 
 
 def check_tiles(call: Call, parted: Sequence[tuple[int, Any]]) -> None:

@@ -9,12 +9,12 @@ from typing import Any
 from tilec_runtime.device.devices import driver_of, ordinal_of
 from tilec_runtime.device.frees import FREES, Release
 from tilec_runtime.device.handles import stream_handle
+from tilec_runtime.device.layout import NOWHERE, ON_CPU, TensorFacts, contiguous_stride
 from tilec_runtime.device.seam import DeviceDriver
 from tilec_runtime.errors import DTypeError, SchedulingError, TensorError
-from tilec_runtime.launch.arguments import UnreadableError
-from tilec_runtime.launch.layout import NOWHERE, ON_CPU, TensorFacts, contiguous_stride
 from tilec_runtime.model.dtype import BY_NUMPY, DTYPES, DType
 from tilec_runtime.protocols import DeviceLike, StreamLike
+from tilec_runtime.tensors.facts import UnreadableError
 from tilec_runtime.tensors.host import array_in, memory_of, numpy_dtype
 from tilec_runtime.tensors.shapes import checked_packing, checked_shape
 from tilec_runtime.tensors.storage import allocate_bytes

@@ -1,0 +1,30 @@
+"""The compiled launch core (`_core/`): where it was built, and unless TILEC_NATIVE=0 turns it off."""
+
+from __future__ import annotations
+
+import os
+from types import ModuleType
+
+
+def _loaded() -> ModuleType | None:
+    if os.environ.get("TILEC_NATIVE") == "0":
+        return None
+    try:
+        from tilec_runtime import _core
+    except ImportError:
+        return None
+    # Without a built extension, the import finds the directory of the C sources.
+    return _core if hasattr(_core, "configure") else None
+
+
+def absence() -> str:
+    """Return why launches take Python's path; empty where the core makes them."""
+    if CORE is not None:
+        return ""
+    if os.environ.get("TILEC_NATIVE") == "0":
+        return "TILEC_NATIVE=0 turns the launch core off"
+    return "the launch core was not built"
+
+
+# The launch core; None where launches take Python's path.
+CORE = _loaded()
