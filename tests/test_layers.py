@@ -147,9 +147,7 @@ def test_no_import_cycles() -> None:
 ORDER = ("", "errors", "model", "bundle", "device", "tensors", "cpu", "launch", "ops", "api")
 # What has no folder: names of files in the root, by the room that they are part of.
 ROOT_FILES = {
-    **dict.fromkeys(
-        ("values", "foreign", "forks", "once", "uncopied", "debugging", "protocols"), ""
-    ),
+    **dict.fromkeys(("values", "foreign", "forks", "protocols"), ""),
     **dict.fromkeys(("kept", "running", "sites"), "errors"),
     "kernels": "ops",
     "package": "ops",

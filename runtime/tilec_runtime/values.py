@@ -234,3 +234,19 @@ class _Signature:
         from inspect import signature
 
         return signature(self.twin.of(owner))
+
+
+class Uncopied:
+    """What can be neither pickled nor copied: there would be two of it."""
+
+    __slots__ = ()
+
+    def __reduce__(self) -> NoReturn:
+        """What pickle, copy.copy and copy.deepcopy ask.
+
+        Raises:
+            TypeError: always.
+        """
+        raise TypeError(
+            f"a {type(self).__name__} can be neither pickled nor copied: pass it on, or make another one"
+        )

@@ -1,3 +1,1 @@
-"""Finds the fastest variants: candidates of a kernel's matrix are compiled, checked, measured and
-recorded; nothing printed.
-"""
+"""Tunes kernels: compiles, checks and measures candidates, and records the fastest."""

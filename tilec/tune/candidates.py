@@ -1,6 +1,4 @@
-"""Candidates as they are compiled: each point of the matrix with all its assumption sets, in a
-bundle of its own, or why it is none.
-"""
+"""Compiles candidates: a point of the matrix with all its assumption sets."""
 
 from __future__ import annotations
 
@@ -29,12 +27,12 @@ from tilec_runtime.model.kernel import KernelInfo, ToolInfo, VariantInfo
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Made:
-    """What became of a candidate's compile.
+    """The outcome of compiling a candidate.
 
     Attributes:
-        variants: with their images; empty where it does not compile.
+        variants: with their images; empty if it does not compile.
         bundle: the file that holds them.
-        failure: why it does not compile; empty where it does.
+        failure: why it does not compile; empty if it does.
     """
 
     variants: tuple[VariantInfo, ...] = ()
@@ -43,22 +41,22 @@ class Made:
 
 
 class Candidates(Protocol):
-    """Where candidates come from: compiled here, or elsewhere before."""
+    """A source of candidates: a compiler, or a kit."""
 
     def make(self, points: Sequence[Point]) -> Mapping[Point, Made]:
-        """What became of these points."""
+        """Return the outcome for these points."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Facts:
-    """What is known of a kernel that is tuned, before anything is compiled.
+    """Facts about a tuned kernel that need no compile.
 
     Attributes:
         info: the kernel with its planned variants, which have no images.
-        kernel_digest, space_digest: of the record.
-        toolchain: what compiles it.
-        target: what it is compiled for.
-        sizes: expressions that tell launches apart: the manifest's, or all extents.
+        kernel_digest, space_digest: for the record.
+        toolchain: of its frontend.
+        target: that it is compiled for.
+        sizes: expressions that distinguish launches: the manifest's, or all extents.
     """
 
     info: KernelInfo
@@ -70,20 +68,19 @@ class Facts:
 
 
 class Foundry:
-    """Compiles candidates of one kernel for one target. Use it as a context manager: leaving it
-    ends its workers.
+    """Compiles candidates of one kernel for one target; a context manager that ends its workers.
 
     Args:
-        request: the project, its cache and tools, and how many compile at once.
+        request: the project, its cache and tools, and the number of workers.
         kernel: its name in the manifest.
-        target: what to compile for.
-        folder: where bundles of candidates go.
-        observer: hears of compiles and notes.
-        project: where it is open already.
+        target: to compile for.
+        folder: for bundles of candidates.
+        observer: of compiles and notes.
+        project: if it is open already.
 
     Raises:
         ManifestError, BuildError, ToolchainError: as a build would.
-        UsageError: the kernel is none of the manifest, or is not made for the target.
+        UsageError: the manifest has no such kernel, or not for the target.
     """
 
     def __init__(
@@ -126,7 +123,7 @@ class Foundry:
         self.facts = self._facts(kernel, target)
 
     def __enter__(self) -> Foundry:  # noqa: PYI034 - nothing inherits from it
-        """The foundry itself."""
+        """Return the compiler."""
         return self
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
@@ -134,7 +131,7 @@ class Foundry:
         self._runner.close()
 
     def make(self, points: Sequence[Point]) -> Mapping[Point, Made]:
-        """Compile candidates, several at once; each is in a bundle with the others of this call."""
+        """Compile candidates in parallel, into one bundle for each call."""
         wanted = set(points)
         jobs = tuple(job for job in self._planned_kernel.jobs if job.variant.axes in wanted)
         outcomes = self._runner.compile(self._keys.keyed(jobs))
@@ -207,16 +204,12 @@ class Foundry:
 
 
 def sizes_of(kernel: Kernel, info: KernelInfo) -> tuple[str, ...]:
-    """What tells launches of a kernel apart: what the manifest says, or else extents of its
-    tensors.
-    """
+    """Return the expressions that distinguish launches: the manifest's, or all extents."""
     return kernel.sizes or size_expressions(info)
 
 
 def _of_kernel(project: Project, name: str) -> Project:
-    """A project with the kernels of one language alone: tools of others may be missing, and what is
-    compiled in one go stays together.
-    """
+    """Return the project with the kernels of one language: tools of others may be missing."""
     language = next(kernel.language for kernel in project.manifest.kernels if kernel.name == name)
     kernels = tuple(kernel for kernel in project.manifest.kernels if kernel.language == language)
     names = {kernel.name for kernel in kernels}

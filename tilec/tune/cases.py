@@ -1,6 +1,4 @@
-"""The cases of a tuning: which there are, what is searched for each, and what their references
-give, computed once.
-"""
+"""The cases of a tuning, with their search spaces and the results of their references."""
 
 from __future__ import annotations
 
@@ -29,9 +27,9 @@ class Prepared:
     """A case that is ready to be tuned.
 
     Attributes:
-        space: what is searched.
+        space: its search space.
         at: values of the kernel's size expressions.
-        expected: file with the reference's results; empty where the case has none.
+        expected: file with the reference's results; empty without a reference.
     """
 
     space: Space
@@ -42,11 +40,11 @@ class Prepared:
 def spaces_of(
     kernel: Kernel, info: KernelInfo, names: Sequence[str], *, locate: Locator | None = None
 ) -> tuple[Space, ...]:
-    """What is searched, for each case of a kernel, or for those whose names fit a glob.
+    """Return the search space of each case, or of those whose names match a glob.
 
     Raises:
-        UsageError: there is no case, or none of a name.
-        CaseError: a case does not fit the kernel, or has no space.
+        UsageError: there is no case, or none with a name.
+        CaseError: a case does not fit the kernel, or has no search space.
     """
     known = [case.name for case in kernel.cases]
     if not known:
@@ -72,8 +70,7 @@ def spaces_of(
 def cases_of(
     kernel: Kernel, info: KernelInfo, *, locate: Locator | None = None
 ) -> tuple[BoundCase, ...]:
-    """Every case of a kernel with what it chooses itself: what launches take by default is searched
-    like the rest.
+    """Bind every case of a kernel without the manifest's defaults, which are searched too.
 
     Raises:
         CaseError: a case does not fit the kernel.
@@ -89,18 +86,17 @@ def prepare_case(
     *,
     on_reference: Callable[[BoundCase], None],
 ) -> Prepared:
-    """Make a case's inputs once, for its sizes and for what its reference gives.
+    """Evaluate a case's sizes, and write the results of its reference.
 
     Args:
         space: of the case.
-        sizes: expressions that tell launches apart.
+        sizes: expressions that distinguish launches.
         references: of the project.
-        folder: where results are kept.
-        on_reference: hears of a reference before it is called: that may take long.
+        folder: for the results.
+        on_reference: called before a reference runs, which may take long.
 
     Raises:
-        CaseError: inputs cannot be made, or are so that nothing is launched, or the reference
-            fails.
+        CaseError: inputs cannot be made, nothing would be launched, or the reference fails.
     """
     case, small = space.case, small_case(space.case)
     env = planned_inputs(case)
@@ -137,7 +133,7 @@ def prepare_case(
 
 
 def file_name(name: str) -> str:
-    """`gemm.4k_f16`: a case's name as that of a file."""
+    """Return a case's name as a file name: `gemm.4k_f16`."""
     return "".join(
         c if c.isalnum() or c in "-_" else "." if c == "/" else "_" for c in name
     ).rstrip("_")

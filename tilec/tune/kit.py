@@ -1,6 +1,4 @@
-"""A kit: one file with every candidate of a tuning and what is needed to measure them where there
-is no compiler and no project.
-"""
+"""Kits: one file with all candidates of a tuning, for measuring without compiler and project."""
 
 from __future__ import annotations
 
@@ -30,20 +28,20 @@ from tilec_runtime.model.kernel import KernelInfo, ToolInfo, VariantInfo
 VERSION = 1
 SUFFIX = ".tune"
 _INDEX, _MANIFEST, _BUNDLE = "kit.json", "tilec.toml", "candidates.tilec"
-# Most bytes of one member: results of references may be large, and a kit is unpacked to disk.
+# Most bytes of one member: results of references may be large; a kit is unpacked to disk.
 _MOST = 64 << 30
 _DIGEST = "[0-9a-f]{64}"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Kit:
-    """What a kit holds.
+    """The contents of a kit.
 
     Attributes:
         facts: of the kernel.
         kernel: its table of the manifest.
         prepared: the cases, in the order of the manifest.
-        made: every candidate: in the kit's bundle, or why it does not compile.
+        made: every candidate, in the kit's bundle or with its compile failure.
     """
 
     facts: Facts
@@ -52,7 +50,7 @@ class Kit:
     made: Mapping[Point, Made]
 
     def make(self, points: Sequence[Point]) -> Mapping[Point, Made]:
-        """What became of these points: `Candidates`."""
+        """Return the outcome for these points, as `Candidates`."""
         return {point: self.made[point] for point in points}
 
 
@@ -63,14 +61,14 @@ def write_kit(
     prepared: Sequence[Prepared],
     made: Mapping[Point, Made],
 ) -> None:
-    """Write a kit; what was at `path` stays until it is whole.
+    """Write a kit, whole or not at all.
 
     Args:
         path: the file.
         facts: of the kernel.
-        manifest: the project's tilec.toml, which has the cases.
+        manifest: the project's tilec.toml, with the cases.
         prepared: cases with their references' results.
-        made: every candidate; those that compiled are all in one bundle.
+        made: every candidate; those that compiled are in one bundle.
 
     Raises:
         OutputError: it cannot be written.
@@ -115,10 +113,10 @@ def write_kit(
 
 
 def require_kit(path: Path) -> None:
-    """Refuse what is no kit at all, before anything is made for it.
+    """Reject a file that is no zip archive, before anything is prepared for it.
 
     Raises:
-        UsageError: there is no such file, or it is none of zip's.
+        UsageError: there is no such file, or it is no archive.
     """
     try:
         zipfile.ZipFile(path).close()
@@ -131,10 +129,10 @@ def read_kit(path: Path, folder: Path) -> Kit:
 
     Args:
         path: the file.
-        folder: where to; the kit needs it as long as it is used.
+        folder: to unpack to; the kit uses it.
 
     Raises:
-        UsageError: it is no kit, damaged, or of another version.
+        UsageError: it is no kit, is damaged, or has another version.
         OutputError: it cannot be unpacked there.
     """
     try:
@@ -156,8 +154,8 @@ def read_kit(path: Path, folder: Path) -> Kit:
                 what, fix="make room there, or copy the kit to where there is room"
             ) from error
         raise _refusal(path, error) from error
-    # RuntimeError and NotImplementedError: flipped bits that say that a member is encrypted, or
-    # packed in a way nobody knows.
+    # RuntimeError and NotImplementedError: flipped bits claim that a member is encrypted, or packed
+    # with an unknown method.
     except (
         zipfile.BadZipFile,
         zlib.error,
@@ -217,7 +215,7 @@ def _kit(index: Mapping[str, Any], folder: Path) -> Kit:
 
 
 def _text(row: Mapping[str, Any], name: str, pattern: str = ".*") -> str:
-    """A text out of JSON, which goes into records and logs."""
+    """Return a checked text from JSON: it goes into records and logs."""
     found = row[name]
     if not isinstance(found, str) or not re.fullmatch(pattern, found):
         raise ValueError(f"{name} is {found!r}")

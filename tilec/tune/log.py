@@ -1,6 +1,4 @@
-"""The log of a tuning: a header and a line for each trial, appended as it ends, so that whatever
-ends a tuning loses one trial at most.
-"""
+"""The log of a tuning: a header and one JSON line for each trial, appended as it ends."""
 
 from __future__ import annotations
 
@@ -8,7 +6,6 @@ import dataclasses
 import fcntl
 import json
 import os
-import zlib
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +13,12 @@ from tilec.model.codec import encode
 from tilec.tune.trial import Trial, from_line
 from tilec_runtime.errors import OutputError, UsageError
 
-VERSION = 3
+VERSION = 4
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Header:
-    """What a log is of; trials of another kernel, space, target or device, or of other cases, are
-    none of this one.
-    """
+    """What a log is about; trials of another header are not reused."""
 
     kernel: str
     kernel_digest: str
@@ -49,7 +44,7 @@ class TrialLog:
     """A log on disk.
 
     Args:
-        path: the file; made with its directory when it is opened.
+        path: the file; `open` makes it and its directory.
     """
 
     def __init__(self, path: Path) -> None:
@@ -58,10 +53,10 @@ class TrialLog:
         self._lock: Any = None
 
     def read(self, header: Header) -> tuple[Trial, ...]:
-        """The trials of a log that was left; a last line that was torn off is none.
+        """Return the trials of an interrupted tuning, without an incomplete last line.
 
         Raises:
-            UsageError: there is no log, it is of something else, or it is damaged.
+            UsageError: there is no log, it has another header, or it is damaged.
         """
         try:
             lines = self.path.read_bytes().split(b"\n")
@@ -84,19 +79,18 @@ class TrialLog:
         return tuple(trials)
 
     def open(self, header: Header, *, keep: bool) -> None:
-        """Begin to write: behind what is there, or anew; a log that was there then goes aside as
-        `.old`.
+        """Open the log for writing: append, or start anew and rename an old log to `.old`.
 
         Raises:
             OutputError: it cannot be written.
-            UsageError: another tuning writes it.
+            UsageError: another tuning is writing it.
         """
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._take()
             if keep:
                 data = self.path.read_bytes()
-                os.truncate(self.path, data.rfind(b"\n") + 1)  # what was torn off
+                os.truncate(self.path, data.rfind(b"\n") + 1)  # drop an incomplete line
             elif self.path.exists():
                 self.path.replace(self.path.with_suffix(".old"))
             self._file = self.path.open("ab")
@@ -117,16 +111,14 @@ class TrialLog:
             raise self._unwritable(error) from error
 
     def close(self) -> None:
-        """Stop writing. May be called more than once."""
+        """Close the file. May be called more than once."""
         for file in (self._file, self._lock):
             if file is not None:
                 file.close()
         self._file = self._lock = None
 
     def _take(self) -> None:
-        """Keep other tunings from the log; the lock goes with the process that holds it, however
-        that ends.
-        """
+        """Lock the log against other tunings; the lock ends with the process."""
         self._lock = self.path.with_suffix(".lock").open("wb")
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -135,7 +127,7 @@ class TrialLog:
             raise UsageError(what, fix="wait for it, or end it and go on with --resume") from error
 
     def _append(self, row: dict[str, Any]) -> None:
-        self._file.write(_text({**row, "crc": _checksum(row)}) + b"\n")
+        self._file.write(json.dumps(row, separators=(",", ":"), allow_nan=False).encode() + b"\n")
         self._file.flush()
 
     def _row(self, number: int, line: bytes) -> dict[str, Any]:
@@ -145,10 +137,6 @@ class TrialLog:
             raise self._damaged(number, "it is not JSON") from error
         if not isinstance(row, dict):
             raise self._damaged(number, "it is no object")
-        found = row.pop("crc", None)
-        # A log of another version has no checksum, or another one: that is said first.
-        if found != _checksum(row) and not (number == 1 and row.get("log", VERSION) != VERSION):
-            raise self._damaged(number, "its checksum does not fit")
         return row
 
     def _require(self, row: dict[str, Any], header: Header) -> None:
@@ -173,20 +161,6 @@ class TrialLog:
             f"cannot write the log {self.path}: {error.strerror or error}",
             fix="make room, or make the directory writable",
         )
-
-
-def _text(row: dict[str, Any]) -> bytes:
-    return json.dumps(row, separators=(",", ":"), allow_nan=False).encode()
-
-
-def _checksum(row: dict[str, Any]) -> str:
-    """Of a line without it: a digit of a time that a disk or an editor changed would look like
-    another measurement.
-    """
-    try:
-        return f"{zlib.crc32(_text(row)):08x}"
-    except ValueError:  # NaN, which no log has
-        return ""
 
 
 _ANEW = "leave --resume out: tuning then begins anew, and this log is kept aside as .old"

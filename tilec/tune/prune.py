@@ -1,4 +1,4 @@
-"""Candidates that need not be measured: what their images alone say against them, without a GPU."""
+"""Rejects candidates by their images alone: over budget, too large for a block, duplicates."""
 
 from __future__ import annotations
 
@@ -18,9 +18,7 @@ from tilec_runtime.model.kernel import KernelInfo, VariantInfo
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Cost:
-    """What a candidate takes: of its images the most of each resource, and how many blocks a
-    multiprocessor holds; None for unknown.
-    """
+    """The resources of a candidate: the maximum over its images; None for unknown."""
 
     registers: int | None = None
     spills: int | None = None
@@ -29,7 +27,7 @@ class Cost:
 
 
 def cost_of(images: Sequence[ImageInfo]) -> Cost:
-    """What the images of a candidate take."""
+    """Return the resources that the images of a candidate need."""
 
     def most(values: Iterable[int | None]) -> int | None:
         known = [value for value in values if value is not None]
@@ -45,9 +43,7 @@ def cost_of(images: Sequence[ImageInfo]) -> Cost:
 
 
 def refusal(images: Sequence[ImageInfo], budget: Budget) -> str:
-    """Why a candidate cannot be shipped or launched, as its images say; empty where nothing speaks
-    against it.
-    """
+    """Return why a candidate cannot be shipped or launched; empty if it can."""
     cost = cost_of(images)
     rows = (
         ("registers", cost.registers, budget.registers),
@@ -73,9 +69,9 @@ def refusal(images: Sequence[ImageInfo], budget: Budget) -> str:
 
 
 def identity(info: KernelInfo, point: Point, variants: Sequence[VariantInfo]) -> object:
-    """What a candidate comes to: equal for candidates with the same code, launched in the same way.
+    """Return a key that is equal for candidates with the same code and the same launch.
 
-    The same code is not enough: grid, block and arguments may name axes too.
+    Grid, block and arguments may name axes, so the code alone does not decide.
     """
     launch = info.launch
     texts = {
@@ -106,7 +102,7 @@ def _spills(used: Resources) -> int | None:
 
 
 def _occupancy(image: ImageInfo) -> Occupancy | None:
-    """Blocks of an image on a multiprocessor; None where image or architecture do not say enough."""
+    """Return the occupancy of an image; None if its resources are unknown."""
     threads = (
         math.prod(image.block or image.required_block) if image.block or image.required_block else 0
     )

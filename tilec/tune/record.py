@@ -1,6 +1,4 @@
-"""From the results of a tuning to the record that a project commits: entries by device and sizes,
-beside those that were there.
-"""
+"""Makes the record of a tuning, which a project commits, and merges it with the old one."""
 
 from __future__ import annotations
 
@@ -39,14 +37,14 @@ def new_record(
     sizes: dict[str, tuple[int, ...]],
     built: Iterable[VariantInfo],
 ) -> tuple[TuningRecord, tuple[str, ...]]:
-    """The record of a tuning, and what is to be said of it.
+    """Return the record of a tuning, and notes about it.
 
     Args:
         facts: of the kernel.
-        ready: the device that was measured on.
-        results: of the cases; those without a winner give no entry.
-        sizes: per case the values of the size expressions.
-        built: variants with the hints that their images were made with.
+        ready: the device.
+        results: of the cases; one without a winner gives no entry.
+        sizes: values of the size expressions, by case.
+        built: variants with the hints of their images.
 
     Raises:
         ValueError: no case has a winner.
@@ -110,10 +108,10 @@ def new_record(
 def merged(
     old: TuningRecord | None, new: TuningRecord, info: KernelInfo
 ) -> tuple[TuningRecord, str]:
-    """The new record with what still holds of the old one, and what does not, as a text.
+    """Merge a new record into the old one; return it with a note about what was dropped.
 
-    Of the same kernel and space, other devices stay, and other sizes of this device if its images
-    were for the same target.
+    For the same kernel and space, entries of other devices stay, and of other sizes on this device
+    if they are for the same target.
     """
     if old is None:
         return new, ""
@@ -156,7 +154,7 @@ def merged(
 
 
 def read_old(path: Path, shown: str) -> TuningRecord | None:
-    """The record that is at a path; None where there is none.
+    """Read the record at a path; None if there is none.
 
     Raises:
         ManifestError: it is damaged.
@@ -177,7 +175,7 @@ def read_old(path: Path, shown: str) -> TuningRecord | None:
 
 
 def write_record(path: Path, record: TuningRecord) -> bool:
-    """Put a record in place; whether the file changed.
+    """Write a record; return whether the file changed.
 
     Raises:
         OutputError: it cannot be written.
@@ -186,9 +184,7 @@ def write_record(path: Path, record: TuningRecord) -> bool:
 
 
 def code_of(variants: Iterable[VariantInfo]) -> str:
-    """A digest of what a candidate is as code: the images of its variants; empty where there is
-    none.
-    """
+    """Return a digest of the images of a candidate's variants; empty without variants."""
     rows = sorted(
         [variant.id, *(text for image in variant.images for text in (image.symbol, image.digest))]
         for variant in variants
@@ -199,17 +195,16 @@ def code_of(variants: Iterable[VariantInfo]) -> str:
 def confirmed(
     old: TuningRecord, facts: Facts, codes: Mapping[tuple[str, Point], str], shown: str
 ) -> TuningRecord:
-    """The record for the kernel as it is now, whose files were changed and whose code was not.
+    """Return the record for changed sources that compile to the same code.
 
     Args:
         old: the record.
         facts: of the kernel now.
-        codes: per target and point of the record's entries what `code_of` says now.
+        codes: what `code_of` returns now, by target and point of the entries.
         shown: the record's path, for messages.
 
     Raises:
-        UsageError: the space or the code of an entry changed, or the record does not say what its
-            code was.
+        UsageError: the space or the code of an entry changed, or the record has no digest of it.
     """
     fix = f"`tilec tune {facts.info.name}` measures what there is now"
     if old.space_digest != facts.space_digest or old.sizes != facts.sizes:
@@ -279,7 +274,7 @@ def _candidate(trial: Trial, effort: float, status: Status) -> Candidate:
 
 
 def _times(trial: Trial) -> tuple[float, tuple[float, float]]:
-    """Median and interval in microseconds, as the record rounds them."""
+    """Return median and interval in microseconds, rounded as in the record."""
     found = trial.summary
     low, middle, high = (
         max(round(1e6 * value, 4), 1e-4)

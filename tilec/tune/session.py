@@ -1,6 +1,4 @@
-"""A tuning of one kernel: compiles candidates while workers measure others, case after case, and
-decides between the two best.
-"""
+"""Tunes one kernel: compiles candidates while workers measure others, case after case."""
 
 from __future__ import annotations
 
@@ -23,12 +21,12 @@ from tilec.tune.workplace import StoppedError, Workplace
 from tilec_runtime.errors import MissingError, TilecError
 from tilec_runtime.model.kernel import KernelInfo, VariantInfo
 
-# Seconds between looks at the clock while workers are at work and there is nothing to compile.
+# Seconds between looks at the clock while there is nothing to compile.
 _LOOK = 0.2
-# Of samples and warm-up, what even a measurement of the least effort gets.
+# The part of samples and warm-up that a measurement of the least effort gets.
 _PART = 0.4
-# Of the best's median, and how many: who is measured side by side with it where clocks were held
-# back, since one after the other says less.
+# If clocks were throttled, candidates within this factor of the best are measured in turn with it:
+# times taken one after another are not comparable.
 _NEAR, _RIVALS = 1.1, 4
 _MEASURE, _RUN_OFF = MeasureOptions(), MeasureOptions(least=30, seconds=0.5, precise=0.0)
 
@@ -39,13 +37,13 @@ class SessionOptions:
 
     Attributes:
         search: how candidates are chosen.
-        budget: seconds for all cases together; 0 for no bound.
+        budget: seconds for all cases together; 0 for no limit.
         most: candidates per case; 0 for all.
         seed: of the search.
-        limit: seconds that one candidate may take to be checked and measured.
-        batch: candidates that are compiled at once.
-        measure: how to measure one with full effort.
-        runoff: how to measure the two best side by side.
+        limit: seconds for checking and measuring one candidate.
+        batch: candidates that are compiled together.
+        measure: options of a full measurement.
+        runoff: options for measuring the best in turn.
     """
 
     search: Search = Search.HALVING
@@ -60,16 +58,16 @@ class SessionOptions:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class CaseResult:
-    """What came of a case.
+    """The result of a case.
 
     Attributes:
-        space: what was searched.
-        best: the winner; None where no candidate is right.
-        second, runoff: whom it was held against side by side, and how (winner over second); None
-            for a single candidate.
-        pairs: of samples of the run-off.
+        space: the search space.
+        best: the winner; None if no candidate is right.
+        second, runoff: the runner-up, and the ratio of winner over runner-up measured in turn;
+            None for a single candidate.
+        pairs: number of samples of the run-off.
         trials: the last of each candidate, in the order of the space.
-        untried: candidates that were not tried, and why.
+        untried: number of candidates that were not tried; `why_untried` has the reason.
     """
 
     space: Space
@@ -83,31 +81,30 @@ class CaseResult:
 
 
 class Progress(Protocol):
-    """Hears of a tuning, from any thread but one at a time."""
+    """Receives the progress of a tuning, from any thread but one call at a time."""
 
     def case_begun(self, space: Space) -> None:
-        """Candidates of a case are tried from now on."""
+        """A case begins."""
 
     def trial_ended(self, space: Space, trial: Trial, best: Trial | None) -> None:
-        """A candidate has its result; the best so far is given along."""
+        """A candidate has its result; `best` is the best so far."""
 
     def case_ended(self, result: CaseResult) -> None:
-        """A case is decided."""
+        """A case has its winner."""
 
     def note(self, text: str) -> None:
-        """Something to know that ends nothing."""
+        """A remark."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Work:
-    """What is tuned.
+    """The input of a tuning.
 
     Attributes:
         info: the kernel.
         spaces: of each case.
-        candidates: compiles them, or has them; called in the thread of `run` alone.
-        expected: per case the file with the reference's results; cases without a reference have
-            none.
+        candidates: their source; called in the thread of `run` only.
+        expected: files with references' results, by case.
         budget: of resources, from the manifest.
     """
 
@@ -122,13 +119,13 @@ class Session:
     """One tuning.
 
     Args:
-        work: what is tuned.
-        places: where it is measured.
-        log: takes every trial; it is open.
-        known: trials of an earlier tuning that was interrupted.
+        work: the kernel, its cases and candidates.
+        places: the devices.
+        log: open; it receives every trial.
+        known: trials of an interrupted tuning.
         options: how to tune.
-        progress: hears of it.
-        clock: seconds, for the budget of time.
+        progress: receives the progress.
+        clock: seconds, for the time budget.
     """
 
     def __init__(
@@ -156,7 +153,7 @@ class Session:
         return tuple(variant for made in self._made.values() for variant in made.variants)
 
     def run(self) -> tuple[CaseResult, ...]:
-        """Tune every case; what was found by then is in the log, whatever ends it.
+        """Tune every case; whatever ends the tuning, the log has its trials.
 
         Raises:
             MissingError: no device is left.
@@ -166,7 +163,7 @@ class Session:
         results: list[CaseResult] = []
         try:
             for number, space in enumerate(self._work.spaces):
-                # Cases share what is left alike, so that the first does not use it up.
+                # Each case gets an equal part of the time that is left.
                 left = (end - self._clock()) / (len(self._work.spaces) - number)
                 results.append(
                     self._tune(
@@ -217,7 +214,7 @@ class Session:
         return self._decide(study, timed_out)
 
     def _supply(self, study: Study, deadline: float) -> None:
-        """Compile what is wanted until the search is over or its time is up."""
+        """Compile wanted candidates until the search is over or its time is up."""
         while not study.over:
             wanted = study.wanted(self._options.batch)
             if wanted:
@@ -230,9 +227,7 @@ class Session:
                 study.stop()
 
     def _serve(self, place: Workplace, study: Study) -> None:
-        """Measure on one device what the study gives, until it is over or the device is gone; the
-        body of a thread.
-        """
+        """Measure candidates on one device until the search ends or the device is lost."""
         ask: Ask | None = None
         try:
             while (taken := study.take()) is not None:
@@ -286,7 +281,7 @@ class Session:
         self._progress.trial_ended(space, trial, best)
 
     def _decide(self, study: Study, timed_out: bool) -> CaseResult:
-        """The winner: of the two best, the one that is faster side by side."""
+        """Return the result of a case: measured in turn, the faster of the best wins."""
         space, ranked, trials = study.space, study.ranked(), study.trials
         untried = len(space.points) - len(trials)
         why = (
@@ -302,15 +297,12 @@ class Session:
             why_untried=why,
         )
         rivals = _rivals(ranked, trials)
-        self._have(
-            trial.point for trial in (*ranked[:1], *rivals)
-        )  # they may be known from the log alone
+        # Trials of the log were not compiled in this tuning.
+        self._have(trial.point for trial in (*ranked[:1], *rivals))
         return self._side_by_side(result, ranked[0], rivals) if rivals else result
 
     def _side_by_side(self, result: CaseResult, best: Trial, rivals: Sequence[Trial]) -> CaseResult:
-        """A result with whom of these is the fastest where both are measured in turn, and by how
-        much over the nearest that it met.
-        """
+        """Measure the best in turn with each rival; return the winner and its closest rival."""
         met: list[tuple[Trial, Ratio, int]] = []
         for rival in rivals:
             samples = self._run_off(result.space, best, rival)
@@ -326,7 +318,7 @@ class Session:
         return dataclasses.replace(result, best=best, second=second, runoff=runoff, pairs=pairs)
 
     def _have(self, points: Iterable[Point]) -> None:
-        """Compile what is not: of a winner, its code and hints are recorded."""
+        """Compile missing points: the record has the winner's code and hints."""
         missing = [point for point in points if point not in self._made]
         if missing:
             self._made.update(self._work.candidates.make(missing))
@@ -334,7 +326,7 @@ class Session:
     def _run_off(
         self, space: Space, first: Trial, second: Trial
     ) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
-        """Samples of both, taken side by side on one device; None where no device does it."""
+        """Return samples of both, taken in turn on one device; None on failure."""
         one, other = (
             self._subject(space, trial.point, self._made[trial.point]) for trial in (first, second)
         )
@@ -357,8 +349,8 @@ class Session:
 
 
 def _rivals(ranked: Sequence[Trial], trials: Sequence[Trial]) -> list[Trial]:
-    """Whom the best is held against: the second; where clocks were held back, all who may be
-    faster, given up early or not.
+    """Return the candidates to measure in turn with the best: the second; after throttled clocks
+    all that may be faster, even if they were given up early.
     """
     second = list(ranked[1:2])
     if not ranked or not any(trial.held_back for trial in trials):

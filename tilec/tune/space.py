@@ -1,6 +1,4 @@
-"""The space of a case: every point of the kernel's matrix that its inputs leave open, hints that
-are axes included.
-"""
+"""The search space of a case: the points of the kernel's matrix that its inputs leave open."""
 
 from __future__ import annotations
 
@@ -17,12 +15,12 @@ Point = Axes
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Space:
-    """What is searched for one case.
+    """The search space of one case.
 
     Attributes:
-        case: with the inputs.
-        points: every axis with its value, in the order of the matrix; at least one.
-        free: axes that have more than one value among them.
+        case: the case.
+        points: values of all axes, in the order of the matrix; at least one.
+        free: axes with more than one value.
     """
 
     case: BoundCase
@@ -31,14 +29,14 @@ class Space:
 
 
 def space_of(info: KernelInfo, case: BoundCase) -> Space:
-    """The space of a case.
+    """Return the search space of a case.
 
     Args:
         info: the kernel with its variants, built or planned.
-        case: one of its cases; axes that it chooses itself are not searched.
+        case: one of its cases; axes that it chooses are fixed.
 
     Raises:
-        CaseError: the matrix has no point for the case, or its inputs depend on what is searched.
+        CaseError: the matrix has no point for the case, or its inputs depend on a free axis.
     """
     fixed = said_axes(case, info)
     points = tuple(
@@ -66,9 +64,7 @@ def space_of(info: KernelInfo, case: BoundCase) -> Space:
 
 
 def at_point(case: BoundCase, info: KernelInfo, point: Point) -> BoundCase:
-    """A case as it is run at a point: the launcher is told every axis that the arguments do not
-    decide.
-    """
+    """Return the case at a point: it chooses every axis that the arguments do not decide."""
     return dataclasses.replace(
         case,
         axes=point,
@@ -77,7 +73,7 @@ def at_point(case: BoundCase, info: KernelInfo, point: Point) -> BoundCase:
 
 
 def point_text(point: Point, names: tuple[str, ...] = ()) -> str:
-    """`BM=64 BN=128`: a point, or those of its axes that are named."""
+    """Return a point, or its named axes, as `BM=64 BN=128`."""
     return (
         " ".join(f"{name}={_value(value)}" for name, value in point if not names or name in names)
         or "its only point"
@@ -85,7 +81,7 @@ def point_text(point: Point, names: tuple[str, ...] = ()) -> str:
 
 
 def point_of(axes: Mapping[str, AxisValue]) -> Point:
-    """A point out of JSON."""
+    """Return a point from JSON."""
     return tuple(axes.items())
 
 
@@ -97,4 +93,4 @@ def _names(text: str) -> frozenset[str]:
     try:
         return frozenset(expr.parse(text).names)
     except ExpressionError:
-        return frozenset()  # making the inputs says it better
+        return frozenset()  # making the inputs reports it

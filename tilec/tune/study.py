@@ -1,6 +1,4 @@
-"""The search of one case as several threads share it: who measures what next, what needs no
-measuring, and which is the best so far.
-"""
+"""The search of one case, shared by threads: what to compile and measure next, and the best."""
 
 from __future__ import annotations
 
@@ -19,30 +17,30 @@ from tilec.tune.space import Point, Space, point_text
 from tilec.tune.trial import Trial
 from tilec_runtime.model.kernel import KernelInfo
 
-# Candidates that are asked for beyond those that devices are at: what is compiled meanwhile.
+# Candidates requested beyond those being measured, to compile meanwhile.
 _AHEAD = 1
-_CHANCES = 2  # devices that a candidate may take with it
+_CHANCES = 2  # devices that may be lost with one candidate
 
 
 class Listener(Protocol):
-    """Hears of every trial, one at a time; `fresh` says that it is none of an earlier tuning."""
+    """Receives every trial, one at a time; `fresh` is False for trials of an earlier tuning."""
 
     def __call__(self, trial: Trial, best: Trial | None, *, fresh: bool) -> None:
-        """A candidate has its result."""
+        """Take the result of a candidate."""
 
 
 class Study:
-    """The search of one case. Every method is for any thread.
+    """The search of one case. Every method may be called from any thread.
 
     Args:
-        space: what is searched.
+        space: the search space.
         info: the kernel.
-        searcher: chooses.
+        searcher: chooses candidates.
         known: trials of an earlier tuning, by point.
         budget: of resources.
-        devices: how many measure.
-        listener: hears of trials; called under the lock, so that they come one after another.
-        expired: whether the time is up: nothing is begun after that.
+        devices: number of devices that measure.
+        listener: receives trials, under the lock.
+        expired: returns whether the time is up.
     """
 
     def __init__(
@@ -70,9 +68,7 @@ class Study:
         self._codes: dict[object, int] = {}
 
     def take(self) -> tuple[Ask, Made] | None:
-        """The next candidate to measure, once there is one that is compiled; None when the search
-        is over.
-        """
+        """Wait for a compiled candidate to measure; return None when the search is over."""
         with self._change:
             while not self.over:
                 if self._expired():
@@ -80,7 +76,7 @@ class Study:
                     break
                 self._fill()
                 if sum(self._settle(ask) for ask in list(self._open)):
-                    continue  # who was told may have others to ask for
+                    continue  # the searcher may ask for others now
                 ask = next((ask for ask in self._open if self._point(ask) in self._made), None)
                 if ask is not None:
                     self._open.remove(ask)
@@ -93,16 +89,14 @@ class Study:
             return None
 
     def ended(self, ask: Ask, answer: wire.Measured, device: str = "") -> None:
-        """What came of a candidate that was taken, on which device."""
+        """Take the answer for a candidate."""
         with self._change:
             self._busy -= 1
             trial = trial_of(self.space.case.name, self._point(ask), ask.effort, answer)
             self._tell(ask, dataclasses.replace(trial, device=device))
 
     def given_back(self, ask: Ask) -> None:
-        """The device of a candidate that was taken went away: another one may try it, but not for
-        ever.
-        """
+        """Return a candidate whose device was lost: another device tries it, up to a limit."""
         with self._change:
             self._busy -= 1
             self._devices -= 1
@@ -121,28 +115,26 @@ class Study:
             self._change.notify_all()
 
     def wanted(self, most: int) -> list[Point]:
-        """Points to compile next: those that somebody waits for, then those that will be asked for."""
+        """Return points to compile next: requested ones first, then those ahead."""
         with self._change:
             if self.over:
                 return []
             self._fill()
             for ask in list(self._open):
                 self._settle(ask)
-            points = [
-                self._point(ask) for ask in self._open
-            ]  # who is known well enough is settled, and not among them
+            points = [self._point(ask) for ask in self._open]
             ahead = (self.space.points[place] for place in self._searcher.ahead)
             points += [point for point in ahead if self._remembered(point, 0.0) is None]
             return [point for point in dict.fromkeys(points) if point not in self._made][:most]
 
     def compiled(self, made: Mapping[Point, Made]) -> None:
-        """What became of points that were wanted."""
+        """Take the outcomes of compiling."""
         with self._change:
             self._made.update(made)
             self._change.notify_all()
 
     def stop(self) -> None:
-        """Begin nothing more."""
+        """End the search."""
         with self._change:
             self._finish()
 
@@ -153,9 +145,7 @@ class Study:
                 self._change.wait(seconds)
 
     def ranked(self) -> list[Trial]:
-        """Measured candidates, fastest first: of those with the greatest effort alone, since short
-        measurements say less.
-        """
+        """Return measured candidates, fastest first; only those with the greatest effort."""
         with self._change:
             return self._ranked()
 
@@ -173,7 +163,7 @@ class Study:
             self._open.append(ask)
 
     def _settle(self, ask: Ask) -> bool:
-        """Whether a candidate needs no measuring; then it has its result."""
+        """Give a candidate its result if it needs no measuring; return whether it did not."""
         point = self._point(ask)
         known = self._remembered(point, ask.effort)
         if known is not None:
@@ -201,7 +191,7 @@ class Study:
         return failed is not None
 
     def _remembered(self, point: Point, effort: float) -> Trial | None:
-        """The trial of an earlier tuning that says as much as is asked for."""
+        """Return an earlier trial with at least this effort."""
         return next(
             (t for t in self._known.get(point, ()) if not t.measured or t.effort >= effort), None
         )
@@ -238,7 +228,7 @@ class Study:
 
 
 def trial_of(case: str, point: Point, effort: float, answer: wire.Measured) -> Trial:
-    """A trial out of a worker's answer."""
+    """Return the trial of a worker's answer."""
     found = answer.measurement
     if found is None:
         return Trial(

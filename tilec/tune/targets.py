@@ -1,4 +1,4 @@
-"""What candidates are compiled for: the target of the project whose images a device would run."""
+"""Chooses the target to compile candidates for."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ _TILEIR = Target(TargetKind.TILEIR)
 
 
 def target_for(manifest: Manifest, kernel: str, device: DeviceInfo | None, wanted: str) -> Target:
-    """The target to tune for.
+    """Return the target to tune for.
 
     Args:
-        manifest: of the project; a build takes up records of its targets alone.
+        manifest: of the project; a build uses records of its targets only.
         kernel: name of the kernel, for messages.
-        device: what is measured on; None where that is another machine's.
-        wanted: of the command line; empty for the one that fits.
+        device: to measure on; None if it is in another machine.
+        wanted: `--target`; empty for the one that fits.
 
     Raises:
-        UsageError: nothing of the project runs on the device, or it is not plain what is meant.
+        UsageError: no target of the project runs on the device, or several might be meant.
     """
     known = _known(manifest)
     if wanted:
@@ -74,7 +74,7 @@ def target_for(manifest: Manifest, kernel: str, device: DeviceInfo | None, wante
 
 
 def _known(manifest: Manifest) -> Sequence[Target]:
-    """Targets of the project, what suits a device best first."""
+    """Return the targets of the project, the most specific first."""
     found = {
         target
         for targets in (manifest.targets.default, *(each for _, each in manifest.targets.groups))
@@ -99,7 +99,7 @@ def _runs(target: Target, device: DeviceInfo, manifest: Manifest) -> bool:
     if device.interprets:
         return target == _TILEIR
     if target.kind in (TargetKind.TILEIR, TargetKind.LTOIR):
-        return False  # the compiler of the machine at hand would be measured, not what is shipped
+        return False  # this machine's compiler would be measured, not what is shipped
     if target.kind is TargetKind.PTX and not _compiles(manifest):
         return False
     # Whether a plain cubin is one of a tile kernel, which runs on its own capability alone, shows

@@ -1,4 +1,4 @@
-"""Trials: what became of one candidate of one case, as a value and as a line of the log."""
+"""The result of one candidate of one case, as a value and as a line of the log."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ Range = tuple[int, int]
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Trial:
-    """What became of a candidate.
+    """The result of a candidate.
 
     Attributes:
-        case: name of the bound case. point: where the candidate is.
+        case: name of the bound case. point: of the candidate.
         status: measured, pruned, wrong, failed or hung; `reason` says why for all but the first.
-        effort: part of the full measurement that was made.
-        samples: seconds of one launch. launches: of each sample.
+        effort: the part of a full measurement that was made.
+        samples: seconds of one launch. launches: in each sample.
         variant: id of the variant that ran. cache: how the L2 cache was kept cold.
         sm, memory: least and greatest clock in MHz; None where they cannot be read.
-        held_back: what held the clocks back. steady: the device was warm.
-        device: which one measured it; empty where none did.
+        held_back: what throttled the clocks. steady: the device was warm.
+        device: that measured it; empty for none.
     """
 
     case: str
@@ -50,20 +50,20 @@ class Trial:
 
     @property
     def summary(self) -> Summary:
-        """Of its samples."""
+        """Median, interval and outliers of the samples."""
         return summarize(self.samples)
 
     @property
     def seconds(self) -> float:
-        """The median of its samples."""
+        """The median of the samples."""
         return self.summary.median
 
 
 def from_line(row: Any) -> Trial:
-    """Return the trial of a line of the log, which `encode` made.
+    """Return the trial of a decoded line of the log.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is malformed.
     """
     trial = decode(Trial, row)
     if trial.measured == (not trial.samples) or (not trial.measured and not trial.reason):

@@ -1,4 +1,4 @@
-"""What a tuning and its workers say to each other: plain picklable values."""
+"""Messages between a tuning and its workers: picklable values."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tilec_runtime.errors import TilecError
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class MeterSpec:
-    """What measures: a factory as `module:function`, and the text that it is given."""
+    """The meter: a factory as `module:function`, and its text argument."""
 
     factory: str = "tilec.tune.meter:DeviceMeter"
     text: str = ""
@@ -21,7 +21,7 @@ class MeterSpec:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Setup:
-    """What a worker is told first: its device (`cuda:1`, `cpu`), and what measures there."""
+    """The first message to a worker: its device (`cuda:1`, `cpu`) and its meter."""
 
     device: str
     meter: MeterSpec = MeterSpec()
@@ -29,9 +29,7 @@ class Setup:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Ready:
-    """The device is there: what it is, its driver's version, and why its clocks cannot be read
-    (empty where they can).
-    """
+    """The device of a worker, its driver's version, and why its clocks cannot be read."""
 
     device: DeviceInfo
     driver: str = ""
@@ -40,7 +38,7 @@ class Ready:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Unusable:
-    """The device is not there."""
+    """The device cannot be used."""
 
     error: TilecError
 
@@ -50,10 +48,9 @@ class Subject:
     """A candidate to launch.
 
     Attributes:
-        bundle: path of the bundle that holds it.
+        bundle: path of its bundle.
         case: the case at its point.
-        expected: path of the file with the results that the reference gave; empty where the case
-            has no reference.
+        expected: path of the reference's results; empty without a reference.
     """
 
     bundle: str
@@ -63,7 +60,7 @@ class Subject:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Measure:
-    """Check a candidate, and measure it."""
+    """A request to check and measure a candidate."""
 
     subject: Subject
     options: MeasureOptions
@@ -71,7 +68,7 @@ class Measure:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class MeasurePair:
-    """Measure two candidates side by side; they were checked before."""
+    """A request to measure two checked candidates in turn."""
 
     first: Subject
     second: Subject
@@ -80,13 +77,13 @@ class MeasurePair:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Measured:
-    """What came of a candidate.
+    """The result of a candidate.
 
     Attributes:
         status: measured, wrong or failed; `reason` says why.
-        measurement: None where it was not measured.
+        measurement: None if it was not measured.
         variant: id of the variant that ran. cache: how the L2 cache was kept cold.
-        fatal: the device may be of no more use to this process.
+        fatal: the process may not be able to use the device any more.
     """
 
     status: Status

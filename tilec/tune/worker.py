@@ -1,6 +1,4 @@
-"""A worker process of a tuning: has one device to itself, checks and measures the candidates that
-it is given, one after another.
-"""
+"""The worker process of a tuning: checks and measures candidates on one device."""
 
 from __future__ import annotations
 
@@ -38,7 +36,6 @@ from tilec_runtime.errors import (
 from tilec_runtime.launch.load import Module, load
 from tilec_runtime.model.dtype import DTYPES
 
-# What holds for one variant says nothing of another.
 _UNALIKE = "it was checked with the extents of small, which take another variant"
 
 
@@ -58,14 +55,13 @@ def main() -> None:
 
 
 class Worker:
-    """What lives from candidate to candidate: the device, and the inputs and results of the case
-    that is tuned.
+    """Measures candidates; it keeps the device, and inputs and results of the current case.
 
     Args:
-        setup: which device, and what measures there.
+        setup: the device and its meter.
 
     Raises:
-        NoDeviceError: it is not there.
+        NoDeviceError: the device cannot be used.
     """
 
     def __init__(self, setup: wire.Setup) -> None:
@@ -77,14 +73,13 @@ class Worker:
         )
         self._at: tuple[str, str] = ("", "")
         self._inputs: dict[str, Value] = {}
-        self._small: dict[str, Value] = {}  # those that are compared, where others are measured
+        self._small: dict[str, Value] = {}  # inputs for the comparison
         self._expected: dict[str, Array] = {}
-        self._sets: list[
-            Mapping[str, Any]
-        ] = []  # arguments for timing: candidates of a case take turns with them
+        # Copies of the arguments for timing; the candidates of a case share them.
+        self._sets: list[Mapping[str, Any]] = []
 
     def answer(self, request: wire.Request) -> wire.Answer:
-        """What came of a request; nothing that a candidate does is raised."""
+        """Carry out a request; every failure of a candidate is a result."""
         try:
             return (
                 self._pair(request)
@@ -137,7 +132,7 @@ class Worker:
         )
 
     def _take(self, subject: wire.Subject) -> None:
-        """Make the inputs of the subject's case, unless they are those of the last one."""
+        """Make the inputs of the subject's case, unless it is the last one's."""
         at = (subject.case.name, subject.expected)
         if at == self._at:
             return
@@ -151,9 +146,7 @@ class Worker:
         self._at = at
 
     def _check(self, module: Module, case: BoundCase) -> tuple[str, str]:
-        """Launch once, and hold the outputs against the reference; what is wrong where they differ,
-        and the variant that ran.
-        """
+        """Launch once and compare; return what is wrong, empty for nothing, and the variant."""
         device = ModuleDevice(module, self._driver)
         refusal = device.refusal(case)
         if refusal:
@@ -193,10 +186,10 @@ def _short(value: float | None) -> str:
 
 
 def read_expected(path: Path, case: BoundCase) -> dict[str, Array]:
-    """The results that a reference gave, by name of output.
+    """Return the reference's results by name of output.
 
     Raises:
-        CaseError: the file cannot be read, or holds something else.
+        CaseError: the file cannot be read, or has other contents.
     """
     params = {param.name: param.dtype for param in case.params}
     try:
@@ -226,9 +219,7 @@ def read_expected(path: Path, case: BoundCase) -> dict[str, Array]:
 
 
 def write_expected(path: Path, case: BoundCase, results: Mapping[str, Array]) -> None:
-    """Keep a reference's results, rounded to what the kernel writes: that is what is compared, and
-    they are large.
-    """
+    """Write a reference's results, rounded to the kernel's dtypes: they are large."""
     params = {param.name: param.dtype for param in case.params}
     rows: dict[str, Array] = {}
     for name, array in results.items():

@@ -1,6 +1,4 @@
-"""One device with the worker that measures on it: asks it, ends it where it hangs, and starts it
-anew where it died.
-"""
+"""A device and its worker process, which is killed if it hangs and restarted if it dies."""
 
 from __future__ import annotations
 
@@ -13,24 +11,24 @@ from tilec.model.tuning import Status
 from tilec.tune import wire
 from tilec_runtime.errors import NoDeviceError, ToolchainError
 
-# Seconds in which a worker imports what it needs and finds its device.
+# Seconds for a worker to import its modules and find its device.
 _START_LIMIT = 120.0
 
 
 class StoppedError(Exception):
-    """The tuning was stopped while a worker was at work: what it did is no result."""
+    """The tuning was stopped while a worker was measuring."""
 
 
 class Workplace:
-    """A device and its worker; started when it is first asked.
+    """A device and its worker, which starts with the first request.
 
     Args:
         setup: of the worker.
-        log: what the worker prints.
+        log: file for what the worker prints.
         environ: of the worker.
 
     Attributes:
-        ready: what the worker said of the device; None before `start`.
+        ready: the worker's facts about the device; None before `start`.
     """
 
     def __init__(self, setup: wire.Setup, *, log: Path, environ: Mapping[str, str]) -> None:
@@ -41,10 +39,10 @@ class Workplace:
         self._stopped = False
 
     def start(self) -> wire.Ready:
-        """Start the worker, unless it is there.
+        """Start the worker, unless it runs.
 
         Raises:
-            NoDeviceError: the device is not there (any more).
+            NoDeviceError: the device cannot be used (any more).
             ToolchainError: no process can be started.
             StoppedError: see `stop`.
         """
@@ -75,11 +73,10 @@ class Workplace:
         )
 
     def ask(self, request: wire.Request, limit: float) -> wire.Answer:
-        """What comes of a request; a worker that hangs longer than `limit` seconds, or dies, is a
-        result too.
+        """Return the answer to a request; a worker that hangs or dies is a failed candidate.
 
         Raises:
-            NoDeviceError: the device is not there (any more): the request was not done.
+            NoDeviceError: the device cannot be used any more.
             StoppedError: see `stop`.
         """
         self.start()
@@ -109,7 +106,7 @@ class Workplace:
             worker.kill()
 
     def close(self) -> None:
-        """End the worker. May be called more than once; for the thread that asks."""
+        """Kill the worker. May be called more than once, by the thread that asks."""
         self._end()
 
     def _receive(self, limit: float) -> Any:

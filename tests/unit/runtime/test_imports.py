@@ -153,10 +153,9 @@ print(*(name for name in defined if name.rpartition(".")[0] in path | late))
 # What a first launch of arrays of other libraries imports. Each module more is a third of a
 # millisecond in front of every first launch.
 ON_THE_PATH = {
-    "": "_core bundle device errors foreign forks launch model once package tensors uncopied "
-    "values",
+    "": "_core bundle device errors foreign forks launch model package tensors values",
     "bundle": "archive choose codec format limits read rules schema",
-    "device": "core defaults devices driver driver_calls driver_graphs driver_memory handles layout "
+    "device": "core devices driver driver_calls driver_graphs driver_memory handles layout "
     "libcuda lost recording scalars seam_types",
     "launch": "binding checks conditions contract images keys launcher limits load lowering native "
     "packing plans prepare program select",

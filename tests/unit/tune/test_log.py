@@ -5,8 +5,6 @@ is refused.
 from __future__ import annotations
 
 import dataclasses
-import json
-import zlib
 from pathlib import Path
 
 import pytest
@@ -88,82 +86,34 @@ def test_a_new_log_keeps_the_old_one_aside(tmp_path: Path) -> None:
     assert b"measured" in (tmp_path / "a.old").read_bytes()
 
 
-def summed(line: bytes, old: bytes, new: bytes) -> bytes:
-    """A line with something else in it, as if it had been written so."""
-    row = json.loads(line.replace(old, new))
-    del row["crc"]
-    return json.dumps(
-        {**row, "crc": f"{zlib.crc32(json.dumps(row, separators=(',', ':')).encode()):08x}"}
-    ).encode()
-
-
 @pytest.mark.parametrize(
-    ("damage", "said"),
+    ("line", "old", "new", "said"),
     [
-        (lambda lines: [lines[0], b"{]", *lines[2:]], ":2: the log is damaged: it is not JSON"),
-        (lambda lines: [lines[0], b"[1]", *lines[2:]], ":2: the log is damaged: it is no object"),
-        (
-            lambda lines: [lines[0], b"{}", *lines[2:]],
-            ":2: the log is damaged: its checksum does not fit",
-        ),
-        (
-            lambda lines: [lines[0], lines[1].replace(b"0.0011", b"0.0012"), *lines[2:]],
-            ":2: the log is damaged: its checksum does not fit",
-        ),
-        (
-            lambda lines: [lines[0], summed(lines[1], b"0.0011", b'"x"'), *lines[2:]],
-            ":2: the log is damaged: it is no trial (",
-        ),
-        (
-            lambda lines: [lines[0], summed(lines[1], b'"measured"', b'"fine"'), *lines[2:]],
-            "Invalid enum value 'fine'",
-        ),
-        (
-            lambda lines: [lines[0], summed(lines[1], b'"effort"', b'"other"'), *lines[2:]],
-            ":2: the log is damaged: it is no trial (",
-        ),
-        (
-            lambda lines: [
-                lines[0],
-                summed(lines[2], b'"c[0] is 1, expected 2"', b'""'),
-                *lines[2:],
-            ],
-            "is measured and has samples, or has a reason",
-        ),
-        (
-            lambda lines: [lines[0].replace(b'"log":3', b'"log":9'), *lines[1:]],
-            ":1: version 9 of the log: this tilec reads version 3",
-        ),
-        (lambda lines: [], "is empty"),
+        (1, b"{", b"", ":2: the log is damaged: it is not JSON"),
+        (1, None, b"[1]", ":2: the log is damaged: it is no object"),
+        (1, None, b"{}", ":2: the log is damaged: it is no trial ("),
+        (1, b"0.0011", b'"x"', ":2: the log is damaged: it is no trial ("),
+        (1, b'"measured"', b'"fine"', "Invalid enum value 'fine'"),
+        (1, b'"effort"', b'"other"', ":2: the log is damaged: it is no trial ("),
+        (2, b'"c[0] is 1, expected 2"', b'""', "is measured and has samples, or has a reason"),
+        (0, b'"log":4', b'"log":9', ":1: version 9 of the log: this tilec reads version 4"),
+        (None, None, b"", "is empty"),
     ],
 )
-def test_a_damaged_log_is_refused_with_its_line(tmp_path: Path, damage, said: str) -> None:
+def test_a_damaged_log_is_refused_with_its_line(
+    tmp_path: Path, line: int | None, old: bytes | None, new: bytes, said: str
+) -> None:
     log = write(tmp_path / "a.jsonl", MEASURED, WRONG)
-    lines = log.path.read_bytes().split(b"\n")[:-1]
-    log.path.write_bytes(b"".join(line + b"\n" for line in damage(lines)))
+    lines = log.path.read_bytes().split(b"\n")
+    if line is None:
+        lines = []
+    else:
+        lines[line] = new if old is None else lines[line].replace(old, new, 1)
+    log.path.write_bytes(b"\n".join(lines))
     with pytest.raises(UsageError) as caught:
         log.read(HEADER)
     assert said in caught.value.what
     assert "leave --resume out" in caught.value.fix
-
-
-def test_a_bit_that_flipped_anywhere_changes_no_result(tmp_path: Path) -> None:
-    log = write(tmp_path / "a.jsonl", MEASURED, WRONG)
-    data = log.path.read_bytes()
-    kept = 0
-    for place in [*range(0, len(data) - 1, 3), len(data) - 1]:
-        changed = bytearray(data)
-        changed[place] ^= 1 << place // 3 % 8
-        log.path.write_bytes(changed)
-        try:
-            # What is left of a log whose last line has no end is what was there before that line.
-            assert log.read(HEADER) == (
-                (MEASURED,) if place == len(data) - 1 else (MEASURED, WRONG)
-            )
-            kept += 1
-        except UsageError as refused:
-            assert str(log.path) in refused.what  # noqa: PT017 - one of both is right
-    assert kept < 5
 
 
 @pytest.mark.parametrize(
