@@ -191,7 +191,7 @@ def _delete(self: Any, name: str) -> NoReturn:  # noqa: ARG001
 
 def replace(value: T, /, **changes: Any) -> T:
     """Return a value with other fields; `dataclasses.replace` imports `inspect` first."""
-    names: tuple[str, ...] = type(value).__slots__  # type: ignore[attr-defined]
+    names: tuple[str, ...] = vars(type(value))["__slots__"]
     return type(value)(**{name: getattr(value, name) for name in names} | changes)
 
 
