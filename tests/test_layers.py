@@ -147,9 +147,7 @@ def test_no_import_cycles() -> None:
 ORDER = ("", "errors", "model", "bundle", "device", "tensors", "cpu", "launch", "ops", "api")
 # What has no folder: names of files in the root, by the room that they are part of.
 ROOT_FILES = {
-    **dict.fromkeys(
-        ("values", "foreign", "forks", "once", "uncopied", "debugging", "protocols"), ""
-    ),
+    **dict.fromkeys(("values", "foreign", "forks", "protocols"), ""),
     **dict.fromkeys(("kept", "running", "sites"), "errors"),
     "kernels": "ops",
     "package": "ops",
@@ -184,7 +182,9 @@ def test_no_import_cycles_of_any_kind_in_the_runtime() -> None:
 
 
 def test_no_import_cycles_of_any_kind_in_the_build_half() -> None:
-    require_no_cycle({name for name in MODULES if room(name) in (*BUILD_HALF, "model", "testing")})
+    # `cli` is not in it yet: bench and its flow name each other.
+    own = {name for name in MODULES if name.startswith("tilec.") and room(name) != "cli"}
+    require_no_cycle(own)
 
 
 def require_no_cycle(own: set[str]) -> None:

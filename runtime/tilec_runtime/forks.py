@@ -1,10 +1,15 @@
-"""Locks that are free in a forked child, which has none of its parent's threads."""
+"""Locks that a forked child finds free, and values that a process makes once."""
 
 from __future__ import annotations
 
+import functools
 import os
 import threading
 import weakref
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
 
 _LOCKS: weakref.WeakSet[ForkLock] = weakref.WeakSet()
 
@@ -43,3 +48,26 @@ def _renew_all() -> None:
 
 
 os.register_at_fork(after_in_child=_renew_all)
+
+
+class Once(Generic[T]):
+    """Decorate a function without arguments: its first call makes the value that every call
+    returns.
+
+    `functools.cache` calls the function once for each thread that comes before the first value is
+    there. A call that raises leaves nothing: the next one tries again.
+    """
+
+    def __init__(self, make: Callable[[], T]) -> None:
+        self._make = make
+        self._lock = ForkLock()
+        self._made: list[T] = []
+        functools.update_wrapper(self, make)
+
+    def __call__(self) -> T:
+        """Return the value; make it if this is the first call."""
+        if not self._made:
+            with self._lock:
+                if not self._made:
+                    self._made.append(self._make())
+        return self._made[0]

@@ -16,8 +16,8 @@ from typing import Any
 
 from tests.bundle_samples import members_from, plain_index
 from tests.runtime_samples import ADD, GEMM, IMAGES, Array, fake_driver, image, kernel, slot
+from tilec.package.archive import ArchiveWriter
 from tilec_runtime import load
-from tilec_runtime.bundle.archive import ArchiveWriter
 from tilec_runtime.bundle.read import Bundle
 from tilec_runtime.errors import InternalError, TilecError
 from tilec_runtime.launch.launcher import Launcher

@@ -25,11 +25,12 @@ from tests.attack.mutants import CALLS, index_values, packed
 from tests.bundle_samples import Sample
 from tests.runtime_samples import ADD, GEMM, IMAGES, bundle_of, fake_driver
 from tilec.inspection.container import open_container
+from tilec.package.archive import ArchiveWriter
 from tilec.package.render import render_package
 from tilec.package.write import write_bundle
 from tilec_runtime import load
 from tilec_runtime.bundle import limits
-from tilec_runtime.bundle.archive import ArchiveWriter, Member
+from tilec_runtime.bundle.archive import Member
 from tilec_runtime.bundle.format import images_of, index_digest, index_members
 from tilec_runtime.errors import ArgumentError, BundleError
 from tilec_runtime.model.image import ImageInfo

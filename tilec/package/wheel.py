@@ -13,8 +13,8 @@ from packaging.licenses import InvalidLicenseExpression, canonicalize_license_ex
 from packaging.version import InvalidVersion, Version
 
 from tilec.model.atomic import Stage, atomic_write
+from tilec.package.archive import ArchiveWriter
 from tilec.package.marks import normalise_name, record_digest
-from tilec_runtime.bundle.archive import ArchiveWriter
 from tilec_runtime.errors import OutputError
 from tilec_runtime.model.kernel import PackageInfo
 

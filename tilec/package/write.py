@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tilec.model.atomic import Stage, atomic_write
-from tilec_runtime.bundle.archive import ArchiveWriter
+from tilec.package.archive import ArchiveWriter
 from tilec_runtime.bundle.format import (
     INDEX_NAME,
     from_members,

@@ -1,26 +1,20 @@
-"""The zip subset that bundles use: one way to write every byte, and a reader that accepts nothing
-else.
-"""
+"""The zip subset that bundles use: every byte has one form, and the reader accepts no other."""
 
 from __future__ import annotations
 
-import hashlib
 import io
 import struct
 import zlib
 from collections.abc import Callable
-from typing import BinaryIO, NoReturn
+from typing import NoReturn
 
 from tilec_runtime.bundle import limits
 from tilec_runtime.errors import BundleError
 from tilec_runtime.values import value_class
 
-MAX_FILE = (1 << 32) - 2  # of the format: zip counts in 32 and 16 bits without its extensions
-MAX_MEMBERS = (1 << 16) - 2
-
 _LOCAL = struct.Struct("<4s5H3L2H")
 _CENTRAL = struct.Struct("<4s6H3L5H2L")
-_END = struct.Struct("<4s4H2LH")
+END = struct.Struct("<4s4H2LH")
 _NEEDS = 20  # zip 2.0: deflate
 _MADE_BY = 3 << 8 | _NEEDS  # Unix, so that permissions mean something
 _DATE = 0x21  # 1980-01-01, the oldest that zip can say
@@ -30,8 +24,7 @@ _UTF8 = 0x800
 # name and its place.
 _PLAIN_HEAD = (b"PK\1\2", _MADE_BY, _NEEDS, 0)
 _PLAIN_TAIL = (0, 0, 0, 0, _MODE)
-_STORED, _DEFLATED = 0, 8
-_LEVEL = 6
+STORED, DEFLATED = 0, 8
 _CHUNK = 1 << 20
 
 
@@ -84,66 +77,6 @@ class Member:
         return _CENTRAL.pack(b"PK\1\2", *how, *sizes, 0, 0, 0, 0, _MODE, self.offset) + name
 
 
-class ArchiveWriter:
-    """Writes an archive front to back; equal members give equal bytes. `digest` is the SHA-256 of
-    all that was written.
-    """
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-        self._hash = hashlib.sha256()
-        self._members: list[Member] = []
-        self.size = 0
-
-    @property
-    def digest(self) -> str:
-        """SHA-256 of the bytes so far (hex)."""
-        return self._hash.hexdigest()
-
-    def add(self, name: str, data: bytes, *, deflate: bool = True) -> int:
-        """Append a member, deflated unless that makes it longer, or shorter than a reader believes.
-        (A bundle's names ascend.)
-
-        Args:
-            name: the member's name, with forward slashes.
-            data: its bytes.
-            deflate: try to; False for what is known to be packed already.
-
-        Returns:
-            Bytes that the data takes in the archive.
-
-        Raises:
-            OverflowError: the archive would be longer, or have more members, than the format can
-                say.
-        """
-        method, packed = _STORED, data
-        if deflate:
-            stream = zlib.compressobj(_LEVEL, zlib.DEFLATED, -zlib.MAX_WBITS)
-            deflated = stream.compress(data) + stream.flush()
-            if len(deflated) < len(data) <= len(deflated) * limits.RATIO:
-                method, packed = _DEFLATED, deflated
-        member = Member(name, method, zlib.crc32(data), len(packed), len(data), self.size)
-        if member.end > MAX_FILE or len(self._members) >= MAX_MEMBERS:
-            raise OverflowError(f"more than {MAX_FILE} bytes or {MAX_MEMBERS} members")
-        self._put(member.local_header())
-        self._put(packed)
-        self._members.append(member)
-        return len(packed)
-
-    def close(self) -> None:
-        """Append the central directory (the file itself stays open)."""
-        start = self.size
-        for member in self._members:
-            self._put(member.central_header())
-        count = len(self._members)
-        self._put(_END.pack(b"PK\5\6", 0, 0, count, count, self.size - start, start, 0))
-
-    def _put(self, data: bytes) -> None:
-        self._file.write(data)
-        self._hash.update(data)
-        self.size += len(data)
-
-
 ReadAt = Callable[[int, int], bytes]
 
 
@@ -162,17 +95,17 @@ def read_directory(
     """
     if size > limits.FILE + (limits.MEMBERS << 8):
         damaged(f"has {size} bytes, more than any bundle")
-    if size < _END.size or (tail := read_at(size - _END.size, _END.size))[:4] != b"PK\5\6":
+    if size < END.size or (tail := read_at(size - END.size, END.size))[:4] != b"PK\5\6":
         head = read_at(0, 4) if size >= 4 else b""
         damaged(
             "is cut short or has data behind its end"
             if head == b"PK\3\4"
             else "is not a bundle: it does not read as a zip file"
         )
-    if len(tail) != _END.size:
+    if len(tail) != END.size:
         damaged("is cut short")
-    _, disk, first_disk, here, count, length, start, comment = _END.unpack(tail)
-    if disk or first_disk or comment or here != count or start + length + _END.size != size:
+    _, disk, first_disk, here, count, length, start, comment = END.unpack(tail)
+    if disk or first_disk or comment or here != count or start + length + END.size != size:
         damaged("has an end record that does not fit it")
     if (
         count > limits.MEMBERS
@@ -200,7 +133,7 @@ def read_directory(
         )
         at += _CENTRAL.size + name_length
         raw = directory[at - name_length : at]
-        if method not in (_STORED, _DEFLATED):
+        if method not in (STORED, DEFLATED):
             damaged(f"uses zip method {method}; bundles are stored or deflated")
         if not raw.isascii() or not raw or len(raw) != name_length:
             damaged("has a directory entry without a usable name")
@@ -215,9 +148,9 @@ def read_directory(
             damaged(f"holds {name!r} twice or out of order")
         if offset != expected:
             damaged(f"has {name} at another place than the one before it ends")
-        if method == _STORED and packed != member_size:
+        if method == STORED and packed != member_size:
             damaged(f"has two sizes of {name}")
-        if method == _DEFLATED and member_size > packed * limits.RATIO:
+        if method == DEFLATED and member_size > packed * limits.RATIO:
             damaged(f"claims {member_size} bytes of {name} in {packed}")
         members[name] = Member(name, method, crc, packed, member_size, offset)
         expected, last = offset + _LOCAL.size + name_length + packed, name
@@ -239,7 +172,7 @@ def read_member(read_at: ReadAt, member: Member) -> bytes:
     start = member.offset + len(header)
     data = (
         read_at(start, member.packed)
-        if member.method == _STORED
+        if member.method == STORED
         else _inflated(read_at, member, start)
     )
     if len(data) != member.size or zlib.crc32(data) != member.crc:

@@ -41,9 +41,9 @@ from tilec_runtime.device.seam import (
     PoolStats,
 )
 from tilec_runtime.errors import DriverError, InternalError, NoDeviceError, SchedulingError
+from tilec_runtime.forks import Once
 from tilec_runtime.model.arch import Version
 from tilec_runtime.model.tensormap import TensorMap
-from tilec_runtime.once import Once
 
 # A tile kernel's block is 1 by 1 by 1, and it declares no shared memory: what a GPU would bound is
 # not bounded here.

@@ -4,16 +4,49 @@ and the drivers that serve them.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import contextvars
+from typing import TYPE_CHECKING, Any, Final
 
-from tilec_runtime.device.defaults import named_device
 from tilec_runtime.device.layout import ON_CPU
 from tilec_runtime.device.seam_types import DeviceInfo
 from tilec_runtime.errors import CallError
 
 if TYPE_CHECKING:
     from tilec_runtime.device.seam import DeviceDriver
-    from tilec_runtime.protocols import DeviceLike
+    from tilec_runtime.protocols import DeviceLike, SchedulingPolicy
+
+
+class Defaults:
+    """What is the default in one context. A policy beats a device; None leaves it to what is
+    further out.
+    """
+
+    __slots__ = ("device", "policy")
+
+    def __init__(
+        self, *, device: DeviceLike | None = None, policy: SchedulingPolicy | None = None
+    ) -> None:
+        """Name a device, a policy, or both."""
+        self.device: Final = device
+        self.policy: Final = policy
+
+
+_NOTHING = Defaults()
+HERE: contextvars.ContextVar[Defaults] = contextvars.ContextVar("tilec_defaults", default=_NOTHING)
+_process: DeviceLike | None = None
+
+
+def named_device() -> DeviceLike | None:
+    """The device of the innermost `use_device`, else of `set_default_device`; None where neither
+    names one: device 0.
+    """
+    return HERE.get().device or _process
+
+
+def set_process_device(device: DeviceLike | None) -> None:
+    """Set what is meant in every thread and task that is in no `use_device`."""
+    global _process
+    _process = device
 
 
 def find_device(device: DeviceLike | None, driver: DeviceDriver | None = None) -> DeviceInfo:

@@ -7,7 +7,6 @@ from __future__ import annotations
 import ctypes
 import functools
 import math
-import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -28,8 +27,8 @@ from tilec_runtime.device.seam_types import (
     ModuleHandle,
 )
 from tilec_runtime.errors import DriverError
+from tilec_runtime.forks import Once
 from tilec_runtime.model.arch import Version
-from tilec_runtime.once import Once
 
 if TYPE_CHECKING:
     from tilec_runtime.model.tensormap import TensorMap
@@ -50,13 +49,6 @@ def driver() -> Driver:
         api = Libcuda()
     except OSError as error:
         raise no_driver(error) from error
-    if os.environ.get("TILEC_DEBUG"):
-        from tilec_runtime.debugging import debugging
-
-        if "launches" in debugging():
-            from tilec_runtime.device.driver_recording import RecordingDriver
-
-            return RecordingDriver(api)
     return Driver(api)
 
 

@@ -10,7 +10,7 @@ from tilec_runtime.device.recording import own_recording
 from tilec_runtime.device.seam import DeviceDriver
 from tilec_runtime.errors import GraphCaptureError, SchedulingError
 from tilec_runtime.protocols import DeviceLike, StreamLike
-from tilec_runtime.uncopied import Uncopied
+from tilec_runtime.values import Uncopied
 
 
 @final

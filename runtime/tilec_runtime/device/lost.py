@@ -5,8 +5,6 @@ knows no driver.
 from __future__ import annotations
 
 import collections
-import itertools
-import threading
 from collections.abc import Callable, Sequence
 
 from tilec_runtime.device.layout import device_words
@@ -20,7 +18,7 @@ _REMEMBERED, _NAMED = 256, 4
 # not done, the oldest of each stream first.
 PENDING: list[Callable[[Losses, int], list[str]]] = []
 _AGAIN = (
-    "TILEC_DEBUG=launches names what was running, CUDA_LAUNCH_BLOCKING=1 fails at the launch itself, and `tilec sanitize` "
+    "CUDA_LAUNCH_BLOCKING=1 fails at the launch itself, and `tilec sanitize` "
     "looks at tile kernels without a GPU"
 )
 
@@ -52,8 +50,6 @@ class Suspects:
     way of a launch.
     """
 
-    exact = False
-
     def __init__(self) -> None:
         """Start with none."""
         self._records: collections.deque[LaunchRecord] = collections.deque(maxlen=_REMEMBERED)
@@ -65,66 +61,6 @@ class Suspects:
     def latest(self) -> list[LaunchRecord]:
         """What may be to blame, the latest first."""
         return list(dict.fromkeys(reversed(self._records)))
-
-
-class Running(Suspects):
-    """The launches of one device that may still run: each is noted, and goes when somebody has
-    waited for it.
-    """
-
-    exact = True
-
-    def __init__(self) -> None:
-        """Start with none."""
-        super().__init__()
-        self._lock = threading.RLock()  # the collector may record and ask events from inside
-        self._count = itertools.count(1)
-        self._last = 0
-        self._launched: dict[int, collections.deque[tuple[int, LaunchRecord]]] = {}
-        self._marks: dict[int, tuple[int, int]] = {}
-
-    def launched(self, record: LaunchRecord) -> None:
-        """A launch is about to be enqueued."""
-        with self._lock:
-            self._last = next(self._count)
-            line = self._launched.setdefault(record.stream, collections.deque(maxlen=_REMEMBERED))
-            line.append((self._last, record))
-
-    def marked(self, event: int, stream: int) -> None:
-        """An event was recorded behind what a stream has by now."""
-        with self._lock:
-            self._marks[event] = (stream, self._last)
-
-    def reached(self, event: int) -> None:
-        """An event was reached: what was launched before it on its stream is done."""
-        with self._lock:
-            stream, last = self._marks.pop(event, (0, 0))
-            self._done(stream, last)
-
-    @property
-    def now(self) -> int:
-        """The number of the latest launch."""
-        return self._last
-
-    def waited(self, stream: int | None, last: int) -> None:
-        """Somebody waited for the launches of a stream up to this number; None stands for all
-        streams.
-        """
-        with self._lock:
-            for each in list(self._launched) if stream is None else [stream]:
-                self._done(each, last)
-
-    def latest(self) -> list[LaunchRecord]:
-        """What was launched and not waited for, the latest first."""
-        with self._lock:
-            lines = [list(line) for line in self._launched.values()]
-        found = sorted(itertools.chain.from_iterable(lines), key=lambda entry: -entry[0])
-        return [record for _, record in found]
-
-    def _done(self, stream: int, last: int) -> None:
-        line = self._launched.get(stream)
-        while line and line[0][0] <= last:
-            line.popleft()
 
 
 class Losses:
@@ -143,9 +79,9 @@ class Losses:
         """Whether a device's context is lost."""
         return ordinal in self.errors
 
-    def suspects(self, ordinal: int, kind: type[Suspects] = Suspects) -> Suspects:
-        """What may be to blame for the loss of a device's context, when it comes."""
-        return self._suspects.setdefault(ordinal, kind())
+    def suspects(self, ordinal: int) -> Suspects:
+        """Return the launches that may be to blame if a device's context is lost."""
+        return self._suspects.setdefault(ordinal, Suspects())
 
     def check(self, ordinal: int) -> None:
         """See that a device's context is not lost.
@@ -242,13 +178,8 @@ class Losses:
                 (),
                 "; nothing of tilec was launched there: look at other libraries of this process",
             )
-        what = (
-            "launched, and waited for by nobody yet"
-            if suspects.exact
-            else "launched there by tilec in this process"
-        )
-        told = f"; {what} (newest first): {_first(launches)}"
-        ops = [] if suspects.exact else [op for pending in PENDING for op in pending(self, ordinal)]
+        told = f"; launched there by tilec in this process (newest first): {_first(launches)}"
+        ops = [op for pending in PENDING for op in pending(self, ordinal)]
         return (
             launches,
             f"{told}; ops that were not done (the first of each stream first): {_first(ops)}"

@@ -12,7 +12,7 @@ from tilec_runtime.device.layout import ON_CPU
 from tilec_runtime.device.seam import DeviceDriver
 from tilec_runtime.errors import SchedulingError, TilecError
 from tilec_runtime.protocols import DeviceLike
-from tilec_runtime.uncopied import Uncopied
+from tilec_runtime.values import Uncopied
 
 
 @final

@@ -20,7 +20,7 @@ from tilec_runtime.launch.prepare import Explanation, Site, explain, prepare
 from tilec_runtime.launch.select import narrowed, require_built, require_options
 from tilec_runtime.model.kernel import AxisValue, KernelInfo
 from tilec_runtime.tensors.facts import is_foreign, is_leased, tensor_facts
-from tilec_runtime.uncopied import Uncopied
+from tilec_runtime.values import Uncopied
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -11,13 +11,12 @@ from tilec_runtime.bundle.choose import JIT_VARIABLE
 from tilec_runtime.bundle.read import Bundle
 from tilec_runtime.device.devices import driver_of, find_device
 from tilec_runtime.device.seam_types import DeviceInfo
-from tilec_runtime.forks import ForkLock
+from tilec_runtime.forks import ForkLock, Once
 from tilec_runtime.launch.images import store_of
 from tilec_runtime.launch.launcher import Launcher
 from tilec_runtime.launch.prepare import Site
 from tilec_runtime.model.kernel import BundleInfo
-from tilec_runtime.once import Once
-from tilec_runtime.uncopied import Uncopied
+from tilec_runtime.values import Uncopied
 
 if TYPE_CHECKING:
     from tilec_runtime.device.seam import DeviceDriver

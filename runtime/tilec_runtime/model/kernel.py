@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from tilec_runtime.errors import Location
 from tilec_runtime.model.arch import Target
 from tilec_runtime.model.image import ImageInfo
 from tilec_runtime.model.jit import JitFallback
 from tilec_runtime.model.safety import Safety
 from tilec_runtime.model.signature import AbiSlot, Assumption, Param
+from tilec_runtime.model.table import AxisValue, DispatchRule, TuningTable
 from tilec_runtime.values import value_class
 
-if TYPE_CHECKING:
-    from tilec_runtime.model.table import DispatchRule, TuningTable
-
-AxisValue = str | int | float | bool
+__all__ = [
+    "AxisValue",
+    "BundleInfo",
+    "KernelInfo",
+    "LaunchInfo",
+    "PackageInfo",
+    "ToolInfo",
+    "VariantInfo",
+]
 
 
 @value_class(frozen=True, kw_only=True, slots=True)

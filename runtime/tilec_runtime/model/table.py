@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from tilec_runtime.model.arch import Version
 from tilec_runtime.values import value_class
 
-AxisValue = str | int | float | bool  # as in `model.kernel`, whose rows have tables
+AxisValue = str | int | float | bool
 Point = tuple[tuple[str, AxisValue], ...]
 Range = tuple[int, int]
 

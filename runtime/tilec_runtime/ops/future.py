@@ -24,7 +24,7 @@ from tilec_runtime.ops.site import label
 from tilec_runtime.protocols import SchedulingPolicy
 from tilec_runtime.running import Runnable, refuse_nested
 from tilec_runtime.sites import created
-from tilec_runtime.uncopied import Uncopied
+from tilec_runtime.values import Uncopied
 
 T = TypeVar("T")
 _LOG = logging.getLogger("tilec_runtime")

@@ -23,7 +23,7 @@ from tilec_runtime.sites import hinted, site
 from tilec_runtime.tensors.lease import holder
 from tilec_runtime.tensors.storage import Storage
 from tilec_runtime.tensors.uses import Line
-from tilec_runtime.uncopied import Uncopied
+from tilec_runtime.values import Uncopied
 
 T = TypeVar("T")
 U = TypeVar("U")

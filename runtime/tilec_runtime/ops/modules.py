@@ -30,7 +30,7 @@ from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.model.image import ImageInfo
 from tilec_runtime.ops.policy import current_device
 from tilec_runtime.protocols import DeviceLike
-from tilec_runtime.uncopied import Uncopied
+from tilec_runtime.values import Uncopied
 
 if TYPE_CHECKING:
     from tilec_runtime.launch.config import LaunchConfig

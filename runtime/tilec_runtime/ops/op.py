@@ -16,7 +16,7 @@ from tilec_runtime.ops.tensor_steps import TensorSteps
 from tilec_runtime.protocols import SchedulingPolicy, StreamLike
 from tilec_runtime.running import refuse_nested
 from tilec_runtime.sites import created, hinted, site
-from tilec_runtime.uncopied import Uncopied
+from tilec_runtime.values import Uncopied
 
 if TYPE_CHECKING:
     from typing_extensions import Self, TypeVarTuple, Unpack

@@ -10,15 +10,15 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-from tilec_runtime.device.defaults import HERE, Defaults, named_device, set_process_device
 from tilec_runtime.device.device import Device
+from tilec_runtime.device.devices import HERE, Defaults, named_device, set_process_device
 from tilec_runtime.device.handles import stream_handle
 from tilec_runtime.device.scalars import whole
 from tilec_runtime.device.streams import Stream
 from tilec_runtime.errors import ArgumentError, SchedulingError
 from tilec_runtime.forks import ForkLock
 from tilec_runtime.protocols import DeviceLike, SchedulingPolicy, StreamLike
-from tilec_runtime.uncopied import Uncopied
+from tilec_runtime.values import Uncopied
 
 # Streams of the policy that a device has by itself.
 _STREAMS = 4

@@ -18,7 +18,7 @@ from tilec_runtime.tensors.facts import UnreadableError
 from tilec_runtime.tensors.host import array_in, memory_of, numpy_dtype
 from tilec_runtime.tensors.shapes import checked_packing, checked_shape
 from tilec_runtime.tensors.storage import allocate_bytes
-from tilec_runtime.uncopied import Uncopied
+from tilec_runtime.values import Uncopied
 
 
 class DeviceBuffer(Uncopied):

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import logging
 
-from tilec_runtime.debugging import debugging
-from tilec_runtime.once import Once
+from tilec_runtime.forks import Once
+from tilec_runtime.sites import debugging
 
 
 @Once

@@ -19,7 +19,7 @@ from tilec_runtime.device.seam import DeviceDriver, PoolHandle, PoolStats
 from tilec_runtime.errors import CallError, SchedulingError
 from tilec_runtime.forks import ForkLock
 from tilec_runtime.protocols import DeviceLike
-from tilec_runtime.uncopied import Uncopied
+from tilec_runtime.values import Uncopied
 
 # Pools of this thread or task, the innermost first.
 _HERE: contextvars.ContextVar[tuple[MemPool, ...]] = contextvars.ContextVar(

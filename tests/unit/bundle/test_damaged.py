@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from tests.bundle_samples import Sample, write_sample
+from tilec.package.archive import ArchiveWriter
 from tilec_runtime.bundle import limits
-from tilec_runtime.bundle.archive import ArchiveWriter, Member
+from tilec_runtime.bundle.archive import Member
 from tilec_runtime.bundle.format import index_members
 from tilec_runtime.bundle.read import Bundle
 from tilec_runtime.errors import BundleError

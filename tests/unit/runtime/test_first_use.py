@@ -67,7 +67,7 @@ together(lambda: got.add(_driver.driver()))
 print(max(len(made), len(got)))
 """
 FAILS = """
-from tilec_runtime.once import Once
+from tilec_runtime.forks import Once
 tries = []
 @Once
 def value():

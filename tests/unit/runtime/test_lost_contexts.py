@@ -29,12 +29,10 @@ from tilec_runtime import (
     load_module_from_ptx,
     use_device,
     value,
-    with_context,
 )
 from tilec_runtime.device.completion import COMPLETIONS
 from tilec_runtime.device.driver import Driver
-from tilec_runtime.device.driver_recording import RecordingDriver
-from tilec_runtime.device.lost import LaunchRecord, Losses, Running
+from tilec_runtime.device.lost import LaunchRecord, Losses
 from tilec_runtime.device.results import KERNEL_FAULTS, STICKY
 from tilec_runtime.device.seam import CopyKind, LaunchParts
 from tilec_runtime.errors import (
@@ -85,7 +83,6 @@ def test_the_first_failure_says_what_failed_and_what_was_launched() -> None:
     for word in (
         "compute-sanitizer",
         "the process must be restarted",
-        "TILEC_DEBUG=launches",
         "CUDA_LAUNCH_BLOCKING=1",
         "tilec sanitize",
     ):
@@ -240,126 +237,6 @@ def test_a_blocking_launch_is_what_failed(monkeypatch: pytest.MonkeyPatch) -> No
             0, real.CUresult.CUDA_ERROR_ILLEGAL_ADDRESS, 0, lambda: OK, "add"
         )
     assert caught.value.kernel == "", "it was a launch before this one"
-
-
-# --- TILEC_DEBUG=launches
-# --------------------------------------------------------------------------------------------------------
-
-
-def record(kernel: str, stream: int = 1) -> LaunchRecord:
-    return LaunchRecord(kernel=kernel, shape=SHAPE, stream=stream)
-
-
-def test_launches_are_forgotten_once_they_are_waited_for() -> None:
-    notes = Running()
-
-    def names() -> list[str]:
-        return [found.kernel for found in notes.latest()]
-
-    for kernel, stream in (("a", 1), ("b", 2), ("c", 1)):
-        notes.launched(record(kernel, stream))
-    assert names() == ["c", "b", "a"]
-    notes.marked(7, 1)
-    notes.launched(record("d", 1))
-    notes.reached(7)
-    assert names() == ["d", "b"]
-    notes.reached(7)  # known already
-    assert names() == ["d", "b"]
-    now = notes.now
-    notes.launched(record("e", 1))  # by another thread, while this one waits
-    notes.waited(1, now)
-    assert names() == ["e", "b"]
-    notes.waited(None, notes.now)
-    assert names() == []
-
-
-def test_the_collector_may_ask_an_event_while_a_launch_is_noted() -> None:
-    notes = Running()
-    notes.launched(record("a"))
-    notes.marked(7, 1)
-
-    class Collected(LaunchRecord):
-        @property
-        def stream(self) -> int:  # type: ignore[override]
-            notes.reached(7)  # as the end of foreign memory does
-            return 1
-
-    noted = threading.Thread(
-        target=notes.launched, args=(Collected.__new__(Collected),), daemon=True
-    )
-    noted.start()
-    noted.join(5)
-    assert not noted.is_alive(), "it waits for itself"
-    assert len(notes.latest()) == 1
-
-
-def test_a_recording_driver_names_what_was_running() -> None:
-    api = Api()
-    driver = RecordingDriver(api)
-    done = driver.bind_launch(0, "f", SHAPE, 0x1, parts("done"))
-    marked = driver.bind_launch(0, "f", SHAPE, 0x2, parts("marked"))
-    left = driver.bind_launch(0, "f", SHAPE, 0x2, parts("left"))
-    done(0, 0)
-    driver.synchronize(0, 0x1)
-    marked(0, 0)
-    driver.record_event(0, 0x99, 0x2)
-    left(0, 0)
-    driver.synchronize_event(0, 0x99)
-    api.results["cuCtxSynchronize"] = real.CUresult.CUDA_ERROR_ILLEGAL_ADDRESS
-    with pytest.raises(ContextLostError) as caught:
-        driver.synchronize_device(0)
-    (launch,) = caught.value.launches
-    assert launch.startswith("left (grid 4x2x1, block 32x1x1, stream 0x2), launched at ")
-    assert "test_lost_contexts.py:" in launch
-    assert "launched, and waited for by nobody yet (newest first): left (" in caught.value.cause
-
-
-@pytest.mark.parametrize("way", ["copy_in", "copy_out", "synchronize_device", "event_reached"])
-def test_every_wait_counts(way: str) -> None:
-    driver = RecordingDriver(Api())
-    driver.bind_launch(0, "f", SHAPE, 0, PARTS)(0, 0)
-    driver.record_event(0, 1, 0)
-    CALLS[way](driver)
-    assert driver._running(0).latest() == []
-
-
-def test_a_launch_out_of_an_op_names_the_op() -> None:
-    api = Api()
-    api.values |= {"cuStreamCreate": 0x5, "cuEventCreate": 0x6}
-    driver = RecordingDriver(api)
-    call = driver.bind_launch(0, "f", SHAPE, 0x5, parts("add"))
-    with use_device(Device(0, driver=driver)):
-        with_context(lambda _: call(0, 0)).enqueue_on(Stream.borrow_raw(0x5, driver=driver))
-    (found,) = driver._running(0).latest()
-    assert found.where.startswith("op: with_context, created at ")
-
-
-def test_a_graph_is_a_launch_too() -> None:
-    driver = RecordingDriver(Api())
-    driver.launch_graph(0, 0x7, 0x3)
-    (found,) = driver._running(0).latest()
-    assert str(found).startswith("a CUDA graph (stream 0x3), launched at ")
-    assert "test_lost_contexts.py:" in found.where
-
-
-def test_the_environment_asks_for_it() -> None:
-    code = (
-        "import tilec_runtime.device.driver as seam\n"
-        "from tests.unit.runtime.driver_api import Api\n"
-        "seam.Libcuda = Api\n"
-        "print(type(seam.driver()).__name__)\n"
-    )
-    for debug, name in (("leases,launches", "RecordingDriver"), ("", "Driver")):
-        done = subprocess.run(
-            [sys.executable, "-c", code],
-            capture_output=True,
-            text=True,
-            cwd=ROOT,
-            env={"TILEC_DEBUG": debug, "PATH": "/bin"},
-            timeout=60,
-            check=False,
-        )
-        assert (done.stdout.strip(), done.stderr) == (name, "")
 
 
 # --- through everything that is built on the driver

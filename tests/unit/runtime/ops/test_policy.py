@@ -13,7 +13,7 @@ from tests.unit.runtime.ops.device_samples import Held
 from tests.waiting import joined
 from tilec.testing.fake_driver import H200, FakeDriver
 from tilec_runtime import Device, DeviceBuffer, Event, MemPool, Stream
-from tilec_runtime.device import defaults
+from tilec_runtime.device import devices as defaults
 from tilec_runtime.errors import ArgumentError, NoDeviceError, SchedulingError, UsageError
 from tilec_runtime.ops import policy
 from tilec_runtime.ops.combinators import with_context

@@ -1,0 +1,72 @@
+"""Write the zip subset that bundles use; `tilec_runtime.bundle.archive` reads it."""
+
+from __future__ import annotations
+
+import hashlib
+import zlib
+from typing import BinaryIO
+
+from tilec_runtime.bundle import limits
+from tilec_runtime.bundle.archive import DEFLATED, END, STORED, Member
+
+MAX_FILE = (1 << 32) - 2  # zip counts in 32 and 16 bits without its extensions
+MAX_MEMBERS = (1 << 16) - 2
+_LEVEL = 6
+
+
+class ArchiveWriter:
+    """Writes an archive front to back; equal members give equal bytes."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._hash = hashlib.sha256()
+        self._members: list[Member] = []
+        self.size = 0
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the bytes so far (hex)."""
+        return self._hash.hexdigest()
+
+    def add(self, name: str, data: bytes, *, deflate: bool = True) -> int:
+        """Append a member, deflated unless that makes it longer, or shorter than a reader believes.
+        (A bundle's names ascend.)
+
+        Args:
+            name: the member's name, with forward slashes.
+            data: its bytes.
+            deflate: try to; False for what is known to be packed already.
+
+        Returns:
+            Bytes that the data takes in the archive.
+
+        Raises:
+            OverflowError: the archive would be longer, or have more members, than the format can
+                say.
+        """
+        method, packed = STORED, data
+        if deflate:
+            stream = zlib.compressobj(_LEVEL, zlib.DEFLATED, -zlib.MAX_WBITS)
+            deflated = stream.compress(data) + stream.flush()
+            if len(deflated) < len(data) <= len(deflated) * limits.RATIO:
+                method, packed = DEFLATED, deflated
+        member = Member(name, method, zlib.crc32(data), len(packed), len(data), self.size)
+        if member.end > MAX_FILE or len(self._members) >= MAX_MEMBERS:
+            raise OverflowError(f"more than {MAX_FILE} bytes or {MAX_MEMBERS} members")
+        self._put(member.local_header())
+        self._put(packed)
+        self._members.append(member)
+        return len(packed)
+
+    def close(self) -> None:
+        """Append the central directory (the file itself stays open)."""
+        start = self.size
+        for member in self._members:
+            self._put(member.central_header())
+        count = len(self._members)
+        self._put(END.pack(b"PK\5\6", 0, 0, count, count, self.size - start, start, 0))
+
+    def _put(self, data: bytes) -> None:
+        self._file.write(data)
+        self._hash.update(data)
+        self.size += len(data)
