@@ -50,7 +50,7 @@ class TorchDevice:
         self.module = module
         self.device = torch.device(device)
 
-    def refusal(self, kernel: str, axes: Mapping[str, Any]) -> str:  # noqa: ARG002 - what a device has to say of a kernel
+    def refusal(self, case: BoundCase) -> str:  # noqa: ARG002 - of the protocol
         """A GPU refuses nothing."""
         return ""
 
@@ -75,21 +75,21 @@ class TorchDevice:
         bits = {1: self.torch.uint8, 2: self.torch.int16}[row.bytes]
         return tensor.view(bits).cpu().numpy().view(numpy_dtype(row))
 
-    def enqueue(self, kernel: str, arguments: Mapping[str, Any], axes: Mapping[str, Any]) -> None:
+    def enqueue(self, case: BoundCase, arguments: Mapping[str, Any]) -> None:
         """Launch on torch's current stream; axes with one value are no arguments of the generated
         method.
         """
-        method = getattr(self.module, kernel)
+        method = getattr(self.module, case.kernel)
         chosen = {
             name: value
-            for name, value in axes.items()
+            for name, value in case.choose
             if name in inspect.signature(method).parameters
         }
         method(**arguments, **chosen, stream=self.torch.cuda.current_stream(self.device))
 
-    def launch(self, kernel: str, arguments: Mapping[str, Any], axes: Mapping[str, Any]) -> None:
-        """Launch and wait."""
-        self.enqueue(kernel, arguments, axes)
+    def launch(self, case: BoundCase, arguments: Mapping[str, Any]) -> None:
+        """Launch and synchronize."""
+        self.enqueue(case, arguments)
         self.torch.cuda.synchronize(self.device)
 
     def seconds(self, case: BoundCase) -> float:
@@ -107,10 +107,10 @@ class TorchDevice:
             for _ in range(REPEATS)
         ]
         for _ in range(3):
-            self.enqueue(case.kernel, arguments, dict(case.choose))
+            self.enqueue(case, arguments)
         for begin, end in events:
             begin.record()
-            self.enqueue(case.kernel, arguments, dict(case.choose))
+            self.enqueue(case, arguments)
             end.record()
         self.torch.cuda.synchronize(self.device)
         return statistics.median(begin.elapsed_time(end) for begin, end in events) / 1000

@@ -18,7 +18,7 @@ from tilec.bench.report import Setting
 from tilec.bench.work import Ceilings
 from tilec.case.cases import BoundCase, expand_cases
 from tilec.cli.app import App
-from tilec.cli.bench import Given
+from tilec.cli.bench_run import Given
 from tilec.cli.cases import Opened
 from tilec.cli.settings import Settings
 from tilec.manifest.load import load_text
@@ -154,24 +154,24 @@ class PlannedPlace:
 
 
 GIVEN = Given(
+    kernels=(),
     expression="",
     select=(),
     cases=(),
     settings=(),
-    sweep="",
+    sweep=None,
     device="auto",
     samples=None,
     seconds=1.0,
     cold=None,
     against=True,
-    save="",
-    against_saved="",
+    save=None,
+    against_saved=None,
     fail_slower=None,
-    markdown="",
-    html="",
+    markdown=None,
+    html=None,
     measure_ceilings=False,
     variants=False,
-    dry_run=False,
     bundle=None,
     targets=(),
 )

@@ -72,9 +72,6 @@ class Loose:
     def image(self, digest: str) -> bytes:
         return self.blobs[digest]
 
-    def verify(self) -> None:
-        """There is nothing to check."""
-
 
 def sample(folder: Path, *, kernels: tuple[str, ...] = ("scale",)) -> Loose:
     """Kernels with a cubin and PTX each, all of one source, which lies in `folder`."""

@@ -181,7 +181,9 @@ def test_no_import_cycles_of_any_kind_in_the_runtime() -> None:
 
 
 def test_no_import_cycles_of_any_kind_in_the_build_half() -> None:
-    require_no_cycle({name for name in MODULES if room(name) in (*BUILD_HALF, "model", "testing")})
+    # `cli` is not in it yet: bench and its flow name each other.
+    own = {name for name in MODULES if name.startswith("tilec.") and room(name) != "cli"}
+    require_no_cycle(own)
 
 
 def require_no_cycle(own: set[str]) -> None:

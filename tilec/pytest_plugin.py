@@ -1,5 +1,6 @@
-"""Cases as tests of pytest: with `pytest_plugins = ["tilec.pytest_plugin"]` in conftest.py, each
-case of a tilec.toml is a test.
+"""A pytest plugin: each case of a tilec.toml is a test.
+
+Enable it with `pytest_plugins = ["tilec.pytest_plugin"]` in conftest.py.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ from tilec.case.device import ModuleDevice
 from tilec.case.reference import References
 from tilec.case.run import CaseResult, run_case
 from tilec.cli.app import MANIFEST, App
-from tilec.cli.cases import Opened, Wish, absence, chosen_cases, open_bundle, open_project
+from tilec.cli.cases import Opened, Wish, chosen_cases, open_bundle, open_project
+from tilec.cli.devices import find_device
 from tilec.cli.failures import render
-from tilec.cli.run_device import CpuWish, find_device
-from tilec.cli.run_results import difference, difference_lines
+from tilec.cli.run_show import difference, difference_lines
 from tilec.cli.settings import read_settings
 from tilec.compile.project import Project
 from tilec_runtime.bundle.choose import LANGUAGES
@@ -36,13 +37,11 @@ MARKS = {
 
 
 class CaseFailedError(Exception):
-    """A case's results differ from those of its reference, or could not be had; its text is what
-    pytest shows.
-    """
+    """A case failed; the text is what pytest shows."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--tilec-device`, as `--device` of `tilec run`."""
+    """Add `--tilec-device`, which is `--device` of `tilec run`."""
     group = parser.getgroup("tilec", "kernels")
     group.addoption(
         "--tilec-device",
@@ -53,23 +52,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the marks known."""
+    """Register the marks."""
     for name, text in MARKS.items():
         config.addinivalue_line("markers", f"{name}: {text}")
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> CaseFile | None:
-    """A manifest is a file of tests."""
+    """Collect a manifest as a file of tests."""
     return CaseFile.from_parent(parent, path=file_path) if file_path.name == MANIFEST else None
 
 
 class CaseFile(pytest.File):
-    """A manifest: one test per case of each kernel and chain. Nothing is built while tests are
-    collected.
-    """
+    """A manifest: one test for each case of a kernel or chain; collecting builds nothing."""
 
     def collect(self) -> Iterator[pytest.Item]:
-        """The cases, in the manifest's order."""
+        """Yield the cases in the manifest's order."""
         run = Run(self.path, self.config.getoption("--tilec-device"))
         manifest = run.project.manifest
         languages = {kernel.name: kernel.language for kernel in manifest.kernels}
@@ -86,7 +83,7 @@ class CaseFile(pytest.File):
             )
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException]) -> Any:  # type: ignore[override]
-        """Errors in the manifest, as `tilec check` prints them."""
+        """Return errors of the manifest as `tilec check` prints them."""
         return (
             _text(excinfo.value)
             if isinstance(excinfo.value, TilecError)
@@ -95,8 +92,9 @@ class CaseFile(pytest.File):
 
 
 class CaseItem(pytest.Item):
-    """One case of a chain; or of a kernel, for one choice of the dtypes that it leaves open (for
-    all where only a build tells them).
+    """One case of a chain, or of a kernel with one choice of its dtypes.
+
+    Where only a build knows the dtypes, it stands for all of them.
     """
 
     def __init__(
@@ -108,9 +106,7 @@ class CaseItem(pytest.Item):
         kernels: Mapping[str, str],
         **more: Any,
     ) -> None:
-        """Mark it, so that `-m` and `-k` find it by kernel, language and need of a GPU; `kernels`
-        are its kernels, with their languages.
-        """
+        """Mark it for `-m` and `-k`; `kernels` are its kernels with their languages."""
         super().__init__(**more)
         self._run, self._case, self._known = run, case, known
         self.add_marker(pytest.mark.tilec)
@@ -121,11 +117,11 @@ class CaseItem(pytest.Item):
         self.extra_keyword_matches.update((case.kernel, case.case, *kernels, *kernels.values()))
 
     def runtest(self) -> None:
-        """Build what is not up to date (once for all cases), run, and compare."""
+        """Build once for all cases, run, and compare."""
         results = self._run.results(self._case, self._known)
         bad = [result for result in results if result.status in ("failed", "error")]
         if bad:
-            raise CaseFailedError("\n".join(line for result in bad for line in _told(result)))
+            raise CaseFailedError("\n".join(line for result in bad for line in _lines(result)))
         skipped = [result for result in results if result.status == "skipped"]
         if len(skipped) == len(results):
             pytest.skip(
@@ -135,15 +131,15 @@ class CaseItem(pytest.Item):
             )
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        """What differs, or why it could not be run; a traceback of tilec's own code helps nobody."""
+        """Return what differs, or why it could not be run, without a traceback of tilec."""
         if isinstance(excinfo.value, CaseFailedError):
             return str(excinfo.value)
         if isinstance(excinfo.value, TilecError):
-            return self._run.told(excinfo.value)
+            return self._run.text(excinfo.value)
         return super().repr_failure(excinfo, style)
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
-        """Where the case is, for reports."""
+        """Return the place of the case in the manifest."""
         table = "chain" if self._case.steps else "kernel"
         place = self._run.project.manifest.locate(
             (table, self._case.kernel, "case", self._case.case)
@@ -152,7 +148,7 @@ class CaseItem(pytest.Item):
 
 
 class Run:
-    """The cases of one manifest on one device; opened and built when the first case is run, once."""
+    """The cases of one manifest on one device, built when the first case runs."""
 
     def __init__(self, manifest: Path, device: str) -> None:
         """Read the manifest.
@@ -172,12 +168,10 @@ class Run:
         self._references: References | None = None
 
     def results(self, case: BoundCase, known: frozenset[str]) -> list[CaseResult]:
-        """What came of a case as the manifest names it; of all of its dtypes where what was built
-        has none of the `known` names.
+        """Return the results of a case; of all its dtypes if the build has none of `known` names.
 
         Raises:
-            TilecError: the project cannot be built, or there is no such device; the same for every
-                case.
+            TilecError: the project cannot be built, or there is no such device.
         """
         if self._error is not None:
             raise self._error
@@ -195,7 +189,7 @@ class Run:
             if known.intersection(one.name for one in same)
             else same
         ):
-            lacking = absence(self._opened, one)
+            lacking = self._opened.absence(one)
             if self._place is None or self._references is None or lacking:
                 results.append(
                     CaseResult(case=one, status="skipped", reason=lacking or "it was not built")
@@ -206,45 +200,33 @@ class Run:
                 )
         return results
 
-    def told(self, error: TilecError) -> str:
-        """An error's text; what concerns every case is said in full once."""
+    def text(self, error: TilecError) -> str:
+        """Return an error's text; an error of all cases is told in full once."""
         if error is not self._error or error is not self._said:
             self._said = self._error
             return _text(error)
         return f"{error.what} (see the first case of {self.path.name})"
 
     def _open(self) -> tuple[BoundCase, ...]:
-
         manifest = self.project.manifest
-        wish = Wish(kernels=(), select=(), cases=(), args=(), axes=(), reference="", chains=True)
-        work = f"the cases of {manifest.package.name}"
-        driver, device = find_device(
-            self._app, self._device, CpuWish(), work=lambda: work, manifest=manifest, traced=print
-        )
-        opened = open_bundle(
-            self._app,
-            self.project,
-            wish,
-            bundle=None,
-            targets=(),
-            cpu=device.interprets is not None,
-        )
+        driver, device = find_device(self._app, self._device, manifest)
+        cpu = device.interprets is not None
+        opened = open_bundle(self._app, self.project, bundle=None, targets=(), cpu=cpu)
         self._opened = opened
         self._references = References(manifest.root)
         if opened.bundle is not None:
             self._place = ModuleDevice(
                 load(opened.bundle, device, driver=driver), driver, advice=opened.advice
             )
-        return chosen_cases(opened, manifest, wish)
+        return chosen_cases(opened, manifest, Wish(chains=True))
 
 
 def _text(error: TilecError) -> str:
-    """An error as the command prints it, without colours."""
+    """Return an error as the command prints it, without colours."""
     return click.unstyle(render(error))
 
 
-def _told(result: CaseResult) -> Iterator[str]:
-
+def _lines(result: CaseResult) -> Iterator[str]:
     yield result.case.name
     for output in result.outputs:
         if not output.comparison.ok:

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-__all__ = ["value_class"]
+__all__ = ["Uncopied", "replace", "value_class"]
+
+T = TypeVar("T")
 
 
 def _value_class(
@@ -62,7 +64,7 @@ def _defined(cls: type[Any], *, kw_only: bool, eq: bool) -> type[Any]:
         __match_args__=() if kw_only else names,
         __setattr__=_set,
         __delattr__=_delete,
-        __replace__=_replace,
+        __replace__=replace,
     )
     body.update(
         __dataclass_fields__=twin,
@@ -187,10 +189,10 @@ def _delete(self: Any, name: str) -> NoReturn:  # noqa: ARG001
     raise FrozenInstanceError(f"cannot delete field {name!r}")
 
 
-def _replace(self: Any, /, **changes: Any) -> Any:
-    from dataclasses import replace
-
-    return replace(self, **changes)
+def replace(value: T, /, **changes: Any) -> T:
+    """Return a value with other fields; `dataclasses.replace` imports `inspect` first."""
+    names: tuple[str, ...] = vars(type(value))["__slots__"]
+    return type(value)(**{name: getattr(value, name) for name in names} | changes)
 
 
 class _Twin:

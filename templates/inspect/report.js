@@ -71,7 +71,7 @@
     let found = 0;
     for (const row of rows) {
       const text = `${row.dataset.kernel} ${row.cells[0].textContent} ${row.cells[1].textContent}`.toLowerCase();
-      const alarming = Number(row.cells[10].dataset.v) > 0;
+      const alarming = Number(row.cells[9].dataset.v) > 0;
       const fits = words.every((word) => text.includes(word)) && (!warned || alarming);
       if (fits) found += 1;
       row.hidden = !fits || found > MOST;
@@ -327,14 +327,6 @@
     by("doc").textContent = kernel.doc;
     by("warnings").replaceChildren(...image.warnings.map((text) => make("li", {}, text)));
     by("facts").replaceChildren(...pairs([...image.facts, ...kernel.facts]));
-    const most = Math.max(1, ...image.mix.map(([, count]) => count));
-    const body = make("tbody", {}, ...image.mix.map(([name, count]) => {
-      const bar = make("div", { class: "bar" });
-      bar.style.width = `${(100 * count) / most}%`;
-      return make("tr", {}, make("td", {}, name), make("td", { class: "n" }, String(count)), make("td", {}, bar));
-    }));
-    by("mix").replaceChildren(body);
-    by("widths").textContent = [image.total ? `${image.total} instructions` : "", ...image.widths].filter(Boolean).join("; ");
     for (const [id, other] of [["before", number - 1], ["after", number + 1]]) {
       by(id).hidden = !data.images[other];
       by(id).setAttribute("href", `#image-${other}`);

@@ -17,10 +17,13 @@ from tests.cubin_samples import build_cubin
 from tests.unit.bundle.test_tuning_file import TEXT as TUNING_FILE
 from tilec.cli.main import run
 from tilec.frontends.base import ToolSearch
-from tilec.inspection.loose import open_loose
+from tilec.frontends.prebuilt.declare import declared
+from tilec.frontends.prebuilt.tools import Opener
+from tilec.frontends.tools.compiled_files import Prebuilt, kind_of
 from tilec.manifest.load import load_text
 from tilec.manifest.tuning_file import read_record
 from tilec_runtime.foreign import printable
+from tilec_runtime.model.digest import sha256
 
 SECONDS = 2.0  # of the processor, for one input; the slowest takes some 0.05
 GROWTH = 64.0  # MiB, of the whole campaign
@@ -53,9 +56,11 @@ def read_manifest(data: bytes) -> None:
 
 
 def inspect(name: str) -> Callable[[bytes], None]:
-    return lambda data: (
-        [kernel.name for kernel in open_loose(Path(name), data, ToolSearch()).info.kernels] and None
-    )
+    def read(data: bytes) -> None:
+        file = Prebuilt(path=name, kind=kind_of(name, data), data=data, digest=sha256(data))
+        declared(file, Opener(ToolSearch()))
+
+    return read
 
 
 def read_tuning(data: bytes) -> None:

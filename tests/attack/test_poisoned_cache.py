@@ -265,11 +265,10 @@ def test_the_command_on_a_poisoned_cache(tmp_path: Path) -> None:
     done = cli.good(project, "build", "--locked")
     assert (done.jobs, tree(project / "dist")) == ({"twice-sm_90"}, sound)
     assert done.err.count("neither read nor written, since others may change it") == 1
-    doctor = cli(project, "doctor", "--json").json()["cache"]
-    assert (
-        doctor["problem"]
-        == f"not used, since others may change it: {cache} may be written by everyone (mode 0777)"
-    )
+    checks = cli(project, "doctor", "--json").json()["checks"]
+    (check,) = [check for check in checks if check["name"] == "cache"]
+    why = f"not used, since others may change it: {cache} may be written by everyone (mode 0777)"
+    assert check["text"] == f"{cache} ({why})"
 
     # The same directory as a shared cache: the forgery is passed over, and what replaces it is
     # taken by the next user.

@@ -21,6 +21,7 @@ import numpy as np
 from tests.corpus.entries import Array, Entry, inputs_of
 from tests.corpus.tolerances import tolerance
 from tests.corpus.write import entries
+from tilec.case.cases import BoundCase
 from tilec.case.device import ModuleDevice
 from tilec_runtime.device.devices import process_driver
 from tilec_runtime.errors import TilecError
@@ -69,7 +70,7 @@ def run(entry: Entry, device: ModuleDevice, *, absolute: bool = False) -> dict[s
             for name, array in given.items()
         }
     arguments = {arg.name: device.to_device(given[arg.name], arg.dtype) for arg in entry.args}
-    device.launch(entry.name, arguments, {})
+    device.launch(BoundCase(name=entry.name, kernel=entry.name), arguments)
     return {arg.name: device.from_device(arguments[arg.name]) for arg in entry.args if arg.out}
 
 

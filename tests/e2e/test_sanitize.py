@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.conftest import Golden
-from tests.e2e.harness import ADD, ADD_PY, HEAD, Cli, write
+from tests.e2e.harness import ADD, HEAD, Cli, write
 
 pytestmark = [pytest.mark.e2e, pytest.mark.toolchain]
 
@@ -608,81 +608,6 @@ def test_the_examples_are_clean(cli: Cli, tmp_path: Path) -> None:
         reason.startswith("it is a CUDA C++ kernel, compiled to code of a GPU")
         for reason in skipped.values()
     )
-
-
-def test_run_checks_too(cli: Cli, planted: Path) -> None:
-    done = cli(
-        planted,
-        "run",
-        "--check",
-        "tiles_overlap_by_half",
-        "tiles_side_by_side",
-        "--device",
-        "cpu",
-        "--json",
-    )
-    assert done.code == FOUND
-    document = done.json()
-    assert document["ok"] is False
-    (found,) = document["findings"]
-    assert (found["case"], found["kind"]) == ("tiles_overlap_by_half/planted", WRITES)
-    assert (found["index"], found["block"], found["other"]["block"], found["count"]) == (
-        [8],
-        [0, 0, 0],
-        [1, 0, 0],
-        24,
-    )
-    assert [case["name"] for case in document["cases"]] == [
-        "tiles_overlap_by_half/planted",
-        "tiles_side_by_side/planted",
-    ]
-    shown = cli(planted, "run", "--check", "tiles_overlap_by_half", "--device", "cpu", NO_COLOR="1")
-    assert shown.code == FOUND
-    assert shown.out.splitlines()[1].split()[:2] == ["tiles_overlap_by_half/planted", "FOUND"]
-    assert shown.out.endswith("\n1 case on the cpu device: 1 ran without a reference, 1 finding\n")
-    assert (
-        "races.py:21:5: write-write race: block (0, 0, 0) writes y[8], which block (1, 0, 0) writes"
-        in shown.out
-    )
-
-
-@pytest.mark.parametrize(
-    ("reference", "row", "said"),
-    [
-        ("return x", "FOUND", "1 passed, 1 finding"),
-        ("return x + 1", "FAIL", "1 failed, 1 finding"),
-        ("return x[1:]", "ERROR", "1 could not be run or compared, 1 finding"),
-        ("raise ValueError('no')", "ERROR", "1 could not be run or compared, 1 finding"),
-    ],
-)
-def test_findings_are_shown_whatever_comes_of_the_comparison(
-    cli: Cli, tmp_path: Path, reference: str, row: str, said: str
-) -> None:
-    table = f"{HEAD}{ADD}{CASE.format(shape='[256]')}reference = 'k/reference.py:same'\n".replace(
-        '["sm_90"]\ngroups', '["tileir"]\ngroups'
-    )
-    copy = ADD_PY.replace(
-        "(i,), ct.load(x, (i,), (TILE,)) + 1.0", "(0,), ct.load(x, (0,), (TILE,))"
-    )
-    root = write(
-        tmp_path,
-        table.replace("[256]", "[128]").replace("z.shape[0], TILE", "z.shape[0], 64"),
-        {"k/add.py": copy},
-    )
-    (root / "k" / "reference.py").write_text(f"def same(x):\n    {reference}\n")
-    done = cli(root, "run", "--check", NO_COLOR="1")
-    assert done.code == FOUND, done.out + done.err
-    assert done.out.splitlines()[1].split()[:2] == ["add/some", row]
-    assert "write-write race" in done.out
-    assert said in done.out
-    document = cli(root, "run", "--check", "--json").json()
-    assert [finding["kind"] for finding in document["findings"]] == [WRITES]
-
-
-def test_a_clean_kernel_passes_the_check(cli: Cli, planted: Path) -> None:
-    done = cli(planted, "run", "--check", "tiles_side_by_side", "--device", "cpu", "--json")
-    assert done.code == 0, done.out
-    assert done.json()["ok"] is True
 
 
 # --- what cannot be checked

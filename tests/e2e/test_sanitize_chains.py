@@ -117,18 +117,6 @@ def test_chains_are_checked_as_a_whole(cli: Cli, chains: Path) -> None:
     assert len(document["unchecked"]) == 3
 
 
-def test_run_checks_chains_and_says_what_it_left_out(cli: Cli, chains: Path) -> None:
-    done = cli(chains, "run", "--check", "--device", "cpu", NO_COLOR="1")
-    assert done.code == FOUND
-    assert "\n  in part/some (variant total), block (1, 0, 0); 64 times in all\n" in done.out
-    assert done.out.endswith(
-        "\nleft out, and not checked: 1 kernel and 1 chain\n  kernel alone: no case\n  chain caseless: no case\n"
-    )
-    document = cli(chains, "run", "--check", "--device", "cpu", "--json").json()
-    assert [tuple(row.values()) for row in document["unchecked"][:2]] == LEFT
-    assert [found["case"] for found in document["findings"]] == ["part/some"]
-
-
 def test_what_is_left_out_is_no_finding_and_counts_where_it_was_wanted(
     cli: Cli, chains: Path
 ) -> None:

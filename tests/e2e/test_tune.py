@@ -284,24 +284,6 @@ def test_a_kit_is_measured_where_no_project_is(tune, project: Path, tmp_path: Pa
     assert "half.tune is no kit that can be measured" in tune.err
 
 
-def test_a_dry_run_says_what_there_is_to_try(tune, project: Path) -> None:
-    edit(project / "tilec.toml", "MODE = [0, 1, 2, 3]", "MODE = [0, 2, 3]")
-    edit(
-        project / "tilec.toml",
-        "[kernel.add.params]",
-        "[kernel.add.budget]\nregisters = 9\n[kernel.add.params]",
-    )
-    out = tune("add", "--dry-run")
-    assert "add/big for sm_90: 0 of 12 candidates to measure" in out
-    assert "10 registers, over the budget of 9" in out
-    assert "it does not compile" in out
-    assert "nothing was measured or written" in out
-    edit(project / "tilec.toml", "registers = 9", "registers = 255")
-    rows = json.loads(tune("add", "--dry-run", "--json"))["kernels"][0]["candidates"]
-    assert sum(row["pruned"] is None for row in rows) == 4
-    assert {row["registers"] for row in rows if row["point"]["MODE"] == 0} == {10}
-
-
 def test_logs_and_records_that_do_not_fit_are_refused(tune, project: Path) -> None:
     edit(project / "tilec.toml", "MODE = [0, 1, 2, 3]", "MODE = [0]")
     tune("add", *CPU, "--resume", code=2)

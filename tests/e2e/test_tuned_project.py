@@ -47,10 +47,8 @@ def record_of(root: Path, *points: tuple[int, int, int]) -> TuningRecord:
     observer = SilentObserver()
     plan = building.plan_only(request, observer)
     work, cache = building.WorkDir(root), Cache(None, max_bytes=0, note=observer.note)
-    with building._pool(
-        project, request, cache, observer, spool=work.spool, kept=work.kept
-    ) as pool:
-        declared = building.declare(project, pool, Cache(None, max_bytes=0, note=observer.note))
+    with building._runner(project, request, cache, observer, work.spool, work.kept) as runner:
+        declared = building.declare(project, runner, Cache(None, max_bytes=0, note=observer.note))
     (kernel,) = plan.kernels
     sizes = size_expressions(kernel.info)
     entries = tuple(

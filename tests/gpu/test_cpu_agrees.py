@@ -58,7 +58,7 @@ def test_every_tile_case_agrees(bundle, devices):
         found = {}
         for name, device in devices.items():
             arguments = arguments_on(case, device, make_inputs(case))
-            device.launch(case.kernel, arguments, dict(case.choose))
+            device.launch(case, arguments)
             found[name] = {out: device.from_device(arguments[out]) for out in case.outs}
         for out in case.outs:
             gpu, cpu = found["cuda:0"][out], found["cpu"][out]

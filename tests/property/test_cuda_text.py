@@ -135,7 +135,7 @@ FILLERS = st.sampled_from(
 )
 def test_no_plain_include_is_missed(parts: list[tuple[str, str, str]]) -> None:
     text = "".join(filler + form.format(name) for filler, name, form in parts)
-    assert [i.name for i in includes(text)] == [name for _, name, _ in parts]
+    assert [i.name for i in includes(text) if not i.macro] == [name for _, name, _ in parts]
 
 
 @settings(max_examples=200, deadline=None)

@@ -334,7 +334,7 @@ def test_one_entry_point_can_be_shown(tmp_path: Path) -> None:
     search = ToolSearch(path=os.environ.get("PATH", ""))
     image = frontend().compile(group[2])
     for tool, flags in dump._disassemblers(image.data, image.info.symbol).items():
-        _, text = dump._disassemble(image.data, ".cubin", search, {tool: flags})
+        _, text = dump._disassemble(image.data, search, {tool: flags})
         assert image.info.symbol in text
         assert "plain" not in text
     ptx = frontend().compile(dataclasses.replace(group[2], target=Target.parse("compute_90")))

@@ -52,7 +52,7 @@ class Oracle:
         self.case = case
         self.references = references
 
-    def refusal(self, _kernel, _axes):
+    def refusal(self, _case):
         return ""
 
     def to_device(self, array: np.ndarray, dtype: str) -> np.ndarray:
@@ -61,7 +61,7 @@ class Oracle:
     def from_device(self, tensor: np.ndarray) -> np.ndarray:
         return tensor
 
-    def launch(self, kernel: str, arguments: Mapping[str, Any], axes: Mapping[str, Any]) -> None:
+    def launch(self, case: BoundCase, arguments: Mapping[str, Any]) -> None:
         for name, expected in self.references.expected(self.case, arguments).items():
             arguments[name][...] = expected.astype(arguments[name].dtype)
 

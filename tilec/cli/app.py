@@ -1,14 +1,12 @@
-"""One run of the command: its global options, where it prints, and how commands share both."""
+"""One run of the command: its global options, where it prints, and options that commands share."""
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import json
 import math
-import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
@@ -22,24 +20,35 @@ from tilec_runtime.foreign import CONTROLS
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from tilec.cli.tables import Cell, Column
+
 F = TypeVar("F", bound=Callable[..., Any])
 MANIFEST = "tilec.toml"
 SCHEMA_VERSION = 1
-# Columns of a line of examples: a terminal's 80 less what the page and the list are indented by.
-HELP_WIDTH = 76
+HELP_WIDTH = 76  # columns of an example: 80 less the indents of click and of the list
+MOST_SECONDS = 1_000_000
+# JSON leaves control characters above 0x1f as they are; a terminal would obey some of them.
 _JSON_ESCAPES = {code: f"\\u{code:04x}" for code in CONTROLS if code > 0x1F}
+
+
+class StoppedError(Exception):
+    """Ctrl-C, with a message of what was done until then; click would drop a KeyboardInterrupt's."""
 
 
 @dataclasses.dataclass(kw_only=True, slots=True)
 class App:
     """Global options and output of one run; `ctx.obj` of every command (`@click.pass_obj`).
 
-    Results go to standard output, everything said on the way to standard error. With `--json`,
-    standard output holds one document. `words` is the command line without the program's name.
+    Results go to standard output, everything else to standard error. With `--json`, standard output
+    holds one document.
+
+    Attributes:
+        settings: environment and working directory.
+        command: name of the command.
+        showing: whether `status` has a line on the terminal.
     """
 
     settings: Settings
-    words: tuple[str, ...] = ()
     directory: str = ""
     manifest: str = ""
     quiet: bool = False
@@ -48,22 +57,21 @@ class App:
     debug: bool = False
     json: bool = False
     command: str = ""
-    passing: bool = False
+    showing: bool = False
 
     @property
     def base(self) -> Path:
-        """The directory that relative paths on the command line start from (`-C`, or the working
-        directory).
-        """
+        """The directory that relative paths on the command line start from."""
         return self.settings.cwd / self.directory
 
     def path(self, text: str | Path) -> Path:
-        """A path of the command line as an absolute one."""
+        """Return a path of the command line as an absolute one."""
         return self.base / text
 
     def built_path(self, text: str) -> Path:
-        """What is built, as the command line names it: a path, or else the name of a package that
-        is installed; it is not imported.
+        """Return the path of a build output: a path, or the name of an installed package.
+
+        The package is not imported.
         """
         path = self.path(text)
         if path.exists() or not all(part.isidentifier() for part in text.split(".")):
@@ -72,19 +80,13 @@ class App:
 
         try:
             spec = find_spec(text)
-        except (
-            ImportError,
-            ValueError,
-        ):  # of a parent that is no package, or a module without a spec
+        except (ImportError, ValueError):  # the parent is no package, or a module has no spec
             return path
-        return (
-            Path(spec.submodule_search_locations[0])
-            if spec is not None and spec.submodule_search_locations
-            else path
-        )
+        folders = spec.submodule_search_locations if spec is not None else None
+        return Path(folders[0]) if folders else path
 
     def manifest_path(self) -> Path:
-        """The manifest to work on: `--manifest`, or the first tilec.toml in `base` or above it.
+        """Return the manifest: `--manifest`, or the first tilec.toml in `base` or above it.
 
         Raises:
             UsageError: there is none.
@@ -95,8 +97,7 @@ class App:
             )
         if self.manifest:
             path = self.path(self.manifest)
-            if path.is_dir():
-                path = path / MANIFEST
+            path = path / MANIFEST if path.is_dir() else path
             if not path.is_file():
                 raise UsageError(
                     f"{self.show(path)}: no such manifest",
@@ -112,11 +113,9 @@ class App:
         )
 
     def show(self, path: Path | str) -> str:
-        """A path as short as it can be said: relative to the working directory where it lies
-        inside.
+        """Return a path relative to the working directory, where it lies inside.
 
-        A relative path is the project's own (as in a compiler's messages), and is said from the
-        working directory too.
+        A relative path is taken from the project's directory, as compilers print it.
         """
         path = Path(path)
         if not path.is_absolute():
@@ -131,60 +130,64 @@ class App:
             return str(path)
 
     def colored(self, stream: TextIO) -> bool:
-        """Whether to use colours on a stream."""
+        """Return whether to use colours on a stream."""
         wish = self.color or self.settings.color
         return wish == "always" or (wish != "never" and stream.isatty())
 
-    def pass_by(self, text: str) -> None:
-        """Show on a terminal what is being done, on a line that goes when something else is said."""
-        self.wipe()
-        if (
-            self.quiet
-            or self.json
-            or self.settings.dumb
-            or self.settings.ci
-            or not sys.stderr.isatty()
-        ):
+    def status(self, text: str) -> None:
+        """Show on a terminal what is being done, until something else is printed."""
+        self.clear_status()
+        silent = self.quiet or self.json or self.settings.dumb or self.settings.ci
+        if silent or not sys.stderr.isatty():
             return
-        from tilec.cli.tables import shorten
+        from tilec.cli.tables import shorten, terminal_width
 
-        width = 80
-        with contextlib.suppress(OSError):
-            width = os.get_terminal_size(2).columns or width  # a terminal may not know its size
-        echo(shorten(text, width - 1), err=True, nl=False)
-        self.passing = True
+        echo(shorten(text, (terminal_width(err=True) or 80) - 1), err=True, nl=False)
+        self.showing = True
 
-    def wipe(self) -> None:
-        """Take away what `pass_by` shows."""
-        if self.passing:
-            self.passing = False
+    def clear_status(self) -> None:
+        """Remove the line of `status`."""
+        if self.showing:
+            self.showing = False
             click.echo("\r\x1b[2K", err=True, nl=False, color=True)
 
-    def tell(self, text: str) -> None:
-        """Print result lines that are sentences: broken at words where a terminal would break them
-        anywhere.
+    def say(self, text: str = "", *, indent: int | None = None, wrap: bool = True) -> None:
+        """Print result lines, unless `--quiet` or `--json` is given.
+
+        Args:
+            text: lines; wide ones are broken between words where a terminal shows them.
+            indent: of continued lines, default two more than their line has.
+            wrap: whether to break wide lines.
         """
-        if not self.quiet and not self.json:
-            from tilec.cli.tables import fitted, terminal_width
+        self.clear_status()
+        if self.quiet or self.json:
+            return
+        if wrap:
+            from tilec.cli.tables import terminal_width, wrapped
 
-            self.say(fitted(text, terminal_width()))
+            text = wrapped(text, terminal_width(), indent=indent)
+        echo(text, color=self.colored(sys.stdout))
 
-    def say(self, text: str = "") -> None:
-        """Print a result line (not with `--quiet`, not with `--json`)."""
-        self.wipe()
-        if not self.quiet and not self.json:
-            echo(text, color=self.colored(sys.stdout))
+    def table(
+        self, heads: Sequence[Column], rows: Sequence[Sequence[Cell]], indent: str = ""
+    ) -> None:
+        """Print a table as result lines."""
+        from tilec.cli.tables import table, terminal_width
+
+        for line in table(heads, rows, width=terminal_width(), indent=indent):
+            self.say(line, wrap=False)
 
     def note(self, text: str) -> None:
-        """Say something on the way, on standard error (not with `--quiet`)."""
-        self.wipe()
+        """Print a message on standard error, unless `--quiet` is given."""
+        self.clear_status()
         if not self.quiet:
-            from tilec.cli.tables import error_width, fitted
+            from tilec.cli.tables import terminal_width, wrapped
 
-            echo(fitted(text, error_width()), err=True, color=self.colored(sys.stderr))
+            text = wrapped(text, terminal_width(err=True))
+            echo(text, err=True, color=self.colored(sys.stderr))
 
     def detail(self, text: str) -> None:
-        """Say something that only `--verbose` wants to know."""
+        """Print a message if `--verbose` is given."""
         if self.verbose:
             self.note(text)
 
@@ -196,73 +199,64 @@ class App:
         """Print the run's JSON document on standard output."""
         print_document(kind, body)
 
-    def console(self, *, err: bool = False) -> Console:
-        """A rich console on standard output (or error), with this run's colours; imports rich."""
+    def console(self) -> Console:
+        """Return a rich console on standard error, with this run's colours."""
         from rich.console import Console
 
-        stream = sys.stderr if err else sys.stdout
-        color = self.colored(stream)
+        color = self.colored(sys.stderr)
         return Console(
-            file=stream,
-            force_terminal=True if color and stream.isatty() else None,
+            file=sys.stderr,
+            force_terminal=True if color and sys.stderr.isatty() else None,
             color_system="auto" if color else None,
             no_color=not color,
             highlight=False,
             emoji=False,
             markup=False,
-            soft_wrap=False,
         )
 
 
 def print_document(kind: str, body: Mapping[str, Any]) -> None:
-    """Print a JSON document on standard output. Control characters are escaped in it as JSON does,
-    those too that JSON itself leaves.
-    """
-    click.echo(
-        json.dumps(
-            {"schema_version": SCHEMA_VERSION, "kind": kind, **body}, indent=2, ensure_ascii=False
-        ).translate(_JSON_ESCAPES)
-    )
+    """Print a JSON document on standard output, with control characters escaped."""
+    head = {"schema_version": SCHEMA_VERSION, "kind": kind}
+    text = json.dumps({**head, **body}, indent=2, ensure_ascii=False)
+    click.echo(text.translate(_JSON_ESCAPES))
 
 
 def examples(*lines: str) -> str:
-    """The examples under a command's help, each `command` or `command   # what for`: beside it in a
-    column if there is room, else above.
+    """Return the examples of a command's help.
+
+    Each line is `command` or `command  # note`. A note stands beside its command if there is room,
+    else above it.
     """
-    rows = [
-        (command.rstrip(), f"# {note.strip()}" if note else "")
-        for command, _, note in (line.partition("  # ") for line in lines)
-    ]
-    beside = [
-        command for command, note in rows if note and len(command) + 2 + len(note) <= HELP_WIDTH
-    ]
-    column = max((len(command) for command in beside if len(command) <= HELP_WIDTH // 2), default=0)
+    rows = [line.partition("  # ")[::2] for line in lines]
+    rows = [(command.rstrip(), note.strip()) for command, note in rows]
+    sizes = [len(command) for command, note in rows if note and len(command) <= HELP_WIDTH // 2]
+    column = max(sizes, default=0)
     shown: list[str] = []
     for command, note in rows:
-        if command not in beside:
-            shown += [note, command] if note else [command]
-        elif column + 2 + len(note) <= HELP_WIDTH:
-            shown.append(f"{command:<{column}}  {note}")
-        else:
-            shown.append(f"{command}  {note}")
+        beside = f"{command:<{column}}  # {note}" if note else command
+        fits = len(beside) <= HELP_WIDTH or not note
+        shown += [beside] if fits else [f"# {note}", command]
     return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in shown)
 
 
-def _set(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
-    def callback(ctx: click.Context, _param: click.Parameter, value: Any) -> None:
-        if value not in (None, False, ""):
-            setattr(ctx.ensure_object(App), name, value)
+def words_of(values: Sequence[str]) -> tuple[str, ...]:
+    """Split the values of a repeated option at commas, without duplicates."""
+    words = (word.strip() for value in values for word in value.split(","))
+    return tuple(dict.fromkeys(word for word in words if word))
 
-    return callback
+
+def split_words(
+    _ctx: click.Context, _param: click.Parameter, values: Sequence[str]
+) -> tuple[str, ...]:
+    """Callback of an option that takes lists: `a,b` and repeated options make one tuple."""
+    return words_of(values)
 
 
 def named(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
-    """Callback of an option that names something: refuse an empty name, as an unset variable of a
-    shell leaves it.
+    """Callback of an option that names something: refuse an empty name.
 
-    It would do the same as no option at all: save nothing, or compare with nothing, and succeed.
-    The option's default is None: whether an empty text came from the command line is not known to
-    callbacks in every release of click.
+    An unset shell variable leaves one. It would silently do the same as no option at all.
     """
     if value == "":
         raise click.BadParameter(
@@ -273,41 +267,37 @@ def named(ctx: click.Context, param: click.Parameter, value: str | None) -> str 
     return value
 
 
-def named_or_empty(ctx: click.Context, param: click.Parameter, value: str | None) -> str:
-    """As `named`, for what takes an empty text where the option is left out."""
-    return named(ctx, param, value) or ""
-
-
-MOST_SECONDS = 1_000_000
-
-
 class SecondsRange(click.FloatRange):
-    """A range of seconds, as far as the system can wait: `nan` is in no range, though no bound
-    refuses it, and nobody waits for ever.
-    """
+    """A range of seconds that the system can wait for; `nan` is in none."""
 
     name = "seconds"
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
-        """Read it."""
+        """Read the number."""
         try:
             number = float(value)
         except ValueError:
             number = math.nan
         if math.isnan(number):
             self.fail(f"{value!r} is no number of seconds", param, ctx)
-        found: float = super().convert(value, param, ctx)
-        if found > MOST_SECONDS:
-            self.fail(
-                f"{value!r} is more than anybody waits: take {MOST_SECONDS:,} or less", param, ctx
-            )
-        return found
+        if number > MOST_SECONDS:
+            self.fail(f"{value!r} is too long: take {MOST_SECONDS:,} or less", param, ctx)
+        seconds: float = super().convert(value, param, ctx)
+        return seconds
+
+
+def _set(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
+    def callback(ctx: click.Context, _param: click.Parameter, value: Any) -> None:
+        if value not in (None, False, ""):
+            setattr(ctx.ensure_object(App), name, value)
+
+    return callback
 
 
 def json_option(command: F) -> F:
-    """`--json`: the command prints one JSON document instead of text."""
+    """Declare `--json`."""
     return click.option(
         "--json",
         is_flag=True,
@@ -319,7 +309,7 @@ def json_option(command: F) -> F:
 
 
 def global_options(*, hidden: bool) -> list[click.Option]:
-    """The options that every command takes, before or after its name."""
+    """Return the options that every command takes, before or after its name."""
     paths = click.Path()
 
     def option(*flags: str, name: str, **kwargs: Any) -> click.Option:
@@ -351,9 +341,7 @@ def global_options(*, hidden: bool) -> list[click.Option]:
 
 
 def add_global_options(command: click.Command) -> None:
-    """Let a command and those under it take the global options too (once; options that it has
-    itself stay its own).
-    """
+    """Add the global options to a command and its subcommands, where they have none of the name."""
     taken = {flag for param in command.params for flag in param.opts}
     command.params.extend(
         option for option in global_options(hidden=True) if not taken.intersection(option.opts)

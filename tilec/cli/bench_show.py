@@ -1,6 +1,4 @@
-"""What was measured as text: a row for each case, what it was held against below it, and what makes
-any of it doubtful at the end.
-"""
+"""Measurements as text: a row for each case, rivals below it, and notes at the end."""
 
 from __future__ import annotations
 
@@ -18,122 +16,119 @@ from tilec.bench.report import CaseBench, Point, RivalResult, Setting
 from tilec.bench.saved import Saved, unlike
 from tilec.bench.series import groups_of, rows_of
 from tilec.bench.statistics import Interval, series_interval
-from tilec.bench.work import Ceilings, Rates
+from tilec.bench.work import Ceilings
 from tilec.case.cases import BoundCase
 from tilec.cli.app import App
 from tilec.cli.failures import located_text
-from tilec.cli.run_results import skipped_lines
+from tilec.cli.run_show import skipped_lines
 from tilec.cli.style import style
-from tilec.cli.tables import bytes_text, cells, columns, plural, shorten, table, terminal_width
-from tilec.cli.tune_show import time_text
+from tilec.cli.tables import (
+    Table,
+    bytes_text,
+    cells,
+    columns,
+    listed,
+    plural,
+    table,
+    terminal_width,
+    time_text,
+)
 from tilec.model.atomic import atomic_write
 
-# Of names, in so many columns in all; a terminal that is wider leaves them more.
-MOST_WIDTH, WIDTH = 25, 80
+TITLES = ("case", "time", "95%", "launch", "GB/s", "TFLOP/s", "of max")
+HEADS = columns("~case", *(f">{title}" for title in TITLES[1:]))
+SIZES = (9, 6, 7, 6, 7, 8)  # widths of the numbers
 BOUNDS = {"memory": "mem", "compute": "math", "": ""}
-TINTS = {
-    Standing.SLOWER: "red",
-    Standing.FASTER: "green",
-    Standing.UNCLEAR: "yellow",
-    Standing.SAME: "",
-}
+COLORS = {Standing.SLOWER: "red", Standing.FASTER: "green", Standing.UNCLEAR: "yellow"}
+SHOWN = 4
 
 
-class Table:
-    """Prints each case as it ends, in columns as wide as its names, up to what the terminal leaves
-    for them.
-
-    Points of a case stand below its name, each by what makes it one.
+class Rows:
+    """Prints each case as it ends; points of a sweep stand below the name of their case.
 
     Args:
         app: prints.
-        cases: that will come.
+        cases: the cases that will come.
         points: which of them are points, by name.
     """
 
     def __init__(self, app: App, cases: Sequence[BoundCase], points: Mapping[str, Point]) -> None:
-        self._app, self._begun, self._base = app, False, ""
+        self._app, self._base = app, ""
         names = [_label(case.name, points.get(case.name)) for case in cases]
-        names += [
-            f"{_lead(points.get(case.name))}  {text}"
-            for case in cases
-            for text in (case.bench.against if case.bench else ())
-        ]
-        self._width, width = max(map(cells, names)), terminal_width()
-        if width is not None:
-            self._width = min(self._width, max(MOST_WIDTH, width - WIDTH + MOST_WIDTH))
+        for case in cases:
+            indent = "    " if case.name in points else "  "
+            names += [f"{indent}{text}" for text in (case.bench.against if case.bench else ())]
+        sizes = (max(map(cells, names)), *SIZES)
+        self._table: Table = Table(HEADS, sizes, width=terminal_width())
+        self._begun = False
 
     def print(self, case: CaseBench) -> None:
-        """One case."""
+        """Print one case."""
         if not self._begun:
             self._begun = True
-            head = f"{'case':<{self._width}}  {'time':>9}  {'95%':>6}  {'launch':>7}  {'GB/s':>6}  {'TFLOP/s':>7}  {'of max':>8}"
-            self._app.say(style(head, bold=True))
-        name, lead = self._head(case), _lead(case.point)
-        if case.measurement is None:
-            word, tint = ("skip", "yellow") if case.status == "skipped" else ("ERROR", "red")
-            self._app.say(f"{name}  {style(f'{word:>9}', fg=tint, bold=True)}")
-            if case.error is not None:
-                self._app.say(
-                    "\n".join(
-                        f"  {line}"
-                        for line in located_text(case.error, self._app.show).splitlines()
-                    )
-                )
-            return
-        host = host_text(case.host)
-        rates = f"{rate_text(case.rates.bytes, 1e9):>6}  {rate_text(case.rates.flops, 1e12):>7}  {share_text(case.rates):>8}"
-        self._app.say(f"{name}  {_times(case.measurement)}  {host:>7}  {rates}".rstrip())
-        for rival in case.rivals:
-            if rival.measurement is not None and rival.interval is not None:
-                self._app.say(
-                    f"{self._name(f'{lead}  {rival.text}')}  {_times(rival.measurement)}  {ratio_text(rival.ratio, rival.interval)}"
-                )
-        if case.change is not None:
-            tint = TINTS[case.change.standing]
-            text = f"{lead}  {change_text(case.change)}"
-            self._app.say(style(text, fg=tint) if tint else text)
-
-    def _head(self, case: CaseBench) -> str:
-        """What stands in front of a case's numbers; of a point in full, for the middle of its name
-        is what tells it from the others.
-        """
+            self._app.say(self._table.head(), wrap=False)
         base = case.point.base if case.point is not None else ""
         if base and base != self._base:
             self._app.say(base)
         self._base = base
         label = _label(case.name, case.point)
-        if base and cells(label) > self._width:
-            self._app.say(label)
+        if case.measurement is None:
+            word, color = ("skip", "yellow") if case.status == "skipped" else ("ERROR", "red")
+            self._row([label, (word, color)])
+            if case.error is not None:
+                for line in located_text(case.error, self._app.show).splitlines():
+                    self._app.say(f"  {line}")
+            return
+        if base and self._table.shortens(label):
+            # The middle of its name is what tells a point from the others.
+            self._app.say(label, wrap=False)
             label = ""
-        return self._name(label)
+        self._row([label, *numbers(case)])
+        indent = "  " if case.point is None else "    "
+        for rival in case.rivals:
+            if rival.measurement is not None and rival.interval is not None:
+                lead = self._table.row([f"{indent}{rival.text}", *_times(rival.measurement)])
+                ratio = ratio_text(rival.ratio, rival.interval)
+                self._app.say(f"{lead}  {ratio}", wrap=False)
+        if case.change is not None:
+            text = f"{indent}{change_text(case.change)}"
+            self._app.say(style(text, fg=COLORS.get(case.change.standing)))
 
-    def _name(self, name: str) -> str:
-        short = shorten(name, self._width)
-        return short + " " * (self._width - cells(short))
+    def _row(self, row: Sequence[str | tuple[str, str]]) -> None:
+        self._app.say(self._table.row(row), wrap=False)
 
 
 def _label(name: str, point: Point | None) -> str:
-    return name if point is None else f"{_lead(point)}{name.removeprefix(point.base).strip()}"
+    return name if point is None else f"  {name.removeprefix(point.base).strip()}"
 
 
-def _lead(point: Point | None) -> str:
-    return "" if point is None else "  "
+def numbers(case: CaseBench) -> list[str]:
+    """Return the cells of a measured case behind its name: time, interval, host, rates, share."""
+    assert case.measurement is not None
+    share = "-"
+    if case.rates.share is not None:
+        share = f"{100 * case.rates.share:.0f}% {BOUNDS[case.rates.bound]}".rstrip()
+    return [
+        *_times(case.measurement),
+        host_text(case.host),
+        rate_text(case.rates.bytes, 1e9),
+        rate_text(case.rates.flops, 1e12),
+        share,
+    ]
 
 
 def head_lines(setting: Setting, ceilings: Ceilings | None, clocks_missing: str) -> Iterator[str]:
-    """Where it is measured, and what the device can do at most."""
+    """Yield where it is measured, and what the device can do at most."""
     if setting.kind == "cpu":
         yield f"on the cpu device ({setting.device}): these are times of an interpreter, and say nothing of a GPU"
     else:
-        yield f"on {setting.device}, driver {setting.driver}, L2 cache {'cold' if setting.cold else 'hot'}"
+        cache = "cold" if setting.cold else "hot"
+        yield f"on {setting.device}, driver {setting.driver}, L2 cache {cache}"
     if ceilings is not None:
         parts = [f"copy {rate_text(ceilings.copy, 1e9)} GB/s"] if ceilings.copy else []
-        if ceilings.products:
-            products = ", ".join(
-                f"{dtype} {rate_text(rate, 1e12)}" for dtype, rate in ceilings.products.items()
-            )
-            parts.append(f"products of {products} TFLOP/s ({ceilings.by})")
+        rates = [f"{dtype} {rate_text(rate, 1e12)}" for dtype, rate in ceilings.products.items()]
+        if rates:
+            parts.append(f"products of {', '.join(rates)} TFLOP/s ({ceilings.by})")
         if parts:
             yield f"at most: {'; '.join(parts)}"
         if ceilings.missing:
@@ -146,9 +141,7 @@ def head_lines(setting: Setting, ceilings: Ceilings | None, clocks_missing: str)
 def end_lines(
     results: Sequence[CaseBench], saved: Saved | None, limit: float, *, gate: bool
 ) -> Iterator[str]:
-    """What makes measurements doubtful, what was left out and why, and how all stands to what was
-    saved.
-    """
+    """Yield what makes measurements doubtful, what was skipped, and how all compares with saved."""
     lines = [*_doubts(results), *_rival_notes(results)]
     lines += skipped_lines(
         (case.kernel, case.reason) for case in results if case.status == "skipped"
@@ -163,124 +156,91 @@ def end_lines(
         yield from lines
 
 
+def _grouped(pairs: Iterator[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    """Yield each text of pairs (text, name) once, with its names."""
+    groups: dict[str, dict[str, None]] = {}
+    for text, name in pairs:
+        groups.setdefault(text, {})[name] = None
+    for text, names in groups.items():
+        yield text, listed(list(names), SHOWN)
+
+
 def _doubts(results: Sequence[CaseBench]) -> Iterator[str]:
     measured = [(case.name, case.measurement) for case in results if case.measurement is not None]
-    held: dict[str, list[str]] = {}
-    for name, found in measured:
-        if found.held_back:
-            held.setdefault(", ".join(found.held_back), []).append(name)
-    for reason, names in held.items():
-        yield f"clocks were held back ({reason}) during {_some(names)}"
+    held = ((", ".join(one.held_back), name) for name, one in measured if one.held_back)
+    for reason, names in _grouped(held):
+        yield f"clocks were held back ({reason}) during {names}"
     restless = [name for name, found in measured if not found.steady]
     if restless:
-        yield f"not steady after warming up: {_some(restless)}"
+        yield f"not steady after warming up: {listed(restless, SHOWN)}"
     few = [name for name, found in measured if series_interval(found.samples).coverage < 0.95]
     if few:
-        yield f"too few samples for an interval of 95%: {_some(few)}"
+        yield f"too few samples for an interval of 95%: {listed(few, SHOWN)}"
 
 
 def _rival_notes(results: Sequence[CaseBench]) -> Iterator[str]:
-    why: dict[str, dict[str, None]] = {}
-    for case in results:
-        for rival in case.rivals:
-            for text in (rival.reason, rival.note):
-                if text:
-                    why.setdefault(f"{'not measured' if rival.reason else 'note'}: {text}", {})[
-                        rival.text
-                    ] = None
-    for text, calls in why.items():
-        yield f"{_some(list(calls))}: {text}"
+    notes = (
+        (f"{'not measured' if rival.reason else 'note'}: {text}", rival.text)
+        for case in results
+        for rival in case.rivals
+        for text in (rival.reason, rival.note)
+        if text
+    )
+    for text, calls in _grouped(notes):
+        yield f"{calls}: {text}"
 
 
 def _saved_lines(
     results: Sequence[CaseBench], saved: Saved, limit: float, *, gate: bool
 ) -> Iterator[str]:
-    uncompared: dict[str, list[str]] = {}
-    for case in results:
-        if case.uncompared:
-            uncompared.setdefault(case.uncompared, []).append(case.name)
-    for reason, names in uncompared.items():
-        yield f"not compared: {_some(names)}: {reason}"
+    uncompared = ((case.uncompared, case.name) for case in results if case.uncompared)
+    for reason, names in _grouped(uncompared):
+        yield f"not compared: {names}: {reason}"
     if other := unlike(saved, results):
         yield f"note: {other}"
     left = [name for name in saved.cases if name not in {case.name for case in results}]
     if left:
-        yield f"saved and not measured now: {_some(left)}"
-    by = {
-        standing: [
-            case for case in results if case.change is not None and case.change.standing is standing
-        ]
-        for standing in Standing
-    }
+        yield f"saved and not measured now: {listed(left, SHOWN)}"
+    by: dict[Standing, list[CaseBench]] = {standing: [] for standing in Standing}
+    for case in results:
+        if case.change is not None:
+            by[case.change.standing].append(case)
+    slower, unclear = by[Standing.SLOWER], by[Standing.UNCLEAR]
+    same_code = [case.name for case in slower if case.same_code]
+    if same_code:
+        yield f"{listed(same_code, SHOWN)}: the code is the same as then, so that something else is slower"
+    if unclear:
+        names = listed([case.name for case in unclear], SHOWN)
+        yield f"too noisy to tell: {names}; take more --seconds, on a quiet machine"
     compared = sum(map(len, by.values()))
-    alike = [case.name for case in by[Standing.SLOWER] if case.same_code]
-    if alike:
-        yield f"{_some(alike)}: the code is the same as then, so that something else is slower"
-    if by[Standing.UNCLEAR]:
-        yield f"too noisy to tell: {_some([case.name for case in by[Standing.UNCLEAR]])}; take more --seconds, on a quiet machine"
     counts = ", ".join(f"{len(cases)} {standing.value}" for standing, cases in by.items() if cases)
-    verdict = ""
-    if gate:
-        word, tint = (
-            ("FAIL", "red")
-            if by[Standing.SLOWER] or not compared
-            else ("unclear", "yellow")
-            if by[Standing.UNCLEAR]
-            else ("ok", "green")
-        )
-        verdict = style(f"{word}: ", fg=tint, bold=True)
-    yield f"{verdict}{plural(compared, 'case')} held against what was saved, {100 * limit:g}% allowed: {counts or 'nothing to compare'}"
+    word, color = ("unclear", "yellow") if unclear else ("ok", "green")
+    word, color = ("FAIL", "red") if slower or not compared else (word, color)
+    verdict = style(f"{word}: ", fg=color, bold=True) if gate else ""
+    what = f"{plural(compared, 'case')} held against what was saved, {100 * limit:g}% allowed"
+    yield f"{verdict}{what}: {counts or 'nothing to compare'}"
 
 
 def markdown(results: Sequence[CaseBench], setting: Setting) -> str:
-    """A table for a comment."""
-    where = (
-        "the cpu device (says nothing of a GPU)"
-        if setting.kind == "cpu"
-        else f"{setting.device}, driver {setting.driver}"
-    )
+    """Return a table for a comment."""
+    where = f"{setting.device}, driver {setting.driver}"
+    if setting.kind == "cpu":
+        where = "the cpu device (says nothing of a GPU)"
     changes = any(case.change is not None for case in results)
-    heads = [
-        "case",
-        "time",
-        "95%",
-        "launch",
-        "GB/s",
-        "TFLOP/s",
-        "of max",
-        *(["against saved"] if changes else []),
-        "against",
-    ]
-    lines = [
-        f"**tilec bench** on {where}",
-        "",
-        f"| {' | '.join(heads)} |",
-        f"|---|{'---:|' * (len(heads) - 2)}---|",
-    ]
+    heads = [*TITLES, *(["against saved"] if changes else []), "against"]
+    rows = []
     for case in results:
-        if case.measurement is None:
-            row = [_escaped(case.name), case.status, *[""] * (len(heads) - 2)]
-        else:
-            host = host_text(case.host)
-            rates = [
-                rate_text(case.rates.bytes, 1e9),
-                rate_text(case.rates.flops, 1e12),
-                share_text(case.rates) or "-",
-            ]
-            times = [
-                time_text(median(case.measurement.samples)),
-                half_width(case.measurement),
-                host,
-            ]
+        row = [case.status, *[""] * (len(heads) - 2)]
+        if case.measurement is not None:
             change = [_change_cell(case.change)] if changes else []
-            row = [
-                _escaped(case.name),
-                *times,
-                *rates,
-                *change,
-                "<br>".join(_rival_cell(rival) for rival in case.rivals),
-            ]
-        lines.append(f"| {' | '.join(row)} |")
+            rivals = "<br>".join(f"`{rival.text}` {_rival_text(rival)}" for rival in case.rivals)
+            row = [*numbers(case), *change, rivals]
+        rows.append([case.name, *row])
+    lines = [f"**tilec bench** on {where}", "", f"| {' | '.join(heads)} |"]
+    lines.append(f"|---|{'---:|' * (len(heads) - 2)}---|")
+    for row in rows:
+        escaped = (text.replace("|", "\\|") for text in row)
+        lines.append(f"| {' | '.join(escaped)} |")
     return "\n".join(lines) + "\n"
 
 
@@ -291,163 +251,101 @@ def _change_cell(change: Change | None) -> str:
     return f"{bold}{change.ratio - 1:+.1%} {change.standing.value}{bold}"
 
 
-def _rival_cell(rival: RivalResult) -> str:
-    text = f"`{_escaped(rival.text)}`"
-    return (
-        f"{text} {_times_text(rival.ratio)}x as long"
-        if rival.measurement is not None
-        else f"{text} not measured"
-    )
-
-
-def _escaped(text: str) -> str:
-    return text.replace("|", "\\|")
+def _rival_text(rival: RivalResult) -> str:
+    if rival.measurement is None or rival.interval is None:
+        return "not measured"
+    return ratio_text(rival.ratio, rival.interval)
 
 
 def change_text(change: Change) -> str:
-    """`+7.9% against saved (+7.1% to +8.8%): slower, also when measured again`."""
+    """Return `+7.9% against saved (+7.1% to +8.8%): slower, also when measured again`."""
     low, high = change.interval.low - 1, change.interval.high - 1
     again = ""
     if change.repeated:
-        sure = change.standing not in (Standing.SLOWER, Standing.UNCLEAR)
-        again = ", also when measured again" if not sure else " when measured again, not at first"
-    return f"{change.ratio - 1:+.1%} against saved ({low:+.1%} to {high:+.1%}): {change.standing.value}{again}"
+        again = " when measured again, not at first"
+        if change.standing in (Standing.SLOWER, Standing.UNCLEAR):
+            again = ", also when measured again"
+    span = f"({low:+.1%} to {high:+.1%})"
+    return f"{change.ratio - 1:+.1%} against saved {span}: {change.standing.value}{again}"
 
 
 def ratio_text(ratio: float, interval: Interval) -> str:
-    """`1.01x as long (1.00 to 1.02)`: what a rival takes for each unit of the kernel's time."""
-    return f"{_times_text(ratio)}x as long ({_times_text(interval.low)} to {_times_text(interval.high)})"
-
-
-def _times_text(times: float) -> str:
-    """Two digits behind the point; none where there are many before it, and more where they would
-    all be 0.
-    """
-    return f"{times:.0f}" if times >= 100 else f"{times:.2f}" if times >= 0.095 else f"{times:.2g}"
+    """Return how a rival's time compares: `1.01x as long (1.00 to 1.02)`, `450x as fast (...)`."""
+    low, high, word = interval.low, interval.high, "as long"
+    if 0 < ratio < 0.1:  # small ratios are hard to read
+        ratio, low, high, word = 1 / ratio, 1 / high, 1 / low, "as fast"
+    ratio_, low_, high_ = (f"{x:.0f}" if x >= 100 else f"{x:.2f}" for x in (ratio, low, high))
+    return f"{ratio_}x {word} ({low_} to {high_})"
 
 
 def host_text(seconds: float | None) -> str:
-    """What a launch costs the host, in no more than the 7 columns of its title: `3.4 us`, `123 us`,
-    `1.2 ms`; a dash for not known.
-    """
+    """Return `3.4 us`, `123 us`, `1.2 ms`, at most 7 characters; a dash for None."""
     if seconds is None:
         return "-"
-    return (
-        f"{seconds * 1e6:.1f} us"
-        if seconds < 99.95e-6
-        else f"{seconds * 1e6:.0f} us"
-        if seconds < 999.5e-6
-        else f"{seconds * 1e3:.3g} ms"
-    )
+    if seconds >= 999.5e-6:
+        return f"{seconds * 1e3:.3g} ms"
+    return f"{seconds * 1e6:.{1 if seconds < 99.95e-6 else 0}f} us"
 
 
 def rate_text(rate: float | None, unit: float) -> str:
-    """A rate in a unit, with up to three digits that count; a dash for what is not known."""
+    """Return a rate in a unit, with three digits; a dash for None."""
     if rate is None:
         return "-"
     value = rate / unit
-    if value >= 100:
-        return f"{value:.0f}"
-    if value >= 10:
-        return f"{value:.1f}"
-    return f"{value:.2f}" if value >= 0.005 or not value else "<0.01"
+    if 0 < value < 0.005:
+        return "<0.01"
+    return f"{value:.{0 if value >= 100 else 1 if value >= 10 else 2}f}"
 
 
-def amount_text(amount: float, unit: str) -> str:
-    """`268 MFLOP`, `1.1 TFLOP`."""
-    for prefix, scale in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
-        if amount >= scale:
-            return f"{amount / scale:.3g} {prefix}{unit}"
-    return f"{amount:.3g} {unit}"
-
-
-def share_text(rates: Rates) -> str:
-    """`93% mem`."""
-    return "-" if rates.share is None else f"{100 * rates.share:.0f}% {BOUNDS[rates.bound]}"
-
-
-def _times(found: Measurement) -> str:
-    return f"{time_text(median(found.samples)):>9}  {half_width(found):>6}"
-
-
-def half_width(found: Measurement) -> str:
-    """The greater half of the interval of the median, as a part of it."""
+def _times(found: Measurement) -> tuple[str, str]:
+    """Return the median, and the wider half of its interval as a share of it."""
     interval, middle = series_interval(found.samples), median(found.samples)
     half = max(interval.high - middle, middle - interval.low) / middle
-    return f"±{100 * half:.1f}%" if half < 1 else ">100%"
-
-
-def _some(names: Sequence[str], most: int = 4) -> str:
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+    return time_text(middle), f"±{100 * half:.1f}%" if half < 1 else ">100%"
 
 
 def plot_lines(results: Sequence[CaseBench], sweep: str) -> Iterator[str]:
-    """A table of each case with several points: a sweep in its order, beside what it is held
-    against; variants the fastest first.
+    """Yield a table for each case with several points: a sweep in order, variants by time.
 
     Args:
         results: of a run.
-        sweep: what changes; empty where variants alone do.
+        sweep: the name that is swept; empty if only variants differ.
     """
     for group in groups_of(results, sweep):
-        (first, second, *numbers), rows = rows_of(group, time_text)
-        lead = f">{first}" if group.sweep else f"~{first}"
-        shown = [(lead, 0), *([(f"~{second}", 1)] if any(row[1] for row in rows) else [])]
-        shown += [(f">{title}", place) for place, title in enumerate(numbers, 2) if title]
+        (first, second, *titles), rows = rows_of(group, time_text)
+        heads = [f"{'>' if group.sweep else '~'}{first}", f"~{second}"]
+        heads += [f">{title}" for title in titles]
+        shown = [i for i, head in enumerate(heads) if head[1:] or any(row[i] for row in rows)]
         yield ""
         yield f"{group.base} by {group.sweep or 'variant'}"
-        heads = columns(*(title for title, _ in shown))
         yield from table(
-            heads,
-            [[row[place] for _, place in shown] for row in rows],
+            columns(*(heads[i] for i in shown)),
+            [[row[i] for i in shown] for row in rows],
             width=terminal_width(),
             indent="  ",
         )
-
-
-PAGE_HEADS = (
-    "case",
-    "time",
-    "95%",
-    "launch",
-    "GB/s",
-    "TFLOP/s",
-    "of max",
-    "variant",
-    "held against",
-)
 
 
 def write_report(
     app: App,
     path: Path,
     results: Sequence[CaseBench],
-    *,
     title: str,
     ceilings: Ceilings | None,
     sweep: str,
     notes: Sequence[str],
 ) -> None:
-    """Write the page of a run, whole or not at all.
-
-    Args:
-        app: says that it was written.
-        path: the file.
-        results: of all cases.
-        title: of the page.
-        ceilings: what can be done there at most.
-        sweep: what was swept; empty for nothing.
-        notes: lines of the terminal: where it was measured, and what makes it doubtful.
+    """Write the page of a run.
 
     Raises:
-        OutputError: the file cannot be written; what was there before is untouched.
+        OutputError: the file cannot be written; what was there before is unchanged.
     """
     report = Report(
         title=title,
         ceilings=ceilings,
         results=results,
         sweep=sweep,
-        heads=PAGE_HEADS,
+        heads=(*TITLES, "variant", "held against"),
         rows=[_page_row(case) for case in results],
         notes=[text for line in notes if (text := click.unstyle(line).strip())],
     )
@@ -462,26 +360,7 @@ def write_report(
 def _page_row(case: CaseBench) -> list[str]:
     if case.measurement is None:
         what = case.error.what if case.error is not None else case.reason
-        return [case.name, case.status, *[""] * (len(PAGE_HEADS) - 3), what]
-    rates = [
-        rate_text(case.rates.bytes, 1e9),
-        rate_text(case.rates.flops, 1e12),
-        share_text(case.rates),
-    ]
-    against = "; ".join(map(_page_rival, case.rivals))
+        return [case.name, case.status, *[""] * len(TITLES[1:]), what]
+    against = "; ".join(f"{rival.text}: {_rival_text(rival)}" for rival in case.rivals)
     change = f"{change_text(case.change)}. " if case.change is not None else ""
-    return [
-        case.name,
-        time_text(case.median),
-        half_width(case.measurement),
-        host_text(case.host),
-        *rates,
-        case.variant,
-        change + against,
-    ]
-
-
-def _page_rival(rival: RivalResult) -> str:
-    if rival.measurement is None or rival.interval is None:
-        return f"{rival.text}: not measured"
-    return f"{rival.text}: {ratio_text(rival.ratio, rival.interval)}"
+    return [case.name, *numbers(case), case.variant, change + against]

@@ -1,41 +1,36 @@
-"""`tilec build`: compile, show progress, and say what came of it."""
+"""`tilec build`: compile the kernels, and show what was written."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from tilec.cli.app import App, examples, json_option
-from tilec.cli.complete import completes, completes_list, known_targets, profiles, project_kernels
+from tilec.cli.app import App, StoppedError, examples, json_option, split_words
+from tilec.cli.complete import completes, kernels_of, profiles_of, targets_of
 from tilec.cli.style import style
+from tilec.cli.tables import Cell, bytes_text, columns, count_text, plural, seconds_text
+from tilec_runtime.model.suggest import did_you_mean
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tilec.build import BuildRequest
+    from tilec.build import BuildRequest, BuildResult
     from tilec.compile.keys import Change
     from tilec.compile.stamp import Untouched
+    from tilec.inspection.report import KernelSummary
     from tilec.model.job import Job
+    from tilec.package.outputs import Output
 
 EMIT = ("bundle", "package", "wheel", "fatbin", "cubin", "ptx")
-
-
-def _words(_ctx: click.Context, _param: click.Parameter, values: Sequence[str]) -> tuple[str, ...]:
-    """`a,b` and repeated options to one tuple, without doubles."""
-    return tuple(
-        dict.fromkeys(word.strip() for value in values for word in value.split(",") if word.strip())
-    )
+WARNINGS_SHOWN = 10
 
 
 def _emit(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> tuple[str, ...]:
-    words = _words(ctx, param, values)
+    words = split_words(ctx, param, values)
     for word in words:
         if word not in EMIT:
-            from tilec_runtime.model.suggest import did_you_mean
-
             raise click.BadParameter(
                 f"no such output: {word}{did_you_mean(word, EMIT)}; there are {', '.join(EMIT)}",
                 ctx,
@@ -60,17 +55,17 @@ def _emit(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> 
 @click.option(
     "--targets",
     multiple=True,
-    callback=_words,
+    callback=split_words,
     metavar="LIST",
-    shell_complete=completes_list(known_targets),
+    shell_complete=completes(targets_of),
     help="Targets or groups, by comma (default: [targets] default).",
 )
 @click.option(
     "--select",
     multiple=True,
-    callback=_words,
+    callback=split_words,
     metavar="GLOB",
-    shell_complete=completes(project_kernels),
+    shell_complete=completes(kernels_of),
     help="Only jobs whose id (or whose variant's or kernel's) matches.",
 )
 @click.option(
@@ -78,7 +73,7 @@ def _emit(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> 
     default="release",
     show_default=True,
     metavar="NAME",
-    shell_complete=completes(profiles),
+    shell_complete=completes(profiles_of),
     help="Profile to build with.",
 )
 @click.option(
@@ -93,7 +88,7 @@ def _emit(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> 
     multiple=True,
     callback=_emit,
     metavar="LIST",
-    shell_complete=completes_list(lambda _: EMIT),
+    shell_complete=completes(lambda _: EMIT),
     help=f"What to write: {', '.join(EMIT)}.",
 )
 @click.option("--force", is_flag=True, help="Compile everything again, whatever the cache holds.")
@@ -141,8 +136,12 @@ def command(
     gemm-f16-BM128-sm_90.
     """
     plain = not (force or no_cache or locked or listing or explain or app.json or app.verbose)
-    if plain and _untouched(app, targets, select, profile, emit):
-        return
+    if plain:
+        last = untouched(app, targets=targets, select=select, profile=profile, emit=emit)
+        if last is not None:
+            done = style("up to date", fg="green", bold=True)
+            app.say(f"{done} ({plural(last.jobs, 'job')}, untouched)")
+            return
     if listing and explain:
         raise click.UsageError(
             "--list and --explain cannot be combined", click.get_current_context()
@@ -167,21 +166,6 @@ def command(
         _build(app, request)
 
 
-def _untouched(
-    app: App, targets: tuple[str, ...], select: tuple[str, ...], profile: str, emit: tuple[str, ...]
-) -> bool:
-    """Whether nothing was touched since the last build was asked for the same; says so. Needs none
-    of the build half.
-    """
-    last = untouched(app, targets=targets, select=select, profile=profile, emit=emit)
-    if last is None:
-        return False
-    from tilec.cli.tables import plural
-
-    app.say(f"{style('up to date', fg='green', bold=True)} ({plural(last.jobs, 'job')}, untouched)")
-    return True
-
-
 def untouched(
     app: App,
     *,
@@ -190,7 +174,10 @@ def untouched(
     profile: str = "release",
     emit: tuple[str, ...] = (),
 ) -> Untouched | None:
-    """Return the last build, if it was asked for the same and nothing was touched since."""
+    """Return the last build, if it was asked for the same and no file changed since.
+
+    It imports nothing of the build pipeline: a build with nothing to do stays fast.
+    """
     from tilec.compile import stamp
 
     manifest, settings = app.manifest_path(), app.settings
@@ -216,9 +203,7 @@ def make_request(
     aside: bool = False,
     lineinfo: bool = False,
 ) -> BuildRequest:
-    """A build of the project at hand, on this machine.
-
-    With `locked` the tools' files are hashed, whatever tables and file lists say of them.
+    """Return a build request for the project at hand.
 
     Raises:
         UsageError: there is no manifest, or TILEC_CACHE_MAX is no size.
@@ -228,7 +213,7 @@ def make_request(
     from tilec.build import BuildRequest
 
     search = settings.search
-    if locked:
+    if locked:  # digest the tools' files, whatever is remembered about them
         search = dataclasses.replace(search, state_dir="", verify=True)
     return BuildRequest(
         manifest_path=manifest_path,
@@ -250,38 +235,29 @@ def make_request(
 
 def _build(app: App, request: BuildRequest) -> None:
     from tilec import build
-    from tilec.cli import progress, summary
+    from tilec.cli import progress
 
+    cache = request.cache_dir or "off"
     app.detail(
-        f"manifest {app.show(request.manifest_path)}, {request.workers} at once, cache {request.cache_dir or 'off'}"
+        f"manifest {app.show(request.manifest_path)}, {request.workers} at once, cache {cache}"
     )
-    observer, before = progress.make_observer(app), _last_build(request)
+    before = _last_build(request)
     try:
-        result = build.build(request, observer)
+        with progress.shown(app) as observer:
+            result = build.build(request, observer)
     except KeyboardInterrupt:
-        progress.close(observer)
-        done = _last_build(request) != before
-        words = (
-            "interrupted: every output was in place"
-            if done
-            else "interrupted: nothing was written, earlier output is as it was"
-        )
-        app.note(words)
-        if app.json:
-            from tilec.cli import failures
-
-            failures.print_interrupted(app, words, exit_code=130)
-        raise click.exceptions.Exit(130) from None
-    finally:
-        progress.close(observer)
+        words = "interrupted: nothing was written, earlier output is as it was"
+        if _last_build(request) != before:
+            words = "interrupted: every output was in place"
+        raise StoppedError(words) from None
     if app.json:
-        app.document("build", summary.result_json(result))
+        app.document("build", _result_json(result))
     else:
-        summary.print_summary(app, result)
+        _print_result(app, result)
 
 
 def _last_build(request: BuildRequest) -> int:
-    """When the last build put its outputs in place, in nanoseconds; 0 where none did."""
+    """Return when the last build put its outputs in place, in nanoseconds; 0 for never."""
     from tilec.compile.state import ENDED, NAME
 
     try:
@@ -290,28 +266,110 @@ def _last_build(request: BuildRequest) -> int:
         return 0
 
 
+def _print_result(app: App, result: BuildResult) -> None:
+    _print_warnings(app, result)
+    for text in result.notes if app.verbose or not result.up_to_date else ():
+        app.note(f"note: {text}")
+    jobs, seconds = plural(result.jobs, "job"), seconds_text(result.seconds)
+    if result.up_to_date:
+        app.say(f"{style('up to date', fg='green', bold=True)} ({jobs}, {seconds})")
+        return
+    from tilec.inspection.report import summarize
+
+    print_kernels(app, map(summarize, result.info.kernels if result.info else ()))
+    app.say()
+    app.table(columns("output", "~path", ">size", ""), _output_rows(app, result.outputs))
+    app.say()
+    cached = f", {result.cached} cached" if result.cached else ""
+    built = style("built", fg="green", bold=True)
+    app.say(f"{built} {jobs}: {result.compiled} compiled{cached}, {seconds}")
+
+
+def print_kernels(app: App, kernels: Iterable[KernelSummary]) -> None:
+    """Print a table of kernels and what their images need; spills stand out."""
+    rows: list[list[Cell]] = [
+        [
+            kernel.name,
+            str(kernel.variants),
+            str(kernel.images),
+            count_text(kernel.usage.registers),
+            (bytes_text(kernel.usage.spills), "yellow" if kernel.usage.spills else ""),
+            bytes_text(kernel.usage.shared),
+            bytes_text(kernel.usage.stack),
+            bytes_text(kernel.size),
+        ]
+        for kernel in kernels
+    ]
+    titles = ("~kernel", ">variants", ">images", ">regs", ">spills", ">shared", ">stack", ">size")
+    app.table(columns(*titles), rows)
+
+
+def _output_rows(app: App, outputs: Sequence[Output]) -> list[list[Cell]]:
+    """Return a row for each kind and directory: one file by its name, several by their number."""
+    groups: dict[tuple[str, Path], list[Output]] = {}
+    for output in outputs:
+        groups.setdefault((output.kind, Path(output.path).parent), []).append(output)
+    rows: list[list[Cell]] = []
+    for (kind, directory), members in groups.items():
+        one = len(members) == 1 and kind != "package"
+        name = app.show(members[0].path) if one else f"{app.show(directory)}/"
+        count = "" if one else plural(len(members), "file")
+        state = "" if any(member.changed for member in members) else "unchanged"
+        size = bytes_text(sum(member.size for member in members))
+        rows.append([kind, name, size, ", ".join(filter(None, (count, state)))])
+    return rows
+
+
+def _print_warnings(app: App, result: BuildResult) -> None:
+    from tilec.cli.failures import diagnostic_text
+
+    different = list(dict.fromkeys(result.warnings))
+    shown = different if app.verbose else different[:WARNINGS_SHOWN]
+    for warning in shown:
+        app.note(diagnostic_text(warning, app.show))
+    if len(shown) < len(different):
+        more = plural(len(different) - len(shown), "more warning")
+        app.note(f"… and {more} (--verbose shows them)")
+
+
+def _result_json(result: BuildResult) -> dict[str, Any]:
+    from tilec.cli.failures import diagnostic_json
+    from tilec.inspection.report import kernel_json
+
+    return {
+        "ok": True,
+        "up_to_date": result.up_to_date,
+        "jobs": result.jobs,
+        "compiled": result.compiled,
+        "cached": result.cached,
+        "seconds": round(result.seconds, 3),
+        "outputs": [
+            {"kind": o.kind, "path": str(o.path), "size": o.size, "changed": o.changed}
+            for o in result.outputs
+        ],
+        "kernels": [kernel_json(kernel) for kernel in result.info.kernels] if result.info else None,
+        "warnings": [diagnostic_json(warning) for warning in dict.fromkeys(result.warnings)],
+        "notes": list(result.notes),
+    }
+
+
 def _list(app: App, request: BuildRequest) -> None:
     from tilec import build
     from tilec.cli import progress
-    from tilec.cli.tables import Cell, columns, plural, table, terminal_width
     from tilec.inspection.report import assumption_text
 
-    plan = build.plan_only(request, progress.make_observer(app))
+    with progress.shown(app) as observer:
+        plan = build.plan_only(request, observer)
     if app.json:
-        app.document(
-            "plan", {"jobs": [_job_json(job) for job in plan.jobs], "notes": list(plan.notes)}
-        )
+        jobs = [_job_json(job) for job in plan.jobs]
+        app.document("plan", {"jobs": jobs, "notes": list(plan.notes)})
         return
-    rows: list[list[Cell]] = [
+    rows = [
         [job.id, job.spec.language, str(job.target), assumption_text(job.variant.assume) or "-"]
         for job in plan.jobs
     ]
-    for line in table(
-        columns("~job", "language", "target", "~assumes"), rows, width=terminal_width()
-    ):
-        app.say(line)
-    app.say()
-    app.say(f"{plural(len(plan.jobs), 'job')}; nothing was compiled")
+    app.table(columns("~job", "language", "target", "~assumes"), rows)
+    app.say(f"\n{plural(len(plan.jobs), 'job')}; nothing was compiled")
     for text in plan.notes:
         app.note(f"note: {text}")
 
@@ -334,36 +392,26 @@ def _explain(app: App, request: BuildRequest, job_id: str) -> None:
     from tilec import build
     from tilec.cli import progress
 
-    rows, changes = build.explain(request, job_id, progress.make_observer(app))
+    with progress.shown(app) as observer:
+        rows, changes = build.explain(request, job_id, observer)
     if app.json:
         inputs = [{"label": label, "value": value} for label, value in rows]
-        changed = (
-            None
-            if changes is None
-            else [{"label": c.label, "before": c.before, "after": c.after} for c in changes]
-        )
+        changed = None if changes is None else [dataclasses.asdict(one) for one in changes]
         app.document("explain", {"id": job_id, "inputs": inputs, "changes": changed})
         return
-    width = max(len(label) for label, _ in rows)
     before = {change.label: change.before for change in changes or ()}
-    for label, value in rows:
+    gone = [(change.label, "gone") for change in changes or () if change.after is None]
+    width = max(len(label) for label, _ in rows)
+    for label, value in (*rows, *gone):
+        text = value
         if label in before:
-            old = "not there" if before[label] is None else before[label]
-            app.say(f"{label:<{width}}  {style(f'{value}   was: {old}', fg='yellow')}")
-        else:
-            app.say(f"{label:<{width}}  {value}")
-    for change in changes or ():
-        if change.after is None:
-            app.say(
-                f"{change.label:<{width}}  {style(f'gone   was: {change.before}', fg='yellow')}"
-            )
-    app.say()
-    app.say(f"{job_id}: {_verdict(changes)}")
+            was = "not there" if before[label] is None else before[label]
+            text = style(f"{value}   was: {was}", fg="yellow")
+        app.say(f"{label:<{width}}  {text}", wrap=False)
+    app.say(f"\n{job_id}: {_verdict(changes)}")
 
 
 def _verdict(changes: Sequence[Change] | None) -> str:
-    from tilec.cli.tables import plural
-
     if changes is None:
         return "the last build did not have this job"
     if not changes:

@@ -1,4 +1,4 @@
-"""`tilec cache`: how full the cache of compiled images is, and how to make room."""
+"""`tilec cache`: show or trim the cache of compiled images."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 from tilec.cli.app import App, examples, json_option
+from tilec.cli.settings import parse_size
+from tilec.cli.tables import bytes_text, plural
 from tilec_runtime.errors import UsageError
 
 if TYPE_CHECKING:
@@ -22,13 +24,11 @@ if TYPE_CHECKING:
         "TILEC_CACHE_DIR=/scratch/tilec tilec cache info",
     )
     + "\n\nThe cache lies in TILEC_CACHE_DIR, or XDG_CACHE_HOME/tilec, or ~/.cache/tilec; TILEC_CACHE_DIR=off turns it off. "
-    "TILEC_CACHE_MAX bounds its size. Checkouts and processes of one user share it; it is used only while nobody else may write to it. "
+    "TILEC_CACHE_MAX bounds its size. Checkouts and processes of one user share it; it is used only while no other user may write to it. "
     "TILEC_SHARED_CACHE names a second one that others may write to: it gives what tilec.lock pins.",
 )
 def command() -> None:
-    """Show or trim the cache of compiled images. Nothing in it is needed: what is missing is
-    compiled again.
-    """
+    """Show or trim the cache of compiled images. What is missing is compiled again."""
 
 
 @command.command(
@@ -39,8 +39,6 @@ def command() -> None:
 @click.pass_obj
 def info(app: App) -> None:
     """Show where the cache is, how many images it holds and how much room they take."""
-    from tilec.cli.tables import bytes_text, plural
-
     cache = _open(app)
     found = cache.info()
     if app.json:
@@ -53,8 +51,9 @@ def info(app: App) -> None:
         app.document("cache", body | {"oldest_seconds": round(found.oldest)})
         return
     app.say(found.path)
-    held = f"{plural(found.entries, 'entry').replace('entrys', 'entries')}, {bytes_text(found.bytes)} of at most {bytes_text(cache.max_bytes)}"
-    app.say(held + (f", the oldest last used {_age(found.oldest)} ago" if found.entries else ""))
+    size = f"{bytes_text(found.bytes)} of at most {bytes_text(cache.max_bytes)}"
+    oldest = f", the oldest last used {_age(found.oldest)} ago" if found.entries else ""
+    app.say(f"{plural(found.entries, 'entry')}, {size}{oldest}")
 
 
 @command.command(
@@ -68,8 +67,6 @@ def info(app: App) -> None:
 @click.pass_obj
 def gc(app: App, max_size: str | None) -> None:
     """Remove the images that were used least recently, until the cache fits its bound."""
-    from tilec.cli.settings import parse_size
-
     bound = None
     if max_size is not None:
         try:
@@ -105,8 +102,6 @@ def _open(app: App) -> Cache:
 
 
 def _freed(app: App, cache: Cache, freed: int) -> None:
-    from tilec.cli.tables import bytes_text
-
     left = cache.info()
     if app.json:
         app.document(
@@ -114,12 +109,13 @@ def _freed(app: App, cache: Cache, freed: int) -> None:
             {"path": left.path, "freed": freed, "entries": left.entries, "bytes": left.bytes},
         )
     else:
-        app.say(f"freed {bytes_text(freed)}; {bytes_text(left.bytes)} left in {left.path}")
+        app.say(
+            f"freed {bytes_text(freed)}; {bytes_text(left.bytes)} left in {left.path}", wrap=False
+        )
 
 
 def _age(seconds: float) -> str:
     for size, unit in ((86400, "day"), (3600, "hour"), (60, "minute")):
         if seconds >= size:
-            count = int(seconds // size)
-            return f"{count} {unit}{'' if count == 1 else 's'}"
+            return plural(int(seconds // size), unit)
     return "less than a minute"

@@ -1,20 +1,19 @@
-"""`tilec check`: the manifest, its sources and the plan, with every problem at once."""
+"""`tilec check`: check the manifest, its sources and the plan, and report every problem."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from tilec.cli.app import App, examples, json_option
-from tilec.cli.complete import completes_list, known_targets
+from tilec.cli.app import App, examples, json_option, split_words
+from tilec.cli.complete import completes, targets_of
+from tilec.cli.tables import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tilec.build import BuildRequest
     from tilec.plan import Plan
-    from tilec_runtime.errors import Diagnostic
+    from tilec_runtime.errors import CaseError
 
 
 @click.command(
@@ -30,8 +29,9 @@ if TYPE_CHECKING:
 @click.option(
     "--targets",
     multiple=True,
+    callback=split_words,
     metavar="LIST",
-    shell_complete=completes_list(known_targets),
+    shell_complete=completes(targets_of),
     help="Targets or groups to plan for, by comma (default: [targets] default).",
 )
 @click.option(
@@ -51,106 +51,81 @@ def command(app: App, targets: tuple[str, ...], no_exec: bool) -> None:
     their text says.
 
     Every problem is reported at once, as FILE:LINE:COLUMN: key path: what is wrong; did you mean.
-    Where the manifest itself is off, its own problems are all that is known, and those of what it
-    names come next.
+    Problems of the manifest itself come first; those of what it names show when it has none.
     """
+    from tilec import build
     from tilec.cli.build import make_request
     from tilec.cli.failures import diagnostic_json
-    from tilec.cli.tables import plural
     from tilec.compile.events import SilentObserver
+    from tilec.unexecuted import check_without_executing
     from tilec_runtime.errors import BuildError, ManifestError
 
-    words = tuple(word.strip() for value in targets for word in value.split(",") if word.strip())
-    request = make_request(app, targets=words)
-    from tilec import build
-
-    plan: Plan | None = None
-    kernels, not_checked = 0, tuple[str, ...]()
+    request = make_request(app, targets=targets)
+    body: dict[str, Any] = {
+        "ok": True,
+        "manifest": str(request.manifest_path),
+        "problems": [],
+        "jobs": 0,
+        "notes": [],
+        "executed": not no_exec,
+        "not_checked": [],
+    }
     try:
         if no_exec:
-            from tilec.unexecuted import check_without_executing
-
             unexecuted = check_without_executing(request)
-            kernels, not_checked = unexecuted.kernels, unexecuted.not_checked
+            kernels, what = unexecuted.kernels, "no problems in what needs no execution"
+            body["not_checked"] = list(unexecuted.not_checked)
         else:
             plan = build.check(request, SilentObserver())
             _require_fitting(plan)
+            kernels, what = len({job.spec.name for job in plan.jobs}), "no problems"
+            body |= {"jobs": len(plan.jobs), "notes": list(plan.notes)}
     except (ManifestError, BuildError) as exc:
         if not app.json:
             raise
-        problems = [diagnostic_json(problem) for problem in exc.problems]
-        app.document("check", _document(request, problems=problems, executed=not no_exec))
+        body |= {"ok": False, "problems": [diagnostic_json(problem) for problem in exc.problems]}
+        app.document("check", body)
         raise click.exceptions.Exit(exc.exit_code) from exc
     if app.json:
-        app.document(
-            "check", _document(request, plan=plan, executed=not no_exec, not_checked=not_checked)
-        )
+        app.document("check", body)
         return
-    if plan is None:
-        app.say(
-            f"{app.show(request.manifest_path)}: no problems in what needs no execution; {plural(kernels, 'kernel')}"
-        )
-        for text in not_checked:
-            app.say(f"not checked: {text}")
-        return
-    for text in plan.notes:
+    for text in body["notes"]:
         app.note(f"note: {text}")
-    kernels = len({job.spec.name for job in plan.jobs})
-    app.say(
-        f"{app.show(request.manifest_path)}: no problems; {plural(kernels, 'kernel')}, {plural(len(plan.jobs), 'job')}"
-    )
-
-
-def _document(
-    request: BuildRequest,
-    *,
-    plan: Plan | None = None,
-    problems: Sequence[Any] = (),
-    executed: bool,
-    not_checked: Sequence[str] = (),
-) -> dict[str, Any]:
-    return {
-        "ok": not problems,
-        "manifest": str(request.manifest_path),
-        "problems": list(problems),
-        "jobs": len(plan.jobs) if plan else 0,
-        "notes": list(plan.notes) if plan else [],
-        "executed": executed,
-        "not_checked": list(not_checked),
-    }
+    jobs = f", {plural(body['jobs'], 'job')}" if not no_exec else ""
+    app.say(f"{app.show(request.manifest_path)}: {what}; {plural(kernels, 'kernel')}{jobs}")
+    for text in body["not_checked"]:
+        app.say(f"not checked: {text}")
 
 
 def _require_fitting(plan: Plan) -> None:
-    """Refuse chains and cases that do not fit the kernels that were planned.
+    """Refuse chains that do not fit the kernels that were planned.
 
     Raises:
-        ManifestError: with every problem of all of them.
+        ManifestError: with the problems of all chains.
     """
-    from tilec_runtime.errors import ManifestError
+    from tilec_runtime.errors import Diagnostic, ManifestError
 
-    problems = tuple(_chain_problems(plan))
+    problems = tuple(
+        Diagnostic(
+            message=error.what,
+            location=error.location,
+            excerpt=plan.manifest.locate.excerpt(error.location) if error.location else "",
+            hint=error.fix,
+        )
+        for error in _chain_errors(plan)
+    )
     if problems:
         raise ManifestError(problems)
 
 
-def _chain_problems(plan: Plan) -> list[Diagnostic]:
-    """Steps of chains that do not fit their kernels; of each chain the first."""
-    manifest = plan.manifest
-    if not manifest.chains:
-        return []
+def _chain_errors(plan: Plan) -> Iterator[CaseError]:
+    """Yield the first error of each chain whose steps do not fit their kernels."""
     from tilec.case.chains import chain_cases
-    from tilec_runtime.errors import CaseError, Diagnostic
+    from tilec_runtime.errors import CaseError
 
     planned = {kernel.info.name: kernel.info for kernel in plan.kernels}
-    problems = []
-    for chain in manifest.chains:
+    for chain in plan.manifest.chains:
         try:
-            chain_cases(chain, planned, locate=manifest.locate)
+            chain_cases(chain, planned, locate=plan.manifest.locate)
         except CaseError as error:
-            excerpt = manifest.locate.excerpt(error.location) if error.location else ""
-            problems.append(
-                Diagnostic(
-                    message=error.what, location=error.location, excerpt=excerpt, hint=error.fix
-                )
-            )
-    return problems
+            yield error

@@ -1,4 +1,4 @@
-"""`tilec completion`: the script that teaches a shell tilec's commands and options."""
+"""`tilec completion`: print a script that completes tilec's commands in a shell."""
 
 from __future__ import annotations
 
@@ -27,12 +27,10 @@ def command(ctx: click.Context, shell: str) -> None:
     kind = get_completion_class(shell)
     if kind is None:
         raise click.UsageError(f"no completion for {shell}", ctx)
-    # bash's generator runs bash to learn its version and warns by itself; the script does not
-    # depend on it.
+    # Not `source()`, which runs bash for its version, and warns.
     script = kind(ctx.find_root().command, {}, "tilec", "_TILEC_COMPLETE")
     text = script.source_template % script.source_vars()
     if shell == "zsh":
-        # A .zshrc that does not begin with compinit has no compdef yet; without it nothing is
-        # completed, and nothing says why.
+        # Without compinit in .zshrc there is no compdef, and nothing is completed.
         text = text.replace("#compdef tilec\n", f"#compdef tilec\n\n{ZSH}\n", 1)
     click.echo(text)

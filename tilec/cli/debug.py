@@ -1,4 +1,4 @@
-"""`tilec debug`: cuda-gdb on one case that is built for it."""
+"""`tilec debug`: one case under cuda-gdb."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import signal
 import click
 
 from tilec.cli.app import App, examples
-from tilec.cli.complete import completes, profiles
-from tilec.cli.outside import case_option, run_outside, watched_case
+from tilec.cli.complete import completes, profiles_of
+from tilec.cli.outside_tool import case_option, run_tool, watched_case
 from tilec.cli.style import style
 from tilec_runtime.errors import UsageError
 
@@ -29,7 +29,7 @@ from tilec_runtime.errors import UsageError
     default="debug",
     show_default=True,
     metavar="NAME",
-    shell_complete=completes(profiles),
+    shell_complete=completes(profiles_of),
     help="Build with this profile.",
 )
 @click.option(
@@ -52,9 +52,7 @@ def command(
     The kernel is built aside, with the profile debug: not optimized, so that it goes line by line,
     and with its variables. Tile kernels have lines and no variables: Tile IR does not keep them.
     """
-    from tilec.frontends.tools.cpp.nvrtc import (
-        HERE,
-    )  # as code for debuggers calls the project's directory, wherever it was built
+    from tilec.frontends.tools.cpp.nvrtc import HERE  # the project's directory in debug code
 
     if batch and not orders:
         raise UsageError(
@@ -63,13 +61,12 @@ def command(
         )
     watched, program = watched_case(app, "cuda-gdb", case, device, bundle, targets, profile=profile)
     if not batch:
-        stops = f"{style(watched.case.name, bold=True)} on {watched.device.name}, stops in {', '.join(watched.symbols())}"
-        app.tell(
-            f"{stops}: begin with `run`, then `next`, `info locals`, `info cuda kernels`, `help cuda`"
+        app.say(
+            f"{style(watched.case.name, bold=True)} on {watched.device.name}, stops where the kernel begins: "
+            "start with `run`, then `next`, `info locals`, `info cuda kernels`, `help cuda`"
         )
-    # Code is loaded long after breakpoints are set; sources are named from the project's root. A
-    # breakpoint at the kernel's name might stop in any library of the host that has a function of
-    # that name: the launch itself is what cannot be mistaken.
+    # Code is loaded long after breakpoints are set, and names sources from the project's root. A
+    # breakpoint at the kernel's name might stop in a library of the host; one at the launch cannot.
     first = (
         "set print thread-events off",
         "set breakpoint pending on",
@@ -78,20 +75,10 @@ def command(
         "set cuda break_on_launch application",
     )
     commands = [word for order in (*first, *orders) for word in ("-ex", order)]
-    # Ctrl-C stops the kernel in the debugger, not this command. A handler that does nothing, and
-    # not SIG_IGN, which the debugger inherits.
+    batched = ["-batch"] if batch else []
+    # Ctrl-C stops the kernel in the debugger, not this command. The debugger would inherit SIG_IGN.
     before = signal.signal(signal.SIGINT, lambda *_: None)
     try:
-        return run_outside(
-            app,
-            [
-                program,
-                "-q",
-                *(["-batch"] if batch else []),
-                *commands,
-                "--args",
-                *watched.command(app),
-            ],
-        )
+        return run_tool(app, [program, "-q", *batched, *commands, "--args", *watched.command(app)])
     finally:
         signal.signal(signal.SIGINT, before)

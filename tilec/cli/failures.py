@@ -1,6 +1,4 @@
-"""How errors look: located problems, grouped build failures, and the last words of an unexpected
-one; as text or JSON.
-"""
+"""Errors as text and as JSON: located problems, build failures in groups, and bugs of tilec."""
 
 from __future__ import annotations
 
@@ -10,19 +8,21 @@ import errno
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import click
 
-from tilec.cli.app import App, print_document
+from tilec.cli.app import App, StoppedError, print_document
 from tilec.cli.style import echo, style
+from tilec.cli.tables import listed, plural, terminal_width, wrapped
 from tilec.model.inside import contained
 from tilec_runtime.errors import (
     BuildError,
     CompileError,
     Diagnostic,
     ManifestError,
+    OutputError,
     TilecError,
     UsageError,
 )
@@ -31,141 +31,179 @@ Show = Callable[[str], str]
 JOBS_SHOWN = 6
 DIAGNOSTICS_SHOWN = 8
 LOG_LINES = 12
+_FIXES = {
+    errno.ENOSPC: "make room on that disk and run again",
+    errno.EDQUOT: "make room in your quota and run again",
+    errno.EACCES: "check the permissions of that path",
+    errno.EPERM: "check the permissions of that path",
+    errno.EROFS: "that file system is read-only; choose another place",
+}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Group:
-    """Failures that say the same: shown once, with the jobs they happened in."""
+    """Failures with the same message: shown once, with their jobs and the inputs that were kept."""
 
     failure: TilecError
     jobs: tuple[str, ...]
     kept: tuple[str, ...]
-    variants: tuple[str, ...] = ()
-    targets: tuple[str, ...] = ()
 
 
 def group(failures: Sequence[TilecError]) -> list[Group]:
     """Put failures with the same message together, in the order of their first job."""
-    found: dict[tuple[object, ...], list[TilecError]] = {}
+    groups: dict[tuple[object, ...], list[TilecError]] = {}
     for failure in failures:
-        found.setdefault(_sameness(failure), []).append(failure)
+        groups.setdefault(_identity(failure), []).append(failure)
     return [
         Group(
             failure=members[0],
-            jobs=tuple(dict.fromkeys(name for name in map(job_name, members) if name)),
+            jobs=tuple(dict.fromkeys(name for name in map(_job_name, members) if name)),
             kept=tuple(
                 dict.fromkeys(m.kept for m in members if isinstance(m, CompileError) and m.kept)
             ),
-            variants=tuple(dict.fromkeys(m.kernel for m in members if m.kernel)),
-            targets=tuple(dict.fromkeys(m.target for m in members if m.target)),
         )
-        for members in found.values()
+        for members in groups.values()
     ]
 
 
-def _sameness(failure: TilecError) -> tuple[object, ...]:
+def _identity(failure: TilecError) -> tuple[object, ...]:
     if isinstance(failure, CompileError) and failure.diagnostics:
         return (CompileError, failure.diagnostics, failure.cause, failure.fix)
-    # The message of one job often names it; what is left decides.
     what = failure.what
-    for word in (job_name(failure), failure.kernel, failure.target):
+    for word in (_job_name(failure), failure.kernel, failure.target):  # messages often name the job
         what = what.replace(word, "") if word else what
     log = failure.log if isinstance(failure, CompileError) else ""
     return (type(failure), what, failure.location, failure.cause, failure.fix, log)
 
 
-def job_name(failure: TilecError) -> str:
-    """`gemm-f16-sm_90`, or as much of it as the error knows."""
+def _job_name(failure: TilecError) -> str:
     if failure.target and failure.kernel.endswith(f"-{failure.target}"):
         return failure.kernel
     return "-".join(part for part in (failure.kernel, failure.target) if part)
 
 
-def print_failure(app: App | None, exc: TilecError, *, json: bool = False) -> None:
-    """Say on standard error what went wrong; with `--json` also as the run's document on standard
-    output.
+def report(app: App | None, exc: BaseException, *, json: bool = False) -> int:
+    """Print an error on standard error, with `json` also as the run's document.
+
+    Returns:
+        The exit code.
     """
+    error, kind = _as_error(app, exc), type(exc).__name__
+    kind = "KeyboardInterrupt" if isinstance(exc, StoppedError) else kind
     if json:
-        _document(app, exc.exit_code, as_json(exc))
-    _echo(
-        app,
-        render(exc)
-        if app is None
-        else render(exc, verbose=app.verbose, command=app.command, show=app.show),
-    )
+        code = 130 if isinstance(exc, StoppedError) else error.exit_code
+        command = app.command if app else ""
+        body = {**as_json(error), "type": kind if _is_bug(exc) else type(error).__name__}
+        with contextlib.suppress(OSError):  # standard output may be what failed
+            print_document(
+                "error", {"command": command, "ok": False, "exit_code": code, "error": body}
+            )
+    if isinstance(exc, StoppedError):
+        text = str(exc)
+    elif app is None:
+        text = render(error)
+    else:
+        text = render(error, verbose=app.verbose, command=app.command, show=app.show)
+    color = None if app is None else app.colored(sys.stderr)
+    echo(wrapped(text, terminal_width(err=True)), err=True, color=color)
+    return error.exit_code
+
+
+def _is_bug(exc: BaseException) -> bool:
+    return not isinstance(exc, TilecError | click.ClickException | OSError)
+
+
+def _as_error(app: App | None, exc: BaseException) -> TilecError:
+    """Return an error of another kind as one of tilec's."""
+    if isinstance(exc, TilecError):
+        return exc
+    if isinstance(exc, StoppedError):
+        return TilecError(str(exc).strip())
+    if isinstance(exc, click.ClickException):
+        ctx = exc.ctx if isinstance(exc, click.UsageError) else None
+        fix = f"see `{ctx.command_path} --help`" if ctx is not None else ""
+        return UsageError(exc.format_message(), fix=fix)
+    if isinstance(exc, OSError):
+        where = f"{exc.filename}: " if exc.filename else "cannot write output: "
+        return OutputError(f"{where}{exc.strerror or exc}", fix=_FIXES.get(exc.errno or 0, ""))
+    words = traceback.format_exception_only(type(exc), exc)[-1].strip()
+    what, fix = f"this is a bug in tilec: {words}", "please report it with the traceback above"
+    if app is None or not app.debug:
+        fix = "please report it with what `tilec --debug …` prints"
+        if app is not None and (kept := _keep_traceback(app, exc)):
+            what, fix = f"{what}\n  traceback: {kept}", "please report it with that file"
+    return TilecError(what, fix=fix)
+
+
+def _keep_traceback(app: App, exc: BaseException) -> str:
+    """Write a traceback into `.tilec` and return its path; empty where that cannot be."""
+    name = f".tilec/crash-{time.strftime('%Y%m%d-%H%M%S')}.txt"
+    try:
+        path = contained(app.manifest_path().parent, name)
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("".join(traceback.format_exception(exc)), encoding="utf-8")
+    except (OSError, UsageError):
+        return ""
+    return app.show(path)
 
 
 def render(exc: TilecError, *, verbose: bool = False, command: str = "", show: Show = str) -> str:
-    """The whole text of an error.
+    """Return the whole text of an error.
 
     Args:
         exc: the error.
         verbose: leave nothing out.
         command: the command that ran into it.
-        show: says a path the way the user would.
+        show: shortens a path.
     """
     if isinstance(exc, ManifestError):
-        return _render_manifest(exc, show=show)
+        lines = [diagnostic_text(problem, show) for problem in exc.problems]
+        lines += [f"{_red('error:')} {_count(exc)}"]
+        return "\n".join([*lines, f"  fix: {exc.fix}"] if exc.fix else lines)
     if isinstance(exc, BuildError):
-        return _render_build(exc, verbose=verbose, command=command, show=show)
+        blocks = [_render_group(one, verbose=verbose, show=show) for one in group(exc.failures)]
+        kept = "; nothing was written, earlier output is as it was" if command == "build" else ""
+        return "\n\n".join([*blocks, f"{_red('error:')} {exc.what}{kept}"])
     if isinstance(exc, CompileError):
         return _render_group(group([exc])[0], verbose=verbose, show=show)
     return f"{_red('error:')} {located_text(exc, show)}"
 
 
 def located_text(exc: TilecError, show: Show) -> str:
-    """An error's own text, its place said by `show` as the user would."""
+    """Return an error's own text, with its location shortened by `show`."""
     text = str(exc)
     if exc.location is None or not text.startswith(f"{exc.location}: "):
         return text
-    return f"{dataclasses.replace(exc.location, file=show(exc.location.file))}{text.removeprefix(str(exc.location))}"
-
-
-def _render_manifest(exc: ManifestError, *, show: Show) -> str:
-    lines = [diagnostic_text(problem, show) for problem in exc.problems]
-    lines.append(f"{_red('error:')} {_count(exc)}")
-    if exc.fix:
-        lines.append(f"  fix: {exc.fix}")
-    return "\n".join(lines)
+    location = dataclasses.replace(exc.location, file=show(exc.location.file))
+    return f"{location}{text.removeprefix(str(exc.location))}"
 
 
 def _count(exc: ManifestError) -> str:
     errors = sum(problem.severity == "error" for problem in exc.problems)
-    return f"{errors} problem{'' if errors == 1 else 's'} in the manifest and what it names"
-
-
-def _render_build(exc: BuildError, *, verbose: bool, command: str, show: Show) -> str:
-    blocks = [_render_group(one, verbose=verbose, show=show) for one in group(exc.failures)]
-    unharmed = "; nothing was written, earlier output is as it was" if command == "build" else ""
-    blocks.append(f"{_red('error:')} {exc.what}{unharmed}")
-    return "\n\n".join(blocks)
+    return f"{plural(errors, 'problem')} in the manifest and what it names"
 
 
 def _render_group(one: Group, *, verbose: bool, show: Show) -> str:
-    failure = one.failure
-    lines: list[str] = []
+    failure, lines = one.failure, list[str]()
     diagnostics = failure.diagnostics if isinstance(failure, CompileError) else ()
-    if diagnostics:
-        shown = diagnostics if verbose else diagnostics[:DIAGNOSTICS_SHOWN]
-        lines.extend(diagnostic_text(diagnostic, show) for diagnostic in shown)
-        if len(shown) < len(diagnostics):
-            lines.append(
-                f"  … and {len(diagnostics) - len(shown)} more messages (--verbose shows them)"
-            )
-    else:
-        place = (
-            f"{dataclasses.replace(failure.location, file=show(failure.location.file))}: "
-            if failure.location
-            else ""
+    shown = diagnostics if verbose else diagnostics[:DIAGNOSTICS_SHOWN]
+    lines += [diagnostic_text(diagnostic, show) for diagnostic in shown]
+    if len(shown) < len(diagnostics):
+        lines.append(
+            f"  … and {len(diagnostics) - len(shown)} more messages (--verbose shows them)"
         )
+    if not diagnostics:
+        place = ""
+        if failure.location:
+            place = f"{dataclasses.replace(failure.location, file=show(failure.location.file))}: "
         lines.append(f"{style(place, bold=True)}{_red('error:')} {failure.what}")
         if isinstance(failure, CompileError):
-            lines.extend(_log_lines(failure.log, verbose=verbose))
-    hints = {diagnostic.hint for diagnostic in diagnostics}
-    told = (("cause", failure.cause), ("fix", "" if failure.fix in hints else failure.fix))
-    lines.extend(f"  {label}: {value}" for label, value in told if value)
-    lines.extend(_where(one, verbose=verbose, show=show))
-    return "\n".join(lines)
+            lines += _log_lines(failure.log, verbose=verbose)
+    fix = "" if failure.fix in {diagnostic.hint for diagnostic in diagnostics} else failure.fix
+    lines += [
+        f"  {name}: {text}" for name, text in (("cause", failure.cause), ("fix", fix)) if text
+    ]
+    return "\n".join([*lines, *_jobs(one, verbose=verbose, show=show)])
 
 
 def _log_lines(log: str, *, verbose: bool) -> list[str]:
@@ -173,25 +211,18 @@ def _log_lines(log: str, *, verbose: bool) -> list[str]:
     shown = words if verbose else words[-LOG_LINES:]
     lines = [f"    | {line}" for line in shown]
     if len(shown) < len(words):
-        lines.insert(
-            0, f"    | … {len(words) - len(shown)} lines before these (--verbose shows them)"
-        )
+        left = len(words) - len(shown)
+        lines.insert(0, f"    | … {left} lines before these (--verbose shows them)")
     return lines
 
 
-def _where(one: Group, *, verbose: bool, show: Show) -> Iterable[str]:
+def _jobs(one: Group, *, verbose: bool, show: Show) -> Iterator[str]:
+    """Yield lines that say in which jobs it happened, and where their inputs are."""
     if len(one.jobs) == 1:
         yield f"  in job {one.jobs[0]}"
-    elif len(one.variants) > 1 < len(one.targets) and len(one.variants) * len(one.targets) == len(
-        one.jobs
-    ):
-        variants, targets = (
-            _listed(one.variants, verbose=verbose),
-            _listed(one.targets, verbose=verbose),
-        )
-        yield f"  in {len(one.jobs)} jobs: {variants}, each for {targets}"
     elif one.jobs:
-        yield f"  in {len(one.jobs)} jobs: {_listed(one.jobs, verbose=verbose)}"
+        most = len(one.jobs) if verbose else JOBS_SHOWN
+        yield f"  in {len(one.jobs)} jobs: {listed(one.jobs, most)}"
     if one.kept:
         more = f" (and {len(one.kept) - 1} more)" if len(one.kept) > 1 else ""
         yield f"  input, command and full log kept in {show(one.kept[0])}{more}"
@@ -199,47 +230,28 @@ def _where(one: Group, *, verbose: bool, show: Show) -> Iterable[str]:
         yield f"  command: {one.failure.command}"
 
 
-def _listed(names: Sequence[str], *, verbose: bool) -> str:
-    shown = names if verbose else names[:JOBS_SHOWN]
-    return ", ".join(shown) + (
-        f" and {len(names) - len(shown)} more" if len(shown) < len(names) else ""
-    )
-
-
 def diagnostic_text(diagnostic: Diagnostic, show: Show = str) -> str:
-    """A diagnostic's text with colours: place bold, severity by its weight, caret green; `show`
-    says the file's path.
-    """
+    """Return a diagnostic with colours; `show` shortens the file's path."""
     if diagnostic.location:
         located = dataclasses.replace(diagnostic.location, file=show(diagnostic.location.file))
         diagnostic = dataclasses.replace(diagnostic, location=located)
     head, *rest = diagnostic.render().split("\n")
     place = f"{diagnostic.location}: " if diagnostic.location else ""
     severity = f"{diagnostic.severity}:"
-    tint = {"error": "red", "warning": "yellow"}.get(diagnostic.severity, "cyan")
+    color = {"error": "red", "warning": "yellow"}.get(diagnostic.severity, "cyan")
     text = head.removeprefix(place).removeprefix(severity)
-    lines = [
-        f"{style(place, bold=True) if place else ''}{style(severity, fg=tint, bold=True)}{text}"
-    ]
-    lines.extend(
-        style(line, fg="green", bold=True) if line.strip() == "^" else line for line in rest
-    )
-    return "\n".join(lines)
+    lead = style(place, bold=True) if place else ""
+    lines = [f"{lead}{style(severity, fg=color, bold=True)}{text}"]
+    carets = (style(line, fg="green", bold=True) if line.strip() == "^" else line for line in rest)
+    return "\n".join((*lines, *carets))
 
 
 def as_json(exc: TilecError) -> dict[str, Any]:
-    """An error as JSON values."""
+    """Return an error as JSON values; texts that are empty are left out."""
     body: dict[str, Any] = {"type": type(exc).__name__, "what": exc.what}
-    body.update(
-        (key, value)
-        for key, value in (
-            ("cause", exc.cause),
-            ("fix", exc.fix),
-            ("kernel", exc.kernel),
-            ("target", exc.target),
-        )
-        if value
-    )
+    names = ["cause", "fix", "kernel", "target"]
+    names += ["log", "command", "kept"] if isinstance(exc, CompileError) else []
+    body.update({name: text for name in names if (text := getattr(exc, name))})
     if exc.location:
         body["location"] = dataclasses.asdict(exc.location)
     if isinstance(exc, ManifestError):
@@ -247,9 +259,6 @@ def as_json(exc: TilecError) -> dict[str, Any]:
         body["problems"] = [diagnostic_json(problem) for problem in exc.problems]
     if isinstance(exc, CompileError):
         body["diagnostics"] = [diagnostic_json(diagnostic) for diagnostic in exc.diagnostics]
-        body.update(
-            {key: value for key in ("log", "command", "kept") if (value := getattr(exc, key))}
-        )
     if isinstance(exc, BuildError):
         body["total"] = exc.total
         body["failures"] = [
@@ -260,100 +269,15 @@ def as_json(exc: TilecError) -> dict[str, Any]:
 
 
 def diagnostic_json(diagnostic: Diagnostic) -> dict[str, Any]:
-    """A diagnostic as JSON values."""
+    """Return a diagnostic as JSON values."""
     place = dataclasses.asdict(diagnostic.location) if diagnostic.location else None
     body: dict[str, Any] = {
         "severity": diagnostic.severity,
         "message": diagnostic.message,
         "location": place,
     }
-    body.update({key: value for key in ("excerpt", "hint") if (value := getattr(diagnostic, key))})
+    body.update({name: text for name in ("excerpt", "hint") if (text := getattr(diagnostic, name))})
     return body
-
-
-def print_usage(app: App | None, exc: click.ClickException, *, json: bool = False) -> None:
-    """A command line that click refuses."""
-    ctx = getattr(exc, "ctx", None)
-    fix = (
-        f"see `{ctx.command_path} --help`"
-        if isinstance(exc, click.UsageError) and ctx is not None
-        else ""
-    )
-    _tell(app, "UsageError", exc.format_message(), fix, exit_code=exc.exit_code, json=json)
-
-
-def print_os_error(app: App | None, exc: OSError, *, json: bool = False) -> None:
-    """A file system that says no."""
-    where = f"{exc.filename}: " if exc.filename else "cannot write output: "
-    fix = {
-        errno.ENOSPC: "make room on that disk and run again",
-        errno.EDQUOT: "make room in your quota and run again",
-        errno.EACCES: "check the permissions of that path",
-        errno.EPERM: "check the permissions of that path",
-        errno.EROFS: "that file system is read-only; choose another place",
-    }.get(exc.errno or 0, "")
-    _tell(app, "OutputError", f"{where}{exc.strerror or exc}", fix, exit_code=1, json=json)
-
-
-def print_bug(app: App | None, exc: BaseException, *, json: bool = False) -> None:
-    """An exception nobody expected: keep its traceback in the project, or say how to see it."""
-    what = f"this is a bug in tilec: {traceback.format_exception_only(type(exc), exc)[-1].strip()}"
-    kept = "" if app is None or app.debug else _keep_traceback(app, exc)
-    if kept:
-        what, fix = f"{what}\n  traceback: {kept}", "please report it with that file"
-    elif app is not None and app.debug:
-        fix = "please report it with the traceback above"
-    else:
-        fix = "please report it with what `tilec --debug …` prints"
-    _tell(app, type(exc).__name__, what, fix, exit_code=1, json=json)
-
-
-def _tell(app: App | None, kind: str, what: str, fix: str, *, exit_code: int, json: bool) -> None:
-    """An error that is none of tilec's own."""
-    if json:
-        # Where standard output is what failed, standard error still says so.
-        with contextlib.suppress(OSError):
-            _document(app, exit_code, {"type": kind, "what": what, **({"fix": fix} if fix else {})})
-    _echo(app, f"{_red('error:')} {what}" + (f"\n  fix: {fix}" if fix else ""))
-
-
-def print_interrupted(app: App | None, what: str, *, exit_code: int) -> None:
-    """The document of a run that Ctrl-C ended."""
-    _document(app, exit_code, {"type": "KeyboardInterrupt", "what": what})
-
-
-def _document(app: App | None, exit_code: int, error: dict[str, Any]) -> None:
-    print_document(
-        "error",
-        {
-            "command": "" if app is None else app.command,
-            "ok": False,
-            "exit_code": exit_code,
-            "error": error,
-        },
-    )
-
-
-def _keep_traceback(app: App, exc: BaseException) -> str:
-    try:
-        path = contained(
-            app.manifest_path().parent, f".tilec/crash-{time.strftime('%Y%m%d-%H%M%S')}.txt"
-        )
-        path.parent.mkdir(exist_ok=True)
-        path.write_text("".join(traceback.format_exception(exc)), encoding="utf-8")
-    except (OSError, UsageError):
-        return ""
-    return app.show(path)
-
-
-def _echo(app: App | None, text: str) -> None:
-    from tilec.cli.tables import error_width, fitted
-
-    echo(
-        fitted(text, error_width()),
-        err=True,
-        color=None if app is None else app.colored(sys.stderr),
-    )
 
 
 def _red(text: str) -> str:

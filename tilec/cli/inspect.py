@@ -1,24 +1,36 @@
-"""`tilec inspect`: what is inside a bundle, as text, JSON or disassembly."""
+"""`tilec inspect`: show the contents of a bundle, as text, JSON, disassembly or a page."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from tilec.cli.app import App, examples, json_option, named_or_empty
-from tilec.cli.complete import architectures, completes, kernels_inside
-from tilec.cli.inspect_code import difference, print_instructions, share_text
-from tilec.cli.inspect_html import check_html, write_html
+from tilec.cli.app import App, examples, json_option, named
+from tilec.cli.build import print_kernels
+from tilec.cli.complete import completes, kernels_of
+from tilec.cli.files import require_html
 from tilec.cli.style import echo, style
-from tilec.cli.tables import Cell, bytes_text, columns, count_text, hanging, table, terminal_width
+from tilec.cli.tables import (
+    Cell,
+    bytes_text,
+    columns,
+    count_text,
+    plural,
+    share_text,
+    table,
+    terminal_width,
+)
 from tilec_runtime.errors import UsageError
 from tilec_runtime.model.arch import TargetKind
+from tilec_runtime.model.driver import branch_of_cuda
 
 if TYPE_CHECKING:
-    from tilec.inspection.container import Code
+    from tilec.inspection.container import Container
+    from tilec.inspection.diff import Change, Difference, ImageChange
     from tilec.inspection.report import Report
     from tilec_runtime.model.image import ImageInfo
     from tilec_runtime.model.kernel import BundleInfo, KernelInfo, VariantInfo
@@ -26,6 +38,9 @@ if TYPE_CHECKING:
 IMAGE_HEADS = columns(
     "target", ">regs", ">spills", ">shared", ">stack", ">occ", ">size", "driver", "-sha256"
 )
+DIFF_HEADS = columns("~image", ">regs", ">spills", ">shared", ">stack", ">occupancy", ">code")
+ARROW = "→"
+IDS_SHOWN = 10
 
 
 @click.command(
@@ -33,16 +48,13 @@ IMAGE_HEADS = columns(
     epilog=examples(
         "tilec inspect dist/acme_kernels-0.3.0.tilec",
         "tilec inspect dist/acme_kernels                    # a generated package",
-        "tilec inspect acme_kernels                         # one that is installed",
+        "tilec inspect acme_kernels                         # an installed one",
         "tilec inspect dist/*.whl --select 'gemm-*'",
         "tilec inspect dist/acme_kernels --json | jq '.kernels[].name'",
-        "tilec inspect libfoo.fatbin                        # compiled code that somebody else made",
-        "tilec inspect build/libfoo.so                      # and what is inside of a host's library",
         "tilec inspect dist/acme_kernels --sass --select gemm-f16-BM128-sm_90",
         "tilec inspect dist/acme_kernels --tileir --select softmax-f32-tileir",
-        "tilec inspect dist/acme_kernels --safety           # what is guaranteed of each kernel, and how",
-        "tilec inspect dist/acme_kernels --instructions --select '*-sm_90'   # what the machine code consists of",
-        "tilec inspect dist/acme_kernels --html report.html  # as a page to click through",
+        "tilec inspect dist/acme_kernels --safety           # what is guaranteed of each kernel",
+        "tilec inspect dist/acme_kernels --html report.html  # as a page",
         "tilec inspect --diff acme-0.2.0.tilec dist/acme_kernels --deny-breaking",
         "tilec inspect dist/acme_kernels --verify           # read and check every byte",
         "tilec inspect dist/acme_kernels --why gemm --device sm_90",
@@ -57,7 +69,6 @@ IMAGE_HEADS = columns(
     "--select",
     default="",
     metavar="ID",
-    shell_complete=completes(kernels_inside),
     help="Only images (or kernels) whose id matches; the image to dump.",
 )
 @click.option("--ptx", "form", flag_value="ptx", default=None, help="Print the PTX of one image.")
@@ -79,48 +90,31 @@ IMAGE_HEADS = columns(
     help="Show what is guaranteed of each kernel, what is checked and where, and what is not.",
 )
 @click.option(
-    "--instructions",
-    is_flag=True,
-    help="Count the instructions of every cubin by class, and say what to look at.",
-)
-@click.option(
     "--html",
-    callback=named_or_empty,
+    callback=named,
     metavar="PATH",
     help="Write one HTML file: tables, and code beside its source lines.",
 )
 @click.option(
-    "--diff",
-    "old",
-    callback=named_or_empty,
-    metavar="OLD",
-    help="Show what FILE changes against OLD; with --sass, in one image's code.",
+    "--diff", "old", callback=named, metavar="OLD", help="Show what FILE changes against OLD."
 )
 @click.option(
     "--deny-breaking",
     is_flag=True,
     help="With --diff: exit 1 if callers of the old launchers may break.",
 )
-@click.option("--raw", is_flag=True, help="Print Tile IR as NVIDIA's tileirdisasm does.")
 @click.option(
     "--why",
-    callback=named_or_empty,
+    callback=named,
     metavar="KERNEL",
-    shell_complete=completes(kernels_inside),
+    shell_complete=completes(kernels_of),
     help="Say what a launch with these arguments would take, and why not the rest.",
 )
 @click.option(
     "--device",
     default="",
     metavar="NAME",
-    shell_complete=completes(architectures),
     help="With --why: sm_90 (need not be here), cuda:N (default) or cpu.",
-)
-@click.option(
-    "--driver",
-    default="",
-    metavar="RELEASE",
-    help="With --why: what the driver is: CUDA 13.0, or its branch, 580.",
 )
 @click.option("--verify", is_flag=True, help="Read every image and check its digest.")
 @json_option
@@ -132,22 +126,15 @@ def command(
     select: str,
     form: str | None,
     safety: bool,
-    instructions: bool,
-    html: str,
-    old: str,
+    html: str | None,
+    old: str | None,
     deny_breaking: bool,
-    raw: bool,
-    why: str,
+    why: str | None,
     device: str,
-    driver: str,
     verify: bool,
 ) -> int:
     """Show what is inside FILE: a .tilec bundle, a generated package (its directory, or its name
     where it is installed), or a wheel.
-
-    A cubin, a fatbin, PTX or Tile IR bytecode will do too, whoever made it, and so will an object
-    file, an archive, a library or a program with fatbins inside: each entry point is shown as a
-    kernel.
 
     Kernels, signatures, variants, targets, resources, occupancy, sizes, digests and the toolchain
     that made them. Needs no GPU.
@@ -157,53 +144,30 @@ def command(
     """
     from tilec.inspection import container, report
 
-    asked = (
-        (f"--{form}", form),
-        ("--safety", safety),
-        ("--instructions", instructions),
-        ("--html", html),
-    )
-    shown = [name for name, given in asked if given]
-    if why:
-        _refuse_beside_why(
-            [
-                *shown,
-                *(
-                    option
-                    for option, given in (
-                        ("--diff", old),
-                        ("--select", select),
-                        ("--verify", verify),
-                    )
-                    if given
-                ),
-            ]
-        )
-        from tilec.cli.inspect_why import print_why
-
-        return print_why(app, file, why, arguments, device=device, driver=driver)
-    _refuse_without_why(arguments, device, driver)
-    _refuse(app, shown, form=form, old=old, deny_breaking=deny_breaking, raw=raw)
-    page = check_html(app, html) if html else None
-    opened = _opened(app, file)
+    views = ((f"--{form}", form), ("--safety", safety), ("--html", html), ("--diff", old))
+    given = [name for name, value in (*views, ("--why", why)) if value]
+    _refuse(app, given, arguments, device, deny_breaking=deny_breaking)
+    page = require_html(app.path(html), "--html") if html else None
+    opened = container.open_container(app.built_path(file))
     if verify:
         opened.bundle.verify()
-    if old:
-        before = _opened(app, old)
-        difference(app, before, opened, select, code=form == "sass", deny_breaking=deny_breaking)
-        return 0
+    if why:
+        from tilec.cli.inspect_why import print_why
+
+        return print_why(app, opened.bundle, why, arguments, device)
     if form:
-        _dump(app, opened, form, select, raw=raw)
+        _dump(app, opened, form, select)
         return 0
     found = container.describe(opened)
-    if select:
-        found = report.narrow(found, select)
+    found = report.narrow(found, select) if select else found
+    if old:
+        before = container.describe(container.open_container(app.built_path(old)))
+        before = report.narrow(before, select) if select else before
+        return _difference(app, before, found, deny_breaking=deny_breaking)
     if page:
-        write_html(app, opened, found, page, _sources(app))
+        _write_page(app, opened, found, page)
     elif safety:
         _safety(app, found)
-    elif instructions:
-        print_instructions(app, opened.bundle, found)
     elif app.json:
         app.document("inspect", report.to_json(found) | ({"verified": True} if verify else {}))
     else:
@@ -211,242 +175,263 @@ def command(
     return 0
 
 
-def _refuse_beside_why(shown: Sequence[str]) -> None:
-    """Options that --why does not go with.
-
-    Raises:
-        click.UsageError: there is one.
-    """
-    if shown:
-        raise click.UsageError(
-            f"--why and {shown[0]} cannot be combined", click.get_current_context()
-        )
-
-
-def _refuse_without_why(arguments: Sequence[str], device: str, driver: str) -> None:
-    """What only goes with --why.
-
-    Raises:
-        click.UsageError: there is some of it.
-    """
-    if arguments or device or driver:
-        wrong = repr(arguments[0]) if arguments else "--device" if device else "--driver"
-        raise click.UsageError(f"{wrong} goes with --why KERNEL", click.get_current_context())
-
-
 def _refuse(
-    app: App, shown: Sequence[str], *, form: str | None, old: str, deny_breaking: bool, raw: bool
+    app: App, given: list[str], arguments: tuple[str, ...], device: str, *, deny_breaking: bool
 ) -> None:
-    """Options that do not go together.
+    """Refuse options that do not go together.
 
     Raises:
         click.UsageError: two are such.
     """
     wrong = ""
-    if form and app.json and not old:
-        wrong = f"--json and --{form} cannot be combined"
-    elif "--html" in shown and app.json:
-        wrong = "--json and --html cannot be combined"
-    elif len(shown) > 1:
-        wrong = f"{shown[1]} and {shown[0]} cannot be combined"
-    elif raw and form != "tileir":
-        wrong = "--raw goes with --tileir"
-    elif old and shown not in ([], ["--sass"]):
-        wrong = f"--diff and {shown[0]} cannot be combined"
-    elif deny_breaking and (not old or shown):
-        wrong = "--deny-breaking goes with --diff, without --sass"
+    if len(given) > 1:
+        wrong = f"{given[1]} and {given[0]} cannot be combined"
+    elif app.json and given and given[0] in ("--ptx", "--sass", "--tileir", "--html"):
+        wrong = f"--json and {given[0]} cannot be combined"
+    elif deny_breaking and "--diff" not in given:
+        wrong = "--deny-breaking goes with --diff"
+    elif (arguments or device) and "--why" not in given:
+        wrong = f"{repr(arguments[0]) if arguments else '--device'} goes with --why KERNEL"
     if wrong:
         raise click.UsageError(wrong, click.get_current_context())
 
 
-def _safety(app: App, found: Report) -> None:
-    """What is known of each kernel's safety, by how it is made sure of."""
-    from tilec.inspection.safety import safety_report, to_json
-    from tilec_runtime.model.safety import Checks, Guarantee
-
-    if app.json:
-        app.document("safety", to_json(found))
-        return
-    for number, kernel in enumerate(found.info.kernels):
-        known = safety_report(kernel)
-        off = {Checks.OFF: ', checks = "off"', Checks.DENY: ', checks = "deny"'}.get(
-            known.checks or Checks.ON, ""
-        )
-        if number:
-            app.say()
-        app.say(
-            f"{style(kernel.name, bold=True)}  {kernel.language}, {kernel.location}{off if known.checked else ', unchecked'}"
-        )
-        for guarantee in Guarantee:
-            facts = known.of(guarantee)
-            if facts:
-                weak = guarantee is Guarantee.NONE
-                app.say(f"  {style(guarantee.value, fg='yellow' if weak else 'cyan')}")
-            for fact in facts:
-                _say(app, "    ", fact.what, indent=6)
-
-
-def _opened(app: App, file: str) -> Code:
-    """What a name on the command line is; what of it is left out is told."""
-    from tilec.inspection.container import open_code
-
-    found = open_code(app.built_path(file), app.settings.search)
-    for note in found.notes:
-        app.note(f"note: {note}")
-    return found
-
-
-def _dump(app: App, opened: Code, form: str, select: str, *, raw: bool) -> None:
-    from tilec.inspection.dump import Form, dump
-
-    found = dump(opened.bundle, Form(form), select, app.settings.search, _sources(app), raw=raw)
-    app.detail(f"{found.id}: {found.image.digest}{f', {found.tool}' if found.tool else ''}")
-    echo(found.text, nl=not found.text.endswith("\n"))
-
-
 def _sources(app: App) -> Path:
-    """Where source files are, if they are here at all: the project's directory."""
+    """Return where source files may be: the project's directory."""
     try:
         return app.manifest_path().parent
     except UsageError:
         return app.base
 
 
-def _policies(info: BundleInfo) -> dict[str, None]:
-    """What is said of compiling at load; and what holds where nothing is said, if there is anything
-    that a GPU would have to compile.
+def _dump(app: App, opened: Container, form: str, select: str) -> None:
+    from tilec.inspection.dump import Form, dump
+
+    found = dump(opened.bundle, Form(form), select, app.settings.search, _sources(app))
+    app.detail(f"{found.id}: {found.image.digest}{f', {found.tool}' if found.tool else ''}")
+    echo(found.text, nl=not found.text.endswith("\n"))
+
+
+def _write_page(app: App, opened: Container, found: Report, path: Path) -> None:
+    """Write the report as an HTML file.
+
+    Raises:
+        BundleError: an image is damaged.
+        OutputError: the file cannot be written; what was there before is unchanged.
     """
-    said = {kernel.jit.value: None for kernel in info.kernels if kernel.jit}
-    images = (
-        image
-        for kernel in info.kernels
-        if kernel.jit is None
-        for variant in kernel.variants
-        for image in variant.images
+    from tilec.inspection.html import render
+    from tilec.inspection.page import make_page
+    from tilec.model.atomic import atomic_write
+
+    page = make_page(
+        opened.bundle,
+        dataclasses.replace(found, path=app.show(found.path)),
+        app.settings.search,
+        _sources(app),
+        on_image=lambda name: app.status(f"reading the code of {name}"),
     )
-    if info.package.module and any(image.target.kind is not TargetKind.CUBIN for image in images):
-        said["deny (by default)"] = None
-    return said
+    package = found.info.package
+    data = render(page, amount=bytes_text, title=f"{package.name} {package.version}")
+    with atomic_write(path) as file:
+        file.write(data)
+    if page.left_out:
+        app.warn(page.left_out)
+    kernels, images = len(found.info.kernels), len(page.images)
+    counts = f"{plural(kernels, 'kernel')}, {plural(images, 'image')}, {bytes_text(len(data))}"
+    app.say(f"wrote {app.show(path)}: {counts}")
+
+
+def _safety(app: App, found: Report) -> None:
+    from tilec.inspection.safety import safety_facts, to_json
+    from tilec_runtime.model.safety import Checks, Guarantee
+
+    if app.json:
+        app.document("safety", to_json(found))
+        return
+    for number, kernel in enumerate(found.info.kernels):
+        checks = ", unchecked"
+        if kernel.safety is not None:
+            off = kernel.safety.checks in (Checks.OFF, Checks.DENY)
+            checks = f', checks = "{kernel.safety.checks.value}"' if off else ""
+        if number:
+            app.say()
+        app.say(f"{style(kernel.name, bold=True)}  {kernel.language}, {kernel.location}{checks}")
+        before = None
+        for fact in safety_facts(kernel):
+            if fact.guarantee is not before:
+                before = fact.guarantee
+                color = "yellow" if before is Guarantee.NONE else "cyan"
+                app.say(f"  {style(before.value, fg=color)}")
+            app.say(f"    {fact.what}", indent=6)
 
 
 def _print(app: App, found: Report, *, verified: bool) -> None:
-    from tilec.cli.summary import HEADS, kernel_rows
-
-    info = found.info
-    package = info.package
-    title = style(f"{package.name} {package.version}".strip(), bold=True)
-    where = f"{found.kind} {app.show(found.path)}" if package.module else found.kind
-    _say(app, f"{title}  ", f"{where}, {bytes_text(found.size)}", indent=2)
+    info, package = found.info, found.info.package
+    title = style(f"{package.name} {package.version}", bold=True)
+    app.say(f"{title}  {found.kind} {app.show(found.path)}, {bytes_text(found.size)}")
     if package.description:
-        _say(app, "", package.description)
-    facts = [f"import {package.module}", f"profile {info.profile}"] if package.module else []
+        app.say(package.description)
+    facts = [f"import {package.module}", f"profile {info.profile}"]
     facts += [f"licence {package.license}"] if package.license else []
     facts += [f"drivers from {info.min_driver}"] if info.min_driver else []
     facts += [f"jit-fallback {said}" for said in _policies(info)]
     facts += [f"by {info.builder}"] if info.builder else []
-    if facts:
-        _say(app, "", ", ".join(facts))
-    app.tell(f"sha256 {found.digest}{', every image verified' if verified else ''}")
-    app.say()
-    for line in table(HEADS, kernel_rows(found.kernels), width=terminal_width()):
-        app.say(line)
+    app.say(", ".join(facts))
+    app.say(f"sha256 {found.digest}{', every image verified' if verified else ''}\n")
+    print_kernels(app, found.kernels)
     for kernel in info.kernels:
         app.say()
         _kernel(app, kernel)
     if info.toolchain:
-        app.say()
-        app.say(style("toolchain", bold=True))
-        for tool in info.toolchain:
-            app.say(f"  {tool.name} {tool.version}  {tool.digest[:12]}")
+        app.say(f"\n{style('toolchain', bold=True)}")
+    for tool in info.toolchain:
+        app.say(f"  {tool.name} {tool.version}  {tool.digest[:12]}")
 
 
-def _say(app: App, lead: str, text: str, *, indent: int | None = None, **how: Any) -> None:
-    for line in hanging(lead, text, width=terminal_width(), indent=indent, **how):
-        app.say(line)
+def _policies(info: BundleInfo) -> list[str]:
+    """Return what holds for code that is compiled at load, if there is any."""
+    policies = dict.fromkeys(kernel.jit.value for kernel in info.kernels if kernel.jit)
+    open_ = (variant for kernel in info.kernels if not kernel.jit for variant in kernel.variants)
+    kinds = {image.target.kind for variant in open_ for image in variant.images}
+    return [*policies, *(["deny (by default)"] if kinds - {TargetKind.CUBIN} else [])]
 
 
 def _kernel(app: App, kernel: KernelInfo) -> None:
     from tilec.inspection.report import assumption_text, hints_text, signature
 
-    _say(app, "", signature(kernel), indent=4, bold=True)
-    _say(
-        app,
-        "  ",
-        f"{kernel.language}, {kernel.location}"
-        + (f": {_first_line(kernel.doc)}" if kernel.doc.strip() else ""),
-    )
+    app.say(style(signature(kernel), bold=True), indent=4)
+    doc = kernel.doc.strip().split("\n", 1)[0].strip()
+    app.say(f"  {kernel.language}, {kernel.location}{f': {doc}' if doc else ''}")
     default = dict(kernel.default)
     for name, values in kernel.axes:
         chosen = f" (default {default[name]})" if name in default and len(values) > 1 else ""
-        _say(app, f"  {name} = ", f"{', '.join(map(str, values))}{chosen}")
+        app.say(f"  {name} = {', '.join(map(str, values))}{chosen}", indent=len(name) + 5)
     for label, text in _launch(kernel):
-        _say(app, f"  {label} ", text)
+        if text:
+            app.say(f"  {label} {text}")
     images = [(variant, image) for variant in kernel.variants for image in variant.images]
     rows = [_image_row(kernel, variant, image) for variant, image in images]
     head, *lines = table(IMAGE_HEADS, rows, width=terminal_width(), indent="    ")
-    app.say(head)
+    app.say(head, wrap=False)
     before = ""
     for (variant, image), line in zip(images, lines, strict=True):
         if variant.id != before:
-            facts = "; ".join(
-                text for text in (assumption_text(variant.assume), hints_text(variant)) if text
-            )
-            _say(
-                app, f"  {style(variant.id, fg='cyan')}  ", f"({facts})" if facts else "", indent=6
-            )
             before = variant.id
-        app.say(line)
+            texts = (assumption_text(variant.assume), hints_text(variant))
+            facts = "; ".join(text for text in texts if text)
+            app.say(f"  {style(before, fg='cyan')}{f'  ({facts})' if facts else ''}", indent=6)
+        app.say(line, wrap=False)
         if not image.reproducible:
-            _say(app, "      ", "not reproducible: another build may give other bytes", fg="yellow")
+            app.say(
+                style("      not reproducible: another build may give other bytes", fg="yellow")
+            )
 
 
-def _launch(kernel: KernelInfo) -> Sequence[tuple[str, str]]:
+def _launch(kernel: KernelInfo) -> Iterator[tuple[str, str]]:
     from tilec.inspection.report import rule_text, table_text
 
     launch = kernel.launch
-    rows = [
-        ("grid", " x ".join(launch.grid)),
-        ("block", "" if launch.block == ("1",) else " x ".join(launch.block)),
-    ]
-    rows += [
-        ("shared", "" if launch.shared == "0" else launch.shared),
-        ("cluster", " x ".join(map(str, launch.cluster))),
-    ]
-    rows += [("config", f"says {', '.join(launch.open)}")] if launch.open else []
-    rows += [("cooperative", "launch")] if launch.cooperative else []
-    rows += [("programmatic", "launch")] if launch.programmatic else []
-    rows += [("requires", text) for text in launch.requires]
-    rows += [("tuned by", table_text(kernel.table))] if kernel.table is not None else []
-    rows += [("rule", rule_text(rule)) for rule in kernel.rules]
-    return [(label, text) for label, text in rows if text]
+    yield "grid", " x ".join(launch.grid)
+    yield "block", "" if launch.block == ("1",) else " x ".join(launch.block)
+    yield "shared", "" if launch.shared == "0" else launch.shared
+    yield "cluster", " x ".join(map(str, launch.cluster))
+    yield "config", f"says {', '.join(launch.open)}" if launch.open else ""
+    yield "cooperative", "launch" if launch.cooperative else ""
+    yield "programmatic", "launch" if launch.programmatic else ""
+    for text in launch.requires:
+        yield "requires", text
+    yield "tuned by", table_text(kernel.table) if kernel.table is not None else ""
+    for rule in kernel.rules:
+        yield "rule", rule_text(rule)
 
 
 def _image_row(kernel: KernelInfo, variant: VariantInfo, image: ImageInfo) -> list[Cell]:
     from tilec.inspection.occupancy import residency
     from tilec.inspection.report import spills
 
-    used = image.resources
-    spilled = spills(used)
-    held = residency(kernel, variant, image)
+    used, spilled = image.resources, spills(image.resources)
+    held, branch = residency(kernel, variant, image), branch_of_cuda(image.cuda)
     return [
         str(image.target),
         count_text(used.registers),
-        (bytes_text(spilled), "yellow") if spilled else bytes_text(spilled),
+        (bytes_text(spilled), "yellow" if spilled else ""),
         bytes_text(used.shared),
         bytes_text(used.stack),
         share_text(held.fraction if held else None),
         bytes_text(image.size),
-        _driver(image),
+        f"{branch}+" if branch else f"CUDA {image.cuda[0]}.{image.cuda[1]}",
         image.digest[:12],
     ]
 
 
-def _driver(image: ImageInfo) -> str:
-    from tilec_runtime.model.driver import branch_of_cuda
+def _difference(app: App, old: Report, new: Report, *, deny_breaking: bool) -> int:
+    from tilec.inspection import diff
 
-    branch = branch_of_cuda(image.cuda)
-    return f"{branch}+" if branch else f"CUDA {image.cuda[0]}.{image.cuda[1]}"
+    found = diff.compare(old, new)
+    if app.json:
+        app.document("diff", diff.to_json(found))
+    else:
+        print_difference(app, found)
+    return 1 if deny_breaking and found.breaking else 0
 
 
-def _first_line(doc: str) -> str:
-    return doc.strip().split("\n", 1)[0].strip()
+def print_difference(app: App, found: Difference) -> None:
+    """Print what changed between two builds; `--verbose` lists every id."""
+    old, new = found.old, found.new
+    names = [f"{one.info.package.name} {one.info.package.version}" for one in (old, new)]
+    title = style(f" {ARROW} ".join(names), bold=True)
+    app.say(f"{title}  {app.show(old.path)} {ARROW} {app.show(new.path)}")
+    if old.digest == new.digest:
+        app.say("the same bundle")
+        return
+    rest = tuple(change for change in found.changes if not change.breaking)
+    _changes(app, style("breaking", fg="red", bold=True), found.breaking)
+    _changes(app, style("compatible", fg="cyan", bold=True), rest)
+    counts = (
+        (len(found.images), "changed"),
+        (len(found.added), "added"),
+        (len(found.removed), "removed"),
+        (found.same, "the same"),
+    )
+    images = ", ".join(f"{count} {what}" for count, what in counts if count) or "none"
+    app.say(f"\n{style('images', bold=True)}  {images}")
+    if found.images:
+        rows = [_change_row(image) for image in found.images]
+        # Columns in which nothing changed are left out first.
+        heads = [
+            dataclasses.replace(head, spare=not any(ARROW in str(row[i]) for row in rows))
+            if i
+            else head
+            for i, head in enumerate(DIFF_HEADS)
+        ]
+        app.table(heads, rows, indent="  ")
+    for what, ids in (("added", found.added), ("removed", found.removed)):
+        shown = ids if app.verbose else ids[:IDS_SHOWN]
+        for name in shown:
+            app.say(f"  {what} {name}")
+        if len(shown) < len(ids):
+            more = plural(len(ids) - len(shown), "more image")
+            app.say(f"  {what} {more} (--verbose lists them)")
+    if found.tools:
+        app.say(f"\n{style('toolchain', bold=True)}")
+    for tool in found.tools:
+        text = f"{tool.old or 'none'} {ARROW} {tool.new or 'none'}"
+        app.say(f"  {tool.name} {f'{tool.new}, another file' if tool.old == tool.new else text}")
+
+
+def _changes(app: App, title: str, changes: tuple[Change, ...]) -> None:
+    if changes:
+        app.say(f"\n{title}")
+    for change in changes:
+        app.say(f"  {f'{change.kernel}: ' if change.kernel else ''}{change.what}")
+
+
+def _change_row(image: ImageChange) -> list[Cell]:
+    row: list[Cell] = [image.id]
+    forms = {"registers": count_text, "occupancy": share_text}
+    for field in dataclasses.fields(image.old):
+        form = forms.get(field.name, bytes_text)
+        was, now = form(getattr(image.old, field.name)), form(getattr(image.new, field.name))
+        changed = now if was == now else f"{was} {ARROW} {now}"
+        row.append((changed, "yellow" if field.name in image.worse else ""))
+    return row

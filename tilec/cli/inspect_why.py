@@ -1,85 +1,73 @@
-"""`tilec inspect --why`: what a device would take of a kernel, and why not the rest."""
+"""`tilec inspect --why`: what a launch would take on a device, and why not the rest."""
 
 from __future__ import annotations
 
-import dataclasses
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from tilec.cli.app import App
+from tilec.cli.devices import device_json
 from tilec.cli.style import style
-from tilec.cli.tables import TEXT_LEAST, cells, hanging, plural, terminal_width
-from tilec_runtime.errors import BundleError, MissingError, UsageError
+from tilec.cli.tables import cells, plural, terminal_width
+from tilec_runtime.errors import MissingError, UsageError
 
 if TYPE_CHECKING:
     from tilec.inspection.why import Why
     from tilec_runtime.bundle.choose import Candidate, Choice
+    from tilec_runtime.bundle.read import Bundle
     from tilec_runtime.device.seam_types import DeviceInfo
     from tilec_runtime.launch.prepare import Explanation
-    from tilec_runtime.model.kernel import VariantInfo
 
-TINTS = {
-    "takes": "green",
-    "could take": "",
-    "passes over": "yellow",
-    "cannot take": "yellow",
-    "leaves": "",
-}
+COLORS = {"takes": "green", "passes over": "yellow", "cannot take": "yellow"}
 SHOWN = 8
-NO_IMAGE = 1
+REASON_LEAST = 30  # columns of a reason beside its row; else it stands below
 
-Row = tuple[str, str, str]  # (what is done, with what, why)
+Row = tuple[str, str, str]  # verdict, variant or image, reason
 
 
-def print_why(
-    app: App, file: str, kernel: str, arguments: Sequence[str], *, device: str, driver: str
-) -> int:
-    """Say what a device would take of a kernel, and give the exit code: 1 where it could run none
-    of it.
+def print_why(app: App, bundle: Bundle, kernel: str, arguments: Sequence[str], device: str) -> int:
+    """Print what a launch would take, and return 1 if nothing runs on the device.
 
     Raises:
-        BundleError: the file is no bundle.
-        UsageError: something on the command line is off.
+        UsageError: an argument or the device cannot be read.
         LaunchError: a launch with these arguments would be refused.
     """
-    from tilec.inspection.container import is_code, open_container
     from tilec.inspection.why import explain_choice
 
-    path = app.built_path(file)
-    if is_code(path):
-        what = f"--why: {app.show(path)} is no bundle: no launch chooses among what is in it"
-        raise BundleError(what, fix="name the bundle or the package that it was made for")
-    found = explain_choice(
-        open_container(path).bundle, kernel, arguments, find_place(app, device, driver)
-    )
+    found = explain_choice(bundle, kernel, arguments, _device(device))
     if app.json:
-        app.document("why", to_json(found))
-    elif found.explanation is not None:
+        app.document("why", _json(found))
+        return 0 if found.runs else 1
+    place, (major, minor) = found.device, found.device.cc
+    where = "the cpu device"
+    if not place.interprets:
+        where = f"{place.name}, compute capability {major}.{minor}, driver of CUDA {place.driver[0]}.{place.driver[1]}"
+    app.say(f"{style(found.kernel.name, bold=True)} on {where}")
+    if found.explanation is not None:
         _explained(app, found, found.explanation)
     else:
         _variants(app, found)
-    return 0 if found.runs else NO_IMAGE
+    if not found.runs:
+        app.say(f"\n{style('no image runs there', fg='red')}")
+        app.say(f"  fix: {found.advice()}")
+    return 0 if found.runs else 1
 
 
-def find_place(app: App, name: str, driver: str) -> DeviceInfo:
-    """The device that is asked about: one that is not here, by its architecture, or one that is.
+def _device(name: str) -> DeviceInfo:
+    """Return the device of a name: an architecture, or a device of this machine.
 
     Raises:
-        UsageError: it is none.
-        NoDeviceError: the GPU that is named is not here.
+        UsageError: it is no device.
+        NoDeviceError: the GPU is not here.
     """
-    from tilec.inspection.why import driver_release, pretended
-
-    known = pretended(name, driver)
-    if known is not None:
-        return known
+    from tilec.inspection.why import pretended
     from tilec_runtime.device.devices import driver_of, find_device
 
-    if name == "cpu" and driver:
-        raise UsageError("--driver: the cpu device has none", fix="leave it out")
+    if (known := pretended(name)) is not None:
+        return known
     try:
-        here = find_device(name or "cuda:0", driver_of(name or "cuda:0"))
+        return find_device(name or "cuda:0", driver_of(name or "cuda:0"))
     except UsageError as error:
         fix = "take sm_90 (a GPU that need not be here), cuda:N, or cpu"
         raise UsageError(f"--device: {name!r} is no device", fix=fix) from error
@@ -91,25 +79,19 @@ def find_place(app: App, name: str, driver: str) -> DeviceInfo:
             cause=error.what,
             fix="name one: --device sm_90, or cpu",
         ) from error
-    app.detail(f"asking about {here}")
-    return dataclasses.replace(here, driver=driver_release(driver)) if driver else here
 
 
-def to_json(found: Why) -> dict[str, Any]:
-    """All of it as JSON values."""
-    device, told = found.device, found.explanation
-    place: dict[str, Any] = {"kind": "cpu" if device.interprets else "cuda", "name": device.name}
-    if not device.interprets:
-        place |= {"compute_capability": list(device.cc), "driver": list(device.driver)}
-    head = {"kernel": found.kernel.name, "device": place, "runs": found.runs, "fix": found.advice()}
+def _json(found: Why) -> dict[str, Any]:
+    head = {
+        "kernel": found.kernel.name,
+        "device": device_json(found.device),
+        "runs": found.runs,
+        "fix": found.advice(),
+    }
+    told = found.explanation
     if told is None:
-        return {
-            **head,
-            "variants": [
-                {"id": variant.id, "images": _images_json(choice)}
-                for variant, choice in found.choices
-            ],
-        }
+        rows = [{"id": one.id, "images": _images_json(choice)} for one, choice in found.choices]
+        return {**head, "variants": rows}
     return {
         **head,
         "axes": dict(told.axes),
@@ -142,114 +124,72 @@ def _images_json(choice: Choice) -> list[dict[str, str]]:
 
 
 def _explained(app: App, found: Why, told: Explanation) -> None:
-    app.say(_head(found))
     for name, value in told.axes:
         app.say(f"  {name} = {value}, {dict(told.origins)[name]}")
     for reason in told.reasons:
-        _wrapped(app, "  ", reason)
+        app.say(f"  {reason}")
     if found.assumed:
         app.say(f"  taken to be bytes of 0: {', '.join(found.assumed)}")
-    _section(
-        app,
-        "variants",
-        _considered(told),
-        most=None if app.verbose else len(told.considered) + SHOWN,
-    )
-    _section(app, f"images of {told.variant.id}", _images(told.images))
+    rows = _considered(told)
+    _section(app, "variants", rows, len(rows) if app.verbose else len(told.considered) + SHOWN)
+    images = [
+        (_verdict(one, told.images), str(one.image.target), one.reason)
+        for one in told.images.candidates
+    ]
+    _section(app, f"images of {told.variant.id}", images)
     if told.image is None:
-        _none_runs(app, found)
         return
     shape = told.shape
-    app.say(f"\n{style('launch', bold=True)}")
-    # What a compiler chose of a tile kernel's block is in its image alone.
+    # The block of a tile kernel is the compiler's choice, and shown with its image.
     block = "" if math.prod(shape.block) == 1 else f", block {' x '.join(map(str, shape.block))}"
     shared = f", {plural(shape.shared, 'byte')} of dynamic shared memory" if shape.shared else ""
+    app.say(f"\n{style('launch', bold=True)}")
     app.say(f"  grid {' x '.join(map(str, shape.grid))}{block}{shared}")
 
 
 def _variants(app: App, found: Why) -> None:
-    """Without arguments: what each variant would run, then, of images that no variant runs, why
-    not, each reason once.
-    """
-    app.say(_head(found))
-    rows = [
-        ("takes", variant.id, _taken(choice)) if choice.image else ("cannot take", variant.id, "")
-        for variant, choice in found.choices
-    ]
-    _section(
-        app, "variants, of which arguments choose one", rows, most=None if app.verbose else SHOWN
-    )
-    _section(app, "other images", _refused(found.choices))
-    if not found.runs:
-        _none_runs(app, found)
-
-
-def _none_runs(app: App, found: Why) -> None:
-    app.say(f"\n{style('no image runs there', fg='red')}")
-    _wrapped(app, "  fix: ", found.advice())
-
-
-def _taken(choice: Choice) -> str:
-    best = choice.candidates[0]
-    return f"{best.image.target}: {best.reason}"
-
-
-def _refused(choices: Iterable[tuple[VariantInfo, Choice]]) -> list[Row]:
-    rows: dict[Row, None] = {}
-    for _, choice in choices:
+    """Print what each variant would run, and of the other images why not, each reason once."""
+    rows: list[Row] = []
+    refused: dict[Row, None] = {}
+    for variant, choice in found.choices:
+        best = choice.candidates[0] if choice.image else None
+        reason = f"{best.image.target}: {best.reason}" if best else ""
+        rows.append(("takes" if best else "cannot take", variant.id, reason))
         for one in choice.candidates:
             if one.image is not choice.image:
-                rows[_verdict(one, choice), str(one.image.target), one.reason] = None
-    return list(rows)
+                refused[_verdict(one, choice), str(one.image.target), one.reason] = None
+    most = len(rows) if app.verbose else SHOWN
+    _section(app, "variants, of which arguments choose one", rows, most)
+    _section(app, "other images", list(refused))
 
 
 def _considered(told: Explanation) -> list[Row]:
-    looked = [
+    rows = [
         ("takes" if one.taken else "passes over", one.variant.id, one.reason)
         for one in told.considered
     ]
-    return [*looked, *(("leaves", one.variant.id, one.reason) for one in told.others)]
-
-
-def _images(choice: Choice) -> list[Row]:
-    return [(_verdict(one, choice), str(one.image.target), one.reason) for one in choice.candidates]
+    return [*rows, *(("leaves", one.variant.id, one.reason) for one in told.others)]
 
 
 def _verdict(one: Candidate, choice: Choice) -> str:
     return "takes" if one.image is choice.image else "could take" if one.accepted else "cannot take"
 
 
-def _head(found: Why) -> str:
-    device = found.device
-    if device.interprets:
-        where = "the cpu device"
-    else:
-        (major, minor), (cuda, release) = device.cc, device.driver
-        where = (
-            f"{device.name}, compute capability {major}.{minor}, driver of CUDA {cuda}.{release}"
-        )
-    return f"{style(found.kernel.name, bold=True)} on {where}"
-
-
-def _section(app: App, title: str, rows: Sequence[Row], *, most: int | None = None) -> None:
-    """Rows under a title; reasons are wrapped, never shortened: they are what was asked for."""
+def _section(app: App, title: str, rows: Sequence[Row], most: int | None = None) -> None:
+    """Print rows under a title; reasons are wrapped and never shortened."""
     if not rows:
         return
     app.say(f"\n{style(title, bold=True)}")
-    shown = rows if most is None else rows[:most]
-    done, name = (max(cells(row[column]) for row in shown) for column in (0, 1))
-    width = terminal_width()
-    for verdict, what, why in shown:
-        lead = f"  {style(f'{verdict:<{done}}', fg=TINTS[verdict] or None)}  "
-        if width is None or width - done - name - 6 >= TEXT_LEAST:
-            _wrapped(app, f"{lead}{what:<{name}}  ", why, indent=done + name + 6)
+    shown = rows[:most]
+    first, second = (max(cells(row[i]) for row in shown) for i in (0, 1))
+    indent, width = first + second + 6, terminal_width()
+    narrow = width is not None and width - indent < REASON_LEAST
+    for verdict, name, reason in shown:
+        lead = f"  {style(f'{verdict:<{first}}', fg=COLORS.get(verdict))}  "
+        if narrow:
+            app.say(f"{lead}{name}")
+            app.say(f"{' ' * (first + 6)}{reason}", indent=first + 6)
         else:
-            app.say(f"{lead}{what}")
-            _wrapped(app, " " * (done + 6), why)
+            app.say(f"{lead}{name:<{second}}  {reason}".rstrip(), indent=indent)
     if len(shown) < len(rows):
         app.say(f"  and {len(rows) - len(shown)} more (--verbose lists them)")
-
-
-def _wrapped(app: App, lead: str, text: str, *, indent: int | None = None) -> None:
-    for line in hanging(lead, text, width=terminal_width(), indent=indent):
-        app.say(line)

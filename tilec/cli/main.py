@@ -1,6 +1,4 @@
-"""The `tilec` command: finds a subcommand without importing the others, and turns every ending into
-an exit code.
-"""
+"""The `tilec` command: imports the command that is called, and turns every ending into an exit code."""
 
 from __future__ import annotations
 
@@ -19,13 +17,11 @@ from typing import Any
 import click
 
 import tilec
-from tilec.cli.app import App, add_global_options, examples, global_options
+from tilec.cli.app import App, StoppedError, add_global_options, examples, global_options
 from tilec.cli.settings import read_settings
 from tilec.cli.style import echo
-from tilec_runtime.errors import TilecError
 
-# In the order in which a project meets them; a command's module is imported when it is called. Each
-# holds a `command`.
+# In the order in which a project needs them. The module tilec.cli.NAME holds `command`.
 COMMANDS = {
     "new": "Start a project from a skeleton.",
     "check": "Check the manifest and its sources; report every problem.",
@@ -44,20 +40,20 @@ COMMANDS = {
     "schema": "Print the JSON Schema of tilec.toml.",
     "completion": "Print a shell completion script.",
 }
-COMPLETING = "_TILEC_COMPLETE"  # the shell asks for words
+COMPLETING = "_TILEC_COMPLETE"  # set by a shell that completes a word
 INTERRUPTED = 130
-NOBODY_READS = 141  # what a shell says of a process that SIGPIPE ended
+PIPE_CLOSED = 141  # what a shell reports of a process that SIGPIPE ended
 
 
 class LazyGroup(click.Group):
-    """A group whose commands are imported when they are asked for; its help needs none of them."""
+    """Imports a command when it is called, so that `tilec --help` imports none."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
-        """Names of all commands."""
+        """Return the names of all commands."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        """Import a command's module and give its command."""
+        """Import and return a command."""
         if cmd_name not in COMMANDS:
             return None
         if cmd_name not in self.commands:
@@ -69,19 +65,17 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command, or say which one may have been meant."""
+        """Return the command, or raise an error that names the nearest one."""
         name = args[0]
-        if (
-            name not in COMMANDS and not name.startswith("-") and not ctx.resilient_parsing
-        ):  # while it is completed, it is not there yet
+        # A shell completes names that are not whole yet (resilient parsing).
+        if name not in COMMANDS and not name.startswith("-") and not ctx.resilient_parsing:
             from tilec_runtime.model.suggest import nearest
 
             close = nearest(name, COMMANDS)
             hint = f"did you mean `{close}`?" if close else f"commands are {', '.join(COMMANDS)}"
             raise click.UsageError(f"no such command: {name}; {hint}", ctx)
-        found = super().resolve_command(ctx, args)
         ctx.ensure_object(App).command = name
-        return found
+        return super().resolve_command(ctx, args)
 
     def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
         """Read the command line; `--help` prints here."""
@@ -94,19 +88,19 @@ class LazyGroup(click.Group):
             return super().invoke(ctx)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        """The table of commands, from the short texts above."""
+        """Write the table of commands from `COMMANDS`."""
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
 
 
 @contextlib.contextmanager
 def _closed_pipes() -> Iterator[None]:
-    """Ends quietly where nobody reads on, before click makes a failure of it."""
+    """End quietly where nobody reads the output; click would report a failure."""
     try:
         yield
     except BrokenPipeError:
         _drop_output()
-        raise click.exceptions.Exit(NOBODY_READS) from None
+        raise click.exceptions.Exit(PIPE_CLOSED) from None
 
 
 cli = LazyGroup(
@@ -118,7 +112,7 @@ cli = LazyGroup(
         "tilec build --targets sm_90 --select 'gemm-*'",
     )
     + "\n\nGlobal options may stand before or after the command. Exit codes: 0 done, 1 the work failed, 2 usage or manifest, "
-    "3 a tool or device is missing, 86 sanitize found something, 130 interrupted, 141 nobody reads the output any more.",
+    "3 a tool or device is missing, 86 sanitize found something, 130 interrupted, 141 the output is no longer read.",
     params=list(global_options(hidden=False)),
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     no_args_is_help=True,
@@ -129,15 +123,14 @@ cli = click.version_option(tilec.__version__, prog_name="tilec", message="%(prog
 
 
 def main() -> None:
-    """Run the command line of this process, and end it with its exit code."""
-    _fill_streams()
+    """Run the command line of this process and exit."""
+    _open_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(
-                errors="backslashreplace"
-            )  # a path that the terminal cannot show is no reason to fail
+            # A path that the terminal cannot show must not end the command.
+            stream.reconfigure(errors="backslashreplace")
     code, early = INTERRUPTED, signal.getsignal(signal.SIGINT)
-    with contextlib.suppress(KeyboardInterrupt):  # between the guards of `run`
+    with contextlib.suppress(KeyboardInterrupt):  # before `run` handles it, or after
         if early is not signal.SIG_IGN:
             signal.signal(signal.SIGINT, signal.default_int_handler)
         code = run(sys.argv[1:])
@@ -148,10 +141,8 @@ def main() -> None:
     sys.exit(code)
 
 
-def _fill_streams() -> None:
-    """Give standard streams that the caller closed to nobody, lest a file that is opened next takes
-    their place.
-    """
+def _open_streams() -> None:
+    """Open /dev/null for standard streams that are closed: the next file would take their number."""
     for descriptor, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
         if getattr(sys, name) is None:
             null = os.open(os.devnull, os.O_RDWR)
@@ -164,71 +155,60 @@ def _fill_streams() -> None:
 def run(
     args: Sequence[str], environ: Mapping[str, str] | None = None, cwd: Path | None = None
 ) -> int:
-    """Run one command line and give its exit code; nothing but an exit code ever leaves.
+    """Run one command line and return its exit code; it raises nothing.
 
     Args:
         args: the command line without the program's name.
-        environ: the environment, default the process's own.
-        cwd: the working directory, default the process's own.
+        environ: the environment, default that of the process.
+        cwd: the working directory, default that of the process.
     """
     app: App | None = None
     try:
-        app = App(settings=read_settings(environ, cwd), words=tuple(args))
+        app = App(settings=read_settings(environ, cwd))
         code = cli.main(list(args), prog_name="tilec", standalone_mode=False, obj=app)
         sys.stdout.flush()
     except BaseException as exc:  # noqa: BLE001
-        if COMPLETING in os.environ and not isinstance(exc, click.exceptions.Exit | SystemExit):
-            return 1  # somebody is writing a command line, and a message would stand in the middle of it
         try:
-            # Where click stops at something else first, nobody has told the app.
-            json = (app is not None and app.json) or "--json" in itertools.takewhile(
-                lambda word: word != "--", args
-            )
-            return _ending(app, exc, json=json)
+            return _exit_code(app, exc, args)
         except (BrokenPipeError, KeyboardInterrupt) as again:
             _drop_output()
-            return INTERRUPTED if isinstance(again, KeyboardInterrupt) else NOBODY_READS
+            return INTERRUPTED if isinstance(again, KeyboardInterrupt) else PIPE_CLOSED
     return code if isinstance(code, int) else 0
 
 
-def _ending(app: App | None, exc: BaseException, *, json: bool) -> int:
-    """Say why a run ended, and give its exit code."""
-    if app is not None:
-        app.wipe()
+def _exit_code(app: App | None, exc: BaseException, args: Sequence[str]) -> int:
+    """Report an error and return the exit code."""
     if isinstance(exc, click.exceptions.Exit):
         return exc.exit_code
     if isinstance(exc, SystemExit):
         return exc.code if isinstance(exc.code, int) else 1
-    if isinstance(exc, KeyboardInterrupt | click.Abort):
-        echo("\ninterrupted", err=True)
-        if json:
-            from tilec.cli import failures
-
-            failures.print_interrupted(app, "interrupted", exit_code=INTERRUPTED)
-        return INTERRUPTED
+    if COMPLETING in os.environ:
+        return 1  # a message would stand in the middle of a command line that is being typed
     if isinstance(exc, BrokenPipeError):
         _drop_output()
-        return NOBODY_READS
+        return PIPE_CLOSED
     from tilec.cli import failures
 
+    # The app does not know of --json where click stops at an option before it.
+    words = itertools.takewhile(lambda word: word != "--", args)
+    json = (app is not None and app.json) or "--json" in words
+    if app is not None:
+        app.clear_status()
+    if isinstance(exc, KeyboardInterrupt | click.Abort):
+        exc = StoppedError("\ninterrupted")
+    if isinstance(exc, StoppedError):
+        failures.report(app, exc, json=json)
+        return INTERRUPTED
     if app is not None and app.debug:
         echo("".join(traceback.format_exception(exc)), err=True)
-    if isinstance(exc, click.ClickException):
-        failures.print_usage(app, exc, json=json)
-        return exc.exit_code
-    if isinstance(exc, TilecError):
-        failures.print_failure(app, exc, json=json)
-        return exc.exit_code
+    code = failures.report(app, exc, json=json)
     if isinstance(exc, OSError):
-        failures.print_os_error(app, exc, json=json)
         _drop_output()
-        return 1
-    failures.print_bug(app, exc, json=json)
-    return 1
+    return code
 
 
 def _drop_output() -> None:
-    """Send what is still buffered nowhere, so that the interpreter's own flush at exit cannot fail."""
+    """Discard buffered output, so that the interpreter's flush at exit does not fail."""
     try:
         sys.stdout.flush()
     except OSError:

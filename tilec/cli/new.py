@@ -1,12 +1,10 @@
-"""`tilec new`: a project that builds as it is, from the skeletons in templates/new."""
+"""`tilec new`: start a project from the skeletons in templates/new."""
 
 from __future__ import annotations
 
 import errno
 import keyword
-import os
 import re
-import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -23,8 +21,9 @@ KINDS = {
     "cuda": ("common", "cuda"),
     "mixed": ("common", "tile", "cuda"),
 }
-# A tile kernel runs on any machine.
+# The next command: tile kernels run on any machine.
 NEXT = {"tile": "tilec run", "cuda": "tilec build", "mixed": "tilec run"}
+TAKEN = ("tilec", "tilec_runtime", "cuda", "numpy")  # as the manifest has it
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 
 
@@ -63,16 +62,15 @@ def command(app: App, name: str, kind: str) -> None:
         return
     for file in sorted(files):
         app.say(f"  {app.show(target / file)}")
-    app.say(
-        f"{style('created', fg='green', bold=True)} {app.show(target)}; next: cd {app.show(target)} && {NEXT[kind]}"
-    )
+    done, place = style("created", fg="green", bold=True), app.show(target)
+    app.say(f"{done} {place}; next: cd {place} && {NEXT[kind]}")
 
 
 def module_name(name: str) -> str:
-    """The import name of a package called `name`.
+    """Return the import name of a package.
 
     Raises:
-        UsageError: it is no package name, or gives a module name that cannot be imported.
+        UsageError: it is no package name, or gives a module that cannot be imported.
     """
     if not _NAME.fullmatch(name):
         raise UsageError(
@@ -86,12 +84,7 @@ def module_name(name: str) -> str:
             f"{name!r} gives the module name {module!r}, which Python cannot import",
             fix="choose a name that begins with a letter",
         )
-    if module in sys.stdlib_module_names or module in (
-        "tilec",
-        "tilec_runtime",
-        "cuda",
-        "numpy",
-    ):  # as the manifest has it
+    if module in sys.stdlib_module_names or module in TAKEN:
         raise UsageError(
             f"{name!r} gives the module name {module!r}, which hides another module",
             fix="choose another name",
@@ -100,24 +93,23 @@ def module_name(name: str) -> str:
 
 
 def render(kind: str, values: dict[str, str]) -> dict[str, bytes]:
-    """The files of a skeleton by relative path; `*.j2` are templates, and `dot_x` becomes `.x`.
+    """Return the files of a skeleton; `*.j2` are templates, and `dot_x` becomes `.x`.
 
     Raises:
-        TilecError: the templates are not where they should be.
+        TilecError: the templates are missing.
     """
     from jinja2 import Environment, StrictUndefined
 
     env = Environment(undefined=StrictUndefined, keep_trailing_newline=True, autoescape=False)  # noqa: S701
-    root = templates()
-    parts = KINDS[kind]
+    parts, files = KINDS[kind], dict[str, bytes]()
     context = {**values, "tile": "tile" in parts, "cuda": "cuda" in parts}
-    files: dict[str, bytes] = {}
     for part in parts:
-        for path in sorted((root / part).rglob("*")):
+        root = _templates() / part
+        for path in sorted(root.rglob("*")):
             if not path.is_file() or "__pycache__" in path.parts:
                 continue
-            relative = path.relative_to(root / part)
-            name = "/".join(re.sub(r"^dot_", ".", step) for step in relative.parts)
+            steps = path.relative_to(root).parts
+            name = "/".join(re.sub(r"^dot_", ".", step) for step in steps)
             data = path.read_bytes()
             if name.endswith(".j2"):
                 name = name.removesuffix(".j2")
@@ -126,11 +118,11 @@ def render(kind: str, values: dict[str, str]) -> dict[str, bytes]:
     return files
 
 
-def templates() -> Path:
-    """Where the skeletons are: in the installed package, or in the source checkout.
+def _templates() -> Path:
+    """Return the folder of skeletons, in the installed package or in the source checkout.
 
     Raises:
-        TilecError: in neither.
+        TilecError: it is in neither.
     """
     package = Path(tilec.__file__).parent
     places = (package / "_templates" / "new", package.parent / "templates" / "new")
@@ -145,43 +137,28 @@ def templates() -> Path:
 
 
 def write(target: Path, files: dict[str, bytes]) -> None:
-    """Write a project at once: it is made beside its place and moved there, so that it exists whole
-    or not at all.
+    """Write a project into a directory beside its place, then move it there.
 
     Raises:
         UsageError: something is there already.
         OutputError: the directory cannot be written.
     """
-    if target.is_symlink() or (
-        target.exists() and not (target.is_dir() and not any(target.iterdir()))
-    ):
-        raise UsageError(
-            f"{target} exists already", fix="choose another name, or move what is there"
-        )
-    draft: Path | None = None
+    there = UsageError(f"{target} exists already", fix="choose another name, or move what is there")
+    empty = target.is_dir() and not any(target.iterdir())
+    if target.is_symlink() or (target.exists() and not empty):
+        raise there
     try:
-        draft = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
-        for name, data in files.items():
-            path = draft / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(data)
-        draft.chmod(0o777 & ~_umask())
-        draft.rename(target)
+        with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=target.parent) as folder:
+            draft = Path(folder) / target.name
+            for name, data in files.items():
+                path = draft / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(data)
+            draft.rename(target)
     except OSError as exc:
         if exc.errno in (errno.ENOTEMPTY, errno.EEXIST):
-            raise UsageError(
-                f"{target} exists already", fix="choose another name, or move what is there"
-            ) from exc
+            raise there from exc
         raise OutputError(
             f"cannot create {target}: {exc.strerror}",
             fix="check the directory's permissions and its free space",
         ) from exc
-    finally:
-        if draft is not None and draft.exists():
-            shutil.rmtree(draft, ignore_errors=True)
-
-
-def _umask() -> int:
-    mask = os.umask(0o022)
-    os.umask(mask)
-    return mask

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import click
 
-from tilec.cli.app import App, examples, json_option, named_or_empty
-from tilec.cli.outside import case_option, device_json, report_path, run_outside, watched_case
+from tilec.cli.app import App, examples, json_option, named
+from tilec.cli.devices import device_json
+from tilec.cli.outside_tool import case_option, report_path, run_tool, watched_case
 from tilec_runtime.errors import TilecError, UsageError
 
 SUFFIX = ".ncu-rep"
@@ -20,7 +20,7 @@ SUFFIX = ".ncu-rep"
         "tilec profile gemm/4k[f16]",
         "tilec profile softmax/odd --set full -o softmax.ncu-rep",
         "tilec profile gemm/4k --bundle dist/acme_kernels-0.3.0.tilec --json",
-        "tilec profile gemm/4k -o gemm.ncu-rep && ncu-ui gemm.ncu-rep   # all of it, as a picture",
+        "tilec profile gemm/4k -o gemm.ncu-rep && ncu-ui gemm.ncu-rep   # in ncu's window",
     )
     + "\n\nExit codes: 0 done, 1 the launch or ncu failed, 2 usage or manifest, 3 no ncu or no GPU.",
 )
@@ -37,7 +37,7 @@ SUFFIX = ".ncu-rep"
     "-o",
     "--out",
     metavar="PATH",
-    callback=named_or_empty,
+    callback=named,
     help="Where the report goes.  [default: .tilec/profile/CASE.ncu-rep]",
 )
 @json_option
@@ -49,9 +49,9 @@ def command(
     bundle: str | None,
     targets: tuple[str, ...],
     wanted: str,
-    out: str,
+    out: str | None,
 ) -> None:
-    """Launch CASE (such as gemm/4k[f16]) under ncu, show what ncu says of it, and keep its report.
+    """Launch CASE (such as gemm/4k[f16]) under ncu, show its summary, and keep its report.
 
     Clocks are left as they are (--clock-control none). Without --bundle the kernel is built aside,
     with source lines in its code.
@@ -60,8 +60,8 @@ def command(
         _check_out(app, out)
     watched, program = watched_case(app, "ncu", case, device, bundle, targets)
     report = app.path(out) if out else report_path(app, "profile", watched.case.name, SUFFIX)
-    report.unlink(missing_ok=True)  # what is there afterwards is of this run
-    # Inputs are filled by kernels of tilec's own: only the entry points of the case count.
+    report.unlink(missing_ok=True)
+    # Kernels of tilec's own fill the inputs; they are not profiled.
     names = "|".join(re.escape(symbol) for symbol in watched.symbols())
     only = (
         "--kernel-name-base",
@@ -81,7 +81,7 @@ def command(
         "--export",
         str(report),
     )
-    code = run_outside(app, [program, *how, *only, *watched.command(app)])
+    code = run_tool(app, [program, *how, *only, *watched.command(app)])
     if code or not report.is_file():
         raise TilecError(
             f"ncu wrote no report of {watched.case.name} (exit code {code})",
@@ -97,12 +97,12 @@ def command(
         }
         app.document("profile", body)
         return
-    run_outside(app, [program, "--import", str(report), "--page", "details"])
-    app.tell(f"report: {app.show(report)} (`ncu-ui` shows all of it)")
+    run_tool(app, [program, "--import", str(report), "--page", "details"])
+    app.say(f"report: {app.show(report)} (`ncu-ui` shows all of it)")
 
 
 def _check_out(app: App, out: str) -> None:
-    path: Path = app.path(out)
+    path = app.path(out)
     if path.suffix != SUFFIX:
         raise UsageError(f"--out {out}: no name of a report of ncu", fix=f"end it in {SUFFIX}")
     if not path.parent.is_dir():

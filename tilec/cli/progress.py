@@ -1,114 +1,85 @@
-"""How a build's progress looks: a live display on a terminal, plain lines elsewhere, nothing with
---quiet and --json.
-"""
+"""Progress of a build: a bar on a terminal, lines elsewhere, nothing with --quiet and --json."""
 
 from __future__ import annotations
 
-import dataclasses
+import contextlib
 import sys
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from tilec.cli.app import App
 from tilec.cli.style import style
 from tilec.cli.tables import plural
-from tilec.compile.events import Done, Failed, Observer, Outcome, SilentObserver
+from tilec.compile.events import Failed, Observer, Outcome, SilentObserver
 from tilec_runtime.foreign import printable
 
 if TYPE_CHECKING:
     from rich.progress import Progress
 
+FAILURES_SHOWN = 3  # lines of failed jobs; the errors follow when the build ends
 
-def make_observer(app: App) -> Observer:
-    """The display that fits this run."""
+
+@contextlib.contextmanager
+def shown(app: App) -> Iterator[Observer]:
+    """Show progress while the block runs."""
+    drawable = (sys.stderr.encoding or "utf-8").lower().replace("-", "") == "utf8"
     if app.json or app.quiet:
-        return SilentObserver()
-    drawable = (sys.stderr.encoding or "utf-8").lower().replace(
-        "-", ""
-    ) == "utf8" and not app.settings.dumb
-    if sys.stderr.isatty() and drawable and not app.settings.ci:
-        return LiveProgress(app)
-    return PlainProgress(app)
+        yield SilentObserver()
+    elif sys.stderr.isatty() and drawable and not (app.settings.dumb or app.settings.ci):
+        bar = BarProgress(app)
+        try:
+            yield bar
+        finally:
+            bar.finished()
+    else:
+        yield LineProgress(app)
 
 
-def close(observer: Observer) -> None:
-    """Take a display off the screen, however the build ended."""
-    if isinstance(observer, LiveProgress):
-        observer.stop()
-
-
-@dataclasses.dataclass(kw_only=True, slots=True)
-class Tally:
-    """What has happened so far. `cached` jobs count as done from the start."""
-
-    total: int = 0
-    cached: int = 0
-    compiled: int = 0
-    failed: int = 0
-
-    @property
-    def done(self) -> int:
-        """Jobs with an outcome."""
-        return self.cached + self.compiled + self.failed
-
-    def count(self, outcome: Outcome) -> None:
-        """Take note of one outcome."""
-        match outcome:
-            case Failed():
-                self.failed += 1
-            case Done(cached=True):
-                self.cached += 1
-            case Done():
-                self.compiled += 1
-
-
-class PlainProgress:
-    """One line per job, or per percent in big builds: for CI logs and files."""
+class LineProgress:
+    """A line for each job, or for each percent of a large build."""
 
     def __init__(self, app: App) -> None:
         self._app = app
-        self._tally = Tally()
-        self._percent = 0
+        self._total = self._done = self._failed = 0
 
     def started(self, total: int, cached: int) -> None:
-        """Say how much there is to do."""
-        self._tally = Tally(total=total, cached=cached)
-        self._percent = self._percent_now()
+        """Print how much there is to do."""
+        self._total, self._done = total, cached
         if total > cached:
-            self._app.note(
-                f"building {plural(total - cached, 'job')}"
-                + (f", {cached} more are cached" if cached else "")
-            )
+            more = f", {cached} more are cached" if cached else ""
+            self._app.note(f"building {plural(total - cached, 'job')}{more}")
 
     def job_started(self, job_id: str) -> None:
-        """Nothing: the line comes when the job is done."""
+        """Print nothing: the line comes when the job is done."""
 
     def job_finished(self, job_id: str, outcome: Outcome) -> None:
-        """A line where the percentage moved or something failed."""
-        self._tally.count(outcome)
-        percent, before = self._percent_now(), self._percent
-        self._percent = percent
-        counter = f"[{self._tally.done:>{len(str(self._tally.total))}}/{self._tally.total}]"
+        """Print a line if the percentage changed, or for one of the first failures."""
+        before, self._done = self._percent(), self._done + 1
+        counter = f"[{self._done:>{len(str(self._total))}}/{self._total}]"
         if isinstance(outcome, Failed):
-            self._app.note(f"{counter} {style('failed', fg='red', bold=True)} {job_id}")
-        elif percent != before or self._app.verbose:
+            self._failed += 1
+            if self._failed <= FAILURES_SHOWN or self._app.verbose:
+                self._app.note(f"{counter} {style('failed', fg='red', bold=True)} {job_id}")
+        elif self._percent() != before or self._app.verbose:
             seconds = "" if outcome.cached else f" ({outcome.seconds:.1f} s)"
             self._app.note(f"{counter} {job_id}{seconds}")
 
     def note(self, text: str) -> None:
-        """Pass it on."""
+        """Print a note."""
         self._app.note(f"note: {text}")
 
     def finished(self) -> None:
-        """Nothing: the summary follows."""
+        """Print how many failures had no line of their own."""
+        more = self._failed - FAILURES_SHOWN
+        if more > 0 and not self._app.verbose:
+            self._app.note(f"… and {plural(more, 'more failed job')}")
 
-    def _percent_now(self) -> int:
-        return 100 * self._tally.done // self._tally.total if self._tally.total else 100
+    def _percent(self) -> int:
+        return 100 * self._done // self._total
 
 
-class LiveProgress:
-    """A bar with what is running behind it, redrawn in place by rich; failures and notes scroll by
-    above it.
-    """
+class BarProgress:
+    """A bar with the running jobs, which rich draws and removes."""
 
     def __init__(self, app: App) -> None:
         self._app = app
@@ -117,7 +88,7 @@ class LiveProgress:
         self._bar: Progress | None = None
 
     def started(self, total: int, cached: int) -> None:
-        """Open the display, unless everything is done already."""
+        """Open the bar, unless everything is done already."""
         if total <= cached:
             return
         from rich.progress import (
@@ -130,57 +101,46 @@ class LiveProgress:
         from rich.table import Column
 
         rest = Column(no_wrap=True, overflow="ellipsis", ratio=1)
-        running = TextColumn("{task.description}", style="dim", markup=False, table_column=rest)
-        failed = TextColumn("{task.fields[failed]}", style="bold red")
-        columns = (
+        self._bar = Progress(
             BarColumn(bar_width=20),
             MofNCompleteColumn(),
-            failed,
+            TextColumn("{task.fields[failed]}", style="bold red"),
             TimeElapsedColumn(),
-            running,
-        )
-        console = self._app.console(err=True)
-        self._bar = Progress(
-            *columns, console=console, transient=True, redirect_stdout=False, expand=True
+            TextColumn("{task.description}", style="dim", markup=False, table_column=rest),
+            console=self._app.console(),
+            transient=True,
+            redirect_stdout=False,
+            expand=True,
         )
         self._task = self._bar.add_task("", total=total, completed=cached, failed="")
         self._bar.start()
 
     def job_started(self, job_id: str) -> None:
-        """Show it as running."""
+        """Show the job as running."""
         self._running[job_id] = None
-        self._show()
+        self._update()
 
     def job_finished(self, job_id: str, outcome: Outcome) -> None:
-        """Count it; a failure gets a line that stays."""
+        """Count the job."""
         self._running.pop(job_id, None)
         self._failed += isinstance(outcome, Failed)
-        self._show(advance=1)
-        if isinstance(outcome, Failed):
-            self._line(f"failed {job_id}", color="red")
+        self._update(advance=1)
 
     def note(self, text: str) -> None:
-        """A line that stays."""
-        self._line(f"note: {text}")
+        """Print a note above the bar."""
+        if self._bar is not None:
+            self._bar.console.print(printable(f"note: {text}"), soft_wrap=True)
+        else:
+            self._app.note(f"note: {text}")
 
     def finished(self) -> None:
-        """Take the display away: the summary follows."""
-        self.stop()
-
-    def stop(self) -> None:
-        """Close the display; what it showed is cleared."""
+        """Remove the bar."""
         bar, self._bar = self._bar, None
         if bar is not None:
             bar.stop()
 
-    def _show(self, advance: int = 0) -> None:
+    def _update(self, advance: int = 0) -> None:
         if self._bar is not None:
             failed = f"{self._failed} failed" if self._failed else ""
-            text = printable(", ".join(self._running))  # the one that runs longest stands first
+            text = printable(", ".join(self._running))  # the job that runs longest stands first
             self._bar.update(self._task, advance=advance, description=text, failed=failed)
-
-    def _line(self, text: str, color: str = "") -> None:
-        if self._bar is not None:
-            self._bar.console.print(printable(text), style=color or None, soft_wrap=True)
-        else:
-            self._app.note(style(text, fg=color or None))

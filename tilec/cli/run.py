@@ -1,28 +1,61 @@
-"""`tilec run`: launch kernels on a GPU or on the cpu device, and hold them against their
-references.
-"""
+"""`tilec run`: launch kernels on a GPU or the cpu device and compare them with their references."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import os
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from tilec.cli.app import App, SecondsRange, examples, json_option, named_or_empty
-from tilec.cli.cases import Wish, check_wish, open_project
-from tilec.cli.chosen import bundle_options, case_options, set_option
-from tilec.cli.complete import case_names, completes, devices, input_names
+from tilec.cli.app import App, SecondsRange, examples, json_option, named
+from tilec.cli.cases import (
+    Opened,
+    Wish,
+    bundle_options,
+    case_options,
+    check_wish,
+    chosen_cases,
+    one_case,
+    open_bundle,
+    open_project,
+    package_json,
+    require_kernel,
+    set_option,
+)
+from tilec.cli.complete import completes, devices_of, names_of
+from tilec.cli.devices import NEEDS_GPU, find_device
+from tilec_runtime.errors import MissingError, OutputError, TilecError, UsageError
+from tilec_runtime.model.suggest import did_you_mean
 
 if TYPE_CHECKING:
-    from tilec.case.sanitize import Watch
-    from tilec.cli.run_flow import RunOptions
+    from tilec.case.cases import BoundCase
+    from tilec.case.device import KernelCall, ModuleDevice
+    from tilec.case.inputs import Array
+    from tilec.case.run import CaseResult, Save
+    from tilec.cli.run_show import Results
+    from tilec.compile.project import Project
+    from tilec.manifest.types import Manifest
+    from tilec_runtime.bundle.read import Bundle
+    from tilec_runtime.cpu.launch import CpuOptions, CpuRun
+    from tilec_runtime.device.seam import DeviceInfo
+
+Block = tuple[int, int, int]
+LONG = 5.0  # seconds after which a case is named where no terminal shows it
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class _Given:
-    """The options of one command line."""
+    """The options of one command line; fields are named as click names them."""
 
+    kernels: tuple[str, ...]
     expression: str
     select: tuple[str, ...]
     cases: tuple[str, ...]
@@ -31,18 +64,16 @@ class _Given:
     args: tuple[str, ...]
     axes: tuple[str, ...]
     reference: str
-    save: str
+    save: str | None
     repeat: int | None
     device: str
     block_order: str
     steps: int | None
     trace: str
     blocks: tuple[str, ...]
-    check: bool
     bundle: str | None
     targets: tuple[str, ...]
     timeout: float
-    continue_from: int
 
 
 @click.command(
@@ -50,22 +81,20 @@ class _Given:
     epilog=examples(
         "tilec run                               # every case of every kernel",
         "tilec run gemm softmax",
-        "tilec run inter_kernel                  # a chain: its kernels one behind the other, over the same arrays",
+        "tilec run inter_kernel                  # a chain: its kernels in turn, over the same arrays",
         "tilec run -k 'gemm and not f16' --device cuda:1",
         "tilec run gemm --case 4k --json",
         "tilec run gemm --set a=[512,512] --set BM=64   # other sizes, another variant",
         "tilec run gemm --input a=data.npz:a --output-dir out",
-        "tilec run --device all                  # every GPU, and the cpu device",
         "tilec run reduce --repeat 20            # does every run give the same bits?",
         "tilec run --device cpu --block-order reverse",
-        "tilec run --timeout 10                  # a case that takes longer hangs",
         "tilec run --trace softmax/odd --block 3   # each operation of one block",
         "tilec run fill --arg z=f32[1000]:empty --arg alpha=2.5",
         "tilec run --bundle dist/acme_kernels-0.3.0.tilec   # built elsewhere",
-        "tilec run --bundle acme_kernels         # the cases on the package that is installed",
+        "tilec run --bundle acme_kernels         # an installed package",
     )
-    + "\n\nExit codes: 0 every result is within its tolerance, 1 one is not, could not be had, or hangs, 2 usage or manifest, 3 no GPU "
-    "and no case (or not the kernel that was named) that runs without one, 86 --check found something. Cases that need a GPU are skipped "
+    + "\n\nExit codes: 0 every result is within its tolerance, 1 a result is not or a case fails or hangs, 2 usage or manifest, "
+    "3 no case (or not the kernel that was named) runs without a GPU, and there is none. Cases that need a GPU are skipped "
     "on the cpu device, and counted.",
 )
 @case_options
@@ -75,7 +104,6 @@ class _Given:
     "inputs",
     multiple=True,
     metavar="NAME=FILE",
-    shell_complete=completes(input_names),
     help="Take an input from FILE.npy, .npz:KEY or .safetensors:KEY.",
 )
 @click.option(
@@ -96,7 +124,7 @@ class _Given:
     "--save",
     "save",
     type=click.Path(file_okay=False),
-    callback=named_or_empty,
+    callback=named,
     metavar="DIR",
     help="Write every output as DIR/CASE.OUTPUT.npy.",
 )
@@ -104,15 +132,15 @@ class _Given:
     "--repeat",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Run each case N times, and tell whether the bits are the same.",
+    help="Run each case N times and compare the bits.",
 )
 @click.option(
     "--device",
     default="auto",
     show_default=True,
     metavar="NAME",
-    shell_complete=completes(devices),
-    help="cuda, cuda:N, cpu, all, or auto: a GPU if there is one.",
+    shell_complete=completes(devices_of),
+    help="cuda, cuda:N, cpu, or auto: a GPU if there is one.",
 )
 @click.option(
     "--block-order",
@@ -130,7 +158,7 @@ class _Given:
     "--trace",
     default="",
     metavar="CASE",
-    shell_complete=completes(case_names),
+    shell_complete=completes(names_of),
     help="On the cpu device: print each operation of one block (or more) of a case.",
 )
 @click.option(
@@ -141,23 +169,17 @@ class _Given:
     help="With --trace: which block (default: 0,0,0).",
 )
 @click.option(
-    "--check",
-    is_flag=True,
-    help="On the cpu device: also report races, bad accesses and broken promises (see `sanitize`).",
-)
-@click.option(
     "--timeout",
     type=SecondsRange(min=0),
     default=120.0,
     show_default=True,
     metavar="SECONDS",
-    help="Limit of a case: one that takes longer hangs, and the others go on in a new process. 0 for none.",
+    help="Time limit of a case, which ends the run; 0 for none.",
 )
-@click.option("--continue-from", type=int, default=-1, hidden=True)
 @bundle_options("see above")
 @json_option
 @click.pass_obj
-def command(app: App, /, kernels: tuple[str, ...], **options: Any) -> int:
+def command(app: App, /, **options: Any) -> int:
     """Launch KERNELs (default: all) with the inputs of their cases, and compare the results with
     their references.
 
@@ -170,91 +192,428 @@ def command(app: App, /, kernels: tuple[str, ...], **options: Any) -> int:
     cpu device the tile kernels for tileir alone, which takes no CUDA compiler.
     """
     given = _Given(**options)
-    wrong = _clash(kernels, given)
-    if wrong:
+    if wrong := _conflict(given):
         raise click.UsageError(wrong, click.get_current_context())
-    wish = _wish(app, kernels, given)
-    chosen = _options(given)
-    # Run from a bundle with --arg needs no project at all.
+    blocks = tuple(map(_block, given.blocks)) or (((0, 0, 0),) if given.trace else ())
+    order = _order(given.block_order)
+    wish = _wish(app, given)
+    # A bundle and --arg need no project.
     project = None if given.bundle and given.args else open_project(app)
-    if project is not None:
+    if project is not None and given.args:
+        require_kernel(project.manifest, given.kernels[0])
+    elif project is not None:
         check_wish(project.manifest, wish)
-    from tilec.cli.run_flow import launch
-
-    return launch(app, wish, chosen, project)
+    return _run(app, given, wish, project, order, blocks)
 
 
-def _clash(kernels: tuple[str, ...], given: _Given) -> str:
-    """Options that do not go together; empty where all do."""
-    chosen = (("-k", given.expression), ("--select", given.select), ("--case", given.cases))
-    changed = (("--set", given.settings), ("--input", given.inputs))
-    if given.args and (len(kernels) != 1 or any(value for _, value in chosen)):
-        return "--arg runs one kernel: name it, without -k, --select or --case"
-    if given.args and any(value for _, value in changed):
-        return (
-            "--set and --input change cases, and --arg runs a kernel without one: say it with --arg"
-        )
-    if (given.axes or given.reference) and not given.args:
+def _conflict(given: _Given) -> str:
+    """Return which options do not go together; empty if all do."""
+    changed = given.settings or given.inputs
+    if given.args:
+        if len(given.kernels) != 1 or given.expression or given.select or given.cases:
+            return "--arg runs one kernel: name it, without -k, --select or --case"
+        if changed:
+            return "--set and --input change cases, and --arg runs a kernel without one"
+    elif given.axes or given.reference:
         return "--axis and --reference go with --arg; --set NAME=VALUE gives a case's axis a value"
-    if given.check and given.trace:
-        return "--check and --trace do not go together"
-    if given.repeat is not None and (given.trace or given.check):
-        return f"--repeat and {'--trace' if given.trace else '--check'} do not go together"
-    if given.save and given.trace:
+    if given.trace and given.repeat is not None:
+        return "--repeat and --trace do not go together"
+    if given.trace and given.save:
         return "--output-dir and --trace do not go together: one block is no whole output"
     return "--block goes with --trace" if given.blocks and not given.trace else ""
 
 
-def _wish(app: App, kernels: tuple[str, ...], given: _Given) -> Wish:
-    """What is to be run; a wrong expression or a file that cannot be read is told before anything
-    is built.
+def _order(text: str) -> str | int:
+    """Read `--block-order`.
+
+    Raises:
+        UsageError: it is no order.
     """
-    plain = Wish(
-        kernels=kernels,
+    if text in ("", "forward", "reverse"):
+        return text
+    if text.isdecimal() and len(text) < 19:
+        return int(text)
+    raise UsageError(
+        f"--block-order {text!r}: take forward, reverse or a whole number, the seed of a random order"
+    )
+
+
+def _block(text: str) -> Block:
+    """Read `--block`: one to three numbers.
+
+    Raises:
+        UsageError: it is no place in a grid.
+    """
+    parts = [part.strip() for part in text.split(",")]
+    if not 1 <= len(parts) <= 3 or not all(part.isdecimal() and len(part) < 11 for part in parts):
+        raise UsageError(f"--block {text!r}: take its place in the grid, such as 3 or 3,0")
+    x, y, z = (*map(int, parts), 0, 0)[:3]
+    return x, y, z
+
+
+def _wish(app: App, given: _Given) -> Wish:
+    """Read the options that choose and change cases; an error shows before anything is built."""
+    wish = Wish(
+        kernels=given.kernels,
         select=given.select,
         cases=given.cases,
-        args=given.args,
-        axes=given.axes,
-        reference=given.reference,
-        chains=not given.trace,  # which looks into one launch
+        chains=not given.trace,  # a trace looks into one launch
     )
     if not (given.expression or given.settings or given.inputs):
-        return plain
+        return wish
     from tilec.case.arguments import parse_overrides
     from tilec.case.selection import parse_expression
 
     return dataclasses.replace(
-        plain,
+        wish,
         expression=parse_expression(given.expression),
         overrides=parse_overrides(given.settings, given.inputs, cwd=app.base),
     )
 
 
-def _options(given: _Given) -> RunOptions:
-    from tilec.cli.run_device import CpuWish, parse_block, parse_order
-    from tilec.cli.run_flow import RunOptions
+def _run(
+    app: App,
+    given: _Given,
+    wish: Wish,
+    project: Project | None,
+    order: str | int,
+    blocks: Sequence[Block],
+) -> int:
+    from tilec.case.device import ModuleDevice
+    from tilec_runtime.launch.load import load
 
-    shown = tuple(map(parse_block, given.blocks)) or (((0, 0, 0),) if given.trace else ())
-    order = parse_order(given.block_order)
-    return RunOptions(
-        device=given.device,
-        cpu=CpuWish(
-            order=order,
-            blocks=shown,
-            steps=given.steps or 0,
-            watch=_watch() if given.check else None,
-        ),
+    manifest = project.manifest if project else None
+    if given.save:
+        _check_writable(app, given.save)
+    lines: list[str] = []
+    print_line = (lambda line: lines.append(click.unstyle(line))) if app.json else app.say
+    root = Path(manifest.root) if manifest else app.base
+    options = {
+        "--trace": blocks,
+        "--block-order": given.block_order,
+        "--steps": given.steps,
+    }
+    driver, device = find_device(
+        app,
+        given.device,
+        manifest,
+        only_cpu=next((name for name, value in options.items() if value), ""),
+        cpu=_cpu_options(given, order, blocks, root, print_line),
+    )
+    opened = open_bundle(
+        app,
+        project,
+        given.kernels,
         bundle=given.bundle,
         targets=given.targets,
-        save=given.save,
-        repeat=given.repeat,
-        trace=given.trace,
-        timeout=given.timeout,
-        continue_from=given.continue_from,
+        cpu=device.interprets is not None,
+    )
+    cases: tuple[BoundCase, ...]
+    if given.args:
+        cases = (_case_of_arguments(app, opened, given),)
+    else:
+        assert manifest is not None
+        cases = chosen_cases(opened, manifest, wish)
+    place = None
+    if opened.bundle is not None:
+        place = ModuleDevice(
+            load(opened.bundle, device, driver=driver), driver, advice=opened.advice
+        )
+    if given.trace:
+        case = one_case(cases, given.trace)
+        _trace(place, opened, case)
+        if app.json:
+            app.document(
+                "trace", {"case": case.name, "blocks": list(map(list, blocks)), "lines": lines}
+            )
+        return 0
+    return _Run(app, given, opened, manifest, device, place, cases).all()
+
+
+def _cpu_options(
+    given: _Given,
+    order: str | int,
+    blocks: Sequence[Block],
+    root: Path,
+    print_line: Callable[[str], None],
+) -> CpuOptions:
+    from tilec_runtime.cpu.launch import CpuOptions, execute_run
+
+    def trace(run: CpuRun) -> None:
+        from tilec.cli.findings import Sources
+        from tilec.cli.run_show import trace_run
+
+        trace_run(run, blocks, Sources(root).line, print_line)
+
+    return CpuOptions(
+        order="forward" if order == "" else order,
+        steps=given.steps or 0,
+        run=trace if blocks else execute_run,
     )
 
 
-def _watch() -> Watch:
-    from tilec.case.sanitize import Watch
+def _case_of_arguments(app: App, opened: Opened, given: _Given) -> BoundCase:
+    """Return a case of the `--arg` of a command line.
 
-    return Watch()
+    Raises:
+        MissingError: the kernel cannot be built for the device.
+        UsageError: there is no such kernel, or an argument does not fit it.
+    """
+    from tilec.case.arguments import bind_arguments, parse_argument, parse_axis
+
+    (name,) = given.kernels
+    if name in opened.absent:
+        raise MissingError(f"kernel {name} cannot be run: {opened.absent[name]}", kernel=name)
+    known = opened.kernels
+    if name not in known:
+        hint = did_you_mean(name, known) or f"; it has {', '.join(known)}"
+        raise UsageError(f"no kernel {name!r} in the bundle{hint}")
+    arguments = [parse_argument(text, cwd=app.base) for text in given.args]
+    axes = [parse_axis(text, known[name]) for text in given.axes]
+    return bind_arguments(known[name], arguments, axes=axes, reference=given.reference)
+
+
+def _trace(place: ModuleDevice | None, opened: Opened, case: BoundCase) -> None:
+    """Launch a case on a device that traces; nothing is compared, since other blocks do not run."""
+    from tilec.case.cases import small_case
+    from tilec.case.inputs import make_inputs
+    from tilec.case.run import arguments_on
+
+    reason = opened.absence(case)
+    if place is not None and not reason:
+        reason = place.refusal(case)
+    if place is None or reason:
+        raise MissingError(f"{case.name} cannot be traced: {reason}", kernel=case.kernel)
+    place.launch(case, arguments_on(case, place, make_inputs(small_case(case))))
+
+
+class _Run:
+    """Runs cases in turn and prints each as it ends."""
+
+    def __init__(
+        self,
+        app: App,
+        given: _Given,
+        opened: Opened,
+        manifest: Manifest | None,
+        device: DeviceInfo,
+        place: ModuleDevice | None,
+        cases: tuple[BoundCase, ...],
+    ) -> None:
+        from tilec.case.reference import References
+        from tilec.cli.run_show import Results
+
+        self._app, self._given, self._opened, self._manifest = app, given, opened, manifest
+        self._device, self._place, self._cases = device, place, cases
+        self._references = References(manifest.root if manifest else str(app.base))
+        self._save = _saver(app, app.path(given.save)) if given.save else None
+        self._results: list[CaseResult] = []
+        self._shown: Results = Results(app, cases)
+
+    def all(self) -> int:
+        """Run all cases, sum up and return the exit code."""
+        from tilec.case.run import CaseResult
+
+        self._shown.print_head()
+        for case in self._cases:
+            lacking = self._opened.absence(case)
+            if lacking or self._place is None:
+                self._end(CaseResult(case=case, status="skipped", reason=lacking))
+            else:
+                self._end(self._one(case, self._place))
+        return self._finish()
+
+    def _one(self, case: BoundCase, place: ModuleDevice) -> CaseResult:
+        from tilec.case.run import repeat_case, run_case
+
+        times = self._given.repeat
+        count = f"{len(self._results) + 1} of {len(self._cases)}"
+        self._app.status(f"running {case.name} ({count})")
+        with self._limit(case, place, count):
+            if times is None:
+                result = run_case(
+                    case, place, self._references, clock=time.perf_counter, save=self._save
+                )
+            else:
+                result = repeat_case(
+                    case,
+                    place,
+                    self._references,
+                    times=times,
+                    clock=time.perf_counter,
+                    save=self._save,
+                )
+        assert self._opened.bundle is not None
+        return _with_variant_note(result, case, self._opened.bundle, self._device)
+
+    def _end(self, result: CaseResult) -> None:
+        self._results.append(result)
+        self._shown.print(result)
+
+    def _finish(self) -> int:
+        from tilec.case.run import RunReport
+        from tilec.cli.run_show import document, summary
+
+        report = RunReport(results=tuple(self._results))
+        code = _exit_code(self._results, self._given.kernels)
+        compiled = self._place.compiled if self._place else ()
+        for image in compiled:
+            self._app.note(str(image))
+        if self._app.json:
+            head = package_json(self._opened, self._manifest)
+            body = document(self._device, report, compiled)
+            self._app.document("run", {**head, **body, "ok": code == 0})
+        elif code or len(self._results) > 1 or self._results[0].status == "ran":
+            self._app.say(summary(report, self._device))
+        return code
+
+    @contextlib.contextmanager
+    def _limit(self, case: BoundCase, place: ModuleDevice, count: str) -> Iterator[None]:
+        """End the run if a case takes longer than its limit."""
+        seconds, lock = self._given.timeout, threading.Lock()
+        over = False
+
+        def name_it() -> None:
+            if not self._app.showing:
+                limit = f", hung after {seconds:g} s" if seconds else ""
+                self._app.note(f"running {case.name} ({count}) for {LONG:g} s{limit}")
+
+        def give_up() -> None:
+            with lock:  # the case may end meanwhile
+                if not over:
+                    self._hang(case, place, seconds)
+
+        timers = [threading.Timer(LONG, name_it)] if not 0 < seconds < LONG else []
+        timers += [threading.Timer(seconds, give_up)] if seconds else []
+        for timer in timers:
+            timer.daemon = True
+            timer.start()
+        try:
+            yield
+        finally:
+            for timer in timers:
+                timer.cancel()
+            with lock:
+                over = True
+
+    def _hang(self, case: BoundCase, place: ModuleDevice, seconds: float) -> None:
+        """Report a case that hangs and end the process.
+
+        Nothing interrupts a kernel that runs on a GPU, or the thread that waits for it, but the
+        end of the process.
+        """
+        from tilec.case.run import CaseResult
+
+        code = 1
+        try:
+            self._end(CaseResult(case=case, status="hung", error=hang_error(case, place, seconds)))
+            for left in self._cases[len(self._results) :]:
+                reason = f"{case.name} hangs"
+                self._end(CaseResult(case=left, status="skipped", reason=reason))
+            code = self._finish()
+            sys.stdout.flush()
+            sys.stderr.flush()
+        finally:
+            os._exit(code)
+
+
+def _exit_code(results: Sequence[CaseResult], named_kernels: Sequence[str]) -> int:
+    """Return 1 for a failure, 3 if nothing ran or a named kernel did not, for want of a GPU."""
+    if any(result.status in ("failed", "error", "hung") for result in results):
+        return 1
+    skipped = {result.case.kernel for result in results if result.status == "skipped"}
+    idle = all(result.status == "skipped" for result in results)
+    return NEEDS_GPU if idle or skipped.intersection(named_kernels) else 0
+
+
+def hang_error(case: BoundCase, device: ModuleDevice, seconds: float) -> TilecError:
+    """Return the error of a case that hangs, with the launch that does not end."""
+    launches = device.launching
+    where, cause = "outside of any launch", "its inputs, reference or comparison take that long"
+    fix = "take smaller inputs, or raise --timeout SECONDS (0 for no limit)"
+    if launches:
+        where = f"in {_launch_text(case, device, launches)}"
+        cause = "a loop of the kernel never ends, or blocks wait for each other"
+        fix = "see which loop never ends; if the case needs longer, raise --timeout SECONDS (0 for no limit)"
+    what = f"{case.name} did not end within {seconds:g} s: it hangs {where}"
+    return TilecError(what, cause=cause, fix=fix, kernel=case.kernel)
+
+
+def _launch_text(case: BoundCase, device: ModuleDevice, launches: tuple[KernelCall, ...]) -> str:
+    """Return `kernel add, grid (1, 1, 1), block (1, 1, 1)`, of a chain with the step."""
+    place = device.step_under_way()
+    if place is None:
+        return f"one of the {len(launches)} steps of the chain {case.kernel}"
+    call = launches[place]
+    text = f"kernel {call.launcher.info.name}"
+    with contextlib.suppress(TilecError):  # the launch itself reports it
+        shape = call.explain().shape
+        text += f", grid {tuple(shape.grid)}, block {tuple(shape.block)}"
+    step = f"step {place + 1} of {len(launches)} of the chain {case.kernel}: "
+    return f"{step}{text}" if case.steps else text
+
+
+def _check_writable(app: App, save: str) -> None:
+    """Refuse a directory that cannot be written, before anything is built.
+
+    Raises:
+        OutputError: it cannot.
+    """
+    folder = app.path(save)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        what = f"--output-dir {save}: cannot write {app.show(folder)}: {error.strerror}"
+        raise OutputError(what, fix="choose another directory") from error
+
+
+def _saver(app: App, folder: Path) -> Save:
+    """Return a function that writes an output, whole or not at all."""
+    import numpy as np
+
+    from tilec.model.atomic import atomic_write
+
+    def save(case: BoundCase, name: str, array: Array) -> None:
+        path = folder / f"{case.name.replace('/', '.')}.{name}.npy"
+        with atomic_write(path) as file:
+            np.save(file, array)
+        app.detail(f"wrote {app.show(path)}")
+
+    return save
+
+
+def _with_variant_note(
+    result: CaseResult, case: BoundCase, bundle: Bundle, device: DeviceInfo
+) -> CaseResult:
+    """Add a note if a case's `small`, which was compared, takes another variant than its `shape`.
+
+    `tilec bench` measures `shape`: its variant would be measured and never compared.
+    """
+    from tilec.case.cases import small_case
+    from tilec.case.inputs import planned_inputs
+    from tilec.inspection.why import taken
+
+    if not result.outputs or case.steps or not any(item.small for item in case.inputs):
+        return result
+    try:
+        sizes = [planned_inputs(one) for one in (small_case(case), case)]
+    except TilecError:  # the launch of `shape` would fail
+        return result
+    names = [param.name for param in case.params]
+    compared, measured = (
+        taken(
+            bundle,
+            bundle.kernel(case.kernel),
+            {name: env[name] for name in names if name in env},
+            dict(case.choose),
+            device,
+        )
+        for env in sizes
+    )
+    if compared is None or measured is None or compared.id == measured.id:
+        return result
+    note = f"small takes {compared.id}, and shape {measured.id}, which was not compared"
+    outputs = [dataclasses.replace(one, notes=(*one.notes, note)) for one in result.outputs]
+    return dataclasses.replace(result, outputs=tuple(outputs))

@@ -1,44 +1,58 @@
-"""`tilec sanitize`: check tile kernels on the cpu device, or any kernels on a GPU with NVIDIA's
-compute-sanitizer.
-"""
+"""`tilec sanitize`: find races and bad accesses, on the cpu device or with compute-sanitizer."""
 
 from __future__ import annotations
 
+import dataclasses
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from tilec.cli.app import App, examples, json_option
-from tilec.cli.chosen import bundle_options, case_options
-from tilec.cli.complete import checkers, completes, completes_list, profiles
-from tilec.cli.findings import FOUND
+from tilec.cli.cases import (
+    Opened,
+    Wish,
+    bundle_options,
+    case_options,
+    check_wish,
+    chosen_cases,
+    open_bundle,
+    open_project,
+    package_json,
+)
+from tilec.cli.complete import completes, devices_of, profiles_of
+from tilec.cli.devices import NEEDS_GPU, device_json
+from tilec.cli.findings import Sources, render_finding
 from tilec.cli.style import style
+from tilec.cli.tables import plural
+from tilec_runtime.errors import UsageError
+from tilec_runtime.model.suggest import did_you_mean
 
 if TYPE_CHECKING:
     from tilec.case.cases import BoundCase
     from tilec.case.sanitize import CaseFindings, SanitizeOptions
-    from tilec.cli.cases import Opened, Unchecked, Wish
-    from tilec.cli.findings import Sources
-    from tilec.cli.outside import Watched
+    from tilec.cli.outside_tool import Watched
     from tilec.compile.project import Project
-    from tilec.manifest.types import Manifest
+    from tilec.manifest.types import Chain, Kernel, Manifest
 
-NOTHING_TO_CHECK = 3
+FOUND = 86  # exit code if there are findings
 STEPS = 1_000_000
-PADDING = (
-    1 << 16
-)  # bytes behind each allocation: drivers put small ones side by side, where an access that misses one lands in the next
-TINTS = {
-    "clean": ("clean", "green"),
-    "findings": ("FOUND", "red"),
-    "error": ("ERROR", "red"),
-    "skipped": ("skip", "yellow"),
+# Bytes behind each allocation. Drivers put small ones side by side, where an access that misses one
+# lands in the next.
+PADDING = 1 << 16
+# Word and colour of each status, and how the summary counts it.
+STATUSES = {
+    "clean": ("clean", "green", "clean"),
+    "findings": ("FOUND", "red", "with findings"),
+    "error": ("ERROR", "red", "could not be checked"),
+    "skipped": (
+        "skip",
+        "yellow",
+        "without Tile IR, which need a GPU: `tilec sanitize --device cuda` checks kernels there",
+    ),
 }
-
-
-RUN_NAMES = {"clean": "clean", "findings": "with findings", "error": "could not check"}
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 ALL = "all"
 
@@ -54,14 +68,10 @@ def _device(ctx: click.Context, param: click.Parameter, value: str) -> str:
 
 
 def _tools(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
-    """`memcheck,racecheck` and repeated options to one tuple, in the order of `TOOLS`; empty for
-    none.
-    """
+    """Callback of `--tool`: lists and repeated options make one tuple, in the order of `TOOLS`."""
     words = [word.strip() for value in values for word in value.split(",")]
     for word in words:
         if word not in (*TOOLS, ALL):
-            from tilec_runtime.model.suggest import did_you_mean
-
             raise click.BadParameter(
                 f"no such tool: {word!r}{did_you_mean(word, TOOLS)}; there are {', '.join(TOOLS)} and {ALL}",
                 ctx,
@@ -93,7 +103,7 @@ def _tools(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) 
     show_default=True,
     callback=_device,
     metavar="NAME",
-    shell_complete=completes(checkers),
+    shell_complete=completes(devices_of),
     help="Where the kernels are run: cpu, cuda or cuda:N.",
 )
 @click.option(
@@ -119,13 +129,13 @@ def _tools(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) 
     multiple=True,
     callback=_tools,
     metavar="LIST",
-    shell_complete=completes_list(lambda _: (*TOOLS, ALL)),
+    shell_complete=completes(lambda _: (*TOOLS, ALL)),
     help=f"cuda: {', '.join(TOOLS)}, or all.  [default: all]",
 )
 @click.option(
     "--profile",
     metavar="NAME",
-    shell_complete=completes(profiles),
+    shell_complete=completes(profiles_of),
     help="cuda: build with this profile.  [default: release]",
 )
 @bundle_options("tileir; on a GPU its own")
@@ -162,52 +172,35 @@ def command(
     """
     from tilec.case.sanitize import SanitizeOptions
     from tilec.case.selection import parse_expression
-    from tilec.cli.cases import Wish, check_wish, chosen_cases, left_out, open_bundle, open_project
 
-    _check_options(
-        device,
-        {"--seed": seeds, "--nan": nan, "--steps": steps},
-        {"--tool": tools, "--profile": profile},
-    )
+    other = "cuda"
+    unfit: dict[str, object] = {"--tool": tools, "--profile": profile}
+    if device != "cpu":
+        other, unfit = "cpu", {"--seed": seeds, "--nan": nan, "--steps": steps}
+    for option, value in unfit.items():
+        if value:
+            raise UsageError(
+                f"{option} means nothing for --device {device}",
+                fix=f"pass --device {other}, or leave {option} out",
+            )
     wish = Wish(
         kernels=kernels,
         select=select,
         cases=cases,
-        args=(),
-        axes=(),
-        reference="",
         expression=parse_expression(expression),
         chains=device == "cpu",
     )
     project = open_project(app)
     check_wish(project.manifest, wish)
     if device != "cpu":
-        return _sanitize_on_gpu(
-            app, project, wish, device, tools or TOOLS, profile or "release", bundle, targets
-        )
-    opened = open_bundle(app, project, wish, bundle=bundle, targets=targets, cpu=True)
+        tools = tools or TOOLS
+        return _on_gpu(app, project, wish, device, tools, profile or "release", bundle, targets)
+    opened = open_bundle(app, project, kernels, bundle=bundle, targets=targets, cpu=True)
     bound = chosen_cases(opened, project.manifest, wish)
     orders: tuple[str | int, ...] = ("forward", "reverse", *(seeds or (0,)))
     options = SanitizeOptions(orders=orders, not_finite=nan, steps=steps or STEPS)
     left = left_out(project.manifest, opened, wish, bound)
     return sanitize(app, opened, bound, options, project.manifest, left)
-
-
-def _check_options(device: str, of_cpu: Mapping[str, object], of_gpu: Mapping[str, object]) -> None:
-    """Refuse options that the device has no use for.
-
-    Raises:
-        UsageError: there is one.
-    """
-    from tilec_runtime.errors import UsageError
-
-    wrong, other = (of_gpu, "cuda") if device == "cpu" else (of_cpu, "cpu")
-    for option, value in wrong.items():
-        if value:
-            raise UsageError(
-                f"{option} means nothing for --device {device}",
-                fix=f"pass --device {other}, or leave {option} out",
-            )
 
 
 def sanitize(
@@ -218,12 +211,9 @@ def sanitize(
     manifest: Manifest,
     left: Sequence[Unchecked] = (),
 ) -> int:
-    """Check cases, show what is found and what is `left` out, and give the exit code."""
-    from pathlib import Path
-
-    from tilec.case.sanitize import Sanitizer, sanitize_cases, to_json
-    from tilec.cli.cases import absence, package_json, unchecked_json
-    from tilec.cli.findings import Sources
+    """Check cases on the cpu device, print what is found and left out, and return the exit code."""
+    from tilec.case.sanitize import CHECKED, NOT_CHECKED, Sanitizer, sanitize_cases, to_json
+    from tilec.cli.run_show import skipped_lines
 
     lines = Sources(Path(manifest.root))
     width = max(len(case.name) for case in cases)
@@ -231,27 +221,58 @@ def sanitize(
     results = sanitize_cases(
         cases,
         sanitizer,
-        absent=lambda case: absence(opened, case),
-        on_case=lambda case: app.pass_by(
+        absent=opened.absence,
+        on_case=lambda case: app.status(
             f"checking {case.name} ({cases.index(case) + 1} of {len(cases)})"
         ),
         on_result=lambda result: _show(app, result, width, lines),
     )
-    code = _ending(results)
+    counts = {name: sum(result.status == name for result in results) for name in STATUSES}
     if app.json:
-        head = {
-            **package_json(opened, manifest),
-            "device": {"name": "cpu"},
-            "orders": list(options.orders),
-        }
-        unchecked = unchecked_json(left, ((result.case.name, result.skipped) for result in results))
-        app.document("sanitize", {**head, **to_json(results), "unchecked": unchecked})
+        head = package_json(opened, manifest)
+        place = {"device": {"name": "cpu"}, "orders": list(options.orders)}
+        skipped = ((result.case.name, result.skipped) for result in results)
+        body = {**to_json(results), "unchecked": _unchecked_json(left, skipped)}
+        app.document("sanitize", {**head, **place, **body})
     else:
-        app.tell(_summary(results, left))
-    return code
+        parts = [f"{count} {STATUSES[name][2]}" for name, count in counts.items() if count]
+        lead = "" if results[-1].findings else "\n"
+        app.say(f"{lead}{plural(len(results), 'case')} on the cpu device: {', '.join(parts)}")
+        reasons = ((result.case.kernel, result.skipped) for result in results if result.skipped)
+        for line in (*skipped_lines(reasons), *_unchecked_lines(left)):
+            app.say(line)
+        if counts["clean"] or counts["findings"]:
+            for title, texts in (("checked:", CHECKED), ("not checked:", NOT_CHECKED)):
+                app.say("\n".join([title, *(f"  {text}" for text in texts)]))
+    return _exit_code(counts)
 
 
-def _sanitize_on_gpu(
+def _exit_code(counts: dict[str, int]) -> int:
+    if counts["findings"]:
+        return FOUND
+    return 1 if counts["error"] else 0 if counts["clean"] else NEEDS_GPU
+
+
+def _show(app: App, result: CaseFindings, width: int, lines: Sources) -> None:
+    from tilec.cli.failures import located_text
+
+    word, color, _ = STATUSES[result.status]
+    facts = [plural(len(result.findings), "finding")] if result.findings else []
+    facts += [plural(result.blocks, "block")] if result.blocks else []
+    status = style(f"{word:<6}", fg=color, bold=True)
+    app.say(f"{result.case.name:<{width}}  {status}  {', '.join(facts)}".rstrip())
+    for finding in result.findings:
+        app.say("\n" + render_finding(finding, result, lines.line))
+    for note in result.notes:
+        app.say(f"  note: {note}")
+    if result.error is not None:
+        for line in located_text(result.error, app.show).splitlines():
+            app.say(f"  {line}")
+    if result.findings:
+        app.say()
+
+
+def _on_gpu(
     app: App,
     project: Project,
     wish: Wish,
@@ -261,170 +282,124 @@ def _sanitize_on_gpu(
     bundle: str | None,
     targets: tuple[str, ...],
 ) -> int:
-    """Run each case under compute-sanitizer's tools, which say themselves what they find, and
-    return the exit code.
-    """
+    """Run each case under compute-sanitizer, which prints its findings, and return the exit code."""
     from tilec.case.tools import find_outside_tool
-    from tilec.cli.cases import (
-        How,
-        absence,
-        chosen_cases,
-        left_out,
-        open_bundle,
-        package_json,
-        unchecked_json,
-        unchecked_lines,
-    )
-    from tilec.cli.outside import Watched, device_json, gpu_of, own_targets
+    from tilec.cli.outside_tool import Watched, open_on_gpu
+    from tilec.cli.run_show import skipped_lines
 
     program = find_outside_tool("compute-sanitizer", app.settings.search)
-    gpu = gpu_of(device, "checking with compute-sanitizer")
-    how = How(profile=profile, lineinfo=True)
-    targets = targets or own_targets(project.manifest, gpu)
-    opened = open_bundle(app, project, wish, bundle=bundle, targets=targets, cpu=False, how=how)
+    opened, gpu = open_on_gpu(
+        app, project, wish.kernels, device, bundle, targets, profile, "compute-sanitizer"
+    )
     cases = chosen_cases(opened, project.manifest, wish)
     left = left_out(project.manifest, opened, wish, cases)
-    skipped = [
-        (case.kernel, case.name, reason) for case in cases if (reason := absence(opened, case))
-    ]
-    runs = []
+    skipped, runs = [], []
     for case in cases:
-        if opened.bundle is not None and opened.path is not None and not absence(opened, case):
-            watched = Watched(
-                case=case,
-                bundle=opened.bundle,
-                path=opened.path,
-                manifest=project.manifest,
-                device=gpu,
-            )
-            runs += [_run_tool(app, program, tool, watched) for tool in tools]
-    counts = {
-        status: sum(run["status"] == status for run in runs)
-        for status in ("clean", "findings", "error")
-    }
+        if reason := opened.absence(case):
+            skipped.append((case, reason))
+            continue
+        watched = Watched(case=case, opened=opened, manifest=project.manifest, device=gpu)
+        runs += [_run_tool(app, program, tool, watched) for tool in tools]
+    names = ("clean", "findings", "error")
+    counts = {name: sum(run["status"] == name for run in runs) for name in names}
     if app.json:
-        unchecked = unchecked_json(left, ((name, reason) for _, name, reason in skipped))
-        body = {
-            **package_json(opened, project.manifest),
-            "device": device_json(gpu),
-            "runs": runs,
-            "counts": counts,
-        }
-        app.document("sanitize", {**body, "unchecked": unchecked})
+        head = package_json(opened, project.manifest)
+        body = {"device": device_json(gpu), "runs": runs, "counts": counts}
+        unchecked = _unchecked_json(left, ((case.name, reason) for case, reason in skipped))
+        app.document("sanitize", {**head, **body, "unchecked": unchecked})
     else:
-        from tilec.cli.run_results import skipped_lines
-        from tilec.cli.tables import plural
-
-        parts = [
-            f"{count} {name}"
-            for status, count in counts.items()
-            if count and (name := RUN_NAMES[status])
-        ]
-        rows = [
-            f"{plural(len(runs), 'run')} of compute-sanitizer on {gpu.name}: {', '.join(parts) or 'nothing is built for it'}"
-        ]
-        rows += skipped_lines((kernel, reason) for kernel, _, reason in skipped)
-        app.tell("\n".join([*rows, *unchecked_lines(left)]))
-    return (
-        FOUND if counts["findings"] else 1 if counts["error"] else 0 if runs else NOTHING_TO_CHECK
-    )
+        parts = [f"{count} {STATUSES[name][2]}" for name, count in counts.items() if count]
+        what = f"{plural(len(runs), 'run')} of compute-sanitizer on {gpu.name}"
+        app.say(f"{what}: {', '.join(parts) or 'nothing is built for it'}")
+        reasons = ((case.kernel, reason) for case, reason in skipped)
+        for line in (*skipped_lines(reasons), *_unchecked_lines(left)):
+            app.say(line)
+    return _exit_code(counts)
 
 
 def _run_tool(app: App, program: str, tool: str, watched: Watched) -> dict[str, Any]:
     """Run one tool on one case and return how it ended, as JSON values."""
-    from tilec.cli.alone import SMALL, UNSET
-    from tilec.cli.outside import report_path, run_outside
+    from tilec.cli.launch_case import SMALL, UNSET
+    from tilec.cli.outside_tool import report_path, run_tool
 
     report = report_path(app, "sanitize", watched.case.name, f".{tool}.report")
     # After an error the kernel ends, not the context: the exit code then is the tool's own.
-    options = [
-        "--error-exitcode",
-        str(FOUND),
-        "--destroy-on-device-error",
-        "kernel",
-        "--show-backtrace",
-        "device",
-    ]
-    # Calls of the driver that fail are reported by those that make them, with a cause and a fix.
-    options += (
-        ["--report-api-errors", "no", "--padding", str(PADDING)] if tool == "memcheck" else []
-    )
-    # Reads of what nothing wrote show only where tilec wrote nothing either.
+    options = ["--error-exitcode", str(FOUND), "--destroy-on-device-error", "kernel"]
+    options += ["--show-backtrace", "device"]
+    if tool == "memcheck":
+        # Failing calls of the driver are reported by tilec, with a cause and a fix.
+        options += ["--report-api-errors", "no", "--padding", str(PADDING)]
+    # initcheck sees reads of unwritten memory only where tilec writes nothing either.
     launch = watched.command(app, SMALL, *([UNSET] if tool == "initcheck" else []))
     app.say(f"{style(watched.case.name, bold=True)}  {tool}")
     report.unlink(missing_ok=True)
-    code = run_outside(app, [program, "--tool", tool, *options, "--save", str(report), *launch])
-    status = {0: "clean", FOUND: "findings"}.get(code, "error")
-    app.tell(f"report: {app.show(report)}\n")
+    code = run_tool(app, [program, "--tool", tool, *options, "--save", str(report), *launch])
+    app.say(f"report: {app.show(report)}\n")
     return {
         "case": watched.case.name,
         "tool": tool,
-        "status": status,
+        "status": {0: "clean", FOUND: "findings"}.get(code, "error"),
         "exit_code": code,
         "report": str(report),
     }
 
 
-def _ending(results: Sequence[CaseFindings]) -> int:
-    statuses = {result.status for result in results}
-    if "findings" in statuses:
-        return FOUND
-    if "error" in statuses:
-        return 1
-    return 0 if "clean" in statuses else NOTHING_TO_CHECK
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Unchecked:
+    """A kernel, a chain or a case (`kind`) that is not checked, with the reason."""
+
+    kind: str
+    name: str
+    reason: str
 
 
-def _show(app: App, result: CaseFindings, width: int, lines: Sources) -> None:
-    from tilec.cli.failures import located_text
-    from tilec.cli.findings import render_finding
-    from tilec.cli.tables import plural
+def left_out(
+    manifest: Manifest, opened: Opened, wish: Wish, cases: Sequence[BoundCase]
+) -> list[Unchecked]:
+    """Return the kernels and chains that no chosen case launches.
 
-    word, tint = TINTS[result.status]
-    what = plural(result.blocks, "block") if result.blocks else ""
-    if result.findings:
-        what = f"{plural(len(result.findings), 'finding')}, {what}".removesuffix(", ")
-    app.say(
-        f"{result.case.name:<{width}}  {style(word, fg=tint, bold=True)}{' ' * (6 - len(word))}  {what}".rstrip()
-    )
-    for finding in result.findings:
-        app.tell("\n" + render_finding(finding, result, lines.line))
-    if result.findings:
-        app.say("")
-    for note in result.notes:
-        app.tell(f"  note: {note}")
-    if result.error is not None:
-        app.tell("\n".join(f"  {row}" for row in located_text(result.error, app.show).splitlines()))
+    Where the command line chooses cases (`-k`, `--select`, `--case`), only those that it names
+    count.
+    """
+    launched = {case.kernel for case in cases}
+    launched.update(step.kernel for case in cases for step in case.steps)
+    some = bool(wish.select or wish.cases or wish.expression)
+    there = {*opened.kernels, *opened.absent}
+    rows: list[tuple[str, Kernel | Chain, tuple[str, ...]]]
+    rows = [("kernel", kernel, (kernel.name,)) for kernel in manifest.kernels]
+    rows += [("chain", c, tuple(step.kernel for step in c.steps)) for c in manifest.chains]
+    found = []
+    for kind, holder, kernels in rows:
+        named = holder.name in wish.kernels if wish.kernels else not some
+        if holder.name in launched or not named:
+            continue
+        reason = ""
+        if not holder.cases:
+            reason = "no case"
+        elif not there.issuperset(kernels):
+            reason = "not in the bundle"
+        elif kind == "chain" and not wish.chains:
+            reason = "compute-sanitizer checks kernels one by one: without --device cuda chains of tile kernels are checked"
+        if reason:
+            found.append(Unchecked(kind=kind, name=holder.name, reason=reason))
+    return found
 
 
-def _summary(results: Sequence[CaseFindings], left: Sequence[Unchecked]) -> str:
-    from tilec.case.sanitize import CHECKED, NOT_CHECKED
-    from tilec.cli.cases import unchecked_lines
-    from tilec.cli.run_results import skipped_lines
-    from tilec.cli.tables import plural
+def _unchecked_lines(left: Sequence[Unchecked]) -> list[str]:
+    groups: dict[tuple[str, str], list[str]] = {}
+    for one in left:
+        groups.setdefault((one.kind, one.reason), []).append(one.name)
+    counts = [(sum(one.kind == kind for one in left), kind) for kind in ("kernel", "chain")]
+    kinds = " and ".join(plural(count, kind) for count, kind in counts if count)
+    lines = [f"left out, and not checked: {kinds}"] if left else []
+    for (kind, reason), names in groups.items():
+        lines.append(f"  {kind}{'s' if len(names) > 1 else ''} {', '.join(names)}: {reason}")
+    return lines
 
-    counts = {
-        status: sum(result.status == status for result in results)
-        for status in ("clean", "findings", "error", "skipped")
-    }
-    names = {
-        "clean": "clean",
-        "findings": "with findings",
-        "error": "could not be checked",
-        "skipped": "without Tile IR, which need a GPU: `tilec sanitize --device cuda` checks kernels there",
-    }
-    parts = [f"{count} {names[status]}" for status, count in counts.items() if count]
-    ends_with_space = results[-1].findings and not results[-1].notes and results[-1].error is None
-    rows = [] if ends_with_space else [""]
-    rows.append(f"{plural(len(results), 'case')} on the cpu device: {', '.join(parts)}")
-    rows += skipped_lines(
-        (result.case.kernel, result.skipped) for result in results if result.skipped
-    )
-    rows += unchecked_lines(left)
-    if counts["clean"] or counts["findings"]:
-        rows += [
-            "checked:",
-            *(f"  {text}" for text in CHECKED),
-            "not checked:",
-            *(f"  {text}" for text in NOT_CHECKED),
-        ]
-    return "\n".join(rows)
+
+def _unchecked_json(
+    left: Sequence[Unchecked], skipped: Iterable[tuple[str, str]]
+) -> list[dict[str, Any]]:
+    """Return what is not checked as JSON: kernels and chains, then cases of (name, reason)."""
+    cases = (Unchecked(kind="case", name=name, reason=reason) for name, reason in skipped if reason)
+    return [dataclasses.asdict(one) for one in (*left, *cases)]

@@ -1,4 +1,4 @@
-"""`tilec schema`: the JSON Schema of tilec.toml."""
+"""`tilec schema`: print the JSON Schema of tilec.toml."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""What tilec takes from the machine: environment, working directory and cores, read once here and
-passed down as values.
-"""
+"""Environment, working directory and cores, read once and passed down as values."""
 
 from __future__ import annotations
 
@@ -35,21 +33,19 @@ _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?i?)b?\s*", re.IGNORECASE)
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Settings:
-    """The machine as the command line sees it.
+    """What the command line takes from the machine.
 
     Attributes:
         cwd: working directory.
-        cache_dir: where compiled images are kept, None where the cache is off
-            (`TILEC_CACHE_DIR=off`) or there is no home.
-        shared_cache: the cache that is shared with other users (`TILEC_SHARED_CACHE`), None for
-            none.
-        cache_max: the most the cache may weigh, as written in `TILEC_CACHE_MAX`.
+        cache_dir: the cache of compiled images; None if it is off (`TILEC_CACHE_DIR=off`) or there
+            is no home.
+        shared_cache: the cache that users share (`TILEC_SHARED_CACHE`), or None.
+        cache_max: the largest size of the cache, as written in `TILEC_CACHE_MAX`.
         cuda_home: `CUDA_HOME` (or `CUDA_PATH`), empty for none.
         path: `PATH`.
-        color: what the environment asks for: `auto`, `always` (`FORCE_COLOR`) or `never`
-            (`NO_COLOR`, a dumb terminal).
-        dumb: the terminal cannot redraw a line (`TERM=dumb`).
-        ci: whether this is a CI job, where lines are printed rather than a moving display.
+        color: `auto`, `always` (`FORCE_COLOR`) or `never` (`NO_COLOR`, a dumb terminal).
+        dumb: whether the terminal cannot redraw a line (`TERM=dumb`).
+        ci: whether this is a CI job, which gets lines rather than a moving bar.
         cores: cores that this process may use.
     """
 
@@ -94,7 +90,7 @@ def read_settings(environ: Mapping[str, str] | None = None, cwd: Path | None = N
 
     Raises:
         UsageError: the working directory is gone, or a cache's directory begins with the home of
-            somebody unknown.
+            an unknown user.
     """
     env = os.environ if environ is None else environ
     if cwd is None:
@@ -119,7 +115,7 @@ def read_settings(environ: Mapping[str, str] | None = None, cwd: Path | None = N
 
 
 def parse_size(text: str) -> int:
-    """Bytes of `90 MiB`, `1.5G`, `4096`.
+    """Return the bytes of `90 MiB`, `1.5G`, `4096`.
 
     Raises:
         ValueError: it is no size; the message quotes it.
@@ -130,7 +126,7 @@ def parse_size(text: str) -> int:
     try:
         return int(float(match.group(1)) * _UNITS[match.group(2).lower()])
     except OverflowError as exc:
-        raise ValueError(f"{text[:40]}… is more than can be counted") from exc
+        raise ValueError(f"{text[:40]}… is too large") from exc
 
 
 def _color(env: Mapping[str, str]) -> str:

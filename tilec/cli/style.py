@@ -1,6 +1,4 @@
-"""What a terminal is sent: tilec's own colours, and all other text with its control characters
-escaped.
-"""
+"""Output with tilec's own colours, and with control characters of other texts escaped."""
 
 from __future__ import annotations
 
@@ -11,9 +9,8 @@ import click
 
 from tilec_runtime.foreign import printable
 
-# Begins each of tilec's own sequences until it is printed. The number is made anew in each process:
-# no text of a bundle, a manifest or a compiler can hold it, so that whatever else begins a sequence
-# is escaped. Terminals and `click.unstyle` read it as one more parameter.
+# Begins tilec's own sequences until they are printed; all others are escaped. No text of a bundle, a
+# manifest or a compiler holds the number, which is random. Terminals take it for a parameter.
 _OWN = f"\x1b[{int.from_bytes(os.urandom(6), 'big')};"
 
 
@@ -24,8 +21,7 @@ def style(text: str, **how: Any) -> str:
 
 
 def echo(text: str = "", *, err: bool = False, nl: bool = True, color: bool | None = None) -> None:
-    """Print a text on standard output or error. All that a command prints for people goes through
-    here.
+    """Print a text on standard output or error; every message for people goes through here.
 
     Args:
         text: with the colours of `style`; control characters in it are escaped.

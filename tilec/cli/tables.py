@@ -1,16 +1,12 @@
-"""Tables and amounts as text: aligned columns that fit the terminal, the same bytes everywhere
-else.
-"""
+"""Tables, wrapped lines and amounts as text, fitted to the terminal."""
 
 from __future__ import annotations
 
 import dataclasses
 import shutil
 import sys
-import textwrap
 import unicodedata
 from collections.abc import Sequence
-from typing import Any
 
 import click
 
@@ -18,14 +14,18 @@ from tilec.cli.style import style
 
 Cell = str | tuple[str, str]  # text, or (text, colour)
 GAP = "  "
-FLEX_LEAST = 12
-TEXT_LEAST = 30
+LEAST = 12  # columns that a shortened column keeps
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Column:
-    """A column: its heading, numbers to the right, and whether its texts may be shortened, or left
-    out, to fit the terminal.
+    """A column: its title, and what may be done to fit the terminal.
+
+    Attributes:
+        title: the heading.
+        right: align to the right, for numbers.
+        flex: texts may be shortened.
+        spare: the column may be left out.
     """
 
     title: str
@@ -35,64 +35,81 @@ class Column:
 
 
 def columns(*titles: str) -> tuple[Column, ...]:
-    """Columns from short texts: `>name` is right-aligned, `~name` may be shortened, `-name` is left
-    out where there is no room for all.
-    """
+    """Make columns of titles: `>name` is right-aligned, `~name` flexible, `-name` spare."""
     return tuple(
         Column(
-            title=t.lstrip(">~-"),
-            right=t.startswith(">"),
-            flex=t.startswith("~"),
-            spare=t.startswith("-"),
+            title=title.lstrip(">~-"),
+            right=title.startswith(">"),
+            flex=title.startswith("~"),
+            spare=title.startswith("-"),
         )
-        for t in titles
+        for title in titles
     )
 
 
-def terminal_width() -> int | None:
-    """Columns of the terminal behind standard output, None where it is none and nothing needs to
-    fit.
-    """
-    return shutil.get_terminal_size((80, 24)).columns if sys.stdout.isatty() else None
-
-
-def error_width() -> int | None:
-    """Columns of the terminal behind standard error, None where it is none."""
-    return shutil.get_terminal_size((80, 24)).columns if sys.stderr.isatty() else None
-
-
-def fitted(text: str, width: int | None, *, indent: int | None = None) -> str:
-    """Lines of words, with their colours, broken where the terminal would break a word; quoted
-    code, four columns in, stays as it is.
+class Table:
+    """Lines of a table whose rows may come one at a time.
 
     Args:
-        text: lines.
-        width: of the terminal; None for lines as they are.
-        indent: of what goes on; two columns more than its line by default.
+        heads: the columns.
+        sizes: width of the widest text that each column will hold.
+        width: columns of the terminal, None for no limit. Where it is too small, spare columns are
+            left out and flexible ones shortened.
+        indent: stands in front of each line.
     """
-    if width is None:
-        return text
-    return "\n".join(
-        line if line.startswith("    ") else _broken(line, width, indent)
-        for line in text.split("\n")
-    )
 
+    def __init__(
+        self,
+        heads: Sequence[Column],
+        sizes: Sequence[int],
+        *,
+        width: int | None = None,
+        indent: str = "",
+    ) -> None:
+        self._heads, self._indent = heads, indent
+        self._sizes = [
+            max(cells(head.title), size) for head, size in zip(heads, sizes, strict=True)
+        ]
+        self._shown = list(range(len(heads)))
+        if width is None:
+            return
+        if self._excess(width) > 0:
+            self._shown = [i for i in self._shown if not heads[i].spare]
+        flexible = [i for i in self._shown if heads[i].flex]
+        for i in sorted(flexible, key=lambda i: -self._sizes[i]):
+            least = max(LEAST, cells(heads[i].title))
+            self._sizes[i] -= max(0, min(self._excess(width), self._sizes[i] - least))
 
-def _broken(line: str, width: int, indent: int | None) -> str:
-    lead = line[: len(line) - len(line.lstrip(" "))]
-    more = " " * (len(lead) + 2 if indent is None else indent)
-    lines = [lead]
-    for word in line[len(lead) :].split(" "):
-        room = width - cells(click.unstyle(lines[-1])) - 1
-        if (
-            lines[-1].strip()
-            and cells(click.unstyle(word)) > room
-            and len(more) + cells(click.unstyle(word)) <= width
-        ):
-            lines.append(f"{more}{word}")
-        else:
-            lines[-1] += f" {word}" if lines[-1].strip() else word
-    return "\n".join(lines)
+    def head(self) -> str:
+        """Return the line of titles."""
+        titles = [self._cell(i, head.title) for i, head in enumerate(self._heads)]
+        return self._line([style(title, bold=True) if title.strip() else title for title in titles])
+
+    def row(self, row: Sequence[Cell]) -> str:
+        """Return the line of one row; columns may be missing at its end."""
+        texts = []
+        for i, cell in enumerate(row):
+            text, color = (cell, "") if isinstance(cell, str) else cell
+            texts.append(style(self._cell(i, text), fg=color) if color else self._cell(i, text))
+        return self._line(texts)
+
+    def _excess(self, width: int) -> int:
+        sizes = [self._sizes[i] for i in self._shown]
+        return len(self._indent) + sum(sizes) + len(GAP) * (len(sizes) - 1) - width
+
+    def _cell(self, i: int, text: str) -> str:
+        short = shorten(text, self._sizes[i])
+        blank = " " * (self._sizes[i] - cells(short))
+        if self._heads[i].right:
+            return blank + short
+        return short if i == self._shown[-1] else short + blank
+
+    def _line(self, texts: Sequence[str]) -> str:
+        return self._indent + GAP.join(texts[i] for i in self._shown if i < len(texts)).rstrip()
+
+    def shortens(self, text: str) -> bool:
+        """Return whether a text is too wide for the first column."""
+        return cells(text) > self._sizes[0]
 
 
 def table(
@@ -102,91 +119,54 @@ def table(
     width: int | None = None,
     indent: str = "",
 ) -> list[str]:
-    """Lines of a table. Where `width` is too small, spare columns go, flexible ones are shortened,
-    and the rest is left to the terminal.
-    """
+    """Return the lines of a table: titles, then rows."""
     texts = [[cell if isinstance(cell, str) else cell[0] for cell in row] for row in rows]
-    sizes = [
-        max([len(head.title), *(cells(row[i]) for row in texts)]) for i, head in enumerate(heads)
-    ]
-    if width is not None:
-        over = len(indent) + sum(sizes) + len(GAP) * (len(sizes) - 1) - width
-        kept = [i for i, head in enumerate(heads) if not head.spare]
-        if over > 0 and len(kept) < len(heads):
-            return table(
-                [heads[i] for i in kept],
-                [[row[i] for i in kept] for row in rows],
-                width=width,
-                indent=indent,
-            )
-        for i in sorted((i for i, head in enumerate(heads) if head.flex), key=lambda i: -sizes[i]):
-            cut = max(0, min(over, sizes[i] - max(FLEX_LEAST, len(heads[i].title))))
-            sizes[i] -= cut
-            over -= cut
-    lines = [indent + _line([(h.title, "") for h in heads], heads, sizes, head=True)]
-    lines += [
-        indent
-        + _line([cell if isinstance(cell, tuple) else (cell, "") for cell in row], heads, sizes)
-        for row in rows
-    ]
-    return lines
+    sizes = [max((cells(row[i]) for row in texts), default=0) for i in range(len(heads))]
+    shown = Table(heads, sizes, width=width, indent=indent)
+    return [shown.head(), *map(shown.row, rows)]
 
 
-def _line(
-    parts: Sequence[tuple[str, str]],
-    heads: Sequence[Column],
-    sizes: Sequence[int],
-    *,
-    head: bool = False,
-) -> str:
-    texts = []
-    for i, ((text, color), column, size) in enumerate(zip(parts, heads, sizes, strict=True)):
-        short = shorten(text, size)
-        last = i == len(parts) - 1 and not column.right
-        blank = " " * (size - cells(short))
-        padded = blank + short if column.right else short if last else short + blank
-        if head and text:
-            padded = style(padded, bold=True)
-        elif color:
-            padded = style(padded, fg=color)
-        texts.append(padded)
-    return GAP.join(texts).rstrip()
+def terminal_width(*, err: bool = False) -> int | None:
+    """Return the columns of the terminal behind standard output (or error), None without one."""
+    stream = sys.stderr if err else sys.stdout
+    return shutil.get_terminal_size((80, 24)).columns if stream.isatty() else None
 
 
-def hanging(
-    lead: str, text: str, *, width: int | None, indent: int | None = None, **how: Any
-) -> list[str]:
-    """A text behind `lead`, in as many lines as the terminal needs.
+def wrapped(text: str, width: int | None, *, indent: int | None = None) -> str:
+    """Break lines between words where they are wider than the terminal.
+
+    Lines that begin with four spaces are quoted code and stay as they are.
 
     Args:
-        lead: what stands in front of the first line, with its colours.
-        text: of words.
-        width: of the terminal; None for one line.
-        indent: of the other lines; that of the text by default.
-        how: as `style` takes it, of the text.
+        text: lines, with colours.
+        width: columns of the terminal; None to break nothing.
+        indent: columns in front of continued lines, default two more than their line has.
     """
-    first = cells(click.unstyle(lead))
-    left = first if indent is None else indent
-    lines = [text]
-    if width is not None:
-        # Of a first line that begins elsewhere, the difference is written and taken away again.
-        room = max(TEXT_LEAST, width - left)
-        lines = textwrap.wrap(
-            text,
-            room,
-            initial_indent=" " * (first - left),
-            break_long_words=False,
-            break_on_hyphens=False,
-        ) or [""]
-        lines[0] = lines[0].lstrip(" ")
-    shown = [style(line, **how) if how else line for line in lines]
-    return [f"{lead}{shown[0]}".rstrip(), *(f"{' ' * left}{line}" for line in shown[1:])]
+    if width is None:
+        return text
+    return "\n".join(
+        line if line.startswith("    ") and indent is None else _broken(line, width, indent)
+        for line in text.split("\n")
+    )
+
+
+def _broken(line: str, width: int, indent: int | None) -> str:
+    lead = line[: len(line) - len(line.lstrip(" "))]
+    more = " " * (len(lead) + 2 if indent is None else indent)
+    lines = [lead]
+    for word in line[len(lead) :].split(" "):
+        size = cells(click.unstyle(word))
+        begun = lines[-1].strip()
+        full = cells(click.unstyle(lines[-1])) + 1 + size > width
+        if begun and full and len(more) + size <= width:
+            lines.append(f"{more}{word}")
+        else:
+            lines[-1] += f" {word}" if begun else word
+    return "\n".join(lines)
 
 
 def cells(text: str) -> int:
-    """Columns that a text takes on a terminal: East Asian wide characters take two, combining marks
-    none.
-    """
+    """Return the columns that a text takes: wide characters take two, combining marks none."""
     if text.isascii():
         return len(text)
     return sum(
@@ -196,9 +176,7 @@ def cells(text: str) -> int:
 
 
 def shorten(text: str, width: int) -> str:
-    """A text that fits `width` columns; its middle goes first, since ids have the kernel in front
-    and the target at the end.
-    """
+    """Cut the middle of a text that is too wide: names differ at their beginning and their end."""
     if cells(text) <= width:
         return text
     tail = max(1, (width - 1) // 2)
@@ -206,7 +184,7 @@ def shorten(text: str, width: int) -> str:
 
 
 def bytes_text(size: int | None) -> str:
-    """`512 B`, `1.2 KiB`, `34 MiB`; a dash for what is not known."""
+    """Return `512 B`, `1.2 KiB`, `34 MiB`; a dash for None."""
     if size is None:
         return "-"
     if size < 1024:
@@ -221,19 +199,37 @@ def bytes_text(size: int | None) -> str:
 
 
 def count_text(count: int | None) -> str:
-    """A number, or a dash for what is not known."""
+    """Return a number as text; a dash for None."""
     return "-" if count is None else str(count)
 
 
+def share_text(share: float | None) -> str:
+    """Return `13%`; a dash for None."""
+    return "-" if share is None else f"{100 * share:.0f}%"
+
+
 def seconds_text(seconds: float) -> str:
-    """`0.08 s`, `7.3 s`, `4 min 20 s`."""
-    if seconds < 1:
-        return f"{seconds:.2f} s"
+    """Return `0.08 s`, `7.3 s`, `4 min 20 s`."""
     if seconds < 60:
-        return f"{seconds:.1f} s"
+        return f"{seconds:.{2 if seconds < 1 else 1}f} s"
     return f"{int(seconds) // 60} min {int(seconds) % 60} s"
 
 
+def time_text(seconds: float) -> str:
+    """Return `812.3 us`, `4.07 ms`, `1.20 s`."""
+    if seconds < 1e-3:
+        return f"{seconds * 1e6:.{1 if seconds >= 1e-5 else 2}f} us"
+    return f"{seconds * 1e3:.2f} ms" if seconds < 1 else f"{seconds:.2f} s"
+
+
 def plural(count: int, noun: str) -> str:
-    """`1 job`, `2 jobs`."""
-    return f"{count} {noun}{'' if count == 1 else 's'}"
+    """Return `1 job`, `2 jobs`, `3 entries`."""
+    if count == 1:
+        return f"1 {noun}"
+    return f"{count} {noun.removesuffix('y')}ies" if noun.endswith("try") else f"{count} {noun}s"
+
+
+def listed(names: Sequence[str], most: int) -> str:
+    """Return `a, b and 3 more`."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return f"{', '.join(names[:most])}{more}"

@@ -1,21 +1,16 @@
-"""`tilec tune`: find the fastest variants on a GPU, and write the record that a build takes up."""
+"""`tilec tune`: find the fastest variants on a GPU, and write the record that builds read."""
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import time
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from tilec.cli.app import App, examples, json_option
-from tilec.cli.complete import checkers, completes, known_targets, project_cases, project_kernels
-
-if TYPE_CHECKING:
-    from tilec.cli.tune_flow import Wish
+from tilec.cli.app import App, StoppedError, examples, json_option, words_of
+from tilec.cli.complete import cases_of, completes, devices_of, kernels_of, targets_of
 
 SEARCHES = ("halving", "grid", "random", "bayes")
 _DURATION = re.compile(
@@ -34,13 +29,9 @@ class Duration(click.ParamType):  # type: ignore[type-arg,unused-ignore]
         """Read it."""
         if isinstance(value, float):
             return value
-        found = _DURATION.fullmatch(str(value).replace(" ", ""))
-        seconds = 0.0
-        if found:
-            seconds = sum(
-                float(found[unit] or 0) * scale
-                for unit, scale in (("h", 3600), ("m", 60), ("s", 1))
-            )
+        match = _DURATION.fullmatch(str(value).replace(" ", ""))
+        units = (("h", 3600), ("m", 60), ("s", 1))
+        seconds = sum(float(match[name] or 0) * size for name, size in units) if match else 0.0
         if not 0 < seconds <= 30 * 86400:
             self.fail(f"{value!r} is no time to tune for: write 90s, 10m or 1h30m", param, ctx)
         return seconds
@@ -52,24 +43,21 @@ class Duration(click.ParamType):  # type: ignore[type-arg,unused-ignore]
         "tilec tune gemm                             # all GPUs of this machine, every case",
         "tilec tune gemm --case 4k --search bayes --budget 10m",
         "tilec tune gemm --resume                    # go on after Ctrl-C, or on another day",
-        "tilec tune gemm --dry-run                   # what there is to try, and what is pruned without a GPU",
         "tilec tune --prepare gemm --target sm_90    # where the compilers are: writes gemm-sm_90.tune",
         "tilec tune --measure gemm-sm_90.tune        # where the GPU is",
-        "tilec tune gemm --confirm                   # the source was edited elsewhere: is the code what was measured?",
-        "tilec tune softmax --device cpu             # times of the cpu device, which say nothing of a GPU",
+        "tilec tune gemm --confirm                   # after an edit: is the code still what was measured?",
+        "tilec tune softmax --device cpu             # times of an interpreter",
     )
     + "\n\nExit codes: 0 every case has a winner and the record is written, 1 a case has none, 2 usage or manifest, 3 no such GPU, or a "
     "package is missing, 130 interrupted (--resume goes on).",
 )
-@click.argument(
-    "kernels", nargs=-1, metavar="[KERNEL]...", shell_complete=completes(project_kernels)
-)
+@click.argument("kernels", nargs=-1, metavar="[KERNEL]...", shell_complete=completes(kernels_of))
 @click.option(
     "--case",
     "cases",
     multiple=True,
     metavar="NAME",
-    shell_complete=completes(project_cases),
+    shell_complete=completes(cases_of),
     help="Only these cases of the kernels, by name or glob (default: all).",
 )
 @click.option(
@@ -77,14 +65,14 @@ class Duration(click.ParamType):  # type: ignore[type-arg,unused-ignore]
     "devices",
     multiple=True,
     metavar="NAME",
-    shell_complete=completes(checkers),
+    shell_complete=completes(devices_of),
     help="cuda:N (several share the work) or cpu (default: all GPUs).",
 )
 @click.option(
     "--target",
     default="",
     metavar="NAME",
-    shell_complete=completes(known_targets),
+    shell_complete=completes(targets_of),
     help="What to compile for (default: the target that the device runs).",
 )
 @click.option(
@@ -124,11 +112,6 @@ class Duration(click.ParamType):  # type: ignore[type-arg,unused-ignore]
     "--resume",
     is_flag=True,
     help="Go on with a tuning that was interrupted: what it measured is not measured again.",
-)
-@click.option(
-    "--dry-run",
-    is_flag=True,
-    help="Compile, and say what there is to try; nothing is measured or written.",
 )
 @click.option(
     "--prepare",
@@ -182,7 +165,6 @@ def command(
     limit: float,
     seed: int,
     resume: bool,
-    dry_run: bool,
     prepare: bool,
     kits: tuple[str, ...],
     confirm: bool,
@@ -194,38 +176,36 @@ def command(
     by device and sizes.
 
     A candidate is a point of the kernel's matrix; hints that are axes of the matrix are searched
-    too. Each is compiled while others are measured, held against the case's reference, then timed:
-    wrong, failing and hanging ones are noted and passed over. The two best are decided side by
-    side. Everything is logged, so that nothing is lost when it is interrupted.
+    too. Each is compiled while others are measured, compared with the case's reference, then timed.
+    Candidates that fail, hang or compute wrong results are logged and left out. The two best are
+    measured again side by side. Everything is logged: --resume continues an interrupted run.
     """
-    from tilec.cli.tune_flow import (
-        Wish,
-        confirm_kernel,
-        dry_run_kernel,
-        measure_kit,
-        prepare_kernel,
-        tune_kernel,
-    )
+    from tilec.cli.tune_flow import Wish, confirm_kernel, measure_kit, prepare_kernel, tune_kernel
 
-    if confirm and (kits or prepare or dry_run or resume or cases or devices or target):
+    ctx = click.get_current_context()
+    if confirm and (kits or prepare or resume or cases or devices or target):
         raise click.UsageError(
-            "--confirm holds a record against the code of now, and measures nothing: give KERNEL, and --record at most"
+            "--confirm compares a record with the code of now: give KERNEL, and --record at most",
+            ctx,
         )
-    _check_combination(
-        kernels,
-        kits,
-        out=out,
-        prepare=prepare,
-        dry_run=dry_run,
-        resume=resume,
-        record=record,
-        target=target,
-        cases=cases,
-    )
-    names = tuple(name.strip() for text in devices for name in text.split(",") if name.strip())
+    if kits and (kernels or prepare or target or cases):
+        raise click.UsageError(
+            "--measure takes what the kit holds: leave KERNEL, --case, --target and --prepare out",
+            ctx,
+        )
+    if not kits and not kernels:
+        raise click.UsageError("name a KERNEL to tune, or a kit with --measure", ctx)
+    if prepare and (resume or record):
+        raise click.UsageError("--prepare only writes a kit: leave --resume and --record out", ctx)
+    if out and not prepare:
+        raise click.UsageError("--out names the kit of --prepare", ctx)
+    if (record or out) and len(kernels) + len(kits) > 1:
+        raise click.UsageError(
+            f"{'--record' if record else '--out'} names one file: tune one kernel at a time", ctx
+        )
     wish = Wish(
         cases=cases,
-        devices=names,
+        devices=words_of(devices),
         target=target,
         search=search,
         budget=budget or 0.0,
@@ -240,92 +220,16 @@ def command(
         environ=dict(os.environ),
         clock=time.monotonic,
     )
-    step = (
-        confirm_kernel
-        if confirm
-        else dry_run_kernel
-        if dry_run
-        else prepare_kernel
-        if prepare
-        else tune_kernel
-    )
-    documents: list[dict[str, Any]] = []
-    with _interruptible(app, kernels, kits, wish, prepare=prepare or dry_run or confirm):
-        documents.extend(measure_kit(app, wish, app.path(kit)) for kit in kits)
-        documents.extend(step(app, wish, name) for name in kernels)
+    step = confirm_kernel if confirm else prepare_kernel if prepare else tune_kernel
+    try:
+        documents = [measure_kit(app, wish, app.path(kit)) for kit in kits]
+        documents += [step(app, wish, name) for name in kernels]
+    except KeyboardInterrupt:
+        words = "interrupted: nothing was written"
+        if not (prepare or confirm):
+            words = "interrupted: what was measured is in the log; add --resume to go on"
+        raise StoppedError(words) from None
     ok = all(document["ok"] for document in documents)
     if app.json:
         app.document("tune", {"ok": ok, "kernels": documents})
     return 0 if ok else 1
-
-
-def _check_combination(
-    kernels: Sequence[str],
-    kits: Sequence[str],
-    *,
-    out: str,
-    prepare: bool,
-    dry_run: bool,
-    resume: bool,
-    record: str,
-    target: str,
-    cases: Sequence[str],
-) -> None:
-    """Refuse options that do not go together."""
-    ctx = click.get_current_context()
-    if kits and (kernels or prepare or dry_run or target or cases):
-        raise click.UsageError(
-            "--measure takes what the kit holds: leave KERNEL, --case, --target, --prepare and --dry-run out",
-            ctx,
-        )
-    if not kits and not kernels:
-        raise click.UsageError("name a KERNEL to tune, or a kit with --measure", ctx)
-    if prepare and (dry_run or resume or record):
-        raise click.UsageError(
-            "--prepare only writes a kit: leave --dry-run, --resume and --record out", ctx
-        )
-    if out and not prepare:
-        raise click.UsageError("--out names the kit of --prepare", ctx)
-    if (record or out) and len(kernels) + len(kits) > 1:
-        raise click.UsageError(
-            f"{'--record' if record else '--out'} names one file: tune one kernel at a time", ctx
-        )
-    if dry_run and resume:
-        raise click.UsageError("--dry-run measures nothing that --resume could go on with", ctx)
-
-
-@contextlib.contextmanager
-def _interruptible(
-    app: App, kernels: Sequence[str], kits: Sequence[str], wish: Wish, *, prepare: bool
-) -> Iterator[None]:
-    """Ctrl-C says how to go on."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        named = [*kernels, *(f"--measure {kit}" for kit in kits)]
-        chosen = (
-            ("case", wish.cases),
-            ("device", wish.devices),
-            ("target", (wish.target,)),
-            ("record", (wish.record,)),
-        )
-        named += [f"--{name} {value}" for name, values in chosen for value in values if value]
-        usual = (
-            ("search", wish.search, "halving"),
-            ("seed", wish.seed, 0),
-            ("max-candidates", wish.most, 0),
-        )
-        named += [f"--{name} {value}" for name, value, left_out in usual if value != left_out]
-        words = (
-            "interrupted: nothing was written"
-            if prepare
-            else "interrupted: what was measured is in the log"
-        )
-        app.note(
-            words if prepare else f"{words}; go on with\n  tilec tune {' '.join(named)} --resume"
-        )
-        if app.json:
-            from tilec.cli import failures
-
-            failures.print_interrupted(app, words, exit_code=130)
-        raise click.exceptions.Exit(130) from None

@@ -1,6 +1,4 @@
-"""What `tilec tune` does for one kernel or one kit: prepares it, tunes it or lists it, writes what
-comes of it, and says so.
-"""
+"""The steps of `tilec tune`: tune, prepare or confirm one kernel, or measure one kit."""
 
 from __future__ import annotations
 
@@ -16,16 +14,10 @@ from tilec.case.cases import BoundCase
 from tilec.case.reference import References
 from tilec.cli.app import App
 from tilec.cli.build import make_request
-from tilec.cli.cases import require_no_chain
+from tilec.cli.cases import require_kernel
 from tilec.cli.style import style
-from tilec.cli.tune_show import (
-    Display,
-    dry_run_json,
-    result_json,
-    say_dry_run,
-    say_prepared,
-    say_record,
-)
+from tilec.cli.tables import plural
+from tilec.cli.tune_show import Display, print_prepared, print_record, result_json
 from tilec.compile.project import Project, open_project
 from tilec.compile.state import WorkDir
 from tilec.manifest.types import Kernel, Manifest
@@ -46,15 +38,18 @@ from tilec.tune.wire import Ready, Setup
 from tilec.tune.workplace import Workplace
 from tilec_runtime.device.seam_types import DeviceInfo
 from tilec_runtime.errors import MissingError, NoDeviceError, UsageError
-from tilec_runtime.model.suggest import did_you_mean
 
 FOLDER = "tune"  # in .tilec
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Wish:
-    """What the command line asks for; `several` kernels or kits, `environ` of workers, `clock`
-    counts seconds.
+    """The options of a command line.
+
+    Attributes:
+        several: whether it names more than one kernel or kit.
+        environ: of workers.
+        clock: counts seconds.
     """
 
     cases: tuple[str, ...]
@@ -74,7 +69,7 @@ class Wish:
     clock: Callable[[], float]
 
     def options(self, batch: int) -> SessionOptions:
-        """Of a session."""
+        """Return the options of a session."""
         return SessionOptions(
             search=Search(self.search),
             budget=self.budget,
@@ -86,7 +81,7 @@ class Wish:
 
 
 def tune_kernel(app: App, wish: Wish, name: str) -> dict[str, Any]:
-    """Tune a kernel of the project at hand, and write its record."""
+    """Tune a kernel and write its record."""
     require_search(Search(wish.search))
     project, kernel = open_kernel(app, name)
     devices = _devices(wish.devices)
@@ -110,13 +105,12 @@ def tune_kernel(app: App, wish: Wish, name: str) -> dict[str, Any]:
 
 
 def measure_kit(app: App, wish: Wish, path: Path) -> dict[str, Any]:
-    """Measure a kit, and write its record."""
+    """Measure a kit and write its record."""
     require_search(Search(wish.search))
     require_kit(path)
     devices = _devices(wish.devices)
-    logs = (
-        path.parent / f".{path.name}.log"
-    )  # beside the kit: it may be as large as what it unpacks to, and memory as small
+    # Beside the kit, not in a temporary directory that may be memory: kits unpack to gigabytes.
+    logs = path.parent / f".{path.name}.log"
     with scratch(logs) as own:
         return _measure_kit(app, wish, path, read_kit(path, own), devices, logs, own)
 
@@ -148,7 +142,7 @@ def _measure_kit(
 
 
 def prepare_kernel(app: App, wish: Wish, name: str) -> dict[str, Any]:
-    """Compile every candidate, and write a kit."""
+    """Compile every candidate and write a kit."""
     project, kernel = open_kernel(app, name)
     target = str(target_for(project.manifest, name, None, wish.target))
     path = Path(os.path.normpath(app.path(wish.out or f"{name}-{target}{SUFFIX}")))
@@ -168,9 +162,9 @@ def prepare_kernel(app: App, wish: Wish, name: str) -> dict[str, Any]:
         made = foundry.make(points)
         prepared = _prepare_cases(app, spaces, foundry.facts, project.manifest.root, own)
         write_kit(path, foundry.facts, Path(project.manifest.path), prepared, made)
-    app.wipe()
+    app.clear_status()
     failed = {point: found.failure for point, found in made.items() if found.failure}
-    say_prepared(app, path, foundry.facts, [space.case.name for space in spaces], made, failed)
+    print_prepared(app, path, foundry.facts, [space.case.name for space in spaces], made, failed)
     return {
         "kernel": name,
         "ok": True,
@@ -179,31 +173,6 @@ def prepare_kernel(app: App, wish: Wish, name: str) -> dict[str, Any]:
         "candidates": len(made),
         "failed": len(failed),
     }
-
-
-def dry_run_kernel(app: App, wish: Wish, name: str) -> dict[str, Any]:
-    """Compile every candidate, and say which would be measured."""
-    project, kernel = open_kernel(app, name)
-    device = _devices(wish.devices)[0][1] if wish.devices else None
-    target = str(target_for(project.manifest, name, device, wish.target))
-    with (
-        scratch(folder_of(project, name)) as own,
-        Foundry(
-            make_request(app, workers=wish.jobs),
-            name,
-            target,
-            own,
-            Display(app, wish.clock),
-            project=project,
-        ) as foundry,
-    ):
-        spaces = spaces_of(kernel, foundry.facts.info, wish.cases, locate=project.manifest.locate)
-        made = foundry.make(
-            list(dict.fromkeys(point for space in spaces for point in space.points))
-        )
-    app.wipe()
-    rows = say_dry_run(app, foundry.facts, spaces, made, kernel.budget)
-    return dry_run_json(foundry.facts, rows)
 
 
 def _measure(
@@ -218,7 +187,7 @@ def _measure(
     known: Sequence[Trial],
     record: tuple[Kernel, Path],
 ) -> dict[str, Any]:
-    """Run a session, and write its record."""
+    """Run a session and write its record."""
     places = [
         Workplace(
             Setup(device=name),
@@ -228,7 +197,7 @@ def _measure(
         for name, _ in devices
     ]
     display = Display(app, wish.clock, budget=wish.budget)
-    with _going_on(log), _ended(places):
+    with _resumable(log), _closing(places):
         ready = places[0].start()
         display.device(ready, facts.target, [name for name, _ in devices])
         batch = max(wish.jobs or app.settings.cores, 1)
@@ -273,32 +242,27 @@ def _write(
     for text in (*notes, *((f"{app.show(path)}: {changed}",) if changed else ())):
         app.note(f"note: {text}")
     write_record(path, record)
-    say_record(app, path, record, kernel)
+    print_record(app, path, record, kernel)
     return {**document, "record": str(path)}
 
 
 def open_kernel(app: App, name: str) -> tuple[Project, Kernel]:
-    """The project at hand, and a kernel of it.
+    """Return the project at hand and a kernel of it.
 
     Raises:
-        UsageError: it has none of that name.
+        UsageError: it has no kernel of that name.
     """
     project = open_project(app.manifest_path(), app.settings.search)
-    names = [kernel.name for kernel in project.manifest.kernels]
-    if name not in names:
-        require_no_chain(project.manifest, name)
-        raise UsageError(
-            f"no kernel {name!r}{did_you_mean(name, names) or '; there are ' + ', '.join(names)}"
-        )
-    return project, project.manifest.kernels[names.index(name)]
+    require_kernel(project.manifest, name)
+    return project, next(one for one in project.manifest.kernels if one.name == name)
 
 
 def _devices(names: Sequence[str]) -> list[tuple[str, DeviceInfo]]:
-    """The devices of the command line; all GPUs where it names none.
+    """Return the devices of the command line, default all GPUs of one kind.
 
     Raises:
-        UsageError: they are not alike, or one is named twice.
-        NoDeviceError: one is not there.
+        UsageError: they are of several kinds, or one is named twice.
+        NoDeviceError: one is missing.
     """
     from tilec_runtime.device.devices import devices as gpus
     from tilec_runtime.device.devices import driver_of, find_device
@@ -320,12 +284,12 @@ def _devices(names: Sequence[str]) -> list[tuple[str, DeviceInfo]]:
         ) from error
     if len({name for name, _ in chosen}) != len(chosen):
         raise UsageError(
-            "--device names one device twice: two workers on one would disturb each other"
+            "--device names one device twice: two workers on one disturb each other's times"
         )
     if len({info.name for _, info in chosen}) > 1:
         kinds = ", ".join(f"{name} ({info.name})" for name, info in chosen)
         raise UsageError(
-            f"--device: {kinds} are of different kinds, and a record speaks of one",
+            f"--device: {kinds} are of different kinds, and a record is about one",
             fix="tune on one kind after the other",
         )
     return chosen
@@ -335,7 +299,7 @@ def _devices(names: Sequence[str]) -> list[tuple[str, DeviceInfo]]:
 def _log(
     wish: Wish, folder: Path, facts: Facts, kernel: Kernel, device: DeviceInfo
 ) -> Iterator[tuple[TrialLog, tuple[Trial, ...]]]:
-    """The log of this tuning, open, and the trials of an earlier one that it goes on with."""
+    """Open the log, and yield it with the trials of an earlier run that this one continues."""
     slug = re.sub(r"[^A-Za-z0-9]+", "-", device.name).strip("-").lower()
     log = TrialLog(folder / f"{facts.info.name}-{facts.target}-{slug}.jsonl")
     header = Header(
@@ -347,7 +311,7 @@ def _log(
         device=device.name,
         toolchain=", ".join(f"{tool.name} {tool.version}" for tool in facts.toolchain),
     )
-    # Of several kernels, those after the one that was interrupted have not begun.
+    # Of several kernels, those after the interrupted one have no log yet.
     resume = wish.resume and (log.path.exists() or not wish.several)
     known = log.read(header) if resume else ()
     try:
@@ -358,16 +322,14 @@ def _log(
 
 
 def folder_of(project: Project, name: str) -> Path:
-    """Where a kernel's logs are kept: in `.tilec`, of which git takes no note."""
+    """Return the folder of a kernel's logs, in `.tilec`, which git ignores."""
     work = WorkDir(Path(project.manifest.root))
     work.ignore()
     return work.file(FOLDER, name)
 
 
 def _require_own(app: App, path: Path, kernel: str) -> None:
-    """Refuse a record that cannot be read, or is another kernel's, before hours of measuring rather
-    than after.
-    """
+    """Refuse to replace another kernel's record, before hours of measuring rather than after."""
     old = read_old(path, app.show(path))
     if old is not None and old.kernel != kernel:
         what = f"{app.show(path)} is the record of kernel {old.kernel!r}, and would be lost"
@@ -380,18 +342,16 @@ def _prepare_cases(
     references = References(root)
 
     def say(case: BoundCase) -> None:
-        app.pass_by(f"computing the reference of {case.name}")
+        app.status(f"computing the reference of {case.name}")
 
     found = tuple(
         prepare_case(space, facts.sizes, references, folder / "expected", on_reference=say)
         for space in spaces
     )
-    app.wipe()
+    app.clear_status()
     unchecked = [one.space.case.name for one in found if not one.expected]
     if unchecked:
-        app.warn(
-            f"{', '.join(unchecked)}: without a reference, nobody sees whether candidates compute what they should"
-        )
+        app.warn(f"{', '.join(unchecked)}: without a reference, wrong candidates are not found")
     return found
 
 
@@ -408,7 +368,7 @@ def _work(
 
 
 def record_path(app: App, wish: Wish, kernel: Kernel, manifest: Manifest) -> Path:
-    """Where a kernel's record is, or will be."""
+    """Return the path of a kernel's record."""
     return (
         app.path(wish.record)
         if wish.record
@@ -417,10 +377,8 @@ def record_path(app: App, wish: Wish, kernel: Kernel, manifest: Manifest) -> Pat
 
 
 @contextlib.contextmanager
-def _going_on(log: TrialLog) -> Iterator[None]:
-    """A device that is lost ends a tuning; what was measured stays, and the error says how to go
-    on.
-    """
+def _resumable(log: TrialLog) -> Iterator[None]:
+    """Tell in the error of a lost device how to go on."""
     try:
         yield
     except MissingError as error:
@@ -429,8 +387,8 @@ def _going_on(log: TrialLog) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _ended(places: Sequence[Workplace]) -> Iterator[None]:
-    """Workers end with what they are for."""
+def _closing(places: Sequence[Workplace]) -> Iterator[None]:
+    """Close the workers in the end."""
     try:
         yield
     finally:
@@ -439,9 +397,7 @@ def _ended(places: Sequence[Workplace]) -> Iterator[None]:
 
 
 def confirm_kernel(app: App, wish: Wish, name: str) -> dict[str, Any]:
-    """Compile what won, and hold it against the code that was measured; the record then knows the
-    kernel as it is.
-    """
+    """Compile the winners, compare them with the measured code, and accept the edited kernel."""
     project, kernel = open_kernel(app, name)
     path = record_path(app, wish, kernel, project.manifest)
     shown = app.show(path)
@@ -459,34 +415,17 @@ def confirm_kernel(app: App, wish: Wish, name: str) -> dict[str, Any]:
     facts: Facts | None = None
     with scratch(folder_of(project, name)) as own:
         for target in dict.fromkeys(str(device.target) for device in old.devices):
-            points = [
-                entry.point
-                for device in old.devices
-                if str(device.target) == target
-                for entry in device.entries
-            ]
-            with Foundry(
-                make_request(app, workers=wish.jobs),
-                name,
-                target,
-                own / target,
-                Display(app, wish.clock),
-                project=project,
-            ) as foundry:
+            same = [device for device in old.devices if str(device.target) == target]
+            points = [entry.point for device in same for entry in device.entries]
+            request = make_request(app, workers=wish.jobs)
+            display, folder = Display(app, wish.clock), own / target
+            with Foundry(request, name, target, folder, display, project=project) as foundry:
                 facts = foundry.facts
-                known = [
-                    point
-                    for point in dict.fromkeys(points)
-                    if any(variant.axes == point for variant in facts.info.variants)
-                ]
-                made = foundry.make(known)
-                codes.update(
-                    {
-                        (target, point): code_of(made[point].variants) if point in made else ""
-                        for point in points
-                    }
-                )
-    app.wipe()
+                built = {variant.axes for variant in facts.info.variants}
+                made = foundry.make([point for point in dict.fromkeys(points) if point in built])
+            for point in points:
+                codes[target, point] = code_of(made[point].variants) if point in made else ""
+    app.clear_status()
     if facts is None:
         raise UsageError(
             f"{shown} has no entries: there is nothing to confirm",
@@ -494,7 +433,7 @@ def confirm_kernel(app: App, wish: Wish, name: str) -> dict[str, Any]:
         )
     changed = write_record(path, confirmed(old, facts, codes, shown))
     entries = sum(len(device.entries) for device in old.devices)
-    count = "1 entry" if entries == 1 else f"{entries} entries"
+    count = plural(entries, "entry")
     word = "confirmed" if changed else "unchanged"
     app.say(
         f"{style(word, fg='green', bold=True)} {shown}: the code of {count} is what was measured"

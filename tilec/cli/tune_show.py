@@ -1,10 +1,7 @@
-"""How a tuning looks: a line that moves on a terminal, a table per case, and what was written; as
-text and as JSON.
-"""
+"""A tuning as text and JSON: progress, a table for each case, and what was written."""
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -18,18 +15,15 @@ from tilec.cli.tables import (
     Cell,
     bytes_text,
     columns,
-    count_text,
     plural,
     seconds_text,
-    table,
-    terminal_width,
+    time_text,
 )
 from tilec.compile.events import Outcome
-from tilec.manifest.types import Budget, Kernel
+from tilec.manifest.types import Kernel
 from tilec.model.codec import encode
 from tilec.model.tuning import Status, TuningRecord
 from tilec.tune.candidates import Facts, Made
-from tilec.tune.prune import cost_of, identity, refusal
 from tilec.tune.session import CaseResult
 from tilec.tune.space import Point, Space, point_text
 from tilec.tune.trial import Trial
@@ -48,7 +42,7 @@ TINTS = {
 
 
 class Display:
-    """Hears of compiles and of trials, and shows them; says nothing on the way where nobody looks."""
+    """Shows compiles and trials as they happen."""
 
     def __init__(self, app: App, clock: Callable[[], float], *, budget: float = 0.0) -> None:
         self._app, self._clock, self._budget = app, clock, budget
@@ -58,7 +52,7 @@ class Display:
         self._total = 0
 
     def device(self, ready: Ready, target: str, names: Sequence[str]) -> None:
-        """What is measured on."""
+        """Print what is measured on."""
         device, app = ready.device, self._app
         many = f" on {len(names)} of them ({', '.join(names)})" if len(names) > 1 else ""
         app.note(
@@ -72,13 +66,13 @@ class Display:
             app.note(f"note: {ready.clocks_missing}; whether the GPU is held back is not seen")
 
     def case_begun(self, space: Space) -> None:
-        """Candidates of a case are tried from now on."""
+        """Start a case."""
         self._tried = 0
         self._app.detail(f"{space.case.name}: {plural(len(space.points), 'candidate')}")
-        self._app.pass_by(f"{space.case.name}: compiling")
+        self._app.status(f"{space.case.name}: compiling")
 
     def trial_ended(self, space: Space, trial: Trial, best: Trial | None) -> None:
-        """The line that moves: how far it is, and the best so far."""
+        """Show how far it is, and the best so far."""
         self._tried += 1
         found = (
             f"best {time_text(best.seconds)} ({point_text(best.point, space.free)})"
@@ -88,7 +82,7 @@ class Display:
         clock = seconds_text(self._clock() - self._begun) + (
             f" of {seconds_text(self._budget)}" if self._budget else ""
         )
-        self._app.pass_by(
+        self._app.status(
             f"{space.case.name}: {self._tried} tried of {len(space.points)}, {found}, {clock}"
         )
         if self._app.verbose:
@@ -100,38 +94,37 @@ class Display:
             self._app.detail(f"{space.case.name}: {point_text(trial.point, space.free)}: {what}")
 
     def case_ended(self, result: CaseResult) -> None:
-        """The table of a case, and what is to be said of it."""
+        """Print the table of a case, and remarks."""
         app = self._app
-        app.wipe()
+        app.clear_status()
         app.say(style(result.space.case.name, bold=True))
-        for line in _table(result, verbose=app.verbose):
-            app.say(line)
+        _print_table(app, result)
         for line in _remarks(result):
             app.say(f"  {line}")
         app.say()
 
     def started(self, total: int, cached: int) -> None:
-        """Compiles begin."""
+        """Start compiling."""
         self._jobs, self._total = cached, total
 
     def job_started(self, job_id: str) -> None:
-        """A compile began."""
-        self._app.pass_by(f"compiling {job_id} ({self._jobs + 1} of {self._total})")
+        """Show a compile that began."""
+        self._app.status(f"compiling {job_id} ({self._jobs + 1} of {self._total})")
 
     def job_finished(self, job_id: str, outcome: Outcome) -> None:  # noqa: ARG002 - failures are in the table
-        """A compile ended."""
+        """Count a compile that ended."""
         self._jobs += 1
 
     def finished(self) -> None:
-        """All compiles ended."""
+        """Do nothing: measuring goes on."""
 
     def note(self, text: str) -> None:
-        """Pass it on."""
+        """Print a note."""
         self._app.note(f"note: {text}")
 
 
-def _table(result: CaseResult, *, verbose: bool) -> list[str]:
-    """The candidates of a case, fastest first."""
+def _print_table(app: App, result: CaseResult) -> None:
+    """Print the candidates of a case, the fastest first."""
     space, best = result.space, result.best
     if best is None:
         ordered = list(result.trials)
@@ -143,7 +136,7 @@ def _table(result: CaseResult, *, verbose: bool) -> list[str]:
                 rest, key=lambda t: (not t.measured, -t.effort, t.seconds if t.measured else 0.0)
             ),
         ]
-    shown = ordered if verbose else ordered[:SHOWN]
+    shown = ordered if app.verbose else ordered[:SHOWN]
     rows: list[list[Cell]] = []
     for trial in shown:
         status = Status.BEST if trial is best else trial.status
@@ -164,13 +157,11 @@ def _table(result: CaseResult, *, verbose: bool) -> list[str]:
         else:
             rows.append([point_text(trial.point, space.free), word, "-", "-", "-", trial.reason])
     heads = columns("candidate", "result", ">median", ">95 %", ">to best", "~why")
-    lines = table(heads, rows, width=terminal_width(), indent="  ")
+    app.table(heads, rows, indent="  ")
     hidden = Counter(trial.status.value for trial in ordered[len(shown) :])
     if hidden:
-        lines.append(
-            f"  and {', '.join(f'{count} {status}' for status, count in hidden.items())} (--verbose shows them)"
-        )
-    return lines
+        counts = ", ".join(f"{count} {status}" for status, count in hidden.items())
+        app.say(f"  and {counts} (--verbose shows them)")
 
 
 def _why(trial: Trial, best: Trial | None) -> str:
@@ -180,7 +171,7 @@ def _why(trial: Trial, best: Trial | None) -> str:
 
 
 def _remarks(result: CaseResult) -> list[str]:
-    """How the winner was decided, and what makes the times doubtful."""
+    """Return how the winner was decided, and what makes the times doubtful."""
     lines = []
     best, second, runoff = result.best, result.second, result.runoff
     if best is None:
@@ -227,30 +218,20 @@ def _remarks(result: CaseResult) -> list[str]:
 
 
 def _ratio_text(ratio: float) -> str:
-    """How many times as long as the best, to three digits where two would say nothing."""
+    """Return a ratio with two digits, three where it is close to 1."""
     return f"{ratio:.{3 if ratio < 1.1 else 2}f}x"
 
 
-def time_text(seconds: float) -> str:
-    """`812.3 us`, `4.07 ms`, `1.20 s`."""
-    if seconds < 1e-3:
-        return f"{seconds * 1e6:.{1 if seconds >= 1e-5 else 2}f} us"
-    return f"{seconds * 1e3:.2f} ms" if seconds < 1 else f"{seconds:.2f} s"
-
-
 def spread_text(found: Summary) -> str:
-    """The interval of a median as a part of it."""
+    """Return the interval of a median as shares of it."""
     low, high = (bound / found.median - 1 for bound in (found.interval.low, found.interval.high))
     return f"{low:+.1%} {high:+.1%}"
 
 
-def say_record(app: App, path: Path, record: TuningRecord, kernel: Kernel) -> None:
-    """What was written, and how a build takes it up."""
+def print_record(app: App, path: Path, record: TuningRecord, kernel: Kernel) -> None:
+    """Print what was written, and how a build reads it."""
     device = record.devices
-    what = ", ".join(
-        f"{len(one.entries)} {'entry' if len(one.entries) == 1 else 'entries'} for {one.name}"
-        for one in device
-    )
+    what = ", ".join(f"{plural(len(one.entries), 'entry')} for {one.name}" for one in device)
     app.say(f"{style('wrote', fg='green', bold=True)} {app.show(path)}: {what}")
     if not kernel.table:
         named = _named_by_manifest(app, path)
@@ -262,9 +243,7 @@ def say_record(app: App, path: Path, record: TuningRecord, kernel: Kernel) -> No
 
 
 def _named_by_manifest(app: App, path: Path) -> str | None:
-    """A file as the manifest would name it, from its own directory; None for one that is outside of
-    the project.
-    """
+    """Return a path relative to the project, None for a file outside."""
     try:
         root = app.manifest_path().parent
         return Path(os.path.normpath(path)).relative_to(os.path.normpath(root)).as_posix()
@@ -272,7 +251,7 @@ def _named_by_manifest(app: App, path: Path) -> str | None:
         return None
 
 
-def say_prepared(
+def print_prepared(
     app: App,
     path: Path,
     facts: Facts,
@@ -280,7 +259,7 @@ def say_prepared(
     made: Mapping[Point, Made],
     failed: Mapping[Point, str],
 ) -> None:
-    """What a kit holds."""
+    """Print what a kit holds."""
     good = len(made) - len(failed)
     size = bytes_text(path.stat().st_size)
     app.say(
@@ -292,66 +271,8 @@ def say_prepared(
     app.say(f"measure it where the GPU is: tilec tune --measure {path.name}")
 
 
-def say_dry_run(
-    app: App, facts: Facts, spaces: Sequence[Space], made: Mapping[Point, Made], budget: Budget
-) -> list[tuple[Space, Point, str, dict[str, Any]]]:
-    """What there is to try for each case, and what is pruned and why; the rows, for JSON."""
-    found: list[tuple[Space, Point, str, dict[str, Any]]] = []
-    for space in spaces:
-        codes: dict[object, Point] = {}
-        rows: list[list[Cell]] = []
-        for point in space.points:
-            reason, cost = _verdict(facts, space, point, made[point], budget, codes)
-            found.append((space, point, reason, cost))
-            status: Cell = ("pruned", "yellow") if reason else ""
-            numbers = [
-                count_text(cost[name])
-                for name in ("registers", "spills", "shared", "blocks_per_sm")
-            ]
-            rows.append([point_text(point, space.free), status, *numbers, reason])
-        left = sum(not reason for each, _, reason, _ in found if each is space)
-        app.say(
-            f"{style(space.case.name, bold=True)} for {facts.target}: {left} of {plural(len(space.points), 'candidate')} to measure"
-        )
-        heads = columns("candidate", "", ">regs", ">spills", ">shared", ">blocks/SM", "~why")
-        for line in table(heads, rows, width=terminal_width(), indent="  "):
-            app.say(line)
-        app.say()
-    app.say("nothing was measured or written")
-    return found
-
-
-def _verdict(
-    facts: Facts, space: Space, point: Point, made: Made, budget: Budget, codes: dict[object, Point]
-) -> tuple[str, dict[str, Any]]:
-    images = [image for variant in made.variants for image in variant.images]
-    cost = cost_of(images)
-    plain = dataclasses.asdict(cost) | {
-        "blocks_per_sm": cost.occupancy.blocks_per_sm if cost.occupancy else None
-    }
-    del plain["occupancy"]
-    reason = made.failure or refusal(images, budget)
-    if not reason:
-        first = codes.setdefault(identity(facts.info, point, made.variants), point)
-        reason = (
-            f"the same code and launch as {point_text(first, space.free)}" if first != point else ""
-        )
-    return reason, plain
-
-
-def dry_run_json(
-    facts: Facts, rows: Sequence[tuple[Space, Point, str, dict[str, Any]]]
-) -> dict[str, Any]:
-    """A dry run as JSON values."""
-    listed = [
-        {"case": s.case.name, "point": dict(p), "pruned": reason or None, **cost}
-        for s, p, reason, cost in rows
-    ]
-    return {"kernel": facts.info.name, "ok": True, "target": facts.target, "candidates": listed}
-
-
 def result_json(facts: Facts, ready: Ready, results: Sequence[CaseResult]) -> dict[str, Any]:
-    """A tuning as JSON values."""
+    """Return a tuning as JSON values."""
     device = ready.device
     return {
         "target": facts.target,

@@ -6,7 +6,6 @@ import ast
 import dataclasses
 import errno
 import fnmatch
-import importlib
 import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,7 +13,13 @@ from pathlib import Path
 from tilec.compile.cache import Cache
 from tilec.compile.execute import JobRunner
 from tilec.compile.keys import declaration_key
-from tilec.frontends.base import BUILTIN, Frontend, ToolSearch, installed
+from tilec.frontends.base import (
+    BUILTIN,
+    Frontend,
+    ToolSearch,
+    installed,
+    load_frontend,
+)
 from tilec.frontends.tools.cpp.flags import OptionError
 from tilec.frontends.tools.cpp.options import of_tiles, read_options
 from tilec.manifest.files import file_problems, source_problem
@@ -127,7 +132,7 @@ def look_at_project(
     """
     others = installed() if _names_languages(manifest_path) else {}
     classes = {**(others if plugins else {}), **BUILTIN}
-    table = {name: _load_class(where) for name, where in classes.items()}
+    table = {name: load_frontend(where, name) for name, where in classes.items()}
     suffixes: dict[str, tuple[str, ...]] = {
         **dict.fromkeys(others, ()),
         **{name: cls.suffixes for name, cls in table.items()},
@@ -471,12 +476,6 @@ def _names_languages(manifest_path: Path) -> bool:
         return b"language" in manifest_path.read_bytes()
     except OSError:
         return False  # the loader reports it
-
-
-def _load_class(where: str) -> type[Frontend]:
-    module, _, name = where.partition(":")
-    loaded: type[Frontend] = getattr(importlib.import_module(module), name)
-    return loaded
 
 
 def _bytes_of(path: Path) -> bytes:

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import importlib
 import pickle
 import sys
 import time
 import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 from tilec.compile.cache import Cache, KeyLock, index_row
 from tilec.compile.events import Blob, Done
 from tilec.compile.keys import inputs_digest
 from tilec.compile.process import connect
-from tilec.frontends.base import Frontend, ToolSearch
+from tilec.frontends.base import Frontend, ToolSearch, load_frontend
 from tilec.model.declaration import KernelDecl
 from tilec.model.job import Job, Source
 from tilec_runtime.errors import (
@@ -26,7 +24,6 @@ from tilec_runtime.errors import (
     Location,
     OutputError,
     TilecError,
-    ToolchainError,
 )
 from tilec_runtime.model.digest import sha256
 from tilec_runtime.model.image import Image
@@ -251,24 +248,6 @@ def _row(key: str, image: Image) -> str:
         return sha256(index_row(key, image))
     except (TypeError, ValueError):
         return ""  # sending the result reports what is wrong with it
-
-
-def load_frontend(where: str, language: str) -> Any:
-    """Return the frontend class at `module:Class`.
-
-    Raises:
-        ToolchainError: it cannot be imported.
-    """
-    module, _, name = where.partition(":")
-    try:
-        return getattr(importlib.import_module(module), name)
-    except Exception as exc:
-        raise ToolchainError(
-            f"the frontend for language {language!r} cannot be loaded from {where}: "
-            f"{type(exc).__name__}: {exc}",
-            cause="the package that provides it is half installed or of another version",
-            fix="install it again; `tilec doctor` shows what is found",
-        ) from exc
 
 
 def check_image(image: object) -> None:

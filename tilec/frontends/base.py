@@ -5,11 +5,13 @@ installed.
 from __future__ import annotations
 
 import dataclasses
+import importlib
 from collections.abc import Sequence
 from typing import Protocol
 
 from tilec.model.declaration import KernelDecl
 from tilec.model.job import InputFile, Job, Source
+from tilec_runtime.errors import ToolchainError
 from tilec_runtime.model.arch import Target, TargetKind
 from tilec_runtime.model.image import Image
 from tilec_runtime.model.kernel import ToolInfo
@@ -113,3 +115,22 @@ def installed() -> dict[str, str]:
     )  # only manifests that name a language pay for the scan
 
     return {point.name: point.value for point in entry_points(group="tilec.frontends")}
+
+
+def load_frontend(where: str, language: str) -> type[Frontend]:
+    """Return the frontend class at `module:Class`.
+
+    Raises:
+        ToolchainError: it cannot be imported.
+    """
+    module, _, name = where.partition(":")
+    try:
+        found: type[Frontend] = getattr(importlib.import_module(module), name)
+    except Exception as exc:
+        raise ToolchainError(
+            f"the frontend for language {language!r} cannot be loaded from {where}: "
+            f"{type(exc).__name__}: {exc}",
+            cause="the package that provides it is half installed or of another version",
+            fix="install it again; `tilec doctor` shows what is found",
+        ) from exc
+    return found

@@ -1,6 +1,4 @@
-"""Finds the bundle inside what a user names: a bundle file, a generated package's directory, a
-wheel; or takes compiled code as one.
-"""
+"""Open the bundle in a bundle file, a generated package's directory, or a wheel."""
 
 from __future__ import annotations
 
@@ -15,8 +13,7 @@ import zlib
 from pathlib import Path
 from typing import BinaryIO
 
-from tilec.frontends.base import ToolSearch
-from tilec.inspection.report import Images, Report
+from tilec.inspection.report import Report
 from tilec_runtime.bundle import limits
 from tilec_runtime.bundle.read import Bundle
 from tilec_runtime.errors import BundleError
@@ -24,7 +21,7 @@ from tilec_runtime.errors import BundleError
 SUFFIX = ".tilec"
 MAX_MEMBER = 4 << 30
 _CHUNK = 1 << 20
-# How a generated package says the digest of the index of its bundle.
+# Where a generated package pins the digest of its bundle's index.
 _PIN = re.compile(rb'^    "([0-9a-f]{64})",$', re.MULTILINE)
 
 
@@ -36,73 +33,6 @@ class Container:
     kind: str
     size: int
     bundle: Bundle
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class Code:
-    """What can be inspected: the same of a bundle, or of compiled code without one; `kind` then
-    says which (`cubin`, …).
-
-    `notes` say what of a file is left out.
-    """
-
-    path: str
-    kind: str
-    size: int
-    bundle: Images
-    notes: tuple[str, ...] = ()
-
-
-def open_code(path: Path, search: ToolSearch) -> Code:
-    """Open a bundle as `open_container` does, or a file of compiled code.
-
-    Args:
-        path: what `open_container` takes, or a cubin, a fatbin, PTX, Tile IR bytecode, or a host's
-            object, library or program.
-        search: where the tool that takes fatbins apart is looked for.
-
-    Raises:
-        BundleError: as `open_container`, or code that has no kernels of its own yet (LTO-IR, NVVM
-            IR).
-        CompileError: a damaged file of compiled code.
-        ToolchainError: a fatbin, and cuobjdump is missing.
-    """
-    if not is_code(path):
-        found = open_container(path)
-        return Code(path=found.path, kind=found.kind, size=found.size, bundle=found.bundle)
-    from tilec.inspection.loose import open_loose
-
-    try:
-        if path.stat().st_size > MAX_MEMBER:
-            raise BundleError(
-                f"{path} is larger than {MAX_MEMBER} bytes", cause="it is no compiled kernel"
-            )
-        data = path.read_bytes()
-    except OSError as exc:
-        raise BundleError(
-            f"{path}: cannot be read: {exc.strerror or exc}", fix="check its permissions"
-        ) from exc
-    loose = open_loose(path, data, search)
-    return Code(path=str(path), kind=loose.kind, size=len(data), bundle=loose, notes=loose.notes)
-
-
-def is_code(path: Path) -> bool:
-    """Whether a path is a file of compiled code, or of something else that is neither a bundle nor
-    holds one.
-    """
-    head = _head(path)
-    return bool(head) and not head.startswith(b"PK") and path.suffix not in (SUFFIX, ".whl")
-
-
-def _head(path: Path) -> bytes:
-    """The first bytes of a file; empty for what is none, which `open_container` says more of."""
-    if not path.is_file():  # a pipe would be waited for
-        return b""
-    try:
-        with path.open("rb") as file:
-            return file.read(8)
-    except OSError:
-        return b""
 
 
 def open_container(path: Path) -> Container:
@@ -119,18 +49,15 @@ def open_container(path: Path) -> Container:
     if path.is_dir():
         return _from_directory(path)
     if not path.exists():
-        fix = (
-            "name a .tilec bundle, a generated package (its directory, or its name where it is installed), a wheel, "
-            "or compiled code: a cubin, a fatbin, PTX, Tile IR, a library"
-        )
+        fix = "name a .tilec bundle, a generated package (its directory, or its name where it is installed), or a wheel"
         raise BundleError(f"{path}: no such file or directory", fix=fix)
     if path.suffix == ".whl" and path.is_file():
         return _from_wheel(path)
     return _from_file(path, "bundle", path)
 
 
-def describe(container: Container | Code) -> Report:
-    """The report of an open container; reads the whole bundle once for its digest."""
+def describe(container: Container) -> Report:
+    """Return the report of an open container; it reads the whole bundle once for its digest."""
     return Report(
         path=container.path,
         kind=container.kind,
@@ -163,8 +90,7 @@ def _from_directory(path: Path) -> Container:
     module = path / "__init__.py"
     text = module.read_bytes() if module.is_file() else b""
     if len(found) > 1:
-        # A build that was killed between two files leaves the bundle of the new package beside that
-        # of the old one.
+        # A build that was killed leaves the bundle of the new package beside that of the old one.
         found = [entry for entry in found if entry.name.encode() in text] or found
     if len(found) == 1:
         opened = _from_file(path, "package" if module.is_file() else "bundle", found[0])
@@ -193,9 +119,8 @@ def _from_directory(path: Path) -> Container:
 
 def _from_wheel(path: Path) -> Container:
     with contextlib.ExitStack() as unless_opened:
-        file = unless_opened.enter_context(
-            tempfile.TemporaryFile()
-        )  # a bundle may be larger than memory
+        # A file, since a bundle may be larger than memory.
+        file = unless_opened.enter_context(tempfile.TemporaryFile())
         try:
             size = _extract(path, file)
         except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as exc:
@@ -213,7 +138,7 @@ def _from_wheel(path: Path) -> Container:
 
 
 def _extract(path: Path, file: BinaryIO) -> int:
-    """Copy the only bundle of a wheel into a file; give its size."""
+    """Copy the only bundle of a wheel into a file and return its size."""
     with zipfile.ZipFile(path) as wheel:
         found = [member for member in wheel.infolist() if member.filename.endswith(SUFFIX)]
         if len(found) != 1:

@@ -1,4 +1,4 @@
-"""What changed between two builds: for those who call the launchers, and in the machine code."""
+"""What changed between two builds: for callers of the launchers, and in the images."""
 
 from __future__ import annotations
 
@@ -6,19 +6,34 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
-from tilec.inspection.diff_launchers import Change, launcher_changes
 from tilec.inspection.occupancy import residency
-from tilec.inspection.report import Report, image_id, spills
-from tilec_runtime.model.arch import TargetKind
+from tilec.inspection.report import Report, image_id, param_text, spills
+from tilec_runtime.model.arch import ARCHS, TargetKind, Version
 from tilec_runtime.model.image import ImageInfo
-from tilec_runtime.model.kernel import BundleInfo, KernelInfo, VariantInfo
+from tilec_runtime.model.kernel import BundleInfo, KernelInfo, LaunchInfo, VariantInfo
+from tilec_runtime.model.signature import Param
+
+# What a parameter requires beside its kind and dtypes.
+_FACTS = ("rank", "out", "stride", "shape_divisible", "stride_divisible", "align")
+_LAUNCH = ("grid", "block", "shared", "cluster", "cooperative", "programmatic")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Change:
+    """A change that callers notice; of the whole package if `kernel` is empty.
+
+    Attributes:
+        breaking: whether a call that worked may be refused, or mean something else.
+    """
+
+    what: str
+    breaking: bool
+    kernel: str = ""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Measures:
-    """What one image needs: registers per thread, bytes of the rest, and the share of the warps
-    that a multiprocessor holds (0 to 1).
-    """
+    """What one image needs: registers per thread, occupancy (0 to 1), and bytes of the rest."""
 
     registers: int | None
     spills: int | None
@@ -38,24 +53,17 @@ class ImageChange:
 
     @property
     def worse(self) -> tuple[str, ...]:
-        """What got worse for its speed: more spilled, more stack, fewer resident warps."""
-        pairs = (
-            ("spills", self.old.spills, self.new.spills),
-            ("stack", self.old.stack, self.new.stack),
-        )
-        found = [name for name, old, new in pairs if (new or 0) > (old or 0)]
-        if (
-            self.old.occupancy is not None
-            and self.new.occupancy is not None
-            and self.new.occupancy < self.old.occupancy
-        ):
-            found.append("occupancy")
-        return tuple(found)
+        """What slows it down: more spills, a larger stack, a lower occupancy."""
+        names = ("spills", "stack")
+        worse = [n for n in names if (getattr(self.new, n) or 0) > (getattr(self.old, n) or 0)]
+        before, now = self.old.occupancy, self.new.occupancy
+        worse += ["occupancy"] if before is not None and now is not None and now < before else []
+        return tuple(worse)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class ToolChange:
-    """A tool of the build: empty versions where one of the builds did without it."""
+    """A tool of the build; a version is empty where a build did without it."""
 
     name: str
     old: str
@@ -68,9 +76,10 @@ class Difference:
 
     Attributes:
         old, new: the two files.
-        changes: what callers notice, those that break them first.
-        images: images of both whose bytes differ; `added` and `removed` by id, and how many are the
-            `same`.
+        changes: what callers notice, breaking changes first.
+        images: images of both bundles whose bytes differ.
+        added, removed: ids of images of one bundle.
+        same: number of equal images.
         tools: tools of another version.
     """
 
@@ -85,53 +94,48 @@ class Difference:
 
     @property
     def breaking(self) -> tuple[Change, ...]:
-        """Changes that a program which ran with the old build may not survive."""
+        """The changes that may break a program which ran with the old build."""
         return tuple(change for change in self.changes if change.breaking)
 
 
 def compare(old: Report, new: Report) -> Difference:
-    """What differs between two builds, kernels matched by name and images by id."""
+    """Compare two builds; kernels are matched by name, images by id."""
     before, after = dict(_images(old.info)), dict(_images(new.info))
     both = [name for name in before if name in after]
-    changed = [name for name in both if before[name][2].digest != after[name][2].digest]
-    found = [
-        *_package_changes(old.info, new.info),
-        *launcher_changes(old.info.kernels, new.info.kernels),
-    ]
+    differ = [name for name in both if before[name][2].digest != after[name][2].digest]
+    changes = [*_package_changes(old.info, new.info), *_kernel_changes(old.info, new.info)]
     return Difference(
         old=old,
         new=new,
-        changes=tuple(sorted(found, key=lambda change: not change.breaking)),
+        changes=tuple(sorted(changes, key=lambda change: not change.breaking)),
         images=tuple(
             ImageChange(id=name, old=_measures(*before[name]), new=_measures(*after[name]))
-            for name in changed
+            for name in differ
         ),
         added=tuple(name for name in after if name not in before),
         removed=tuple(name for name in before if name not in after),
-        same=len(both) - len(changed),
+        same=len(both) - len(differ),
         tools=_tools(old.info, new.info),
     )
 
 
 def to_json(found: Difference) -> dict[str, Any]:
-    """The difference as JSON values."""
-
-    def side(report: Report) -> dict[str, Any]:
-        return {
+    """Return the difference as JSON values."""
+    sides = {
+        side: {
             "path": report.path,
             "sha256": report.digest,
             "package": dataclasses.asdict(report.info.package),
         }
-
+        for side, report in (("old", found.old), ("new", found.new))
+    }
+    changed = [dataclasses.asdict(image) | {"worse": list(image.worse)} for image in found.images]
     return {
-        "old": side(found.old),
-        "new": side(found.new),
+        **sides,
         "breaking": len(found.breaking),
         "changes": [dataclasses.asdict(change) for change in found.changes],
         "images": {
-            "changed": [
-                dataclasses.asdict(image) | {"worse": list(image.worse)} for image in found.images
-            ],
+            "changed": changed,
             "added": list(found.added),
             "removed": list(found.removed),
             "same": found.same,
@@ -148,8 +152,7 @@ def _images(info: BundleInfo) -> Iterator[tuple[str, tuple[KernelInfo, VariantIn
 
 
 def _measures(kernel: KernelInfo, variant: VariantInfo, image: ImageInfo) -> Measures:
-    used = image.resources
-    held = residency(kernel, variant, image)
+    used, held = image.resources, residency(kernel, variant, image)
     return Measures(
         registers=used.registers,
         spills=spills(used),
@@ -160,36 +163,176 @@ def _measures(kernel: KernelInfo, variant: VariantInfo, image: ImageInfo) -> Mea
     )
 
 
+def _tools(old: BundleInfo, new: BundleInfo) -> tuple[ToolChange, ...]:
+    before, after = ({tool.name: tool for tool in info.toolchain} for info in (old, new))
+    names = [name for name in sorted({*before, *after}) if before.get(name) != after.get(name)]
+    versions = [
+        [side[name].version if name in side else "" for side in (before, after)] for name in names
+    ]
+    return tuple(
+        ToolChange(name=name, old=was, new=now)
+        for name, (was, now) in zip(names, versions, strict=True)
+    )
+
+
 def _package_changes(old: BundleInfo, new: BundleInfo) -> Iterator[Change]:
-    if not (old.package.module and new.package.module):
-        return  # one of them is compiled code without a package
     if old.package.module != new.package.module:
-        yield Change(
-            what=f"imported as {new.package.module}, was {old.package.module}", breaking=True
-        )
-    if new.min_driver > old.min_driver:
-        was = f"was {old.min_driver}" if old.min_driver else "before, any that runs its images"
-        yield Change(what=f"needs a driver of branch {new.min_driver}; {was}", breaking=True)
-    elif new.min_driver < old.min_driver:
-        now = (
-            f"from branch {new.min_driver}"
-            if new.min_driver
-            else "of any branch that runs its images"
-        )
-        yield Change(what=f"runs with drivers {now}; was {old.min_driver}", breaking=False)
+        what = f"imported as {new.package.module}, was {old.package.module}"
+        yield Change(what=what, breaking=True)
+    if old.min_driver != new.min_driver:
+        now, was = (f"branch {one.min_driver}" if one.min_driver else "any" for one in (new, old))
+        breaking = new.min_driver > old.min_driver
+        yield Change(what=f"drivers from {now}; was {was}", breaking=breaking)
     if old.profile != new.profile:
         yield Change(what=f"profile {new.profile}, was {old.profile}", breaking=False)
 
 
-def _tools(old: BundleInfo, new: BundleInfo) -> tuple[ToolChange, ...]:
-    before, after = ({tool.name: tool for tool in info.toolchain} for info in (old, new))
-    changes = []
-    for name in sorted({*before, *after}):
-        one, other = before.get(name), after.get(name)
-        if one != other:
-            changes.append(
-                ToolChange(
-                    name=name, old=one.version if one else "", new=other.version if other else ""
-                )
+def _kernel_changes(old: BundleInfo, new: BundleInfo) -> Iterator[Change]:
+    before, after = ({kernel.name: kernel for kernel in info.kernels} for info in (old, new))
+    for name, kernel in before.items():
+        if name not in after:
+            yield Change(kernel=name, what="removed", breaking=True)
+            continue
+        for side in (_params, _axes, _launch, _devices):
+            for change in side(kernel, after[name]):
+                yield dataclasses.replace(change, kernel=name)
+    for name in after:
+        if name not in before:
+            yield Change(kernel=name, what="added", breaking=False)
+
+
+def _params(old: KernelInfo, new: KernelInfo) -> Iterator[Change]:
+    before, after = ({param.name: param for param in kernel.params} for kernel in (old, new))
+    for name, param in before.items():
+        if name not in after:
+            yield Change(what=f"parameter {param_text(param)} removed", breaking=True)
+    for place, (name, param) in enumerate(after.items()):
+        if name not in before:
+            optional = param.default is not None or param.optional
+            last = place >= len(before)
+            why = (
+                ""
+                if optional and last
+                else ", in front of others"
+                if optional
+                else ", without a default"
             )
-    return tuple(changes)
+            yield Change(what=f"parameter {param_text(param)} added{why}", breaking=bool(why))
+    kept = [name for name in before if name in after]
+    order = [name for name in after if name in before]
+    if kept != order:
+        what = f"parameters in another order: {', '.join(order)}; was {', '.join(kept)}"
+        yield Change(what=what, breaking=True)
+    for name in kept:
+        yield from _param(before[name], after[name], old, new)
+
+
+def _param(was: Param, now: Param, old: KernelInfo, new: KernelInfo) -> Iterator[Change]:
+    if was.kind is not now.kind or was.size != now.size:
+        yield Change(what=f"parameter {param_text(now)}, was {param_text(was)}", breaking=True)
+        return
+    before, after = _dtypes(was, old), _dtypes(now, new)
+    if not before <= after and "" not in after:
+        lost = ", ".join(sorted(before)) or "any dtype"
+        yield Change(what=f"{now.name} takes {', '.join(sorted(after))}; was {lost}", breaking=True)
+    for name in _FACTS:
+        one, other = getattr(was, name), getattr(now, name)
+        if one != other:
+            looser = other in (-1, ()) or (name == "align" and other < one)
+            what = f"{now.name}: {name.replace('_', ' ')} {other}; was {one}"
+            yield Change(what=what, breaking=not looser)
+    if was.optional != now.optional:
+        what = "may be None; it was required" if now.optional else "may not be None any more"
+        yield Change(what=f"{now.name} {what}", breaking=was.optional)
+    if was.default != now.default:
+        texts = ["none" if one.default is None else one.default for one in (now, was)]
+        what = f"default of {now.name} is {texts[0]}; was {texts[1]}"
+        yield Change(what=what, breaking=now.default is None)
+
+
+def _dtypes(param: Param, kernel: KernelInfo) -> set[str]:
+    """Return the dtypes that a parameter takes; an empty name stands for any."""
+    if param.dtype in kernel.dtype_axes:
+        return {str(value) for value in dict(kernel.axes)[param.dtype]}
+    return {param.dtype}
+
+
+def _axes(old: KernelInfo, new: KernelInfo) -> Iterator[Change]:
+    before, after = dict(old.axes), dict(new.axes)
+    chosen, was = dict(new.default), dict(old.default)
+    bound = {param.dtype for param in old.params} & set(old.dtype_axes)  # shown with parameters
+    for name in dict.fromkeys((*before, *after)):
+        if name not in after:
+            yield Change(what=f"axis {name} removed", breaking=name in old.choices)
+            continue
+        if name not in before:
+            needed = name in new.choices and name not in chosen
+            what = f"axis {name} added{', without a default' if needed else ''}"
+            yield Change(what=what, breaking=needed)
+            continue
+        lost = [str(value) for value in before[name] if value not in after[name]]
+        gained = [str(value) for value in after[name] if value not in before[name]]
+        if lost and name not in bound:
+            yield Change(what=f"{name} = {', '.join(lost)} is not built any more", breaking=True)
+        if gained:
+            yield Change(what=f"{name} = {', '.join(gained)} is built too", breaking=False)
+        if name in was and was[name] != chosen.get(name):
+            now = chosen.get(name, "none")
+            needed = name not in chosen and name in new.choices
+            yield Change(what=f"default of {name} is {now}; was {was[name]}", breaking=needed)
+
+
+def _launch(old: KernelInfo, new: KernelInfo) -> Iterator[Change]:
+    if old.language != new.language:
+        yield Change(what=f"written in {new.language}, was {old.language}", breaking=False)
+    before, after = old.launch, new.launch
+    for condition in after.requires:
+        if condition not in before.requires:
+            yield Change(what=f"requires {condition}", breaking=True)
+    for condition in before.requires:
+        if condition not in after.requires:
+            yield Change(what=f"does not require {condition} any more", breaking=False)
+    was, now = _config(before), _config(after)
+    if was != now:
+        yield Change(what=f"config is {now}; was {was}", breaking=now != "optional")
+    for name in _LAUNCH:
+        was, now = (
+            " x ".join(map(str, value)) if isinstance(value, tuple) else value
+            for value in (getattr(before, name), getattr(after, name))
+        )
+        if was != now:
+            yield Change(what=f"{name} {now or 'none'}; was {was or 'none'}", breaking=False)
+    if old.jit is not new.jit:
+        was, now = (kernel.jit.value if kernel.jit else "not said" for kernel in (old, new))
+        breaking = was in ("warn", "allow") and now not in ("warn", "allow")
+        yield Change(what=f"jit-fallback {now}; was {was}", breaking=breaking)
+
+
+def _config(launch: LaunchInfo) -> str:
+    """Return whether callers pass a configuration."""
+    if not launch.open:
+        return "refused"
+    return "optional" if launch.preset else "required"
+
+
+def _devices(old: KernelInfo, new: KernelInfo) -> Iterator[Change]:
+    """Yield the compute capabilities that lose an image of a variant."""
+    after = {variant.id: variant for variant in new.variants}
+    lost: dict[frozenset[Version], list[str]] = {}
+    for variant in old.variants:
+        if variant.id in after and (
+            gone := _capabilities(variant) - _capabilities(after[variant.id])
+        ):
+            lost.setdefault(gone, []).append(variant.id)
+    for missing, ids in lost.items():
+        which = "" if len(ids) == len(old.variants) else f" ({', '.join(ids)})"
+        shown = ", ".join(f"{major}.{minor}" for major, minor in sorted(missing))
+        yield Change(what=f"runs no more on compute capability {shown}{which}", breaking=True)
+
+
+def _capabilities(variant: VariantInfo) -> frozenset[Version]:
+    return frozenset(
+        cc
+        for cc in ARCHS
+        if any(image.target.runs_on(cc, exact=image.exact) for image in variant.images)
+    )

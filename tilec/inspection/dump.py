@@ -1,6 +1,4 @@
-"""The code of one image as text: PTX and Tile IR by tilec itself, machine code through the
-toolkit's disassemblers.
-"""
+"""The code of one image as text: PTX, Tile IR, and machine code by the toolkit's disassemblers."""
 
 from __future__ import annotations
 
@@ -33,11 +31,11 @@ TIMEOUT = 120.0
 
 
 class NotTextError(BundleError):
-    """An image that is said to be PTX is none."""
+    """The image is declared as PTX but contains no PTX."""
 
 
 class Form(enum.Enum):
-    """What to show of an image, and the kind of image that has it."""
+    """A text that images of one kind have."""
 
     PTX = "ptx"
     SASS = "sass"
@@ -45,7 +43,7 @@ class Form(enum.Enum):
 
     @property
     def kind(self) -> TargetKind:
-        """The kind of image that this text is made from."""
+        """The kind of image that has this text."""
         return {
             Form.PTX: TargetKind.PTX,
             Form.SASS: TargetKind.CUBIN,
@@ -55,7 +53,7 @@ class Form(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Dump:
-    """The text of one image, and the tool that made it (empty where tilec did)."""
+    """The text of one image, and the tool that made it (empty for tilec)."""
 
     id: str
     image: ImageInfo
@@ -69,25 +67,22 @@ def dump(
     select: str,
     search: ToolSearch,
     folder: Path = Path(),
-    *,
-    raw: bool = False,
 ) -> Dump:
-    """The text of the one image that `select` names.
+    """Return the text of the one image that `select` names.
 
     Args:
-        bundle: where it is.
+        bundle: the images.
         form: which text.
-        select: id of the image (`gemm-f16-BM128-sm_90`) or a glob that only it matches; empty where
-            the bundle has only one.
+        select: id of the image (`gemm-f16-BM128-sm_90`) or a glob that only it matches; empty if
+            there is only one.
         search: where the disassembler is looked for.
         folder: where the bundle's source files may be, for their lines.
-        raw: Tile IR as NVIDIA's disassembler prints it.
 
     Raises:
         UsageError: `select` names no such image, or several.
         ToolchainError: the disassembler is missing, or cannot read the image.
         BundleError: the image is damaged.
-        TileIRError: the same of Tile IR, or it has something that is not known.
+        TileIRError: Tile IR is damaged, or has an unknown operation.
     """
     name, image = pick(bundle, form, select)
     data = bundle.image(image.digest)
@@ -96,8 +91,6 @@ def dump(
             return Dump(id=name, image=image, text=ptx_text(data, image.symbol, name))
         case Form.SASS:
             tool, text = machine_code(data, image.symbol, search)
-        case Form.TILEIR if raw:
-            tool, text = _disassemble(data, ".tilebc", search, {"tileirdisasm": ()})
         case Form.TILEIR:
             return Dump(id=name, image=image, text=tileir_text(data, bundle.info.sources, folder))
     return Dump(id=name, image=image, text=text, tool=tool)
@@ -106,31 +99,30 @@ def dump(
 def machine_code(
     data: bytes, symbol: str, search: ToolSearch, *, places: bool = False
 ) -> tuple[str, str]:
-    """The disassembly of one entry point of a cubin: (tool and version, text).
+    """Return the disassembly of one entry point of a cubin: (tool and version, text).
 
     Args:
         data: the cubin.
         symbol: the entry point.
         search: where the disassembler is looked for.
-        places: with the source lines of the instructions, where the cubin has them and nvdisasm is
-            there (cuobjdump cannot say).
+        places: add source lines, if the cubin has them and nvdisasm is installed.
 
     Raises:
-        ToolchainError: no disassembler is there, or it cannot read the image.
+        ToolchainError: no disassembler is installed, or it cannot read the image.
     """
     tools = _disassemblers(data, symbol)
     if places:
         tools["nvdisasm"] = ("-gi", *tools["nvdisasm"])
-    return _disassemble(data, ".cubin", search, tools)
+    return _disassemble(data, search, tools)
 
 
 def in_short(error: ToolchainError) -> str:
-    """What an error of a disassembler says, on one line: without every place that was looked at."""
+    """Return an error of a disassembler on one line, without the places that were searched."""
     return error.what.splitlines()[0].partition("; looked for")[0]
 
 
 def ptx_text(data: bytes, symbol: str, name: str) -> str:
-    """PTX of an image (`name` in messages), without the entry points of other variants.
+    """Return the PTX of an image (`name` in messages), without the entry points of other variants.
 
     Raises:
         BundleError: it is no text.
@@ -139,7 +131,7 @@ def ptx_text(data: bytes, symbol: str, name: str) -> str:
 
 
 def pick(bundle: Images, form: Form, select: str) -> tuple[str, ImageInfo]:
-    """Id and index row of the one image of the form's kind that `select` names.
+    """Return the id and the index row of the one image of a form that `select` names.
 
     Raises:
         UsageError: it names none, or several.
@@ -153,32 +145,31 @@ def pick(bundle: Images, form: Form, select: str) -> tuple[str, ImageInfo]:
     if len(found) == 1:
         return found[0], images[found[0]]
     if not images:
-        have = sorted(
-            {
-                image.target.kind.value
-                for kernel in bundle.info.kernels
-                for v in kernel.variants
-                for image in v.images
-            }
+        every = (
+            image for kernel in bundle.info.kernels for v in kernel.variants for image in v.images
         )
+        have = sorted({image.target.kind.value for image in every})
         raise UsageError(
             f"--{form.value}: the bundle has no {form.kind.value} image; it has {' and '.join(have) or 'no image at all'}",
             fix=f"add a {_example(form.kind)} target to [targets] and build again",
         )
-    listed = ", ".join((found or list(images))[:IDS_SHOWN])
-    more = (
-        f" and {len(found or images) - IDS_SHOWN} more" if len(found or images) > IDS_SHOWN else ""
-    )
+    listed = shown(found or list(images))
     if found:
         whose = f"{select!r} matches {len(found)}" if select else f"the bundle has {len(found)}"
         raise UsageError(
-            f"--{form.value}: {whose} {form.kind.value} images: {listed}{more}",
+            f"--{form.value}: {whose} {form.kind.value} images: {listed}",
             fix="name one with --select ID",
         )
     raise UsageError(
         f"--{form.value}: no {form.kind.value} image {select!r}{did_you_mean(select, images)}",
-        fix=f"there are {listed}{more}",
+        fix=f"there are {listed}",
     )
+
+
+def shown(names: list[str]) -> str:
+    """Return the first names of a list, and how many there are more."""
+    more = f" and {len(names) - IDS_SHOWN} more" if len(names) > IDS_SHOWN else ""
+    return f"{', '.join(names[:IDS_SHOWN])}{more}"
 
 
 def _images(bundle: Images, kind: TargetKind) -> Iterator[tuple[str, ImageInfo]]:
@@ -196,23 +187,22 @@ def _example(kind: TargetKind) -> str:
 
 
 def _text(data: bytes, name: str) -> str:
-    """PTX as text: bytes that are no UTF-8 are shown by their numbers, for comments of others hold
-    what their makers' editors wrote.
+    """Return PTX as text; bytes of comments that are no UTF-8 are escaped.
 
     Raises:
-        NotTextError: it is something else.
+        NotTextError: it is no PTX.
     """
     found = data.rstrip(b"\0").decode("utf-8", "backslashreplace")
     if "\0" in found or ".version" not in found:
         raise NotTextError(
             f"{name}: the PTX image is no text",
-            cause="the bundle was made by something else than tilec",
+            cause="the bundle was not made by tilec",
         )
     return found
 
 
 def _one_entry(text: str, symbol: str) -> str:
-    """PTX without the entry points of other variants; what several may use stays."""
+    """Return PTX without the other entry points; functions that several use stay."""
     parts, kept = [], 0
     entries = list(_ENTRY.finditer(text))
     if symbol not in {entry["name"] for entry in entries}:
@@ -225,7 +215,7 @@ def _one_entry(text: str, symbol: str) -> str:
 
 
 def _end(text: str, start: int) -> int:
-    """Where a body ends whose opening brace stands before `start`."""
+    """Return the end of a body whose opening brace stands before `start`."""
     depth = 1
     for token in _TOKEN.finditer(text, start):
         depth += (token[0] == "{") - (token[0] == "}")
@@ -235,21 +225,19 @@ def _end(text: str, start: int) -> int:
 
 
 def _disassemblers(data: bytes, symbol: str) -> dict[str, tuple[str, ...]]:
-    """Disassemblers of machine code with their flags: one entry point alone where the image holds
-    several.
-    """
+    """Return disassemblers with their flags: for one entry point, if the image holds several."""
     try:
         index = entry_index(data, symbol)
     except BundleError:
-        index = 0  # whoever disassembles it will say more
+        index = 0  # the disassembler reports what is wrong
     alone = (("-fun", str(index)), ("-fun", symbol)) if index else ((), ())
     return {"nvdisasm": ("-c", *alone[0]), "cuobjdump": ("-sass", *alone[1])}
 
 
 def _disassemble(
-    data: bytes, suffix: str, search: ToolSearch, tools: dict[str, tuple[str, ...]]
+    data: bytes, search: ToolSearch, tools: dict[str, tuple[str, ...]]
 ) -> tuple[str, str]:
-    """Run the first tool that is there; gives its name with version, and what it printed."""
+    """Run the first tool that is installed; return its name with version, and its output."""
     missing: ToolchainError | None = None
     for name, flags in tools.items():
         try:
@@ -258,7 +246,7 @@ def _disassemble(
             missing = missing or exc
             continue
         with tempfile.TemporaryDirectory(prefix="tilec-") as directory:
-            path = Path(directory) / f"image{suffix}"
+            path = Path(directory) / "image.cubin"
             path.write_bytes(data)
             done = run_tool(
                 [tool.path, *flags, str(path)], timeout=TIMEOUT, env={"PATH": search.path}
@@ -275,6 +263,5 @@ def _disassemble(
                 fix="install the toolkit that built the bundle (`tilec inspect` lists it)",
             )
         return f"{tool.name} {tool.version}", done.stdout
-    if missing is None:
-        raise ToolchainError("no disassembler is known")
+    assert missing is not None
     raise missing

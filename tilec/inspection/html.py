@@ -1,6 +1,4 @@
-"""Makes one HTML file of a page: everything is inside, nothing is fetched, and no text of a bundle
-is taken for markup.
-"""
+"""Render a page as one HTML file that fetches nothing and escapes every text of the bundle."""
 
 from __future__ import annotations
 
@@ -26,11 +24,11 @@ Amount: TypeAlias = Callable[[int | None], str]
 
 
 def render(page: Page, *, amount: Amount, title: str) -> bytes:
-    """The HTML file of a page; equal pages give equal bytes.
+    """Return the HTML file of a page; equal pages give equal bytes.
 
     Args:
-        page: what to show.
-        amount: says a number of bytes as text.
+        page: the page.
+        amount: formats a number of bytes.
         title: of the document.
     """
     environment = page_environment("inspect")
@@ -54,7 +52,7 @@ def render(page: Page, *, amount: Amount, title: str) -> bytes:
 
 
 def page_json(page: Page, amount: Amount) -> dict[str, Any]:
-    """What the page's script shows of an image that is chosen, as JSON values."""
+    """Return what the page's script shows of a chosen image, as JSON values."""
     return {
         "images": [_image_json(one, amount) for one in page.images],
         "kernels": {kernel.name: _kernel_json(kernel) for kernel in page.report.info.kernels},
@@ -79,7 +77,6 @@ def _image_row(one: PageImage) -> dict[str, Any]:
         "stack": used.stack,
         "occupancy": None if one.held is None else round(100 * one.held.fraction),
         "limiter": one.held.limiter if one.held else "",
-        "instructions": one.mix.total if one.mix else None,
         "size": one.image.size,
         "warnings": len(one.warnings),
     }
@@ -93,11 +90,6 @@ def _image_json(one: PageImage, amount: Amount) -> dict[str, Any]:
         "target": str(one.image.target),
         "form": one.form,
         "facts": _facts(one, amount),
-        "mix": [list(pair) for pair in one.mix.classes] if one.mix else [],
-        "total": one.mix.total if one.mix else 0,
-        "widths": [
-            f"{what} of {width} bytes a thread: {count}" for what, width, count in _widths(one)
-        ],
         "warnings": list(one.warnings),
         "code": one.code,
         "note": one.note,
@@ -117,10 +109,7 @@ def _facts(one: PageImage, amount: Amount) -> list[list[str]]:
     rows = [
         ("entry point", image.symbol),
         ("registers", "" if used.registers is None else str(used.registers)),
-        *(
-            (label, "" if size is None else amount(size))
-            for label, size in (*sizes, ("image", image.size))
-        ),
+        *((label, "" if size is None else amount(size)) for label, size in sizes),
         ("occupancy", _occupancy(one)),
         ("assumes", assumption_text(one.variant.assume)),
         ("hints", hints_text(one.variant)),
@@ -146,13 +135,6 @@ def _occupancy(one: PageImage) -> str:
         return ""
     blocks = f"{held.blocks_per_sm} block{'' if held.blocks_per_sm == 1 else 's'}"
     return f"{held.fraction:.0%}: a multiprocessor holds {blocks}; the limit is {held.limiter}"
-
-
-def _widths(one: PageImage) -> list[tuple[str, int, int]]:
-    if one.mix is None:
-        return []
-    pairs = (("global loads", one.mix.loads), ("global stores", one.mix.stores))
-    return [(what, width, count) for what, rows in pairs for width, count in rows]
 
 
 def _kernel_json(kernel: KernelInfo) -> dict[str, Any]:

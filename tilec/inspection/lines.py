@@ -13,15 +13,14 @@ from tilec_runtime.cpu.tileir.text import located
 Place: TypeAlias = tuple[str, int]  # file and line
 Places: TypeAlias = tuple[Place, ...]
 
-# What nvdisasm says in front of instructions: their own place, then one line for each call that was
-# inlined.
+# nvdisasm prints these before instructions: their own line, then the line of each inlined call.
 _MARK = re.compile(r'\s*//## File "(?P<file>.*?)", line (?P<line>\d+)')
 _INSTRUCTION = re.compile(r"\s*/\*([0-9a-f]{4,})\*/\s*(\S.*)")
 _FILE = re.compile(r'^\s*\.file\s+(\d+)\s+"((?:[^"\\]|\\.)*)"', re.MULTILINE)
 _LOC = re.compile(r"\s*\.loc\s+(\d+)\s+(\d+)\s+(\d+)(?:.*?\binlined_at\s+(\d+)\s+(\d+)\s+(\d+))?")
 _BODY = re.compile(r"\s*(?:\.\w+\s+)*\.(?:entry|func)\b")
 _DEBUG = re.compile(r"\s*\.section\s+\.debug_")
-_DEEPEST = 64  # inlined calls; a chain that is longer goes in circles
+_DEEPEST = 64  # inlined calls; a longer chain is a cycle
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -30,8 +29,7 @@ class Listing:
 
     Attributes:
         lines: their texts.
-        places: of each line, the place that it was written at, then those of the calls that brought
-            it here; empty where nothing says.
+        places: of each line, its source line, then those of the inlined calls; empty if unknown.
     """
 
     lines: tuple[str, ...]
@@ -39,19 +37,17 @@ class Listing:
 
 
 def sass_listing(text: str) -> Listing:
-    """Machine code as nvdisasm prints it, with the marks of source lines (`-gi`) taken as places."""
+    """Return machine code of nvdisasm, with the source lines that `-gi` prints as places."""
     return _listing(_sass(text))
 
 
 def ptx_listing(text: str) -> Listing:
-    """PTX, with its `.loc` lines taken as places, and without the sections that only debuggers
-    read.
-    """
+    """Return PTX with its `.loc` lines as places, and without debug sections."""
     return _listing(_ptx(text))
 
 
 def tileir_listing(module: Module) -> Listing:
-    """Tile IR, each operation with its place and those that called the function that it is in."""
+    """Return Tile IR, each operation with its place and its callers."""
     return _listing((text, tuple(_chain(loc))) for text, loc in located(module))
 
 

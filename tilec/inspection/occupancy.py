@@ -1,8 +1,8 @@
-"""How many blocks of an image one multiprocessor of its target holds, where the bundle says enough
-to know.
-"""
+"""How many blocks of an image one multiprocessor of its target holds."""
 
 from __future__ import annotations
+
+import math
 
 from tilec.model.occupancy import Occupancy, occupancy
 from tilec_runtime.errors import ExpressionError
@@ -13,9 +13,9 @@ from tilec_runtime.model.kernel import KernelInfo, VariantInfo
 
 
 def residency(kernel: KernelInfo, variant: VariantInfo, image: ImageInfo) -> Occupancy | None:
-    """Resident blocks on one multiprocessor of the image's target.
+    """Return the resident blocks on one multiprocessor of the image's target.
 
-    None for portable code, and where block or shared memory depend on the arguments of a launch.
+    None for portable code, or if block or shared memory depend on the arguments of a launch.
     """
     arch = ARCHS.get(image.target.cc)
     if (
@@ -26,13 +26,13 @@ def residency(kernel: KernelInfo, variant: VariantInfo, image: ImageInfo) -> Occ
         return None
     if image.block:
         # Its resources already count the dynamic shared memory that the compiler chose.
-        threads, dynamic = _volume(image.block), 0
+        threads, dynamic = math.prod(image.block), 0
     else:
-        extents = block_of(kernel, variant, image)
+        extents = image.required_block or _numbers(kernel.launch.block, variant)
         shared = _numbers((kernel.launch.shared,), variant)
         if not extents or not shared:
             return None
-        threads, dynamic = _volume(extents), shared[0]
+        threads, dynamic = math.prod(extents), shared[0]
     if threads < 1:
         return None
     return occupancy(
@@ -44,13 +44,8 @@ def residency(kernel: KernelInfo, variant: VariantInfo, image: ImageInfo) -> Occ
     )
 
 
-def block_of(kernel: KernelInfo, variant: VariantInfo, image: ImageInfo) -> tuple[int, ...]:
-    """Threads of a block, by dimension; empty where they depend on the arguments of a launch."""
-    return image.block or image.required_block or _numbers(kernel.launch.block, variant)
-
-
 def _numbers(expressions: tuple[str, ...], variant: VariantInfo) -> tuple[int, ...]:
-    """Values of expressions over the axes alone; empty where one needs an argument."""
+    """Return the values of expressions over the axes; empty if one needs an argument."""
     values = []
     for text in expressions:
         try:
@@ -61,10 +56,3 @@ def _numbers(expressions: tuple[str, ...], variant: VariantInfo) -> tuple[int, .
             return ()
         values.append(value)
     return tuple(values)
-
-
-def _volume(extents: tuple[int, ...]) -> int:
-    volume = 1
-    for extent in extents:
-        volume *= extent
-    return volume

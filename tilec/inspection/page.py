@@ -1,6 +1,4 @@
-"""What an HTML report shows of a bundle: rows of its kernels and images, and as much of the code as
-a page should carry.
-"""
+"""The contents of an HTML report: kernels, images, and as much code as a page should carry."""
 
 from __future__ import annotations
 
@@ -12,10 +10,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from tilec.frontends.base import ToolSearch
-from tilec.inspection.code import cubin_mix, may_be_double
 from tilec.inspection.dump import Form, NotTextError, in_short, machine_code, ptx_text
 from tilec.inspection.lines import Listing, ptx_listing, sass_listing, tileir_listing
-from tilec.inspection.mix import Mix
 from tilec.inspection.occupancy import residency
 from tilec.inspection.report import Images, Report, image_id, spills
 from tilec.inspection.tileir import source_lines
@@ -49,12 +45,12 @@ class PageImage:
     """One image on the page.
 
     Attributes:
-        id, kernel, variant: what it is of.
+        id, kernel, variant: what it belongs to.
         image: its row of the index.
-        held: how many blocks of it a multiprocessor holds, where that is known.
-        mix: what its machine code consists of, where that was looked at.
-        code: name of its embedded listing, empty for none; `note` says why, or what it lacks.
-        warnings: what to look at.
+        held: how many blocks a multiprocessor holds, if known.
+        code: name of its embedded listing, empty for none.
+        note: why there is no listing, or what it lacks.
+        warnings: what slows it down.
     """
 
     id: str
@@ -62,23 +58,20 @@ class PageImage:
     variant: VariantInfo
     image: ImageInfo
     held: Occupancy | None
-    mix: Mix | None
     code: str
     note: str
     warnings: tuple[str, ...]
 
     @property
     def form(self) -> str:
-        """Which text it has: a form's name, or the kind of an image that has none."""
+        """The name of its text's form, or its kind if it has no text."""
         kind = self.image.target.kind
         return FORMS[kind].value if kind in FORMS else kind.value
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class PageFile:
-    """A source file that code comes from; `code` is its embedded listing, empty with a `note` where
-    the text is not at hand.
-    """
+    """A source file: the name of its embedded listing, or a note why there is none."""
 
     name: str
     code: str
@@ -87,14 +80,14 @@ class PageFile:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Page:
-    """All that is on the page.
+    """The contents of a page.
 
     Attributes:
         report: what was inspected.
         images: every image.
         files: sources that code on the page comes from.
         embedded: texts by name: gzip of JSON, in base64.
-        left_out: why code is missing; empty where all is there.
+        left_out: why code is missing; empty if all is there.
         tool: the disassembler.
     """
 
@@ -115,17 +108,17 @@ def make_page(
     limits: Limits = Limits(),
     on_image: Callable[[str], None] = lambda _: None,
 ) -> Page:
-    """Everything that the page of a report shows.
+    """Return the contents of a report's page.
 
-    A disassembler that is missing, or that cannot read an image, is said on the page.
+    The page tells of a disassembler that is missing or cannot read an image.
 
     Args:
-        bundle: where the images are.
-        report: what to show of it.
+        bundle: the images.
+        report: what to show.
         search: where the disassembler is looked for.
         folder: where the bundle's source files may be.
         limits: how much of the code to take.
-        on_image: sees the id of each image before its code is read.
+        on_image: gets the id of each image before its code is read.
 
     Raises:
         BundleError: an image is damaged.
@@ -157,24 +150,21 @@ def _rows(report: Report) -> Iterator[tuple[KernelInfo, VariantInfo, ImageInfo]]
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class _Code:
-    """What was read of one image's code: the name of its listing, why there is none, and the mix of
-    machine code.
-    """
+    """The name of one image's listing, or why there is none."""
 
     code: str = ""
     note: str = ""
-    mix: Mix | None = None
 
 
 class _Maker:
-    """Reads code and sources until there is no more room for them."""
+    """Reads code and sources until the page is full."""
 
     def __init__(self, bundle: Images, search: ToolSearch, limits: Limits) -> None:
         self._bundle = bundle
         self._search = search
         self._limits = limits
         self._files: dict[str, int] = {}
-        self._read: dict[tuple[str, str, bool], _Code] = {}
+        self._read: dict[tuple[str, str], _Code] = {}
         self._size = 0
         self._left = 0
         self._missing = ""
@@ -183,7 +173,7 @@ class _Maker:
 
     @property
     def room(self) -> bool:
-        """Whether there is room for the code of another image."""
+        """Whether the code of another image fits."""
         return len(self._read) < self._limits.images and self._size < self._limits.bytes
 
     @property
@@ -200,29 +190,27 @@ class _Maker:
     def image(
         self, name: str, kernel: KernelInfo, variant: VariantInfo, image: ImageInfo
     ) -> PageImage:
-        """An image with its code."""
-        found = self._code(name, kernel, variant, image)
+        """Return an image with its code."""
+        found = self._code(name, image)
         spilled = spills(image.resources)
-        warnings = found.mix.warnings if found.mix else ()
+        warnings: tuple[str, ...] = ()
         if spilled:
-            said = f"registers are spilled to local memory, {spilled} bytes a thread: smaller tiles or more registers help"
-            warnings = (said, *warnings)
+            warnings = (
+                f"registers are spilled to local memory, {spilled} bytes a thread: smaller tiles or more registers help",
+            )
         return PageImage(
             id=name,
             kernel=kernel,
             variant=variant,
             image=image,
             held=residency(kernel, variant, image),
-            mix=found.mix,
             code=found.code,
             note=found.note,
             warnings=warnings,
         )
 
     def sources(self, folder: Path) -> tuple[PageFile, ...]:
-        """The sources that listings so far come from; those of the bundle that have not changed are
-        embedded.
-        """
+        """Return the sources of the listings; unchanged ones of the bundle are embedded."""
         digests = dict(self._bundle.info.sources)
         found: list[PageFile] = []
         for name in self._files:
@@ -236,16 +224,14 @@ class _Maker:
             found.append(PageFile(name=name, code=code, note=note))
         return tuple(found)
 
-    def _code(self, name: str, kernel: KernelInfo, variant: VariantInfo, image: ImageInfo) -> _Code:
-        # Variants of a group share an image, and differ in what of it they enter and in what their
-        # dtypes make of it.
-        key = (image.digest, image.symbol, may_be_double(kernel, variant))
+    def _code(self, name: str, image: ImageInfo) -> _Code:
+        key = (image.digest, image.symbol)  # variants may share an image
         if key not in self._read:
             if not self.room:
                 self._left += 1
                 return _Code(note="left out: the page has no more room")
             try:
-                self._read[key] = self._take(name, kernel, variant, image)
+                self._read[key] = self._take(name, image)
             except ToolchainError as exc:
                 self._missing = self._missing or f"machine code is missing: {in_short(exc)}"
                 self._read[key] = _Code(note=f"{in_short(exc)}{f' ({exc.fix})' if exc.fix else ''}")
@@ -255,14 +241,12 @@ class _Maker:
                 self._read[key] = _Code(note=f"this Tile IR cannot be read: {exc.what}")
         return self._read[key]
 
-    def _take(self, name: str, kernel: KernelInfo, variant: VariantInfo, image: ImageInfo) -> _Code:
+    def _take(self, name: str, image: ImageInfo) -> _Code:
         data = self._bundle.image(image.digest)
-        found: Mix | None = None
         match image.target.kind:
             case TargetKind.CUBIN:
                 tool, text = machine_code(data, image.symbol, self._search, places=True)
                 self.tool = tool.strip()
-                found = cubin_mix(kernel, variant, image, text)
                 listing = sass_listing(text)
             case TargetKind.PTX:
                 listing = ptx_listing(ptx_text(data, image.symbol, name))
@@ -278,13 +262,10 @@ class _Maker:
         return _Code(
             code=code,
             note=f"the last {cut} of {len(listing.lines)} lines are left out" if cut > 0 else "",
-            mix=found,
         )
 
     def _packed(self, listing: Listing) -> dict[str, object]:
-        """A listing whose lines refer to places by number, for most have the place of the line
-        before.
-        """
+        """Return a listing whose lines refer to places by number: most repeat the line before."""
         numbers: dict[object, int] = {(): -1}
         table: list[list[list[int]]] = []
         at = []

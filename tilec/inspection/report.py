@@ -1,4 +1,4 @@
-"""A bundle's contents as plain values: what `tilec inspect` and the build's summary show."""
+"""A bundle's contents as plain values, for `tilec inspect` and the summary of a build."""
 
 from __future__ import annotations
 
@@ -17,29 +17,21 @@ from tilec_runtime.model.table import DispatchRule, TuningTable
 
 
 class Images(Protocol):
-    """An index and the bytes of its images: a bundle, or compiled code that is told of as one."""
+    """An index and the bytes of its images; a bundle is one."""
 
     @property
     def info(self) -> BundleInfo:
         """The index."""
 
-    @property
-    def digest(self) -> str:
-        """SHA-256 of the file (hex)."""
-
     def image(self, digest: str) -> bytes:
-        """The bytes of an image, by its digest."""
-
-    def verify(self) -> None:
-        """Read and check every byte."""
+        """Return the bytes of an image, by its digest."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Usage:
-    """The most that any image of a kernel needs; None where no image says. Bytes, except registers.
+    """The most that any image of a kernel needs, in bytes except registers; None if unknown.
 
-    `spills` is the larger of the bytes of spill stores and loads, per thread: what a budget's
-    `spills` bounds.
+    `spills` is the larger of the bytes of spill stores and loads, per thread.
     """
 
     registers: int | None = None
@@ -52,9 +44,7 @@ class Usage:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class KernelSummary:
-    """One row of the summary: counts, the most of each resource, and the bytes of its distinct
-    images.
-    """
+    """A kernel's row of the summary: counts, the most of each resource, and the size of its images."""
 
     name: str
     language: str
@@ -66,13 +56,12 @@ class KernelSummary:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Report:
-    """What one file holds.
+    """The contents of one file.
 
     Attributes:
         path: the file or directory that was asked for.
-        kind: `bundle`, `package` or `wheel`; `cubin`, `fatbin`, `PTX` or `Tile IR` of compiled code
-            without a bundle.
-        size: bytes of the bundle, or of that file.
+        kind: `bundle`, `package` or `wheel`.
+        size: bytes of the bundle.
         digest: its SHA-256 (hex).
         info: its index.
     """
@@ -90,10 +79,10 @@ class Report:
 
 
 def narrow(report: Report, select: str) -> Report:
-    """The report with only the images, variants or kernels whose id matches a glob.
+    """Return the report of the images, variants or kernels whose id matches a glob.
 
     Raises:
-        UsageError: nothing does.
+        UsageError: none matches.
     """
     kernels = []
     for kernel in report.info.kernels:
@@ -121,7 +110,7 @@ def narrow(report: Report, select: str) -> Report:
 
 
 def summarize(kernel: KernelInfo) -> KernelSummary:
-    """The summary's row of a kernel."""
+    """Return the summary's row of a kernel."""
     images = [image for variant in kernel.variants for image in variant.images]
     return KernelSummary(
         name=kernel.name,
@@ -134,7 +123,7 @@ def summarize(kernel: KernelInfo) -> KernelSummary:
 
 
 def usage(resources: Iterable[Resources]) -> Usage:
-    """The most of each resource."""
+    """Return the most of each resource."""
     rows = list(resources)
 
     def most(values: Iterable[int | None]) -> int | None:
@@ -151,23 +140,23 @@ def usage(resources: Iterable[Resources]) -> Usage:
 
 
 def spills(resources: Resources) -> int | None:
-    """Bytes spilled per thread, the larger of stores and loads; None where it is not known."""
+    """Return the bytes spilled per thread, the larger of stores and loads; None if unknown."""
     known = [size for size in (resources.spill_stores, resources.spill_loads) if size is not None]
     return max(known, default=None)
 
 
 def image_id(variant: VariantInfo, image: ImageInfo) -> str:
-    """`gemm-f16-BM128-sm_90`: the job that made it."""
+    """Return `gemm-f16-BM128-sm_90`, the id of the job that made it."""
     return f"{variant.id}-{image.target}"
 
 
 def signature(kernel: KernelInfo) -> str:
-    """`gemm(a: T[2], b: T[2], out c: T[2], alpha: f32 = 1.0)`."""
+    """Return `gemm(a: T[2], b: T[2], out c: T[2], alpha: f32 = 1.0)`."""
     return f"{kernel.name}({', '.join(param_text(param) for param in kernel.params)})"
 
 
 def param_text(param: Param) -> str:
-    """One parameter of a signature: tensors with their rank, `[*]` for any."""
+    """Return one parameter of a signature: tensors with their rank, `[*]` for any."""
     match param.kind:
         case ParamKind.TENSOR:
             kind = f"{param.dtype or 'any'}[{'*' if param.rank < 0 else param.rank}]"
@@ -183,7 +172,7 @@ def param_text(param: Param) -> str:
 
 
 def assumption_text(assume: tuple[Assumption, ...]) -> str:
-    """`a, b: shape divisible by 16,16, stride by 16,1, base by 16`; empty for the general fallback."""
+    """Return `a, b: shape divisible by 16,16, stride by 16,1, base by 16`; empty without facts."""
     groups: dict[str, list[str]] = {}
     for one in assume:
         facts = [
@@ -208,7 +197,7 @@ def assumption_text(assume: tuple[Assumption, ...]) -> str:
 
 
 def table_text(table: TuningTable) -> str:
-    """`tuning/gemm.json: NVIDIA H200 (12 entries), NVIDIA H100 (3 entries)`."""
+    """Return `tuning/gemm.json: NVIDIA H200 (12 entries), NVIDIA H100 (3 entries)`."""
     devices = [
         f"{device.name} ({len(device.entries)} {'entry' if len(device.entries) == 1 else 'entries'})"
         for device in table.devices
@@ -217,15 +206,13 @@ def table_text(table: TuningTable) -> str:
 
 
 def rule_text(rule: DispatchRule) -> str:
-    """`ROWS = 2, COLS = 1024 where x.shape[1] <= 1024`."""
+    """Return `ROWS = 2, COLS = 1024 where x.shape[1] <= 1024`."""
     take = ", ".join(f"{name} = {value}" for name, value in rule.take)
     return f"{take} where {rule.when}" if rule.when else take
 
 
 def hints_text(variant: VariantInfo) -> str:
-    """`occupancy=2`, or by target where they differ: `sm_90: occupancy=2; sm_100: num_ctas=2`;
-    empty for none.
-    """
+    """Return `occupancy=2`, or by target if they differ: `sm_90: occupancy=2; sm_100: num_ctas=2`."""
     shown = {
         target: ", ".join(f"{name}={value}" for name, value in hints)
         for target, hints in variant.hints
@@ -236,7 +223,7 @@ def hints_text(variant: VariantInfo) -> str:
 
 
 def to_json(report: Report) -> dict[str, Any]:
-    """The report as JSON values: everything that the index says."""
+    """Return the report as JSON values: everything in the index."""
     info = report.info
     return {
         "path": report.path,
@@ -254,7 +241,7 @@ def to_json(report: Report) -> dict[str, Any]:
 
 
 def kernel_json(kernel: KernelInfo) -> dict[str, Any]:
-    """One kernel as JSON values, its summary included."""
+    """Return one kernel as JSON values, with its summary."""
     row = summarize(kernel)
     return {
         "name": kernel.name,

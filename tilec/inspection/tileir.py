@@ -1,4 +1,4 @@
-"""Tile IR of an image as text, under the source lines it comes from where the sources are at hand."""
+"""Tile IR as text, under its source lines where the sources are available."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ MAX_SOURCE = 16 << 20  # bytes
 
 
 def tileir_text(data: bytes, sources: Sequence[tuple[str, str]], folder: Path) -> str:
-    """Tile IR as text.
+    """Return Tile IR as text.
 
     Args:
         data: the bytecode.
         sources: names and digests of the source files that the bundle was built from.
-        folder: where those files may be; only what has not changed since is shown.
+        folder: where those files may be; only unchanged ones are shown.
 
     Raises:
-        TileIRError: the bytecode is damaged, or has something that is not known.
+        TileIRError: the bytecode is damaged, or has an unknown operation.
     """
     return render(
         read_module(data),
@@ -31,7 +31,7 @@ def tileir_text(data: bytes, sources: Sequence[tuple[str, str]], folder: Path) -
 
 
 def source_lines(path: Path, digest: str) -> list[str]:
-    """The lines of an unchanged source file; none where it is not there, has changed or is no text."""
+    """Return the lines of an unchanged source file, or none."""
     with contextlib.suppress(OSError, UnicodeDecodeError):
         if path.stat().st_size <= MAX_SOURCE:
             data = path.read_bytes()

@@ -1,6 +1,4 @@
-"""Which variant and image a device would take of a kernel, by the rules of launches, from a bundle
-and described arguments alone.
-"""
+"""Which variant and image a launch would take on a device, from a bundle and described arguments."""
 
 from __future__ import annotations
 
@@ -20,8 +18,8 @@ from tilec_runtime.errors import NoImageError, TilecError, UsageError
 from tilec_runtime.launch.launcher import Launcher
 from tilec_runtime.launch.load import site_on
 from tilec_runtime.launch.prepare import Explanation
-from tilec_runtime.model.arch import ARCHS, Version
-from tilec_runtime.model.driver import BRANCHES, cuda_of_branch
+from tilec_runtime.model.arch import ARCHS
+from tilec_runtime.model.driver import BRANCHES
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.model.kernel import AxisValue, KernelInfo, VariantInfo
 from tilec_runtime.model.signature import Param, ParamKind
@@ -31,37 +29,33 @@ _TENSOR = re.compile(
     r"(?P<dtype>\w+)\[(?P<shape>[^\]]*)\](?:/(?P<stride>[^@]*))?(?:@(?P<align>.*))?"
 )
 _SM = re.compile(r"sm_(\d{2,3})[af]?")
-_RELEASE = re.compile(r"(\d{1,3})\.(\d{1,3})")
-_BRANCH = re.compile(r"(\d{3,4})(?:\.\d+)*")
 
-# Where allocators put what nobody asks otherwise of, and how far apart described tensors lie, so
-# that none overlaps another.
-ALIGNED = 256
-APART = 1 << 48
+ALIGNED = 256  # bytes, as allocators align
+APART = 1 << 48  # distance of described tensors: none overlaps another
 MOST_ALIGN = 1 << 32
 FORMS = "x=f32[4096,4096]@16 (dtype, extents, alignment in bytes), x=f32[64,64]/128,1 (strides), n=4096, or an axis, BM=64"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Described:
-    """A tensor that is not there: what a launch would know of it."""
+    """A tensor by what a launch would know of it."""
 
     facts: TensorFacts
 
     def _tilec_facts_(self) -> TensorFacts:
-        """Its facts, to a launch."""
+        """Return its facts to a launch."""
         return self.facts
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Why:
-    """What a device would take of a kernel.
+    """What a launch of a kernel would take on a device.
 
     Attributes:
-        kernel: the kernel. device: the device. facts: what the choice of an image knows of it.
-        explanation: of a launch with the arguments; None where none are given.
-        choices: without arguments, what each variant would run there.
-        assumed: structs that are taken to be bytes of 0, since what they hold chooses nothing.
+        facts: what the choice of an image knows of the device.
+        explanation: of a launch with the arguments; None without arguments.
+        choices: without arguments, the image of each variant.
+        assumed: structs that are taken to be bytes of 0, since their contents choose nothing.
     """
 
     kernel: KernelInfo
@@ -72,9 +66,7 @@ class Why:
     assumed: tuple[str, ...] = ()
 
     def advice(self) -> str:
-        """What to do where no image of the variant that is taken, or of any, runs there; empty
-        where one does.
-        """
+        """Return what to do if no image runs there; empty if one does."""
         taken = (
             [self.explanation.variant]
             if self.explanation is not None
@@ -92,19 +84,19 @@ class Why:
 
     @property
     def runs(self) -> bool:
-        """Whether there is an image for the device."""
+        """Whether an image runs on the device."""
         if self.explanation is not None:
             return self.explanation.image is not None
         return any(choice.image is not None for _, choice in self.choices)
 
 
 def explain_choice(bundle: Bundle, name: str, arguments: Sequence[str], device: DeviceInfo) -> Why:
-    """What a device would take of a kernel, with these arguments or, without any, at each variant.
+    """Return what a launch with these arguments would take, or without any, each variant.
 
     Args:
-        bundle: what was built.
+        bundle: the bundle.
         name: of the kernel.
-        arguments: as they are described on a command line.
+        arguments: as a command line describes them.
         device: a real one, or one of `pretended`.
 
     Raises:
@@ -116,7 +108,7 @@ def explain_choice(bundle: Bundle, name: str, arguments: Sequence[str], device: 
         raise UsageError(
             f"no kernel {name!r} in the bundle{did_you_mean(name, known) or '; it has ' + ', '.join(known)}"
         )
-    # No driver is asked of anything: described tensors say where they are, and nothing is loaded.
+    # Nothing is loaded, and described tensors have addresses: any driver will do.
     site = site_on(bundle, device, cpu_driver())
     launcher = Launcher(name, site)
     info = launcher.info
@@ -139,8 +131,7 @@ def explain_choice(bundle: Bundle, name: str, arguments: Sequence[str], device: 
 def taken_variant(
     bundle: Bundle, name: str, arguments: Mapping[str, Any], device: DeviceInfo
 ) -> VariantInfo:
-    """The variant that a launch on a device takes, tensors each `described`, with axes that the
-    caller chooses.
+    """Return the variant that a launch takes; tensors are `described`, axes may be chosen.
 
     Raises:
         LaunchError: a launch with these arguments would be refused.
@@ -149,9 +140,7 @@ def taken_variant(
 
 
 def described(shape: tuple[int, ...], dtype: str, device: DeviceInfo, *, place: int) -> Described:
-    """A tensor of its own, the `place`th of a launch, as allocators would lay it: C-contiguous, at
-    an aligned address.
-    """
+    """Return a C-contiguous tensor at an aligned address; `place` tells those of a launch apart."""
     stride = settled_stride(shape, None)
     return Described(
         TensorFacts(
@@ -164,16 +153,14 @@ def described(shape: tuple[int, ...], dtype: str, device: DeviceInfo, *, place: 
     )
 
 
-def pretended(text: str, driver: str = "") -> DeviceInfo | None:
-    """A GPU that is not here, by its architecture: `sm_90`; None for a name of another form.
+def pretended(text: str) -> DeviceInfo | None:
+    """Return a GPU that need not be here by its architecture, such as `sm_90`, with the newest driver.
 
-    Args:
-        text: of `--device`.
-        driver: what its driver serves, as for `driver_release`; the newest that tilec knows where
-            that is not said.
+    Returns:
+        None for a name of another form.
 
     Raises:
-        UsageError: there is no such architecture or driver.
+        UsageError: there is no such architecture.
     """
     match = _SM.fullmatch(text)
     if match is None:
@@ -184,40 +171,14 @@ def pretended(text: str, driver: str = "") -> DeviceInfo | None:
         raise UsageError(
             f"--device: no architecture {text!r}{did_you_mean(text, known)}; there are {', '.join(known)}"
         )
-    arch, release = ARCHS[cc], driver_release(driver) if driver else max(BRANCHES)
-    if release < arch.toolkit:
-        needs = f"{arch.toolkit[0]}.{arch.toolkit[1]}"
-        raise UsageError(
-            f"--driver: no driver of CUDA {release[0]}.{release[1]} knows sm_{match[1]}",
-            fix=f"take {needs} or later",
-        )
     return DeviceInfo(
         ordinal=0,
         name=f"sm_{match[1]}",
         cc=cc,
-        driver=release,
-        shared_optin=arch.shared_block,
+        driver=max(BRANCHES),
+        shared_optin=ARCHS[cc].shared_block,
         cluster=cc >= (9, 0),
     )
-
-
-def driver_release(text: str) -> Version:
-    """The CUDA release that a driver serves: of `13.0`, or of a driver's own version, `580` or
-    `580.65.06`.
-
-    Raises:
-        UsageError: it is neither, or older than tilec knows.
-    """
-    release, branch = _RELEASE.fullmatch(text), _BRANCH.fullmatch(text)
-    if release and int(release[1]) < 100:
-        return int(release[1]), int(release[2])
-    found = cuda_of_branch(int(branch[1])) if branch else None
-    if found is None:
-        raise UsageError(
-            f"--driver: {text!r} is no driver",
-            fix="take the CUDA release that it serves, 13.0, or its own version, 580",
-        )
-    return found
 
 
 def _read(info: KernelInfo, arguments: Sequence[str], device: DeviceInfo) -> dict[str, Any]:
@@ -301,7 +262,7 @@ def _facts(
     )
     if reach * DTYPES[dtype].bytes >= APART // 2:
         raise UsageError(f"{text!r}: no device has memory for it")
-    # Divisible by the alignment, and by no larger power of two.
+    # Divisible by the alignment and by no larger power of two.
     address = place * APART + align
     return TensorFacts(
         ptr=address,
@@ -326,7 +287,7 @@ def taken(
     chosen: Mapping[str, Any],
     device: DeviceInfo,
 ) -> VariantInfo | None:
-    """What a launch takes by rules, table and facts on a device; None where it is refused."""
+    """Return the variant that a launch with planned inputs takes, or None if it is refused."""
     given: dict[str, Any] = {
         p.name: bytes(p.size) for p in info.params if p.kind is ParamKind.STRUCT
     }

@@ -17,36 +17,19 @@ if TYPE_CHECKING:
 
 
 @dataclasses.dataclass(frozen=True)
-class Mut:
-    """One tile-shaped region of an output, which no other block has: `z: tl.Mut[T, (BM, BN)]`.
-
-    The grid of a launch follows from it: block (i, j) owns tile (i, j). Where the output's extents
-    are no multiples of the tile's, the last regions hang over: what lies outside is padding for
-    loads, and is not stored.
-    """
+class Array:
+    """What all parameters share: an array, and the known divisors of its extents."""
 
     _tl_array: Any
     _tl_divisors: tuple[int, ...]
-    _tl_index: tuple[int, ...]
-    _tl_tile: tuple[int, ...]
 
     def __class_getitem__(cls, found: Any) -> Any:
-        """`Mut[T, (BM, BN)]`: dtype and tile."""
+        """`Mut[T, (BM, BN)]`, `Ref[T, 2]`: dtype, and tile or rank."""
         return annotated(cls, found)
 
     @property
-    def index(self) -> tuple[int, ...]:
-        """The region's place: its tile index, one number per dimension."""
-        return self._tl_index
-
-    @property
-    def tile_shape(self) -> tuple[int, ...]:
-        """Extents of the region, as compile-time constants."""
-        return self._tl_tile
-
-    @property
     def shape(self) -> tuple[int, ...]:
-        """Extents of the whole output."""
+        """Extents of the whole array."""
         return self._tl_array.shape  # type: ignore[no-any-return]
 
     @property
@@ -54,16 +37,44 @@ class Mut:
         """Dtype of its elements."""
         return self._tl_array.dtype  # type: ignore[no-any-return]
 
+
+@dataclasses.dataclass(frozen=True)
+class Region(Array):
+    """A block's own part of an output: one tile, or all tiles along an axis."""
+
+    _tl_index: tuple[int, ...]
+    _tl_tile: tuple[int, ...]
+
+    @property
+    def index(self) -> tuple[int, ...]:
+        """Tile index of the region's first tile, one number per dimension."""
+        return self._tl_index
+
+    @property
+    def tile_shape(self) -> tuple[int, ...]:
+        """Extents of a tile, as compile-time constants."""
+        return self._tl_tile
+
+    def num_tiles(self, axis: int) -> int:
+        """Number of tiles along an axis, of all blocks."""
+        return ct.cdiv(self._tl_array.shape[axis], self._tl_tile[axis])  # type: ignore[no-any-return]
+
+
+@dataclasses.dataclass(frozen=True)
+class Mut(Region):
+    """One tile-shaped region of an output, which no other block has: `z: tl.Mut[T, (BM, BN)]`.
+
+    The grid of a launch follows from it: block (i, j) owns tile (i, j). Where the output's extents
+    are no multiples of the tile's, the last regions hang over: what lies outside is padding for
+    loads, and is not stored.
+    """
+
     @property
     def whole(self) -> bool:
         """Whether no region hangs over the output's end: a compile-time constant, true where the
         variant's facts say so.
         """
         return not ct.static_eval(ragged(self._tl_tile, self._tl_divisors))
-
-    def num_tiles(self, axis: int) -> int:
-        """Number of regions along an axis."""
-        return ct.cdiv(self._tl_array.shape[axis], self._tl_tile[axis])  # type: ignore[no-any-return]
 
     def load(
         self, *, padding: Padding = ZERO, latency: int | None = None, allow_tma: bool | None = None
@@ -95,25 +106,8 @@ class Mut:
 
 
 @dataclasses.dataclass(frozen=True)
-class Ref:
+class Ref(Array):
     """An array that the kernel only reads, any tile of it: `x: tl.Ref[T, 2]` has two dimensions."""
-
-    _tl_array: Any
-    _tl_divisors: tuple[int, ...]
-
-    def __class_getitem__(cls, found: Any) -> Any:
-        """`Ref[T, 2]`: dtype and rank."""
-        return annotated(cls, found)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Its extents."""
-        return self._tl_array.shape  # type: ignore[no-any-return]
-
-    @property
-    def dtype(self) -> DType:
-        """Dtype of its elements."""
-        return self._tl_array.dtype  # type: ignore[no-any-return]
 
     def num_tiles(self, axis: int, size: int) -> int:
         """Number of tiles of an extent along an axis; the last may hang over."""

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import cuda.tile as ct
 
+from tilec.lang.arrays import Array
 from tilec.lang.bounds import ZERO, load_begun, store_begun
-from tilec.lang.marks import annotated
 
 if TYPE_CHECKING:
-    from tilec.lang.ops import DType, Operand, Padding, Tile
+    from tilec.lang.ops import Operand, Padding, Tile
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Place:
 
 
 @dataclasses.dataclass(frozen=True)
-class MappedMut:
+class MappedMut(Array):
     """A block's share of an output that is cut into tiles: `c: tl.MappedMut[T, (BM, BN)]`.
 
     Of all tiles, block b owns those with the numbers b, b + blocks, b + 2 * blocks and so on,
@@ -49,32 +49,16 @@ class MappedMut:
     last one: what takes longest is best begun first.
     """
 
-    _tl_array: Any
-    _tl_divisors: tuple[int, ...]
     _tl_first: int
     _tl_tile: tuple[int, ...]
     _tl_strip: int
     _tl_of: int
     _tl_single: tuple[bool, ...]
 
-    def __class_getitem__(cls, found: Any) -> Any:
-        """`MappedMut[T, (BM, BN)]`: dtype and tile."""
-        return annotated(cls, found)
-
     @property
     def tile_shape(self) -> tuple[int, ...]:
         """Extents of a tile, as compile-time constants."""
         return self._tl_tile
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Extents of the whole output."""
-        return self._tl_array.shape  # type: ignore[no-any-return]
-
-    @property
-    def dtype(self) -> DType:
-        """Dtype of its elements."""
-        return self._tl_array.dtype  # type: ignore[no-any-return]
 
     def num_tiles(self, axis: int) -> int:
         """Number of tiles along an axis, of all blocks."""

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import cuda.tile as ct
 
+from tilec.lang.arrays import Region
 from tilec.lang.bounds import ZERO, load_begun, load_inside, store_begun
-from tilec.lang.marks import annotated
 
 if TYPE_CHECKING:
-    from tilec.lang.ops import DType, Operand, Padding, Tile
+    from tilec.lang.ops import Operand, Padding, Tile
 
 
 @dataclasses.dataclass(frozen=True)
-class SpanMut:
+class SpanMut(Region):
     """All tiles of an output along one axis, which no other block has: `y: tl.SpanMut[T, (ROWS,
     BN), 1]` owns whole rows.
 
@@ -31,39 +31,7 @@ class SpanMut:
     for loads, and is not stored.
     """
 
-    _tl_array: Any
-    _tl_divisors: tuple[int, ...]
-    _tl_index: tuple[int, ...]
-    _tl_tile: tuple[int, ...]
     _tl_axis: int
-
-    def __class_getitem__(cls, found: Any) -> Any:
-        """`SpanMut[T, (ROWS, BN), 1]`: dtype, tile and axis."""
-        return annotated(cls, found)
-
-    @property
-    def index(self) -> tuple[int, ...]:
-        """Tile index of the region's first tile: one number per dimension, 0 along the axis."""
-        return self._tl_index
-
-    @property
-    def tile_shape(self) -> tuple[int, ...]:
-        """Extents of a tile, as compile-time constants."""
-        return self._tl_tile
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Extents of the whole output."""
-        return self._tl_array.shape  # type: ignore[no-any-return]
-
-    @property
-    def dtype(self) -> DType:
-        """Dtype of its elements."""
-        return self._tl_array.dtype  # type: ignore[no-any-return]
-
-    def num_tiles(self, axis: int) -> int:
-        """Number of tiles along an axis, of all blocks."""
-        return ct.cdiv(self._tl_array.shape[axis], self._tl_tile[axis])  # type: ignore[no-any-return]
 
     def load_tile(
         self,

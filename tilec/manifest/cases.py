@@ -17,7 +17,7 @@ from tilec_runtime.model.suggest import did_you_mean
 
 
 def read_cases(found: Mapping[str, dict[str, Any]], scope: Scope) -> tuple[Case, ...]:
-    """The cases of one kernel."""
+    """Return the cases of one kernel."""
     return tuple(
         _case(name, table, (*scope.path, "case", name), scope) for name, table in found.items()
     )
@@ -84,7 +84,7 @@ def _input(
 def _extents(
     name: str, key: str, extents: Any, names: set[str], later: set[str], path: Path, scope: Scope
 ) -> None:
-    """Check what the extents of an input use."""
+    """Check the names in the extents of an input."""
     for index, text in enumerate(() if extents is BAD else extents):
         if text is BAD or text.isdigit():
             continue
@@ -114,7 +114,7 @@ FORM = "a step is a call such as gemm(c, a, b, BM=64): a kernel, names of the ca
 def read_chains(
     found: Mapping[str, Any], kernels: Collection[str], problems: Problems
 ) -> tuple[Chain, ...]:
-    """Every chain; `kernels` are the names that the manifest gives kernels."""
+    """Return every chain; `kernels` are the names that the manifest gives kernels."""
     chains = []
     for name, table in found.items():
         path: Path = ("chain", name)
@@ -162,7 +162,7 @@ class StepError(Exception):
 
 
 def parse_step(text: str) -> Step:
-    """Read `gemm(c, a, b, BM=64)`. It is parsed, and never run.
+    """Parse `gemm(c, a, b, BM=64)`; nothing is run.
 
     Raises:
         StepError: it is no such call.
@@ -199,7 +199,7 @@ def _operand(node: ast.expr) -> Operand:
 
 
 def _check_case(case: Case, steps: tuple[Step, ...], path: Path, problems: Problems) -> None:
-    """What the steps name and the case's inputs have to be the same."""
+    """Report inputs that no step takes, and names of steps without an input."""
     used = list(
         dict.fromkeys(operand.name for step in steps for operand in step.operands if operand.name)
     )

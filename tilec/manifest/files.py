@@ -1,4 +1,4 @@
-"""Files that a manifest names: whether they are there, can be read, and lie in the project."""
+"""Files that a manifest names: present, readable, and inside the project."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ _Key = tuple[str | int, ...]
 
 
 def file_problems(manifest: Manifest) -> Iterator[Diagnostic]:
-    """Problems with files and directories that the manifest names, but for sources; references may
-    be missing.
+    """Yield problems with the files and directories that the manifest names.
+
+    Sources are checked by `source_problem`; files of references may be missing.
     """
     for key, name, kind in _named_paths(manifest):
         problem = _leaving(manifest, key, name)
@@ -27,7 +28,7 @@ def file_problems(manifest: Manifest) -> Iterator[Diagnostic]:
 
 
 def source_problem(manifest: Manifest, kernel: Kernel) -> Diagnostic | None:
-    """The problem with a kernel's source file, if there is one."""
+    """Return the problem with a kernel's source file, or None."""
     root, key = Path(manifest.root), ("kernel", kernel.name, "source")
     path = root / kernel.source
     leaving = _leaving(manifest, key, kernel.source)
@@ -45,8 +46,9 @@ def source_problem(manifest: Manifest, kernel: Kernel) -> Diagnostic | None:
 
 
 def reference_problems(manifest: Manifest) -> tuple[Diagnostic, ...]:
-    """References of cases that are not there. A build needs none of them, and a run, which does, is
-    often on another machine.
+    """Return problems with the references of cases.
+
+    A build needs no reference. A run does, often on another machine.
     """
     problems = []
     read: dict[str, tuple[str, frozenset[str] | None]] = {}
@@ -68,8 +70,9 @@ def reference_problems(manifest: Manifest) -> tuple[Diagnostic, ...]:
 
 
 def _functions(path: Path, file: str) -> tuple[str, frozenset[str] | None]:
-    """What is wrong with a Python file, and the names that it binds: None where they cannot be told
-    without running it.
+    """Return the problem with a Python file, and the names that it binds.
+
+    The names are None if only running the file would tell them.
     """
     if not path.is_file():
         return f"no such file {file!r}", None
@@ -95,7 +98,7 @@ def _functions(path: Path, file: str) -> tuple[str, frozenset[str] | None]:
 
 
 def _missing(root: Path, name: str, kind: str) -> str:
-    """Why a path is no `file` or `directory`, as it is to be; an empty text where it is one."""
+    """Return why a path is no `file` or `directory` as it should be, or an empty text."""
     path = root / name
     if path.is_file() if kind == "file" else path.is_dir():
         return ""
@@ -114,8 +117,9 @@ def _missing(root: Path, name: str, kind: str) -> str:
 
 
 def _named_paths(manifest: Manifest) -> Iterator[tuple[_Key, str, str]]:
-    """Every path of the manifest but sources: its key, the path, and what has to be there (nothing,
-    a file or a directory).
+    """Yield key, path and expected kind (file, directory or nothing) of every path.
+
+    Sources are not among them.
     """
     for index, name in enumerate(manifest.package.license_files):
         yield ("package", "license-files", index), name, "file"
@@ -147,7 +151,7 @@ def _leaving(manifest: Manifest, key: _Key, name: str) -> Diagnostic | None:
 
 
 def _option_tables(manifest: Manifest) -> list[tuple[tuple[str, ...], Mapping[str, object]]]:
-    """Options of frontends and of kernels, with their keys."""
+    """Return the options of frontends and of kernels, with their keys."""
     used = {kernel.language for kernel in manifest.kernels}
     tables: list[tuple[tuple[str, ...], Mapping[str, object]]] = [
         (("frontend", language), dict(options))
@@ -159,6 +163,6 @@ def _option_tables(manifest: Manifest) -> list[tuple[tuple[str, ...], Mapping[st
 
 
 def _cases(manifest: Manifest) -> list[tuple[str, str, tuple[Case, ...]]]:
-    """The cases of each kernel and chain, with its table and its name."""
+    """Return the cases of each kernel and chain, with its table and name."""
     kernels = [("kernel", kernel.name, kernel.cases) for kernel in manifest.kernels]
     return [*kernels, *(("chain", chain.name, chain.cases) for chain in manifest.chains)]

@@ -1,6 +1,4 @@
-"""Kernel tables: what was read becomes a Kernel, after the checks that look at several keys at
-once.
-"""
+"""Kernel tables: values to a Kernel, after the checks that concern several keys."""
 
 from __future__ import annotations
 
@@ -37,7 +35,7 @@ Languages = Mapping[str, tuple[str, ...]]
 def read_kernel(
     name: str, found: dict[str, Any], path: Path, problems: Problems, languages: Languages
 ) -> Kernel | None:
-    """One kernel; None where too little of it could be read."""
+    """Return one kernel, or None if too little of it could be read."""
     if what := values.kernel_name_problem(name):
         problems.add(path, what, at_key=True)
     file, function = found.get("source", ("", ""))
@@ -108,7 +106,7 @@ def _language(
 
 
 def _dispatch(found: dict[str, Any], path: Path, scope: Scope) -> dict[str, Any]:
-    """The fields that say how a variant is chosen."""
+    """Return the fields that choose a variant."""
     if found.get("keep") == "winners" and "table" not in found:
         scope.problems.add(
             (*path, "keep"), 'winners of what? Name the tuning file: table = "tuning/gemm.json"'
@@ -144,7 +142,7 @@ def _rules(found: dict[str, Any], path: Path, scope: Scope) -> tuple[Rule, ...]:
 
 
 def _base(symbol: str) -> str:
-    """`gemm` of `ns::gemm<{T}>`."""
+    """Return `gemm` of `ns::gemm<{T}>`."""
     return symbol.partition("<")[0].strip().rpartition("::")[2]
 
 
@@ -400,7 +398,7 @@ def _options(found: dict[str, Any], language: str, path: Path, problems: Problem
 
 
 def options_of(read: Mapping[str, Any]) -> Options:
-    """Options as the model has them: sorted by name, tables as pairs of texts."""
+    """Return options as the model has them: sorted, tables as pairs of texts."""
     return tuple(
         (
             name,

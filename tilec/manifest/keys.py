@@ -714,8 +714,9 @@ MANIFEST = Table(
 
 
 def json_schema() -> dict[str, Any]:
-    """The schema (draft 2020-12). What one value alone cannot say, such as whether an axis exists,
-    `tilec check` says.
+    """Return the JSON Schema (draft 2020-12).
+
+    What concerns several values, such as whether an axis exists, `tilec check` reports.
     """
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

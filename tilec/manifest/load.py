@@ -1,6 +1,4 @@
-"""tilec.toml to a Manifest: reads the text, then everything in it, and reports all problems at
-once.
-"""
+"""tilec.toml to a Manifest: reads everything, and reports all problems at once."""
 
 from __future__ import annotations
 
@@ -70,7 +68,7 @@ def load(path: Path, *, languages: Languages, shown: str = "") -> Manifest:
 
 
 def load_text(text: str, path: Path, *, languages: Languages, shown: str = "") -> Manifest:
-    """Load a manifest from its text; `path` says where it lies and is not read.
+    """Load a manifest from its text; `path` is not read.
 
     Raises:
         ManifestError: as `load`.

@@ -40,7 +40,7 @@ _HEX = {"x": 2, "u": 4, "U": 8}
 
 
 class Scanner:
-    """One pass over a document; stops without an error where the text is no TOML."""
+    """One pass over a document; stops silently where the text is no TOML."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -59,7 +59,7 @@ class Scanner:
             return
 
     def peek(self) -> str:
-        """The next character that counts, or an empty text at the end."""
+        """Return the next character that counts, or an empty text at the end."""
         blank = _BLANK.match(self.text, self.at)
         self.at = blank.end() if blank else self.at
         return self.text[self.at : self.at + 1]
@@ -72,7 +72,7 @@ class Scanner:
         return match.group()
 
     def key(self) -> list[tuple[str, int]]:
-        """The parts of a dotted key with their offsets."""
+        """Return the parts of a dotted key with their offsets."""
         parts: list[tuple[str, int]] = []
         while True:
             quoted = self.peek() in ("'", '"')
@@ -166,9 +166,7 @@ class Scanner:
 
 
 def offsets_of(text: str, start: int) -> list[int]:
-    """Where each character of the TOML string at `start` is written, and where the string's closing
-    quotes stand.
-    """
+    """Return the offsets of the characters of a TOML string, and of its closing quotes."""
     match = _STRING.match(text, start)
     quotes = 3 if text[start : start + 3] in ('"""', "'''") else 1
     return [
@@ -178,9 +176,7 @@ def offsets_of(text: str, start: int) -> list[int]:
 
 
 def decode(text: str, start: int) -> Iterator[tuple[str, int]]:
-    """The characters of the TOML string that starts at `start`, each with the offset it is written
-    at.
-    """
+    """Yield the characters of a TOML string, each with its offset in the text."""
     match = _STRING.match(text, start)
     if match is None:
         return
@@ -212,23 +208,22 @@ EXCERPT = 200
 
 
 class Locator:
-    """Finds places in one manifest; a call gives the location of a key."""
+    """Finds the locations of keys in one manifest; a call returns that of a key."""
 
     def __init__(self, text: str, file: str) -> None:
-        """Keep the text (its line ends are single line feeds) and the file's name as it is to be
-        shown.
-        """
+        """Keep the text (with single line feeds) and the file's name for messages."""
         self.text = text
         self.file = file
 
     def __call__(self, path: Path) -> Location:
-        """Place of the key (of the element, in a list), or of the nearest enclosing one that
-        exists.
-        """
+        """Return the location of a key, or of the nearest enclosing one that exists."""
         return self.location(self._nearest(path)[0])
 
     def value(self, path: Path, index: int | None = None) -> Location:
-        """Place of the value; with `index`, of that character of a text value (as TOML decodes it)."""
+        """Return the location of a value, or of a character of a text value.
+
+        `index` counts characters as TOML decodes them.
+        """
         key, value = self._nearest(path)
         exact = path in self._scan.places
         if index is not None and exact and self.text[value : value + 1] in ('"', "'"):
@@ -237,12 +232,12 @@ class Locator:
         return self.location(value if exact else key)
 
     def location(self, offset: int) -> Location:
-        """Line and column, both from 1, of an offset into the text."""
+        """Return line and column, both from 1, of an offset into the text."""
         line = bisect.bisect_right(self._lines, offset)
         return Location(file=self.file, line=line, column=offset - self._lines[line - 1] + 1)
 
     def excerpt(self, place: Location) -> str:
-        """The line of a place; empty where the place is so far right that the line would not help."""
+        """Return the line of a location, or an empty text far to the right of a long line."""
         if not 0 < place.line <= len(self._lines) or place.column > EXCERPT:
             return ""
         start = self._lines[place.line - 1]
@@ -269,7 +264,7 @@ class Locator:
         )
 
     def twice(self) -> tuple[Path, Location, Location] | None:
-        """The first key that is given twice: its path, its first and its second place."""
+        """Return the first key that is given twice, with both locations."""
         found = self._scan.twice
         if found is None:
             return None
@@ -278,7 +273,7 @@ class Locator:
 
     @functools.cached_property
     def _lines(self) -> list[int]:
-        """Offset of each line."""
+        """The offset of each line."""
         return [0, *(match.end() for match in re.finditer("\n", self.text))]
 
     @functools.cached_property
@@ -295,8 +290,9 @@ class Locator:
 
 
 def render(path: Path) -> str:
-    """A key path as users write it: `kernel.gemm.matrix.exclude[0].when`, with quotes where TOML
-    needs them.
+    """Return a key path as users write it: `kernel.gemm.matrix.exclude[0].when`.
+
+    Parts are quoted where TOML needs it.
     """
     shown = ""
     for part in path:

@@ -16,8 +16,9 @@ from tilec_runtime.model.suggest import did_you_mean
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Problem:
-    """One problem: where (a key path, and whether its key or its value is meant, or which character
-    of a text value), and what.
+    """One problem of a manifest.
+
+    `at_key` tells key from value; `index` is a character of a text value.
     """
 
     path: Path
@@ -28,7 +29,7 @@ class Problem:
 
 
 class Problems:
-    """The sink that every check reports to."""
+    """Collects the problems of every check."""
 
     def __init__(self) -> None:
         self.found: list[Problem] = []
@@ -42,7 +43,7 @@ class Problems:
         at_key: bool = False,
         index: int | None = None,
     ) -> None:
-        """Note a problem; nothing is raised before all have been found."""
+        """Record a problem; nothing is raised before everything was read."""
         self.found.append(Problem(path=path, what=what, hint=hint, at_key=at_key, index=index))
 
     def unknown(
@@ -54,17 +55,17 @@ class Problems:
         *,
         at_key: bool = False,
     ) -> None:
-        """Note a word that is not among those known: names the nearest, or all of them."""
+        """Record an unknown word with the nearest known one, or all of them."""
         near = did_you_mean(value, known)
         listed = f"; known are {', '.join(known)}" if known and len(known) <= 24 else ""
         self.add(path, f"unknown {what} {value!r}{near or listed}", at_key=at_key)
 
     def expression(self, path: Path, error: ExpressionError) -> None:
-        """Note an expression's error at its own character."""
+        """Record an expression's error at its own character."""
         self.add(path, error.what, index=max(error.column - 1, 0))
 
     def error(self, locator: Locator, fix: str = "") -> ManifestError:
-        """All problems, in the order of the text."""
+        """Return all problems as an error, in the order of the text."""
         located = [
             locator.problem(
                 one.path, one.what, value=not one.at_key, index=one.index, hint=one.hint
@@ -77,12 +78,12 @@ class Problems:
 
 
 def shown_int(value: int) -> str:
-    """An integer for a message; huge ones by size, since Python refuses to write them out."""
+    """Return an integer for a message; Python refuses to write out huge ones."""
     return str(value) if value.bit_length() < 200 else f"an integer of {value.bit_length()} bits"
 
 
 def shown(value: Any) -> str:
-    """A TOML value in a message: text and numbers as they are, the rest by kind."""
+    """Return a TOML value for a message: text and numbers as they are, others by kind."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
@@ -101,9 +102,7 @@ def shown(value: Any) -> str:
 
 
 def order_of(problem: Diagnostic, manifest: str) -> tuple[bool, int, int]:
-    """Sort key of a problem: those of the manifest, a file name, in its order; then those of other
-    files.
-    """
+    """Return the sort key of a problem: the manifest's in its order, then other files'."""
     at = problem.location
     return (False, at.line, at.column) if at and at.file == manifest else (True, 0, 0)
 
@@ -113,14 +112,15 @@ Mark = tuple[type, AxisValue]
 
 
 def mark(value: AxisValue) -> Mark:
-    """A value with its type: 1, 1.0 and true are different values of an axis."""
+    """Return a value with its type: 1, 1.0 and true are different values of an axis."""
     return (type(value), value)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Scope:
-    """What the checks of one kernel share: where it stands, its axes with the values that included
-    points add, and the sink.
+    """Path, axes and problems of one kernel, for checks of names.
+
+    `axes` have the values that included points add.
     """
 
     path: Path
@@ -129,13 +129,13 @@ class Scope:
     marks: dict[str, frozenset[Mark]] = dataclasses.field(init=False)
 
     def __post_init__(self) -> None:
-        """Index the values, so that long axes with long lists of points stay linear."""
+        """Index the values: long axes with long lists of points stay linear."""
         object.__setattr__(
             self, "marks", {name: frozenset(map(mark, items)) for name, items in self.axes.items()}
         )
 
     def axis(self, name: str, path: Path) -> bool:
-        """Whether there is such an axis; reported where not."""
+        """Return whether there is such an axis; report it if not."""
         if name in self.axes:
             return True
         if self.axes:
@@ -145,7 +145,7 @@ class Scope:
         return False
 
     def point(self, found: Mapping[str, Any], path: Path) -> tuple[tuple[str, AxisValue], ...]:
-        """Axis values that must exist."""
+        """Return axis values, each of which must exist."""
         for name, value in found.items():
             inner = (*path, name)
             if self.axis(name, inner) and mark(value) not in self.marks[name]:
@@ -156,7 +156,7 @@ class Scope:
         return tuple(found.items())
 
     def dtype(self, name: str, path: Path) -> None:
-        """Check a dtype or the name of an axis that holds dtypes."""
+        """Check a dtype, or the name of an axis that holds dtypes."""
         if name in DTYPES:
             return
         if name not in self.axes:

@@ -25,7 +25,7 @@ TEXT_LIMIT = 1000
 
 
 class Shape:
-    """What a value must look like."""
+    """The form of a value."""
 
     __slots__ = ()
 
@@ -40,7 +40,7 @@ class Shape:
         raise NotImplementedError
 
     def takes(self, value: Any) -> bool:
-        """Whether the value has this shape's TOML type; decides between alternatives."""
+        """Return whether the value has this shape's TOML type."""
         return isinstance(value, self.accepts) and (
             not isinstance(value, bool) or bool in self.accepts
         )
@@ -55,13 +55,11 @@ class Shape:
         return self.of(value, path, problems)
 
     def hint(self, value: Any) -> str:  # noqa: ARG002 - most shapes have none
-        """Return what to write in place of a value of another type, where there is something to
-        say.
-        """
+        """Return what to write in place of a value of another type, or an empty text."""
         return ""
 
     def of(self, value: Any, path: Path, problems: Problems) -> Any:
-        """Do as `read`, of a value that has the shape's TOML type."""
+        """Do as `read` for a value of the shape's TOML type."""
         raise NotImplementedError
 
     def schema(self) -> dict[str, Any]:
@@ -71,11 +69,11 @@ class Shape:
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Text(Shape):
-    """Text. `choices` close the set; `pattern` must match as a whole, and `what` names it;
-    `convert` may refuse with a ValueError.
+    """Text with an optional closed set, pattern or conversion.
 
-    `known` gives the schema the closed set that `convert` takes; `most` is the greatest number of
-    characters.
+    `choices` close the set. `pattern` must match as a whole, and `what` names it. `convert` may
+    refuse with a ValueError; `known` gives the schema the set that it takes. `most` bounds the
+    length.
     """
 
     what: str = "text"
@@ -152,7 +150,7 @@ class Integer(Shape):
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Formula(Shape):
-    """An expression, kept as text; its syntax is checked here, its names where they are known.
+    """An expression, kept as text; names are checked where they are known.
 
     `number` takes integers from there on too; `abi` reads an argument of an entry point.
     """
@@ -334,12 +332,12 @@ class Either(Shape):
 
 
 def _given(limits: dict[str, Any]) -> dict[str, Any]:
-    """The limits that there are."""
+    """Return the limits that are set."""
     return {key: limit for key, limit in limits.items() if limit}
 
 
 def is_int(value: Any) -> bool:
-    """Whether a TOML value is an integer (booleans are none)."""
+    """Return whether a TOML value is an integer; booleans are none."""
     return Integer().takes(value)
 
 
@@ -355,7 +353,7 @@ class Key:
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Names:
-    """Free names of a table: what they must look like, and the shape of what they name."""
+    """Free names of a table: their form, and the shape of the named values."""
 
     pattern: str
     what: str
@@ -386,7 +384,7 @@ class Table(Shape):
     accepts = (dict,)
 
     def of(self, value: dict[str, Any], path: Path, problems: Problems) -> Any:
-        """Return what is in the table, by key; keys that were reported are left out."""
+        """Return the values of the table by key, without those that were reported."""
         found: dict[str, Any] = {}
         for name, item in value.items():
             inner = (*path, name)
@@ -403,13 +401,13 @@ class Table(Shape):
         return found
 
     def make(self, found: dict[str, Any], **more: Any) -> Any:
-        """The dataclass of what was read."""
+        """Return the dataclass of a table that was read."""
         if self.made is None:
             raise TypeError("the table has no dataclass")
         return self.made(**{name.replace("-", "_"): value for name, value in found.items()}, **more)
 
     def schema(self) -> dict[str, Any]:
-        """The JSON Schema of the table, with the defaults of its dataclass."""
+        """Return the JSON Schema of the table, with the defaults of its dataclass."""
         defaults = _defaults(self.made) if self.made else {}
         properties: dict[str, Any] = {}
         for key in self.keys:
@@ -468,7 +466,7 @@ class Table(Shape):
 
 
 def _may_be_written(value: Any, shape: Shape) -> bool:
-    """Whether a default is a value of its key; some stand for the key's absence."""
+    """Return whether a default is a value of its key; some stand for its absence."""
     problems = Problems()
     shape.read(value, (), problems)
     return not problems.found

@@ -1,5 +1,6 @@
-"""The tuning file, such as `tuning/gemm.json`: reading it, with the place of what does not fit, and
-its one canonical text.
+"""The tuning file, such as `tuning/gemm.json`: reading it, and its canonical text.
+
+What does not fit is reported with line and column.
 """
 
 from __future__ import annotations
@@ -77,8 +78,9 @@ def read_record(data: bytes, path: str) -> TuningRecord:
 
 
 def record_text(found: TuningRecord) -> str:
-    """The file's text: equal records have equal texts, in the order of the record; short objects
-    and arrays stand on one line.
+    """Return the file's text; equal records have equal texts.
+
+    Short objects and arrays stand on one line.
 
     Raises:
         ValueError: the record breaks a rule that reading checks.
@@ -111,7 +113,7 @@ def _lines(value: Any, depth: int) -> Iterator[str]:
 
 
 def _mapping(item: Codec, what: str) -> Codec:
-    """Pairs as an object, in their order."""
+    """Return a codec of pairs as an object, in their order."""
 
     def read(value: Any) -> Any:
         if type(value) is not dict or not all(name.isidentifier() for name in value):
@@ -142,7 +144,7 @@ def _read_capability(value: Any) -> Any:
 
 
 def _older(codec: Codec, **absent: Any) -> Codec:
-    """A codec of objects that reads those of older files too, which lack some keys."""
+    """Return a codec that also reads objects of older files, which lack some keys."""
     return Codec(
         codec.write, lambda value: codec.read({**absent, **value} if type(value) is dict else value)
     )
@@ -204,7 +206,7 @@ _RECORD = record(
 
 
 def _check(found: TuningRecord) -> None:
-    """The rules that reach over several fields. Raises Misfit."""
+    """Check the rules over several fields. Raises Misfit."""
     for number, size in enumerate(found.sizes):
         try:
             kind = parse(size).kind
@@ -269,7 +271,7 @@ _AGAIN = "restore the committed file, or remove it and write it anew with `tilec
 
 
 def problem_at(source: str, path: str, where: str, what: str) -> Diagnostic:
-    """A problem of a file that was read.
+    """Return a problem of a file that was read.
 
     Args:
         source: its text.
@@ -319,13 +321,13 @@ def _parse(source: str, path: str) -> Any:
 
 
 def _steps(where: str) -> list[str | int]:
-    """`devices[0].name` as its steps."""
+    """Return the steps of `devices[0].name`."""
     parts = where.replace("[", ".[").split(".")
     return [int(part[1:-1]) if part.startswith("[") else part for part in parts if part]
 
 
 def _place(source: str, steps: Sequence[str | int]) -> int:
-    """Where in a JSON text the value of a path begins, or of as much of the path as there is."""
+    """Return the offset of a path's value in a JSON text, or of as much as there is."""
     decoder, at = json.JSONDecoder(), _blank(source, 0)
     for step in steps:
         items = _items(source, at, decoder)
@@ -337,7 +339,7 @@ def _place(source: str, steps: Sequence[str | int]) -> int:
 
 
 def _items(source: str, at: int, decoder: json.JSONDecoder) -> Iterator[tuple[str | int, int]]:
-    """(key or index, where its value begins) of each item of the object or array that begins here."""
+    """Yield key or index of each item of the object or array at `at`, with its offset."""
     closing = {"{": "}", "[": "]"}.get(source[at : at + 1], "")
     at, number = _blank(source, at + 1), 0
     while closing and source[at] != closing:

@@ -1,5 +1,6 @@
-"""Text values of the manifest that mean something: versions, licences, paths, sizes, drivers; each
-a pattern or a conversion.
+"""Text values of the manifest with a meaning: versions, licences, paths, sizes.
+
+Each is a pattern or a conversion.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ _UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2*
 
 
 def target_names() -> tuple[str, ...]:
-    """Every target there is."""
+    """Return the name of every target."""
     names: list[str] = []
     for kind in ("sm", "compute", "lto"):
         for (major, minor), arch in ARCHS.items():
@@ -64,7 +65,11 @@ def target_names() -> tuple[str, ...]:
 
 
 def target(text: str) -> Target:
-    """A target's name to the target, with a did-you-mean where it is none."""
+    """Return the target of a name.
+
+    Raises:
+        ValueError: there is none; with a did-you-mean.
+    """
     try:
         return Target.parse(text)
     except ValueError as error:
@@ -75,12 +80,12 @@ def target(text: str) -> Target:
 
 
 def looks_like_target(text: str) -> bool:
-    """Whether a name is, or was meant to be, a target's."""
+    """Return whether a name is, or was meant as, a target's."""
     return text == "tileir" or re.match(r"(sm|compute|lto)_?[0-9]", text) is not None
 
 
 def project_path(text: str) -> str:
-    """A path inside the project, with forward slashes and nothing superfluous.
+    """Return a path inside the project in its shortest form, with forward slashes.
 
     Raises:
         ValueError: it is absolute, leads out of the project, or is longer than file systems take.
@@ -107,7 +112,7 @@ def project_path(text: str) -> str:
 
 
 def inner_path(text: str) -> str:
-    """A path inside the project that is not the project itself."""
+    """Return a path below the project's directory."""
     path = project_path(text)
     if path == ".":
         raise ValueError(f"{text!r} is the project itself: name a directory or file in it")
@@ -115,7 +120,7 @@ def inner_path(text: str) -> str:
 
 
 def path_and_function(text: str) -> tuple[str, str]:
-    """`file.py:function` to its two parts; the function is empty where there is none."""
+    """Return the two parts of `file.py:function`; the second may be empty."""
     file, _, function = text.partition(":")
     return inner_path(file), function
 
@@ -128,7 +133,7 @@ def link_entry(text: str) -> str:
 
 
 def size(text: str) -> int:
-    """`90 MiB` in bytes."""
+    """Return `90 MiB` in bytes."""
     match = re.fullmatch(r"([0-9.]+) ?([A-Za-z]+)", text)
     if match is None:
         raise ValueError(f"{text!r} is not a size such as 90 MiB")
@@ -139,7 +144,7 @@ def size(text: str) -> int:
 
 
 def some_size(text: str) -> int:
-    """As `size`, of something."""
+    """Return a size that is not zero, in bytes."""
     amount = size(text)
     if not amount:
         raise ValueError(f"{text!r} is no sensible size")
@@ -147,7 +152,7 @@ def some_size(text: str) -> int:
 
 
 def driver(text: str) -> int:
-    """A driver's version (`580`, `580.65.06`) to its branch."""
+    """Return the branch of a driver version such as `580` or `580.65.06`."""
     branch = int(text.partition(".")[0])
     oldest = min(BRANCHES.values())
     if branch < oldest:
@@ -156,14 +161,14 @@ def driver(text: str) -> int:
 
 
 def one_line(text: str) -> str:
-    """Text without line ends and other control characters."""
+    """Return text without line ends and other control characters."""
     if not text.isprintable():
         raise ValueError("must be one line of printable text")
     return text
 
 
 def module_name(text: str) -> str:
-    """A name that a top-level Python module can have without hiding another."""
+    """Return a name for a top-level module that hides no other."""
     if not text.isidentifier() or keyword.iskeyword(text):
         raise ValueError(
             f"{text!r} is {'a keyword' if keyword.iskeyword(text) else 'no identifier'} of Python"
@@ -180,9 +185,7 @@ def module_name(text: str) -> str:
 
 
 def kernel_name_problem(name: str) -> str:
-    """Return why a launcher of the generated package cannot have an identifier as its name; empty
-    where it can.
-    """
+    """Return why no launcher can have this identifier as its name, or an empty text."""
     if keyword.iskeyword(name):
         return f"{name!r} is a keyword of Python: a launcher cannot have this name"
     if name in RESERVED:
@@ -203,14 +206,14 @@ def kernel_name_problem(name: str) -> str:
 
 
 def licence(text: str) -> str:
-    """An expression that looks like SPDX."""
+    """Return an expression that looks like SPDX."""
     if text.count("(") != text.count(")"):
         raise ValueError(f"{text!r} is not an SPDX expression: its parentheses do not match")
     return text
 
 
 def glob(text: str) -> str:
-    """A glob over ids."""
+    """Return a glob over ids."""
     if not text.strip():
         raise ValueError("is empty: it matches nothing")
     if any(c.isspace() or not c.isprintable() for c in text):

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import itertools
 import math
 
 from tilec_runtime.model.dtype import DTYPES
-from tilec_runtime.values import value_class
+from tilec_runtime.values import replace, value_class
 
 Shape = tuple[int, ...]
 # Of a tensor: address, extents, strides, and its class: what no condition of a plan can ask (None
@@ -115,7 +114,7 @@ def as_bytes(facts: TensorFacts) -> TensorFacts:
         return facts
     shape = (*facts.shape[:-1], facts.shape[-1] // each)
     stride = (*(step // each for step in facts.stride[:-1]), 1)
-    return dataclasses.replace(facts, shape=shape, stride=settled_stride(shape, stride), dtype="u8")
+    return replace(facts, shape=shape, stride=settled_stride(shape, stride), dtype="u8")
 
 
 def byte_range(facts: TensorFacts) -> tuple[int, int]:

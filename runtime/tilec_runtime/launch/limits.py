@@ -4,7 +4,6 @@ image.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -18,6 +17,7 @@ from tilec_runtime.model.arch import TargetKind
 from tilec_runtime.model.expr import Expr
 from tilec_runtime.model.image import ImageInfo
 from tilec_runtime.model.kernel import KernelInfo
+from tilec_runtime.values import replace
 
 if TYPE_CHECKING:
     from tilec_runtime.device.seam import DeviceDriver
@@ -79,7 +79,7 @@ def as_compiled(shape: LaunchShape, image: ImageInfo) -> LaunchShape:
     size = math.prod(image.cluster)
     grid = (shape.grid[0] * size, shape.grid[1], shape.grid[2])
     cluster = image.cluster if size > 1 else ()
-    return dataclasses.replace(
+    return replace(
         shape, grid=grid, block=dim3(image.block), shared=image.dynamic_shared, cluster=cluster
     )
 

@@ -4,7 +4,6 @@ image, the launch shape.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
@@ -42,7 +41,7 @@ from tilec_runtime.model.image import ImageInfo
 from tilec_runtime.model.jit import JitFallback
 from tilec_runtime.model.kernel import AxisValue, KernelInfo, VariantInfo
 from tilec_runtime.model.signature import ParamKind
-from tilec_runtime.values import value_class
+from tilec_runtime.values import replace, value_class
 
 if TYPE_CHECKING:
     from tilec_runtime.device.seam import DeviceDriver
@@ -333,7 +332,7 @@ def _wished_shape(call: Call, grid: tuple[GridWish, ...]) -> LaunchShape:
     )
     if not grid:  # whoever gives one as well knows the kernel's blocks
         check_shares(call, shape.grid, parted)
-    return dataclasses.replace(shape, grid=settled)
+    return replace(shape, grid=settled)
 
 
 def explain(

@@ -4,7 +4,6 @@ arguments satisfy.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
@@ -18,7 +17,7 @@ from tilec_runtime.launch.program import EQ, Demand, binary, divides
 from tilec_runtime.model.expr import Expr
 from tilec_runtime.model.kernel import AxisValue, KernelInfo, VariantInfo
 from tilec_runtime.model.signature import Assumption
-from tilec_runtime.values import value_class
+from tilec_runtime.values import replace, value_class
 
 if TYPE_CHECKING:
     from tilec_runtime.launch.lowering import TensorTerms
@@ -314,7 +313,7 @@ def narrowed(info: KernelInfo, variants: tuple[VariantInfo, ...]) -> KernelInfo:
             point.get(name) == value and type(point.get(name)) is type(value) for point in points
         )
 
-    return dataclasses.replace(
+    return replace(
         info,
         variants=variants,
         axes=tuple(

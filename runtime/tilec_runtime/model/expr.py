@@ -5,7 +5,6 @@ evaluated often; never run as Python.
 from __future__ import annotations
 
 import ast
-import dataclasses
 import functools
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -14,7 +13,6 @@ from tilec_runtime.errors import ExpressionError
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.model.expr_build import INT_BOUND, Builder, FaultError, Run
 from tilec_runtime.model.expr_tree import column_of, parse_tree
-from tilec_runtime.values import value_class
 
 # In `args`: a tensor that the kernel takes as a tensor descriptor.
 DESCRIPTOR = "descriptor"
@@ -22,9 +20,8 @@ DESCRIPTOR = "descriptor"
 Value = int | bool | float | str
 
 
-@value_class(frozen=True, slots=True)
 class Expr:
-    """A parsed expression.
+    """A parsed expression; equal texts are equal expressions.
 
     Attributes:
         text: as it was written.
@@ -33,17 +30,44 @@ class Expr:
             `("eps", "")` for a bare name.
         extents: (name, attribute, index) of each part of a shape or stride whose index is written
             out: `("x", "shape", -1)`.
-        kind: what its value will be: `number`, `truth`, `text`, or `any` for a bare name.
+        kind: of its value: `number`, `truth`, `text`, or `any` for a bare name.
         tree: as Python's parser reads it.
+        run: computes the value over parameters and axes; `evaluate` adds the errors.
     """
 
-    text: str
-    names: frozenset[str] = dataclasses.field(compare=False)
-    uses: frozenset[tuple[str, str]] = dataclasses.field(compare=False)
-    extents: frozenset[tuple[str, str, int]] = dataclasses.field(compare=False)
-    kind: str = dataclasses.field(compare=False)
-    tree: ast.expr = dataclasses.field(compare=False, repr=False)
-    _run: Run = dataclasses.field(compare=False, repr=False)
+    __slots__ = ("extents", "kind", "names", "run", "text", "tree", "uses")
+
+    # A value class with fields that are not compared would import `dataclasses` and `inspect`.
+    def __init__(
+        self,
+        text: str,
+        names: frozenset[str],
+        uses: frozenset[tuple[str, str]],
+        extents: frozenset[tuple[str, str, int]],
+        kind: str,
+        tree: ast.expr,
+        run: Run,
+    ) -> None:
+        """Use `parse`."""
+        self.text = text
+        self.names = names
+        self.uses = uses
+        self.extents = extents
+        self.kind = kind
+        self.tree = tree
+        self.run = run
+
+    def __eq__(self, other: object) -> bool:
+        """Whether it is the same text."""
+        return isinstance(other, Expr) and other.text == self.text
+
+    def __hash__(self) -> int:
+        """Equal for the same text."""
+        return hash(self.text)
+
+    def __repr__(self) -> str:
+        """`Expr('x.shape[0]')`."""
+        return f"Expr({self.text!r})"
 
     def evaluate(self, env: Mapping[str, Any]) -> Value:
         """The expression's value.
@@ -58,7 +82,7 @@ class Expr:
                 such dimension, too large).
         """
         try:
-            value = self._run(env)
+            value = self.run(env)
         except FaultError as fault:
             raise ExpressionError(
                 f"{fault} in {self.text!r}{self._values(env)}", text=self.text, column=fault.column
@@ -166,9 +190,8 @@ def _described(node: ast.Call, text: str, names: Collection[str] | None) -> Expr
     found = parse(f"{tensor}.ptr")
     whole = found.names.union(*(part.names for part in inner))
     uses = found.uses.union({(tensor, "stride")}, *(part.uses for part in inner))
-    return dataclasses.replace(
-        found, names=whole, uses=uses, extents=frozenset().union(*(part.extents for part in inner))
-    )
+    extents = frozenset[tuple[str, str, int]]().union(*(part.extents for part in inner))
+    return Expr(found.text, whole, uses, extents, found.kind, found.tree, found.run)
 
 
 def _build(node: ast.expr, text: str, own: str, names: Collection[str] | None) -> Expr:

@@ -244,7 +244,7 @@ def test_arguments_are_those_of_one_kernel(
     tilec: Tilec, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["run", "both", "--arg", "x=f32[3]"], {"HOME": str(tmp_path)}, tmp_path) == 2
-    assert "--arg runs one kernel, and both is a chain of several" in capsys.readouterr().err
+    assert "'both' is a chain, and here kernels are taken one by one" in capsys.readouterr().err
 
 
 def test_a_step_is_read_and_never_run() -> None:

@@ -271,7 +271,7 @@ def test_json_has_the_skipped_cases_and_nothing_that_a_kernel_prints(tilec: Tile
         ),
         (
             ["--trace", "none"],
-            "--trace 'none' is none of the cases: name one\n  fix: cases are twice/small, native/small",
+            "'none' is none of the cases: name one\n  fix: cases are twice/small, native/small",
         ),
         (["--block", "0"], "--block goes with --trace"),
         (

@@ -18,7 +18,7 @@ from tilec.bench.statistics import Interval
 from tilec.bench.work import NO_WORK, Work
 from tilec.case.cases import BoundCase, expand_cases
 from tilec.case.sweeps import parse_sweep
-from tilec.cli.bench_show import Table, plot_lines
+from tilec.cli.bench_show import Rows, plot_lines
 from tilec.manifest.types import Bench, Case
 from tilec_runtime.errors import DriverError, LaunchError
 
@@ -103,7 +103,7 @@ def test_rows_of_points_tell_each_other_apart_in_a_narrow_terminal(
         dataclasses.replace(cases()[0], name=one.name, bench=Bench(against=("torch:mm(a, b)",)))
         for one in results
     ]
-    table = Table(app(tmp_path), listed, {one.name: one.point for one in results if one.point})
+    table = Rows(app(tmp_path), listed, {one.name: one.point for one in results if one.point})
     for one in results:
         table.print(one)
     lines = capsys.readouterr().out.splitlines()

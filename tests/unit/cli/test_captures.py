@@ -17,12 +17,9 @@ import pytest
 
 from tests.bench_samples import GIVEN, PlannedPlace, app, bound, manifest, opened
 from tests.conftest import Golden
-from tests.page_samples import nvdisasm
-from tests.page_samples import sample as code_sample
 from tests.runtime_samples import ADD
 from tests.tune_samples import A, B, C, kernel_with, planned
 from tests.unit.cli import (
-    test_bench_devices,
     test_build_command,
     test_clean,
     test_doctor_and_cache,
@@ -36,7 +33,6 @@ from tilec.case.sweeps import parse_sweep, settings_at
 from tilec.cli import bench_run, tune_show
 from tilec.cli.bench_run import Files
 from tilec.manifest.types import Case
-from tilec.package.write import write_bundle
 from tilec.tune.cases import spaces_of
 from tilec_runtime.errors import BuildError, CompileError, Diagnostic, Location
 
@@ -45,7 +41,6 @@ full, bare, outside = (
     test_doctor_and_cache.bare,
     test_doctor_and_cache.outside,
 )
-no_gpu, built_elsewhere = test_bench_devices.bare, test_bench_devices.project
 
 
 def new(scene: Scene) -> str:
@@ -158,39 +153,10 @@ def bench_sweep(scene: Scene) -> str:
     return scene.capsys.readouterr().out
 
 
-def bench_plan(scene: Scene) -> str:
-    scene.fixture("no_gpu")
-    scene.fixture("built_elsewhere")
-    return scene.ran("bench", "--bundle", "sample.tilec", "--set", "x=[100000]")
-
-
 def tune(scene: Scene) -> str:
     space = spaces_of(kernel_with(Case(name="4k", inputs=(A, B, C))), planned(), ())[0]
     tune_show.Display(app(scene.folder), lambda: 0.0).case_ended(test_tune_command.result_of(space))
     return scene.capsys.readouterr().out
-
-
-def instructions(scene: Scene) -> str:
-    made = code_sample(scene.folder)
-    # Nothing but the code counts here; names that look like markup are for pages.
-    package = dataclasses.replace(made.info.package, name="acme", description="")
-    kernels = tuple(dataclasses.replace(kernel, doc="") for kernel in made.info.kernels)
-    write_bundle(
-        scene.folder / "a.tilec",
-        dataclasses.replace(made.info, package=package, kernels=kernels),
-        made.blobs.__getitem__,
-    )
-    search = nvdisasm(scene.folder)
-    scene.fixture("monkeypatch").setattr("tilec.frontends.tools.search._wheel_roots", list)
-    # What is being done goes to standard error, and is wiped out again.
-    return str(
-        scene.cli(
-            "inspect",
-            "a.tilec",
-            "--instructions",
-            env={"CUDA_HOME": search.cuda_home, "PATH": search.path},
-        ).out
-    )
 
 
 def errors(scene: Scene) -> str:
@@ -213,7 +179,7 @@ CAPTURES = {
     make.__name__.replace("_", "-"): make
     for make in (
         *(new, check, build, build_fails, clean, cache, doctor, doctor_bare),
-        *(bench, bench_slower, bench_sweep, bench_plan, tune, instructions, errors),
+        *(bench, bench_slower, bench_sweep, tune, errors),
     )
 }
 

@@ -9,7 +9,7 @@ import pytest
 from tests.watched_project import calls, driver, write_project, write_tool
 from tilec_runtime.device import driver as _driver
 
-SAID = "scale/some on Fake H200, stops in scale: begin with `run`, then `next`, `info locals`, `info cuda kernels`, `help cuda`\n"
+SAID = "scale/some on Fake H200, stops where the kernel begins: start with `run`, then `next`, `info locals`, `info cuda kernels`, `help cuda`\n"
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def test_the_debugger_starts_on_the_case(debug, folder: Path) -> None:
     ]
     assert words[0] == "-q"
     launch = [
-        "tilec.cli.alone",
+        "tilec.cli.launch_case",
         str(folder / "tilec.toml"),
         str(folder / "acme.tilec"),
         "scale/some",
@@ -105,7 +105,7 @@ def test_a_debugger_that_does_not_start(debug, folder: Path) -> None:
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        (("scale/sme",), "no case 'sme' of scale; did you mean 'some'"),
+        (("scale/sme",), "no case 'sme'; did you mean 'some'"),
         (("scale/some", "--batch"), "--batch without --ex"),
         (("scale/some", "--device", "0"), "--device: '0' is no GPU"),
     ],

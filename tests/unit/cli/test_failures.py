@@ -57,15 +57,6 @@ def test_the_same_error_of_many_jobs_is_shown_once() -> None:
     assert "gemm-f16-compute_80" in text(exc, verbose=True)
 
 
-def test_jobs_that_are_a_product_are_told_as_one() -> None:
-    exc = BuildError(
-        tuple(failed(t, v) for v in ("gemm-f16", "gemm-bf16") for t in ("sm_80", "sm_90")), total=4
-    )
-    assert "  in 4 jobs: gemm-f16, gemm-bf16, each for sm_80, sm_90\n" in text(exc)
-    three = BuildError(exc.failures[:3], total=4)
-    assert "  in 3 jobs: gemm-f16-sm_80, gemm-f16-sm_90, gemm-bf16-sm_80\n" in text(three)
-
-
 def test_different_errors_are_shown_apart_in_the_order_of_their_first_job() -> None:
     other = Diagnostic(
         message="expected a ;", location=Location(file="kernels/add.cu", line=3, column=1)

@@ -130,7 +130,7 @@ def test_how_it_looks(
     arguments: tuple[str, ...],
 ) -> None:
     terminal(width)
-    place = () if "--device" in arguments else ("--device", "sm_90", "--driver", "580")
+    place = () if "--device" in arguments else ("--device", "sm_90")
     done = cli("inspect", str(bundle), "--why", "attention", *arguments, *place, "--color", "never")
     assert done.code == (1 if name == "none" else 0)
     assert max(map(len, done.out.splitlines())) <= width
@@ -170,31 +170,6 @@ def test_a_tensor_that_may_be_none_is_described_so(cli: Cli, tmp_path: Path) -> 
         2,
         "error: 'x=None': norm takes a tensor for x",
     )
-
-
-def test_drivers_are_named_by_release_or_branch(
-    cli: Cli, bundle: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TILEC_JIT_FALLBACK", "allow")
-    for driver, taken in (
-        ("13.4", "compute_90"),
-        ("615.1", "compute_90"),
-        ("13.0", "compute_80"),
-        ("580.65.06", "compute_80"),
-    ):
-        done = cli(
-            "inspect",
-            str(bundle),
-            "--why",
-            "attention",
-            "--device",
-            "sm_120",
-            "--driver",
-            driver,
-            "--json",
-        )
-        (first, *_) = json.loads(done.out)["variants"]
-        assert [row["target"] for row in first["images"] if row["verdict"] == "takes"] == [taken]
 
 
 def test_what_would_have_to_be_compiled_is_denied_by_default(cli: Cli, bundle: Path) -> None:
@@ -257,26 +232,6 @@ def test_what_would_have_to_be_compiled_is_denied_by_default(cli: Cli, bundle: P
             2,
             "--device: 'gpu' is no device\n  fix: take sm_90 (a GPU that need not be here)",
         ),
-        (
-            ("--why", "add", "--device", "sm_90", "--driver", "new"),
-            2,
-            "--driver: 'new' is no driver",
-        ),
-        (
-            ("--why", "add", "--device", "sm_90", "--driver", "100"),
-            2,
-            "--driver: '100' is no driver",
-        ),
-        (
-            ("--why", "add", "--device", "sm_120", "--driver", "12.4"),
-            2,
-            "no driver of CUDA 12.4 knows sm_120\n  fix: take 12.8 or later",
-        ),
-        (
-            ("--why", "add", "--device", "cpu", "--driver", "12.4"),
-            2,
-            "--driver: the cpu device has none",
-        ),
         (("--why", "add", "--sass"), 2, "--why and --sass cannot be combined"),
         (("x=f32[4]",), 2, "'x=f32[4]' goes with --why KERNEL"),
         (("--device", "sm_90"), 2, "--device goes with --why KERNEL"),
@@ -311,15 +266,6 @@ def test_without_a_gpu_one_has_to_be_named(
         True,
     )
     assert cli("inspect", str(bundle), "--why", "add", "--device", "cuda:0").code == 3
-
-
-def test_compiled_code_is_no_bundle(cli: Cli, tmp_path: Path) -> None:
-    (tmp_path / "a.ptx").write_text(".version 8.0\n.target sm_80\n")
-    done = cli("inspect", "a.ptx", "--why", "add", "--device", "sm_90")
-    assert (done.code, done.out) == (1, "")
-    assert done.err.startswith(
-        "error: --why: a.ptx is no bundle: no launch chooses among what is in it\n  fix: "
-    )
 
 
 def test_structs_are_taken_as_zeros(cli: Cli, bundle: Path) -> None:

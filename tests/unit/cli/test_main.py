@@ -91,7 +91,8 @@ def test_notes_that_are_too_long_stand_above_their_examples() -> None:
         "  tilec c",
         f"  # {long}",
         "  tilec d",
-        f"  tilec e  # {long[:64]}",
+        f"  # {long[:64]}",
+        "  tilec e",
     ]
 
 

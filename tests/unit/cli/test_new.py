@@ -179,11 +179,11 @@ def test_missing_templates(tmp_path: Path, monkeypatch) -> None:
         TilecError,
         match=r"the skeletons are missing: .*_templates/new\n  cause: tilec is half installed",
     ):
-        new.templates()
+        new._templates()
 
 
 def test_installed_templates_win(tmp_path: Path, monkeypatch) -> None:
     installed = tmp_path / "tilec" / "_templates" / "new"
     (installed / "common").mkdir(parents=True)
     monkeypatch.setattr("tilec.__file__", str(tmp_path / "tilec" / "__init__.py"))
-    assert new.templates() == installed
+    assert new._templates() == installed

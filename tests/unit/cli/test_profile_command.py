@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.watched_project import IMAGE, INFO, calls, driver, write_ncu, write_project, write_tool
-from tilec.cli import alone
+from tilec.cli import launch_case
 from tilec.package.write import write_bundle
 from tilec_runtime.device import driver as _driver
 from tilec_runtime.errors import DriverError, NoDeviceError
@@ -63,7 +63,7 @@ def test_how_ncu_is_called(profile, folder: Path) -> None:
         "1",
     )
     assert run[-5:] == [
-        "tilec.cli.alone",
+        "tilec.cli.launch_case",
         str(folder / "tilec.toml"),
         str(folder / "acme.tilec"),
         "scale/some",
@@ -133,8 +133,8 @@ def test_no_report_is_an_error_whatever_ncu_returns(
     ("args", "code", "words"),
     [
         (("scael/some",), 2, "no kernel 'scael'; did you mean 'scale'"),
-        (("scale/sme",), 2, "no case 'sme' of scale; did you mean 'some'"),
-        (("scale",), 2, "'scale' names no case\n  fix: cases are scale/some, scale/more"),
+        (("scale/sme",), 2, "no case 'sme'; did you mean 'some'"),
+        (("scale",), 2, "'scale' names no case\n  fix: name one as KERNEL/CASE"),
         (
             ("scale/some[f16]",),
             2,
@@ -172,7 +172,7 @@ def test_without_a_gpu(profile, monkeypatch) -> None:
     monkeypatch.setattr(_driver, "driver", none)
     done = profile("scale/some", bundle="")
     assert done.code == 3
-    assert "launching scale/some needs a GPU (cuda:0): the CUDA driver is not installed" in done.err
+    assert "ncu needs a GPU (cuda:0): the CUDA driver is not installed" in done.err
 
 
 # --- what runs under the tools
@@ -182,11 +182,11 @@ def test_without_a_gpu(profile, monkeypatch) -> None:
 @pytest.fixture
 def launch(folder: Path, monkeypatch):
     def call(*options: str) -> int:
-        command = alone.command(
+        command = launch_case.command(
             folder / "tilec.toml", folder / "acme.tilec", "scale/some", 0, *options
         )
         monkeypatch.setattr(sys, "argv", command[3:])
-        return alone.main()
+        return launch_case.main()
 
     return call
 
@@ -209,7 +209,7 @@ def test_what_a_case_leaves_empty_is_not_written_for_initcheck(
     text = (folder / "tilec.toml").read_text()
     (folder / "tilec.toml").write_text(text.replace('dist = "ones"', 'dist = "empty"'))
     counts = {}
-    for options in ((alone.SMALL,), (alone.SMALL, alone.UNSET)):
+    for options in ((launch_case.SMALL,), (launch_case.SMALL, launch_case.UNSET)):
         assert launch(*options) == 0
         counts[len(options)] = len(copied)
         copied.clear()

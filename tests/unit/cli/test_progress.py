@@ -4,10 +4,11 @@ import io
 import sys
 
 import click
+import pytest
 
 from tilec.cli import progress
 from tilec.cli.app import App
-from tilec.cli.progress import LiveProgress, PlainProgress
+from tilec.cli.progress import BarProgress, LineProgress
 from tilec.cli.settings import read_settings
 from tilec.compile.events import Blob, Done, Failed, SilentObserver
 from tilec_runtime.errors import CompileError
@@ -35,7 +36,7 @@ def make_app(tmp_path, **kwargs: object) -> App:
 
 
 def test_plain_lines(tmp_path, capsys) -> None:
-    shown = PlainProgress(make_app(tmp_path))
+    shown = LineProgress(make_app(tmp_path))
     shown.started(5, 2)
     for job, outcome in (("a-sm_80", done()), ("b-sm_80", FAILED), ("c-sm_80", done(cached=True))):
         shown.job_started(job)
@@ -50,7 +51,7 @@ def test_plain_lines(tmp_path, capsys) -> None:
 
 
 def test_plain_lines_of_a_big_build_are_one_per_percent(tmp_path, capsys) -> None:
-    shown = PlainProgress(make_app(tmp_path))
+    shown = LineProgress(make_app(tmp_path))
     shown.started(10_000, 0)
     for i in range(10_000):
         shown.job_finished(f"job-{i}", done())
@@ -58,7 +59,7 @@ def test_plain_lines_of_a_big_build_are_one_per_percent(tmp_path, capsys) -> Non
 
 
 def test_plain_says_nothing_where_nothing_is_done(tmp_path, capsys) -> None:
-    shown = PlainProgress(make_app(tmp_path))
+    shown = LineProgress(make_app(tmp_path))
     shown.started(5, 5)
     shown.finished()
     assert capsys.readouterr().err == ""
@@ -71,12 +72,12 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_live_display_clears_itself_and_keeps_failures(tmp_path, monkeypatch) -> None:
+def test_a_bar_clears_itself_and_counts_failures(tmp_path, monkeypatch) -> None:
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "80")
-    shown = LiveProgress(make_app(tmp_path))
+    shown = BarProgress(make_app(tmp_path))
     shown.started(2, 0)
     shown.job_started("a-sm_80")
     shown.job_finished("a-sm_80", FAILED)
@@ -84,9 +85,9 @@ def test_live_display_clears_itself_and_keeps_failures(tmp_path, monkeypatch) ->
     shown.job_started("b-sm_80")
     shown.job_finished("b-sm_80", done())
     shown.finished()
-    shown.stop()
     text = click.unstyle(terminal.getvalue())
-    assert "failed a-sm_80" in text
+    assert "1 failed" in text
+    assert "a-sm_80 failed" not in text
     assert "note: a cache entry was damaged" in text
     assert "0/2" in text
     # The cursor was hidden and is shown again, and the display's own lines were erased.
@@ -98,25 +99,45 @@ def test_live_display_of_nothing_draws_nothing_and_needs_no_rich(tmp_path, monke
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setitem(sys.modules, "rich.progress", None)
-    shown = LiveProgress(make_app(tmp_path))
+    shown = BarProgress(make_app(tmp_path))
     shown.started(5, 5)
     shown.note("left out")
     shown.finished()
     assert click.unstyle(terminal.getvalue()) == "note: left out\n"
 
 
-def test_which_display(tmp_path, monkeypatch) -> None:
-    assert isinstance(progress.make_observer(make_app(tmp_path)), PlainProgress)
-    assert isinstance(progress.make_observer(make_app(tmp_path, quiet=True)), SilentObserver)
-    assert isinstance(progress.make_observer(make_app(tmp_path, json=True)), SilentObserver)
-    monkeypatch.setattr(sys, "stderr", Terminal())
-    assert isinstance(progress.make_observer(make_app(tmp_path)), LiveProgress)
-    assert isinstance(
-        progress.make_observer(App(settings=read_settings({"CI": "1"}, tmp_path))), PlainProgress
-    )
-    assert isinstance(
-        progress.make_observer(App(settings=read_settings({"TERM": "dumb"}, tmp_path))),
-        PlainProgress,
-    )
+def test_failures_beyond_the_first_are_counted(tmp_path, capsys) -> None:
+    shown = LineProgress(make_app(tmp_path))
+    shown.started(30, 0)
+    for number in range(30):
+        shown.job_finished(f"job-{number}", FAILED)
+    shown.finished()
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[1:] == [
+        "[ 1/30] failed job-0",
+        "[ 2/30] failed job-1",
+        "[ 3/30] failed job-2",
+        "… and 27 more failed jobs",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("facts", "environ", "terminal", "kind"),
+    [
+        ({}, {}, False, LineProgress),
+        ({"quiet": True}, {}, True, SilentObserver),
+        ({"json": True}, {}, True, SilentObserver),
+        ({}, {}, True, BarProgress),
+        ({}, {"CI": "1"}, True, LineProgress),
+        ({}, {"TERM": "dumb"}, True, LineProgress),
+    ],
+)
+def test_which_display(tmp_path, monkeypatch, facts, environ, terminal: bool, kind: type) -> None:
+    if terminal:
+        monkeypatch.setattr(sys, "stderr", Terminal())
+    app = App(settings=read_settings(environ, tmp_path), **facts)
+    with progress.shown(app) as observer:
+        assert isinstance(observer, kind)
     monkeypatch.setattr(Terminal, "encoding", "latin-1")
-    assert isinstance(progress.make_observer(make_app(tmp_path)), PlainProgress)
+    with progress.shown(app) as observer:
+        assert not isinstance(observer, BarProgress)

@@ -66,14 +66,14 @@ def test_all_tools_find_nothing(sanitize, folder: Path) -> None:
     )
     assert (options[0]["--padding"], options[0]["--report-api-errors"]) == ("65536", "no")
     launch = [
-        "tilec.cli.alone",
+        "tilec.cli.launch_case",
         str(folder / "tilec.toml"),
         str(folder / "acme.tilec"),
         "scale/some",
         "cuda:0",
         "small",
     ]
-    ends = [call[call.index("tilec.cli.alone") :] for call in called]
+    ends = [call[call.index("tilec.cli.launch_case") :] for call in called]
     assert ends == [
         launch,
         launch,
@@ -86,8 +86,8 @@ def test_all_tools_find_nothing(sanitize, folder: Path) -> None:
     ("script", "code", "status", "words"),
     [
         (ending("racecheck", 86), 86, "findings", "3 clean, 1 with findings"),
-        (ending("racecheck", 1), 1, "error", "3 clean, 1 could not check"),
-        ("kill -9 $$", 1, "error", "4 could not check"),
+        (ending("racecheck", 1), 1, "error", "3 clean, 1 could not be checked"),
+        ("kill -9 $$", 1, "error", "4 could not be checked"),
     ],
 )
 def test_what_a_tool_finds_and_a_tool_that_fails_decide_the_exit_code(
@@ -137,10 +137,7 @@ def test_without_a_gpu(sanitize, monkeypatch) -> None:
     monkeypatch.setattr(_driver, "driver", none)
     done = sanitize(bundle="")
     assert done.code == 3
-    assert (
-        "checking with compute-sanitizer needs a GPU (cuda:0): the CUDA driver is not installed"
-        in done.err
-    )
+    assert "compute-sanitizer needs a GPU (cuda:0): the CUDA driver is not installed" in done.err
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import click
 import pytest
 
 from tilec.cli.style import style
-from tilec.cli.tables import bytes_text, columns, fitted, hanging, seconds_text, shorten, table
+from tilec.cli.tables import bytes_text, columns, seconds_text, shorten, table, wrapped
 
 HEADS = columns("~job", "target", ">size")
 ROWS = [["gemm-f16-BM128-BN128-BK64-sm_100", "sm_100", "9 B"], ["add-sm_80", "sm_80", "100 KiB"]]
@@ -45,24 +45,6 @@ def test_spare_columns_go_first() -> None:
         ["job", "size"],
         "gemm-f16-BM128-BN128-BK64-sm_100      9 B",
     )
-
-
-def test_texts_hang_behind_what_leads_them() -> None:
-    text = "one two three four five six seven eight"
-    assert hanging("lead: ", text, width=None) == [f"lead: {text}"]
-    assert hanging("lead: ", text, width=40) == [
-        "lead: one two three four five six seven",
-        "      eight",
-    ]
-    assert hanging("lead: ", text, width=40, indent=2) == [
-        "lead: one two three four five six seven",
-        "  eight",
-    ]
-    assert hanging(style("lead: ", fg="red"), "", width=40) == [style("lead: ", fg="red")]
-    assert hanging("", "x" * 50 + " y", width=40, bold=True) == [
-        style("x" * 50, bold=True),
-        style("y", bold=True),
-    ]
 
 
 def test_no_rows_and_trailing_blanks() -> None:
@@ -126,14 +108,14 @@ def test_words_are_not_broken_where_the_terminal_ends() -> None:
         style("error:", fg="red", bold=True)
         + " one two three four five\n  fix: six seven eight nine\n    code that is left as it is"
     )
-    assert click.unstyle(fitted(error, 20)).split("\n") == [
+    assert click.unstyle(wrapped(error, 20)).split("\n") == [
         "error: one two three",
         "  four five",
         "  fix: six seven",
         "    eight nine",
         "    code that is left as it is",
     ]
-    assert fitted(error, None) == error
+    assert wrapped(error, None) == error
     assert (
-        fitted("a " + "b" * 30, 20) == "a " + "b" * 30
+        wrapped("a " + "b" * 30, 20) == "a " + "b" * 30
     )  # a path that fits nowhere stays where it is

@@ -131,7 +131,7 @@ def watch(scene: Scene) -> str:
     patch = scene.fixture("monkeypatch")
     patch.setattr(
         watching,
-        "carry_out",
+        "run_once",
         lambda words, folder: tilec(words, {"HOME": str(scene.folder)}, folder),
     )
     patch.setattr(watching, "pause", wait)

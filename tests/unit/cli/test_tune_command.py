@@ -10,17 +10,17 @@ from pathlib import Path
 import click
 import pytest
 
-from tests.tune_samples import A, B, C, built, kernel_with, planned, points
+from tests.tune_samples import A, B, C, kernel_with, planned
 from tilec.bench.statistics import ratio_of, summarize
 from tilec.cli import tune_show
 from tilec.cli.app import App
 from tilec.cli.settings import Settings
+from tilec.cli.tables import time_text
 from tilec.cli.tune import Duration
 from tilec.cli.tune_flow import _devices
-from tilec.manifest.types import Budget, Case
+from tilec.manifest.types import Case
 from tilec.model.tuning import Status, TuningRecord
 from tilec.testing.fake_driver import H200, FakeDriver
-from tilec.tune.candidates import Facts, Made
 from tilec.tune.cases import spaces_of
 from tilec.tune.session import CaseResult
 from tilec.tune.space import Space
@@ -29,14 +29,6 @@ from tilec_runtime.device import driver as _driver
 from tilec_runtime.errors import NoDeviceError, UsageError
 
 OTHER = dataclasses.replace(H200, ordinal=1)
-FACTS = Facts(
-    info=planned(),
-    kernel_digest="a" * 64,
-    space_digest="b" * 64,
-    toolchain=(),
-    target="sm_90",
-    sizes=(),
-)
 
 
 @pytest.mark.parametrize(
@@ -74,7 +66,6 @@ def test_what_is_no_time_is_refused(text: str) -> None:
             "--record names one file: tune one kernel at a time",
         ),
         (("gemm", "add", "--prepare", "-o", "x.tune"), "--out names one file"),
-        (("gemm", "--dry-run", "--resume"), "--dry-run measures nothing"),
         (("gemm", "--budget", "soon"), "'soon' is no time to tune for"),
         (("gemm", "--max-candidates", "0"), "0 is not in the range"),
         (("gemm", "--search", "best"), "'best' is not one of"),
@@ -207,34 +198,6 @@ def test_nothing_is_said_on_the_way_where_nobody_looks(
     assert capsys.readouterr().err == "gemm/4k[f16]: BM=32: wrong: c[0] is 1, expected 2\n"
 
 
-def test_a_dry_run_is_a_table_of_resources(
-    space: Space, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    made = {
-        points()[0]: Made(
-            variants=(built(points()[0], registers=168, spill_stores=0, shared=1024),)
-        ),
-        points()[1]: Made(variants=(built(points()[1], registers=255, spill_stores=64, shared=0),)),
-        points()[2]: Made(failure="it does not compile: no"),
-    }
-    rows = tune_show.say_dry_run(app(tmp_path), FACTS, [space], made, Budget(spills=0))
-    assert capsys.readouterr().out.splitlines() == [
-        "gemm/4k[f16] for sm_90: 1 of 3 candidates to measure",
-        "  candidate          regs  spills  shared  blocks/SM  why",
-        "  BM=32               168       0    1024          3",
-        "  BM=64      pruned   255      64       0          2  64 bytes spilled, over the budget of 0",
-        "  BM=128     pruned     -       -       -          -  it does not compile: no",
-        "",
-        "nothing was measured or written",
-    ]
-    document = tune_show.dry_run_json(FACTS, rows)
-    assert [row["pruned"] for row in document["candidates"]] == [
-        None,
-        "64 bytes spilled, over the budget of 0",
-        "it does not compile: no",
-    ]
-
-
 @pytest.mark.parametrize(
     ("seconds", "text"),
     [
@@ -246,7 +209,7 @@ def test_a_dry_run_is_a_table_of_resources(
     ],
 )
 def test_times_read_well(seconds: float, text: str) -> None:
-    assert tune_show.time_text(seconds) == text
+    assert time_text(seconds) == text
 
 
 @pytest.mark.parametrize(
@@ -284,7 +247,7 @@ def test_a_record_is_named_as_the_manifest_finds_it(
         devices=(),
     )
     here = dataclasses.replace(app(tmp_path), directory="project")
-    tune_show.say_record(here, tmp_path / path, record, kernel_with())
+    tune_show.print_record(here, tmp_path / path, record, kernel_with())
     assert capsys.readouterr().out.splitlines()[-1] == f"to build with it, {said}"
 
 

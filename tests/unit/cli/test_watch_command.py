@@ -1,114 +1,52 @@
-"""`tilec watch`, with looks and waits of the test's own: nothing here sleeps, and nothing depends
-on how fast the machine is.
-"""
+"""`tilec watch`, with looks and waits of the test's own: nothing here sleeps."""
 
 from __future__ import annotations
 
-import contextlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tilec.cli import watch as module
 from tilec.cli.main import run
-from tilec.cli.watch import Snapshot, changes, snapshot, watch
+from tilec.cli.watch import Snapshot, changed, next_snapshot, snapshot
 from tilec.compile.cache import Cache
 from tilec.compile.stamp import record_key
-from tilec.package.marks import is_written, signed
 
 
-def snap(read: dict[str, int] | None = None, **sources: int) -> Snapshot:
-    return Snapshot(
-        sources={name: (n, n, n) for name, n in sources.items()},
-        read={name: (n, n, n) for name, n in (read or {}).items()},
-    )
+def snap(**files: int) -> Snapshot:
+    return {name.replace("_", "."): (n, n, n) for name, n in files.items()}
 
 
-def seen(*looks: Snapshot) -> tuple[list[tuple[str, ...]], list[float]]:
-    """What is told of these looks, and the waits between them; the last look is followed by an
-    interrupt.
-    """
-    left, waits = iter(looks), list[float]()
-
-    def look() -> Snapshot:
-        try:
-            return next(left)
-        except StopIteration:
-            raise KeyboardInterrupt from None
-
-    found: list[tuple[str, ...]] = []
-    with contextlib.suppress(KeyboardInterrupt):
-        for names in changes(look, waits.append, lambda: 0.0):
-            found.append(names)  # noqa: PERF402  (what came before the interrupt counts)
-    return found, waits
+def settled(monkeypatch: pytest.MonkeyPatch, *looks: Snapshot) -> tuple[Snapshot, int]:
+    """Return the snapshot that these looks settle on, and the number of waits."""
+    waits: list[float] = []
+    monkeypatch.setattr(module, "pause", waits.append)
+    left = iter(looks[1:])
+    return next_snapshot(looks[0], lambda: next(left)), len(waits)
 
 
-def test_a_change_is_told_once_it_stays() -> None:
-    one, two, three = snap(a=1, b=1), snap(a=2, b=1), snap(a=3, b=1)
-    found, waits = seen(one, one, two, three, three, three)
-    assert found == [(), ("a",)]
-    assert waits == [module.POLL, module.POLL / 4, module.POLL / 4, module.POLL]
+def test_a_change_counts_once_it_rests(monkeypatch: pytest.MonkeyPatch) -> None:
+    one, two, three = snap(a_py=1), snap(a_py=2), snap(a_py=3)
+    assert settled(monkeypatch, one, one, two, three, three) == (three, 3)
+
+
+def test_a_file_that_never_rests_counts_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = [snap(a_py=n) for n in range(module.SETTLE + 2)]
+    assert settled(monkeypatch, *looks)[0] == looks[-1]
 
 
 def test_files_come_and_go() -> None:
-    assert seen(snap(a=1), snap(b=1), snap(b=1))[0] == [(), ("a", "b")]
-
-
-def test_a_file_that_is_written_and_taken_back_is_no_change() -> None:
-    assert seen(snap(a=1), snap(a=2), snap(a=1), snap(a=1))[0] == [()]
-
-
-def test_a_file_that_never_rests_counts_as_it_is() -> None:
-    looks = [snap(a=n) for n in range(module.SETTLE + 2)]
-    assert seen(*looks)[0] == [(), ("a",)]
+    assert changed(snap(a_py=1), snap(b_py=1)) == ("a.py", "b.py")
+    assert changed(snap(a_py=1), snap(a_py=2)) == ("a.py",)
+    assert changed(snap(a_py=1), snap(a_py=1)) == ()
 
 
 def test_what_a_build_reads_counts_from_then_on() -> None:
-    found, _ = seen(snap(), snap({"lib.h": 1}), snap({"lib.h": 2}), snap({"lib.h": 2}), snap())
-    assert found == [(), ("lib.h",)]
-
-
-def test_large_projects_are_looked_at_less_often() -> None:
-    ticks = iter(range(100))
-    waits: list[float] = []
-
-    def look() -> Snapshot:
-        if waits:
-            raise KeyboardInterrupt
-        return snap()
-
-    with pytest.raises(KeyboardInterrupt):
-        list(changes(look, waits.append, lambda: float(next(ticks))))
-    assert waits == [module.SHARE * 1.0]
-
-
-def test_each_change_is_one_round_after_the_first() -> None:
-    did: list[str] = []
-    watch(
-        lambda: did.append("go"),
-        iter([(), ("a",), ("b", "c")]),
-        lambda names: did.append(",".join(names)),
-    )
-    assert did == ["go", "a", "go", "b,c", "go"]
-
-
-def test_the_first_look_is_before_the_first_round() -> None:
-    """What is saved while the first build runs is built by the next."""
-    did: list[str] = []
-
-    def events() -> Iterator[tuple[str, ...]]:
-        did.append("look")
-        yield ()
-        did.append("look")
-
-    watch(lambda: did.append("go"), events(), lambda names: None)
-    assert did == ["look", "go", "look"]
-
-
-# --- files
-# ------------------------------------------------------------------------------------------------------------------------
+    read = {"/lib/shared.h": (1, 1, 1), "table.json": (1, 1, 1)}
+    assert changed({}, read) == changed(read, {}) == ()
+    assert changed(read, {**read, "table.json": (2, 2, 2)}) == ("table.json",)
 
 
 def put(root: Path, *names: str) -> None:
@@ -119,26 +57,11 @@ def put(root: Path, *names: str) -> None:
 
 
 def test_sources_count_and_outputs_do_not(tmp_path: Path) -> None:
-    put(
-        tmp_path,
-        "tilec.toml",
-        "k/a.py",
-        "k/b.cu",
-        "k/deep/c.cuh",
-        "README.md",
-        "out/x.npy",
-        "findings.json",
-    )
-    put(
-        tmp_path,
-        "dist/acme/__init__.py",
-        ".tilec/run/x.py",
-        ".git/x.py",
-        "k/__pycache__/a.py",
-        "env/pyvenv.cfg",
-        "env/x.py",
-    )
-    assert set(snapshot(tmp_path).sources) == {"tilec.toml", "k/a.py", "k/b.cu", "k/deep/c.cuh"}
+    sources = ("tilec.toml", "k/a.py", "k/b.cu", "k/deep/c.cuh")
+    put(tmp_path, *sources, "README.md", "out/x.npy", "findings.json")
+    put(tmp_path, "dist/acme/__init__.py", ".tilec/run/x.py", ".git/x.py")
+    put(tmp_path, "k/__pycache__/a.py", "env/pyvenv.cfg", "env/x.py")
+    assert set(snapshot(tmp_path)) == set(sources)
 
 
 def test_what_the_last_build_read_counts_too(tmp_path: Path) -> None:
@@ -147,29 +70,9 @@ def test_what_the_last_build_read_counts_too(tmp_path: Path) -> None:
     names = (str(tmp_path / "lib/shared.cuh"), "tuning/gemm.json", "gone.json", "tilec.toml")
     cache = Cache(tmp_path / "cache", note=pytest.fail)
     cache.put_record(record_key("stamp", root), {"files": {name: [] for name in names}})
-    found = snapshot(root, cache.root)
-    assert set(found.read) == {str(tmp_path / "lib/shared.cuh"), "tuning/gemm.json"}
-    assert set(found.sources) == {"tilec.toml"}
+    assert set(snapshot(root, cache.root)) == {names[0], names[1], names[3]}
     cache.put_record(record_key("stamp", root), "no stamp")
-    assert snapshot(root, cache.root).read == snapshot(root).read == {}
-
-
-def test_outputs_elsewhere_than_usual_do_not_count(tmp_path: Path) -> None:
-    """Else a build would follow each build."""
-    put(tmp_path, "k/a.py", "made/acme/__init__.py", "made/mine.py")
-    looks = [snapshot(tmp_path)]
-    (tmp_path / "made/acme/__init__.py").write_bytes(signed(b"import tilec\n"))
-    looks.append(snapshot(tmp_path))
-    (tmp_path / "made/mine.py").write_text("edited")
-    looks.append(snapshot(tmp_path))
-    looked = iter([looks[0], *[look for look in looks[1:] for _ in "ab"]])
-    events = changes(
-        lambda: next(looked),
-        lambda _: None,
-        lambda: 0.0,
-        is_output=lambda name: is_written(tmp_path / name),
-    )
-    assert [next(events), next(events)] == [(), ("made/mine.py",)]
+    assert set(snapshot(root, cache.root)) == {"tilec.toml"}
 
 
 def test_an_edit_of_equal_length_is_seen(tmp_path: Path) -> None:
@@ -178,11 +81,7 @@ def test_an_edit_of_equal_length_is_seen(tmp_path: Path) -> None:
     status = (tmp_path / "a.py").stat()
     (tmp_path / "a.py").write_text("a.px")
     os.utime(tmp_path / "a.py", ns=(status.st_atime_ns, status.st_mtime_ns + 1))
-    assert before.changed(snapshot(tmp_path)) == ("a.py",)
-
-
-# --- the command
-# ------------------------------------------------------------------------------------------------------------------
+    assert changed(before, snapshot(tmp_path)) == ("a.py",)
 
 
 @pytest.fixture
@@ -191,7 +90,7 @@ def rounds(monkeypatch) -> list[list[str]]:
     done: list[list[str]] = []
 
     monkeypatch.setattr(
-        module, "carry_out", lambda words, folder: done.append([*words, str(folder)])
+        module, "run_once", lambda words, folder: done.append([*words, str(folder)])
     )
     return done
 
@@ -232,10 +131,10 @@ def test_without_words_it_builds(cli, project: Path, rounds: list[list[str]], mo
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("bild",), "watch: 'bild' is no command; did you mean 'build'"),
+        (("bild",), "watch: 'bild' cannot be watched; did you mean 'build'"),
         (("watch",), "watch: 'watch' cannot be watched\n  fix: watch one of check, build, run, "),
         (("clean", "--all"), "watch: 'clean' cannot be watched"),
-        (("--fast",), "watch: '--fast' is no command"),
+        (("--fast",), "watch: '--fast' cannot be watched"),
     ],
 )
 def test_words_that_are_off(

@@ -17,6 +17,7 @@ from tilec.compile.events import Done, Failed, Outcome, SilentObserver
 from tilec.compile.execute import Timings, expected_seconds
 from tilec.compile.keys import KeyedJob
 from tilec.compile.process import WorkerProcess
+from tilec.frontends.base import load_frontend
 from tilec.model.job import Variant
 from tilec_runtime.bundle import store
 from tilec_runtime.errors import CompileError, OutputError, TilecError, ToolchainError
@@ -306,7 +307,7 @@ def test_a_source_that_misbehaves_is_that_sources_error(project, hanging) -> Non
 @pytest.mark.parametrize("place", ["tilec.nowhere:X", "tilec.testing.fakes:Nobody", "nonsense", ""])
 def test_a_frontend_that_cannot_be_loaded_is_a_missing_tool(place) -> None:
     with pytest.raises(ToolchainError) as caught:
-        worker.load_frontend(place, "fake")
+        load_frontend(place, "fake")
     assert caught.value.what.startswith(
         f"the frontend for language 'fake' cannot be loaded from {place}"
     )

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import os
 import re
 import zipfile
 from pathlib import Path
@@ -8,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.bundle_samples import write_sample
-from tilec.frontends.base import ToolSearch
 from tilec.inspection import container
-from tilec.inspection.container import describe, open_code, open_container
+from tilec.inspection.container import describe, open_container
 from tilec_runtime.errors import BundleError
 
 
@@ -140,10 +138,3 @@ def test_a_package_names_its_bundle_among_several(tmp_path: Path) -> None:
     (tmp_path / "__init__.py").write_text("")
     with pytest.raises(BundleError, match="holds 2 bundles"):
         open_container(tmp_path)
-
-
-@pytest.mark.parametrize("name", ["x.tilec", "x.whl", "x"])
-def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path, name: str) -> None:
-    os.mkfifo(tmp_path / name)
-    with pytest.raises(BundleError, match="it is not a regular file"):
-        open_code(tmp_path / name, ToolSearch())

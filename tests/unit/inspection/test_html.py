@@ -80,8 +80,8 @@ def test_structure(text: str) -> None:
         "code1",
         "file0",
     } <= set(ids)
-    assert names.count("table") == 3
-    assert names.count("th") == 10 + 11
+    assert names.count("table") == 2
+    assert names.count("th") == 10 + 10
     assert names.count("tr") == 2 + 2 + 4  # heads, kernels, images
     assert [text.strip() for text in tree.all("td", **{"class": "n", "data-v": "40"})] == [
         "40"
@@ -183,3 +183,10 @@ def test_ltoir_has_no_text(tmp_path: Path) -> None:
         rows[1]["note"]
         == "LTO-IR has no text: nvJitLink makes machine code of it where it is loaded"
     )
+
+
+def test_facts_of_an_image_come_once(tmp_path: Path) -> None:
+    found = page_json(page(sample(tmp_path), nvdisasm(tmp_path), tmp_path), bytes_text)
+    labels = [label for label, _ in found["images"][0]["facts"]]
+    assert "image" in labels
+    assert len(labels) == len(set(labels))

@@ -1,4 +1,4 @@
-"""Reads the types of an entry's parameters in its mangled name: what the compiler took them for."""
+"""Read the compiled types of an entry's parameters from its mangled name."""
 
 from __future__ import annotations
 

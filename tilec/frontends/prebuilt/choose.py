@@ -1,4 +1,4 @@
-"""Which of a kernel's files serves a target: code for exactly it, then what is compiled for it."""
+"""Choose the file of a prebuilt kernel that serves a target best."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Member:
 
 
 def members(files: tuple[Prebuilt, ...], opener: Opener) -> list[Member]:
-    """Every piece of code of a kernel's files.
+    """Return every piece of code in a kernel's files.
 
     Raises:
         CompileError: one is damaged.
@@ -44,7 +44,7 @@ def members(files: tuple[Prebuilt, ...], opener: Opener) -> list[Member]:
 
 
 def choose(target: Target, symbol: str, found: list[Member]) -> Member:
-    """The piece that serves a target best.
+    """Return the piece that serves a target best.
 
     Raises:
         CompileError: none does, or two do equally; names what there is.
@@ -132,7 +132,7 @@ def _cubin(file: Prebuilt) -> Member:
 
 
 def _rank(member: Member, target: Target) -> int | None:
-    """How well a piece serves a target: 0 best, None not at all."""
+    """Return how well a piece serves a target: 0 is best, None is not at all."""
     plain = f"{target.cc[0]}{target.cc[1]}"
     if target.kind is TargetKind.TILEIR:
         return 0 if member.form is FileKind.TILEIR and not _in_fatbin(member) else None
@@ -162,7 +162,7 @@ def _rank(member: Member, target: Target) -> int | None:
 
 
 def _compiles(number: str, target: Target) -> bool:
-    """Whether PTX for one architecture can be compiled for another."""
+    """Return whether PTX for one architecture can be compiled for another."""
     own = Target.parse(f"compute_{number}")
     if own.suffix == "a":
         return number == target.number

@@ -1,6 +1,4 @@
-"""One prebuilt job to its image: the file that serves the target, what is compiled of it, and
-whether it takes what a launch passes.
-"""
+"""Make the image of a prebuilt job: choose its file, compile it if need be, check it."""
 
 from __future__ import annotations
 
@@ -34,7 +32,7 @@ from tilec_runtime.model.signature import AbiSlot
 
 
 def compile_job(job: Job, opener: Opener) -> Image:
-    """The image of a job.
+    """Return the image of a job.
 
     Raises:
         CompileError: a file is damaged, has another digest than stated, or does not serve the

@@ -1,4 +1,4 @@
-"""The kernels that a prebuilt file declares, with what is known of their parameters."""
+"""Read the kernels of prebuilt files, with what the code says of their parameters."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _SCALAR_SIZES = (1, 2, 4, 8)
 
 
 def declarations(source: Source, opener: Opener) -> list[KernelDecl]:
-    """The kernels of a source, in the order in which the file has them.
+    """Return the kernels of a source, in the order of the file.
 
     Raises:
         CompileError: a file is damaged, has another digest than stated, or no kernel.
@@ -54,7 +54,7 @@ def declarations(source: Source, opener: Opener) -> list[KernelDecl]:
 
 
 def kinds_of(file: Prebuilt, opener: Opener) -> tuple[TargetKind, ...]:
-    """Kinds of targets that a file can serve."""
+    """Return the kinds of targets that a file can serve."""
     if file.kind is not FileKind.FATBIN:
         return _GIVES[file.kind]
     members = opener.members(file)
@@ -66,7 +66,7 @@ def kinds_of(file: Prebuilt, opener: Opener) -> tuple[TargetKind, ...]:
 
 
 def opened_cubin(file: Prebuilt) -> Cubin:
-    """What a cubin holds.
+    """Read a cubin.
 
     Raises:
         CompileError: it is damaged, or has no kernel.
@@ -89,7 +89,7 @@ def opened_cubin(file: Prebuilt) -> Cubin:
 
 
 def declared(file: Prebuilt, opener: Opener) -> list[KernelDecl]:
-    """The kernels of one file.
+    """Return the kernels of one file.
 
     Raises:
         CompileError: it is damaged, or has no kernel.
@@ -236,7 +236,7 @@ def _param(param: PtxParam, name: str, place: Location) -> ParamDecl:
 
 
 def _names(entry: PtxEntry) -> Sequence[str]:
-    """Names that Python takes: the text's own, and `param_0`, … where a compiler made them up."""
+    """Return Python names: the text's own, or `param_0`, … for names a compiler made up."""
     names: list[str] = []
     for index, param in enumerate(entry.params):
         made_up = re.fullmatch(rf"{re.escape(entry.name)}_param_\d+", param.name)

@@ -1,6 +1,4 @@
-"""What opens other forms of compiled code: nvJitLink and libNVVM make PTX of them, cuobjdump takes
-fatbins apart.
-"""
+"""Open prebuilt code: LTO-IR and NVVM IR become PTX, fatbins are taken apart."""
 
 from __future__ import annotations
 
@@ -39,7 +37,7 @@ class Members:
 
 
 class Opener:
-    """Opens files; remembers, by digest, what it made of them."""
+    """Opens files, and caches the results by digest."""
 
     def __init__(self, search: ToolSearch) -> None:
         """Keep where to look for tools."""

@@ -1,4 +1,4 @@
-"""Which extents a launch has to have equal: those of arrays whose tiles meet element by element."""
+"""Find extents that a launch must have equal, because tiles meet element by element."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def of_access(
     *,
     like: bool,
 ) -> Iterator[Alike]:
-    """Extents that are equal because of one access.
+    """Yield the extents that one access makes equal.
 
     Args:
         param: the array.
@@ -45,7 +45,7 @@ def of_access(
 
 
 def of_outputs(params: Sequence[SafeParam]) -> Iterator[Alike]:
-    """Extents of outputs that one grid cuts into equal tiles."""
+    """Yield the extents of outputs that one grid cuts into equal tiles."""
     owned = [param for param in params if param.access in OWNED]
     first = max(owned, key=lambda param: param.rank, default=None)
     for param in owned:

@@ -1,6 +1,4 @@
-"""Finds the source of the functions that a kernel may call: nodes, files, and what their names
-mean.
-"""
+"""Find the source of functions that a kernel may call, and the meaning of its names."""
 
 from __future__ import annotations
 

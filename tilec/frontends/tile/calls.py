@@ -6,7 +6,6 @@ import ast
 import dataclasses
 from collections.abc import Iterator, Mapping
 from types import FunctionType, ModuleType
-from typing import Any
 
 from tilec.frontends.tile.bodies import Bodies, Body, functions_in, named, scope_of
 from tilec.frontends.tile.values import Values
@@ -80,7 +79,7 @@ class _Follower:
         """Return the followed functions, or None if there are too many calls."""
         queue = [(kernel, Call(values=values))]
         bodies = {kernel.function: kernel}
-        calls: dict[FunctionType, dict[Any, Call]] = {kernel.function: {(): queue[0][1]}}
+        calls: dict[FunctionType, dict[object, Call]] = {kernel.function: {(): queue[0][1]}}
         for count, (body, call) in enumerate(queue):  # the loop appends to the queue
             if count > _MAX_CALLS:
                 return None

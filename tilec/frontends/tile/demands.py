@@ -1,6 +1,4 @@
-"""What a safe kernel demands of a launch: its preconditions, and that its outputs have the grid
-that follows from the first.
-"""
+"""Read a safe kernel's preconditions, and derive its grid from its outputs."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Entry points of kernels in the safe language: raw arrays in, `Ref` and `Mut` handed to the user's
-function; no code is left of it.
-"""
+"""Make the entry point of a safe kernel: it wraps raw arrays in `Ref` and `Mut`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Which accesses of a kernel are known to stay in their arrays, what a launch has to fulfil for it,
-and which need a check inside.
-"""
+"""Prove that accesses of a safe kernel stay in their arrays, some under launch conditions."""
 
 from __future__ import annotations
 
@@ -58,7 +56,7 @@ class Site:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Proof:
-    """What is known of a function's accesses."""
+    """Proofs and launch conditions of a function's accesses."""
 
     sites: tuple[Site, ...]
     requires: tuple[str, ...]
@@ -98,7 +96,7 @@ class _Access:
 
 
 class _UnknownError(Exception):
-    """Why an access cannot be told to stay in its array, and what would help."""
+    """The reason why an access has no proof, and a hint."""
 
     def __init__(self, what: str, hint: str) -> None:
         super().__init__(what)

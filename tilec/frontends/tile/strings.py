@@ -1,6 +1,4 @@
-"""Rewrites the strings of Tile IR bytecode, so that it names files as the project does: compilers
-write absolute paths.
-"""
+"""Rewrite strings in Tile IR bytecode: nvcc writes absolute file names into it."""
 
 from __future__ import annotations
 
@@ -16,7 +14,7 @@ _WIDTH = 4
 
 
 def with_strings(data: bytes, change: Callable[[str], str]) -> bytes:
-    """The bytecode with every string changed; all else keeps its bytes, and its alignment.
+    """Return the bytecode with every string changed, all else and its alignment kept.
 
     Raises:
         TileIRError: the file is damaged.

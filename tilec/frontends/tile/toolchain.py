@@ -1,6 +1,4 @@
-"""What takes part in compiling a tile kernel, with versions and digests; cuda.tile is not imported
-for it.
-"""
+"""Find the tools of tile kernels, with versions and digests; does not import cuda.tile."""
 
 from __future__ import annotations
 
@@ -18,9 +16,9 @@ OLDEST: Version = (13, 2)
 
 
 def toolchain(search: ToolSearch) -> tuple[ToolInfo, ...]:
-    """Every tool of a tile compile.
+    """Return every tool of a tile compile.
 
-    Python is one of them: it executes the module that a kernel stands in, and parses its source.
+    Python is one of them: it executes and parses the kernel's module.
 
     Raises:
         ToolchainError: something is missing, half installed, or a cuda-tile that tilec was not

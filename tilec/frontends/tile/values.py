@@ -1,6 +1,4 @@
-"""What expressions of a kernel's source stand for, as far as tiles go: extents, numbers of tiles,
-indices that lie among them.
-"""
+"""Evaluate expressions of a kernel's source to extents, tile counts and tile indices."""
 
 from __future__ import annotations
 
@@ -73,7 +71,7 @@ class Natural:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class AtMost:
-    """A number of which nothing is known but that it is no more than a count."""
+    """A number that is at most a count, and may be negative."""
 
     count: Count
 
@@ -449,7 +447,7 @@ def _least(values: Sequence[Any]) -> Any:
 
 
 def _either(one: Any, other: Any) -> Any:
-    """One of two values, nobody knows which: what holds of both."""
+    """Return what holds for both of two values."""
     if one == other and is_natural(one):
         return one
     return _with_count((one, other), _most(one) if _most(one) == _most(other) else None)

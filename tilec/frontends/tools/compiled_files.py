@@ -1,6 +1,4 @@
-"""The files of a prebuilt kernel: read, held against the digests that the manifest states, and told
-apart by their first bytes.
-"""
+"""Read the files of a prebuilt kernel: check their digests and detect their kinds."""
 
 from __future__ import annotations
 
@@ -15,7 +13,7 @@ from tilec_runtime.model.digest import sha256
 
 
 class FileKind(enum.Enum):
-    """What compiled code comes as; the value is how messages call it."""
+    """Kinds of compiled code, by their names in messages."""
 
     PTX = "PTX"
     CUBIN = "a cubin"
@@ -27,7 +25,7 @@ class FileKind(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Prebuilt:
-    """A file whose digest is the one that was stated."""
+    """A file whose digest matches the manifest."""
 
     path: str
     kind: FileKind
@@ -36,9 +34,7 @@ class Prebuilt:
 
     @property
     def text(self) -> str:
-        """The bytes as PTX or NVVM text; compilers end theirs with a zero byte, which is no part of
-        it.
-        """
+        """The bytes as PTX or NVVM text, without the zero byte that compilers append."""
         return self.data.rstrip(b"\0").decode("utf-8", "surrogateescape")
 
 
@@ -59,9 +55,7 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 def digests_stated(source: Source) -> dict[str, str]:
-    """The digest that the manifest states of each file, the source first; empty where it states
-    none.
-    """
+    """Return the stated digest of each file, the source first; empty if none is stated."""
     options: dict[str, Option] = dict(source.options)
     stated = options.get("sha256", "")
     files = options.get("files", ())
@@ -73,7 +67,7 @@ def digests_stated(source: Source) -> dict[str, str]:
 
 
 def input_files(source: Source) -> list[InputFile]:
-    """Every file with the digest that it has now.
+    """Return every file with its current digest.
 
     Raises:
         CompileError: one cannot be read, or leaves the project.
@@ -88,20 +82,19 @@ def input_files(source: Source) -> list[InputFile]:
 
 
 def prebuilt_files(source: Source) -> tuple[Prebuilt, ...]:
-    """The files of a kernel, the source first.
+    """Return the files of a kernel, the source first.
 
     Raises:
-        CompileError: one cannot be read, has another digest than stated or none, or is nothing that
-            is known.
+        CompileError: one cannot be read, is of an unknown kind, or its digest is not as stated.
     """
     return tuple(_checked(source, name, stated) for name, stated in digests_stated(source).items())
 
 
 def kind_of(name: str, data: bytes) -> FileKind:
-    """What a file holds, by its first bytes.
+    """Return the kind of a file, by its first bytes.
 
     Raises:
-        CompileError: nothing that is known.
+        CompileError: it is of no known kind.
     """
     for magic, kind in _MAGIC:
         if data.startswith(magic):
@@ -131,7 +124,7 @@ def fault(
     command: str = "",
     overtime: bool = False,
 ) -> CompileError:
-    """An error at a place in a file."""
+    """Return an error at a line of a file."""
     place = Diagnostic(message=what, location=Location(file=path, line=line), hint=fix)
     what = f"{path}: {what}"
     return CompileError(

@@ -1,4 +1,4 @@
-"""What belongs to the Python environment and not to a project."""
+"""Tell files of the Python environment from files of a project."""
 
 from __future__ import annotations
 

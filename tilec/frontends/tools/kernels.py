@@ -1,4 +1,4 @@
-"""The kernels of executed Python modules, and errors that name a kernel and its place."""
+"""Kernels of executed Python modules, and errors with a kernel's name and location."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tilec_runtime.model.suggest import did_you_mean
 
 
 class Declared(Protocol):
-    """A kernel as its frontend read it."""
+    """A kernel that a frontend declared."""
 
     @property
     def decl(self) -> KernelDecl:
@@ -27,9 +27,7 @@ K = TypeVar("K", bound=Declared)
 
 
 class Kernels(Generic[K]):
-    """The kernels of a language in executed modules; each module is read once per process and state
-    of its files.
-    """
+    """The kernels of one language, cached per module and state of its files."""
 
     def __init__(
         self,
@@ -38,9 +36,7 @@ class Kernels(Generic[K]):
         load: Callable[..., LoadedModule],
         declared: Callable[[LoadedModule], dict[str, K]],
     ) -> None:
-        """Take what the language calls its kernels and their decorators, and what loads a module
-        and reads its kernels.
-        """
+        """Take the words for kernel and decorators, and functions that load and declare."""
         self._word, self._decorators = word, decorators
         self._load, self._declared = load, declared
         self._known: dict[tuple[str, str], tuple[LoadedModule, dict[str, K]]] = {}
@@ -100,9 +96,7 @@ def naming(job: Job) -> Iterator[None]:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Subject:
-    """A job with its kernel's declaration and the texts of the project, for errors at the kernel's
-    place.
-    """
+    """A job with its declaration and source texts, for errors at the kernel's location."""
 
     job: Job
     decl: KernelDecl

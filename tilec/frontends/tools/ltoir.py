@@ -1,6 +1,4 @@
-"""LTO-IR as what a build ships: one module of several, and what a linker has to be told about it
-that the code does not say.
-"""
+"""Link several modules of LTO-IR into one, and map compiler flags to linker options."""
 
 from __future__ import annotations
 
@@ -12,17 +10,14 @@ from tilec.frontends.tools.nvjitlink import Piece, link_ptx
 from tilec.frontends.tools.search import Tool
 from tilec_runtime.errors import ToolchainError
 
-# What flags for arithmetic mean to the linker, which generates the code: it does not find them in
-# LTO-IR.
+# The linker generates the code, and LTO-IR does not record the flags for arithmetic.
 _ARITHMETIC = {"ftz": "-ftz", "prec-div": "-prec-div", "prec-sqrt": "-prec-sqrt", "fmad": "-fma"}
 FAST = ("-ftz=1", "-prec-div=0", "-prec-sqrt=0", "-fma=1")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Linked:
-    """What came of a link: one module of LTO-IR, the PTX that this linker makes of it (both empty
-    where it failed), and its words.
-    """
+    """The result of a link: LTO-IR, its PTX (both empty if it failed), and the log."""
 
     ltoir: bytes = b""
     text: str = ""
@@ -30,12 +25,12 @@ class Linked:
 
 
 def level(opt: int) -> str:
-    """nvJitLink's option for an optimisation level: it knows none and all."""
+    """Return nvJitLink's option for an optimisation level; it has two."""
     return "-O3" if opt else "-O0"
 
 
 def arithmetic(flags: Sequence[str]) -> list[str]:
-    """nvJitLink's options for a compiler's flags of arithmetic."""
+    """Return nvJitLink's options for a compiler's flags for arithmetic."""
     found: list[str] = []
     for flag in flags:
         name, _, value = flag.lstrip("-").partition("=")
@@ -47,9 +42,7 @@ def arithmetic(flags: Sequence[str]) -> list[str]:
 
 
 def linking(*, opt: int, flags: Sequence[str] = (), registers: int = 0) -> tuple[str, ...]:
-    """What an image of LTO-IR has to say for its link, beside the architecture: whatever is not a
-    linker's own default.
-    """
+    """Return the linker options that an LTO-IR image is shipped with: all but the defaults."""
     return (
         *([] if opt else [level(opt)]),
         *arithmetic(flags),
@@ -58,9 +51,7 @@ def linking(*, opt: int, flags: Sequence[str] = (), registers: int = 0) -> tuple
 
 
 def registers_of(ptxas: Sequence[str]) -> tuple[int, str]:
-    """(the bound on registers among flags of ptxas, the first flag that no link takes; 0 and an
-    empty text where there is none).
-    """
+    """Return the register bound among flags of ptxas, and the first flag no linker takes."""
     words, most = list(ptxas), 0
     while words:
         word = words.pop(0)
@@ -77,8 +68,7 @@ def registers_of(ptxas: Sequence[str]) -> tuple[int, str]:
 def as_one(
     linker: Tool, pieces: Sequence[Piece], arch: str, options: Sequence[str], *, whole: bool = True
 ) -> Linked:
-    """Link pieces: the PTX for an architecture such as `sm_80`, and where it is wanted `whole` one
-    module, which is a lone piece itself.
+    """Link pieces to PTX for an architecture (`sm_80`), and with `whole` to one LTO-IR module.
 
     Raises:
         ToolchainError: nvJitLink cannot be used, or gives no linked LTO-IR.

@@ -1,6 +1,4 @@
-"""PTX text: its ISA, lowering it, marks of tilec in it, and file names that do not depend on the
-directory.
-"""
+"""Read and edit PTX text: ISA, calls, ptxas messages, file names."""
 
 from __future__ import annotations
 
@@ -26,10 +24,10 @@ _NEEDS = re.compile(
 
 
 def isa(text: str) -> Version:
-    """The PTX ISA that a text states.
+    """Return the PTX ISA that a text declares.
 
     Raises:
-        ValueError: it states none.
+        ValueError: it declares none.
     """
     match = _VERSION.search(text)
     if match is None:
@@ -38,12 +36,12 @@ def isa(text: str) -> Version:
 
 
 def with_isa(text: str, version: Version) -> str:
-    """The text with another `.version`; all else stays."""
+    """Return the text with another `.version`."""
     return _VERSION.sub(lambda m: f"{m[1]}{version[0]}.{version[1]}", text, count=1)
 
 
 def needed_isa(log: str) -> Version | None:
-    """The newest ISA that ptxas asks for in its messages, or None where it names none."""
+    """Return the newest ISA that ptxas asks for in its messages, or None."""
     found = [(int(m[1]), int(m[2])) for m in _NEEDS.finditer(log)]
     return max(found) if found else None
 
@@ -57,9 +55,7 @@ def entry_params(text: str, symbol: str) -> tuple[tuple[int, int], ...] | None:
 
 
 def calls(text: str, symbol: str) -> set[str] | None:
-    """The functions that an entry may call, directly or through others; None where that cannot be
-    told (calls through pointers).
-    """
+    """Return the functions an entry may call, at any depth; None if it calls through pointers."""
     if ".func" not in text:
         return set()
     heads = list(_HEAD.finditer(text))
@@ -80,7 +76,7 @@ def calls(text: str, symbol: str) -> set[str] | None:
 
 
 def users(text: str, symbol: str) -> tuple[str, ...]:
-    """The functions and entries whose bodies name a symbol, in order of appearance."""
+    """Return the functions and entries whose bodies name a symbol, in order."""
     heads = list(_HEAD.finditer(text))
     pieces = zip(heads, [*(h.start() for h in heads[1:]), len(text)], strict=True)
     # A declaration ends before its first brace; it may stand before the entry's own.
@@ -89,14 +85,12 @@ def users(text: str, symbol: str) -> tuple[str, ...]:
 
 
 def complaints(log: str) -> list[tuple[str, int]]:
-    """(message, line of the PTX text) of every error of ptxas that names a line."""
+    """Return message and PTX line of every ptxas error that names a line."""
     return [(m[2].strip(), int(m[1])) for m in _COMPLAINT.finditer(log)]
 
 
 def first_complaint(log: str) -> str:
-    """What ptxas said first, for a message of one line: its first error that names a line, else its
-    first words.
-    """
+    """Return the first ptxas error that names a line, else the first line of the log."""
     told = complaints(log)
     return (
         told[0][0]
@@ -106,9 +100,7 @@ def first_complaint(log: str) -> str:
 
 
 def take_mark(text: str, name: str) -> tuple[str, str]:
-    """(symbol that the global `name` holds the address of, text without that global); the symbol is
-    empty where there is none.
-    """
+    """Return the symbol whose address the global `name` holds, and the text without the global."""
     match = re.search(rf"^[^\n]*\b{re.escape(name)}\s*=\s*([^;\s]+)\s*;\s*?\n", text, re.MULTILINE)
     if match is None:
         return "", text
@@ -116,8 +108,11 @@ def take_mark(text: str, name: str) -> tuple[str, str]:
 
 
 def relative_files(text: str, places: Sequence[tuple[str, str]]) -> str:
-    """The text with the `.file` names under each directory of `places` (absolute path, what to
-    write instead) made relative to it.
+    """Return the text with `.file` names relative to the directories of `places`.
+
+    Args:
+        text: PTX.
+        places: pairs of an absolute directory and its replacement.
     """
 
     def rename(match: re.Match[str]) -> str:
@@ -143,7 +138,7 @@ def _escaped(name: str) -> str:
 
 
 def relative(path: str, places: Sequence[tuple[str, str]]) -> str:
-    """A path under one of `places` (absolute path, what to write instead) made relative to it."""
+    """Return a path with the directory of `places` that it is under replaced."""
     plain = os.path.normpath(path)
     for base, instead in places:
         # A name of `/proc` is a name alone: what it leads to is where this process works, and not

@@ -1,4 +1,4 @@
-"""Assembles PTX with ptxas, and reads what it reports."""
+"""Assemble PTX with ptxas, and read its report."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ENTRY = re.compile(r"Compiling entry function '([^']+)'")
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Assembled:
-    """What ptxas made: a cubin (empty where it refused), its words, and the command."""
+    """A cubin (empty if ptxas failed), the log and the command."""
 
     cubin: bytes
     log: str
@@ -27,16 +27,12 @@ class Assembled:
 
 
 def flags(*, opt: int, extra: Sequence[str]) -> list[str]:
-    """Flags of ptxas for an optimisation level (3 is its own default), with those of the manifest
-    behind.
-    """
+    """Return flags of ptxas for an optimisation level, followed by those of the manifest."""
     return [*([] if opt >= 3 else [f"-O{opt}"]), *extra]
 
 
 def information(*, lineinfo: bool, debug: bool) -> list[str]:
-    """Flags of ptxas for what the code is to tell of its source; for a debugger it is not
-    optimized, and ptxas refuses to be told so.
-    """
+    """Return flags of ptxas for debug information; with -g it refuses an optimisation level."""
     return ["-g"] if debug else ["-lineinfo"] if lineinfo else []
 
 
@@ -77,10 +73,12 @@ def assemble(
 
 
 def spills(log: str, symbol: str, calls: Collection[str] | None = None) -> tuple[int, int] | None:
-    """(bytes stored, bytes loaded) that a kernel spills, the functions that it may call included;
-    None where ptxas did not say.
+    """Return the bytes that a kernel and the functions it calls spill: stored, loaded.
 
-    `calls` are those functions; None where it may be any.
+    Args:
+        log: of ptxas; the result is None if it reports nothing on the kernel.
+        symbol: the kernel.
+        calls: functions that it may call; None for any.
     """
     # A function is told of behind each entry that calls it, with what it spills there, or once for
     # all of them.

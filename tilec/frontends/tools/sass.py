@@ -1,6 +1,4 @@
-"""Counts local-memory traffic in machine code: the spills of compilers that do not report them. No
-tool is run.
-"""
+"""Count spills in machine code, for compilers that do not report them."""
 
 from __future__ import annotations
 
@@ -18,8 +16,7 @@ _WIDTHS = (1, 1, 2, 2, 4, 8, 16, 16)
 
 
 def resources(cubin: bytes, entry: CubinKernel) -> Resources:
-    """What an entry point's code needs, where no compiler reported spills; only code with a stack
-    frame can have any.
+    """Return the resources of an entry point; only code with a stack frame can spill.
 
     Raises:
         BundleError: the cubin is damaged.
@@ -28,8 +25,7 @@ def resources(cubin: bytes, entry: CubinKernel) -> Resources:
 
 
 def spills(cubin: bytes, symbol: str) -> tuple[int, int]:
-    """Bytes that an entry point's code stores to and loads from local memory per thread, each
-    instruction counted once: (stores, loads).
+    """Return bytes per thread stored to and loaded from local memory, each instruction once.
 
     Args:
         cubin: the image, of compute capability 7.0 or later.

@@ -1,10 +1,8 @@
-"""Finds compilers, libraries and headers: in the installed wheels, in CUDA_HOME, on PATH; no
-compiler is imported or loaded.
-"""
+"""Find compilers, libraries and headers in wheels, CUDA_HOME and PATH, without loading any."""
 
 from __future__ import annotations
 
-import binascii
+import base64
 import dataclasses
 import functools
 import hashlib
@@ -20,21 +18,20 @@ from tilec.frontends.tools.digests import DigestTable, actual_rows
 from tilec_runtime.errors import TilecError, ToolchainError, UsageError
 
 used: set[str] = set()
-"""Every tool that this process was given: a build remembers their file status."""
+"""Paths of all tools that this process used; a build remembers their file status."""
 
 FIX = "pip install 'tilec[build]' (all compilers as wheels, no CUDA installation needed)"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Tool:
-    """A tool, library or directory that was found.
+    """A tool, library or include directory.
 
     Attributes:
         name: as in `find_tool`.
-        path: where it is (absolute).
-        version: such as `13.4.92`; empty where nothing says it.
-        digest: SHA-256 of its bytes (of the file list for headers); empty where it was not asked
-            for.
+        path: absolute.
+        version: such as `13.4.92`; empty if unknown.
+        digest: SHA-256 of its bytes (of the file list for headers); empty if not requested.
         origin: `wheel`, `CUDA_HOME` or `PATH`.
     """
 
@@ -46,16 +43,14 @@ class Tool:
 
     @property
     def release(self) -> tuple[int, int]:
-        """Toolkit release (major, minor) it belongs to; (0, 0) where the version is unknown."""
+        """Toolkit release (major, minor); (0, 0) if the version is unknown."""
         numbers = _numbers(self.version)
         return (numbers[0], numbers[1]) if len(numbers) >= 2 else (0, 0)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class ToolReport:
-    """One row of `survey`: the tool if it was found, every place that was looked at, what is wrong
-    with it, and what needs it.
-    """
+    """One row of `survey`: tool if found, searched paths, problem, and what needs it."""
 
     name: str
     use: str
@@ -66,7 +61,7 @@ class ToolReport:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class _Root:
-    """A toolkit's directory; `site` is the site-packages directory of wheels."""
+    """A toolkit directory; for wheels, `site` is their site-packages directory."""
 
     origin: str
     path: Path
@@ -75,9 +70,7 @@ class _Root:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class _Row:
-    """One row of the tool table: what kind of thing it is, what needs it, and for headers a file
-    that must be there.
-    """
+    """One row of the tool table: kind, what needs it, and for headers a file they contain."""
 
     kind: str
     use: str
@@ -108,22 +101,20 @@ _TABLE: dict[str, _Row] = {
 
 
 def find_tool(name: str, search: ToolSearch) -> Tool:
-    """A tool (`ptxas`), library (`libnvrtc`) or include directory (`headers`), with version and
-    digest.
+    """Return a tool (`ptxas`), library (`libnvrtc`) or include directory (`headers`).
 
     Raises:
-        ToolchainError: it is nowhere, or outside of the range `search.cuda`; the message lists
-            every place that was looked at.
+        ToolchainError: it is missing (lists every searched path), or outside of `search.cuda`.
         UsageError: `search.cuda` is no version range.
     """
     return require((name,), search)[name]
 
 
 def require(names: Sequence[str], search: ToolSearch, *, digest: bool = True) -> dict[str, Tool]:
-    """Several tools as one set: all there, of one toolkit release, in the range `search.cuda`.
+    """Return several tools of one toolkit release, in the range `search.cuda`.
 
     Raises:
-        ToolchainError: one names everything that is missing or does not fit.
+        ToolchainError: some are missing or do not fit; the message names all of them.
         UsageError: `search.cuda` is no version range.
     """
     found: dict[str, Tool] = {}
@@ -158,9 +149,7 @@ def require(names: Sequence[str], search: ToolSearch, *, digest: bool = True) ->
 
 
 def locate(name: str, search: ToolSearch) -> tuple[Tool | None, tuple[str, ...]]:
-    """The first place of a tool in search order, without its digest, and every path that was looked
-    at up to there.
-    """
+    """Return a tool without its digest, or None, and every path searched for it."""
     row = _TABLE[name]
     looked: list[str] = []
     for root in _roots(search):
@@ -182,9 +171,7 @@ def locate(name: str, search: ToolSearch) -> tuple[Tool | None, tuple[str, ...]]
 
 
 def survey(search: ToolSearch) -> list[ToolReport]:
-    """Every tool that tilec can use: where it is, or where it was looked for; what is wrong is a
-    field, never an exception.
-    """
+    """Return a report on every tool that tilec can use; problems are fields, not exceptions."""
     reports = []
     for name, row in _TABLE.items():
         try:
@@ -202,35 +189,22 @@ def survey(search: ToolSearch) -> list[ToolReport]:
         reports.append(
             ToolReport(name=name, use=row.use, tool=tool, looked=looked, problem=problem)
         )
-    releases = {
-        r.tool.release
-        for r in reports
-        if r.tool and r.tool.release != (0, 0) and r.name != "cccl-headers"
-    }
-    if len(releases) > 1:
-        newest = max(releases)
-        reports = [
-            dataclasses.replace(
-                r,
-                problem=f"of release {r.tool.release[0]}.{r.tool.release[1]}, others are of {newest[0]}.{newest[1]}",
-            )
-            if r.tool
-            and not r.problem
-            and r.name != "cccl-headers"
-            and r.tool.release not in {newest, (0, 0)}
-            else r
-            for r in reports
-        ]
+    # CCCL has a version line of its own.
+    known = [r for r in reports if r.name != "cccl-headers" and r.tool and r.tool.release != (0, 0)]
+    newest = max((r.tool.release for r in known if r.tool), default=(0, 0))
+    for index, report in enumerate(reports):
+        release = report.tool.release if report.tool else newest
+        if report in known and release != newest and not report.problem:
+            what = f"of release {release[0]}.{release[1]}, others are of {newest[0]}.{newest[1]}"
+            reports[index] = dataclasses.replace(report, problem=what)
     return reports
 
 
 # --- versions
-# ---------------------------------------------------------------------------------------------------------------------
 
 
 def check_range(version: str, wanted: str) -> bool:
-    """Whether a version such as `13.4.92` is in a range such as `>=13.2,<13.5`; an empty range
-    takes any.
+    """Return whether a version such as `13.4.92` is in a range such as `>=13.2,<13.5`.
 
     Raises:
         UsageError: `wanted` is no range.
@@ -328,7 +302,6 @@ def _root_version(root: Path) -> str:
 
 
 # --- places
-# -----------------------------------------------------------------------------------------------------------------------
 
 
 def _roots(search: ToolSearch) -> Iterator[_Root]:
@@ -337,9 +310,7 @@ def _roots(search: ToolSearch) -> Iterator[_Root]:
 
 
 def wheel_programs(name: str) -> list[Path]:
-    """Where the installed wheels have a program, the newest toolkit first; whether it is there is
-    not looked at.
-    """
+    """Return where wheels would have a program, newest toolkit first; it may be missing."""
     return [root.path / "bin" / name for root in _wheel_roots()]
 
 
@@ -435,39 +406,23 @@ def _existing(path: Path, row: _Row) -> Path | None:
 
 
 # --- wheels' file lists
-# -----------------------------------------------------------------------------------------------------------
 
 
 def _owner(site: Path, path: Path) -> tuple[str, str, int] | None:
-    """Version, SHA-256 and size that the wheel of a file states for it."""
-    try:
-        key = path.relative_to(site).as_posix() + ","
-    except ValueError:
+    """Return version, SHA-256 and size of a file as the wheel that installed it states them."""
+    if not path.is_relative_to(site):
         return None
-    for info, record in _records(site):
-        start = record.find(key) if record.startswith(key) else record.find("\n" + key) + 1
-        if start == 0 and not record.startswith(key):
-            continue
-        fields = record[start:].split("\n", 1)[0].strip().split(",")
-        digest, size = fields[-2], fields[-1]
-        return info, _hex(digest), int(size) if size.isdigit() else -1
+    name = re.escape(path.relative_to(site).as_posix())
+    row = re.compile(rf"^{name},(?:sha256=([\w-]{{43}})=*)?,(\d*)\s*$", re.MULTILINE)
+    for version, record in _records(site):
+        if found := row.search(record):
+            digest = base64.urlsafe_b64decode(f"{found[1] or ''}==").hex()
+            return version, digest, int(found[2] or -1)
     return None
 
 
-def _hex(field: str) -> str:
-    kind, _, text = field.partition("=")
-    if kind != "sha256":
-        return ""
-    try:
-        return binascii.a2b_base64(
-            text.replace("-", "+").replace("_", "/") + "=" * (-len(text) % 4)
-        ).hex()
-    except ValueError:
-        return ""
-
-
 def _records(site: Path) -> tuple[tuple[str, str], ...]:
-    """(version, RECORD) of every NVIDIA wheel of a site-packages directory."""
+    """Return version and RECORD of every NVIDIA wheel in a site-packages directory."""
     try:
         # Installing, upgrading or removing a wheel changes the directory's time.
         return _read_records(str(site), site.stat().st_mtime_ns)
@@ -493,7 +448,6 @@ def _read_records(site: str, mtime: int) -> tuple[tuple[str, str], ...]:
 
 
 # --- digests
-# ----------------------------------------------------------------------------------------------------------------------
 
 
 def _digest(tool: Tool, table: DigestTable, *, verify: bool) -> str:
@@ -517,9 +471,7 @@ def _site(tool: Tool) -> Path | None:
 
 
 def _headers_digest(include: Path, site: Path | None, table: DigestTable, *, verify: bool) -> str:
-    """Digest of the toolkit's headers: the wheels' file lists, or the files that state a system
-    toolkit's versions.
-    """
+    """Return the digest of the wheels' file lists, or of a system toolkit's version files."""
     if site is not None:
         prefix = include.relative_to(site).as_posix() + "/"
         lines = sorted(

@@ -9,7 +9,7 @@ import os
 import sys
 import tempfile
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import FunctionType
 from typing import Any
 
@@ -325,7 +325,7 @@ def descriptor_type(dtype: str, box: Sequence[int]) -> str:
 
 
 @contextlib.contextmanager
-def _words() -> Iterator[Any]:
+def _words() -> Iterator[Callable[[], str]]:
     """Capture the process's error output, which the compiler's native half writes errors to."""
     sys.stderr.flush()
     kept = os.dup(2)

@@ -28,6 +28,8 @@ _INCLUDE = re.compile(
 )  # %: is # by another spelling
 _HAS_INCLUDE = re.compile(r'__has_include(?:_next)?[ \t]*\([ \t]*(<[^>\n]+>|"[^"\n]+")?')
 _DEFINE = re.compile(rf"{_BLANK}(?:#|%:){_BLANK}define\b.*", re.DOTALL)
+# A backslash may split a word over two lines.
+_MENTIONS = re.compile(r"include|import|define|\\\r?\n")
 _NAMED = re.compile(r'<([^>\n]+)>|"([^"\n]+)"')
 _SUFFIXES = {"", ".h", ".hh", ".hpp", ".hxx", ".cuh", ".cu", ".inl", ".inc", ".ipp", ".tcc", ".def"}
 _MAX_FILES = 20_000
@@ -53,10 +55,14 @@ _HEAVY = (
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Include:
-    """An include: its name (empty for a computed one), and its line."""
+    """An include: name (empty if it is computed) and line.
+
+    The names in a macro's value count as includes too: a computed include may use the macro.
+    """
 
     name: str
     line: int
+    macro: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -115,9 +121,9 @@ def is_small(root: str, path: str, include: Sequence[str]) -> bool:
             *(base / folder for folder in include),
         )
         for found in scanned.includes:
-            if not _SMALL_HEADERS.fullmatch(found.name) and not any(
-                (folder / found.name).is_file() for folder in folders
-            ):
+            if found.macro or _SMALL_HEADERS.fullmatch(found.name):
+                continue
+            if not any((folder / found.name).is_file() for folder in folders):
                 return False
     return True
 
@@ -135,42 +141,25 @@ def _walk(
 ) -> Iterator[tuple[str, _Scanned]]:
     base = Path(root)
     around = [Path(root, path).parent, *(base / folder for folder in include)]
-    waiting = [_inside(base, Path(root, path), path, None)]
-    seen = {*waiting}
-    computed: list[tuple[str, _Include]] = []
+    start = _inside(base, Path(root, path), path, None)
+    macros = [_Include(name, 1, macro=True) for value in define for name in _quoted(value)]
+    waiting = [start]
+    seen = {start}
     while waiting:
         name = waiting.pop()
         scanned = _scan_file(base, name)
         yield name, scanned
         targets: set[str] = set()
-        for found in scanned.includes:
+        for found in (*scanned.includes, *(macros if name == start else ())):
             places = dict.fromkeys(((base / name).parent, *around))
+            at = Location(file=name, line=found.line)
             if not found.name:
-                computed.append((name, found))
-            hits = (
-                _named(found.name, places) if found.name else _everything(base, name, found, places)
-            )
-            targets.update(
-                _inside(base, hit, found.name or str(hit), Location(file=name, line=found.line))
-                for hit in hits
-            )
-        if computed and not waiting and targets <= seen:  # all files are known, and so all macros
-            macros = {
-                macro
-                for text in (*define, *(_macro_lines(base / file) for file in seen))
-                for macro in _quoted(text)
-            }
-            for name, _ in computed:
-                hits = (
-                    hit
-                    for macro in sorted(macros)
-                    for hit in _named(macro, ((base / name).parent, *around))
-                )
-                targets.update(
-                    os.path.relpath(hit.resolve(), base.resolve())
-                    for hit in hits
-                    if is_inside(hit, base)
-                )
+                hits = _everything(base, at, places)
+            elif found.macro:
+                hits = (hit for hit in _named(found.name, places) if is_inside(hit, base))
+            else:
+                hits = _named(found.name, places)
+            targets.update(_inside(base, hit, found.name or str(hit), at) for hit in hits)
         waiting += sorted(targets - seen)
         seen |= targets
 
@@ -182,10 +171,8 @@ def _named(name: str, places: Iterable[Path]) -> Iterator[Path]:
     return (place / name for place in places if os.path.isfile(place / name))  # noqa: PTH113 - no name is too long for it
 
 
-def _everything(base: Path, name: str, found: _Include, places: Iterable[Path]) -> Iterator[Path]:
-    """What looks like a header in and below some directories, links followed: any of them may be
-    what a macro names.
-    """
+def _everything(base: Path, at: Location, places: Iterable[Path]) -> Iterator[Path]:
+    """Yield every header below some directories, for a computed include."""
     count = 0
     walked: set[str] = set()
     for place in places:
@@ -201,8 +188,8 @@ def _everything(base: Path, name: str, found: _Include, places: Iterable[Path]) 
                     count += 1
                     if count > _MAX_FILES:
                         raise _error(
-                            f"{name}:{found.line}: a computed #include reaches more than {_MAX_FILES} files",
-                            Location(file=name, line=found.line),
+                            f"{at}: a computed #include reaches more than {_MAX_FILES} files",
+                            at,
                             "name the header, or narrow the include directories",
                         )
                     yield Path(directory, file)
@@ -253,31 +240,18 @@ def _scan(path: str, mtime: int, size: int, inode: int) -> _Scanned:
 
 
 def includes(text: str) -> Iterator[_Include]:
-    """Every include of a text, whatever its conditionals say; comments and strings do not count."""
-    if (
-        "include" not in text
-        and "import" not in text
-        and "\\\n" not in text
-        and "\\\r\n" not in text
-    ):
-        return  # a word may be split over two lines
+    """Yield every include of a text, in every branch of its conditionals."""
+    if not _MENTIONS.search(text):
+        return
     for number, line in logical_lines(without_comments(text)):
-        if "include" not in line and "import" not in line:
-            continue
         for match in _HAS_INCLUDE.finditer(line):
             yield _Include((match[1] or "")[1:-1], number)
         directive = _INCLUDE.match(line)
         if directive is not None:
             named = _NAMED.match(directive[1])
             yield _Include(named[1] or named[2] if named else "", number)
-
-
-def _macro_lines(path: Path) -> str:
-    """The definitions of macros in a file."""
-    text = path.read_bytes().decode("utf-8", "replace")
-    return "\n".join(
-        line for _, line in logical_lines(without_comments(text)) if _DEFINE.match(line)
-    )
+        elif _DEFINE.match(line):
+            yield from (_Include(name, number, macro=True) for name in _quoted(line))
 
 
 def _quoted(text: str) -> Iterator[str]:

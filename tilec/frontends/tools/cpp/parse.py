@@ -4,10 +4,8 @@ compiler.
 
 from __future__ import annotations
 
-import ast
 import dataclasses
-import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from tilec.frontends.tools.cpp.params import Scope, parameters, split, template_parameter
 from tilec.frontends.tools.cpp.tokens import Lexed, Token, lex
@@ -261,18 +259,13 @@ class _Reader:
         return []
 
     def _number(self, tokens: Sequence[Token]) -> int | None:
-        """The value of an expression of integer literals and known constants, or None."""
-        words = []
-        for token in tokens:
-            text = (
-                self._constants.get(token.text, token.text) if token.kind == "name" else token.text
-            )
-            if text[:1].isdigit():
-                text = text.replace("'", "").rstrip("uUlL")
-            words.append("//" if text == "/" else text)
+        """Return the value of an integer literal or a known constant, or None."""
+        if len(tokens) != 1:
+            return None
+        text = self._constants.get(tokens[0].text, tokens[0].text)
         try:
-            return _value(ast.parse(" ".join(words), mode="eval").body)
-        except (SyntaxError, ValueError, ZeroDivisionError, RecursionError, MemoryError):
+            return int(text.replace("'", "").rstrip("uUlL"), 0)
+        except ValueError:
             return None
 
     def _doc(self, line: int) -> str:
@@ -322,22 +315,6 @@ class _Reader:
                     return at
             at += 1
         return at
-
-
-_OPERATORS: dict[type[ast.operator], Callable[[int, int], int]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.FloorDiv: operator.floordiv,
-}
-
-
-def _value(node: ast.expr) -> int:
-    if isinstance(node, ast.Constant) and type(node.value) is int:
-        return node.value
-    if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
-        return _OPERATORS[type(node.op)](_value(node.left), _value(node.right))
-    raise ValueError("no constant")
 
 
 def clean_comment(text: str) -> str:

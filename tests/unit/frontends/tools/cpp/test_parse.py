@@ -165,7 +165,8 @@ def test_a_comment_behind_code_is_no_doc() -> None:
     [
         ("__launch_bounds__(256)", 256),
         ("__launch_bounds__(256, 2)", 256),
-        ("__launch_bounds__(B * 2)", 256),
+        ("__launch_bounds__(B)", 128),
+        ("__launch_bounds__(B * 2)", 0),
         ("__launch_bounds__(N)", 64),
         ("__launch_bounds__((1 << 4))", 0),
         ("__launch_bounds__(T::size)", 0),

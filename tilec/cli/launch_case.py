@@ -1,6 +1,4 @@
-"""The process that ncu, cuda-gdb and compute-sanitizer watch: it makes the inputs of one case and
-launches it once.
-"""
+"""The process that ncu, cuda-gdb and compute-sanitizer watch: it launches one case once."""
 
 from __future__ import annotations
 
@@ -17,10 +15,8 @@ if TYPE_CHECKING:
     from tilec.case.cases import BoundCase
     from tilec.case.device import ModuleDevice
 
-SMALL, UNSET = (
-    "small",
-    "unset",
-)  # the case's small sizes; and nothing written to inputs with dist = "empty"
+SMALL = "small"  # take the case's small sizes
+UNSET = "unset"  # do not write inputs with dist = "empty"
 
 
 def command(manifest: Path, bundle: Path, case: str, device: int, *options: str) -> list[str]:
@@ -34,14 +30,12 @@ def command(manifest: Path, bundle: Path, case: str, device: int, *options: str)
         options: `SMALL`, `UNSET`.
     """
     return own_command(
-        "tilec.cli.alone", str(manifest), str(bundle), case, f"cuda:{device}", *options
+        "tilec.cli.launch_case", str(manifest), str(bundle), case, f"cuda:{device}", *options
     )
 
 
 def main() -> int:
-    """Launch the case that the arguments of the process name, wait for it, and return the exit
-    code.
-    """
+    """Launch the case that the process's arguments name, and return the exit code."""
     manifest, bundle, case, device, *options = sys.argv[1:]
     try:
         _launch(Path(manifest), Path(bundle), case, device, options)
@@ -62,10 +56,9 @@ def _launch(manifest: Path, bundle: Path, name: str, device: str, options: list[
 
     built = open_container(bundle).bundle
     kernels = {kernel.name: kernel for kernel in built.info.kernels}
-    declared = open_project(manifest, ToolSearch()).manifest.kernels
     cases = [
         case
-        for kernel in declared
+        for kernel in open_project(manifest, ToolSearch()).manifest.kernels
         if kernel.name in kernels
         for case in fitting_cases(kernel, kernels[kernel.name])
     ]
@@ -74,34 +67,26 @@ def _launch(manifest: Path, bundle: Path, name: str, device: str, options: list[
         raise case.error
     driver = _driver.driver()
     module = load(built, device, driver=driver)
-    driver.adopt(
-        module.device.ordinal
-    )  # the tools report each call that fails for want of a context
+    # The tools report each call that fails for want of a current context.
+    driver.adopt(module.device.ordinal)
     place = ModuleDevice(module, driver)
     case = small_case(case) if SMALL in options else case
     place.launch(case, _arguments(case, place, unset=UNSET in options))
 
 
 def _arguments(case: BoundCase, device: ModuleDevice, *, unset: bool) -> dict[str, Any]:
-    """Return the arguments of the launch; with `unset`, inputs with dist = "empty" are allocated
-    and never written.
-    """
+    """Return the arguments of the launch; with `unset`, empty inputs are allocated and not written."""
     import numpy as np
 
     from tilec.case.inputs import make_inputs
     from tilec.case.run import arguments_on
 
     inputs = make_inputs(case)
-    empty = (
-        {item.name for item in case.inputs if item.dist == "empty" and item.shape is not None}
-        if unset
-        else set()
-    )
-    filled = dataclasses.replace(
-        case, params=tuple(param for param in case.params if param.name not in empty)
-    )
-    made = arguments_on(filled, device, inputs)
+    empty = {item.name for item in case.inputs if item.dist == "empty" and item.shape is not None}
+    empty = empty if unset else set()
+    written = tuple(param for param in case.params if param.name not in empty)
+    arguments = arguments_on(dataclasses.replace(case, params=written), device, inputs)
     for param in case.params:
         if param.name in empty and isinstance(like := inputs[param.name], np.ndarray):
-            made[param.name] = device.unset(like, param.dtype)
-    return made
+            arguments[param.name] = device.unset(like, param.dtype)
+    return arguments

@@ -1,0 +1,126 @@
+"""The device that a command runs on: a GPU, or the cpu device."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+from tilec.cli.app import App
+from tilec.cli.style import echo
+from tilec_runtime.errors import MissingError, NoDeviceError, UsageError
+
+if TYPE_CHECKING:
+    from tilec.manifest.types import Manifest
+    from tilec_runtime.cpu.launch import CpuOptions
+    from tilec_runtime.device.seam import DeviceDriver, DeviceInfo
+
+AUTO, CPU = "auto", "cpu"
+NEEDS_GPU = 3  # exit code where nothing could be done without a GPU
+
+
+def require_device_name(text: str) -> str:
+    """Return a name as `--device` takes it, with `cuda:N` for a number alone.
+
+    Raises:
+        UsageError: it is no device's name.
+    """
+    name = f"cuda:{text}" if text.isdecimal() else text
+    number = name.removeprefix("cuda:")
+    if name in (AUTO, CPU, "cuda") or (number != name and number.isdecimal() and len(number) < 5):
+        return name
+    raise UsageError(
+        f"--device: {text!r} is no device that kernels run on" if text else "--device is empty",
+        fix="take auto, cpu, cuda, or cuda:N for the GPU number N",
+    )
+
+
+def find_gpu(name: str, work: str, fix: str = "") -> tuple[DeviceDriver, DeviceInfo]:
+    """Return the driver and a GPU.
+
+    Raises:
+        NoDeviceError: it is not there; the message names the work that needs it, and the fix.
+    """
+    from tilec_runtime.device import driver as _driver
+    from tilec_runtime.device.devices import find_device as find
+
+    try:
+        driver = _driver.driver()
+        return driver, find(name, driver)
+    except NoDeviceError as error:
+        raise NoDeviceError(
+            f"{work} needs a GPU ({name}): {error.what}",
+            cause=error.cause,
+            fix=fix or "go to a machine with an NVIDIA GPU and its driver",
+        ) from error
+
+
+def find_device(
+    app: App,
+    name: str,
+    manifest: Manifest | None = None,
+    *,
+    only_cpu: str = "",
+    cpu: CpuOptions | None = None,
+) -> tuple[DeviceDriver, DeviceInfo]:
+    """Return the device of a run and its driver.
+
+    Args:
+        app: tells which device is taken, where that was left open.
+        name: of `--device`.
+        manifest: the project's, None without one.
+        only_cpu: an option of the command line that only the cpu device has.
+        cpu: how the cpu device runs kernels.
+
+    Raises:
+        UsageError: no such device, or an option that it does not have.
+        NoDeviceError: the GPU that was named is not there.
+    """
+    name = require_device_name(name)
+    if name == CPU or (name == AUTO and only_cpu):
+        return _cpu(app, cpu)
+    if only_cpu:
+        raise UsageError(
+            f"{only_cpu} needs the cpu device, and --device is {name}", fix="pass --device cpu"
+        )
+    least = manifest.targets.min_driver if manifest and manifest.targets.min_driver else 580
+    fix = (
+        "leave --device out, or say --device cpu, to run the tile kernels here; "
+        f"or carry the project and its bundle to a machine with an NVIDIA GPU and driver {least} or newer, "
+        "and there `tilec run --bundle FILE`"
+    )
+    try:
+        driver, device = find_gpu("cuda:0" if name == AUTO else name, "running kernels", fix)
+    except MissingError as error:
+        if name != AUTO:
+            raise
+        lacking = str(getattr(error.__cause__, "what", error.what)).partition(":")[0]
+        app.note(f"running on the cpu device, without a GPU: {lacking}")
+        return _cpu(app, cpu)
+    if name == AUTO:
+        app.note(f"running on {device}")
+    return driver, device
+
+
+def _cpu(app: App, options: CpuOptions | None) -> tuple[DeviceDriver, DeviceInfo]:
+    from tilec_runtime.cpu.driver import CPU as DEVICE
+    from tilec_runtime.cpu.driver import CpuDriver
+    from tilec_runtime.cpu.launch import CpuOptions
+
+    def show(text: str) -> None:
+        app.clear_status()
+        echo(text, nl=False, err=app.json)
+
+    return CpuDriver(dataclasses.replace(options or CpuOptions(), output=show)), DEVICE
+
+
+def device_json(device: DeviceInfo) -> dict[str, Any]:
+    """Return a device as JSON values."""
+    if device.interprets is not None:
+        return {"kind": "cpu", "name": device.name}
+    return {
+        "kind": "cuda",
+        "name": device.name,
+        "ordinal": device.ordinal,
+        "compute_capability": list(device.cc),
+        "driver": list(device.driver),
+    }

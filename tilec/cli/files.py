@@ -1,0 +1,50 @@
+"""Files that a command line asks to write, checked before any work is done."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from tilec.model.atomic import output_error
+from tilec_runtime.errors import UsageError
+
+HTML = (".html", ".htm")
+
+
+def require_writable(path: Path) -> Path:
+    """Return the path of a file that can be written.
+
+    Raises:
+        UsageError: it is something else than a regular file, which would be replaced by one.
+        OutputError: its directory cannot be written.
+    """
+    if path.is_dir():
+        raise UsageError(f"{path} is a directory", fix="name a file")
+    special = path.parent == Path("/dev")  # /dev/stdout may be a link to a regular file
+    if special or (path.exists() and not path.is_file()):
+        raise UsageError(
+            f"{path} is no regular file, and would be replaced by one", fix="name a file"
+        )
+    folder = path.parent
+    while not (folder.exists() or folder.is_symlink()) and folder != folder.parent:
+        folder = folder.parent
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise output_error(path, error) from error
+    return path
+
+
+def require_html(path: Path, option: str) -> Path:
+    """Return the path of an HTML file that can be written.
+
+    A forgotten word on the command line must not replace a bundle by a page.
+
+    Raises:
+        UsageError: it has not the name of one, or is no regular file.
+        OutputError: its directory cannot be written.
+    """
+    if path.suffix.lower() not in HTML and not path.is_dir():
+        raise UsageError(f"{option} {path}: no name of an HTML file", fix="end it in .html")
+    return require_writable(path)

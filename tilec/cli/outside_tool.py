@@ -1,0 +1,191 @@
+"""One case under a tool of NVIDIA's, which watches a process that launches the case."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tilec.cli import launch_case
+from tilec.cli.app import App
+from tilec.cli.cases import (
+    Opened,
+    Wish,
+    bundle_options,
+    check_wish,
+    chosen_cases,
+    one_case,
+    open_bundle,
+    open_project,
+)
+from tilec.cli.complete import completes, devices_of, names_of
+from tilec.cli.devices import find_gpu
+from tilec_runtime.errors import MissingError, OutputError, ToolchainError, UsageError
+
+if TYPE_CHECKING:
+    from tilec.case.cases import BoundCase
+    from tilec.compile.project import Project
+    from tilec.manifest.types import Manifest
+    from tilec_runtime.device.seam import DeviceInfo
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Watched:
+    """A case that is built and ready to launch on a GPU."""
+
+    case: BoundCase
+    opened: Opened
+    manifest: Manifest
+    device: DeviceInfo
+
+    def command(self, app: App, *options: str) -> list[str]:
+        """Return the command line of the launch; options as `launch_case.command` takes them."""
+        assert self.opened.path is not None
+        return launch_case.command(
+            app.manifest_path(), self.opened.path, self.case.name, self.device.ordinal, *options
+        )
+
+    def symbols(self) -> tuple[str, ...]:
+        """Return the entry points that the launch may take."""
+        variants = self.opened.kernels[self.case.kernel].variants
+        return tuple(dict.fromkeys(image.symbol for v in variants for image in v.images))
+
+
+def case_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Declare `CASE`, `--device`, `--bundle` and `--targets`."""
+    for option in (
+        bundle_options("the GPU's own"),
+        click.option(
+            "--device",
+            default="cuda:0",
+            show_default=True,
+            metavar="NAME",
+            shell_complete=completes(devices_of),
+            help="cuda or cuda:N.",
+        ),
+        click.argument("case", metavar="CASE", shell_complete=completes(names_of)),
+    ):
+        command = option(command)
+    return command
+
+
+def watched_case(
+    app: App,
+    tool: str,
+    name: str,
+    device: str,
+    bundle: str | None,
+    targets: tuple[str, ...],
+    *,
+    profile: str = "release",
+) -> tuple[Watched, str]:
+    """Return a case and the path of the tool; build nothing if the tool or the GPU is missing.
+
+    Args:
+        app: this run.
+        tool: `ncu` or `cuda-gdb`.
+        name: the case, such as `gemm/4k[f16]`.
+        device: the GPU, such as `cuda:0`.
+        bundle: what to launch; None to build the case's kernel with source lines.
+        targets: what to build for; empty for the GPU's own.
+        profile: what to build with.
+
+    Raises:
+        UsageError: there is no such case, or it is a chain's.
+        MissingError: no tool, no GPU, or nothing for it.
+    """
+    from tilec.case.tools import find_outside_tool
+
+    project = open_project(app)
+    kernel, _, rest = name.partition("/")
+    case = rest.partition("[")[0]
+    if not case:
+        raise UsageError(f"{name!r} names no case", fix="name one as KERNEL/CASE")
+    wish = Wish(kernels=(kernel,), cases=(case,))
+    check_wish(project.manifest, wish)
+    program = find_outside_tool(tool, app.settings.search)
+    opened, gpu = open_on_gpu(app, project, (kernel,), device, bundle, targets, profile, tool)
+    if opened.bundle is None:
+        reasons = "; ".join(opened.absent.values())
+        raise MissingError(f"{name} cannot be launched: {reasons}", kernel=kernel)
+    found = one_case(chosen_cases(opened, project.manifest, wish), name)
+    if found.error is not None:
+        raise found.error
+    watched = Watched(case=found, opened=opened, manifest=project.manifest, device=gpu)
+    return watched, program
+
+
+def open_on_gpu(
+    app: App,
+    project: Project,
+    kernels: tuple[str, ...],
+    device: str,
+    bundle: str | None,
+    targets: tuple[str, ...],
+    profile: str,
+    tool: str,
+) -> tuple[Opened, DeviceInfo]:
+    """Open a bundle, or build kernels with source lines, for a GPU.
+
+    Raises:
+        UsageError: the name is no GPU's.
+        NoDeviceError: the GPU is not there; `tool` is what needs it.
+    """
+    if device != "cuda" and not (device.startswith("cuda:") and device[5:].isdecimal()):
+        raise UsageError(
+            f"--device: {device!r} is no GPU", fix="take cuda, or cuda:N for the GPU number N"
+        )
+    _, gpu = find_gpu(device, tool)
+    # The project's own target for this architecture; without one a launch takes what fits.
+    own = [target for target in project.manifest.targets.default if target.cc == gpu.cc]
+    names = targets or tuple(str(target) for target in own if str(target).startswith("sm_"))
+    opened = open_bundle(
+        app, project, kernels, bundle=bundle, targets=names, cpu=False, profile=profile
+    )
+    return opened, gpu
+
+
+def run_tool(app: App, command: Sequence[str]) -> int:
+    """Run a tool on this terminal and return its exit code.
+
+    With --json its output goes to standard error.
+
+    Raises:
+        ToolchainError: it cannot be started.
+    """
+    app.clear_status()
+    sys.stdout.flush()
+    try:
+        # The whole environment: it says where the driver and the libraries of the launch are.
+        return subprocess.run(
+            list(command), env=dict(os.environ), stdout=2 if app.json else None, check=False
+        ).returncode
+    except OSError as exc:
+        raise ToolchainError(
+            f"cannot start {command[0]}: {exc.strerror or exc}", fix="install it again"
+        ) from exc
+
+
+def report_path(app: App, kind: str, case: str, suffix: str) -> Path:
+    """Return the path of a tool's report, `.tilec/KIND/CASE.SUFFIX`; its folder is created.
+
+    Raises:
+        OutputError: the folder cannot be created.
+    """
+    from tilec.compile.state import WorkDir
+
+    folder = WorkDir(app.manifest_path().parent).file(kind)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as exc:
+        raise OutputError(
+            f"cannot create {app.show(folder)}: {exc.strerror}", fix="make the directory writable"
+        ) from exc
+    letters = (letter if letter.isalnum() or letter in "-_" else "." for letter in case)
+    return folder / f"{''.join(letters).strip('.')}{suffix}"

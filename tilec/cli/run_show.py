@@ -1,0 +1,212 @@
+"""Results of a run as text and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tilec.cli.app import App
+from tilec.cli.devices import device_json
+from tilec.cli.failures import located_text
+from tilec.cli.style import style
+from tilec.cli.tables import Cell, Table, cells, columns, plural, table, terminal_width
+from tilec_runtime.model.dtype import DTYPES
+
+if TYPE_CHECKING:
+    from tilec.case.cases import BoundCase
+    from tilec.case.compare import Bin, Element
+    from tilec.case.run import CaseResult, OutputResult, Repeats, RunReport
+    from tilec.cli.findings import SourceLine
+    from tilec_runtime.cpu.launch import CpuRun
+    from tilec_runtime.device.seam_types import DeviceInfo
+    from tilec_runtime.launch.jit import Compiled
+
+# Word and colour of each status, and how the summary counts it.
+STATUSES = {
+    "passed": ("ok", "green", "passed"),
+    "ran": ("ran", "cyan", "ran without a reference"),
+    "failed": ("FAIL", "red", "failed"),
+    "error": ("ERROR", "red", "could not be run or compared"),
+    "hung": ("HUNG", "red", "hung"),
+    "skipped": ("skip", "yellow", "skipped"),
+}
+HEADS = columns("~case", "result", "~output", ">max abs", ">max rel", ">time")
+NUMBER = 9  # columns of a number
+WINDOW_HEADS = columns("", "~index", ">got", ">expected", ">error", ">ulp")
+BIN_HEADS = columns("|got - expected|", ">elements", ">off", "")
+BAR = 24
+# Digits that distinguish every number of so many bits from its neighbours.
+DIGITS = {64: 17, 32: 9, 16: 5, 8: 3, 4: 2}
+
+
+class Results:
+    """Prints each case of a run as it ends.
+
+    Args:
+        app: prints.
+        cases: the cases that will come.
+    """
+
+    def __init__(self, app: App, cases: Sequence[BoundCase]) -> None:
+        names = max(cells(case.name) for case in cases)
+        outputs = max((cells(name) for case in cases for name in case.outs), default=0)
+        sizes = (names, 6, outputs, NUMBER, NUMBER, NUMBER)
+        self._app = app
+        self._table = Table(HEADS, sizes, width=terminal_width())
+
+    def print_head(self) -> None:
+        """Print the titles of the columns."""
+        self._app.say(self._table.head(), wrap=False)
+
+    def print(self, result: CaseResult) -> None:
+        """Print one case: a row for each output, and what is wrong with it."""
+        from tilec.case.chains import chain_text
+
+        app = self._app
+        word, color, _ = STATUSES[result.status]
+        lead: list[Cell] = [result.case.name, (word, color)]
+        timing = f"{result.seconds * 1e3:.2f} ms" if result.seconds else ""
+        if not result.outputs:
+            app.say(self._table.row([*lead, "-", "-", "-", timing]), wrap=False)
+        for output in result.outputs:
+            found = output.comparison
+            numbers = [f"{found.max_abs:.3g}", f"{found.max_rel:.3g}"]
+            app.say(self._table.row([*lead, output.name, *numbers, timing]), wrap=False)
+            lead, timing = ["", ""], ""
+            if not found.ok:
+                app.say(f"  {difference(output)}")
+                for line in difference_lines(output, terminal_width()):
+                    app.say(f"  {line}", wrap=False)
+            for note in output.notes:
+                app.say(f"  {style(f'{output.name}: {note}', fg='yellow')}")
+        if result.case.steps and result.status == "passed":
+            app.say(
+                f"  PASS: {chain_text(result.case)}: one stream, the same arrays, as the reference has it"
+            )
+        if result.repeats is not None and result.status != "skipped":
+            app.say(f"  {repeats_text(result.repeats)}")
+        if result.error is not None:
+            for line in located_text(result.error, app.show).splitlines():
+                app.say(f"  {line}")
+
+
+def repeats_text(repeats: Repeats) -> str:
+    """Return `20 runs, equal bits`, or which outputs varied, or which run failed."""
+    if repeats.runs < repeats.wanted:
+        against = ", compared with the first" if repeats.runs > 1 else ""
+        return f"run {repeats.runs} of {repeats.wanted} went wrong{against}"
+    runs = plural(repeats.runs, "run")
+    if not repeats.varied:
+        return f"{runs}, equal bits"
+    which = ", ".join(f"{name} in {count}" for name, count in repeats.varied)
+    return style(f"{runs}, other bits than in the first: {which}", fg="yellow")
+
+
+def difference(output: OutputResult) -> str:
+    """Return `z[3, 7] is 1.5, expected 1.25; 12 of 4096 elements are off (rtol 1e-05, ...)`."""
+    found, limit = output.comparison, output.tolerance
+    index = ", ".join(map(str, found.first_index or ()))
+    where = f"{output.name}[{index}] is {found.first_actual!r}, expected {found.first_expected!r}"
+    allowed = [f"{limit.ulp} ulp"] if limit.ulp else []
+    if limit.rtol or limit.atol or not limit.ulp:
+        allowed.insert(0, f"rtol {limit.rtol:g}, atol {limit.atol:g}")
+    return f"{where}; {found.mismatches} of {found.total} elements are off ({' or '.join(allowed)})"
+
+
+def difference_lines(output: OutputResult, width: int | None) -> list[str]:
+    """Return the neighbours of the first wrong element, and a histogram of the differences."""
+    found = output.difference
+    if found is None:
+        return []
+    first, most = output.comparison.first_index, max(one.count for one in found.histogram)
+    window = [_element(output, one, first=one.index == first) for one in found.window]
+    bins = [_bin(one, most) for one in found.histogram]
+    room = width and width - 2  # the lines are indented
+    return [*table(WINDOW_HEADS, window, width=room), *table(BIN_HEADS, bins, width=room)]
+
+
+def _element(output: OutputResult, one: Element, *, first: bool) -> list[Cell]:
+    digits = DIGITS[DTYPES[output.dtype].bits]
+    got, expected = (
+        str(value) if isinstance(value, int) else f"{value:.{digits}g}"
+        for value in (one.got, one.expected)
+    )
+    ulp = "-" if one.ulp is None else str(one.ulp) if one.ulp < 10**7 else f"{float(one.ulp):.1e}"
+    index = f"{output.name}[{', '.join(map(str, one.index))}]"
+    color = "" if one.ok else "red"
+    texts = (">" if first else " ", index, got, expected, f"{one.error:.3g}", ulp)
+    return [(text, color) for text in texts]
+
+
+def _bin(one: Bin, most: int) -> list[Cell]:
+    bar = "#" * max(1, round(BAR * one.count / most)) if one.count else ""
+    color = "red" if one.off else ""
+    return [one.label, str(one.count), (str(one.off), color), (bar, color)]
+
+
+def summary(report: RunReport, device: DeviceInfo) -> str:
+    """Return how many cases ended how, and why some were skipped."""
+    where = "the cpu device" if device.interprets else device.name
+    counts = [(report.count(status), text) for status, (_, _, text) in STATUSES.items()]
+    parts = ", ".join(f"{count} {text}" for count, text in counts if count)
+    skipped = ((r.case.kernel, r.reason) for r in report.results if r.status == "skipped")
+    head = f"\n{plural(len(report.results), 'case')} on {where}: {parts}"
+    return "\n".join([head, *skipped_lines(skipped)])
+
+
+def skipped_lines(skipped: Iterable[tuple[str, str]]) -> list[str]:
+    """Return a line for each reason of pairs (kernel, reason)."""
+    reasons: dict[str, dict[str, None]] = {}
+    for kernel, reason in skipped:
+        reasons.setdefault(reason, {})[kernel] = None
+    return [f"skipped {', '.join(kernels)}: {reason}" for reason, kernels in reasons.items()]
+
+
+def document(
+    device: DeviceInfo, report: RunReport, compiled: Sequence[Compiled] = ()
+) -> dict[str, Any]:
+    """Return a run as JSON values; `compiled` are the images that were compiled at load."""
+    from tilec.case.report import to_json
+
+    body = {"device": device_json(device), **to_json(report)}
+    if compiled:
+        body["compiled"] = [
+            {"variant": i.variant, "target": i.target, "by": i.by.value, "kept": i.kept}
+            for i in compiled
+        ]
+    return body
+
+
+def trace_run(
+    run: CpuRun,
+    blocks: Sequence[tuple[int, int, int]],
+    source: SourceLine,
+    say: Callable[[str], None],
+) -> None:
+    """Run some blocks of a launch and print each operation under its source line.
+
+    Args:
+        run: the launch.
+        blocks: their places in the grid.
+        source: returns a line of a file.
+        say: takes the lines.
+    """
+    from tilec_runtime.cpu.tileir.trace import step
+
+    block: tuple[int, int, int] | None = None
+    place: tuple[str, int] | None = None
+    with step(run.program, run.arguments, run.grid, run.memory, blocks, run.options) as stepper:
+        say(style(f"parameters of {run.kernel}", bold=True))
+        for number, (value, held) in enumerate(stepper.parameters()):
+            name = run.slots[number] if run.slots else f"argument {number}"
+            say(f"    %{value.index} = {name}  -> {held}")
+        for executed in stepper:
+            if executed.block != block:
+                block, place = executed.block, None
+                say(style(f"block {block} of grid {run.grid}, {run.kernel}", bold=True))
+            here = executed.location
+            if here is not None and (here.file, here.line) != place:
+                place = here.file, here.line
+                line = style(source(here.file, here.line).strip(), fg="cyan")
+                say(f"{here.file}:{here.line}: {line}".rstrip())
+            say(f"    {str(executed).removeprefix(f'{here}: ')}")
