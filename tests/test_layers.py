@@ -155,7 +155,6 @@ ROOT_FILES = {
 # Imports against the order, inside functions or for type checkers alone.
 EXCEPTIONS = {
     ("device.devices", "cpu.driver"),  # the name of a device says which driver is imported
-    ("device.marks", "tensors.uses"),
     ("launch.load", "ops.lazy"),  # `Module.lazy`
     ("tensors.interop", "ops.copy_ops"),
     ("tensors.interop", "ops.op"),

@@ -13,13 +13,12 @@ class Table:
         keyed: Sequence[int],
         read: Callable[[Any], Any],
         recordings: dict[Any, Any],
+        lines: dict[int, Any],
         target: int | Callable[..., Any],
         adopts: bool,
         outs: Sequence[int],
     ) -> None: ...
-    def launch(
-        self, stream: Any, values: tuple[Any, ...], order: Callable[[], None] = ..., /
-    ) -> Any: ...
+    def launch(self, stream: Any, values: tuple[Any, ...], order: Any = ..., /) -> Any: ...
     def add(
         self, values: tuple[Any, ...], plan: Any, tensors: tuple[Any, ...] = ..., /
     ) -> bool: ...

@@ -65,16 +65,17 @@ def executing(op: Labelled | None) -> Iterator[None]:
         RUNNING.op = outer
 
 
-def refuse_nested(op: Labelled) -> None:
-    """See that this thread may execute an op.
+def refuse_nested(op: Labelled | str) -> None:
+    """See that this thread may execute an op, or a transfer of this name that is no op.
 
     Raises:
         NestedExecutionError: it enqueues another one at the moment.
     """
     outer = RUNNING.op
     if outer is not None:
+        label = op if isinstance(op, str) else op.label
         raise NestedExecutionError(
-            f"<DeviceOp {op.label}> cannot be executed while this thread executes <DeviceOp {outer.label}>",
+            f"<DeviceOp {label}> cannot be executed while this thread executes <DeviceOp {outer.label}>",
             cause="sync, await or future inside of a function of `then`, or of an op's _execute: on another stream, it could use memory "
             "that the outer op has not written yet",
             fix="return the op from the function of `then`, or run it with the context: ctx.run(op)",

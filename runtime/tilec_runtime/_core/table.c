@@ -10,6 +10,7 @@ struct table {
     PyObject *module;     /* owns `core` */
     PyObject *read;       /* Python's reader of arrays: (array) -> TensorFacts */
     PyObject *recordings; /* a dict that is empty while tilec captures no stream */
+    PyObject *lines;      /* a dict of the lines of the device's streams by their handles */
     PyObject *launcher;   /* a driver's double: called in place of the driver; NULL for the driver itself */
     struct place place;
     struct signature signature;
@@ -71,28 +72,73 @@ static PyObject *outcome_value(enum outcome outcome)
     return outcome == RAISED ? NULL : Py_NewRef(Py_None);
 }
 
-/* Order the stream behind other uses of tilec's own tensors, where there are any: the last that happens before the driver is called. */
-static enum outcome order_stream(PyObject *order)
+/* Which tensors of a call are tilec's own. */
+static PyObject *own_tensor(const struct table *table, const struct call *call, size_t index)
 {
-    PyObject *done = order == NULL ? Py_NewRef(Py_None) : PyObject_CallNoArgs(order);
-    Py_XDECREF(done);
-    return done == NULL ? RAISED : DONE;
+    PyObject *value = call->values[table->signature.tensors[index]];
+    return PyObject_TypeCheck(value, table->core->described_type) ? value : NULL;
 }
 
-/* Whether all tensors of tilec's own may be used on the stream as they are; their use is counted then. Nothing of Python runs here. */
-static enum outcome use_tensors(const struct table *table, const struct call *call, CUstream stream)
+/* Whether all tensors of tilec's own are unclaimed (or claimed by the caller), and can be used on the line as they are. Nothing of Python
+ * runs here. */
+static bool can_use(const struct table *table, const struct call *call, bool claimed, PyObject *line)
 {
-    const struct signature *signature = &table->signature;
-    PyTypeObject *own = table->core->described_type;
-    for (size_t i = 0; i < signature->tensor_count; i++) {
-        PyObject *value = call->values[signature->tensors[i]];
-        if (PyObject_TypeCheck(value, own) && !tensor_is_ready(table->core, value, table->written[i], stream))
-            return DECLINED;
+    for (size_t i = 0; i < table->signature.tensor_count; i++) {
+        PyObject *value = own_tensor(table, call, i);
+        bool write = table->written[i];
+        if (value != NULL && !((claimed || tensor_is_free(table->core, value, write)) && tensor_is_in_order(table->core, value, write, line)))
+            return false;
     }
-    for (size_t i = 0; i < signature->tensor_count; i++)
-        if (PyObject_TypeCheck(call->values[signature->tensors[i]], own))
-            tensor_note(call->values[signature->tensors[i]]);
-    return DONE;
+    return true;
+}
+
+/* Find the line of a launch: the caller's, one that Python orders (the last that happens before the driver is called), or that of the
+ * stream. None where there is none, or nothing is to be noted. A new reference. */
+static enum outcome find_line(const struct table *table, const struct call *call, CUstream stream, PyObject *order, PyObject **line)
+{
+    bool claimed = order != NULL && PyObject_TypeCheck(order, table->core->line_type);
+    if (order != NULL && !claimed) {
+        *line = PyObject_CallNoArgs(order);
+        return *line == NULL ? RAISED : DONE;
+    }
+    bool own = false;
+    for (size_t i = 0; i < table->signature.tensor_count && !own; i++)
+        own = own_tensor(table, call, i) != NULL;
+    *line = claimed ? Py_NewRef(order) : own ? line_find(table->core, table->lines, stream) : Py_NewRef(Py_None);
+    if (*line == NULL)
+        return declined();
+    if (!own || can_use(table, call, claimed, *line))
+        return DONE;
+    Py_CLEAR(*line);
+    return DECLINED;
+}
+
+/* Remember the uses of a launch. */
+static bool note_uses(const struct table *table, const struct call *call, PyObject *line)
+{
+    if (line == Py_None)
+        return true;
+    for (size_t i = 0; i < table->signature.tensor_count; i++) {
+        PyObject *value = own_tensor(table, call, i);
+        if (value != NULL && !tensor_note(value, table->written[i], line))
+            return false;
+    }
+    return true;
+}
+
+/* Launch what is prepared, on a line. */
+static PyObject *launch_on(
+    const struct table *table, const struct call *call, const struct plan *plan, CUstream stream, struct prepared *prepared, PyObject *order)
+{
+    PyObject *line = NULL;
+    enum outcome outcome = find_line(table, call, stream, order, &line);
+    if (outcome != DONE)
+        return outcome_value(outcome);
+    PyObject *result = launch_prepared(table, plan, stream, prepared);
+    if (result == Py_True && !note_uses(table, call, line))
+        Py_CLEAR(result);
+    Py_DECREF(line);
+    return result;
 }
 
 /* Launch a call that was read. */
@@ -104,9 +150,7 @@ static PyObject *launch_call(const struct table *table, const struct call *call,
         return Py_NewRef(Py_False);
     /* From here on the plan is this call's own: another thread may evict it while Python runs or the driver waits. */
     enum outcome outcome = plan_fill(plan, table->core, call, &prepared);
-    if (outcome == DONE)
-        outcome = order == NULL ? use_tensors(table, call, stream) : order_stream(order);
-    PyObject *result = outcome == DONE ? launch_prepared(table, plan, stream, &prepared) : outcome_value(outcome);
+    PyObject *result = outcome == DONE ? launch_on(table, call, plan, stream, &prepared, order) : outcome_value(outcome);
     Py_DECREF(plan);
     return result;
 }
@@ -115,7 +159,7 @@ PyObject *table_try(PyObject *object, PyObject *stream, PyObject *const *values,
 {
     struct table *table = (struct table *)object;
     /* While a stream is captured, Python's `order` tells the graph what a launch uses. */
-    bool noted = order != NULL || PyDict_GET_SIZE(table->recordings) == 0;
+    bool noted = (order != NULL && PyCallable_Check(order)) || PyDict_GET_SIZE(table->recordings) == 0;
     if (!noted || count != table->signature.parameters)
         return outcome_value(DECLINED);
     CUstream handle;
@@ -131,8 +175,9 @@ PyObject *table_try(PyObject *object, PyObject *stream, PyObject *const *values,
 PyDoc_STRVAR(launch_doc,
     "launch(stream, values, order=None, /)\n--\n\n"
     "Enqueue a call whose plan is cached.\n\n"
-    "Tensors of tilec's own that are unclaimed and were last used on the stream need nothing else. For others the caller checks their\n"
-    "leases, and gives `order`, which is called last before the driver.\n\n"
+    "Tensors of tilec's own that are unclaimed, and whose uses on other streams are known to be complete, need nothing else. A caller that\n"
+    "holds their leases gives the line of the stream as `order`. For all other cases the caller checks the leases, and gives a function,\n"
+    "which is called last before the driver, orders the stream, and returns its line, or None where no use is to be noted.\n\n"
     "Returns True for a launch, False for a miss, None for a call that only Python's path launches, and what the driver returned where it\n"
     "refused the launch. Nothing is enqueued unless it is True.");
 
@@ -229,15 +274,16 @@ static bool read_outs(struct table *table, PyObject *outs)
 
 static bool table_read(struct table *table, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"parameters", "tensors", "others", "keyed", "read", "recordings", "target", "adopts", "outs", NULL};
-    PyObject *tensors, *others, *keyed, *read, *recordings, *target, *outs;
+    static char *names[] = {"parameters", "tensors", "others", "keyed", "read", "recordings", "lines", "target", "adopts", "outs", NULL};
+    PyObject *tensors, *others, *keyed, *read, *recordings, *lines, *target, *outs;
     Py_ssize_t parameters;
     int adopts;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "$nOOOOO!OpO:Table", names, &parameters, &tensors, &others, &keyed, &read, &PyDict_Type,
-            &recordings, &target, &adopts, &outs))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "$nOOOOO!O!OpO:Table", names, &parameters, &tensors, &others, &keyed, &read, &PyDict_Type,
+            &recordings, &PyDict_Type, &lines, &target, &adopts, &outs))
         return false;
     table->read = Py_NewRef(read);
     table->recordings = Py_NewRef(recordings);
+    table->lines = Py_NewRef(lines);
     table->place.adopts = adopts != 0;
     return signature_read(&table->signature, parameters, tensors, others, keyed) && read_outs(table, outs) && read_target(table, target);
 }
@@ -261,6 +307,7 @@ static int table_traverse(struct table *table, visitproc visit, void *arg)
     Py_VISIT(table->module);
     Py_VISIT(table->read);
     Py_VISIT(table->recordings);
+    Py_VISIT(table->lines);
     Py_VISIT(table->launcher);
     return cache_traverse(&table->cache, visit, arg);
 }
@@ -279,6 +326,7 @@ static void table_dealloc(struct table *table)
     cache_clear(&table->cache);
     Py_CLEAR(table->read);
     Py_CLEAR(table->recordings);
+    Py_CLEAR(table->lines);
     Py_CLEAR(table->launcher);
     Py_CLEAR(table->module);
     type->tp_free(table);

@@ -3,28 +3,28 @@
 #include <string.h>
 #include <structmember.h>
 
-/* All of these types begin with objects that the collector visits. Python's classes set the fields (tensors/fields.py has the same ones for
- * an interpreter without the core), and nothing of Python runs while they are read here. */
+/* All of these types begin with objects that the collector visits. Python's classes set the fields (core.py has the same ones for an
+ * interpreter without the core), and nothing of Python runs while they are read here. */
 struct fields {
     PyObject_HEAD
     PyObject *objects[3];
 };
 
-/* A stream as long as it is open. */
+/* A stream as long as it is open, with the number of the last use of memory on it, and of the last one that is known to be complete. */
 struct line {
     struct fields base;
     unsigned long long handle;
+    long long count, done;
     int ordinal;
-    char open;
+    char open, own; /* own: tilec made the stream, so that no other library captures it */
 };
 
-/* The last uses of memory: objects are the line of the last write, the mark behind it (None for all that its line has), and a dict of the
- * marks of the reads since then, by their lines. */
+/* The last uses of memory: objects are the line of the last write, and a dict of the numbers of the reads since then, by their lines. */
 struct uses {
     struct fields base;
-    long long count;
+    long long at; /* number of the last write, or of a later read on its line */
 };
-enum { WRITTEN, MARK, READS };
+enum { WRITTEN, READS };
 
 /* The right to use a tensor: objects are the lease that it was taken of, and a dict of the claims of leases that were taken of it. */
 struct lease {
@@ -102,51 +102,90 @@ static bool is_free(const struct core *core, PyObject *object, bool write)
     return false;
 }
 
-/* Stream order ----------------------------------------------------------------------------------------------------------------------- */
+/* Stream order (the same rules as in tensors/uses.py) -------------------------------------------------------------------------------- */
 
-static bool is_line(const struct core *core, PyObject *object, CUstream stream, int device)
+/* Whether a use of this number on another line, or on this one, needs no wait. Of a stream of another library, Python asks whether it is
+ * captured before it is used for the first time. */
+static bool is_ordered(const struct core *core, PyObject *other, long long number, PyObject *line)
 {
-    if (object == NULL || !PyObject_TypeCheck(object, core->line_type))
-        return false;
-    const struct line *line = (const struct line *)object;
-    return line->open && line->handle == (unsigned long long)(uintptr_t)stream && line->ordinal == device;
+    return other == line ||
+           (((struct line *)line)->own && PyObject_TypeCheck(other, core->line_type) && ((struct line *)other)->done >= number);
 }
 
-/* Whether a read on this line was noted before, and has no mark: one more changes nothing. */
-static bool is_reader(const struct core *core, PyObject *reads, CUstream stream, int device)
+/* Whether the reads since the last write need no wait. */
+static bool reads_are_ordered(const struct core *core, PyObject *reads, PyObject *line)
 {
-    PyObject *line, *mark;
-    for (Py_ssize_t place = 0; PyDict_Next(reads, &place, &line, &mark);)
-        if (mark == Py_None && is_line(core, line, stream, device))
-            return true;
-    return false;
+    PyObject *other, *number;
+    for (Py_ssize_t place = 0; PyDict_Next(reads, &place, &other, &number);) {
+        int overflow;
+        long long value = PyLong_Check(number) ? PyLong_AsLongLongAndOverflow(number, &overflow) : INT64_MAX;
+        if (!is_ordered(core, other, value, line))
+            return false;
+    }
+    return true;
 }
 
-/* Whether a use on this stream needs to wait for nothing, and to be noted nowhere. */
-static bool is_in_order(const struct core *core, PyObject *object, bool write, CUstream stream, int device)
+/* Whether a use on this line needs to wait for nothing. */
+static bool is_in_order(const struct core *core, PyObject *object, bool write, PyObject *line)
 {
     if (object == NULL || !PyObject_TypeCheck(object, core->uses_type))
         return false;
-    PyObject *const *uses = ((const struct uses *)object)->base.objects;
-    if (uses[READS] == NULL || !PyDict_CheckExact(uses[READS]))
+    const struct uses *uses = (const struct uses *)object;
+    PyObject *written = uses->base.objects[WRITTEN], *reads = uses->base.objects[READS];
+    if (reads == NULL || !PyDict_CheckExact(reads))
         return false;
-    if (PyDict_GET_SIZE(uses[READS]) != 0)
-        return !write && is_reader(core, uses[READS], stream, device);
-    return (uses[MARK] == NULL || uses[MARK] == Py_None) && is_line(core, uses[WRITTEN], stream, device);
+    bool read = PyDict_GET_SIZE(reads) != 0; /* each read came after the write */
+    if (read && (write || PyDict_GetItemWithError(reads, line) != NULL))
+        return !write || reads_are_ordered(core, reads, line);
+    return written == NULL || written == Py_None || is_ordered(core, written, uses->at, line);
 }
 
-bool tensor_is_ready(struct core *core, PyObject *value, bool write, CUstream stream)
+bool tensor_is_free(const struct core *core, PyObject *value, bool write)
 {
     const struct described *tensor = (const struct described *)value;
-    if (!PyObject_TypeCheck(value, core->described_type) || !tensor->usable || !tensor->read || (write && tensor->facts.readonly))
-        return false;
-    return is_free(core, tensor->base.objects[LEASE], write) &&
-           is_in_order(core, tensor->base.objects[USES], write, stream, tensor->facts.device);
+    return tensor->usable && tensor->read && !(write && tensor->facts.readonly) && is_free(core, tensor->base.objects[LEASE], write);
 }
 
-void tensor_note(PyObject *value)
+bool tensor_is_in_order(const struct core *core, PyObject *value, bool write, PyObject *line)
 {
-    ((struct uses *)((struct described *)value)->base.objects[USES])->count++;
+    return is_in_order(core, ((const struct described *)value)->base.objects[USES], write, line);
+}
+
+/* Remember a read on a line of its own. */
+static bool note_read(PyObject *reads, PyObject *line, long long number)
+{
+    PyObject *before = PyDict_GetItemWithError(reads, line);
+    if (before != NULL && PyLong_Check(before) && PyLong_AsLongLong(before) >= number)
+        return true; /* it lasts */
+    PyObject *value = PyErr_Occurred() ? NULL : PyLong_FromLongLong(number);
+    bool set = value != NULL && PyDict_SetItem(reads, line, value) == 0;
+    Py_XDECREF(value);
+    return set;
+}
+
+bool tensor_note(PyObject *value, bool write, PyObject *object)
+{
+    struct line *line = (struct line *)object;
+    struct uses *uses = (struct uses *)((struct described *)value)->base.objects[USES];
+    PyObject **fields = uses->base.objects;
+    long long number = ++line->count;
+    bool same = fields[WRITTEN] == object;
+    if (!write && !(same && uses->at > line->done && PyDict_GET_SIZE(fields[READS]) == 0))
+        return note_read(fields[READS], object, number);
+    uses->at = same && uses->at > number ? uses->at : number;
+    if (write) {
+        Py_XSETREF(fields[WRITTEN], Py_NewRef(object));
+        PyDict_Clear(fields[READS]);
+    }
+    return true;
+}
+
+PyObject *line_find(const struct core *core, PyObject *lines, CUstream stream)
+{
+    PyObject *handle = PyLong_FromVoidPtr(stream);
+    PyObject *line = handle == NULL ? NULL : PyDict_GetItemWithError(lines, handle);
+    Py_XDECREF(handle);
+    return line != NULL && PyObject_TypeCheck(line, core->line_type) ? Py_NewRef(line) : NULL;
 }
 
 /* Types ------------------------------------------------------------------------------------------------------------------------------ */
@@ -181,13 +220,15 @@ static PyMemberDef line_members[] = {
     {"handle", T_ULONGLONG, offsetof(struct line, handle), 0, NULL},
     {"ordinal", T_INT, offsetof(struct line, ordinal), 0, NULL},
     {"open", T_BOOL, offsetof(struct line, open), 0, NULL},
+    {"own", T_BOOL, offsetof(struct line, own), 0, NULL},
+    {"count", T_LONGLONG, offsetof(struct line, count), 0, NULL},
+    {"done", T_LONGLONG, offsetof(struct line, done), 0, NULL},
     {NULL, 0, 0, 0, NULL},
 };
 static PyMemberDef uses_members[] = {
     OBJECT("written", WRITTEN),
-    OBJECT("mark", MARK),
     OBJECT("reads", READS),
-    {"count", T_LONGLONG, offsetof(struct uses, count), 0, NULL},
+    {"at", T_LONGLONG, offsetof(struct uses, at), 0, NULL},
     {NULL, 0, 0, 0, NULL},
 };
 static PyMemberDef lease_members[] = {
@@ -197,7 +238,7 @@ static PyMemberDef lease_members[] = {
     {NULL, 0, 0, 0, NULL},
 };
 static PyMemberDef described_members[] = {
-    OBJECT("_facts", FACTS),
+    OBJECT("facts", FACTS),
     OBJECT("lease", LEASE),
     OBJECT("uses", USES),
     {"usable", T_BOOL, offsetof(struct described, usable), 0, NULL},

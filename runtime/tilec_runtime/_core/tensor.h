@@ -10,11 +10,16 @@ bool tensor_types(PyObject *module, struct core *core);
 /* Read a tensor's facts; extents and strides go into `room`. Anything else is declined. */
 enum outcome tensor_read(struct core *core, PyObject *value, int64_t *room, size_t count, struct facts *facts);
 
-/* Whether a tensor can be used on a stream as it is: usable, unclaimed, and its memory was last used there in a way that orders the use.
- * Such a use changes nothing that is noted, but for the count of uses. */
-bool tensor_is_ready(struct core *core, PyObject *value, bool write, CUstream stream);
+/* Whether a tensor is usable and unclaimed, and writable where it is to be written. */
+bool tensor_is_free(const struct core *core, PyObject *value, bool write);
 
-/* Count a use of a tensor that is ready. */
-void tensor_note(PyObject *value);
+/* Whether a use on a line waits for nothing on other lines. */
+bool tensor_is_in_order(const struct core *core, PyObject *value, bool write, PyObject *line);
+
+/* Remember a use on a line, which was enqueued. False with an exception. */
+bool tensor_note(PyObject *value, bool write, PyObject *line);
+
+/* The line of a stream out of {handle: line}, a new reference; NULL where there is none, or with an exception. */
+PyObject *line_find(const struct core *core, PyObject *lines, CUstream stream);
 
 #endif

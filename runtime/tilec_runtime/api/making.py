@@ -13,8 +13,8 @@ from tilec_runtime.errors import CallError, TensorError
 from tilec_runtime.kernels import CODES, recipes, width_of
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.ops.context import ExecutionContext
-from tilec_runtime.ops.copy_ops import Dup, End, Transfer
-from tilec_runtime.ops.holding import Argument, end_all, hold_all
+from tilec_runtime.ops.copy_ops import Dup, Transfer, new_tensor
+from tilec_runtime.ops.holding import Held, HoldingOp
 from tilec_runtime.ops.op import DeviceOp
 from tilec_runtime.tensors.described import Described, dtype_name
 from tilec_runtime.tensors.lease import holder
@@ -56,22 +56,14 @@ class Make(DeviceOp[Tensor]):
         return self._what
 
     def _execute(self, ctx: ExecutionContext) -> Tensor:
-        made = Tensor.uninitialized(
-            self._shape,
-            self._dtype,
-            driver=ctx.driver,
-            ordinal=ctx.device,
-            stream=ctx.stream,
-            pool=ctx.pool,
-        )
-        ctx.writes(made.storage)
+        made = new_tensor(ctx, self._shape, self._dtype)
         if self._recipe is not None:
-            recipes.enqueue(self._recipe, ctx, _place(made))
+            recipes.enqueue(self._recipe, ctx, recipes.Place.of(made))
         return made
 
 
 @final
-class FillIn(DeviceOp[Any]):
+class FillIn(HoldingOp[Any]):
     """One value for all elements of a tensor that is there. It is held as in a launch, and comes
     out of the result.
     """
@@ -85,7 +77,7 @@ class FillIn(DeviceOp[Any]):
             OwnershipError: it cannot be written.
         """
         self._recipe = recipe
-        self._held: list[Argument] = hold_all([(tensor, True)], holder("fill"))
+        self._held = Held(holder("fill"), (tensor,), (0,))
 
     @property
     def name(self) -> str:
@@ -93,22 +85,11 @@ class FillIn(DeviceOp[Any]):
         return "fill"
 
     def _execute(self, ctx: ExecutionContext) -> Any:
-        held, self._held = self._held, []
-        try:
-            tensor = held[0].ready(ctx)
+        with self._taken() as held:
+            (tensor,) = held.ready(ctx)
             ctx.writes(tensor.storage)
-            recipes.enqueue(self._recipe, ctx, _place(tensor))
-        finally:
-            end_all(held)
+            recipes.enqueue(self._recipe, ctx, recipes.Place.of(tensor))
         return tensor
-
-    def _require_here(self, ctx: ExecutionContext) -> None:
-        for argument in self._held:
-            argument.require_here(ctx)
-
-    def _discard(self) -> None:
-        held, self._held = self._held, []
-        end_all(held)
 
 
 @final
@@ -122,13 +103,17 @@ class Convert(Transfer[Tensor]):
             OwnershipError: it cannot be read. TensorError: it has strides that cannot be copied, or
                 the dtype's elements share bytes and would not fill them.
         """
+        who = holder("convert")
+        source.require(who)
         checked_packing(dtype, source.shape)
-        self._dtype = dtype
-        contiguous = source.is_contiguous and source.dtype != dtype
-        # Elements that lie apart are put together first; and a copy is all that the same dtype
-        # takes.
-        self._copy: Dup | None = None if contiguous else Dup(source, "convert")
-        self._ends = (End(source, holder("convert")).take(),) if contiguous else ()
+        self._dtype, self._shape = dtype, source.shape
+        self._held, self._copy = None, None
+        if source.is_contiguous and source.dtype != dtype:
+            self._held = Held(who, (source,), moved=False)
+        else:
+            # Elements that lie apart are put together first; and a copy is all that the same dtype
+            # takes.
+            self._copy = Dup(source, "convert")
 
     @property
     def name(self) -> str:
@@ -136,25 +121,14 @@ class Convert(Transfer[Tensor]):
         return "convert"
 
     def _execute(self, ctx: ExecutionContext) -> Tensor:
-        copy, self._copy = self._copy, None
-        if copy is not None:
-            dense = ctx.run(copy)
+        if self._copy is not None:
+            dense = ctx.run(self._copy)
             return dense if dense.dtype == self._dtype else ctx.run(Convert(dense, self._dtype))
-        (source,) = self.ends
-        with source:
-            source.begin(ctx)
-            made = Tensor.uninitialized(
-                source.facts.shape,
-                self._dtype,
-                driver=ctx.driver,
-                ordinal=ctx.device,
-                stream=ctx.stream,
-                pool=ctx.pool,
-            )
-            ctx.writes(made.storage)
-            recipes.convert(
-                ctx, _place(made), recipes.Place(storage=source.storage, facts=source.facts)
-            )
+        with self._taken() as held:
+            source = held.tensor(ctx)
+            ctx.reads(source.storage)
+            made = new_tensor(ctx, source.shape, self._dtype)
+            recipes.convert(ctx, recipes.Place.of(made), recipes.Place.of(source))
         return made
 
     def _discard(self) -> None:
@@ -168,8 +142,7 @@ class Convert(Transfer[Tensor]):
             self._copy._require_here(ctx)  # noqa: SLF001 - an op too
 
     def _require_captured(self, ctx: ExecutionContext) -> None:
-        for source in self._ends:
-            ctx.refuse_allocation(DTYPES[self._dtype].size_of(math.prod(source.facts.shape)))
+        ctx.refuse_allocation(DTYPES[self._dtype].size_of(math.prod(self._shape)))
 
 
 def known(what: str, dtype: Any, *, but: tuple[str, ...] = ()) -> str:
@@ -260,7 +233,3 @@ def dense(tensor: Described) -> None:
         raise TensorError(
             what, fix="fill the whole tensor, or copy a filled one to this part (memcpy)"
         )
-
-
-def _place(made: Described) -> recipes.Place:
-    return recipes.Place(storage=made.storage, facts=made._facts)  # noqa: SLF001 - its own module's

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, overload
 
 from tilec_runtime.device.device import Device
 from tilec_runtime.model.dtype import DTYPES
-from tilec_runtime.ops.copy_ops import Dup, FromHost, Memcpy, Upload, packed_error
+from tilec_runtime.ops.copy_ops import Dup, FromHost, Memcpy, Upload, packed_error, to_host_op
 from tilec_runtime.ops.op import DeviceOp
-from tilec_runtime.ops.packed_host import to_host_op
 from tilec_runtime.ops.policy import current_device
 from tilec_runtime.protocols import DeviceLike
 from tilec_runtime.tensors import host

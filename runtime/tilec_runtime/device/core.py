@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 
 def _loaded() -> ModuleType | None:
@@ -28,3 +29,62 @@ def absence() -> str:
 
 # The launch core; None where launches take Python's path.
 CORE = _loaded()
+
+
+class PlainLine:
+    """A stream, and how many uses of memory on it there were and are complete."""
+
+    __slots__ = ("count", "done", "handle", "open", "ordinal", "own")
+
+    count: int
+    done: int
+    handle: int
+    open: bool
+    ordinal: int
+    own: bool
+
+
+class PlainUses:
+    """The last write of memory (its line and number), and the numbers of the reads since then."""
+
+    __slots__ = ("at", "reads", "written")
+
+    at: int
+    reads: dict[Any, int]
+    written: Any
+
+
+class PlainLease:
+    """The right to use a tensor."""
+
+    __slots__ = ("held", "parent", "taken")
+
+    held: bool
+    parent: Any
+    taken: dict[int, Any]
+
+
+class PlainDescribed:
+    """A tensor: its facts (TensorFacts), its lease, the uses of its memory, and whether it can be
+    used at all.
+    """
+
+    __slots__ = ("facts", "lease", "usable", "uses")
+
+    facts: Any
+    lease: Any
+    usable: bool
+    uses: Any
+
+
+if TYPE_CHECKING:
+    LineFields = PlainLine
+    UsesFields = PlainUses
+    LeaseFields = PlainLease
+    DescribedFields = PlainDescribed
+else:
+    LineFields, UsesFields, LeaseFields, DescribedFields = (
+        (PlainLine, PlainUses, PlainLease, PlainDescribed)
+        if CORE is None
+        else (CORE.LineFields, CORE.UsesFields, CORE.LeaseFields, CORE.DescribedFields)
+    )

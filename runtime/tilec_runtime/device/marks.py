@@ -1,30 +1,88 @@
-"""Places in streams that other streams wait for, on events that are used again; and streams that go
-while somebody counts on them.
-"""
+"""Lines: the streams that memory was used on. Marks: events on them, which are used again."""
 
 from __future__ import annotations
 
+import collections
 import contextlib
+import threading
 import weakref
+from typing import TYPE_CHECKING
 
-from tilec_runtime.device.seam import DeviceDriver
+from tilec_runtime.device.core import LineFields
 from tilec_runtime.errors import ContextLostError
 from tilec_runtime.forks import ForkLock
-from tilec_runtime.tensors.uses import Line
+
+if TYPE_CHECKING:
+    from tilec_runtime.device.seam import DeviceDriver
+
+# The number of uses that last: the stream of another library may go on with the memory.
+FOREVER = 2**62
+# Marks that a line of the cpu device keeps: each tells which execution failed. Elsewhere the last
+# one stands for all before it.
+_KEPT = 64
 
 # By device, and whether waits block.
 _Pools = dict[tuple[int, bool], list[int]]
 _POOLS: weakref.WeakKeyDictionary[DeviceDriver, _Pools] = weakref.WeakKeyDictionary()
-# By device and handle: the lines that memory was used on, and those of the open streams of tilec.
-_LINES: weakref.WeakKeyDictionary[
-    DeviceDriver, weakref.WeakValueDictionary[tuple[int, int], Line]
-] = weakref.WeakKeyDictionary()
-_OPENED: weakref.WeakKeyDictionary[DeviceDriver, dict[tuple[int, int], Line]] = (
+# By device, then by the stream's handle.
+_LINES: weakref.WeakKeyDictionary[DeviceDriver, dict[int, dict[int, Line]]] = (
     weakref.WeakKeyDictionary()
 )
 _LOCK = ForkLock()
-# The pool that was asked for last: driver, key and pool, in one object for the sake of threads.
-_last: tuple[weakref.ref[DeviceDriver] | None, tuple[int, bool], list[int]] = (None, (0, False), [])
+
+
+class Line(LineFields):
+    """A stream of a device, as long as it is open: a later one of the same handle is another line.
+
+    Uses of memory on a line are numbered. A use that is known to be complete needs no event when
+    the memory is next used elsewhere; neither does one that a mark is behind already.
+
+    Attributes:
+        ordinal: of the device. handle: of the stream. open: False once tilec has closed it.
+        count: number of the last use. done: number up to which uses are known to be complete.
+        marks: the last ones on it, the oldest first.
+        busy: threads of the executions that enqueue there now, by the execution's id: their uses
+            have numbers already.
+        own: whether tilec made the stream. tells: whether marks tell which execution failed.
+    """
+
+    __slots__ = ("busy", "marks", "tells")
+
+    def __init__(
+        self, ordinal: int, handle: int, *, tells: bool = False, own: bool = False
+    ) -> None:
+        """Begin a line; `line_of` has one for each stream."""
+        self.ordinal = ordinal
+        self.handle = handle
+        self.open = True
+        self.count = 0
+        self.done = 0
+        self.marks: collections.deque[Mark] = collections.deque(maxlen=_KEPT if tells else 1)
+        self.tells = tells
+        self.busy: dict[int, int] = {}
+        self.own = own
+
+    def __str__(self) -> str:
+        """`(0, 4096)`: device and handle."""
+        return f"({self.ordinal}, {self.handle})"
+
+    @property
+    def enqueued(self) -> int:
+        """The number up to which all uses are enqueued; 0 where that is not known."""
+        count = self.count  # first: what begins to enqueue after this has higher numbers
+        return 0 if self.busy else count
+
+    @property
+    def enqueued_here(self) -> int:
+        """As `enqueued`, behind the start of an execution of this thread: other threads' count."""
+        count, me = self.count, threading.get_ident()
+        return 0 if any(thread != me for thread in list(self.busy.values())) else count
+
+    def complete(self, number: int, after: int = 0) -> None:
+        """Note that all uses behind `after` and up to this number are over, and went well."""
+        # Of two threads the lower number may stay: then an event is recorded that is not needed.
+        if after <= self.done:
+            self.done = max(self.done, number)
 
 
 class Mark:
@@ -33,18 +91,17 @@ class Mark:
 
     Attributes:
         driver, ordinal: whose event it is. event: the handle.
-        done: whether somebody knows that all of it is done, and well: nobody has to wait for it any
-            more.
+        line: of the stream. number: of the last use that is known to come before it.
+        after: of the use behind which it tells failures; on a GPU it tells of none.
     """
 
-    __slots__ = ("__weakref__", "_pool", "done", "driver", "event", "ordinal")
+    __slots__ = ("__weakref__", "_pool", "after", "driver", "event", "line", "number", "ordinal")
 
     def __init__(
         self,
         driver: DeviceDriver,
-        ordinal: int,
-        stream: int,
-        since: int | None = None,
+        line: Line,
+        since: tuple[int, int] | None = None,
         *,
         blocking: bool = False,
     ) -> None:
@@ -52,30 +109,33 @@ class Mark:
 
         Args:
             driver: of the device.
-            ordinal: the stream's device.
-            stream: its handle.
-            since: position of the stream where the work begins whose failure `failure` tells.
+            line: of the stream.
+            since: position of the stream where the work begins whose failure `failure` tells, and
+                number of the last use before that.
             blocking: let `sync` sleep until it is reached: it wakes up later than one that spins,
                 and takes no processor meanwhile.
         """
-        pool = _pool(driver, (ordinal, blocking))
+        self.driver, self.ordinal, self.line = driver, line.ordinal, line
+        pool = _POOLS.setdefault(driver, {}).setdefault((line.ordinal, blocking), [])
         try:
             event = pool.pop()
         except IndexError:
-            event = driver.create_event(ordinal, timed=False, blocking=blocking)
-        self.driver = driver
-        self.ordinal = ordinal
-        self.event = event
-        self.done = False
+            event = driver.create_event(line.ordinal, timed=False, blocking=blocking)
         self._pool = pool
-        driver.record_event(ordinal, event, stream, since)
+        self.event = event
+        position, after = since or (None, 0)
+        tells = since is not None and driver.holds_arguments
+        self.number = line.enqueued_here if tells else line.enqueued
+        self.after = after if tells else 0
+        driver.record_event(line.ordinal, event, line.handle, position)
+        if self.number and tells == line.tells:  # any other mark tells of failures before the use
+            line.marks.append(self)
 
     def hold(self, ordinal: int, stream: int, *, anyway: bool = False) -> None:
         """Let what a stream (of this device) is given from now on wait; it goes on `anyway` where
         what it waits for fails.
         """
-        if not self.done:
-            self.driver.wait_event(ordinal, stream, self.event, anyway=anyway)
+        self.driver.wait_event(ordinal, stream, self.event, anyway=anyway)
 
     @property
     def reached(self) -> bool:
@@ -85,7 +145,10 @@ class Mark:
     @property
     def failure(self) -> BaseException | None:
         """What the work before it came to, once it is reached; who asks takes care of it."""
-        return self.driver.event_failure(self.ordinal, self.event)
+        error = self.driver.event_failure(self.ordinal, self.event)
+        if error is None:
+            self.line.complete(self.number, self.after)
+        return error
 
     def sync(self) -> None:
         """Wait until all of it is done."""
@@ -97,103 +160,56 @@ class Mark:
             self._pool.append(self.event)
 
 
-class PendingMark(Mark):
-    """The end of work whose stream a thread is synchronizing: an event is recorded only if another
-    one needs it meanwhile.
-    """
-
-    __slots__ = ("_made", "_where")
-
-    def __init__(self, driver: DeviceDriver, ordinal: int, stream: int, since: int) -> None:
-        """Record nothing."""
-        self.driver = driver
-        self.ordinal = ordinal
-        self.done = False
-        self._where = (stream, since)
-        self._made: Mark | None = None
-
-    def _mark(self) -> Mark:
-        made = self._made
-        if made is None:  # two threads may make one each: both are behind the work
-            made = self._made = Mark(self.driver, self.ordinal, *self._where)
-        return made
-
-    def hold(self, ordinal: int, stream: int, *, anyway: bool = False) -> None:
-        """As for every mark."""
-        if not self.done:
-            self._mark().hold(ordinal, stream, anyway=anyway)
-
-    @property
-    def reached(self) -> bool:
-        """As for every mark."""
-        return self.done or self._mark().reached
-
-    @property
-    def failure(self) -> BaseException | None:
-        """As for every mark."""
-        return None if self.done else self._mark().failure
-
-    def sync(self) -> None:
-        """As for every mark."""
-        if not self.done:
-            self._mark().sync()
-
-
-def _pool(driver: DeviceDriver, key: tuple[int, bool]) -> list[int]:
-    """The events that nobody uses. Most marks are of the same kind: to know it again costs less
-    than to look it up.
-    """
-    global _last
-    last, known, pool = _last
-    if last is None or last() is not driver or known != key:
-        pool = _POOLS.setdefault(driver, {}).setdefault(key, [])
-        _last = weakref.ref(driver), key, pool
-    return pool
+def lines_of(driver: DeviceDriver, ordinal: int) -> dict[int, Line]:
+    """Return the lines of a device by their handles, which the launch core reads."""
+    lines = _LINES.get(driver)
+    if lines is None or ordinal not in lines:
+        with _LOCK:
+            lines = _LINES.setdefault(driver, {})
+            lines.setdefault(ordinal, {})
+    return lines[ordinal]
 
 
 def line_of(driver: DeviceDriver, ordinal: int, stream: int) -> Line:
-    """The line of a stream; one that another library made has one as long as memory was used there."""
-    key = (ordinal, stream)
-    lines = _LINES.get(driver)
-    found = None if lines is None else lines.get(key)
-    if found is None:
-        with _LOCK:
-            lines = _LINES.setdefault(driver, weakref.WeakValueDictionary())
-            found = lines.get(key)
-            if found is None:
-                found = lines[key] = Line(ordinal, stream)
-    return found
+    """Return the line of a stream."""
+    lines = lines_of(driver, ordinal)
+    found = lines.get(stream)
+    return found or lines.setdefault(stream, Line(ordinal, stream, tells=driver.holds_arguments))
 
 
-def opened(driver: DeviceDriver, ordinal: int, stream: int) -> None:
-    """A stream was made that may be closed."""
-    line = Line(ordinal, stream)
+def opened(driver: DeviceDriver, ordinal: int, stream: int) -> Line:
+    """Return the line of a stream that tilec made, and may close."""
+    line = Line(ordinal, stream, tells=driver.holds_arguments, own=True)
+    lines_of(driver, ordinal)[stream] = line
+    return line
+
+
+def closing(driver: DeviceDriver, line: Line) -> None:
+    """Record a mark behind all uses on a stream that is about to go."""
+    lines = lines_of(driver, line.ordinal)
     with _LOCK:
-        _LINES.setdefault(driver, weakref.WeakValueDictionary())[ordinal, stream] = line
-        _OPENED.setdefault(driver, {})[ordinal, stream] = line
-
-
-def closing(driver: DeviceDriver, ordinal: int, stream: int) -> None:
-    """A stream is about to go: who counts on it gets a mark instead."""
-    with _LOCK:
-        line = _OPENED.get(driver, {}).pop((ordinal, stream), None)
-        if line is not None:
-            del _LINES[driver][ordinal, stream]
-    if line is not None:
-        if line.used:
-            with contextlib.suppress(ContextLostError):  # what waits for anything there is told so
-                line.end = Mark(driver, ordinal, stream)
-        line.open = False
+        if lines.get(line.handle) is line:
+            del lines[line.handle]
+    if line.count:
+        with contextlib.suppress(ContextLostError):  # what waits for anything there is told so
+            mark = Mark(driver, line)
+            mark.number = FOREVER
+            line.marks.append(mark)
+    line.open = False
 
 
 def places(driver: DeviceDriver, ordinal: int) -> list[Mark]:
-    """Marks behind all that the open streams of a device have to do, but for those that are
-    captured.
+    """Return marks behind all that the open streams of tilec on a device have to do, but for those
+    that are captured.
     """
     with _LOCK:  # so that none is closed meanwhile
-        streams = [stream for where, stream in list(_OPENED.get(driver, {})) if where == ordinal]
-        return [
-            Mark(driver, ordinal, stream)
-            for stream in streams
-            if not driver.capturing(ordinal, stream)
-        ]
+        lines = [line for line in list(lines_of(driver, ordinal).values()) if line.own]
+        return [Mark(driver, line) for line in lines if not driver.capturing(ordinal, line.handle)]
+
+
+def mark_behind(driver: DeviceDriver, line: Line, number: int, *, blocking: bool = False) -> Mark:
+    """Return the first mark behind a use; a new one where there is none."""
+    for mark in list(line.marks):
+        if mark.after < number <= mark.number:
+            return mark
+    return Mark(driver, line, blocking=blocking)

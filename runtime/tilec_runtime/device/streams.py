@@ -21,7 +21,8 @@ class Stream(Uncopied):
     the end of a `with` block.
     """
 
-    __slots__ = ("_borrowed", "_driver", "_handle", "_owner", "device")
+    # `line`: of uses of memory on it.
+    __slots__ = ("_borrowed", "_driver", "_handle", "_owner", "device", "line")
 
     def __init__(
         self, device: DeviceLike | None = None, *, driver: DeviceDriver | None = None
@@ -37,7 +38,7 @@ class Stream(Uncopied):
         self._handle: int | None = self._driver.create_stream(self.device)
         self._borrowed = False
         self._owner: Any = None
-        marks.opened(self._driver, self.device, self._handle)
+        self.line = marks.opened(self._driver, self.device, self._handle)
 
     @classmethod
     def borrow_raw(
@@ -65,6 +66,7 @@ class Stream(Uncopied):
         made.device = ordinal_of(device)
         made._driver, made._handle = driver or driver_of(device), found  # noqa: SLF001 - its own class
         made._borrowed, made._owner = True, owner  # noqa: SLF001
+        made.line = marks.line_of(made._driver, made.device, found)  # noqa: SLF001
         return made
 
     @property
@@ -100,7 +102,10 @@ class Stream(Uncopied):
 
     def sync(self) -> None:
         """Wait for everything that was enqueued."""
+        number = self.line.enqueued
         self._driver.synchronize(self.device, self.handle)
+        if not self._driver.holds_arguments:  # where a failure was told before, its mark tells it
+            self.line.complete(number)
 
     def close(self) -> None:
         """Give the stream back; work on it still finishes. May be called more than once; one that
@@ -111,7 +116,7 @@ class Stream(Uncopied):
         """
         handle, self._handle = self._handle, None
         if handle is not None and not self._borrowed:
-            marks.closing(self._driver, self.device, handle)
+            marks.closing(self._driver, self.line)
             self._driver.destroy_stream(self.device, handle)
 
     def __enter__(self) -> Stream:

@@ -11,7 +11,7 @@ from tilec_runtime.device.layout import TensorFacts
 from tilec_runtime.kernels import CODES, held_of, kernels, width_of
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.ops.context import ExecutionContext
-from tilec_runtime.tensors.described import facts_of
+from tilec_runtime.tensors.described import Described, facts_of
 from tilec_runtime.tensors.storage import Storage
 
 if TYPE_CHECKING:
@@ -38,11 +38,11 @@ class Raw:
     def __init__(self, storage: Storage, facts: TensorFacts) -> None:
         """Made by `Place.raw`."""
         self.storage = storage
-        self._facts = facts
+        self.facts = facts
         self._tilec_look_ = facts.look()
 
     def _tilec_facts_(self) -> TensorFacts:
-        return self._facts
+        return self.facts
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,6 +55,11 @@ class Place:
 
     storage: Storage
     facts: TensorFacts
+
+    @classmethod
+    def of(cls, tensor: Described) -> Place:
+        """Return the place of a tensor."""
+        return cls(storage=tensor.storage, facts=tensor.facts)
 
     @property
     def nbytes(self) -> int:

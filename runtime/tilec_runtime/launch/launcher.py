@@ -6,7 +6,8 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 
 from tilec_runtime.device.handles import current_stream, stream_handle
-from tilec_runtime.device.recording import own_recording, recording_of
+from tilec_runtime.device.marks import Line
+from tilec_runtime.device.recording import RECORDINGS, own_recording, recording_of
 from tilec_runtime.device.scalars import MISFITS, is_number
 from tilec_runtime.device.seam_types import GridWish, LaunchCall
 from tilec_runtime.errors import ArgumentError
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
     from tilec_runtime.launch.config import LaunchConfig
     from tilec_runtime.launch.occupancy import Residency
     from tilec_runtime.protocols import StreamLike
+
+    # Orders a stream, and gives its line; None where the graph that captures it notes the uses.
+    Order = Callable[[], Line | None]
 
 
 class Launcher(Uncopied, LauncherBase):
@@ -136,27 +140,43 @@ class Launcher(Uncopied, LauncherBase):
         handle = stream_handle(stream, contract.name)
         leased = [place for place in contract.tensors if is_leased(values[place])]
         self._check_leases(contract, values, leased)
+        order = self._order(handle, values, leased)
         ordered = (
             bool(leased) or own_recording(site.driver, site.device.ordinal, handle) is not None
         )
-        if not (ordered and self._launch_in_core(handle, values, leased)):
-            self._launch_in_python(handle, values, leased)
+        if not (ordered and self._launch_in_core(handle, values, order)):
+            self._launch_in_python(handle, values, order)
 
-    def _launch_in_core(self, handle: int, values: tuple[Any, ...], leased: list[int]) -> bool:
+    def launch_claimed(self, line: Line, values: tuple[Any, ...]) -> None:
+        """Make a launch of an op, which holds the leases of its tensors.
+
+        Raises:
+            As for a call.
+        """
+        if self._table is not None:
+            answer = self._table.launch(line.handle, values, line)
+            if answer is True:
+                return
+            if answer:
+                self._refused(answer, line.handle, values)
+                return
+        check_count(self.contract, values)
+        leased = [place for place in self.contract.tensors if is_leased(values[place])]
+        order = self._order(line.handle, values, leased)
+        if not self._launch_in_core(line.handle, values, order):
+            self._launch_in_python(line.handle, values, order)
+
+    def _launch_in_core(self, handle: int, values: tuple[Any, ...], order: Order) -> bool:
         """Let the launch core make a launch with tensors whose leases were checked, or on a stream
         that is captured; whether it did.
         """
-        answer = (
-            None
-            if self._table is None
-            else self._table.launch(handle, values, self._order(handle, values, leased))
-        )
+        answer = None if self._table is None else self._table.launch(handle, values, order)
         if answer is None or isinstance(answer, bool):
             return answer is True
         self._refused(answer, handle, values)
         return True
 
-    def _launch_in_python(self, handle: int, values: tuple[Any, ...], leased: list[int]) -> None:
+    def _launch_in_python(self, handle: int, values: tuple[Any, ...], order: Order) -> None:
         """Launch without the launch core, which then learns of the plan."""
         driver, ordinal = self.site.driver, self.site.device.ordinal
         facts = self._facts(values)
@@ -172,35 +192,42 @@ class Launcher(Uncopied, LauncherBase):
             if (
                 ready.plan.native
                 and self._keep(values, facts, ready.plan)
-                and self._launch_in_core(handle, values, leased)
+                and self._launch_in_core(handle, values, order)
             ):
                 return
         call, block = ready.plan.call(handle, ready.outputs), self._filled(ready, values)
-        self._order(handle, values, leased)()
+        line = order()
         self._enqueue(ready, call, block, handle, values)
+        if line is not None:
+            for place in self.contract.tensors:
+                if is_leased(values[place]):
+                    write = self.contract.params[place].out
+                    values[place].storage.uses.note(line, write=write)
         if ready.plan.native:
             self._keep(values, facts, ready.plan)
 
-    def _order(self, handle: int, values: tuple[Any, ...], leased: list[int]) -> Callable[[], None]:
-        """What lets a stream wait for the uses of tilec's own tensors that a launch on it comes
-        after; the launch is their next use.
+    def _order(self, handle: int, values: tuple[Any, ...], leased: list[int]) -> Order:
+        """Return what lets a stream wait for the uses of tilec's own tensors that a launch on it
+        comes after, and gives the stream's line, on which the launch is their next use.
 
         Of a stream that is captured, the graph learns of the tensors instead, and keeps what else
         the launch uses.
         """
 
-        def order() -> None:
+        def order() -> Line | None:
+            driver, ordinal, line = self.site.driver, self.site.device.ordinal, None
+            recording = recording_of(driver, ordinal, handle) if leased or RECORDINGS else None
             for place in leased:
-                values[place].storage.pass_through(handle, write=self.contract.params[place].out)
-            recording = own_recording(self.site.driver, self.site.device.ordinal, handle)
+                storage, write = values[place].storage, self.contract.params[place].out
+                if recording is None:
+                    line = storage.line(handle, ordinal)
+                    storage.wait_for_uses(line, write=write)
+                else:
+                    recording.touch(storage, write=write)
             if recording is not None:
-                recording.keep(
-                    *(
-                        value
-                        for place, value in enumerate(values)
-                        if place not in leased and not is_number(value)
-                    )
-                )
+                places = [place for place in range(len(values)) if place not in leased]
+                recording.keep(*(values[place] for place in places if not is_number(values[place])))
+            return line
 
         return order
 
@@ -227,7 +254,7 @@ class Launcher(Uncopied, LauncherBase):
 
         def again() -> int:
             leased = [place for place in self.contract.tensors if is_leased(values[place])]
-            self._launch_in_python(handle, values, leased)
+            self._launch_in_python(handle, values, self._order(handle, values, leased))
             return 0
 
         self.site.driver.launch_failed(

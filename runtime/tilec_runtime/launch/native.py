@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tilec_runtime.device.core import CORE
 from tilec_runtime.device.handles import current_stream, handle_attribute, handle_of
 from tilec_runtime.device.layout import is_of_jax
+from tilec_runtime.device.marks import lines_of
 from tilec_runtime.device.recording import RECORDINGS
 from tilec_runtime.launch.packing import encoded
 from tilec_runtime.model.dtype import DTYPES
@@ -102,6 +103,7 @@ def table_of(contract: Contract, driver: DeviceDriver, ordinal: int) -> Table | 
             keyed=contract.keyed,
             read=functools.partial(_facts, driver),
             recordings=RECORDINGS,
+            lines=lines_of(driver, ordinal),
             target=target,
             adopts=ordinal == 0,  # see `Driver.adopt`
             outs=contract.outs,

@@ -5,10 +5,11 @@ the device is done.
 from __future__ import annotations
 
 import logging
+import threading
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tilec_runtime.device.completion import COMPLETIONS
-from tilec_runtime.device.marks import Mark, PendingMark, line_of
+from tilec_runtime.device.marks import Mark
 from tilec_runtime.device.scalars import bare, byte_count, whole
 from tilec_runtime.device.seam import CopyKind, DeviceDriver, PoolHandle
 from tilec_runtime.device.streams import Stream
@@ -30,12 +31,13 @@ class ExecutionContext:
     It is a stream too: launchers and other libraries take it as one.
 
     Attributes:
-        driver: of the device. device: its ordinal. stream: the stream's handle.
+        driver: of the device. device: its ordinal. stream: the stream's handle. line: of its uses
+            of memory.
     """
 
     __slots__ = (
-        *("_allocated", "_blocking", "_kept", "_over", "_owner", "_since", "_touched"),
-        *("device", "driver", "stream"),
+        *("_allocated", "_blocking", "_borrowed", "_kept", "_over", "_since"),
+        *("device", "driver", "line", "stream"),
     )
 
     def __init__(self, stream: Stream, *, blocking: bool = False) -> None:
@@ -51,9 +53,9 @@ class ExecutionContext:
         self.driver: DeviceDriver = stream.driver
         self.device = stream.device
         self.stream = stream.handle
-        self._owner = stream
-        self._since = self.driver.position(self.device, self.stream)
-        self._touched: dict[int, tuple[Storage, bool]] = {}
+        self.line = stream.line
+        self._borrowed = stream.borrowed
+        self._since = self.driver.position(self.device, self.stream), self.line.count
         self._kept: list[Any] = []
         self._allocated: set[int] = set()
         self._over = False
@@ -114,11 +116,6 @@ class ExecutionContext:
         """
         self._touch(storage, write=True)
 
-    def used(self, storage: Storage, *, write: bool) -> None:
-        """Mark a use that was noted here, at the end of the execution."""
-        before = self._touched.get(id(storage))
-        self._touched[id(storage)] = (storage, write or (before is not None and before[1]))
-
     def wait_for(self, mark: Mark) -> None:
         """Let the stream wait for a place in another one."""
         if mark.driver is self.driver:
@@ -128,7 +125,7 @@ class ExecutionContext:
 
     def mark(self) -> Mark:
         """The place that the stream has got to by now."""
-        return Mark(self.driver, self.device, self.stream, self._since, blocking=self._blocking)
+        return Mark(self.driver, self.line, self._since, blocking=self._blocking)
 
     def keep(self, *things: Any) -> None:
         """Keep objects alive until the device is done with this execution.
@@ -234,8 +231,7 @@ class ExecutionContext:
                 f"reads and writes take memory of tensors, and this is a {type(given).__qualname__}",
                 fix=fix,
             )
-        storage.use(storage.line(self.stream, self.device), write=write)
-        self.used(storage, write=write)
+        storage.use(self.line, write=write)
 
     def _require_running(self, what: str) -> None:
         if self._over:
@@ -245,34 +241,27 @@ class ExecutionContext:
                 fix="call it inside of _execute or of with_context's function, and keep no context",
             )
 
-    def _finish(self, *, failed: bool = False, waited: bool = False) -> Mark:
-        """End: the uses here have the mark of it. What was kept is in `_kept`, and has to live
-        until the mark is reached.
+    def _begin(self) -> None:
+        """Note that uses of memory have numbers from now on before they are enqueued."""
+        self.line.busy[id(self)] = threading.get_ident()
+
+    def _finish(self, *, failed: bool = False, waited: bool = False) -> Mark | None:
+        """End, and return the mark behind it. What was kept is in `_kept`, and has to live until
+        the mark is reached.
 
         Args:
             failed: give back what was allocated.
-            waited: the caller synchronizes the stream next: no event is needed.
+            waited: the caller synchronizes the stream next, which needs no mark but where another
+                library may close the stream, and where the mark tells whose work failed.
         """
         self._over = True
         if failed:
             for address in self._allocated:
                 self.driver.free(self.device, address, self.stream)
-        uses = [
-            (storage.uses, storage.uses.count, write) for storage, write in self._touched.values()
-        ]
-        mark = (
-            PendingMark(self.driver, self.device, self.stream, self._since)
-            if waited
-            else self.mark()
-        )
-        # Elsewhere the stream itself stands for its uses, until another one waits for them. One of
-        # another library may go, and the cpu device tells by the mark whose work failed.
-        if uses and (self._owner.borrowed or self.driver.holds_arguments):
-            line = line_of(self.driver, self.device, self.stream)
-            for each, count, write in uses:
-                each.remember(line, mark, count, write=write)
-        self._touched = {}
-        return mark
+        self.line.busy.pop(id(self), None)
+        if waited and not self._borrowed and not self.driver.holds_arguments:
+            return None
+        return self.mark()
 
     def _abandon(self) -> None:
         """End an execution that failed, where its error is what matters: nothing is raised here."""
@@ -280,6 +269,7 @@ class ExecutionContext:
             mark = self._finish(failed=True)
         except TilecError:  # the device is lost: there is nothing that could still use anything
             return
+        assert mark is not None
         self._release(mark)
         # What its work comes to is nobody's to be told: the next op on the stream must not be.
         COMPLETIONS.watch(mark, self.stream, _nobody)

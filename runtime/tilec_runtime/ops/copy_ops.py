@@ -4,31 +4,29 @@ the order of streams.
 
 from __future__ import annotations
 
-import contextlib
 import math
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, final
 
 from tilec_runtime.device.layout import (
     ON_CPU,
+    Shape,
     TensorFacts,
     contiguous_stride,
-    device_words,
     may_overlap,
     overlaps_itself,
 )
 from tilec_runtime.device.seam import CopyKind
-from tilec_runtime.errors import AliasError, PlacementError, TensorError
+from tilec_runtime.errors import AliasError, TensorError
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.ops.context import ExecutionContext
+from tilec_runtime.ops.holding import Held, HoldingOp
 from tilec_runtime.ops.op import DeviceOp
-from tilec_runtime.running import refuse_nested
 from tilec_runtime.tensors import host
-from tilec_runtime.tensors.contents import array_over, contents, has_wide_gaps, pinned_bytes
+from tilec_runtime.tensors.contents import array_over, has_wide_gaps, pinned_bytes
 from tilec_runtime.tensors.copies import Box, ByteLayout, boxes, byte_layout
 from tilec_runtime.tensors.described import Described
-from tilec_runtime.tensors.lease import Holder, Lease, holder
+from tilec_runtime.tensors.lease import holder
 from tilec_runtime.tensors.staging import staging_of
-from tilec_runtime.tensors.storage import Storage
 from tilec_runtime.tensors.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -43,98 +41,28 @@ _SMALL = 64 << 10
 _READ_ONCE = "the array is read while the op is enqueued, and a graph would copy the same contents again and again"
 
 
-class End:
-    """A tensor that a copy starts or ends at: claimed from `take` on, until the copy has run.
-
-    Attributes:
-        facts, storage: of the tensor.
-    """
-
-    __slots__ = ("_lease", "_who", "_write", "facts", "storage")
-
-    def __init__(self, tensor: Described, who: Holder, *, write: bool = False) -> None:
-        """See that the tensor is there, and can be written where it is to be.
-
-        Raises:
-            OwnershipError: it was moved, its borrow has ended, or it is there for reading only.
-        """
-        tensor.require(who)
-        if write:
-            tensor.require_mutable(who)
-        self._who = who
-        self._write = write
-        self._lease: Lease = tensor.lease  # of the copy once that is taken
-        self.storage: Storage = tensor.storage
-        self.facts: TensorFacts = tensor._facts  # noqa: SLF001 - used with a lease
-
-    def take(self) -> End:
-        """Claim the tensor; itself.
-
-        Raises:
-            BorrowError: somebody else uses it.
-        """
-        lease = self._lease
-        self._lease = lease.write(self._who) if self._write else lease.read(self._who)
-        return self
-
-    def begin(self, ctx: ExecutionContext) -> None:
-        """See that the op may use it where it runs, and let the stream wait for other uses.
-
-        Raises:
-            BorrowError: what it was borrowed from has ended. PlacementError: the op runs on another
-                device.
-        """
-        self._lease.require(self._who)
-        self.require_here(ctx)
-        if self._write:
-            ctx.writes(self.storage)
-        else:
-            ctx.reads(self.storage)
-
-    def require_here(self, ctx: ExecutionContext) -> None:
-        """See that a copy runs on the tensor's device.
-
-        Raises:
-            PlacementError: it does not.
-        """
-        if (ctx.driver, ctx.device) != (self.storage.driver, self.storage.ordinal):
-            what = f"{self._who.what} of a tensor on {device_words(self.storage.ordinal)} cannot run on {device_words(ctx.device)}"
-            raise PlacementError(
-                what, fix="run it under use_device, or on a stream of the tensor's device"
-            )
-
-    def __enter__(self) -> None:
-        """For the time of an execution."""
-
-    def __exit__(self, *_: object) -> None:
-        """Give the claim up, however that ended: what comes later is ordered behind this."""
-        if self._lease.parent is not None:
-            self._lease.release()
-            self._lease.parent.let_go()
-
-
-class Transfer(DeviceOp[T]):
-    """An op that claims tensors until it has run, or never will."""
-
-    _ends: tuple[End, ...] = ()
-
-    @property
-    def ends(self) -> tuple[End, ...]:
-        """Those tensors, whose claims are the caller's now."""
-        ends, self._ends = self._ends, ()
-        return ends
-
-    def _discard(self) -> None:
-        for end in self.ends:
-            end.__exit__()
+class Transfer(HoldingOp[T]):
+    """An op that copies contents, of tensors that it holds."""
 
     def _require_here(self, ctx: ExecutionContext) -> None:
-        for end in self._ends:
-            end.require_here(ctx)
+        super()._require_here(ctx)
         self._require_captured(ctx)
 
     def _require_captured(self, ctx: ExecutionContext) -> None:
         """See that it makes sense in a graph, where it is captured."""
+
+
+def new_tensor(ctx: ExecutionContext, shape: Shape, dtype: str) -> Tensor:
+    """Return a tensor in new memory that an execution writes."""
+    made = _uninitialized(ctx, shape, dtype, ctx.stream)
+    ctx.writes(made.storage)
+    return made
+
+
+def _uninitialized(ctx: ExecutionContext, shape: Shape, dtype: str, stream: int) -> Tensor:
+    return Tensor.uninitialized(
+        shape, dtype, driver=ctx.driver, ordinal=ctx.device, stream=stream, pool=ctx.pool
+    )
 
 
 @final
@@ -168,28 +96,14 @@ class FromHost(DeviceOp[Tensor]):
         self._require_here(ctx)
         memory = host.memory_of(array, self._dtype)
         if memory.nbytes <= _SMALL:
-            made = Tensor.uninitialized(
-                array.shape,
-                self._dtype,
-                driver=ctx.driver,
-                ordinal=ctx.device,
-                stream=ctx.stream,
-                pool=ctx.pool,
-            )
-            ctx.writes(made.storage)
-            _send(ctx, made.storage, made.storage.address, memory)
+            made = new_tensor(ctx, array.shape, self._dtype)
+            _send(ctx, made, memory)
             return made
         # New memory is used by no stream: the copy need not wait for what this one has to do.
         staging = staging_of(ctx.driver, ctx.device)
-        made = Tensor.uninitialized(
-            array.shape,
-            self._dtype,
-            driver=ctx.driver,
-            ordinal=ctx.device,
-            stream=staging.stream,
-            pool=ctx.pool,
-        )
+        made = _uninitialized(ctx, array.shape, self._dtype, staging.stream)
         staging.send(made.storage.address, memory)
+        made.storage.use(staging.line, write=True)
         ctx.writes(made.storage)
         return made
 
@@ -205,7 +119,8 @@ class ToHost(Transfer["Array"]):
             TensorError: the dtype is packed, or `out` does not fit. OwnershipError: the tensor
                 cannot be read.
         """
-        source = End(tensor, holder("to_host"))
+        who = holder("to_host")
+        tensor.require(who)
         self._out = None if out is None else host.checked_out(out, tensor.dtype, tensor.shape)
         if DTYPES[tensor.dtype].packed:
             raise packed_error(tensor.dtype)
@@ -214,7 +129,7 @@ class ToHost(Transfer["Array"]):
                 "out is not C-contiguous",
                 fix="pass a C-contiguous array, or use t.to_host(out=...), which waits",
             )
-        self._ends = (source.take(),)
+        self._held = Held(who, (tensor,), moved=False)
 
     @property
     def name(self) -> str:
@@ -231,11 +146,11 @@ class ToHost(Transfer["Array"]):
             )
 
     def _execute(self, ctx: ExecutionContext) -> Array:
-        (source,) = self.ends
-        layout = byte_layout(source.facts)
-        with source:
+        with self._taken() as held:
             self._require_captured(ctx)
-            source.begin(ctx)
+            source = held.tensor(ctx)
+            layout = byte_layout(source.facts)
+            ctx.reads(source.storage)
             if self._out is not None:
                 found, wanted, memory = self._out, layout.dense, self._out.reshape(-1).view("u1")
             else:
@@ -245,6 +160,54 @@ class ToHost(Transfer["Array"]):
             if layout.nbytes:
                 _receive(ctx, source, layout, wanted, memory)
         return found
+
+
+@final
+class PackedToHost(Transfer["Array"]):
+    """The contents of a tensor whose elements share bytes, one element in a byte: they are taken
+    apart on the device, so that the array is complete when the op is.
+    """
+
+    def __init__(self, tensor: Described) -> None:
+        """Claim the tensor.
+
+        Raises:
+            TensorError: it has strides that cannot be copied. OwnershipError: it cannot be read.
+        """
+        self._copy = Dup(tensor, "to_host")
+        self._held = None
+
+    @property
+    def name(self) -> str:
+        """`to_host`."""
+        return "to_host"
+
+    def _execute(self, ctx: ExecutionContext) -> Array:
+        from tilec_runtime.kernels import (
+            recipes,
+        )  # which need not be there to copy what is whole bytes
+
+        pairs = ctx.run(self._copy)
+        codes = new_tensor(ctx, pairs.shape, "u8")
+        recipes.spread(ctx, recipes.Place.of(codes), recipes.Place.of(pairs))
+        return ctx.run(ToHost(codes, None)).view(host.numpy_dtype(pairs.dtype))
+
+    def _discard(self) -> None:
+        self._copy._discard()  # noqa: SLF001 - an op too
+
+    def _require_here(self, ctx: ExecutionContext) -> None:
+        self._copy._require_here(ctx)  # noqa: SLF001 - an op too
+
+
+def to_host_op(tensor: Described, out: Array | None) -> DeviceOp[Array]:
+    """An op that gives the contents of a tensor.
+
+    Raises:
+        TensorError: `out` does not fit, or the dtype is packed and there is `out`. OwnershipError:
+            the tensor cannot be read.
+    """
+    packed = out is None and DTYPES[tensor.dtype].packed
+    return PackedToHost(tensor) if packed else ToHost(tensor, out)
 
 
 @final
@@ -262,10 +225,12 @@ class Dup(Transfer[Tensor]):
             TensorError: the copy would take too many calls of the driver. OwnershipError: the
                 tensor cannot be read.
         """
-        source = End(tensor, holder(what))
-        layout = byte_layout(source.facts)
+        who = holder(what)
+        tensor.require(who)
+        layout = byte_layout(tensor.facts)
         self._calls = boxes(layout.dense, layout)
-        self._ends = (source.take(),)
+        self._nbytes = tensor.nbytes
+        self._held = Held(who, (tensor,), moved=False)
 
     @property
     def name(self) -> str:
@@ -273,30 +238,14 @@ class Dup(Transfer[Tensor]):
         return "dup"
 
     def _require_captured(self, ctx: ExecutionContext) -> None:
-        for source in self._ends:
-            ctx.refuse_allocation(DTYPES[source.facts.dtype].size_of(math.prod(source.facts.shape)))
+        ctx.refuse_allocation(self._nbytes)
 
     def _execute(self, ctx: ExecutionContext) -> Tensor:
-        (source,) = self.ends
-        facts = source.facts
-        with source:
-            source.begin(ctx)
-            made = Tensor.uninitialized(
-                facts.shape,
-                facts.dtype,
-                driver=ctx.driver,
-                ordinal=ctx.device,
-                stream=ctx.stream,
-                pool=ctx.pool,
-            )
-            ctx.writes(made.storage)
-            _copy(
-                ctx,
-                self._calls,
-                made.storage.address,
-                facts.ptr,
-                _kind(made.storage, source.storage),
-            )
+        with self._taken() as held:
+            source = held.tensor(ctx)
+            ctx.reads(source.storage)
+            made = new_tensor(ctx, source.shape, source.dtype)
+            _copy(ctx, self._calls, made, source)
         return made
 
 
@@ -317,8 +266,10 @@ class Memcpy(Transfer[None]):
             OwnershipError: one cannot be used so.
         """
         who = holder("memcpy")
-        written, read = End(target, who, write=True), End(source, who)
-        to, of = written.facts, read.facts
+        target.require(who)
+        target.require_mutable(who)
+        source.require(who)
+        to, of = target.facts, source.facts
         _check_fits(to, of.dtype, of.shape, dense=source.is_contiguous)
         if target is source or may_overlap(to, of):  # the same one without elements shares none
             what = f"memcpy: the source {source!r} shares memory with the target {target!r}"
@@ -328,12 +279,7 @@ class Memcpy(Transfer[None]):
         self._calls = boxes(
             there, byte_layout(of) if to.shape == of.shape else there
         )  # of another shape, both lie without gaps
-        # One that is refused leaves the other one free.
-        with contextlib.ExitStack() as stack:
-            stack.enter_context(read.take())
-            written.take()
-            stack.pop_all()
-        self._ends = (written, read)
+        self._held = Held(who, (target, source), (0,), moved=False)
 
     @property
     def name(self) -> str:
@@ -341,17 +287,12 @@ class Memcpy(Transfer[None]):
         return "memcpy"
 
     def _execute(self, ctx: ExecutionContext) -> None:
-        target, source = self.ends
-        with source, target:
-            source.begin(ctx)
-            target.begin(ctx)
-            _copy(
-                ctx,
-                self._calls,
-                target.facts.ptr,
-                source.facts.ptr,
-                _kind(target.storage, source.storage),
-            )
+        with self._taken() as held:
+            held.require_here(ctx)
+            target, source = held.ready(ctx)
+            ctx.reads(source.storage)
+            ctx.writes(target.storage)
+            _copy(ctx, self._calls, target, source)
 
 
 @final
@@ -368,15 +309,17 @@ class Upload(Transfer[None]):
         """
         self._array: Array | None = host.as_array(source)
         self._dtype = host.dtype_of(self._array)
-        written = End(target, holder("memcpy"), write=True)
-        _check_fits(written.facts, self._dtype, self._array.shape, dense=True)
+        who = holder("memcpy")
+        target.require(who)
+        target.require_mutable(who)
+        _check_fits(target.facts, self._dtype, self._array.shape, dense=True)
         if not target.is_contiguous:
             what = f"memcpy from the host takes a contiguous target, and this is {target!r}"
             raise TensorError(
                 what,
                 fix="copy to the device first: api.from_host(x).then(lambda y: api.memcpy(t, y))",
             )
-        self._ends = (written.take(),)
+        self._held = Held(who, (target,), (0,), moved=False)
 
     @property
     def name(self) -> str:
@@ -391,43 +334,14 @@ class Upload(Transfer[None]):
         )
 
     def _execute(self, ctx: ExecutionContext) -> None:
-        (target,) = self.ends
-        array, self._array = self._array, None
-        assert array is not None
-        memory = host.memory_of(array, self._dtype)
-        with target:
+        with self._taken() as held:
+            array, self._array = self._array, None
+            assert array is not None
+            memory = host.memory_of(array, self._dtype)
             self._require_captured(ctx)
-            target.begin(ctx)
-            _send(ctx, target.storage, target.facts.ptr, memory)
-
-
-def read_now(tensor: Described, out: Array | None) -> Array:
-    """What `to_host` of tensors does: the contents, once all work on the tensor is done.
-
-    Raises:
-        NestedExecutionError: this thread executes an op, whose work on the tensor nobody has noted
-            yet.
-        TensorError: `out` does not fit. OwnershipError: the tensor cannot be read.
-    """
-    end = End(tensor, holder("to_host"))
-    refuse_nested(_Now())
-    if out is not None:
-        host.checked_out(out, tensor.dtype, tensor.shape)
-    with end.take():
-        return contents(end.storage, end.facts, out)
-
-
-@final
-class _Now(DeviceOp[None]):
-    """Stands for a transfer that is no op, in messages."""
-
-    @property
-    def name(self) -> str:
-        """`to_host`."""
-        return "to_host"
-
-    def _execute(self, ctx: ExecutionContext) -> None:
-        """It is never run."""
+            target = held.tensor(ctx)
+            ctx.writes(target.storage)
+            _send(ctx, target, memory)
 
 
 def packed_error(name: str) -> TensorError:
@@ -441,7 +355,7 @@ def packed_error(name: str) -> TensorError:
     )
 
 
-def _send(ctx: ExecutionContext, storage: Storage, address: int, memory: Array) -> None:
+def _send(ctx: ExecutionContext, target: Described, memory: Array) -> None:
     """Copy host memory to a tensor, when the stream gets there: until then it waits in pinned
     memory, and the host need not.
     """
@@ -449,54 +363,45 @@ def _send(ctx: ExecutionContext, storage: Storage, address: int, memory: Array) 
         own = pinned_bytes(ctx.driver, ctx.device, memory.nbytes)
         own[...] = memory
         ctx.keep(own)
-        kind = CopyKind.ON_HOST if _on_host(storage) else CopyKind.TO_DEVICE
-        ctx.driver.copy_async(ctx.device, address, own.ctypes.data, own.nbytes, ctx.stream, kind)
+        kind = CopyKind.ON_HOST if _on_host(target) else CopyKind.TO_DEVICE
+        ctx.driver.copy_async(
+            ctx.device, target.facts.ptr, own.ctypes.data, own.nbytes, ctx.stream, kind
+        )
 
 
 def _receive(
-    ctx: ExecutionContext, source: End, layout: ByteLayout, wanted: ByteLayout, memory: Array
+    ctx: ExecutionContext, source: Described, layout: ByteLayout, wanted: ByteLayout, memory: Array
 ) -> None:
     """Copy a tensor to host memory, with its gaps closed on the device where they are to be; keep
     that memory until it is done.
     """
     ctx.keep(memory)
-    address, kind, gathered = (
-        source.facts.ptr,
-        CopyKind.ON_HOST if _on_host(source.storage) else CopyKind.TO_HOST,
-        0,
-    )
     if wanted.stride != layout.stride:
-        calls = boxes(wanted, layout)
-        address = gathered = ctx.malloc_async(wanted.nbytes)
-        _copy(ctx, calls, gathered, source.facts.ptr, _kind(None, source.storage))
-        kind = CopyKind.TO_HOST
-    ctx.driver.copy_async(ctx.device, memory.ctypes.data, address, wanted.reach, ctx.stream, kind)
-    if gathered:
-        ctx.free_async(gathered)
+        dense = new_tensor(ctx, (wanted.nbytes,), "u8")
+        _copy(ctx, boxes(wanted, layout), dense, source)
+        source = dense
+    kind = CopyKind.ON_HOST if _on_host(source) else CopyKind.TO_HOST
+    target = memory.ctypes.data
+    ctx.driver.copy_async(ctx.device, target, source.facts.ptr, wanted.reach, ctx.stream, kind)
 
 
-def _copy(
-    ctx: ExecutionContext, calls: list[Box], target: int, source: int, kind: CopyKind
-) -> None:
+def _copy(ctx: ExecutionContext, calls: list[Box], target: Described, source: Described) -> None:
+    if _on_host(target):
+        kind = CopyKind.ON_HOST if _on_host(source) else CopyKind.TO_HOST
+    else:
+        kind = CopyKind.TO_DEVICE if _on_host(source) else CopyKind.ON_DEVICE
+    to, of = target.facts.ptr, source.facts.ptr
     for call in calls:
         ctx.driver.copy_box(
-            ctx.device, target + call.target, source + call.source, call.box, ctx.stream, kind
+            ctx.device, to + call.target, of + call.source, call.box, ctx.stream, kind
         )
 
 
-def _kind(target: Storage | None, source: Storage) -> CopyKind:
-    """From where to where a copy goes; without a target, to memory of the device's own."""
-    to, of = target is not None and _on_host(target), _on_host(source)
-    if to:
-        return CopyKind.ON_HOST if of else CopyKind.TO_HOST
-    return CopyKind.TO_DEVICE if of else CopyKind.ON_DEVICE
-
-
-def _on_host(storage: Storage) -> bool:
+def _on_host(tensor: Described) -> bool:
     """Whether a tensor of the cpu device lies in memory that is not the device's own: that of a
     NumPy array.
     """
-    return storage.ordinal == ON_CPU and storage.foreign
+    return tensor.storage.ordinal == ON_CPU and tensor.storage.foreign
 
 
 def _check_fits(target: TensorFacts, dtype: str, shape: tuple[int, ...], *, dense: bool) -> None:

@@ -18,19 +18,16 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-# An op that was enqueued: its result, what must live until that is ready, and the mark behind its
-# work.
-Work = tuple[T, ExecutionContext, Mark]
-
-
-def submit(op: Runnable[T], stream: Stream, *, waited: bool = False) -> Work[T]:
-    """Enqueue an op.
+def submit(
+    op: Runnable[T], stream: Stream, *, waited: bool = False
+) -> tuple[T, ExecutionContext, Mark | None]:
+    """Enqueue an op; return its result, what must live until that is ready, and the mark behind its
+    work.
 
     Args:
         op: runs once.
         stream: where.
-        waited: the caller synchronizes the stream next, so that the mark records an event only if
-            somebody else needs it.
+        waited: the caller synchronizes the stream next: there may be no mark.
 
     Raises:
         NestedExecutionError: this thread enqueues another op at the moment.
@@ -47,6 +44,7 @@ def submit(op: Runnable[T], stream: Stream, *, waited: bool = False) -> Work[T]:
         stream, blocking=not waited
     )  # first: where the stream is closed, the op stays usable
     op._take("executed")  # noqa: SLF001 - the two are one thing
+    context._begin()  # noqa: SLF001
     RUNNING.op, RUNNING.stream = op, context.stream
     try:
         return op._run_in(context), context, context._finish(waited=waited)  # noqa: SLF001
@@ -58,6 +56,13 @@ def submit(op: Runnable[T], stream: Stream, *, waited: bool = False) -> Work[T]:
         RUNNING.op = None
 
 
+def enqueue(op: Runnable[T], stream: Stream) -> tuple[T, ExecutionContext, Mark]:
+    """`submit`, with a mark."""
+    value, context, mark = submit(op, stream)
+    assert mark is not None
+    return value, context, mark
+
+
 def run(op: Runnable[T], stream: Stream) -> T:
     """Enqueue an op and synchronize its stream; return its result.
 
@@ -66,14 +71,13 @@ def run(op: Runnable[T], stream: Stream) -> T:
     """
     value, context, mark = submit(op, stream, waited=True)
     try:
-        error = context.driver.synchronize_since(context.device, context.stream, context._since)  # noqa: SLF001 - the two are one thing
+        error = _waited(context, mark)
     except TilecError as lost:
         error = lost
     except BaseException:  # Ctrl-C: the device goes on, and nobody gets the result
-        context._leave(mark)  # noqa: SLF001
+        context._leave(mark or context.mark())  # noqa: SLF001 - the two are one thing
         raise
     if error is None:
-        mark.done = True
         return value
     label(error, op.label)
     try:
@@ -84,6 +88,17 @@ def run(op: Runnable[T], stream: Stream) -> T:
             value,
             context,
         )  # the error's traceback has this frame: memory would wait for the collector
+
+
+def _waited(context: ExecutionContext, mark: Mark | None) -> BaseException | None:
+    """Wait for an execution; return what its work came to."""
+    if mark is not None:
+        mark.sync()
+        return mark.failure
+    number = context.line.enqueued
+    context.driver.synchronize(context.device, context.stream)
+    context.line.complete(number)
+    return None
 
 
 def require_function(verb: str, given: Any) -> None:

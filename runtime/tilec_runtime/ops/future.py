@@ -18,7 +18,8 @@ from tilec_runtime.device.marks import Mark
 from tilec_runtime.device.scalars import is_number, shown
 from tilec_runtime.errors import CallError, NestedExecutionError, TilecError, UsedOpError
 from tilec_runtime.kept import without_frames
-from tilec_runtime.ops.execution import Work, require_function, submit
+from tilec_runtime.ops.context import ExecutionContext
+from tilec_runtime.ops.execution import enqueue, require_function
 from tilec_runtime.ops.policy import current_policy, stream_of
 from tilec_runtime.ops.site import label
 from tilec_runtime.protocols import SchedulingPolicy
@@ -27,6 +28,8 @@ from tilec_runtime.sites import created
 from tilec_runtime.values import Uncopied
 
 T = TypeVar("T")
+# An op that was enqueued: its result, what must live until that is ready, and the mark behind it.
+Work = tuple[T, ExecutionContext, Mark]
 _LOG = logging.getLogger("tilec_runtime")
 # Seconds for which `await op` asks by itself: small ops are done sooner than a thread wakes up.
 _SPIN = 20e-6
@@ -193,7 +196,6 @@ class DeviceFuture(concurrent.futures.Future[T], Uncopied):
         if self._callback is not None:
             self._callback.future = None
         if error is None:
-            work[2].done = True
             self.set_result(work[0])
             return
         label(error, self.label)
@@ -205,7 +207,7 @@ def awaited(op: Runnable[T]) -> Generator[Any, None, T]:
     """What `await op` does. Small ops are done before a completion thread need know of them."""
     refuse_nested(op)
     stream = stream_of(current_policy())
-    work = submit(op, stream)
+    work = enqueue(op, stream)
     mark = work[2]
     try:
         _spin(mark)
@@ -215,7 +217,6 @@ def awaited(op: Runnable[T]) -> Generator[Any, None, T]:
     if _reached(mark):
         error = _failure(mark)
         if error is None:
-            mark.done = True
             return work[0]
         label(error, op.label)
         try:
@@ -244,7 +245,7 @@ def start(op: Runnable[T], policy: Callable[[], SchedulingPolicy]) -> DeviceFutu
     ]  # taken out of this frame in the end: an error has its frames, and a future its error
     try:
         stream = stream_of(policy())
-        made[0]._begin(submit(op, stream), stream.handle)  # noqa: SLF001 - its own module
+        made[0]._begin(enqueue(op, stream), stream.handle)  # noqa: SLF001 - its own module
     except (UsedOpError, NestedExecutionError) as error:
         if not error.op:
             raise

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Generic, Literal, NoReturn, Protocol, TypeVar,
 
 from tilec_runtime.device.frees import Release
 from tilec_runtime.device.handles import stream_handle
-from tilec_runtime.device.marks import line_of
+from tilec_runtime.device.marks import Line, line_of
 from tilec_runtime.device.recording import RECORDINGS, own_recording
 from tilec_runtime.device.seam import DeviceDriver, ExecutableHandle, GraphHandle
 from tilec_runtime.device.streams import Stream
@@ -20,9 +20,8 @@ from tilec_runtime.ops.policy import as_stream
 from tilec_runtime.protocols import StreamLike
 from tilec_runtime.running import refuse_nested
 from tilec_runtime.sites import hinted, site
-from tilec_runtime.tensors.lease import holder
+from tilec_runtime.tensors.lease import Claim, holder
 from tilec_runtime.tensors.storage import Storage
-from tilec_runtime.tensors.uses import Line
 from tilec_runtime.values import Uncopied
 
 T = TypeVar("T")
@@ -316,30 +315,32 @@ class _State:
         self.uses = (*context.recording.uses.values(), (own, True))
 
     def ready(self, graph: CudaGraph[Any], stream: int) -> bool:
-        """Whether a replay has nothing to wait for, and is in order with what comes after it: the
-        last uses were on the same stream.
+        """Return whether a replay needs to wait for nothing, and to be noted nowhere: the last uses
+        of its memory are replays on the same stream.
 
         Raises:
             BorrowError: somebody borrows what a replay uses otherwise; it names both.
         """
-        ready, line = not self._marks, self._line
+        line = self._line
         if line is None or line.handle != stream or not line.open:
             line = self._line = line_of(self.driver, self.ordinal, stream)
+        ready = not self._marks
         for storage, write in self.uses:
             if storage.lease.taken:
-                who = holder(f"the replay of {graph!r}")
-                (storage.lease.write(who) if write else storage.lease.read(who)).release()
-            ready = ready and storage.uses.ready(line, write=write)
+                storage.lease.require_free_for(Claim(holder(f"the replay of {graph!r}"), write))
+            ready = ready and storage.uses.lasts(line, write=write)
         return ready
 
     def order(self, stream: int) -> None:
-        """Let a stream wait for what a replay has to come after; the replay is the next use."""
-        ordinal = self.ordinal
+        """Let a stream wait for what a replay has to come after; this replay and later ones there
+        are the next uses.
+        """
         self._marks = [mark for mark in self._marks if not mark.reached]
         for mark in self._marks:
-            mark.hold(ordinal, stream)
+            mark.hold(self.ordinal, stream)
+        line = line_of(self.driver, self.ordinal, stream)
         for storage, write in self.uses:
-            storage.use(storage.line(stream, ordinal), write=write)
+            storage.use(line, write=write, lasting=True)
 
 
 @final

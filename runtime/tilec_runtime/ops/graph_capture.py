@@ -111,6 +111,7 @@ class CapturedMark(Mark):
         self.driver = driver
         self.ordinal = ordinal
         self.event = 0
+        self.number = 0
         self._recording = weakref.ref(recording)
 
     def hold(self, ordinal: int, stream: int, *, anyway: bool = False) -> None:  # noqa: ARG002 - there is nothing that could fail

@@ -1,152 +1,185 @@
-"""The arguments of a launch that runs later: what it holds until then, and what it gives back."""
+"""The arguments of an op that has not run: its claims on tensors, and the ops that give the rest."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from tilec_runtime.device.layout import ON_CPU
+from tilec_runtime.device.layout import device_words
 from tilec_runtime.device.scalars import is_number
-from tilec_runtime.errors import PlacementError, UseAfterMoveError
+from tilec_runtime.errors import PlacementError
 from tilec_runtime.ops.context import ExecutionContext
 from tilec_runtime.ops.op import DeviceOp, take_all
 from tilec_runtime.tensors.described import Described
-from tilec_runtime.tensors.lease import Holder, Lease
+from tilec_runtime.tensors.lease import LOCK, NUMBERS, Holder
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+T_co = TypeVar("T_co", covariant=True)
 
 
-class Argument:
-    """One argument. A tensor is held until the launch has run: one that is owned so that nobody
-    else can use it. Of an op, the result is used.
+class Held:
+    """The arguments of one op, whose tensors it claims until `end`.
+
+    Attributes:
+        who: the op, for messages. claims_all: whether there is a claim on every tensor.
     """
 
-    __slots__ = ("_content", "_lease", "_who")
+    __slots__ = ("_claimed", "_moved", "_others", "_values", "claims_all", "who")
 
-    def __init__(self, content: Any, who: Holder) -> None:
-        """Use `hold_all`."""
-        self._lease: Lease | None = None
-        self._content = content
-        self._who = who
+    def __init__(
+        self,
+        who: Holder,
+        values: tuple[Any, ...],
+        written: Collection[int] = (),
+        *,
+        moved: bool = True,
+    ) -> None:
+        """Take arguments over: all of them, or none where one is refused.
 
-    def hold(self, *, write: bool) -> None:
-        """Take a lease of a tensor."""
-        if isinstance(self._content, Described):
-            self._lease = self._content.hold(self._who, write=write)
-
-    def ready(self, ctx: ExecutionContext) -> Any:
-        """The argument, where the launch runs.
+        Args:
+            who: the op, for messages.
+            values: the arguments.
+            written: places of those that the op writes.
+            moved: whether tensors that are owned move in: nobody else can use any of them.
 
         Raises:
-            OwnershipError: a borrow has ended meanwhile.
+            OwnershipError: a tensor was moved before, is used by somebody else, or is there twice.
+            UsedOpError: an op was used before.
         """
-        content, lease = self._content, self._lease
-        if isinstance(content, DeviceOp):
-            self._content = None
-            self._content = content = content._run_in(ctx)  # noqa: SLF001 - an op too
-        elif lease is not None:
-            lease.require(self._who)
-        if (
-            not isinstance(content, Described)
-            and not ctx.driver.holds_arguments
-            and not is_number(content)
-        ):
-            ctx.keep(content)
-        return content
+        self.who = who
+        self._values = values
+        self._moved = moved
+        self.claims_all = True
+        self._claimed: list[tuple[int, Described]] = []
+        # Places of ops, of arrays of other libraries, and of numbers of NumPy.
+        self._others: list[int] = []
+        try:
+            with LOCK:
+                for place, value in enumerate(values):
+                    if isinstance(value, Described):
+                        self._claim(value, write=place in written)
+                    elif type(value) not in (int, float, bool, type(None)):
+                        self._others.append(place)
+            if self._others:
+                take_all(
+                    [op for op in values if isinstance(op, DeviceOp)], f"moved into {who.what}"
+                )
+        except BaseException:
+            for number, tensor in self._claimed:  # borrows stay as they are: it never had them
+                tensor.lease.give_back(number)
+            self._claimed, self._others = [], []
+            raise
+
+    def ready(self, ctx: ExecutionContext) -> tuple[Any, ...]:
+        """Return the arguments where the op runs, with the results of ops. Where there are any,
+        the claims end, since a result may be on the memory of another argument.
+
+        Raises:
+            OwnershipError: a borrow has ended meanwhile, or a result cannot be used.
+        """
+        for _, tensor in self._claimed:
+            if tensor.lease.parent is not None:
+                tensor.lease.require(self.who)
+            elif not tensor.usable:
+                tensor.require(self.who)
+        if self._others:
+            values = list(self._values)
+            for place in self._others:
+                values[place] = self._given(ctx, values[place])
+            self._values = tuple(values)
+            if not self.claims_all:
+                for number, tensor in self._claimed:
+                    tensor.lease.give_back(number)
+        return self._values
+
+    def tensor(self, ctx: ExecutionContext) -> Described:
+        """Return the first argument, a tensor, on the device of an execution.
+
+        Raises:
+            BorrowError: what it was borrowed from has ended. PlacementError: it is on another device.
+        """
+        self.require_here(ctx)
+        first: Described = self.ready(ctx)[0]
+        return first
 
     def require_here(self, ctx: ExecutionContext) -> None:
-        """See that the argument is on the device of an execution, and that an op that gives it may
-        run there.
+        """See that the tensors are on the device of an execution, and that ops may run there.
 
         Raises:
-            PlacementError: it is on another device. BaseException: what refuses the op.
+            PlacementError: one is on another device. BaseException: what refuses an op.
         """
-        if isinstance(self._content, DeviceOp):
-            self._content._require_here(ctx)  # noqa: SLF001 - an op too
-        require_on(self._content, self._who, ctx)
-
-    def release(self) -> None:
-        """Hold the tensor no more: what comes later is ordered behind the launch. May be called
-        more than once.
-        """
-        if self._lease is not None:
-            self._lease.release()
-
-    def forget(self) -> None:
-        """Let go of the tensor or op, which the launch never had."""
-        self._content = None
-        self.release()
+        for op in self._ops:
+            op._require_here(ctx)  # noqa: SLF001 - an op too
+        for _, tensor in self._claimed:
+            storage = tensor.storage
+            if (ctx.driver, ctx.device) != (storage.driver, storage.ordinal):
+                what = f"{self.who.what} of a tensor on {device_words(storage.ordinal)} cannot run on {device_words(ctx.device)}"
+                fix = "run it under use_device, or on a stream of the tensor's device"
+                raise PlacementError(what, fix=fix)
 
     def end(self) -> None:
-        """Let go of the tensor, whatever became of the launch, and of an op that never ran. May be
-        called more than once.
-        """
-        content = self._content
-        self.forget()
-        if isinstance(content, DeviceOp):
-            content._discard()  # noqa: SLF001 - an op too
-        elif isinstance(content, Described):
-            content.let_go()
+        """Let go of all arguments, whatever became of the op. May be called more than once."""
+        ops, claimed = self._ops, self._claimed
+        self._values, self._claimed, self._others = (), [], []
+        for number, tensor in claimed:
+            tensor.give_back(number)
+        for op in ops:
+            op._discard()  # noqa: SLF001 - an op too
 
-    __del__ = end
+    def __del__(self) -> None:
+        """Let go of all arguments."""
+        if self._values:
+            self.end()
 
+    def __enter__(self) -> Self:
+        """Itself, for the time of an execution."""
+        return self
 
-def end_all(arguments: Sequence[Argument]) -> None:
-    """Let go of all arguments of a launch."""
-    for argument in arguments:
-        argument.end()
+    def __exit__(self, *_: object) -> None:
+        """Let go of all arguments: what comes later is ordered behind the op."""
+        self.end()
 
+    @property
+    def _ops(self) -> list[DeviceOp[Any]]:
+        values = [self._values[place] for place in self._others]
+        return [value for value in values if isinstance(value, DeviceOp)]
 
-def hold_all(contents: Sequence[tuple[Any, bool]], who: Holder) -> list[Argument]:
-    """Take the arguments of a launch over: all of them, or none where one is refused.
+    def _claim(self, tensor: Described, *, write: bool) -> None:
+        claim = tensor.hold if self._moved else tensor.lend
+        number = next(NUMBERS)
+        claim(number, self.who, write=write)
+        self._claimed.append((number, tensor))
 
-    Args:
-        contents: (argument, whether the launch writes it).
-        who: the launch.
-
-    Raises:
-        OwnershipError: a tensor was moved before, is used by somebody else, or is there twice.
-            UsedOpError: an op was used before.
-    """
-    owned = [
-        content
-        for content, _ in contents
-        if isinstance(content, Described) and hasattr(getattr(content, "base", content), "move")
-    ]
-    for place, content in enumerate(owned):
-        if any(content is other for other in owned[:place]):
-            what = (
-                f"{who} cannot take {content.noun} twice: it moves in with the first of its places"
-            )
-            raise UseAfterMoveError(
-                what, fix="share() it, or pass a view, to read it in several places"
-            )
-    arguments = [Argument(content, who) for content, _ in contents]
-    try:
-        for argument, (_, write) in zip(arguments, contents, strict=True):
-            argument.hold(write=write)
-        take_all(
-            [content for content, _ in contents if isinstance(content, DeviceOp)],
-            f"moved into {who.what}",
-        )
-    except BaseException:
-        for argument in (
-            arguments
-        ):  # now, and not once nobody looks at the error any more, which has this frame
-            argument.forget()
-        raise
-    return arguments
+    def _given(self, ctx: ExecutionContext, value: Any) -> Any:
+        if isinstance(value, DeviceOp):
+            value = value._run_in(ctx)  # noqa: SLF001 - an op too
+            self.claims_all = False
+            if isinstance(value, Described):
+                self._claimed.append((-1, value))  # a borrow ends with the op
+                return value
+        if not ctx.driver.holds_arguments and not is_number(value):
+            ctx.keep(value)
+        return value
 
 
-def require_on(content: Any, who: Holder, ctx: ExecutionContext) -> None:
-    """See that a tensor is on the device of an execution, or on no certain one; what is no tensor
-    of tilec, the launch looks at.
+class HoldingOp(DeviceOp[T_co]):
+    """An op that holds its arguments until it has run, failed, or was dropped."""
 
-    Raises:
-        PlacementError: it is on another one.
-    """
-    if isinstance(content, Described) and content.device >= ON_CPU and content.device != ctx.device:
-        what = (
-            f"{who.what} of a tensor on device {content.device} cannot run on device {ctx.device}"
-        )
-        raise PlacementError(
-            what, fix="run it under use_device, or on a stream of the tensor's device"
-        )
+    __slots__ = ("_held",)
+    _held: Held | None
+
+    def _taken(self) -> Held:
+        """Return the arguments, which are the caller's from now on."""
+        held, self._held = self._held, None
+        assert held is not None
+        return held
+
+    def _discard(self) -> None:
+        if self._held is not None:
+            self._taken().end()
+
+    def _require_here(self, ctx: ExecutionContext) -> None:
+        if self._held is not None:
+            self._held.require_here(ctx)

@@ -32,7 +32,7 @@ from tilec_runtime.launch.limits import admit, check_compiled, check_device_limi
 from tilec_runtime.launch.packing import Block
 from tilec_runtime.model.dtype import BY_NUMPY, DTYPES
 from tilec_runtime.ops.context import ExecutionContext
-from tilec_runtime.ops.holding import Argument, end_all, hold_all
+from tilec_runtime.ops.holding import Held
 from tilec_runtime.ops.modules import KernelFunction, size_of
 from tilec_runtime.ops.op import DeviceOp
 from tilec_runtime.tensors.described import Described
@@ -73,7 +73,7 @@ class AsyncKernelLaunch(DeviceOp[tuple[Any, ...]]):
                 fix=fix,
             )
         self._function = function
-        self._pushed: list[_Scalar | Argument] = []
+        self._pushed: list[_Scalar | Held] = []
         self._config: LaunchConfig | None = None
 
     @property
@@ -131,7 +131,7 @@ class AsyncKernelLaunch(DeviceOp[tuple[Any, ...]]):
             if isinstance(argument, Described)
             else self._facts(place, argument).device,
         )
-        self._pushed += hold_all([(argument, write)], holder(f"the {self.name}"))
+        self._pushed.append(Held(holder(f"the {self.name}"), (argument,), (0,) if write else ()))
         return self
 
     def push_device_ptr(self, address: int) -> AsyncKernelLaunch:
@@ -169,11 +169,11 @@ class AsyncKernelLaunch(DeviceOp[tuple[Any, ...]]):
         try:
             return self._launch(ctx, pushed)
         finally:
-            end_all(_held(pushed))
+            _end(pushed)
 
     def _discard(self) -> None:
         pushed, self._pushed = self._pushed, []
-        end_all(_held(pushed))
+        _end(pushed)
 
     def _require_here(self, ctx: ExecutionContext) -> None:
         name, device = self._function.symbol, self._function.device
@@ -183,7 +183,7 @@ class AsyncKernelLaunch(DeviceOp[tuple[Any, ...]]):
                 what, fix="run it under use_device, or on a stream of that device", kernel=name
             )
 
-    def _launch(self, ctx: ExecutionContext, pushed: list[_Scalar | Argument]) -> tuple[Any, ...]:
+    def _launch(self, ctx: ExecutionContext, pushed: list[_Scalar | Held]) -> tuple[Any, ...]:
         function, name = self._function, self._function.symbol
         shape = self._shape(ctx)
         if function.sizes is not None and len(pushed) != len(function.sizes):
@@ -196,7 +196,7 @@ class AsyncKernelLaunch(DeviceOp[tuple[Any, ...]]):
                 kernel=name,
             )
         used = [
-            argument if isinstance(argument, _Scalar) else argument.ready(ctx)
+            argument if isinstance(argument, _Scalar) else argument.ready(ctx)[0]
             for argument in pushed
         ]
         packed: list[tuple[str | TensorPart, Any]] = []
@@ -358,8 +358,10 @@ def _enqueue(
         )
 
 
-def _held(pushed: Sequence[_Scalar | Argument]) -> list[Argument]:
-    return [argument for argument in pushed if isinstance(argument, Argument)]
+def _end(pushed: Sequence[_Scalar | Held]) -> None:
+    for each in pushed:
+        if isinstance(each, Held):
+            each.end()
 
 
 def _numpy_name(number: Any) -> str:

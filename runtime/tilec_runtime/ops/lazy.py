@@ -19,9 +19,8 @@ from tilec_runtime.launch.plans import MOST_PLANS
 from tilec_runtime.launch.select import require_built, require_options
 from tilec_runtime.model.kernel import AxisValue
 from tilec_runtime.ops.context import ExecutionContext
-from tilec_runtime.ops.holding import Argument, end_all, hold_all
+from tilec_runtime.ops.holding import Held, HoldingOp
 from tilec_runtime.ops.op import DeviceOp
-from tilec_runtime.tensors.described import Described
 from tilec_runtime.tensors.lease import holder
 
 if TYPE_CHECKING:
@@ -40,7 +39,7 @@ Axes = dict[str, AxisValue]
 Make = Callable[..., "LazyLaunch[Any]"]
 
 
-class LazyLaunch(DeviceOp[R_co]):
+class LazyLaunch(HoldingOp[R_co]):
     """An op that launches a kernel, and gives back its arguments as a tuple: tensors as they were,
     and of ops their results.
 
@@ -48,7 +47,7 @@ class LazyLaunch(DeviceOp[R_co]):
     again then, and borrows end.
     """
 
-    __slots__ = ("_axes", "_config", "_grid", "_held", "_hints", "_origin")
+    __slots__ = ("_axes", "_config", "_grid", "_hints", "_origin")
     _graph_node_: ClassVar[Literal[True]] = True
 
     def __init__(
@@ -68,12 +67,8 @@ class LazyLaunch(DeviceOp[R_co]):
         self._axes = axes
         self._hints: dict[str, int] = {}
         self._grid: Dim3 | None = None
-        self._held: Sequence[Argument] = ()
         contract = origin.contract
-        contents = [
-            (value, param.out) for value, param in zip(values, contract.params, strict=True)
-        ]
-        self._held = hold_all(contents, holder(f"the launch of {contract.name}"))
+        self._held = Held(holder(f"the launch of {contract.name}"), values, contract.outs)
 
     @property
     def name(self) -> str:
@@ -166,28 +161,18 @@ class LazyLaunch(DeviceOp[R_co]):
             )
 
     def _execute(self, ctx: ExecutionContext) -> R_co:
-        held, self._held = self._held, ()
-        try:
+        with self._taken() as held:
             launcher = self._picked(ctx)
-            values: Any = tuple([argument.ready(ctx) for argument in held])
-            for argument in held:
-                argument.release()  # it is a launch like any other from here on
-            launcher.launch(ctx.stream, values)
-            for value, param in zip(values, self._origin.contract.params, strict=True):
-                if isinstance(value, Described):
-                    ctx.used(value.storage, write=param.out)
-        finally:
-            end_all(held)
+            values: Any = held.ready(ctx)
+            if held.claims_all:
+                launcher.launch_claimed(ctx.line, values)
+            else:
+                launcher.enqueue(ctx.stream, values)
         return cast("R_co", values)
-
-    def _discard(self) -> None:
-        held, self._held = self._held, ()
-        end_all(held)
 
     def _require_here(self, ctx: ExecutionContext) -> None:
         self._origin.launcher(ctx)
-        for argument in self._held:
-            argument.require_here(ctx)
+        super()._require_here(ctx)
 
     def _picked(self, ctx: ExecutionContext) -> Launcher:
         """The launcher on the device of an execution, with the axes, the options and the grid of

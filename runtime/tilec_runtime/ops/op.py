@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 from tilec_runtime.errors import CallError, Location, UsedOpError
 from tilec_runtime.ops.context import ExecutionContext
-from tilec_runtime.ops.execution import require_function, run, submit
+from tilec_runtime.ops.execution import enqueue, require_function, run
 from tilec_runtime.ops.policy import as_stream, current_policy, require_policy, stream_of
 from tilec_runtime.ops.site import label
 from tilec_runtime.ops.tensor_steps import TensorSteps
@@ -128,7 +128,7 @@ class DeviceOp(TensorSteps[T_co], Uncopied, ABC, Generic[T_co]):
             BaseException: what the op, or its work on the device, came to.
         """
         refuse_nested(self)
-        return self.sync_on(stream_of(current_policy(), waited=True))
+        return self.sync_on(stream_of(current_policy()))
 
     def sync_on(self, stream: StreamLike) -> T_co:
         """Run it on a stream, and wait for it. Everything else as for `sync`."""
@@ -141,7 +141,7 @@ class DeviceOp(TensorSteps[T_co], Uncopied, ABC, Generic[T_co]):
         What uses the result on another stream, or on the host, has to wait for this one first:
         nothing checks that.
         """
-        value, context, mark = submit(self, as_stream(stream))
+        value, context, mark = enqueue(self, as_stream(stream))
         context._release(mark)  # noqa: SLF001 - the two are one thing
         return value
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -46,7 +45,6 @@ class StreamPoolRoundRobin(Uncopied):
         self._places = itertools.cycle(range(streams))
         self._streams: list[Stream | None] = [None] * streams
         self._lock = ForkLock()
-        self._waited = threading.local()
 
     def next_stream(self) -> Stream:
         """The next stream in turn.
@@ -57,19 +55,6 @@ class StreamPoolRoundRobin(Uncopied):
         place, streams = next(self._places), self._streams
         stream = streams[place] if streams else None
         return stream or self._new_stream(place)
-
-    def waited_stream(self) -> Stream:
-        """The stream of an op that this thread waits for: the same one each time, where its tensors
-        are in order already.
-
-        Raises:
-            SchedulingError: the policy is closed.
-        """
-        place = getattr(self._waited, "place", None)
-        if place is None:
-            place = self._waited.place = next(self._places)
-        streams = self._streams
-        return (streams[place] if streams else None) or self._new_stream(place)
 
     def _new_stream(self, place: int) -> Stream:
         with self._lock:
@@ -202,15 +187,12 @@ def require_policy(policy: Any) -> None:
         )
 
 
-def stream_of(policy: SchedulingPolicy, *, waited: bool = False) -> Stream:
-    """The next stream of a policy; of a pool of tilec's own, for an op that is `waited` for, the
-    thread's one.
+def stream_of(policy: SchedulingPolicy) -> Stream:
+    """The next stream of a policy.
 
     Raises:
         SchedulingError: what it gave is none.
     """
-    if waited and isinstance(policy, StreamPoolRoundRobin):
-        return policy.waited_stream()
     given = policy.next_stream()
     try:
         return as_stream(given)

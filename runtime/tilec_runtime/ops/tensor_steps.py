@@ -99,7 +99,7 @@ class TensorSteps(Generic[T_co]):
         """
 
         def go_on(found: Any) -> Any:
-            from tilec_runtime.ops.packed_host import to_host_op
+            from tilec_runtime.ops.copy_ops import to_host_op
 
             return to_host_op(_with(found, "to_host"), out)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
+from tilec_runtime.device.core import DescribedFields
 from tilec_runtime.device.layout import (
     ON_CPU,
     Look,
@@ -19,8 +20,7 @@ from tilec_runtime.device.scalars import is_whole
 from tilec_runtime.errors import BorrowError, TensorError
 from tilec_runtime.model.dtype import BY_NUMPY, DTYPES
 from tilec_runtime.tensors.facts import UnreadableError
-from tilec_runtime.tensors.fields import DescribedFields
-from tilec_runtime.tensors.lease import Holder, Lease
+from tilec_runtime.tensors.lease import LOCK, Claim, Holder, Lease
 from tilec_runtime.tensors.shapes import checked_packing, reinterpreted
 from tilec_runtime.tensors.storage import Storage
 
@@ -53,7 +53,7 @@ class Described(DescribedFields):
     """Memory with a shape. Nothing here waits for a device.
 
     Attributes:
-        storage: the memory. lease: of this tensor.
+        storage: the memory. facts: address, shape, strides, dtype. lease: of this tensor.
         usable: whether it was neither moved nor given up.
         noun: what messages call it.
     """
@@ -69,24 +69,24 @@ class Described(DescribedFields):
         self.uses = storage.uses
         self.lease: Lease = lease
         self.usable = True
-        self._facts: TensorFacts = facts
+        self.facts: TensorFacts = facts
 
     # Metadata
 
     @property
     def shape(self) -> Shape:
         """Extents."""
-        return self._facts.shape
+        return self.facts.shape
 
     @property
     def strides(self) -> Shape:
         """Steps in elements."""
-        return self._facts.stride
+        return self.facts.stride
 
     @property
     def dtype(self) -> str:
         """tilec's name of the dtype, such as `f32`."""
-        return self._facts.dtype
+        return self.facts.dtype
 
     @property
     def device(self) -> int:
@@ -96,32 +96,32 @@ class Described(DescribedFields):
     @property
     def ndim(self) -> int:
         """Number of dimensions."""
-        return len(self._facts.shape)
+        return len(self.facts.shape)
 
     @property
     def size(self) -> int:
         """Number of elements."""
-        return self._facts.size
+        return self.facts.size
 
     @property
     def itemsize(self) -> int:
         """Bytes of one element; of a packed dtype, of the byte that its elements share."""
-        return self._facts.itemsize
+        return self.facts.itemsize
 
     @property
     def nbytes(self) -> int:
         """Bytes of its elements."""
-        return self._facts.nbytes
+        return self.facts.nbytes
 
     @property
     def is_contiguous(self) -> bool:
         """Whether elements lie one after another, the last dimension innermost."""
-        return self._facts.stride == contiguous_stride(self._facts.shape)
+        return self.facts.stride == contiguous_stride(self.facts.shape)
 
     @property
     def readonly(self) -> bool:
         """Whether it cannot be written through this."""
-        return self._facts.readonly
+        return self.facts.readonly
 
     @property
     def ptr(self) -> int:
@@ -131,7 +131,7 @@ class Described(DescribedFields):
             OwnershipError: it was moved elsewhere, or its borrow has ended.
         """
         self.require(Holder(what="the address"))
-        return self._facts.ptr
+        return self.facts.ptr
 
     # What cuTile Rust calls these.
     device_id, num_bytes, device_pointer = device, nbytes, ptr
@@ -187,20 +187,16 @@ class Described(DescribedFields):
         Raises:
             OwnershipError: it cannot be used, or not so now.
         """
-        self.require(who)
-        taken = self.lease.write(who) if write else self.lease.read(who)
-        try:
-            self.require(
-                who
-            )  # another thread may have moved it before there was a lease in its way
-        except BaseException:
-            taken.release()
-            raise
-        return taken
+        with LOCK:
+            self.require(who)
+            return self.lease.write(who) if write else self.lease.read(who)
 
-    def hold(self, who: Holder, *, write: bool) -> Lease:
-        """Take a lease for an op, until that has run: of a tensor that is owned all of it, which
-        nobody else can use meanwhile.
+    def hold(self, number: int, who: Holder, *, write: bool) -> None:
+        """Move it into an op, until `give_back`; otherwise as `lend`."""
+        self.lend(number, who, write=write)
+
+    def lend(self, number: int, who: Holder, *, write: bool) -> None:
+        """Claim it for an op, until `give_back`. The caller holds `LOCK`.
 
         Raises:
             OwnershipError: it cannot be used, or not so now.
@@ -208,12 +204,13 @@ class Described(DescribedFields):
         self.require(who)
         if write:
             self.require_mutable(who)
-        return self.claim(who, write=write)
+        self.lease.take(number, Claim(who, write))
 
-    def let_go(self) -> None:
-        """An op is done with it. A borrow ends unless it is in a `with` block; who uses it later
-        asks for the lease again.
+    def give_back(self, number: int) -> None:
+        """End the claim of an op. A borrow ends too unless it is in a `with` block; who uses it
+        later asks for the lease again.
         """
+        self.lease.give_back(number)
         if self.lease.parent is not None:
             self.lease.let_go()
 
@@ -224,7 +221,7 @@ class Described(DescribedFields):
             OwnershipError: it cannot be used, or is being written.
         """
         self.require(who)
-        self.lease.read(who).release()
+        self.lease.require_free_for(Claim(who, writes=False))
 
     def require_writable(self, who: Holder) -> None:
         """See that somebody may write it now.
@@ -235,7 +232,7 @@ class Described(DescribedFields):
         """
         self.require(who)
         self.require_mutable(who)
-        self.lease.write(who).release()
+        self.lease.require_free_for(Claim(who, writes=True))
 
     def require_mutable(self, who: Holder) -> None:
         """See that it can be written at all.
@@ -243,7 +240,7 @@ class Described(DescribedFields):
         Raises:
             BorrowError: only read access was given, or the memory is never written.
         """
-        if self._facts.readonly:
+        if self.facts.readonly:
             what = f"{who} cannot write {self.noun}: it is there for reading only"
             cause = "views, shared tensors and borrow() give no right to write, nor do read-only arrays of other libraries"
             raise BorrowError(
@@ -261,7 +258,7 @@ class Described(DescribedFields):
     def _tilec_facts_(self) -> TensorFacts:
         if not self.usable or self.lease.ended:  # the check of the lease says why
             raise UnreadableError(f"{self.noun} cannot be used now")
-        return self._facts
+        return self.facts
 
 
 def facts_of(

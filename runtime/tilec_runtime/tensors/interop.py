@@ -10,11 +10,13 @@ from tilec_runtime.device.handles import stream_handle
 from tilec_runtime.device.layout import NOWHERE, ON_CPU
 from tilec_runtime.errors import TensorError
 from tilec_runtime.model.dtype import DTYPES
+from tilec_runtime.running import refuse_nested
 from tilec_runtime.tensors import dlpack
+from tilec_runtime.tensors.contents import contents
 from tilec_runtime.tensors.described import Described
 from tilec_runtime.tensors.dlpack_export import capsule
-from tilec_runtime.tensors.host import numpy_dtype
-from tilec_runtime.tensors.lease import Holder
+from tilec_runtime.tensors.host import checked_out, numpy_dtype
+from tilec_runtime.tensors.lease import Holder, holder
 from tilec_runtime.tensors.storage import freeing_stream
 
 if TYPE_CHECKING:
@@ -69,7 +71,7 @@ class Exchanged(Described):
             raise BufferError(
                 "the tensor is there for reading only, and this consumer's DLPack knows none: use borrow_mut(), or a copy"
             )
-        facts, row = self._facts, DTYPES[self.dtype]
+        facts, row = self.facts, DTYPES[self.dtype]
         if row.packed:
             raise BufferError(self._packed())
         self._order(stream)
@@ -96,7 +98,7 @@ class Exchanged(Described):
             self.storage.sync(write=not self.readonly)
         elif stream != -1:
             handle = 0 if stream in (None, _LEGACY) else stream_handle(stream, "__dlpack__")
-            self.storage.pass_through(handle, write=not self.readonly)
+            self.storage.pass_through(handle, write=not self.readonly, lasting=True)
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
@@ -170,9 +172,13 @@ class Exchanged(Described):
             NestedExecutionError: this thread executes an op. BaseException: what the work on the
                 tensor came to.
         """
-        from tilec_runtime.ops.copy_ops import read_now
-
-        return read_now(self, out)
+        who = holder("to_host")
+        self.require(who)
+        refuse_nested("to_host")
+        if out is not None:
+            checked_out(out, self.dtype, self.shape)
+        with self.claim(who, write=False):
+            return contents(self.storage, self.facts, out)
 
     def dup(self) -> DeviceOp[Tensor]:
         """An op that gives a contiguous copy; see `tilec_runtime.api.dup`.
@@ -195,7 +201,7 @@ class Exchanged(Described):
         return self._interface(nowhere=NOWHERE)
 
     def _interface(self, *, nowhere: int = 0) -> dict[str, Any]:
-        facts, row = self._facts, DTYPES[self.dtype]
+        facts, row = self.facts, DTYPES[self.dtype]
         strides = None if self.is_contiguous else tuple(step * row.bytes for step in facts.stride)
         typestr = row.typestr or f"|V{row.bytes}"
         return {

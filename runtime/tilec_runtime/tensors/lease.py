@@ -7,14 +7,15 @@ from __future__ import annotations
 import itertools
 from typing import NamedTuple, final
 
+from tilec_runtime.device.core import LeaseFields
 from tilec_runtime.device.layout import TensorFacts, may_overlap
 from tilec_runtime.errors import BorrowError, Location, UseAfterMoveError
 from tilec_runtime.forks import ForkLock
 from tilec_runtime.sites import hinted, site
 from tilec_runtime.tensors.debug import leases
-from tilec_runtime.tensors.fields import LeaseFields
 
-_NUMBERS = itertools.count()
+# Of claims, by which they are found again.
+NUMBERS = itertools.count()
 # Held while claims are taken and tensors move; never while they are given up, which the collector
 # does on any thread.
 LOCK = ForkLock()
@@ -91,9 +92,7 @@ class Lease(LeaseFields):
     def __init__(
         self, about: str = "", parent: Lease | None = None, claim: Claim | None = None
     ) -> None:
-        """The lease of memory, which the log calls `about`; others are made by `read`, `write` and
-        `hold`.
-        """
+        """The lease of memory, which the log calls `about`; others are made by `read` and `write`."""
         self.held = False
         self.parent: Lease | None = parent
         self.about: str = about if parent is None else parent.about
@@ -101,7 +100,7 @@ class Lease(LeaseFields):
         self.moves = 0
         self._claim = claim or Claim(Holder(about), writes=True)
         self._into = Holder(about)
-        self._number = -1 if parent is None else next(_NUMBERS)
+        self._number = -1 if parent is None else next(NUMBERS)
         self._moves = 0 if parent is None else parent.moves
         self._ended = False
         self._kept = 1  # 1 until an op is done with it; 2 for the time of a `with` block
@@ -119,55 +118,46 @@ class Lease(LeaseFields):
     # Take
 
     def read(self, who: Holder) -> Lease:
-        """Take a lease for reading.
-
-        Raises:
-            BorrowError: somebody writes the tensor, or a borrow has ended. UseAfterMoveError: it
-                moved.
-        """
+        """Take a lease for reading; raises as `take`."""
         return Lease(parent=self, claim=Claim(who, writes=False)).acquire()
 
     def write(self, who: Holder, *, part: TensorFacts | None = None) -> Lease:
         """Take a lease for reading and writing; of a part, for those that leave the rest to others.
-
-        Raises:
-            BorrowError: somebody reads or writes the tensor, or a borrow has ended.
-                UseAfterMoveError: it moved.
+        Raises as `take`.
         """
         return Lease(parent=self, claim=Claim(who, writes=True, part=part)).acquire()
 
-    def hold(self, who: Holder) -> Lease:
-        """Take the whole tensor for a while, as if it had moved.
-
-        Raises:
-            BorrowError: somebody reads or writes it. UseAfterMoveError: it moved.
-        """
-        return Lease(parent=self, claim=Claim(who, writes=True, moved=True)).acquire()
-
     def acquire(self) -> Lease:
-        """Claim what it is on, unless it does so; itself.
+        """Claim what it is on, unless it does so; return it. Raises as `take`."""
+        with LOCK:
+            if self.parent is not None and not self.held:
+                self._require_open(self.who)
+                self.parent.take(self._number, self._claim)
+                self.held = True
+        return self
+
+    def take(self, number: int, claim: Claim) -> None:
+        """Add a claim, until it is given back by its number.
 
         Raises:
             BorrowError: others have claims in the way, or a borrow has ended. UseAfterMoveError:
                 the tensor moved.
         """
-        parent, claim = self.parent, self._claim
         with LOCK:
-            if parent is None or self.held:
-                return self
             self._require_open(claim.who)
-            parent.acquire()
+            self.acquire()
             try:
-                parent._require_free_for(claim)  # noqa: SLF001 - of its own class
-                parent.taken[self._number] = claim
-                self.held = True
+                self.require_free_for(claim)
+                self.taken[number] = claim
             finally:
-                parent._settle()  # noqa: SLF001
+                self._settle()
         if (log := leases()) is not None:
-            log.debug(
-                "%s: claim %d, %s %s", self.about, self._number, claim.who, _verb(claim.writes)
-            )
-        return self
+            log.debug("%s: claim %d, %s %s", self.about, number, claim.who, _verb(claim.writes))
+
+    def give_back(self, number: int) -> None:
+        """Take a claim away; may be called more than once."""
+        if self.taken.pop(number, None) is not None:
+            self._settle()
 
     def require(self, who: Holder) -> None:
         """See that it can be used by somebody; it is asked for again where it was let go.
@@ -247,8 +237,7 @@ class Lease(LeaseFields):
         # thread holds.
         if self.parent is not None and self.held:
             self.held = False
-            self.parent.taken.pop(self._number, None)
-            self.parent._settle()  # noqa: SLF001 - of its own class
+            self.parent.give_back(self._number)
 
     # Checks
 
@@ -274,7 +263,12 @@ class Lease(LeaseFields):
                 raise moved_error(who, parent._into)  # noqa: SLF001
             lease = parent
 
-    def _require_free_for(self, claim: Claim) -> None:
+    def require_free_for(self, claim: Claim) -> None:
+        """See that no other claim is in the way of one.
+
+        Raises:
+            BorrowError: one is. UseAfterMoveError: the tensor moved.
+        """
         for other in self.claims:
             if other.moved:
                 raise moved_error(claim.who, other.who)

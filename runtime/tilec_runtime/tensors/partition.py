@@ -13,7 +13,7 @@ from tilec_runtime.device.seam_types import GridRule, GridWish
 from tilec_runtime.errors import LaunchLimitError, TensorError
 from tilec_runtime.tensors.described import Described
 from tilec_runtime.tensors.interop import Exchanged
-from tilec_runtime.tensors.lease import Holder, Lease, holder
+from tilec_runtime.tensors.lease import Holder, holder
 from tilec_runtime.tensors.shapes import checked_packing, checked_shape, grid_of
 
 T = TypeVar("T", bound=Described)
@@ -38,7 +38,7 @@ class Partition(Exchanged, Generic[T]):
         """Made by `partition`, `partition_prefix`, `partition_mut` and `try_partition`, which have
         seen to ownership.
         """
-        super().__init__(base.storage, base._facts, base.lease)  # noqa: SLF001 - both are tensors
+        super().__init__(base.storage, base.facts, base.lease)
         self.base = base
         self.tile = _tile(tile)
         self.grid = grid_of(base.shape, self.tile)
@@ -75,9 +75,9 @@ class Partition(Exchanged, Generic[T]):
         self.base.require(who)
         return self._moved_base(who)
 
-    def hold(self, who: Holder, *, write: bool) -> Lease:
-        """Take what it was cut out of, for an op."""
-        return self.base.hold(who, write=write)
+    def hold(self, number: int, who: Holder, *, write: bool) -> None:
+        """Move what it was cut out of into an op."""
+        self.base.hold(number, who, write=write)
 
     def _moved_base(self, who: Holder) -> T:
         move = getattr(self.base, "move", None)

@@ -57,7 +57,7 @@ class SharedTensor(Readable):
             UseAfterMoveError: this one is none any more.
         """
         self.require(holder("clone"))
-        return SharedTensor(self.storage, self._facts, self._owners)
+        return SharedTensor(self.storage, self.facts, self._owners)
 
     def reshape(self, *shape: Any) -> SharedTensor:
         """Another owner, of another shape.
@@ -69,7 +69,7 @@ class SharedTensor(Readable):
         new = reshaped(self.shape, self.strides, shape[0] if len(shape) == 1 else shape)
         return SharedTensor(
             self.storage,
-            facts_of(self.storage, new, self.dtype, start=self._facts.ptr),
+            facts_of(self.storage, new, self.dtype, start=self.facts.ptr),
             self._owners,
         )
 
@@ -82,7 +82,7 @@ class SharedTensor(Readable):
         """
         self.require(holder("reinterpret"))
         return SharedTensor(
-            self.storage, recast(self._facts, self.storage, dtype_name(dtype), shape), self._owners
+            self.storage, recast(self.facts, self.storage, dtype_name(dtype), shape), self._owners
         )
 
     def try_unwrap(self) -> Tensor:
@@ -110,7 +110,7 @@ class SharedTensor(Readable):
             self.lease.require_free(who, "taken by")
             self.lease.move(who)
             self._leave(who)
-        facts = self._facts
+        facts = self.facts
         return Tensor(self.storage, facts.shape, facts.dtype, facts.stride, address=facts.ptr)
 
     def try_partition(self, *tile: Any) -> Partition[Tensor]:

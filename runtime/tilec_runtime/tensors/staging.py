@@ -9,7 +9,7 @@ import ctypes
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from tilec_runtime.device.marks import Mark
+from tilec_runtime.device.marks import Mark, line_of
 from tilec_runtime.device.seam import CopyKind, DeviceDriver
 from tilec_runtime.errors import DriverError
 from tilec_runtime.forks import ForkLock
@@ -29,7 +29,7 @@ class Staging:
     the device.
 
     Attributes:
-        stream: handle.
+        stream: handle. line: of its uses of memory.
     """
 
     def __init__(self, driver: DeviceDriver, ordinal: int) -> None:
@@ -37,6 +37,7 @@ class Staging:
         self._driver = driver
         self._ordinal = ordinal
         self.stream = driver.create_stream(ordinal)
+        self.line = line_of(driver, ordinal, self.stream)
         self._lock = ForkLock()
         self._chunks: collections.deque[tuple[int, Mark]] = collections.deque()
         # By size. The collector gives blocks back, on whatever thread: in one step of the
@@ -72,7 +73,7 @@ class Staging:
                         CopyKind.TO_DEVICE,
                     )
                 finally:
-                    self._chunks.append((chunk, Mark(self._driver, self._ordinal, self.stream)))
+                    self._chunks.append((chunk, Mark(self._driver, self.line)))
 
     def _next_chunk(self) -> int | None:
         if len(self._chunks) < CHUNKS:

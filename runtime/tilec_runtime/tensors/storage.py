@@ -5,20 +5,19 @@ after that, in stream order.
 from __future__ import annotations
 
 import functools
-import threading
 import weakref
 from typing import Any
 
 from tilec_runtime.device.completion import COMPLETIONS
 from tilec_runtime.device.frees import FREES, Release
-from tilec_runtime.device.marks import Mark, line_of, places
+from tilec_runtime.device.marks import Line, Mark, line_of, mark_behind, places
 from tilec_runtime.device.recording import recording_of
 from tilec_runtime.device.seam import DeviceDriver, PoolHandle
 from tilec_runtime.errors import DriverError, GraphCaptureError, OutOfMemoryError, SchedulingError
 from tilec_runtime.tensors.debug import leases
 from tilec_runtime.tensors.lease import Lease
 from tilec_runtime.tensors.pool import trim_all
-from tilec_runtime.tensors.uses import Line, Use, Uses
+from tilec_runtime.tensors.uses import Uses
 
 # No stream: the host itself.
 _HOST = Line(-9, 0)
@@ -45,7 +44,6 @@ class Storage:
         uses: the last ones.
         owner: whom memory of somebody else belongs to; None for tilec's own.
         readonly: whether it must never be written.
-        lock: held while the last uses change.
     """
 
     __slots__ = (
@@ -54,7 +52,6 @@ class Storage:
         "address",
         "driver",
         "lease",
-        "lock",
         "nbytes",
         "ordinal",
         "owner",
@@ -91,7 +88,6 @@ class Storage:
         self.readonly = readonly
         self.lease = Lease(about=f"{nbytes} bytes at {address:#x}")
         self.uses = Uses()
-        self.lock = threading.RLock()
         self._release: Release | None = None
         if owner is not None:
             FREES.drain()
@@ -145,27 +141,30 @@ class Storage:
             )
         return line_of(self.driver, self.ordinal if ordinal is None else ordinal, stream)
 
-    def use(self, line: Line, *, write: bool) -> None:
-        """Let what a stream is given next use the memory: it waits for the last write, and for
-        reads too where it is going to write.
+    def wait_for_uses(self, line: Line, *, write: bool) -> None:
+        """Let what a stream is given next wait for the last write, and for reads too where it is
+        going to write.
         """
-        with self.lock:
-            for use in self.uses.before(line, write=write):
-                mark = mark_of(self.driver, self.uses, use)
-                mark.hold(
-                    line.ordinal, line.handle, anyway=write
-                )  # failed work left nothing that a writer needs
-                if (log := leases()) is not None:
-                    log.debug(
-                        "%s: stream %s waits for stream %s, to %s",
-                        self.lease.about,
-                        line,
-                        use.line,
-                        "write" if write else "read",
-                    )
-            self.uses.note(line, write=write)
+        for use in self.uses.before(line, write=write):
+            mark = mark_behind(self.driver, *use)
+            # Failed work left nothing that a writer needs.
+            mark.hold(line.ordinal, line.handle, anyway=write)
+            if (log := leases()) is not None:
+                verb = "write" if write else "read"
+                log.debug(
+                    "%s: stream %s waits for stream %s, to %s",
+                    self.lease.about,
+                    line,
+                    use.line,
+                    verb,
+                )
 
-    def pass_through(self, stream: int, *, write: bool) -> None:
+    def use(self, line: Line, *, write: bool, lasting: bool = False) -> None:
+        """Let what a stream is given next use the memory; `lasting` as for `Uses.note`."""
+        self.wait_for_uses(line, write=write)
+        self.uses.note(line, write=write, lasting=lasting)
+
+    def pass_through(self, stream: int, *, write: bool, lasting: bool = False) -> None:
         """`use`, by the handle of a stream of the memory's device.
 
         Where that is captured, the use comes with each replay of the graph: it is the graph that
@@ -175,7 +174,7 @@ class Storage:
         if recording is not None:
             recording.touch(self, write=write)
         else:
-            self.use(self.line(stream), write=write)
+            self.use(self.line(stream), write=write, lasting=lasting)
 
     def sync(self, *, write: bool, line: Line | None = None) -> None:
         """Wait until the host may read the memory, or write it; a failure of the work that it waits
@@ -185,20 +184,13 @@ class Storage:
             write: whether it is going to write.
             line: in whose name it waits: for uses there it need not.
         """
-        with self.lock:
-            uses = self.uses.before(line or _HOST, write=write)
-            marks = [mark_of(self.driver, self.uses, use) for use in uses]
-            # Reads that failed left the contents as they were.
-            makers = (
-                marks
-                if not (write and self.uses.reads)
-                else []
-                if self.uses.mark is None
-                else [self.uses.mark]
-            )
-        for mark in marks:
+        line = line or _HOST
+        for use in self.uses.before(line, write=write):
+            mark_behind(self.driver, *use).sync()
+        # Reads that failed left the contents as they were.
+        for use in self.uses.before(line, write=False):
+            mark = mark_behind(self.driver, *use)
             mark.sync()
-        for mark in makers:
             if (failure := mark.failure) is not None:
                 raise failure
 
@@ -256,18 +248,6 @@ def allocate_bytes(
         raise _out_of_memory(driver, ordinal, nbytes, pool) from error
 
 
-def mark_of(driver: DeviceDriver, uses: Uses, use: Use) -> Mark:
-    """The mark behind a use: its own, or one behind all that its stream has to do now, which it has
-    from now on.
-    """
-    mark: Mark | None = use.mark or use.line.end
-    if mark is None:
-        count = uses.count
-        mark = Mark(driver, use.line.ordinal, use.line.handle)
-        uses.remember(use.line, mark, count)
-    return mark
-
-
 def _free(driver: DeviceDriver, ordinal: int, address: int, uses: Uses) -> None:
     """Give memory back after its last uses. Nothing here waits for the device."""
     if _captured(driver, uses):
@@ -282,18 +262,16 @@ def _free(driver: DeviceDriver, ordinal: int, address: int, uses: Uses) -> None:
 def _free_now(driver: DeviceDriver, ordinal: int, address: int, uses: Uses) -> None:
     last = uses.last
     if (log := leases()) is not None:
-        log.debug(
-            "the memory at %#x is freed after its uses on %s",
-            address,
-            ", ".join(str(use.line) for use in last),
-        )
-    if len(last) == 1 and last[0].line.ordinal == ordinal and last[0].line.open:
-        driver.free(ordinal, address, last[0].line.handle)  # the stream's own order is enough
+        lines = ", ".join(str(use.line) for use in last)
+        log.debug("the memory at %#x is freed after its uses on %s", address, lines)
+    line = last[0].line if last else uses.written
+    if len(last) <= 1 and line is not None and line.ordinal == ordinal and line.open:
+        driver.free(ordinal, address, line.handle)  # the stream's own order is enough
         return
     # A stream that nobody can close, and that nobody uses: what waits there holds up nothing else.
     home = freeing_stream(driver, ordinal)
     for use in last:
-        mark_of(driver, uses, use).hold(ordinal, home, anyway=True)
+        mark_behind(driver, *use).hold(ordinal, home, anyway=True)
     driver.free(ordinal, address, home)
 
 
@@ -303,13 +281,7 @@ def _let_go(driver: DeviceDriver, owner: Any, uses: Uses) -> None:
         FREES.later(functools.partial(_let_go, driver, owner, uses))
         return
     for use in uses.last:
-        mark = (
-            use.mark
-            or use.line.end
-            or Mark(driver, use.line.ordinal, use.line.handle, blocking=True)
-        )
-        if not mark.done:
-            COMPLETIONS.keep(mark, use.line.handle, owner)
+        COMPLETIONS.keep(mark_behind(driver, *use, blocking=True), use.line.handle, owner)
 
 
 def _captured(driver: DeviceDriver, uses: Uses) -> bool:
@@ -341,7 +313,7 @@ def _reclaim(driver: DeviceDriver, ordinal: int, stream: int | None) -> None:
     with driver.outside_captures(ordinal):
         marks = places(driver, ordinal)
         marks += [
-            Mark(driver, ordinal, known)
+            Mark(driver, line_of(driver, ordinal, known))
             for known in (stream, _STREAMS.get(driver, {}).get(ordinal))
             if known is not None
         ]

@@ -7,9 +7,10 @@ from typing import Any
 
 from tilec_runtime.device.layout import Shape, TensorFacts
 from tilec_runtime.device.seam import DeviceDriver, PoolHandle
+from tilec_runtime.errors import UseAfterMoveError
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.tensors.described import dtype_name, facts_of, recast, with_layout
-from tilec_runtime.tensors.lease import LOCK, Holder, Lease, holder, moved_error
+from tilec_runtime.tensors.lease import LOCK, Claim, Holder, holder, moved_error
 from tilec_runtime.tensors.partition import Partition
 from tilec_runtime.tensors.shapes import checked_packing, checked_shape, reshaped
 from tilec_runtime.tensors.shared import SharedTensor
@@ -140,16 +141,23 @@ class Tensor(Readable):
             self.require(who)
             self.lease.move(who)
             self._moved, self.usable = who, False
-        return self._of(self.storage, self._facts)
+        return self._of(self.storage, self.facts)
 
-    def hold(self, who: Holder, *, write: bool) -> Lease:
-        """Take all of it for an op, until that has run."""
-        with LOCK:
+    def hold(self, number: int, who: Holder, *, write: bool) -> None:
+        """Claim all of it: until the op has run, nobody else can use any of it."""
+        lease = self.lease
+        if lease.taken or not self.usable:
+            if self.usable and any(claim.who is who for claim in lease.claims):
+                what = (
+                    f"{who} cannot take {self.noun} twice: it moves in with the first of its places"
+                )
+                fix = "share() it, or pass a view, to read it in several places"
+                raise UseAfterMoveError(what, fix=fix)
             self.require(who)
-            if write:
-                self.require_mutable(who)
-            self.lease.require_free(who)
-            return self.lease.hold(who)
+            lease.require_free(who)
+        if write:
+            self.require_mutable(who)
+        lease.taken[number] = Claim(who, writes=True, moved=True)
 
     def reshape(self, *shape: Any) -> Tensor:
         """The same memory in another shape; uses this object up. One extent may be -1.
@@ -162,7 +170,7 @@ class Tensor(Readable):
         checked_packing(self.dtype, new)
         moved = self.move(holder("reshape"))
         return self._of(
-            moved.storage, facts_of(moved.storage, new, self.dtype, start=self._facts.ptr)
+            moved.storage, facts_of(moved.storage, new, self.dtype, start=self.facts.ptr)
         )
 
     def reinterpret(self, dtype: Any, *shape: Any) -> Tensor:
@@ -173,7 +181,7 @@ class Tensor(Readable):
                 aligned to the elements.
             OwnershipError: it is not free to move.
         """
-        facts = recast(self._facts, self.storage, dtype_name(dtype), shape)
+        facts = recast(self.facts, self.storage, dtype_name(dtype), shape)
         return self._of(self.move(holder("reinterpret")).storage, facts)
 
     def share(self) -> SharedTensor:
@@ -182,7 +190,7 @@ class Tensor(Readable):
         Raises:
             OwnershipError: it is not free to move.
         """
-        return SharedTensor(self.move(holder("share")).storage, self._facts)
+        return SharedTensor(self.move(holder("share")).storage, self.facts)
 
     def partition(self, *tile: Any) -> Partition[Tensor]:
         """Cut it into tiles that a kernel writes, one for each block; uses this object up until
@@ -216,7 +224,7 @@ class Tensor(Readable):
         who = holder("the mutable borrow")
         self.require(who)
         self.require_mutable(who)
-        return TensorMut(self.storage, self._facts, self.claim(who, write=True))
+        return TensorMut(self.storage, self.facts, self.claim(who, write=True))
 
     def partition_mut(self, *tile: Any) -> Partition[TensorMut]:
         """Cut it into tiles in place: until the partition is released or gone, nobody else can use
@@ -227,7 +235,7 @@ class Tensor(Readable):
             OwnershipError: it was moved, or somebody reads or writes it.
         """
         who = self._cutting(tile, "the partition in place")
-        return Partition(TensorMut(self.storage, self._facts, self.claim(who, write=True)), tile)
+        return Partition(TensorMut(self.storage, self.facts, self.claim(who, write=True)), tile)
 
     def _cutting(self, tile: tuple[Any, ...], what: str) -> Holder:
         """Who cuts it into tiles, once that is known to be possible."""
@@ -274,8 +282,8 @@ class TensorMut(Borrow, Viewable["TensorMut"]):
         """
         Partition.check(self, tile)
         who = holder("the partition in place")
-        return Partition(TensorMut(self.storage, self._facts, self.lease.write(who)), tile)
+        return Partition(TensorMut(self.storage, self.facts, self.lease.write(who)), tile)
 
     def _part(self, who: Holder, layout: tuple[Shape, Shape, int]) -> TensorMut:
-        facts = with_layout(self.storage, self._facts, layout, readonly=False)
+        facts = with_layout(self.storage, self.facts, layout, readonly=False)
         return TensorMut(self.storage, facts, self.lease.write(who, part=facts))

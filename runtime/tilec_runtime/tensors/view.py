@@ -34,7 +34,7 @@ class Viewable(Exchanged, Generic[P]):
             TensorError: the number of elements is another, or the tensor is not contiguous.
             OwnershipError: it cannot be used.
         """
-        facts = self._facts
+        facts = self.facts
         new = reshaped(facts.shape, facts.stride, _one(shape))
         return self._part(holder("the view"), (new, contiguous_stride(new), 0))
 
@@ -56,7 +56,7 @@ class Viewable(Exchanged, Generic[P]):
             TensorError: the index does not fit.
             OwnershipError: the tensor cannot be used.
         """
-        facts = self._facts
+        facts = self.facts
         return self._part(holder("the slice"), sliced(facts.shape, facts.stride, index))
 
     # `1 in t` would hold the number against slices, whatever their contents, and say no.
@@ -72,7 +72,7 @@ class Viewable(Exchanged, Generic[P]):
         Raises:
             OwnershipError: it cannot be read.
         """
-        facts = self._facts
+        facts = self.facts
         who = holder("the borrow")
         return TensorView(
             self.storage,
@@ -93,7 +93,7 @@ class Readable(Viewable["TensorView"]):
     def _part(self, who: Holder, layout: tuple[Shape, Shape, int]) -> TensorView:
         return TensorView(
             self.storage,
-            with_layout(self.storage, self._facts, layout, readonly=True),
+            with_layout(self.storage, self.facts, layout, readonly=True),
             self.claim(who, write=False),
         )
 

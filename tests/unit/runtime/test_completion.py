@@ -13,7 +13,7 @@ from tilec_runtime import Device, DeviceOp, ExecutionContext, use_device, value,
 from tilec_runtime.cpu.driver import CpuDriver
 from tilec_runtime.device import completion as module
 from tilec_runtime.device.completion import Completions
-from tilec_runtime.device.marks import Mark
+from tilec_runtime.device.marks import Mark, line_of
 
 CPU = -1
 
@@ -33,11 +33,11 @@ def test_whoever_waits_is_told_of_errors_of_any_kind() -> None:
     """The bindings raise what is no error of tilec, for one where they do not know a result."""
     driver, completions = Odd(), Completions()
     told: list[Any] = []
-    completions.watch(Mark(driver, CPU, 0), 0, told.append)
+    completions.watch(Mark(driver, line_of(driver, CPU, 0)), 0, told.append)
     assert completions.drain(PATIENCE)
     assert [str(error) for error in told] == ["255 is not a valid CUresult"]
     driver.odd = False
-    completions.watch(Mark(driver, CPU, 0), 0, told.append)
+    completions.watch(Mark(driver, line_of(driver, CPU, 0)), 0, told.append)
     assert completions.drain(PATIENCE)
     assert told[1:] == [None]
 
@@ -45,7 +45,7 @@ def test_whoever_waits_is_told_of_errors_of_any_kind() -> None:
 def test_what_is_kept_is_released_where_the_device_cannot_tell() -> None:
     kept, completions = Kept(), Completions()
     alive = weakref.ref(kept)
-    completions.keep(Mark(Odd(), CPU, 0), 0, kept)
+    completions.keep(Mark(Odd(), line_of(Odd(), CPU, 0)), 0, kept)
     del kept
     assert completions.drain(PATIENCE)
     assert alive() is None
@@ -62,7 +62,7 @@ def test_a_machine_without_threads_for_a_while(monkeypatch: pytest.MonkeyPatch) 
 
     driver, completions = Device("cpu").driver, Completions()
     told: list[Any] = []
-    marks = [Mark(driver, CPU, 0) for _ in range(2)]
+    marks = [Mark(driver, line_of(driver, CPU, 0)) for _ in range(2)]
     with monkeypatch.context() as patch:
         patch.setattr(module.threading, "Thread", Unstarted)
         completions.watch(marks[0], 0, told.append)
@@ -78,8 +78,10 @@ def test_a_stream_is_not_held_up_by_another_one() -> None:
     told: list[str] = []
     slow, quick = (driver.create_stream(CPU) for _ in range(2))
     driver.call(slow, "wait", gate, [])
-    completions.watch(Mark(driver, CPU, slow), slow, lambda _: told.append("slow"))
-    completions.watch(Mark(driver, CPU, quick), quick, lambda _: told.append("quick"))
+    completions.watch(Mark(driver, line_of(driver, CPU, slow)), slow, lambda _: told.append("slow"))
+    completions.watch(
+        Mark(driver, line_of(driver, CPU, quick)), quick, lambda _: told.append("quick")
+    )
     assert becomes(lambda: told == ["quick"])
     assert completions.busy
     gate.open.set()
@@ -93,7 +95,9 @@ def test_a_thread_ends_without_work_and_another_one_comes(monkeypatch: pytest.Mo
     threads: list[threading.Thread] = []
     for _ in range(2):
         completions.watch(
-            Mark(driver, CPU, 0), 0, lambda _: threads.append(threading.current_thread())
+            Mark(driver, line_of(driver, CPU, 0)),
+            0,
+            lambda _: threads.append(threading.current_thread()),
         )
         assert completions.drain(PATIENCE)
         joined(threads[-1])
@@ -114,7 +118,7 @@ def test_an_idle_thread_waits_and_does_not_ask() -> None:
     driver, completions, gate = Counting(), Completions(), Gate()
     gate.open.clear()
     driver.call(0, "wait", gate, [])
-    completions.watch(Mark(driver, CPU, 0), 0, lambda _: None)
+    completions.watch(Mark(driver, line_of(driver, CPU, 0)), 0, lambda _: None)
     assert not completions.drain(0.05)
     gate.open.set()
     assert completions.drain(PATIENCE)

@@ -14,7 +14,7 @@ from tests.cpu_samples import ones
 from tilec.testing.fake_driver import H200, FakeDriver
 from tilec_runtime import Device, Stream, api, load, use_device
 from tilec_runtime.device.devices import driver_of, ordinal_of
-from tilec_runtime.device.marks import Mark
+from tilec_runtime.device.marks import Mark, line_of
 from tilec_runtime.errors import NoDeviceError, SchedulingError, UsageError
 
 CPU = -1
@@ -113,10 +113,11 @@ def test_a_mark_tells_a_failure_that_somebody_else_was_told_of() -> None:
         later_launch(module, stream, z, x, y)
         with pytest.raises(OSError, match="printing failed"):
             stream.sync()
-        mark = Mark(driver, CPU, stream.handle, since)
+        mark = Mark(driver, line_of(driver, CPU, stream.handle), (since, 0))
         mark.sync()
         assert str(mark.failure) == "printing failed"
-        later = Mark(driver, CPU, stream.handle, driver.position(CPU, stream.handle))
+        now = driver.position(CPU, stream.handle)
+        later = Mark(driver, line_of(driver, CPU, stream.handle), (now, 0))
         later.sync()
         assert later.failure is None
 
@@ -133,7 +134,7 @@ def test_asking_a_mark_for_its_failure_lets_the_stream_go_on() -> None:
     with Stream("cpu", driver=driver) as stream:
         mark_since = driver.position(CPU, stream.handle)
         later_launch(module, stream, z, x, y)
-        mark = Mark(driver, CPU, stream.handle, mark_since)
+        mark = Mark(driver, line_of(driver, CPU, stream.handle), (mark_since, 0))
         mark.sync()
         assert str(mark.failure) == "printing failed"
         failing.append(False)

@@ -156,7 +156,7 @@ ON_THE_PATH = {
     "": "_core bundle device errors foreign forks launch model package tensors values",
     "bundle": "archive choose codec format limits read rules schema",
     "device": "core devices driver driver_calls driver_graphs driver_memory handles layout "
-    "libcuda lost recording scalars seam_types",
+    "libcuda lost marks recording scalars seam_types",
     "launch": "binding checks conditions contract images keys launcher limits load lowering native "
     "packing plans prepare program select",
     "model": "arch digest driver dtype expr expr_build expr_tree image jit kernel safety signature "

@@ -94,6 +94,7 @@ def table(
         "parameters": len(tensors) + len(others),
         "read": by_python,
         "recordings": {},
+        "lines": {},
         "adopts": True,
         "outs": (),
     }

@@ -190,6 +190,9 @@ def test_the_collector_waits_for_no_lock(held: Held) -> None:
     """An op may be dropped by the collector, on a thread that holds what another one waits for."""
     import threading
 
+    from tilec_runtime.device import marks
+    from tilec_runtime.tensors import lease
+
     z, x, y = tensor(held), tensor(held), tensor(held)
     ops: list[Any] = [
         held.module.lazy.add(z, x, y),
@@ -202,7 +205,7 @@ def test_the_collector_waits_for_no_lock(held: Held) -> None:
             ops.pop()
         done.set()
 
-    with z.storage.lock, x.storage.lock, y.storage.lock:
+    with lease.LOCK, marks._LOCK:
         thread = threading.Thread(target=drop, daemon=True)
         thread.start()
         assert done.wait(PATIENCE)

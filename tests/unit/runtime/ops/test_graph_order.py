@@ -46,7 +46,7 @@ def test_a_capture_waits_for_nothing_and_replays_do(gpu: Gpu) -> None:
     assert gpu.steps() == [], "not even an event"
     s, t = gpu.stream.handle, gpu.other.handle
     graph.replay()
-    assert gpu.steps() == [("record", 5), ("wait", s)] * 3 + [("launch", s)]
+    assert gpu.steps() == [("record", 5), *[("wait", s)] * 3, ("launch", s)]
     graph.replay()
     assert gpu.steps() == [("launch", s)], "in order already"
     graph.replay(t)  # a handle is of the graph's device
@@ -224,7 +224,7 @@ def test_a_launch_in_a_capture_of_others_waits_on_the_host(gpu: Gpu) -> None:
     gpu.driver.calls.clear()
     for _ in range(2):
         gpu.module.add(z, x, y, stream=9)
-    assert gpu.driver.calls.count("synchronize_event") == 6
+    assert gpu.driver.calls.count("synchronize_event") == 2, "the host knows then"
     assert {step for step in gpu.steps() if step[0] != "record"} == set(), (
         "the captured stream waits for nothing"
     )

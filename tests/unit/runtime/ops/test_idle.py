@@ -17,7 +17,7 @@ from tests.waiting import PATIENCE, Gate, at_once, becomes, joined
 from tilec_runtime import MemPool, Tensor, value
 from tilec_runtime.device.completion import Completions
 from tilec_runtime.device.frees import FREES
-from tilec_runtime.device.marks import Mark
+from tilec_runtime.device.marks import Mark, line_of
 from tilec_runtime.tensors.storage import Storage
 
 
@@ -135,7 +135,9 @@ def test_who_drains_waits_until_all_callbacks_have_returned(held: Held) -> None:
         gate()
 
     with held.device.new_stream() as stream:
-        completions.watch(Mark(held.driver, -1, stream.handle), stream.handle, callback)
+        completions.watch(
+            Mark(held.driver, line_of(held.driver, -1, stream.handle)), stream.handle, callback
+        )
         assert called.wait(PATIENCE)
         assert not completions.drain(0.01)
         gate.open.set()

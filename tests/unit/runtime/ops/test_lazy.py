@@ -189,8 +189,10 @@ def test_launches_on_different_streams_are_ordered(held: Held) -> None:
     assert (np.asarray(z).tolist(), np.asarray(x).tolist()) == ([4.0] * 8, [3.0] * 8)
 
 
-def test_ops_on_one_stream_record_and_wait_for_nothing(gpu: tuple[Module, FakeDriver]) -> None:
-    """An event is made when another stream comes."""
+def test_ops_record_and_wait_for_nothing_where_others_are_over(
+    gpu: tuple[Module, FakeDriver],
+) -> None:
+    """An event is made when another stream comes before the host has waited."""
     module, driver = gpu
     device = Device(0, driver=driver)
     one, two = device.new_stream(), device.new_stream()
@@ -203,7 +205,11 @@ def test_ops_on_one_stream_record_and_wait_for_nothing(gpu: tuple[Module, FakeDr
         module.lazy.add(*tensors).sync_on(one)
     assert {step.call for step in driver.steps} == {"launch"}
     module.lazy.add(*tensors).sync_on(two)
-    assert [step.call for step in driver.steps[3:]] == ["record", "wait"] * 3 + ["launch"]
+    assert {step.call for step in driver.steps} == {"launch"}
+    module.lazy.add(*tensors).enqueue_on(two)
+    module.lazy.add(*tensors).sync_on(one)
+    found = [step.call for step in driver.steps[4:]]
+    assert found == ["launch", "record", "wait", "launch"]
 
 
 def test_independent_launches_overlap(held: Held) -> None:

@@ -56,7 +56,6 @@ def test_without_debug_mode_messages_say_how_to_get_the_lines() -> None:
     "env",
     [
         {"TILEC_DEBUG": "1"},
-        {"TILEC_DEBUG": "launches"},
         {"PYTHONDEVMODE": "1", "PYTHONWARNINGS": "ignore"},
     ],
 )

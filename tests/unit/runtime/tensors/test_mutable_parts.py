@@ -25,7 +25,7 @@ def test_a_part_writes_where_it_is(tensor: Make) -> None:
             (2, 4),
             (8, 1),
             False,
-            t._facts.ptr + 40,
+            t.facts.ptr + 40,
         )
         assert repr(part) == "<TensorMut f32[2, 4], strides (8, 1) on cpu>"
         np.from_dlpack(part)[...] = -1
@@ -122,7 +122,7 @@ def test_parts_have_parts(tensor: Make) -> None:
             np.asarray(part)
         np.from_dlpack(inner)[...] = 0
         with part[4:8].partition(2) as tiles:
-            assert (tiles.grid, tiles.ptr) == ((2,), t._facts.ptr + 32)
+            assert (tiles.grid, tiles.ptr) == ((2,), t.facts.ptr + 32)
             with pytest.raises(BorrowError, match=r"the slice .* still writes it"):
                 part[6:]
         part.release()

@@ -23,7 +23,7 @@ from tilec_runtime import Stream
 from tilec_runtime.cpu.driver import POISON, CpuDriver
 from tilec_runtime.device.completion import COMPLETIONS
 from tilec_runtime.device.frees import FREES
-from tilec_runtime.device.marks import Mark
+from tilec_runtime.device.marks import Mark, line_of
 from tilec_runtime.device.seam import CopyKind
 from tilec_runtime.errors import DriverError, OutOfMemoryError, SchedulingError
 from tilec_runtime.tensors.storage import Storage, freeing_stream
@@ -59,7 +59,7 @@ def test_memory_of_one_stream_is_freed_there_without_an_event(driver: FakeDriver
 def test_memory_is_freed_after_its_last_uses_on_all_streams(driver: FakeDriver) -> None:
     storage = Storage.allocate(driver, 0, 64, 5)
     storage.pass_through(6, write=False)
-    storage.uses.remember(storage.line(6), Mark(driver, 0, 6), storage.uses.count)
+    Mark(driver, storage.line(6))
     storage.pass_through(7, write=False)
     steps(driver)
     del storage
@@ -258,10 +258,10 @@ def test_a_stream_that_is_another_one_in_each_thread_is_refused(driver: FakeDriv
 
 
 def test_events_are_used_again(driver: FakeDriver) -> None:
-    first = Mark(driver, 0, 5)
+    first = Mark(driver, line_of(driver, 0, 5))
     event = first.event
     del first
-    assert Mark(driver, 0, 6).event == event
+    assert Mark(driver, line_of(driver, 0, 6)).event == event
     assert driver.calls.count("create_event") == 1
 
 

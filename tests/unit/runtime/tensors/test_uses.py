@@ -2,96 +2,114 @@
 
 from __future__ import annotations
 
+import threading
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tilec_runtime.tensors.uses import Line, Use, Uses
-
-
-def noted(uses: Uses, line: Line, mark: object, *, write: bool) -> None:
-    """A use with a mark behind it."""
-    uses.note(line, write=write)
-    uses.remember(line, mark, uses.count, write=write)
+from tilec_runtime.device.marks import FOREVER, Line
+from tilec_runtime.tensors.uses import Use, Uses
 
 
 def test_reads_wait_for_the_write_and_a_write_for_all_reads() -> None:
     a, b, c = (Line(0, handle) for handle in (1, 2, 3))
     uses = Uses()
     assert uses.before(a, write=True) == []
-    noted(uses, a, "w", write=True)
+    uses.note(a, write=True)
     assert uses.before(a, write=False) == []
-    assert uses.before(b, write=False) == [Use(a, "w")]
-    noted(uses, b, "r", write=False)
+    assert uses.before(b, write=False) == [Use(a, 1)]
+    uses.note(b, write=False)
     assert uses.before(b, write=False) == [], "it waits already"
-    assert uses.before(c, write=True) == [Use(b, "r")], "the read comes after the write"
+    assert uses.before(c, write=True) == [Use(b, 1)], "the read comes after the write"
     assert uses.before(b, write=True) == []
-    assert uses.last == [Use(b, "r")]
-    noted(uses, c, "w2", write=True)
-    assert uses.last == [Use(c, "w2")]
+    assert uses.last == [Use(b, 1)]
+    uses.note(c, write=True)
+    assert uses.last == [Use(c, 1)]
 
 
-def test_marks_are_of_the_uses_that_they_are_behind() -> None:
+def test_uses_that_are_complete_are_not_waited_for() -> None:
     a, b = Line(0, 1), Line(0, 2)
     uses = Uses()
     uses.note(a, write=True)
-    count = uses.count
     uses.note(a, write=False)
-    uses.remember(a, "too early", count)
-    assert uses.last == [Use(a, None)]
-    uses.remember(a, "of an op that only read", uses.count, write=False)
-    assert uses.last == [Use(a, None)]
-    uses.remember(a, "m", uses.count)
+    a.complete(1)
+    assert uses.before(b, write=False) == [Use(a, 2)], "who waits for the write waits for the read"
+    a.complete(2)
+    assert uses.before(b, write=True) == uses.last == []
     uses.note(a, write=False)
-    assert uses.last == [Use(a, None)], "behind its mark"
-    assert uses.before(b, write=False) == [Use(a, "m")]
+    assert uses.before(b, write=False) == [], "readers do not wait for each other"
+    assert uses.before(b, write=True) == [Use(a, 3)]
     assert uses.sole is a
     uses.note(b, write=False)
     assert uses.sole is None
 
 
-STEPS = st.lists(st.tuples(st.integers(0, 3), st.booleans(), st.booleans()), max_size=40)
+def test_a_lasting_use_is_never_complete() -> None:
+    a, b = Line(0, 1), Line(0, 2)
+    uses = Uses()
+    uses.note(a, write=True, lasting=True)
+    uses.note(a, write=True)
+    a.complete(2)
+    assert uses.before(b, write=False) == [Use(a, FOREVER)]
+    assert uses.lasts(a, write=True)
+    uses.note(b, write=True)
+    assert uses.last == [Use(b, 1)], "what the other line does from then on is its own care"
+
+
+def test_an_execution_that_goes_on_hides_what_is_enqueued() -> None:
+    line = Line(0, 1)
+    line.count = 3
+    assert line.enqueued == 3
+    line.busy[1] = threading.get_ident()
+    assert (line.enqueued, line.enqueued_here) == (0, 3)
+    line.busy[2] = -1
+    assert line.enqueued_here == 0
+
+
+STEPS = st.lists(
+    st.tuples(st.integers(0, 3), st.sampled_from(["read", "write", "sync"])), max_size=40
+)
 
 
 @given(STEPS)
 def test_every_conflict_is_ordered_and_nothing_waits_for_itself(
-    steps: list[tuple[int, bool, bool]],
+    steps: list[tuple[int, str]],
 ) -> None:
-    """Streams as vector clocks: each use knows which uses certainly come before it. Marks are made
-    when somebody waits, or at once.
+    """Streams as vector clocks: each use knows which uses certainly come before it. The host waits
+    for a line now and then.
     """
     uses = Uses()
     lines = [Line(0, handle) for handle in range(4)]
-    known: dict[Line, set[int]] = {
-        line: set() for line in lines
-    }  # what comes before the next work of a line
-
-    def marked(use: Use) -> set[int]:
-        if use.mark is None:
-            uses.remember(use.line, frozenset(known[use.line]), uses.count)
-        return set(known[use.line] if use.mark is None else use.mark)
-
+    # What comes before the next work of a line, by the number of its last use then; and what the
+    # host waited for, which comes before everything that is enqueued later.
+    known: dict[Line, dict[int, set[int]]] = {line: {0: set()} for line in lines}
+    host: set[int] = set()
     done: list[bool] = []
-    for number, (place, write, at_once) in enumerate(steps):
+    for place, verb in steps:
         line = lines[place]
+        mine = known[line][max(known[line])]
+        if verb == "sync":
+            line.complete(line.enqueued)
+            host |= mine
+            continue
+        write, before = verb == "write", set(mine)
         for use in uses.before(line, write=write):
             assert use.line is not line
-            known[line] |= marked(use)
+            before |= known[use.line][max(n for n in known[use.line] if n >= use.number)]
         conflicts = {index for index, wrote in enumerate(done) if write or wrote}
-        assert conflicts <= known[line], "a conflicting use is not ordered"
+        assert conflicts <= before | host, "a conflicting use is not ordered"
         uses.note(line, write=write)
-        known[line].add(number)
+        known[line][line.count] = before | {len(done)}
         done.append(write)
-        if at_once:
-            uses.remember(line, frozenset(known[line]), uses.count, write=write)
-    covered = set[int]().union(*(marked(use) for use in uses.last))
+    covered = set(host).union(*(known[use.line][use.number] for use in uses.last))
     assert covered == set(range(len(done))), "memory would be given back before its last use"
 
 
 @given(STEPS)
-def test_readers_never_wait_for_each_other(steps: list[tuple[int, bool, bool]]) -> None:
+def test_readers_wait_for_the_writer_alone(steps: list[tuple[int, str]]) -> None:
     uses = Uses()
     lines = [Line(0, handle) for handle in range(4)]
-    noted(uses, lines[0], "write", write=True)
-    for place, _, _ in steps:
-        assert all(use.mark == "write" for use in uses.before(lines[place], write=False))
+    uses.note(lines[0], write=True)
+    for place, _ in steps:
+        assert all(use.line is lines[0] for use in uses.before(lines[place], write=False))
         uses.note(lines[place], write=False)
