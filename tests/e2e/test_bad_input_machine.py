@@ -142,7 +142,7 @@ def test_run_without_a_gpu(cli: Cli, tmp_path: Path) -> None:
     done = cli(root, "run", "--device", "cuda:0", CUDA_VISIBLE_DEVICES="")
     assert (done.code, done.out) == (3, "")
     first, cause, fix = done.err.rstrip("\n").split("\n")
-    assert first.startswith("error: running 1 case of acme needs a GPU (cuda:0): ")
+    assert first.startswith("error: running kernels needs a GPU (cuda:0): ")
     assert cause.startswith("  cause: ")
     assert fix.startswith(
         "  fix: leave --device out, or say --device cpu, to run the tile kernels here; or carry the project and its bundle to a "

@@ -78,15 +78,6 @@ def test_a_kernel_that_fails_loses_the_context_and_every_later_call_says_so(name
     assert found["done"]
 
 
-def test_the_launch_is_named_where_launches_are_noted() -> None:
-    first = provoke("illegal_address", TILEC_DEBUG="launches")["first"]
-    (launch,) = first["launches"]
-    assert launch.startswith("illegal_address (grid 2x1x1, block 32x1x1, stream 0x")
-    assert "op: launch of illegal_address, created at " in launch
-    assert "provoke.py:" in launch
-    assert "waited for by nobody yet" in first["cause"]
-
-
 def test_a_launch_that_is_waited_for_fails_itself() -> None:
     first = provoke("illegal_address", CUDA_LAUNCH_BLOCKING="1")["first"]
     assert first["class"] == "ContextLostError"

@@ -140,7 +140,7 @@ def test_an_index_out_of_bounds_stops_a_checked_kernel(debug: Path, module: Modu
         timeout=120,
     )
     assert done.returncode == 0, done.stderr
-    assert "reduce.py:47" in done.stdout + done.stderr
+    assert "reduce.py:49" in done.stdout + done.stderr
     assert "stopped: " in done.stdout
 
 

@@ -128,7 +128,7 @@ def test_a_chain(my_module: ModuleType, stream: Stream) -> None:
         ),
         (
             "x.store(tl.load_tile_like(y, z))",
-            "k.py:9:5: error: x is only read (tl.Ref[tl.float32, 2]): it cannot be stored to",
+            "k.py:9:5: error: 'Ref' object has no attribute 'store'",
         ),
     ],
 )

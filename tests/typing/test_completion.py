@@ -159,5 +159,5 @@ def test_parameters_offer_what_they_have(server: Any, spelling: str) -> None:
         if name == "tl":
             assert offered >= {"Mut", "Ref", "mma", "zeros", "load_tile_like"}
             continue
-        public = {attribute for attribute in vars(KINDS[name]) if not attribute.startswith("_")}
+        public = {attribute for attribute in dir(KINDS[name]) if not attribute.startswith("_")}
         assert {label for label in offered if not label.startswith("_")} == public, name

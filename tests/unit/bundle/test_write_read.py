@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 
 from tests.bundle_samples import Sample, fake_bytes, names_in, row, write_sample
+from tilec.package import archive as writer
 from tilec.package.write import write_bundle
 from tilec_runtime.bundle import archive
 from tilec_runtime.bundle.format import index_members
@@ -157,7 +158,7 @@ def test_max_size_names_the_largest_kernels(tmp_path: Path) -> None:
 
 
 def test_too_many_members(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(archive, "MAX_MEMBERS", 5)
+    monkeypatch.setattr(writer, "MAX_MEMBERS", 5)
     with pytest.raises(OutputError, match="too large for its format"):
         write_sample(tmp_path / "a.tilec")
     assert names_in(tmp_path) == []

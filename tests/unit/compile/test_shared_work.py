@@ -89,9 +89,8 @@ def test_a_group_that_takes_too_long_or_crashes_is_compiled_one_by_one(
         "kept for the next build; `group = 1` says so from the start"
     )
     assert project.observer.notes == [note]
-    assert [event[1] for event in project.observer.events if event[0] == "job_started"] == [
-        job.job.id for job in jobs
-    ]
+    started = [event[1] for event in project.observer.events if event[0] == "job_started"]
+    assert sorted(started) == [job.job.id for job in jobs], "two workers begin in any order"
     assert all(
         project.cache.get(job.key) is None for job in jobs
     )  # the next build tries them together again
