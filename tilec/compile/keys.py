@@ -257,6 +257,8 @@ def _variant_rows(variant: Variant) -> Iterator[Row]:
             yield from ((f"axis {axis}", _plain(point)) for axis, point in value)
         elif name == "assume":
             yield from map(_fact_row, value)
+        elif name == "let":
+            yield from ((f"let {axis}", _plain(derived)) for axis, derived in value)
         else:
             yield f"variant {name}", _plain(value)
 

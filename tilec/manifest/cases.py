@@ -27,7 +27,7 @@ def _case(name: str, found: dict[str, Any], path: Path, scope: Scope) -> Case:
     inputs = []
     # A shape may use the inputs before it: names that come later are not there yet when it is
     # worked out.
-    names, later = set(scope.axes), set(found.get("inputs", {}))
+    names, later = {*scope.axes, *scope.let}, set(found.get("inputs", {}))
     for parameter, item in found.get("inputs", {}).items():
         inputs.append(_input(parameter, item, names, later, (*path, "inputs", parameter), scope))
         later.discard(parameter)
@@ -58,12 +58,13 @@ def _input(
             (*path, "small"),
             f"the number of extents is {len(small)}, and that of shape {len(shape)}",
         )
-    bounded = item.get("dist") in ("uniform", "integers")
+    bounded = item.get("dist") in ("uniform", "integers", "sorted")
     reported = {
         p.path[len(path)]
         for p in scope.problems.found
         if p.path[: len(path)] == path and len(p.path) > len(path)
     }
+    _check_origin(item, reported, path, scope.problems)
     unread = (
         "dist" in reported or reported - keys.INPUT.by_name.keys()
     )  # a wrong key may have been meant for `dist`
@@ -71,7 +72,7 @@ def _input(
         if key in item and not bounded and not unread:
             scope.problems.add(
                 (*path, key),
-                f"bounds uniform and integers only, dist is {item.get('dist', Input(name='').dist)}",
+                f"bounds uniform, integers and sorted only, dist is {item.get('dist', Input(name='').dist)}",
                 at_key=True,
             )
     if bounded and item.get("low", 0.0) >= item.get("high", float("inf")):
@@ -79,6 +80,31 @@ def _input(
             (*path, "high"), f"{item['high']} is not above low = {item.get('low', 0.0)}"
         )
     return Input(name=name, **item)
+
+
+def _check_origin(
+    item: dict[str, Any], reported: Collection[object], path: Path, problems: Problems
+) -> None:
+    """Report an input that says its contents twice, or not at all.
+
+    `reported` has its keys that cannot be read.
+    """
+    origins = [key for key in ("dist", "file", "make") if key in item]
+    for again in origins[1:]:
+        problems.add((*path, again), f"{origins[0]} says it already: give one of both", at_key=True)
+    if "file" in item:
+        for key in ("shape", "small", "seed"):
+            if key in item:
+                problems.add((*path, key), "the file says it: leave it out", at_key=True)
+    elif not {"shape", "file", "make"} & {*item, *reported}:
+        problems.add(path, "'shape' is missing", at_key=True)
+    if ("value" in item) != (item.get("dist") == "constant"):
+        what = (
+            'is for dist = "constant"'
+            if "value" in item
+            else "'value' is missing: dist = \"constant\", value = 1"
+        )
+        problems.add((*path, "value") if "value" in item else path, what, at_key=True)
 
 
 def _extents(

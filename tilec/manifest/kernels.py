@@ -40,13 +40,16 @@ def read_kernel(
         problems.add(path, what, at_key=True)
     file, function = found.get("source", ("", ""))
     language = _language(found, file, path, problems, languages) if file else ""
-    matrix, axes = _matrix(found.get("matrix", {}), (*path, "matrix"), problems)
-    scope = Scope(path, axes, problems)
+    matrix, axes = _matrix(
+        found.get("matrix", {}), tuple(found.get("let", {})), (*path, "matrix"), problems
+    )
+    let = _let(found.get("let", {}), axes, (*path, "let"), problems)
+    scope = Scope(path, axes, problems, tuple(name for name, _ in let))
     symbol = found.get("symbol", "")
     _check_symbol(symbol, function, scope)
     params = tuple(_param(param, table, scope) for param, table in found.get("params", {}).items())
     for param in params:
-        if param.name in axes:
+        if param.name in (*axes, *scope.let):
             problems.add(
                 (*path, "params", param.name),
                 f"{param.name!r} is an axis of the matrix too",
@@ -64,6 +67,7 @@ def read_kernel(
         symbol=symbol,
         language=language,
         matrix=matrix,
+        let=let,
         assume=_assume(found, scope),
         hints=_hints(found.get("hints", {}), (*path, "hints"), problems),
         params=params,
@@ -154,7 +158,7 @@ def _check_symbol(symbol: str, function: str, scope: Scope) -> None:
             scope.problems.add(
                 path, f"{match[0]!r} has no partner: an axis is written {{T}}", index=match.start()
             )
-        elif name not in scope.axes:
+        elif name not in (*scope.axes, *scope.let):
             known = did_you_mean(name, scope.axes) or (
                 f"; known are {', '.join(scope.axes)}"
                 if scope.axes
@@ -167,11 +171,18 @@ def _check_symbol(symbol: str, function: str, scope: Scope) -> None:
         )
 
 
-def _matrix(found: dict[str, Any], path: Path, problems: Problems) -> tuple[Matrix, Axes]:
+def _matrix(
+    found: dict[str, Any], let: tuple[str, ...], path: Path, problems: Problems
+) -> tuple[Matrix, Axes]:
     axes: Axes = {}
+    by_target = []
     for name, items in found.items():
         if name in keys.MATRIX.by_name:
             continue
+        if isinstance(items, dict):
+            _check_targets(items, (*path, name), problems)
+            by_target.append((name, tuple(items.items())))
+            items = tuple(dict.fromkeys(item for each in items.values() for item in each))
         if keyword.iskeyword(name):
             problems.add(
                 (*path, name),
@@ -197,16 +208,40 @@ def _matrix(found: dict[str, Any], path: Path, problems: Problems) -> tuple[Matr
             inner = (*path, "exclude", index)
             when = rule.get("when", "")
             if when:
-                scope.expression(when, scope.axes, (*inner, "when"))
+                scope.expression(when, {*scope.axes, *let}, (*inner, "when"))
             point = scope.point({key: value for key, value in rule.items() if key != "when"}, inner)
             exclude.append(Exclude(when=when, values=point))
     matrix = Matrix(
         axes=tuple(axes.items()),
         exclude=tuple(exclude),
         include=tuple(include),
+        by_target=tuple(by_target),
         max_variants=found.get("max-variants", Matrix().max_variants),
     )
     return matrix, scope.axes
+
+
+def _check_targets(found: Mapping[str, Any], path: Path, problems: Problems) -> None:
+    """Report keys of values by target that are no targets."""
+    for key in found:
+        try:
+            key == "*" or values.target(key)
+        except ValueError as error:
+            problems.add((*path, key), f'{error}; "*" stands for all others', at_key=True)
+
+
+def _let(
+    found: Mapping[str, Any], axes: Axes, path: Path, problems: Problems
+) -> tuple[tuple[str, str], ...]:
+    """Return the derived axes; each may use the axes of the matrix and those before it."""
+    known = dict(axes)
+    for name, text in found.items():
+        if name in axes or keyword.iskeyword(name):
+            what = "an axis of the matrix too" if name in axes else "a keyword of Python"
+            problems.add((*path, name), f"{name!r} is {what}", at_key=True)
+        Scope(path, known, problems).expression(text, known, (*path, name))
+        known[name] = ()
+    return tuple(found.items())
 
 
 def _check_axis(name: str, items: tuple[Any, ...], path: Path, problems: Problems) -> None:

@@ -120,12 +120,13 @@ def mark(value: AxisValue) -> Mark:
 class Scope:
     """Path, axes and problems of one kernel, for checks of names.
 
-    `axes` have the values that included points add.
+    `axes` have the values that included points add; `let` names the derived axes.
     """
 
     path: Path
     axes: Axes
     problems: Problems
+    let: tuple[str, ...] = ()
     marks: dict[str, frozenset[Mark]] = dataclasses.field(init=False)
 
     def __post_init__(self) -> None:

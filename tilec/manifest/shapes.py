@@ -324,6 +324,9 @@ class Either(Shape):
     def takes(self, value: Any) -> bool:
         return any(shape.takes(value) for shape in self.shapes)
 
+    def hint(self, value: Any) -> str:
+        return next(filter(None, (shape.hint(value) for shape in self.shapes)), "")
+
     def of(self, value: Any, path: Path, problems: Problems) -> Any:
         return next(shape for shape in self.shapes if shape.takes(value)).of(value, path, problems)
 

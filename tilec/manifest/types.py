@@ -80,11 +80,16 @@ class Exclude:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Matrix:
-    """[kernel.NAME.matrix]: the product of axes, minus exclude, plus include."""
+    """[kernel.NAME.matrix]: the product of axes, minus exclude, plus include.
+
+    `by_target` has the axes whose values differ by target, each with its values by target, `*` for
+    all others; `axes` then has every value.
+    """
 
     axes: tuple[tuple[str, tuple[AxisValue, ...]], ...] = ()
     exclude: tuple[Exclude, ...] = ()
     include: tuple[tuple[tuple[str, AxisValue], ...], ...] = ()
+    by_target: tuple[tuple[str, tuple[tuple[str, tuple[AxisValue, ...]], ...]], ...] = ()
     max_variants: int = 256
 
 
@@ -173,10 +178,12 @@ class Input:
     """kernel.NAME.case.C.inputs.P: a tensor to make (shape, dtype, dist, seed), or a plain value
     for a scalar.
 
-    `shape` holds numbers or expressions over the case's earlier inputs and axes. `dist` is normal,
-    uniform, integers, zeros, ones, arange or empty (poisoned before the run); `low` and `high`
-    bound uniform and integers. `dtype` may name a matrix axis: the case then runs for each value.
-    `small` holds the extents of runs that are compared, where they are not those of `shape`.
+    `shape` holds numbers or expressions over the case's earlier inputs and axes; it is None where
+    `file` holds the array, and may be where `make` names a function that returns it. `dist` is
+    normal, uniform, integers, sorted, permutation, arange, constant (`value`), zeros, ones or empty
+    (poisoned before the run); `low` and `high` bound uniform, integers and sorted. `dtype` may name
+    a matrix axis: the case then runs for each value. `small` holds the extents of runs that are
+    compared, where they are not those of `shape`.
     """
 
     name: str
@@ -188,6 +195,13 @@ class Input:
     low: float | None = None
     high: float | None = None
     value: AxisValue | None = None
+    file: str = ""
+    make: str = ""
+
+    @property
+    def tensor(self) -> bool:
+        """Whether it is an array, not a number."""
+        return self.shape is not None or bool(self.file or self.make)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -244,7 +258,7 @@ class Rule:
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Kernel:
     """[kernel.NAME]. `source` is relative to the project; `function` stands behind its colon (or is
-    the symbol's base name, or NAME).
+    the symbol's base name, or NAME). `let` has the derived axes: expressions over those before them.
     """
 
     name: str
@@ -253,6 +267,7 @@ class Kernel:
     symbol: str = ""
     language: str
     matrix: Matrix = Matrix()
+    let: tuple[tuple[str, str], ...] = ()
     assume: tuple[AssumeSet, ...] = (AssumeSet(),)
     hints: tuple[tuple[str, tuple[tuple[str, int], ...]], ...] = ()
     params: tuple[ParamTable, ...] = ()

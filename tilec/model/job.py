@@ -41,12 +41,21 @@ class InputFile:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Variant:
-    """A kernel at one point of its matrix, under one set of assumptions."""
+    """A kernel at one point of its matrix, under one set of assumptions.
+
+    `let` has the values of the derived axes there: constants of the code, which no launch knows.
+    """
 
     kernel: str
     id: str
     axes: tuple[tuple[str, AxisValue], ...] = ()
     assume: tuple[Assumption, ...] = ()
+    let: tuple[tuple[str, AxisValue], ...] = ()
+
+    @property
+    def constants(self) -> tuple[tuple[str, AxisValue], ...]:
+        """The axes, then the derived ones."""
+        return (*self.axes, *self.let)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)

@@ -10,7 +10,7 @@ from typing import Any
 from tilec.manifest.types import Kernel, ParamTable
 from tilec.model.cpp import cut, dtype_of
 from tilec.model.declaration import KernelDecl, ParamDecl
-from tilec.plan.matrix import Report
+from tilec.plan.points import Report, inlined
 from tilec_runtime.errors import ExpressionError
 from tilec_runtime.model import expr
 from tilec_runtime.model.dtype import DTYPES
@@ -160,7 +160,7 @@ class Resolver:
         for index, (text, decl) in enumerate(zip(args, declared, strict=True)):
             parsed = expr.parse_abi(text)[1]
             for name in sorted(parsed.names):
-                if name in self.tables or name in self.axes:
+                if name in self.tables or name in self.axes or name in expr.DEVICE_FACTS:
                     continue
                 self.unresolved.add(name)
                 if name in [p.name for p in declared]:
@@ -342,6 +342,7 @@ def abi_of_args(
     declared = [p for p in decl.params if p.kind != "constant"]
     slots = []
     for index, (text, param_decl) in enumerate(zip(kernel.args or (), declared, strict=False)):
+        text = inlined(kernel, text)
         kind, parsed = expr.parse_abi(text)
         param = by_name.get(parsed.text.strip())
         if not kind and param is not None:

@@ -50,7 +50,7 @@ class Call:
     dtype axes; expressions read `env`.
     """
 
-    __slots__ = ("axes", "contract", "driver", "env", "tensors", "values")
+    __slots__ = ("axes", "contract", "device", "driver", "env", "tensors", "values")
 
     def __init__(
         self,
@@ -58,6 +58,7 @@ class Call:
         values: Values,
         axes: dict[str, AxisValue],
         driver: DeviceDriver,
+        device: DeviceInfo,
         tensors: Sequence[TensorFacts | None] | None = None,
     ) -> None:
         """Read the arguments, but for tensors that were read already.
@@ -69,6 +70,7 @@ class Call:
         self.values = values
         self.axes = axes
         self.driver = driver
+        self.device = device
         self.tensors: dict[str, TensorFacts] = {}
         if tensors is not None:
             names = (contract.params[place].name for place in contract.tensors)
@@ -139,7 +141,7 @@ class Call:
         if size != param.size:
             raise self.refuse(ArgumentError, param, f"takes {param.size} bytes, got {size}")
 
-    def check_signature(self, device: DeviceInfo) -> None:
+    def check_signature(self) -> None:
         """Dtypes (which binds the dtype axes), ranks, devices, layouts, writability, aliasing: in
         this order.
 
@@ -148,7 +150,7 @@ class Call:
         """
         self.check_dtypes()
         self.check_ranks()
-        self.check_places(device)
+        self.check_places()
         self.check_layouts()
         self.check_writable()
         self.check_aliases()
@@ -180,11 +182,9 @@ class Call:
 
     def open(self) -> None:
         """Let expressions read the arguments, and the axes as far as they are settled."""
-        self.env = {
-            p.name: self.tensors.get(p.name, v)
-            for p, v in zip(self.contract.params, self.values, strict=True)
-        }
-        self.env.update(self.axes)
+        arguments = zip(self.contract.params, self.values, strict=True)
+        given = {param.name: self.tensors.get(param.name, value) for param, value in arguments}
+        self.env = {**self.device.facts, **given, **self.axes}
 
     def check_dtypes(self) -> None:
         """Bind the dtype axes from the arguments; everything of one axis agrees with it."""
@@ -246,8 +246,9 @@ class Call:
                     f"has {dims} (shape {facts.shape}), the kernel takes {param.rank}",
                 )
 
-    def check_places(self, device: DeviceInfo) -> None:
+    def check_places(self) -> None:
         """Every tensor lives on the kernel's device, and has memory there if it has elements."""
+        device = self.device
         for param, facts in self._tensor_params():
             if facts.device in (device.ordinal, ON_ANY):
                 if not facts.ptr and facts.size:
@@ -444,6 +445,9 @@ def _value(node: ast.expr, env: Mapping[str, Any]) -> Any:
             return _use(env, name, attribute)
         case ast.Constant():
             return node.value
+        case ast.Subscript(value=whole, slice=ast.Slice(lower=first, upper=last)):
+            ends = (None if end is None else _value(end, env) for end in (first, last))
+            return _value(whole, env)[slice(*ends)]
         case ast.Tuple():
             return tuple(_value(part, env) for part in node.elts)
     return parse(ast.unparse(node)).evaluate(env)

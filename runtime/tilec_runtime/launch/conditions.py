@@ -240,7 +240,7 @@ class _Conditions:
         )
 
     def _env(self, axes: Mapping[str, AxisValue]) -> dict[str, Any]:
-        return {**self.names, **axes}
+        return {**self.device.facts, **self.names, **axes}
 
     # The point and the variant
 

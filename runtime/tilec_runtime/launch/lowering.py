@@ -149,7 +149,10 @@ def _joined(operation: tuple[int, Callable[[Any, Any], Any]], left: Value, right
 
 
 def _part(node: ast.Subscript, env: Mapping[str, Any]) -> Value:
-    whole, index = _lower(node.value, env), _lower(node.slice, env)
+    whole = _lower(node.value, env)
+    if isinstance(node.slice, ast.Slice):
+        return _cut(whole, node.slice, env)
+    index = _lower(node.slice, env)
     if (
         not isinstance(whole, list)
         or not isinstance(index, int)
@@ -157,6 +160,14 @@ def _part(node: ast.Subscript, env: Mapping[str, Any]) -> Value:
     ):
         raise LoweringError("which part of a shape is taken is not known")
     return whole[index]
+
+
+def _cut(whole: Value, part: ast.Slice, env: Mapping[str, Any]) -> Value:
+    first = 0 if part.lower is None else _lower(part.lower, env)
+    last = None if part.upper is None else _lower(part.upper, env)
+    if isinstance(whole, list) and isinstance(first, int) and isinstance(last, int | None):
+        return whole[first:last]
+    raise LoweringError("which parts of a shape are taken is not known")
 
 
 def _compared(node: ast.Compare, env: Mapping[str, Any]) -> Term:

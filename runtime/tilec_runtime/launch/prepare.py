@@ -194,9 +194,8 @@ def prepare(
         DriverError: the driver refuses the image.
     """
     try:
-        call = Call(
-            contract, values, dict(axes), site.driver, None if read is None else read.tensors
-        )
+        tensors = None if read is None else read.tensors
+        call = Call(contract, values, dict(axes), site.driver, site.device, tensors)
         facts = read or facts_of(
             contract,
             values,
@@ -347,7 +346,7 @@ def explain(
     Raises:
         LaunchError: the call is refused.
     """
-    call = Call(contract, values, dict(axes), site.driver)
+    call = Call(contract, values, dict(axes), site.driver, site.device)
     settled = _settled(call, axes, site)
     considered = settled.considered
     images = choose_image(considered[-1].variant.images, site.facts(contract.info))
@@ -389,7 +388,7 @@ def _left(contract: Contract, call: Call, settled: Settled) -> Iterator[Consider
 
 
 def _settled(call: Call, axes: dict[str, AxisValue], site: Site) -> Settled:
-    call.check_signature(site.device)
+    call.check_signature()
     settled = settle(call, axes)
     if isinstance(settled, Settled):
         return settled

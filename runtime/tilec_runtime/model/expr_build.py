@@ -192,7 +192,9 @@ class Builder:
         base = node.value
         if not isinstance(base, ast.Attribute) or _KINDS.get(base.attr, "tuple") != "tuple":
             raise self.error(node, "only shapes and strides have parts, as in x.shape[0]")
-        if isinstance(node.slice, ast.Slice | ast.Tuple):
+        if isinstance(node.slice, ast.Slice):
+            return self.cut(base, node.slice, depth)
+        if isinstance(node.slice, ast.Tuple):
             raise self.error(node, "one index is needed, as in x.shape[0]")
         whole, index = self.build(base, depth + 1)[1], self.number(node.slice, depth + 1)
         column, fixed = column_of(node, self.text), _literal(node.slice)
@@ -211,6 +213,25 @@ class Builder:
                 ) from None
 
         return "number", run
+
+    def cut(self, base: ast.expr, part: ast.Slice, depth: int) -> Part:
+        """Dimensions from one index up to another, as in x.shape[1:]."""
+        if part.step is not None:
+            raise self.error(part.step, "a part of a shape has two ends, as in x.shape[1:3]")
+        whole = self.build(base, depth + 1)[1]
+        first, last = (
+            None if end is None else self.number(end, depth + 1) for end in (part.lower, part.upper)
+        )
+        column = column_of(base, self.text)
+
+        def run(env: Mapping[str, Any]) -> Any:
+            ends = [None if end is None else end(env) for end in (first, last)]
+            try:
+                return whole(env)[slice(*ends)]
+            except TypeError:
+                raise FaultError(f"an end of a part is no whole number: {ends!r}", column) from None
+
+        return "tuple", run
 
     def arithmetic(self, node: ast.BinOp, depth: int) -> Part:
         # A chain such as a + b + c leans to the left as deep as it is long: it is unrolled, so that

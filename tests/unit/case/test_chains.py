@@ -358,6 +358,10 @@ def test_on_the_cpu_device_a_step_sees_what_the_one_before_it_wrote(tmp_path: Pa
     result = run_case(made, where, References(str(tmp_path)), clock=time.perf_counter)
     assert (result.status, str(result.error)) == ("passed", "None")
     assert [output.name for output in result.outputs] == ["y", "z"]
+    (tmp_path / "sums.py").write_text("def last(x):\n    return {'z': x - 3 * x}\n")
+    named = dataclasses.replace(made, reference="sums.py:last")
+    result = run_case(named, where, References(str(tmp_path)), clock=time.perf_counter)
+    assert [output.name for output in result.outputs] == ["z"]
 
 
 def test_each_step_gets_its_own_arguments() -> None:

@@ -147,7 +147,13 @@ def test_every_table() -> None:
         low=-1.0,
         high=2.0,
     )
-    assert case.inputs[2] == Input(name="alpha", value=1.5)
+    assert case.inputs[2:6] == (
+        Input(name="c", file="data/x.npz:c"),
+        Input(name="d", make="ref.py:ids", seed=3),
+        Input(name="e", shape=("WIDE",), dist="constant", value=2),
+        Input(name="alpha", value=1.5),
+    )
+    assert gemm.let == (("WIDE", "BM * 2"), ("EVEN", "WIDE % 2 == 0"))
     assert case.reference == "ref.py:gemm"
     assert case.tolerance == (Tolerance(rtol=0.01), Tolerance(dtype="f16", atol=0.1, ulp=4))
     assert case.axes == (("BM", 64), ("FAST", True))

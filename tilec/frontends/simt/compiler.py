@@ -95,7 +95,7 @@ class JobCompiler:
         """Return the kernel's function with the variant's constants, and with captured numbers as
         parameters.
         """
-        kernel, axes = self._kernel, dict(self._job.variant.axes)
+        kernel, axes = self._kernel, dict(self._job.variant.constants)
         held = {
             name: api.value(axes[axis.name]) for name, axis in kernel.captured if axis.name in axes
         }
@@ -116,7 +116,7 @@ class JobCompiler:
 
     def _ptx(self, bound: Bound) -> api.Compiled:
         job, kernel = self._job, self._kernel
-        axes = dict(job.variant.axes)
+        axes = dict(job.variant.constants)
         values = [
             (vars(self._module.modules[module]), name, api.value(axes[axis.name]))
             for module, name, axis in kernel.variables

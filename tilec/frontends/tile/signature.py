@@ -122,7 +122,7 @@ class _Binder:
     def __init__(self, job: Job) -> None:
         self._kernel = job.spec.decl.name
         self._table = f"kernel.{job.spec.name}"
-        self._axes: Mapping[str, AxisValue] = dict(job.variant.axes)
+        self._axes: Mapping[str, AxisValue] = dict(job.variant.constants)
         self._params: Mapping[str, Param] = {p.name: p for p in job.spec.params}
         self._assume: Mapping[str, Assumption] = {a.param: a for a in job.variant.assume}
         read = [p for p in job.spec.params if p.kind is ParamKind.TENSOR and not p.out]

@@ -56,7 +56,9 @@ def from_code(job: Job, compiled: Sequence[CubinParam]) -> tuple[AbiSlot, ...]:
     sizes = [
         (made.size, _align(end, made.offset)) for end, made in zip(ends, compiled, strict=False)
     ]
-    return derive(dataclasses.replace(job.spec.decl, params=params), dict(job.variant.axes), sizes)
+    return derive(
+        dataclasses.replace(job.spec.decl, params=params), dict(job.variant.constants), sizes
+    )
 
 
 def _with_stated(param: ParamDecl, stated: Param | None) -> ParamDecl:

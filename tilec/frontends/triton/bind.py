@@ -98,7 +98,7 @@ class _Binder:
     def __init__(self, job: Job, kernel: Declared) -> None:
         self._job = job
         self._described = kernel.described
-        self._axes: dict[str, AxisValue] = dict(job.variant.axes)
+        self._axes: dict[str, AxisValue] = dict(job.variant.constants)
         self._params = {p.name: p for p in job.spec.params}
         self._facts = Facts(job.spec.params, job.variant)
         self._absent = frozenset(fact.param for fact in job.variant.assume if fact.absent)

@@ -1,0 +1,83 @@
+"""Derived axes, values of axes by target, and ids of axes whose names end in digits."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.plan.test_plan import plan, problems, tile_kernel
+from tilec.manifest.types import Exclude, Kernel, Launch, Matrix
+
+AXES = (("T", ("f16",)), ("BM", (48, 64)))
+
+
+def derived(*let: tuple[str, str], **changes: object) -> Kernel:
+    return tile_kernel(matrix=Matrix(axes=AXES), let=let, default=(("BM", 64),), **changes)
+
+
+def test_a_derived_axis_is_a_constant_of_each_point_and_in_no_id() -> None:
+    (kernel,) = plan(derived(("WIDE", "next_pow2(BM)"), ("BN", "WIDE * 2"))).kernels
+    assert {job.variant.id: job.variant.let for job in kernel.jobs} == {
+        "gemm-f16-BM48": (("WIDE", 64), ("BN", 128)),
+        "gemm-f16-BM64": (("WIDE", 64), ("BN", 128)),
+    }
+
+
+def test_launches_have_the_formula_in_its_place() -> None:
+    grid = ("cdiv(c.shape[0], BN)", "min(sm_count, 4)")
+    rows = Launch(grid=grid, requires=("EVEN", "c.shape[1:] == (BN,)"))
+    (kernel,) = plan(derived(("EVEN", "BM % 16 == 0"), ("BN", "BM * 2"), launch=rows)).kernels
+    assert kernel.info.launch.grid == ("cdiv(c.shape[0], (BM * 2))", "min(sm_count, 4)")
+    assert kernel.info.launch.requires == ("(BM % 16 == 0)", "c.shape[1:] == ((BM * 2),)")
+    assert [name for name, _ in kernel.info.axes] == ["T", "BM"]
+
+
+def test_points_are_excluded_by_derived_axes() -> None:
+    matrix = Matrix(axes=AXES, exclude=(Exclude(when="BN > 100"),))
+    kernel = tile_kernel(matrix=matrix, let=(("BN", "BM * 2"),), default=())
+    assert {job.variant.id for job in plan(kernel).jobs} == {"gemm-f16-BM48"}
+
+
+@pytest.mark.parametrize(
+    ("let", "said"),
+    [
+        (
+            (("BN", "BM // (BM - 64)"),),
+            "kernel.gemm.let.BN: division by zero in 'BM // (BM - 64)' with BM = 64",
+        ),
+        (
+            (("BN", "BM"), ("SPARE", "BM")),
+            "kernel.gemm.let.SPARE: axis 'SPARE' is neither a constant of the kernel nor used by its symbol, dtypes or launch; it has BM, BN",
+        ),
+    ],
+)
+def test_what_is_wrong_with_a_derived_axis_is_said(
+    let: tuple[tuple[str, str], ...], said: str
+) -> None:
+    assert said in problems(derived(*let))
+
+
+def by_target(**changes: object) -> Kernel:
+    values = (("sm_90", (128,)), ("*", (64,)))
+    matrix = Matrix(
+        axes=(("T", ("f16",)), ("BM", (128, 64)), ("BN", (64,))), by_target=(("BM", values),)
+    )
+    return tile_kernel(matrix=matrix, default=(), **changes)
+
+
+def test_a_target_may_have_values_of_its_own() -> None:
+    assert [job.id for job in plan(by_target()).jobs] == [
+        "gemm-f16-BM128-BN64-sm_90",
+        "gemm-f16-BM64-BN64-sm_80",
+        "gemm-f16-BM64-BN64-tileir",
+    ]
+
+
+def test_values_of_targets_that_are_not_built_are_no_values() -> None:
+    (kernel,) = plan(by_target(), targets=("sm_80",)).kernels
+    assert dict(kernel.info.axes)["BM"] == (64,)
+
+
+def test_values_stand_apart_from_names_that_end_in_digits() -> None:
+    matrix = Matrix(axes=(("T", ("f16",)), ("M1", (32,)), ("BM", (64,)), ("BN", (64,))))
+    kernel = tile_kernel(matrix=matrix, launch=Launch(grid=("cdiv(c.shape[0], M1)",)), default=())
+    assert plan(kernel).jobs[0].variant.id == "gemm-f16-M1=32-BM64-BN64"
