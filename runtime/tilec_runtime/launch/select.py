@@ -298,7 +298,7 @@ def require_options(
     more = (
         ""
         if near
-        else f", or add the option to the matrix of kernel.{name} ({unknown or next(iter(hints))} = [...]) and build again"
+        else f", or{' (where its language has such a hint)' if unknown else ''} add the option to the matrix of kernel.{name} ({unknown or next(iter(hints))} = [...]) and build again"
     )
     fix = f"choose what was built{more}"
     raise VariantError(what, fix=fix, kernel=name)
