@@ -108,12 +108,12 @@ class Launcher(Uncopied, LauncherBase):
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[Launcher, tuple[Any, ...]]:
         """The launcher of a call's configuration and axes, and the values of all parameters."""
-        launcher, contract = self, self.contract
+        config, contract = None, self.contract
         if "config" in kwargs and "config" not in contract.index and "config" not in contract.axes:
-            launcher = self.configured(kwargs["config"])
+            config = kwargs["config"]
             kwargs = {name: value for name, value in kwargs.items() if name != "config"}
-        values, chosen = bind(launcher.contract, args, kwargs)
-        return launcher._restrict(chosen), values
+        values, chosen = bind(contract, args, kwargs)
+        return self._restrict(chosen).configured(config), values
 
     def _launch(
         self,

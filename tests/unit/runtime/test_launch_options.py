@@ -187,10 +187,7 @@ def test_what_may_be_no_option_at_all_is_not_promised_to_be_one() -> None:
     module, _ = loaded(TUNED)
     with pytest.raises(VariantError) as caught:
         module.kernels["tuned"].options(fastmath=1)
-    assert (
-        caught.value.fix
-        == "choose what was built, or (where its language has such a hint) add the option to the matrix of kernel.tuned (fastmath = [...]) and build again"
-    )
+    assert "or (where its language has such a hint) add the option" in caught.value.fix
 
 
 def test_what_counts_is_the_image_of_the_device() -> None:
