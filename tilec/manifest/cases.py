@@ -12,6 +12,7 @@ from tilec.manifest.locate import Path
 from tilec.manifest.problems import Problems, Scope
 from tilec.manifest.shapes import BAD
 from tilec.manifest.types import Case, Chain, Input, Operand, Step, Tolerance
+from tilec_runtime.model.dtype import short_name
 from tilec_runtime.model.expr import parse
 from tilec_runtime.model.suggest import did_you_mean
 
@@ -103,7 +104,7 @@ def _extents(
 def _tolerance(found: Mapping[str, Any]) -> tuple[Tolerance, ...]:
     plain = {key: value for key, value in found.items() if not isinstance(value, dict)}
     by_dtype = tuple(
-        Tolerance(dtype=dtype, **table) for dtype, table in found.items() if isinstance(table, dict)
+        Tolerance(dtype=short_name(dtype), **table) for dtype, table in found.items() if isinstance(table, dict)
     )
     return ((Tolerance(**plain),) if plain else ()) + by_dtype
 

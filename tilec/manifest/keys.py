@@ -22,7 +22,7 @@ from tilec.manifest.shapes import (
     Table,
     Text,
 )
-from tilec_runtime.model.dtype import DTYPES
+from tilec_runtime.model.dtype import BY_NUMPY, DTYPES, short_name
 from tilec_runtime.model.jit import JitFallback
 from tilec_runtime.model.signature import ParamKind
 
@@ -32,7 +32,7 @@ DISTS = ("normal", "uniform", "integers", "zeros", "ones", "arange", "empty")
 
 _TARGET = Text("target", known=values.target_names, convert=values.target)
 _TARGETS = ListOf(_TARGET, least=1, unique=True)
-_DTYPE = Text("dtype or axis", pattern=values.IDENTIFIER)
+_DTYPE = Text("dtype or axis", pattern=values.IDENTIFIER, convert=short_name)
 _PATH = Text("a path", convert=values.project_path)
 _LINE = Text("one line of text", convert=values.one_line, empty=True)
 _BYTES = Either(
@@ -500,11 +500,11 @@ _ULP = Key(
 TOLERANCE = Table(
     keys=(_RTOL, _ATOL, _ULP),
     names=Names(
-        "|".join(DTYPES),
+        "|".join(dict.fromkeys((*DTYPES, *BY_NUMPY))),
         "a dtype",
         Table(made=types.Tolerance, keys=(_RTOL, _ATOL, _ULP)),
         "Tolerance of one dtype.",
-        choices=tuple(DTYPES),
+        choices=tuple(dict.fromkeys((*DTYPES, *BY_NUMPY))),
     ),
 )
 BENCH = Table(

@@ -23,6 +23,7 @@ from tilec.manifest.types import (
 )
 from tilec_runtime.errors import ManifestError
 from tilec_runtime.model.arch import Target
+from tilec_runtime.model.expr import parse
 from tilec_runtime.model.jit import JitFallback
 
 LANGUAGES = {
@@ -316,3 +317,24 @@ def test_languages_decide() -> None:
     )
     assert manifest.kernels[0].language == "other"
     assert manifest.frontends == (("other", (("level", 3),)),)
+
+
+def test_dtypes_have_numpys_names_too() -> None:
+    manifest = read("""
+[kernel.add]
+source = "k.py"
+matrix = { T = ["float32", "bf16"], exclude = [{ T = "bfloat16" }], MODE = ["float", "fast"] }
+params = { x = { dtype = "float16" } }
+args = ["float32(x.shape[0])"]
+dispatch = { rules = [{ when = "x.dtype == 'float32'", take = { T = "float32" } }] }
+case.a = { axes = { T = "float32" }, inputs.x = { shape = [1], dtype = "int64" }, tolerance.float16 = { rtol = 1.0 } }
+""")
+    (kernel,) = manifest.kernels
+    assert kernel.matrix.axes == (("T", ("f32", "bf16")), ("MODE", ("float", "fast")))
+    assert kernel.matrix.exclude == (Exclude(values=(("T", "bf16"),)),)
+    assert kernel.params[0].dtype == "f16"
+    assert kernel.rules[0].take == (("T", "f32"),)
+    assert parse(kernel.rules[0].when).evaluate({"x": ParamTable(name="x", dtype="f32")}) is True
+    (case,) = kernel.cases
+    assert (case.axes, case.inputs[0].dtype) == ((("T", "f32"),), "i64")
+    assert case.tolerance == (Tolerance(dtype="f16", rtol=1.0),)
