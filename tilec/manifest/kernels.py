@@ -71,7 +71,7 @@ def read_kernel(
         launch=launch,
         **_dispatch(found.get("dispatch", {}), (*path, "dispatch"), scope),
         budget=Budget(**found.get("budget", {})),
-        cases=read_cases(found.get("case", {}), scope),
+        cases=read_cases(found, scope),
         options=options,
         checks=found.get("checks", ""),
     )
