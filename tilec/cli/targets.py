@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
 
 import click
 
-from tilec.cli.app import App, examples, json_option, split_words
+from tilec.cli.app import App, F, examples, json_option, split_words
 from tilec.cli.complete import completes, targets_of
 
-F = TypeVar("F", bound=Callable[..., Any])
 NATIVE = "native"
 
 

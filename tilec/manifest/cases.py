@@ -14,12 +14,15 @@ from tilec.manifest.shapes import BAD
 from tilec.manifest.types import Case, Chain, Input, Operand, Step, Tolerance
 from tilec_runtime.model.dtype import short_name
 from tilec_runtime.model.expr import parse
+from tilec_runtime.model.kernel import AxisValue
 from tilec_runtime.model.suggest import did_you_mean
 
+Row = Mapping[str, Any]  # a table that was read: values by key
+Whole = AxisValue | dict[str, Any] | None  # an input: a value or a table
 _SHARED = ("reference", "tolerance", "bench")
 
 
-def read_cases(found: Mapping[str, Any], scope: Scope) -> tuple[Case, ...]:
+def read_cases(found: Row, scope: Scope) -> tuple[Case, ...]:
     """Return the cases of a kernel or chain, each with what its table says for all of them."""
     shared = {key: found[key] for key in _SHARED if key in found}
     return tuple(
@@ -28,7 +31,7 @@ def read_cases(found: Mapping[str, Any], scope: Scope) -> tuple[Case, ...]:
     )
 
 
-def _case(name: str, found: dict[str, Any], shared: Mapping[str, Any], scope: Scope) -> Case:
+def _case(name: str, found: Row, shared: Row, scope: Scope) -> Case:
     path = (*scope.path, "case", name)
     own = found.get("inputs", {})
     merged = {
@@ -55,16 +58,17 @@ def _case(name: str, found: dict[str, Any], shared: Mapping[str, Any], scope: Sc
     )
 
 
-def _merged(shared: Any, own: Any) -> Any:
+def _merged(shared: Whole | tuple[object, ...], own: Whole | tuple[object, ...]) -> Whole:
     """Return an input of a case over that of all cases; a list is the shape of a tensor."""
-    tables = [{"shape": item} if isinstance(item, tuple) else item for item in (shared, own)]
-    if all(isinstance(item, dict) for item in tables):
-        return {**tables[0], **tables[1]}
-    return tables[0] if own is None else tables[1]
+    base = {"shape": shared} if isinstance(shared, tuple) else shared
+    given = {"shape": own} if isinstance(own, tuple) else own
+    if isinstance(base, dict) and isinstance(given, dict):
+        return {**base, **given}
+    return base if given is None else given
 
 
 def _input(
-    name: str, item: Any, names: set[str], later: set[str], path: Path, scope: Scope
+    name: str, item: Whole, names: set[str], later: set[str], path: Path, scope: Scope
 ) -> Input:
     if not isinstance(item, dict):
         return Input(name=name, value=item)
@@ -124,7 +128,7 @@ def _extents(
             scope.expression(text, names, (*path, key, index))
 
 
-def _tolerance(found: Mapping[str, Any]) -> tuple[Tolerance, ...]:
+def _tolerance(found: Row) -> tuple[Tolerance, ...]:
     plain = {key: value for key, value in found.items() if not isinstance(value, dict)}
     by_dtype = tuple(
         Tolerance(dtype=short_name(dtype), **table)
@@ -137,9 +141,7 @@ def _tolerance(found: Mapping[str, Any]) -> tuple[Tolerance, ...]:
 FORM = "a step is a call such as gemm(c, a, b, BM=64): a kernel, names of the case's inputs, and numbers"
 
 
-def read_chains(
-    found: Mapping[str, Any], kernels: Collection[str], problems: Problems
-) -> tuple[Chain, ...]:
+def read_chains(found: Row, kernels: Collection[str], problems: Problems) -> tuple[Chain, ...]:
     """Return every chain; `kernels` are the names that the manifest gives kernels."""
     chains = []
     for name, table in found.items():

@@ -27,6 +27,7 @@ from tilec.manifest.types import (
 from tilec.model.job import Options
 from tilec_runtime.model.dtype import DTYPES, short_name
 from tilec_runtime.model.expr import parse
+from tilec_runtime.model.kernel import AxisValue
 from tilec_runtime.model.suggest import did_you_mean
 
 Languages = Mapping[str, tuple[str, ...]]
@@ -210,7 +211,7 @@ def _matrix(found: dict[str, Any], path: Path, problems: Problems) -> tuple[Matr
     return matrix, scope.axes
 
 
-def _as_dtypes(items: tuple[Any, ...]) -> tuple[Any, ...]:
+def _as_dtypes(items: tuple[AxisValue, ...]) -> tuple[AxisValue, ...]:
     """Return the values of an axis that holds dtypes by their short names, of others as they are."""
     short = [short_name(item) if isinstance(item, str) else item for item in items]
     return tuple(dict.fromkeys(short)) if all(item in DTYPES for item in short) else items

@@ -144,7 +144,7 @@ class Scope:
             self.problems.add(path, f"unknown axis {name!r}: the kernel has no matrix", at_key=True)
         return False
 
-    def value(self, name: str, value: Any) -> Any:
+    def value(self, name: str, value: AxisValue) -> AxisValue:
         """Return an axis value; a dtype of an axis of dtypes by its short name."""
         short = short_name(value) if isinstance(value, str) else value
         return short if any(item in DTYPES for item in self.axes.get(name, ())) else value
