@@ -54,7 +54,7 @@ def test_files_of_a_project_hide_no_modules_of_tilec(cli: Cli, tmp_path: Path, h
         assert "was run" not in done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("level", ["1", "2"])
+@pytest.mark.parametrize("level", ["2"])
 def test_what_is_built_does_not_depend_on_pythons_optimization(
     cli: Cli, tmp_path: Path, level: str
 ) -> None:

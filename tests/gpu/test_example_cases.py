@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -79,65 +78,6 @@ def test_every_case_passes(name: str, manifest: Manifest, module: Module) -> Non
 
 def test_every_kernel_is_run(manifest: Manifest) -> None:
     assert tuple(kernel.name for kernel in manifest.kernels) == KERNELS
-
-
-@pytest.mark.parametrize(
-    ("error", "words", "arguments"),
-    [
-        (errors.ArgumentError, "vector_add", lambda t: (t.ones(8), t.ones(8))),
-        (
-            errors.DTypeError,
-            "vector_add",
-            lambda t: (t.ones(8), t.ones(8), t.ones(8, dtype=t.float16)),
-        ),
-        (
-            errors.DTypeError,
-            "vector_add",
-            lambda t: tuple(t.ones(8, dtype=t.int32) for _ in range(3)),
-        ),
-        (errors.RankError, "vector_add", lambda t: (t.ones(2, 4), t.ones(8), t.ones(8))),
-        (errors.LayoutError, "vector_add", lambda t: (t.ones(16)[::2], t.ones(8), t.ones(8))),
-        (
-            errors.PlacementError,
-            "vector_add",
-            lambda t: (t.ones(8), t.ones(8, device="cpu"), t.ones(8)),
-        ),
-        (
-            errors.RequirementError,
-            "x.shape[0] == z.shape[0]",
-            lambda t: (t.ones(8), t.ones(9), t.ones(8)),
-        ),
-        (
-            errors.AliasError,
-            "vector_add",
-            lambda t: (lambda z: (z[:8], z[4:12], t.ones(8)))(t.ones(16)),
-        ),
-    ],
-)
-def test_wrong_arguments_are_refused_before_the_device(
-    module: Module, error: type, words: str, arguments: Any
-) -> None:
-    torch = pytest.importorskip("torch")
-    torch.set_default_device("cuda")
-    try:
-        given = arguments(torch)
-        before = given[0].clone()
-        with pytest.raises(error) as caught:
-            module.vector_add(*given)
-        assert str(caught.value).startswith("vector_add")
-        assert words in str(caught.value)
-        torch.cuda.synchronize()
-        assert torch.equal(given[0], before)
-    finally:
-        torch.set_default_device(None)
-
-
-def test_an_axis_that_was_not_built_names_those_that_were(module: Module) -> None:
-    torch = pytest.importorskip("torch")
-    x = torch.ones(8, device="cuda")
-    with pytest.raises(errors.VariantError, match="VEC") as caught:
-        module.elementwise(torch.empty_like(x), x, 1.0, 0.0, VEC=16)
-    assert "8" in str(caught.value)
 
 
 @pytest.mark.parametrize("offset", [0, 1, 3])

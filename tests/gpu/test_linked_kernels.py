@@ -69,11 +69,3 @@ def test_what_is_resident_is_within_the_devices_limits(torch: Any) -> None:
     assert 1 <= held.max_active_blocks <= properties.max_threads_per_multi_processor // 256
     assert held.max_cooperative_grid == held.max_active_blocks * properties.multi_processor_count
     assert held.suggest_block_size % 32 == 0
-
-
-def test_what_is_resident_of_a_tile_kernel(torch: Any) -> None:
-    _, module = opened("tile_cpp")
-    x = torch.zeros((64, 300), device="cuda")
-    held = module.softmax.residency(torch.empty_like(x), x)
-    assert held.max_active_blocks >= 1
-    assert held.suggest_block_size == held.threads

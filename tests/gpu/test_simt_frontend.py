@@ -103,14 +103,6 @@ def test_a_struct_by_value(module: Module, torch: Any) -> None:
     torch.testing.assert_close(y, x.clamp(-0.5, 0.25), rtol=0, atol=0)
 
 
-def test_strides_of_a_view(module: Module, torch: Any) -> None:
-    whole = torch.randn(777, 123, device="cuda")
-    row, z = torch.randn(777, device="cuda"), torch.empty(123, 777, device="cuda")
-    torch.cuda.synchronize()
-    module.add_rows(z, whole.T, row)
-    torch.testing.assert_close(z, whole.T + row, rtol=0, atol=0)
-
-
 OUTSIDE = """
 import sys
 import numpy as np
@@ -142,26 +134,6 @@ def test_an_index_out_of_bounds_stops_a_checked_kernel(debug: Path, module: Modu
     assert done.returncode == 0, done.stderr
     assert "reduce.py:49" in done.stdout + done.stderr
     assert "stopped: " in done.stdout
-
-
-def test_a_tile_kernel_then_a_simt_kernel(module: Module) -> None:
-    """The example as it is run."""
-    dist = built(
-        "TILEC_INTER_KERNEL_DIST", EXAMPLES / "inter_kernel" / "dist", "inter-kernel-0.1.0.tilec"
-    ).parent
-    assert module.device is not None
-    path = os.pathsep.join((str(dist), str(ROOT), os.environ.get("PYTHONPATH", "")))
-    example = EXAMPLES / "inter_kernel"
-    done = subprocess.run(
-        [sys.executable, "main.py"],
-        cwd=example,
-        env={**os.environ, "PYTHONPATH": path},
-        capture_output=True,
-        encoding="utf-8",
-        check=False,
-        timeout=120,
-    )
-    assert done.stdout.startswith("PASS: tile softmax -> SIMT threshold/scale"), done.stderr
 
 
 def test_the_chain_is_one_command(module: Module) -> None:

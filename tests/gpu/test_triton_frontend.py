@@ -97,17 +97,6 @@ def jit(torch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     return triton
 
 
-def test_add_is_bit_for_bit_what_the_jit_gives(jit: Any, torch: Any, module: Module) -> None:
-    kernel = source("add").add_kernel
-    for size in (1 << 20, 100_003, 1):
-        x, y = torch.randn(size, device="cuda"), torch.randn(size, device="cuda")
-        ours, theirs = torch.empty_like(x), torch.empty_like(x)
-        module.add(ours, x, y)
-        kernel[(jit.cdiv(size, 1024),)](x, y, theirs, size, BLOCK=1024)
-        torch.cuda.synchronize()
-        assert torch.equal(ours, theirs)
-
-
 def ptxas_versions(torch: Any, bundle: Bundle) -> tuple[str, str]:
     """That of Triton on this machine, and that which made the bundle."""
     from triton.backends.nvidia.compiler import get_ptxas
@@ -216,16 +205,6 @@ def test_scratch_memory_comes_with_each_launch_and_is_refused_in_a_capture(
     with pytest.raises(errors.LaunchError, match="needs scratch memory"), torch.cuda.graph(graph):
         module.double(y, x)
     torch.cuda.synchronize()
-
-
-def test_triton_and_tile_kernels_share_a_stream(torch: Any, module: Module) -> None:
-    x = torch.randn((64, 1024), device="cuda")
-    y, z = torch.empty_like(x), torch.empty((64 * 1024,), device="cuda")
-    stream = torch.cuda.current_stream()
-    module.softmax(y, x, stream=stream)
-    module.scale(z, y.reshape(-1), 2.0, stream=stream)
-    torch.cuda.synchronize()
-    assert torch.allclose(z.reshape(64, 1024), 2 * torch.softmax(x, 1), rtol=1e-4, atol=1e-6)
 
 
 def test_tensors_that_may_be_none_in_turn(jit: Any, torch: Any, module: Module) -> None:

@@ -16,7 +16,6 @@ from tests.conftest import Golden, Terminal
 from tilec.package.write import write_bundle
 from tilec_runtime.model.arch import TargetKind
 from tilec_runtime.model.image import ImageInfo
-from tilec_runtime.model.jit import JitFallback
 from tilec_runtime.model.kernel import BundleInfo
 
 
@@ -53,34 +52,6 @@ add(out y: T[2], x: T[2], eps: f32 = 1e-06)
 toolchain
   nvrtc 13.4.92  000000000000
 """
-
-
-def test_text(cli, sample: Path) -> None:
-    document = json.loads(cli("inspect", "acme.tilec", "--json").out)
-    images = document["kernels"][0]["variants"][0]["images"]
-    a, b, c = (image["sha256"][:12] for image in images)
-    done = cli("inspect", "acme.tilec", "--select", "add-f16-B64")
-    size = f"{document['size'] / 1024:.1f} KiB"
-    assert (done.code, done.err) == (0, "")
-    assert done.out == TEXT.format(size=size, digest=document["sha256"], a=a, b=b, c=c)
-
-
-def test_what_may_be_compiled_at_load_is_shown(cli, tmp_path: Path) -> None:
-    made = Sample()
-    info = made.info()
-    kernels = tuple(dataclasses.replace(kernel, jit=JitFallback.WARN) for kernel in info.kernels)
-    write_bundle(
-        tmp_path / "warned.tilec",
-        dataclasses.replace(info, kernels=kernels),
-        made.images.__getitem__,
-    )
-    facts = cli("inspect", "warned.tilec").out.splitlines()[2]
-    assert (
-        facts
-        == "import acme_kernels, profile release, licence Apache-2.0, drivers from 580, jit-fallback warn, by tilec 0.1.0"
-    )
-    document = json.loads(cli("inspect", "warned.tilec", "--json").out)
-    assert [kernel["jit_fallback"] for kernel in document["kernels"]] == ["warn", "warn"]
 
 
 def test_what_is_denied_by_default_is_shown_where_that_matters(cli, tmp_path: Path) -> None:
@@ -171,15 +142,6 @@ def test_messages(cli, sample: Path, args: tuple[str, ...], code: int, message: 
     assert message in done.err
 
 
-def test_json_and_a_dump_exclude_each_other(cli, sample: Path) -> None:
-    done = cli("inspect", "acme.tilec", "--ptx", "--json")
-    assert (done.code, json.loads(done.out)["error"]["what"]) == (
-        2,
-        "--json and --ptx cannot be combined",
-    )
-    assert "error: --json and --ptx cannot be combined\n" in done.err
-
-
 def test_safety(cli, sample: Path) -> None:
     done = cli("inspect", "acme.tilec", "--safety", "--select", "rmsnorm")
     assert (done.code, done.err) == (0, "")
@@ -194,12 +156,6 @@ def test_safety(cli, sample: Path) -> None:
     document = json.loads(cli("inspect", "acme.tilec", "--safety", "--json").out)
     assert document["kind"] == "safety"
     assert [kernel["checked"] for kernel in document["kernels"]] == [False, False]
-
-
-def test_safety_and_a_dump_are_two_things(cli, sample: Path) -> None:
-    done = cli("inspect", "acme.tilec", "--safety", "--sass")
-    assert done.code == 2
-    assert "--safety and --sass cannot be combined" in done.err
 
 
 # --- what changed
@@ -287,10 +243,6 @@ def test_breaking_changes_can_be_denied(cli, sample: Path, new: Path) -> None:
         "breaking": True,
         "kernel": "rmsnorm",
     }
-
-
-def test_equal_bundles(cli, sample: Path) -> None:
-    assert cli("inspect", "acme.tilec", "--diff", "acme.tilec").out.endswith("\nthe same bundle\n")
 
 
 @pytest.mark.parametrize(

@@ -103,31 +103,12 @@ def test_what_a_tool_finds_and_a_tool_that_fails_decide_the_exit_code(
     assert run["report"] == str(folder / ".tilec" / "sanitize" / "scale.some.racecheck.report")
 
 
-def test_findings_weigh_more_than_failures(sanitize, folder: Path) -> None:
-    write_tool(folder, "compute-sanitizer", f"{ending('memcheck', 86)}\nexit 1")
-    assert sanitize("--case", "some").code == 86
-
-
-def test_one_tool(sanitize, folder: Path) -> None:
-    assert sanitize("--case", "some", "--tool", "synccheck,memcheck").code == 0
-    assert [call[1] for call in calls(folder)] == ["memcheck", "synccheck"]
-
-
 def test_without_compute_sanitizer(sanitize, folder: Path) -> None:
     (folder / "bin" / "compute-sanitizer").unlink()
     done = sanitize(bundle="")  # nothing is built for nothing
     assert done.code == 3
     assert "error: compute-sanitizer not found; looked in PATH, " in done.err
     assert "pip install nvidia-cuda-sanitizer-api" in done.err
-
-
-def test_a_case_that_is_not_there_is_told_before_a_tool_that_is_not(sanitize, folder: Path) -> None:
-    (folder / "bin" / "compute-sanitizer").unlink()
-    done = sanitize("--case", "sme", bundle="")
-    assert (done.code, done.err) == (
-        2,
-        "error: no case 'sme'; did you mean 'some'\n  fix: cases are scale/some, scale/more\n",
-    )
 
 
 def test_without_a_gpu(sanitize, monkeypatch) -> None:

@@ -125,11 +125,6 @@ def test_a_launch_that_callers_configure() -> None:
     assert told(optional) == [("config is optional; was refused", False)]
 
 
-def test_a_launch_that_may_begin_early() -> None:
-    early = replace(KERNEL, launch=replace(KERNEL.launch, programmatic=True))
-    assert told(early) == [("programmatic True; was none", False)]
-
-
 @pytest.mark.parametrize(
     ("was", "now", "breaking"),
     [

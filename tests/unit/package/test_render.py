@@ -275,15 +275,3 @@ def test_kernels_that_leave_their_launch_open_take_a_config():
     info = dataclasses.replace(SAMPLE, kernels=(preset,))
     assert "def add(z, x, y, alpha=1.0, *, config=None):" in rendered(info)
     assert rendered(info, "__init__.pyi").count("config: LaunchConfig | None = None,\n") == 3
-
-
-def test_tensors_that_may_be_none_can_be_left_out():
-    params = tuple(dataclasses.replace(param, optional=param.name == "y") for param in ADD.params)
-    text = rendered(
-        dataclasses.replace(SAMPLE, kernels=(dataclasses.replace(ADD, params=params),)),
-        "__init__.pyi",
-    )
-    assert "y: TensorLike | None = None,\n" in text
-    assert "y: OrOp[TensorLike | None] = None,\n" in text
-    assert "class _AddLaunch(LazyLaunch[tuple[_T1, _T2, TensorLike | None, float]]):" in text
-    assert "y: f32 tensor, 1 dimension, C-contiguous, read, may be None" in text

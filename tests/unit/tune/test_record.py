@@ -18,7 +18,6 @@ from tilec.tune.cases import spaces_of
 from tilec.tune.record import code_of, confirmed, merged, new_record, read_old, write_record
 from tilec.tune.session import CaseResult
 from tilec.tune.trial import Trial
-from tilec_runtime.cpu.driver import CPU
 from tilec_runtime.errors import ManifestError, UsageError
 from tilec_runtime.model.kernel import ToolInfo
 
@@ -83,16 +82,6 @@ def test_an_entry_says_what_won_where_and_by_how_much(results) -> None:
     assert read_record(record_text(record).encode(), "x.json") == record
 
 
-def test_hints_of_the_winner_are_those_of_its_image(results) -> None:
-    variant = dataclasses.replace(
-        built(results[0].best.point),
-        id=results[0].best.variant,
-        hints=(("sm_90", (("occupancy", 2),)),),
-    )
-    record, _ = new_record(FACTS, READY, results, SIZES, [variant])
-    assert record.devices[0].entries[0].hints == (("occupancy", 2),)
-
-
 def coded(results) -> tuple[TuningRecord, dict[tuple[str, Any], str]]:
     """A record with the code of its entries, and that code by target and point."""
     variants = [built(result.best.point) for result in results]
@@ -137,26 +126,6 @@ def test_what_changed_in_earnest_is_not_confirmed(results) -> None:
         match="does not say what the code of case 4k was: it was written by an older tilec",
     ):
         confirmed(read_record(older.encode(), "x.json"), FACTS, codes, "x.json")
-
-
-def test_a_record_of_the_cpu_device_is_of_no_gpu(results) -> None:
-    record, _ = new_record(
-        dataclasses.replace(FACTS, target="tileir"), wire.Ready(device=CPU), results, SIZES, []
-    )
-    (device,) = record.devices
-    assert (device.name, device.cc, device.driver, str(device.target)) == (
-        "CPU",
-        (0, 0),
-        "",
-        "tileir",
-    )
-
-
-def test_a_driver_whose_version_is_not_known_is_named_by_its_cuda(results) -> None:
-    record, _ = new_record(
-        FACTS, wire.Ready(device=H200, clocks_missing="no NVML"), results, SIZES, []
-    )
-    assert record.devices[0].driver == "CUDA 13.0"
 
 
 def test_two_cases_of_the_same_sizes_have_one_entry(results) -> None:
@@ -205,14 +174,6 @@ def test_a_record_of_what_has_changed_is_written_anew(results, change, said: str
     found, text = merged(old, new, FACTS.info)
     assert found == new
     assert text.startswith(said)
-
-
-def test_images_for_another_target_replace_those_before(results) -> None:
-    old, _ = new_record(FACTS, READY, results, SIZES, [])
-    new, _ = new_record(dataclasses.replace(FACTS, target="sm_90a"), READY, results[:1], SIZES, [])
-    found, _ = merged(old, new, FACTS.info)
-    assert [str(device.target) for device in found.devices] == ["sm_90a"]
-    assert len(found.devices[0].entries) == 1
 
 
 def test_writing_the_same_again_changes_nothing(results, tmp_path: Path) -> None:
