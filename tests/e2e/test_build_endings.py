@@ -170,6 +170,7 @@ def test_an_interrupt_ends_a_build_on_a_terminal(tmp_path: Path) -> None:
     assert not (root / "dist").exists()
 
 
+@pytest.mark.long
 def test_ctrl_c_ends_a_compiler_of_its_own_process(tmp_path: Path) -> None:
     """nvcc runs its parts as processes of their own; none outlives the build."""
     cli = Cli(environment(tmp_path / "cache"))
@@ -203,6 +204,7 @@ def at_once(cli: Cli, first: Path, second: Path) -> list[tuple[str, str]]:
     return ended
 
 
+@pytest.mark.long
 def test_two_builds_of_one_project_at_once(reference: dict[str, bytes], tmp_path: Path) -> None:
     cli = Cli(environment(tmp_path / "cache"))
     root = write(

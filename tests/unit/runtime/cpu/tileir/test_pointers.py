@@ -8,8 +8,9 @@ import hypothesis.strategies as st
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
+from tests.amount import examples
 from tests.unit.runtime.cpu.tileir.build import TOKEN, Builder, launch, program, run_op, tile
 from tests.unit.runtime.cpu.tileir.undetermined import garbage
 from tests.unit.runtime.cpu.tileir.watching import Watcher
@@ -103,7 +104,7 @@ def raw(regions: list[Region], address: int, size: int) -> Array:
     return region.data[address - region.address : address - region.address + size]
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(batch=batches(), padded=st.booleans())
 def test_loads_give_what_lies_at_each_address(
     batch: tuple[Scalar, list[Region], Array, Array | None, int], padded: bool
@@ -128,7 +129,7 @@ def test_loads_give_what_lies_at_each_address(
             assert found[place].tobytes() == expected.tobytes()
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(batch=batches(), one=st.booleans())
 def test_of_stores_to_one_place_the_last_stays(
     batch: tuple[Scalar, list[Region], Array, Array | None, int], one: bool

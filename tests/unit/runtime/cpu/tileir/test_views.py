@@ -8,8 +8,9 @@ from typing import Any
 import hypothesis.strategies as st
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
+from tests.amount import examples
 from tests.unit.runtime.cpu.tileir.build import I32, TOKEN, run_op
 from tests.unit.runtime.cpu.tileir.undetermined import garbage
 from tests.unit.runtime.cpu.tileir.watching import Watcher
@@ -238,7 +239,7 @@ def test_stores_leave_what_the_reference_leaves(case: Case, seed: int, one: bool
     np.testing.assert_array_equal(case.data, result)
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(case=cases(elements=(Scalar.F32, Scalar.I8, Scalar.F64), plain=True))
 def test_each_block_may_have_a_tensor_of_its_own(case: Case) -> None:
     whole = case.tensor()
@@ -609,7 +610,7 @@ _FAR = st.one_of(
 )
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(case=cases(), go_on=st.sampled_from([None, False, True]), data=st.data())
 def test_no_number_is_too_large(case: Case, go_on: bool | None, data: st.DataObject) -> None:
     """Whatever extents, strides, steps and indices damaged Tile IR has: a launch ends well, or with
