@@ -309,30 +309,6 @@ def test_budgets_are_checked_beside_failures(cli: Cli, tmp_path: Path) -> None:
     assert not (root / "tilec.lock").exists(), "it records the tools of what was built"
 
 
-def test_an_edit_in_the_middle_of_a_build_is_noticed(tmp_path: Path) -> None:
-    """What was compiled of two states of a header is kept for neither."""
-    cli = Cli(environment(tmp_path / "cache"))
-    source = f'#include "factor.cuh"\n{UNFOLDED}' + TWICE_CU.replace(
-        "2.0f", "FACTOR * float(S<12, 1>::v)"
-    )
-    root = write(
-        tmp_path / "project",
-        HEAD + TWICE,
-        {"k/twice.cu": source, "k/factor.cuh": "#define FACTOR 2.0f\n"},
-    )
-    edits = "pathlib.Path('k/factor.cuh').write_text('#define FACTOR 3.0f\\n')"
-    done = cli.until(root, "building 1 job", edits, "build")
-    assert done.code == 1
-    assert (
-        "k/twice.cu: error: k/twice.cu, or a file that it includes, imports or reads, was changed while it was compiled\n"
-        in done.err
-    )
-    assert "  fix: build again\n" in done.err
-    assert cli.good(root, "build").jobs == {"twice-sm_90"}
-    (root / "k" / "factor.cuh").write_text("#define FACTOR 2.0f\n")
-    assert cli.good(root, "build").jobs == {"twice-sm_90"}
-
-
 @pytest.mark.parametrize("closed", ["<&- >&- 2>&-"])
 def test_streams_that_the_caller_closed(cli: Cli, tmp_path: Path, closed: str) -> None:
     """A job scheduler may start a build without any of the three."""
