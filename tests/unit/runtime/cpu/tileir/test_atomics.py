@@ -210,39 +210,6 @@ def test_compare_and_swap_compares_bits(
     assert data.tobytes() == expected.tobytes()
 
 
-def test_a_counter_gives_each_block_its_own_number() -> None:
-    data = np.array([5], np.int32)
-    memory = Memory([Region.of("counter", data)])
-    found = rmw(
-        AtomicMode.ADD,
-        Scalar.I32,
-        memory,
-        np.array([data.ctypes.data]),
-        np.ones(1, np.int32),
-        None,
-        blocks=100,
-    )
-    assert found.tolist() == list(range(5, 105))
-    assert data.tolist() == [105]
-
-
-@pytest.mark.parametrize("number", [1, 3, 3000])
-def test_a_histogram_counts_all(number: int) -> None:
-    bins, rng = np.zeros(number, np.int32), np.random.default_rng(0)
-    index = rng.integers(0, number, (50, 256))
-    memory = Memory([Region.of("bins", bins)])
-    rmw(
-        AtomicMode.ADD,
-        Scalar.I32,
-        memory,
-        bins.ctypes.data + 4 * index,
-        np.ones((1, 256), np.int32),
-        None,
-        blocks=50,
-    )
-    np.testing.assert_array_equal(bins, np.bincount(index.reshape(-1), minlength=number))
-
-
 def reduce_one_by_one(
     mode: AtomicMode,
     data: Array,
