@@ -170,6 +170,7 @@ def test_an_interrupt_ends_a_build_on_a_terminal(tmp_path: Path) -> None:
     assert not (root / "dist").exists()
 
 
+@pytest.mark.long
 def test_ctrl_c_ends_a_compiler_of_its_own_process(tmp_path: Path) -> None:
     """nvcc runs its parts as processes of their own; none outlives the build."""
     cli = Cli(environment(tmp_path / "cache"))
@@ -203,6 +204,7 @@ def at_once(cli: Cli, first: Path, second: Path) -> list[tuple[str, str]]:
     return ended
 
 
+@pytest.mark.long
 def test_two_builds_of_one_project_at_once(reference: dict[str, bytes], tmp_path: Path) -> None:
     cli = Cli(environment(tmp_path / "cache"))
     root = write(
@@ -305,30 +307,6 @@ def test_budgets_are_checked_beside_failures(cli: Cli, tmp_path: Path) -> None:
     )
     assert not (root / "dist").exists()
     assert not (root / "tilec.lock").exists(), "it records the tools of what was built"
-
-
-def test_an_edit_in_the_middle_of_a_build_is_noticed(tmp_path: Path) -> None:
-    """What was compiled of two states of a header is kept for neither."""
-    cli = Cli(environment(tmp_path / "cache"))
-    source = f'#include "factor.cuh"\n{UNFOLDED}' + TWICE_CU.replace(
-        "2.0f", "FACTOR * float(S<12, 1>::v)"
-    )
-    root = write(
-        tmp_path / "project",
-        HEAD + TWICE,
-        {"k/twice.cu": source, "k/factor.cuh": "#define FACTOR 2.0f\n"},
-    )
-    edits = "pathlib.Path('k/factor.cuh').write_text('#define FACTOR 3.0f\\n')"
-    done = cli.until(root, "building 1 job", edits, "build")
-    assert done.code == 1
-    assert (
-        "k/twice.cu: error: k/twice.cu, or a file that it includes, imports or reads, was changed while it was compiled\n"
-        in done.err
-    )
-    assert "  fix: build again\n" in done.err
-    assert cli.good(root, "build").jobs == {"twice-sm_90"}
-    (root / "k" / "factor.cuh").write_text("#define FACTOR 2.0f\n")
-    assert cli.good(root, "build").jobs == {"twice-sm_90"}
 
 
 @pytest.mark.parametrize("closed", ["<&- >&- 2>&-"])

@@ -116,6 +116,7 @@ def test_a_variant_that_fails_is_the_one_that_is_told(tmp_path: Path) -> None:
     assert len({digest for job, (digest, _) in images(root).items() if job in SCALE}) == 2
 
 
+@pytest.mark.long
 def test_variants_can_be_compiled_alone(cli: Cli, built: Path, tmp_path: Path) -> None:
     root = write(
         tmp_path,

@@ -280,6 +280,7 @@ def random_cases() -> str:
     return "\n".join(rows)
 
 
+@pytest.mark.long
 def test_no_tile_lies_outside_and_nothing_races_at_random_extents(
     cli: Cli, project: Path, tmp_path: Path
 ) -> None:

@@ -573,6 +573,7 @@ def test_findings_as_the_terminal_shows_them(
     golden(GOLDEN / f"{kernel}.txt", done.out)
 
 
+@pytest.mark.long
 def test_the_examples_are_clean(cli: Cli, tmp_path: Path) -> None:
     """Their small cases; those of the CUDA C++ kernels are skipped with the reason."""
     for name in ("tilec.toml", "LICENSE", "README.md"):
@@ -635,18 +636,3 @@ def test_wrong_words(cli: Cli, planted: Path, words: list[str], said: str) -> No
     done = cli(planted, "sanitize", *words)
     assert done.code == 2
     assert said in done.err
-
-
-def test_sources_that_lack_the_line(cli: Cli, planted: Path, tmp_path: Path) -> None:
-    """Findings of a bundle that was built elsewhere keep their places where there is no line to
-    show.
-    """
-    cli.good(planted, "build")
-    (bundle,) = (planted / "dist").glob("*.tilec")
-    shutil.copy(planted / "tilec.toml", tmp_path / "tilec.toml")
-    for path in planted.glob("*.py"):
-        (tmp_path / path.name).write_text("")
-    done = cli(tmp_path, "sanitize", "tiles_overlap_by_half", "--bundle", str(bundle), NO_COLOR="1")
-    assert done.code == FOUND, done.err
-    assert "races.py:21:5: write-write race: block (0, 0, 0) writes y[8]" in done.out
-    assert "ct.scatter" not in done.out

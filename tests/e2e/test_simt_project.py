@@ -21,7 +21,7 @@ from tilec.testing.fake_driver import H200, FakeDriver, FakeKernel
 from tilec_runtime import Device, load, use_device
 from tilec_runtime.bundle.read import Bundle
 
-pytestmark = [pytest.mark.e2e, pytest.mark.toolchain]
+pytestmark = [pytest.mark.e2e, pytest.mark.toolchain, pytest.mark.long]
 pytest.importorskip("numba_cuda")
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"

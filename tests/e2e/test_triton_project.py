@@ -15,7 +15,7 @@ from tilec.testing.fake_driver import H200, FakeDriver, FakeKernel
 from tilec_runtime import load
 from tilec_runtime.bundle.read import Bundle
 
-pytestmark = [pytest.mark.e2e, pytest.mark.toolchain]
+pytestmark = [pytest.mark.e2e, pytest.mark.toolchain, pytest.mark.long]
 pytest.importorskip("triton")
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "triton"

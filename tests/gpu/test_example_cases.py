@@ -4,21 +4,13 @@ that must not reach the device.
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
 
-from tilec.case.cases import expand_cases
-from tilec.case.device import ModuleDevice
-from tilec.case.reference import References
-from tilec.case.run import run_cases
-from tilec.compile.project import open_project
-from tilec.frontends.base import ToolSearch
+from tests.gpu.built import bundle_of, failing, on_gpu
 from tilec.manifest.types import Manifest
-from tilec_runtime import Module, errors, load
-from tilec_runtime.bundle.read import Bundle
-from tilec_runtime.device.driver import driver
+from tilec_runtime import Module
 
 pytestmark = [
     pytest.mark.gpu,
@@ -47,33 +39,24 @@ KERNELS = (
 
 
 @pytest.fixture(scope="module")
-def manifest() -> Manifest:
-    return open_project(ROOT / "tilec.toml", ToolSearch()).manifest
+def opened() -> tuple[Manifest, Module]:
+    manifest, path = bundle_of(ROOT)
+    return manifest, on_gpu(path)
 
 
-@pytest.fixture(scope="module")
-def module(manifest: Manifest) -> Module:
-    package = manifest.package
-    path = ROOT / manifest.output.dir / f"{package.name}-{package.version}.tilec"
-    if not path.is_file():
-        pytest.skip(f"{path.name} is not there: build the examples first, with `tilec build`")
-    try:
-        return load(Bundle.open(path), 0)
-    except errors.NoDeviceError as error:
-        pytest.skip(error.what)
+@pytest.fixture
+def manifest(opened: tuple[Manifest, Module]) -> Manifest:
+    return opened[0]
+
+
+@pytest.fixture
+def module(opened: tuple[Manifest, Module]) -> Module:
+    return opened[1]
 
 
 @pytest.mark.parametrize("name", KERNELS)
 def test_every_case_passes(name: str, manifest: Manifest, module: Module) -> None:
-    kernel = next(kernel for kernel in manifest.kernels if kernel.name == name)
-    cases = expand_cases(kernel, module.kernels[name].info, locate=manifest.locate)
-    assert cases
-    report = run_cases(
-        cases, ModuleDevice(module, driver()), References(manifest.root), clock=time.perf_counter
-    )
-    assert [
-        (r.case.name, str(r.error or r.outputs)) for r in report.results if r.status != "passed"
-    ] == []
+    assert failing(name, manifest, module) == []
 
 
 def test_every_kernel_is_run(manifest: Manifest) -> None:

@@ -9,23 +9,18 @@ import os
 import statistics
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tilec.case.cases import expand_cases
-from tilec.case.device import ModuleDevice
-from tilec.case.reference import References
-from tilec.case.run import run_cases
+from tests.gpu.built import bundle_of, failing, on_gpu
 from tilec.compile.project import open_project
 from tilec.frontends.base import ToolSearch
 from tilec.frontends.tools.sass import _section
 from tilec.manifest.types import Manifest
-from tilec_runtime import Module, errors, load
+from tilec_runtime import Module, errors
 from tilec_runtime.bundle.read import Bundle
-from tilec_runtime.device.driver import driver
 
 pytestmark = [
     pytest.mark.gpu,
@@ -44,38 +39,21 @@ def manifest() -> Manifest:
 
 
 @pytest.fixture(scope="module")
-def bundle(manifest: Manifest) -> Bundle:
+def bundle() -> Bundle:
     """The bundle of examples/triton, built elsewhere: in TILEC_TRITON_DIST, or in its dist/."""
-    folder = Path(os.environ.get("TILEC_TRITON_DIST", str(EXAMPLE / "dist")))
-    path = folder / f"{manifest.package.name}-{manifest.package.version}.tilec"
-    if not path.is_file():
-        pytest.skip(
-            f"{path} is not there: build it first, with `tilec build` in examples/triton, or set TILEC_TRITON_DIST"
-        )
-    return Bundle.open(path)
+    return Bundle.open(bundle_of(EXAMPLE, "TILEC_TRITON_DIST")[1])
 
 
 @pytest.fixture(scope="module")
 def module(bundle: Bundle) -> Module:
-    try:
-        return load(bundle, 0)
-    except errors.NoDeviceError as error:
-        pytest.skip(error.what)
+    return on_gpu(bundle_of(EXAMPLE, "TILEC_TRITON_DIST")[1])
 
 
 @pytest.mark.parametrize("name", KERNELS)
 def test_every_case_agrees_with_its_reference(
     name: str, manifest: Manifest, module: Module
 ) -> None:
-    kernel = next(kernel for kernel in manifest.kernels if kernel.name == name)
-    cases = expand_cases(kernel, module.kernels[name].info, locate=manifest.locate)
-    assert cases
-    report = run_cases(
-        cases, ModuleDevice(module, driver()), References(manifest.root), clock=time.perf_counter
-    )
-    assert [
-        (r.case.name, str(r.error or r.outputs)) for r in report.results if r.status != "passed"
-    ] == []
+    assert failing(name, manifest, module) == []
 
 
 def source(name: str) -> Any:

@@ -82,7 +82,13 @@ def coarse(rng: random.Random) -> Iterator[float]:
         yield round(math.exp(rng.gauss(0, 0.01)) / 0.02) * 0.02
 
 
-MODELS = (independent, drifting, two_clocks, disturbed, runs_apart, coarse)
+MODELS = (
+    drifting,
+    *(
+        pytest.param(model, marks=pytest.mark.long)
+        for model in (independent, two_clocks, disturbed, runs_apart, coarse)
+    ),
+)
 
 
 def alarms(noise: Noise, slowdown: float, *, seed: int, limit: float = LIMIT) -> int:

@@ -7,7 +7,7 @@ import pytest
 from tests.bundle_samples import row
 from tilec_runtime.bundle.choose import DeviceFacts, choose_image, require_image
 from tilec_runtime.errors import NoImageError
-from tilec_runtime.model.arch import ARCHS, Target, Version
+from tilec_runtime.model.arch import Version
 from tilec_runtime.model.image import ImageInfo
 from tilec_runtime.model.jit import JitFallback
 
@@ -349,19 +349,6 @@ def test_machine_code_is_no_way_out_where_it_waits_for_a_driver_itself() -> None
         caught.value.fix
         == f"{ALLOW}; or install a driver of CUDA 13.4 (driver branch 615 or later)"
     )
-
-
-def test_every_architecture_runs_its_own_forms() -> None:
-    for cc, arch in ARCHS.items():
-        for suffix, isa in (("", arch.ptx), ("a", arch.ptx_a), ("f", arch.ptx_f)):
-            if isa is None:
-                continue
-            target = f"sm_{cc[0]}{cc[1]}{suffix}"
-            choice = choose_image(
-                [row(target)], DeviceFacts(cc=cc, driver=max(arch.toolkit, (11, 0)))
-            )
-            assert choice.image is not None, target
-            assert choice.image.target == Target.parse(target)
 
 
 CPU = DeviceFacts(interprets=((13, 1), (13, 4)))

@@ -6,9 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import errno
-import hashlib
 import os
-import stat
 import subprocess
 import sys
 import zipfile
@@ -21,20 +19,8 @@ from tests.bundle_samples import Sample, names_in, write_sample
 from tilec.package import archive as writer
 from tilec.package.write import write_bundle
 from tilec_runtime.bundle import archive
-from tilec_runtime.bundle.format import index_members
 from tilec_runtime.bundle.read import Bundle
 from tilec_runtime.errors import BundleError, OutputError
-
-
-def test_round_trip(tmp_path: Path) -> None:
-    path = tmp_path / "acme-kernels-0.3.0.tilec"
-    sample, info, digest = write_sample(path)
-    bundle = Bundle.open(path)
-    assert bundle.info == info
-    assert bundle.digest == digest == hashlib.sha256(path.read_bytes()).hexdigest()
-    for image, data in sample.images.items():
-        assert bundle.image(image) == data
-    bundle.verify()
 
 
 def test_same_input_same_bytes(tmp_path: Path) -> None:
@@ -43,24 +29,6 @@ def test_same_input_same_bytes(tmp_path: Path) -> None:
     assert first == second
     assert (tmp_path / "a.tilec").read_bytes() == (tmp_path / "sub" / "b.tilec").read_bytes()
     assert str(tmp_path).encode() not in (tmp_path / "a.tilec").read_bytes()
-
-
-def test_ordinary_zip_tools_read_it(tmp_path: Path) -> None:
-    sample, _, _ = write_sample(tmp_path / "a.tilec")
-    with zipfile.ZipFile(tmp_path / "a.tilec") as opened:
-        assert opened.testzip() is None
-        names = opened.namelist()
-        assert (
-            names
-            == sorted(names)
-            == sorted(
-                [*index_members(sample.info()), *(f"images/{digest}" for digest in sample.images)]
-            )
-        )
-        assert {entry.date_time for entry in opened.infolist()} == {(1980, 1, 1, 0, 0, 0)}
-        assert {entry.external_attr >> 16 for entry in opened.infolist()} == {stat.S_IFREG | 0o644}
-        for digest, data in sample.images.items():
-            assert opened.read(f"images/{digest}") == data
 
 
 def test_equal_images_are_stored_once(tmp_path: Path) -> None:

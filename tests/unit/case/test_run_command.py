@@ -268,24 +268,6 @@ def test_a_place_that_cannot_be_written_is_told_before_anything_runs(
     assert "  fix: choose another directory\n" in done.err
 
 
-def test_json(tilec: Tilec) -> None:
-    done = tilec("--bundle", "acme.tilec", "--json")
-    assert done.code == 1
-    document = json.loads(done.out)
-    assert (document["schema_version"], document["kind"], document["ok"]) == (1, "run", False)
-    assert document["device"] == {
-        "kind": "cuda",
-        "name": "Fake H200",
-        "ordinal": 0,
-        "compute_capability": [9, 0],
-        "driver": [13, 0],
-    }
-    good, bad, refused = document["cases"]
-    assert (good["status"], good["outputs"][0]["mismatches"]) == ("passed", 0)
-    assert (bad["outputs"][0]["first_index"], bad["outputs"][0]["first_expected"]) == ([7], 3.0)
-    assert refused["error"]["type"] == "RequirementError"
-
-
 def test_arguments_without_a_project(tilec: Tilec, tmp_path: Path) -> None:
     (tmp_path / "tilec.toml").unlink()
     given = ("--arg", "x=f32[5]:arange", "--arg", "z=f32[5]:empty", "--arg", "alpha=10")

@@ -29,14 +29,6 @@ def test_an_open_dtype_axis_runs_for_each_built_value() -> None:
     assert bound[0].outs == ("z",)
 
 
-def test_axes_choose_a_variant_and_points_that_were_not_built_are_passed_over() -> None:
-    chosen = case("v4", made("x", 4), made("z", 4), axes=(("VEC", 4),))
-    (bound,) = expand_cases(kernel(chosen), add(points=TWO))
-    assert bound.name == "add/v4[f32]"
-    assert bound.choose == (("VEC", 4),)
-    assert dict(bound.axes) == {"T": "f32", "VEC": 4}
-
-
 @pytest.mark.parametrize(
     ("broken", "words"),
     [

@@ -8,10 +8,11 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from tests.amount import examples
 from tilec.case import compare as compare_module
 from tilec.case.compare import (
     UNKNOWN,
@@ -108,7 +109,7 @@ def test_which_tolerance_holds() -> None:
     )
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(
     hnp.arrays(np.float32, hnp.array_shapes(max_dims=3, max_side=5), elements=st.floats(width=32))
 )

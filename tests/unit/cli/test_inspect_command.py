@@ -162,19 +162,6 @@ def test_safety(cli, sample: Path) -> None:
 # ------------------------------------------------------------------------------------------------------------------
 
 
-DIFFERENCE = """\
-acme-kernels 0.3.0 → acme-kernels 0.4.0  acme.tilec → new.tilec
-
-breaking
-  rmsnorm: parameter eps: f32 = 1e-06 removed
-
-compatible
-  add: default of eps is 0.5; was 1e-06
-
-images  1 changed, 23 the same
-"""
-
-
 @pytest.fixture
 def new(tmp_path: Path) -> Path:
     """A later build: one parameter gone, one default changed, one image made anew."""
@@ -200,31 +187,6 @@ def new(tmp_path: Path) -> Path:
         path, replace(info, package=package, kernels=(add, norm)), sample.images.__getitem__
     )
     return path
-
-
-def test_a_difference(cli, sample: Path, new: Path) -> None:
-    done = cli("inspect", "new.tilec", "--diff", "acme.tilec")
-    assert (done.code, done.err) == (0, "")
-    head, _, rows = done.out.partition("  image ")
-    assert head == DIFFERENCE
-    assert rows.splitlines()[0].split() == [
-        "regs",
-        "spills",
-        "shared",
-        "stack",
-        "occupancy",
-        "code",
-    ]
-    cells = re.split(r" {2,}", rows.splitlines()[1].strip())
-    assert cells == [
-        "rmsnorm-f16-B64-sm_80",
-        "40 → 168",
-        "0 B → 8 B",
-        "1 KiB",
-        "0 B",
-        "75% → 12%",
-        "2 KiB",
-    ]
 
 
 def test_breaking_changes_can_be_denied(cli, sample: Path, new: Path) -> None:

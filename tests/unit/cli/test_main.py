@@ -273,33 +273,6 @@ def test_global_options_that_lead_nowhere(
         assert done.err.startswith(message)
 
 
-@pytest.mark.parametrize("where", ["before", "after"])
-def test_manifest_is_found_from_where_one_works(cli, project: Path, fake_build, where: str) -> None:
-    requests = []
-    fake_build.check = lambda request, observer: (
-        requests.append(request) or (_ for _ in ()).throw(UsageError("stop"))
-    )
-    deep = project / "a" / "b"
-    deep.mkdir(parents=True)
-    (deep / "other.toml").write_text("edition = 1\n")
-
-    def check(*options: str, cwd: Path) -> None:
-        assert (
-            cli(*((*options, "check") if where == "before" else ("check", *options)), cwd=cwd).err
-            == "error: stop\n"
-        )
-
-    check(cwd=deep)
-    check("-C", "a", cwd=project)
-    check("--manifest", "tilec.toml", cwd=project)
-    check("--manifest", ".", cwd=project)
-    check("-C", "a/b", "--manifest", "other.toml", cwd=project)
-    assert [r.manifest_path for r in requests] == [
-        *[project / "tilec.toml"] * 4,
-        deep / "other.toml",
-    ]
-
-
 def test_completion_scripts(cli) -> None:
     assert "complete -o nosort -F _tilec_completion tilec" in cli("completion", "bash").out
     assert "#compdef tilec" in cli("completion", "zsh").out

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.watched_project import calls, driver, write_project, write_tool
+from tests.watched_project import driver, write_project, write_tool
 from tilec_runtime.device import driver as _driver
 from tilec_runtime.errors import NoDeviceError
 
@@ -45,41 +45,6 @@ def sanitize(cli, folder: Path):
 def ending(tool: str, code: int) -> str:
     """A tool that ends so, where the others find nothing."""
     return f'[ "$2" != {tool} ] || exit {code}'
-
-
-def test_all_tools_find_nothing(sanitize, folder: Path) -> None:
-    done = sanitize("--case", "some")
-    assert (done.code, done.err) == (0, "")
-    assert done.out.startswith(
-        "scale/some  memcheck\nreport: .tilec/sanitize/scale.some.memcheck.report\n"
-    )
-    assert done.out.endswith("4 runs of compute-sanitizer on Fake H200: 4 clean\n")
-    called = calls(folder)
-    options = [
-        {word: call[number + 1] for number, word in enumerate(call[:-1]) if word.startswith("--")}
-        for call in called
-    ]
-    assert [one["--tool"] for one in options] == TOOLS
-    assert all(
-        (one["--error-exitcode"], one["--destroy-on-device-error"]) == ("86", "kernel")
-        for one in options
-    )
-    assert (options[0]["--padding"], options[0]["--report-api-errors"]) == ("65536", "no")
-    launch = [
-        "tilec.cli.launch_case",
-        str(folder / "tilec.toml"),
-        str(folder / "acme.tilec"),
-        "scale/some",
-        "cuda:0",
-        "small",
-    ]
-    ends = [call[call.index("tilec.cli.launch_case") :] for call in called]
-    assert ends == [
-        launch,
-        launch,
-        [*launch, "unset"],
-        launch,
-    ]  # for initcheck alone nothing is written to what a case leaves empty
 
 
 @pytest.mark.parametrize(

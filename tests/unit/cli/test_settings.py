@@ -87,3 +87,8 @@ def test_a_bad_bound_of_the_cache_is_an_error_only_where_it_matters() -> None:
         _ = settings.cache_bytes
     assert read_settings({"TILEC_CACHE_MAX": "1 MiB"}, CWD).cache_bytes == 1 << 20
     assert read_settings({}, CWD).cache_bytes == 8 << 30
+
+
+def test_reads_targets_of_builds(tmp_path: Path) -> None:
+    found = read_settings({"TILEC_TARGETS": "sm_90, tileir"}, tmp_path)
+    assert found.targets == ("sm_90", "tileir")

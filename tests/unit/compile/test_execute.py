@@ -19,7 +19,6 @@ from tilec.compile.keys import KeyedJob
 from tilec.compile.process import WorkerProcess
 from tilec.frontends.base import load_frontend
 from tilec.model.job import Variant
-from tilec_runtime.bundle import store
 from tilec_runtime.errors import CompileError, OutputError, TilecError, ToolchainError
 from tilec_runtime.model.arch import Target
 
@@ -53,34 +52,6 @@ def test_an_image_of_files_that_were_changed_meanwhile_is_not_kept(project) -> N
         assert not done_of(*pool.compile([job])).cached
         (project.root / "h.inc").write_text("after\n")
         assert not done_of(*pool.compile(project.keyed(project.job()))).cached
-
-
-def test_jobs_are_compiled_once_and_then_come_from_the_cache(project) -> None:
-    jobs = project.keyed(
-        *(project.job(bm, target=target) for bm in (16, 32) for target in ("sm_80", "compute_80"))
-    )
-    with project.pool(workers=2) as pool:
-        first = pool.compile(jobs)
-        images = [done_of(outcome).blob.read() for outcome in first]
-        assert len(set(images)) == 4
-        second = pool.compile(jobs)
-    assert [done_of(outcome).cached for outcome in (*first, *second)] == [False] * 4 + [True] * 4
-    assert [str(done_of(outcome).info.target) for outcome in first] == [
-        "sm_80",
-        "compute_80",
-        "sm_80",
-        "compute_80",
-    ]
-    assert [dataclasses.replace(done_of(a), cached=True, seconds=0.0) for a in first] == list(
-        second
-    )
-    assert [done_of(outcome).blob.read() for outcome in second] == images
-    assert sorted(project.compiled) == sorted(job.job.id for job in jobs)
-    assert done_of(first[0]).abi[0].expr == "x.ptr"
-    assert f"/{store.FORMAT}/images/" in done_of(first[0]).blob.path
-    assert not any(
-        isinstance(getattr(first[0], field.name), bytes) for field in dataclasses.fields(Done)
-    ), "outcomes hold no image bytes"
 
 
 def test_nothing_to_do_starts_no_process(project) -> None:

@@ -312,36 +312,6 @@ def test_what_looks_alike_has_its_own_key() -> None:
     )
 
 
-def test_the_explanation_names_everything() -> None:
-    rows = dict(maker().explain(JOB))
-    assert rows["recipe"] == "1"
-    assert rows["tool nvrtc"] == json.dumps(["13.4.92", "aa" * 32])
-    assert rows["input include/common.h"] == "cc" * 32
-    assert rows["option std"] == "c++17"
-    assert rows["symbol"] == "add<{T}>"
-    assert rows["axis T"] == "f16"
-    assert rows["axis N"] == "4"
-    assert rows["target"] == "sm_90a"
-    assert rows["hint occupancy"] == "2"
-    assert [label for label in rows if label.startswith("group ")] == [
-        'group {"symbol": "add<{T}>", "axes": [["T", "f16"], ["N", 4]]}',
-        'group {"symbol": "add<{T}>", "axes": [["T", "f32"], ["N", 4]]}',
-    ]
-    assert rows["opt"] == "3"
-    assert rows["lineinfo"] == "false"
-    assert rows["max_isa"] == "[8, 0]"
-    assert rows["declared max_threads"] == "256"
-    assert json.loads(rows["assume x"]) == {
-        "param": "x",
-        "shape": [16],
-        "stride": [],
-        "align": 16,
-        "extent": [],
-        "contiguous": False,
-    }
-    assert json.loads(rows["param x"])["kind"] == "tensor"
-
-
 def test_what_changed_is_named() -> None:
     old = maker().explain(JOB)
     new = maker(inputs=(INPUT, dataclasses.replace(HEADER, name="include/new.h"))).explain(

@@ -11,9 +11,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.amount import examples
 from tests.runtime_samples import ADD, GEMM, PTR, SCALAR, STRUCT, TENSOR, image, kernel, slot
 from tilec.package.render import render_package
 from tilec_runtime.errors import UsageError
@@ -221,7 +222,7 @@ def test_many_variants_are_not_all_listed():
 NASTY = st.text(st.sampled_from(list('"\x27\\\n{}%\x00\u202e\r\t aNxé#')), max_size=40)
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(doc=NASTY, description=NASTY, param=NASTY, requires=NASTY, variant=NASTY, bundle=NASTY)
 def test_texts_cannot_become_code(doc, description, param, requires, variant, bundle):
     """Whatever a bundle says, the package's code is the same: only docstrings and one file name

@@ -525,6 +525,7 @@ def test_min_driver_caps_the_isa_and_profile_reaches_the_jobs() -> None:
     assert caught.value.fix == "profiles of this project: release, debug"
 
 
+@pytest.mark.long
 def test_ten_thousand_jobs_stay_light() -> None:
     axes = (("BM", tuple(range(1, 51))), ("BN", tuple(range(1, 51))))
     kernel = tile_kernel(

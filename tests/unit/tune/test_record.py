@@ -57,31 +57,6 @@ def results(info, kernel) -> list[CaseResult]:
     return found
 
 
-def test_an_entry_says_what_won_where_and_by_how_much(results) -> None:
-    record, notes = new_record(FACTS, READY, results, SIZES, [])
-    assert not notes
-    (device,) = record.devices
-    assert (device.name, device.cc, device.multiprocessors, device.driver) == (
-        "Fake H200",
-        (9, 0),
-        132,
-        "580.95.05",
-    )
-    assert device.clocks is not None
-    assert device.clocks.sm == (1500, 1980)
-    entry = device.entries[0]
-    assert (entry.case, dict(entry.point)["BM"], entry.samples) == ("4k", 64, 30)
-    assert (entry.median_us, entry.interval_us) == (1000.0, (1000.0, 1000.0))
-    assert set(entry.ranges) == {(4096, 8191)}
-    assert [(dict(c.point)["BM"], c.status, c.reason) for c in entry.candidates] == [
-        (64, Status.BEST, ""),
-        (128, Status.PRUNED, "behind after 33% of a measurement"),
-        (32, Status.WRONG, "c[0] is 1, expected 2"),
-    ]
-    assert entry.candidates[1].median_us == 2000.0
-    assert read_record(record_text(record).encode(), "x.json") == record
-
-
 def coded(results) -> tuple[TuningRecord, dict[tuple[str, Any], str]]:
     """A record with the code of its entries, and that code by target and point."""
     variants = [built(result.best.point) for result in results]

@@ -69,6 +69,7 @@ def test_halving_passes_over_what_failed() -> None:
     assert Counter(ask.place for ask in asked)[BEST] == 1
 
 
+@pytest.mark.long
 def test_bayes_comes_closer_to_the_best_than_chance() -> None:
     """With a fifth of 200 points, over some seeds: the version of optuna decides which points they
     are.
