@@ -57,6 +57,7 @@ class _Wish(NamedTuple):
             *self.axes.items(),
             *map(type, self.axes.values()),
             *self.hints.items(),
+            *map(type, self.hints.values()),
             self.grid,
             self.config and self.config.shape,
         )
