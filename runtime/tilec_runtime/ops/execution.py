@@ -110,7 +110,7 @@ def require_function(verb: str, given: Any) -> None:
     if not callable(given):
         raise CallError(
             f"{verb} takes a function, and this is a {type(given).__qualname__}",
-            fix="pass a function of the result",
+            fix="pass a function of one argument",
         )
     if inspect.iscoroutinefunction(given):
         name = getattr(given, "__qualname__", repr(given))

@@ -42,7 +42,7 @@ from tilec_runtime.tensors.lease import holder
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Scalar:
-    """An argument by value: its dtype, the number, and what it packs as."""
+    """An argument by value: its dtype, the number, and what it packs as; or a struct's bytes."""
 
     dtype: str
     number: Any
@@ -85,14 +85,15 @@ class AsyncKernelLaunch(DeviceOp[tuple[Any, ...]]):
         return len(self._pushed)
 
     def push_arg(self, argument: Any, dtype: str = "") -> AsyncKernelLaunch:
-        """Add a number, or the address of a tensor.
+        """Add a number, the address of a tensor, or the bytes of a struct by value.
 
         The launch holds a tensor until it has run, and gives it back. One that can be written
         counts as written; views, shared tensors and borrows to read are read. Other libraries'
         arrays are kept alive.
 
         Args:
-            argument: a number, a NumPy scalar, or a tensor of any library on the function's device.
+            argument: a number, a NumPy scalar, a tensor of any library on the function's device,
+                or `bytes`.
             dtype: of a number that neither the function's parameters nor NumPy tell.
 
         Raises:
@@ -123,6 +124,10 @@ class AsyncKernelLaunch(DeviceOp[tuple[Any, ...]]):
             raise DTypeError(
                 f"{self._at(place)} takes a number ({wanted}), got a {type(argument).__qualname__}"
             )
+        if isinstance(argument, bytes) and not wanted:
+            self._check_size(place, len(argument))
+            self._pushed.append(_Scalar("struct", argument, argument))
+            return self
         self._check_size(place, 8)
         write = isinstance(argument, Described) and not argument.readonly
         self._check_place(
@@ -318,8 +323,8 @@ def _enqueue(
         ctx: where.
         function: what, of a shape that it has on this device.
         shape: its shape.
-        packed: its arguments: the dtype of a number (`ptr` of an address) and how it is packed, or
-            facts of a tensor and its address.
+        packed: its arguments: the dtype of a number (`ptr` of an address) and how it is packed,
+            `struct` and its bytes, or facts of a tensor and its address.
         keep: what has to live until the launch is done, for drivers that see to that.
 
     Raises:
@@ -328,11 +333,15 @@ def _enqueue(
     driver = ctx.driver
     sizes, offsets, data = list[int](), list[int](), bytearray()
     for kind, value in packed:
-        size, code = (size_of(kind), format_of(kind)) if isinstance(kind, str) else (8, "Q")
-        data += bytes(-len(data) % size)
-        sizes.append(size)
+        if kind == "struct":
+            raw, align = value, 16  # more than any needs
+        else:
+            raw = struct.pack("=" + (format_of(kind) if isinstance(kind, str) else "Q"), value)
+            align = len(raw)
+        data += bytes(-len(data) % align)
+        sizes.append(len(raw))
         offsets.append(len(data))
-        data += struct.pack(f"={code}", value)
+        data += raw
     parts = LaunchParts(
         kernel=function.symbol,
         sizes=tuple(sizes),

@@ -141,7 +141,13 @@ class LazyLaunch(HoldingOp[R_co]):
     def _require(self, axes: Axes, hints: dict[str, int]) -> None:
         """See that there are variants with these; what was seen is kept."""
         origin = self._origin
-        key = (*axes.items(), *map(type, axes.values()), None, *hints.items())
+        key = (
+            *axes.items(),
+            *map(type, axes.values()),
+            None,
+            *hints.items(),
+            *map(type, hints.values()),
+        )
         try:
             if key in origin.checked:
                 return

@@ -113,3 +113,8 @@ def test_a_bad_bound_of_the_cache_is_an_error_only_where_it_matters() -> None:
 
 def test_cores_are_those_of_this_process() -> None:
     assert read_settings({}, CWD).cores >= 1
+
+
+def test_reads_targets_of_builds(tmp_path: Path) -> None:
+    found = read_settings({"TILEC_TARGETS": "sm_90, tileir"}, tmp_path)
+    assert found.targets == ("sm_90", "tileir")

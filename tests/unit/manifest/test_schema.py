@@ -179,6 +179,7 @@ NOT_KEYS = {
     "rules",
     "sizes",
 }
+OF_CASES = dict.fromkeys(("inputs", "reference", "tolerance", "bench"), "cases")
 OTHER_FIELD = {
     types.Manifest: {
         "edition": "",
@@ -188,10 +189,11 @@ OTHER_FIELD = {
         "chain": "chains",
         "override": "overrides",
     },
-    types.Chain: {"case": "cases"},
+    types.Chain: {"case": "cases", **OF_CASES},
     types.Profile: {"inherits": ""},
     types.Kernel: {
         "case": "cases",
+        **OF_CASES,
         "dispatch": "default",
         **{key.name: "options" for options in keys.OPTIONS.values() for key in options},
     },
@@ -277,8 +279,9 @@ def test_every_sample_key_of_the_table_is_in_the_full_sample() -> None:
     }
     optional |= {
         ".kernel.*.unchecked-flags",
-        ".kernel.*.inputs",
-        *(f".frontend.{name}.inputs" for name in ("tile", "simt", "triton")),
+        ".kernel.*.reads",
+        *(f".{table}.*.{name}" for table in ("kernel", "chain") for name in OF_CASES),
+        *(f".frontend.{name}.reads" for name in ("tile", "simt", "triton")),
     }
     optional.add(".kernel.*.launch.open")
     assert set(unseen) <= optional | {

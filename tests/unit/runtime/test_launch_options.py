@@ -153,6 +153,11 @@ def test_a_largest_divisor_is_a_positive_integer(limit: Any) -> None:
     message = f"add: max_divisibility is {limit!r}, and must be a positive integer"
     with pytest.raises(VariantError, match=f"^{re.escape(message)}"):
         module.kernels["add"].options(max_divisibility=limit)
+    op = module.lazy.add(*arrays()).options(max_divisibility=1).options(max_divisibility=16)
+    with pytest.raises(
+        VariantError, match=f"^{re.escape(message)}"
+    ):  # though it equals one of these
+        op.options(max_divisibility=limit)
 
 
 def test_the_name_of_another_library_leads_to_ours(gpu: tuple[Module, FakeDriver]) -> None:
@@ -176,6 +181,13 @@ def test_each_set_of_options_is_named_once(gpu: tuple[Module, FakeDriver]) -> No
     )
     with pytest.raises(VariantError, match=r"options that were built: none\n  fix: .*kernel\.gemm"):
         module.kernels["gemm"].options(occupancy=1)
+
+
+def test_what_may_be_no_option_at_all_is_not_promised_to_be_one() -> None:
+    module, _ = loaded(TUNED)
+    with pytest.raises(VariantError) as caught:
+        module.kernels["tuned"].options(fastmath=1)
+    assert "or (where its language has such a hint) add the option" in caught.value.fix
 
 
 def test_what_counts_is_the_image_of_the_device() -> None:
