@@ -46,7 +46,8 @@ DIRECTIVES = {
     "ci": "marks of the README that .ci/run reads",
 }
 _PROGRESS = re.compile(
-    r"^(?:building \d+ jobs?.*|\[ *\d+/\d+\] .*|running .* for \d+ s.*)\n", re.MULTILINE
+    r"^(?:building \d+ jobs?.*|\[ *\d+/\d+\] .*|running .* for \d+ s.*|… and \d+ more failed jobs?)\n",
+    re.MULTILINE,
 )
 
 
