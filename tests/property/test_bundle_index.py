@@ -99,7 +99,6 @@ def safeties(tensors: list[str]) -> st.SearchStrategy[Safety]:
         guarantee=st.sampled_from(Guarantee),
         what=TEXT,
         location=places,
-        in_helper=st.booleans(),
     )
     tiles = st.lists(EXPRESSIONS, max_size=3).map(tuple)
     regions = st.builds(Region, param=st.sampled_from(tensors), tile=tiles, mapped=st.booleans())
