@@ -236,12 +236,12 @@ def test_a_borrow_that_nobody_has_ends_with_the_op_of_its_part(
     with z.borrow_mut() as m:
         run(held.module.lazy.add(m.partition(8), x, y))
         held.device.sync()
-        with pytest.raises(BorrowError, match="the mutable borrow .* still writes it"):
+        with pytest.raises(BorrowError, match=r"the mutable borrow .* still writes it"):
             z.borrow()  # the block's is held
     borrowed = z.borrow_mut()
     run(held.module.lazy.add(borrowed[0:8], x, y))
     held.device.sync()
-    with pytest.raises(BorrowError, match="the mutable borrow .* still writes it"):
+    with pytest.raises(BorrowError, match=r"the mutable borrow .* still writes it"):
         z.borrow()  # somebody has it
     del borrowed
     assert owned(z, x, y)
