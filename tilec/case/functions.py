@@ -58,9 +58,9 @@ class Functions:
         case: BoundCase,
         text: str,
         key: Key,
-        values: Mapping[str, Any],
-        more: Mapping[str, Any],
-    ) -> Any:
+        values: Mapping[str, object],
+        more: Mapping[str, object],
+    ) -> object:
         """Call a function with those values, by keyword, that its signature names.
 
         Args:
@@ -96,10 +96,10 @@ class Functions:
         text: str,
         key: Key,
         function: Function,
-        values: Mapping[str, Any],
-        more: Mapping[str, Any],
-    ) -> dict[str, Any]:
-        taken: dict[str, Any] = {}
+        values: Mapping[str, object],
+        more: Mapping[str, object],
+    ) -> dict[str, object]:
+        taken: dict[str, object] = {}
         known = {**values, **more, **values}  # inputs first, also for messages
         for parameter in inspect.signature(function).parameters.values():
             name = parameter.name

@@ -21,6 +21,7 @@ from tilec_runtime.model.dtype import BY_NUMPY, DTYPES, DType
 from tilec_runtime.model.kernel import AxisValue
 
 Array = np.ndarray[Any, np.dtype[Any]]
+Env = dict[str, Any]
 Value = Array | int | float | bool
 
 DISTRIBUTIONS = (
@@ -67,7 +68,7 @@ def make_inputs(case: BoundCase) -> dict[str, Value]:
     if case.error is not None:
         raise case.error
     made: dict[str, Value] = {}
-    env: dict[str, Any] = dict(case.known)
+    env: Env = dict(case.known)
     for name, path in case.files:
         made[name] = _read(case, name, path)
         env[name] = facts_of(made[name])
@@ -85,13 +86,13 @@ def make_inputs(case: BoundCase) -> dict[str, Value]:
     return made
 
 
-def planned_inputs(case: BoundCase) -> dict[str, Any]:
+def planned_inputs(case: BoundCase) -> Env:
     """Return what expressions of a case see; arrays are made where a file or a function says them.
 
     Raises:
         CaseError: as `make_inputs`; or an input is read from a file.
     """
-    env: dict[str, Any] = dict(case.known)
+    env: Env = dict(case.known)
     if case.files:
         raise CaseError(f"{case.name}: its inputs are in files", location=case.location)
     if any(item.file or item.make for item in case.inputs):
@@ -113,7 +114,7 @@ def planned_inputs(case: BoundCase) -> dict[str, Any]:
     return env
 
 
-def environment(case: BoundCase, inputs: Mapping[str, Value]) -> dict[str, Any]:
+def environment(case: BoundCase, inputs: Mapping[str, Value]) -> Env:
     """Return what expressions of a case see: its axes and inputs."""
     return {**dict(case.known), **{name: facts_of(value) for name, value in inputs.items()}}
 
@@ -143,7 +144,7 @@ def poisoned(shape: tuple[int, ...], dtype: DType) -> Array:
     return np.full((*shape, dtype.bytes), POISON, np.uint8).view(numpy_dtype(dtype)).reshape(shape)
 
 
-def _shape(case: BoundCase, item: Input, env: Mapping[str, Any]) -> tuple[int, ...]:
+def _shape(case: BoundCase, item: Input, env: Env) -> tuple[int, ...]:
     extents = []
     for axis, text in enumerate(item.shape or ()):
         try:
@@ -174,7 +175,7 @@ def _made(
     item: Input,
     functions: Functions,
     made: Mapping[str, Value],
-    env: Mapping[str, Any],
+    env: Env,
 ) -> Array:
     """Return what a function of the project makes."""
     dtype = numpy_dtype(DTYPES[item.dtype])

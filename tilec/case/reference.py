@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
@@ -61,7 +60,7 @@ def _read_only(value: Value) -> Value:
     return view
 
 
-def _results(case: BoundCase, result: Any, inputs: Mapping[str, Value]) -> dict[str, Array]:
+def _results(case: BoundCase, result: object, inputs: Mapping[str, Value]) -> dict[str, Array]:
     outs = case.outs
     if isinstance(result, Mapping):
         named = dict(result)
@@ -85,7 +84,7 @@ def _results(case: BoundCase, result: Any, inputs: Mapping[str, Value]) -> dict[
     return {name: _checked(case, name, named[name], inputs[name]) for name in given}
 
 
-def _checked(case: BoundCase, name: str, value: Any, target: Value) -> Array:
+def _checked(case: BoundCase, name: str, value: object, target: Value) -> Array:
     array = np.asarray(value)
     shape = np.shape(target)
     if array.shape != shape:

@@ -46,6 +46,7 @@ EXEMPT: Mapping[type, frozenset[str]] = {
             "block",
             "kinds",
             "typed",
+            "configs",
         )
     ),
     ParamDecl: frozenset({"location"}),

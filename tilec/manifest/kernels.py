@@ -41,11 +41,12 @@ def read_kernel(
         problems.add(path, what, at_key=True)
     file, function = found.get("source", ("", ""))
     language = _language(found, file, path, problems, languages) if file else ""
-    matrix, axes = _matrix(
-        found.get("matrix", {}), tuple(found.get("let", {})), (*path, "matrix"), problems
-    )
-    let = _let(found.get("let", {}), axes, (*path, "let"), problems)
-    scope = Scope(path, axes, problems, tuple(name for name, _ in let))
+    table = found.get("matrix", {})
+    table = {"autotune": True} if table == "autotune" else table
+    named = tuple(found.get("let", {}))
+    matrix, axes = _matrix(table, named, (*path, "matrix"), problems)
+    let = _let(found.get("let", {}), Scope((*path, "let"), axes, problems, open=matrix.autotune))
+    scope = Scope(path, axes, problems, named, open=matrix.autotune)
     symbol = found.get("symbol", "")
     _check_symbol(symbol, function, scope)
     params = tuple(_param(param, table, scope) for param, table in found.get("params", {}).items())
@@ -203,7 +204,9 @@ def _matrix(
             for name, value in point.items():
                 if axes.get(name) and type(value) is type(axes[name][0]):
                     reach[name][value] = None
-    scope = Scope(path, {name: tuple(items) for name, items in reach.items()}, problems)
+    whole = found.get("autotune", False)
+    reached = {name: tuple(items) for name, items in reach.items()}
+    scope = Scope(path, reached, problems, open=whole)
     exclude = []
     for index, rule in enumerate(found.get("exclude", ())):
         if rule is not BAD:
@@ -218,12 +221,13 @@ def _matrix(
         exclude=tuple(exclude),
         include=tuple(include),
         by_target=tuple(by_target),
+        autotune=whole,
         max_variants=found.get("max-variants", Matrix().max_variants),
     )
     return matrix, scope.axes
 
 
-def _check_targets(found: Mapping[str, Any], path: Path, problems: Problems) -> None:
+def _check_targets(found: Mapping[str, object], path: Path, problems: Problems) -> None:
     """Report keys of values by target that are no targets."""
     for key in found:
         try:
@@ -232,17 +236,16 @@ def _check_targets(found: Mapping[str, Any], path: Path, problems: Problems) -> 
             problems.add((*path, key), f'{error}; "*" stands for all others', at_key=True)
 
 
-def _let(
-    found: Mapping[str, Any], axes: Axes, path: Path, problems: Problems
-) -> tuple[tuple[str, str], ...]:
+def _let(found: Mapping[str, str], scope: Scope) -> tuple[tuple[str, str], ...]:
     """Return the derived axes; each may use the axes of the matrix and those before it."""
-    known = dict(axes)
+    known = set(scope.axes)
     for name, text in found.items():
-        if name in axes or keyword.iskeyword(name):
-            what = "an axis of the matrix too" if name in axes else "a keyword of Python"
-            problems.add((*path, name), f"{name!r} is {what}", at_key=True)
-        Scope(path, known, problems).expression(text, known, (*path, name))
-        known[name] = ()
+        path = (*scope.path, name)
+        if name in scope.axes or keyword.iskeyword(name):
+            what = "an axis of the matrix too" if name in scope.axes else "a keyword of Python"
+            scope.problems.add(path, f"{name!r} is {what}", at_key=True)
+        scope.expression(text, known, path)
+        known.add(name)
     return tuple(found.items())
 
 
@@ -253,6 +256,8 @@ def _as_dtypes(items: tuple[AxisValue, ...]) -> tuple[AxisValue, ...]:
 
 
 def _check_axis(name: str, items: tuple[Any, ...], path: Path, problems: Problems) -> None:
+    # None of Triton stands beside values of any type.
+    items = tuple(item for item in items if item != "None")
     good = [item for item in items if item is not BAD]
     for index, item in enumerate(items):
         if item is not BAD and type(item) is not type(good[0]):

@@ -292,6 +292,11 @@ MATRIX = Table(
             ListOf(Table(names=_axes(), least=1)),
             "Points to add; each gives every axis.",
         ),
+        Key(
+            "autotune",
+            Flag(),
+            "Take the configurations of the source's @triton.autotune as points, too.",
+        ),
         Key("max-variants", Integer(1, 100_000), "Most variants that the matrix may give."),
     ),
     names=Names(
@@ -620,7 +625,7 @@ KERNEL = Table(
         ),
         Key(
             "matrix",
-            MATRIX,
+            Either((MATRIX, Text("matrix", choices=("autotune",)))),
             "Axes whose product gives the variants; names match the kernel's constants and dtype variables.",
         ),
         Key(

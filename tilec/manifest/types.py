@@ -88,13 +88,16 @@ class Matrix:
     """[kernel.NAME.matrix]: the product of axes, minus exclude, plus include.
 
     `by_target` has the axes whose values differ by target, each with its values by target, `*` for
-    all others; `axes` then has every value.
+    all others; `axes` then has every value. With `autotune` the product is over the source's
+    `configs` too, which planning finds.
     """
 
     axes: tuple[tuple[str, tuple[AxisValue, ...]], ...] = ()
     exclude: tuple[Exclude, ...] = ()
     include: tuple[tuple[tuple[str, AxisValue], ...], ...] = ()
     by_target: tuple[tuple[str, tuple[tuple[str, tuple[AxisValue, ...]], ...]], ...] = ()
+    autotune: bool = False
+    configs: tuple[tuple[tuple[str, AxisValue], ...], ...] = ()
     max_variants: int = 256
 
 

@@ -85,6 +85,8 @@ class KernelDecl:
         captures: variables around the kernel that it reads. Those of kind `scalar` are numbers,
             which the manifest may make parameters of the launch; of the others, `type` says what
             they are.
+        configs: values of constants and hints that the source lists to be tried, each for one
+            variant (`@triton.autotune`).
         typed: the compiled entry's name holds the types of its parameters, so that dtypes may be
             left to it.
     """
@@ -111,6 +113,7 @@ class KernelDecl:
     kinds: tuple[str, ...] = ()
     captures: tuple[ParamDecl, ...] = ()
     typed: bool = False
+    configs: tuple[tuple[tuple[str, AxisValue], ...], ...] = ()
 
     @property
     def variadic(self) -> bool:

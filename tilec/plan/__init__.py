@@ -22,7 +22,7 @@ from tilec.plan.checks import (
 )
 from tilec.plan.matrix import expand
 from tilec.plan.params import Resolver, abi_of_args, with_slices
-from tilec.plan.points import inlined, is_for, with_derived
+from tilec.plan.points import inlined, is_for, with_configs, with_derived
 from tilec.plan.source import check_checks, check_source_axes, safety_of, with_names, with_source
 from tilec.plan.targets import LanguageFacts, Selection, no_target, parse_targets
 from tilec.plan.tuning import PASSED_OVER, Tuned, check_record, newer_tools, space_digest, winners
@@ -263,7 +263,7 @@ class _Planner:
         """Plan a kernel. Its jobs mean nothing if problems were reported."""
         report, selection = self.report, self.selection
         self.problems.update(dict.fromkeys(check_checks(kernel, decl, report)))
-        kernel = with_derived(kernel, report)
+        kernel = with_derived(with_configs(kernel, decl, report), report)
         decl = with_captures(kernel, with_names(kernel, decl, report), report)
         kernel = with_slices(kernel, decl, report)
         language = language.of(decl)

@@ -447,7 +447,9 @@ def _check_default(
     axes = dict(kernel.matrix.axes)
     built = {name: {dict(v.constants).get(name) for v in variants} for name in axes}
     for name, value in kernel.default:
-        if variants and value not in built[name]:
+        if name not in axes:  # of a matrix that the source completes
+            report(f"unknown axis {name!r}{suggest(name, list(axes))}", (*path, name))
+        elif variants and value not in built[name]:
             shown = ", ".join(map(str, sorted(built[name], key=str)))
             report(f"no variant has {name} = {value!r}: built are {shown}", (*path, name))
         elif any(p.dtype == name for p in params):

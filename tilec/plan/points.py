@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from tilec.manifest.types import Kernel
+from tilec.model.declaration import KernelDecl
 from tilec_runtime.errors import ExpressionError
 from tilec_runtime.model import expr
 from tilec_runtime.model.arch import Target
@@ -29,12 +30,51 @@ class Report(Protocol):
 _NAME = re.compile(r"""'[^']*'|"[^"]*"|(?<![\w.])[^\W\d]\w*""")
 
 
+def with_configs(kernel: Kernel, decl: KernelDecl, report: Report) -> Kernel:
+    """Return the kernel with the configurations of its source as points of its matrix.
+
+    The first is the default where the manifest chooses none. An axis of the matrix takes the place
+    of one of the source.
+    """
+    matrix, path = kernel.matrix, ("kernel", kernel.name, "matrix")
+    if not matrix.autotune:
+        return kernel
+    own = dict(matrix.axes)
+    configs = tuple(
+        dict.fromkeys(
+            tuple((name, value) for name, value in config if name not in own)
+            for config in decl.configs
+        )
+    )
+    if not any(configs):
+        report(f"{decl.name} has no @triton.autotune whose configurations could be taken", path)
+        return kernel
+    names = {frozenset(name for name, _ in config) for config in configs}
+    if len(names) > 1:
+        odd = sorted(frozenset.union(*names) - frozenset.intersection(*names))
+        what = f"some configurations of {decl.name} say nothing of {', '.join(odd)}"
+        report(f"{what}: make it an axis of the matrix", path)
+        return kernel
+    axes = [
+        (name, tuple(dict.fromkeys(dict(config)[name] for config in configs)))
+        for name, _ in configs[0]
+    ]
+    chosen = kernel.default or kernel.table or kernel.rules
+    return dataclasses.replace(
+        kernel,
+        matrix=dataclasses.replace(matrix, axes=(*matrix.axes, *axes), configs=configs),
+        default=kernel.default if chosen else configs[0],
+    )
+
+
 def points_of(kernel: Kernel, report: Report) -> Iterator[Point]:
     """Yield the points of a kernel's matrix in order, without the derived axes."""
-    matrix, derived = kernel.matrix, dict(kernel.let)
-    axes = [(name, values) for name, values in matrix.axes if name not in derived]
-    names = [name for name, _ in axes]
-    total = math.prod(len(values) for _, values in axes)
+    matrix = kernel.matrix
+    configs = matrix.configs or ((),)
+    apart = {*dict(kernel.let), *dict(configs[0])}
+    axes = [(name, values) for name, values in matrix.axes if name not in apart]
+    names = [*(name for name, _ in axes), *dict(configs[0])]
+    total = math.prod(len(values) for _, values in axes) * len(configs)
     if total > 1_000_000:
         report(
             f"the matrix is a product of {total} points: that is no build",
@@ -43,13 +83,18 @@ def points_of(kernel: Kernel, report: Report) -> Iterator[Point]:
         return
     excluded = _excluder(kernel, names, report)
     seen = set()
-    for values in itertools.product(*(values for _, values in axes)):
-        point = tuple(zip(names, values, strict=True))
+    products = itertools.product(*([(n, value) for value in values] for n, values in axes))
+    for pairs, config in itertools.product(products, configs):
+        point = (*pairs, *config)
         if not excluded(point):
             seen.add(point)
             yield point
     for included in matrix.include:
         given = dict(included)
+        if missing := [name for name in names if name not in given]:
+            what = f"an included point gives every axis: {', '.join(missing)} is missing"
+            report(what, ("kernel", kernel.name, "matrix", "include"))
+            continue
         point = tuple((name, given[name]) for name in names)
         if point not in seen:
             seen.add(point)

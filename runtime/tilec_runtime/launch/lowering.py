@@ -16,6 +16,7 @@ from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.model.expr import Expr
 from tilec_runtime.values import value_class
 
+Env = Mapping[str, Any]
 # A value on its way: a number or text that is known, code, or the parts of a shape.
 Value = Term | float | str | list[Term]
 
@@ -60,7 +61,7 @@ class TensorTerms:
         return binary(program.CDIV, binary(program.MUL, self.size, DTYPES[self.dtype].bits), 8)
 
 
-def lowered(expression: Expr, env: Mapping[str, Any]) -> Value:
+def lowered(expression: Expr, env: Env) -> Value:
     """An expression's value as a term.
 
     Args:
@@ -89,7 +90,7 @@ def truth(value: Value) -> Term:
     return bool(value) if isinstance(value, float | str) else number(value)
 
 
-def _lower(node: ast.expr, env: Mapping[str, Any]) -> Value:
+def _lower(node: ast.expr, env: Env) -> Value:
     match node:
         case ast.Constant():
             return node.value  # type: ignore[return-value]
@@ -120,14 +121,14 @@ def _lower(node: ast.expr, env: Mapping[str, Any]) -> Value:
     raise LoweringError("an expression has a part that programs have not")
 
 
-def _named(name: str, env: Mapping[str, Any]) -> Value:
+def _named(name: str, env: Env) -> Value:
     value: Value | TensorTerms | None = env.get(name)
     if value is None or isinstance(value, TensorTerms):
         raise LoweringError(f"{name} is no number")
     return value
 
 
-def _tensor(name: str, env: Mapping[str, Any]) -> TensorTerms:
+def _tensor(name: str, env: Env) -> TensorTerms:
     value = env.get(name)
     if not isinstance(value, TensorTerms):
         raise LoweringError(f"{name} is no tensor")
@@ -148,7 +149,7 @@ def _joined(operation: tuple[int, Callable[[Any, Any], Any]], left: Value, right
     raise LoweringError("floats are computed with what changes from call to call")
 
 
-def _part(node: ast.Subscript, env: Mapping[str, Any]) -> Value:
+def _part(node: ast.Subscript, env: Env) -> Value:
     whole = _lower(node.value, env)
     if isinstance(node.slice, ast.Slice):
         return _cut(whole, node.slice, env)
@@ -162,7 +163,7 @@ def _part(node: ast.Subscript, env: Mapping[str, Any]) -> Value:
     return whole[index]
 
 
-def _cut(whole: Value, part: ast.Slice, env: Mapping[str, Any]) -> Value:
+def _cut(whole: Value, part: ast.Slice, env: Env) -> Value:
     first = 0 if part.lower is None else _lower(part.lower, env)
     last = None if part.upper is None else _lower(part.upper, env)
     if isinstance(whole, list) and isinstance(first, int) and isinstance(last, int | None):
@@ -170,7 +171,7 @@ def _cut(whole: Value, part: ast.Slice, env: Mapping[str, Any]) -> Value:
     raise LoweringError("which parts of a shape are taken is not known")
 
 
-def _compared(node: ast.Compare, env: Mapping[str, Any]) -> Term:
+def _compared(node: ast.Compare, env: Env) -> Term:
     """Comparisons in a chain; those behind one that is known to fail are not looked at."""
     conditions: list[Term] = []
     left = _lower(node.left, env)
@@ -201,7 +202,7 @@ def _comparison(op: ast.cmpop, left: Value, right: Value) -> Term:
     return int(found) if isinstance(found, bool) else number(found)
 
 
-def _logic(node: ast.BoolOp, env: Mapping[str, Any]) -> Value:
+def _logic(node: ast.BoolOp, env: Env) -> Value:
     """`and`, `or`: known parts that decide end it, as where it is evaluated."""
     stop_at = isinstance(node.op, ast.Or)
     whole: Value | None = None
@@ -217,7 +218,7 @@ def _logic(node: ast.BoolOp, env: Mapping[str, Any]) -> Value:
     return whole
 
 
-def _called(name: str, args: list[ast.expr], env: Mapping[str, Any]) -> Value:
+def _called(name: str, args: list[ast.expr], env: Env) -> Value:
     if name == "nbytes":
         return _tensor(ast.unparse(args[0]), env).nbytes
     values = [_lower(arg, env) for arg in args]

@@ -18,7 +18,8 @@ INT_BOUND = 2**63
 ATTRIBUTES = ("shape", "stride", "size", "ptr", "dtype")
 FUNCTIONS = ("cdiv", "min", "max", "next_pow2", "nbytes")
 
-Run = Callable[[Mapping[str, Any]], Any]
+Env = Mapping[str, Any]
+Run = Callable[[Env], Any]
 
 
 class FaultError(Exception):
@@ -120,7 +121,7 @@ class Builder:
             raise self.error(node, "a dtype or text can only be compared with == or !=")
         column = column_of(node, self.text)
 
-        def checked(env: Mapping[str, Any]) -> Any:
+        def checked(env: Env) -> Any:
             value = run(env)
             if value.__class__ is str:
                 raise FaultError(f"{value!r} is no number", column)
@@ -157,7 +158,7 @@ class Builder:
         self.uses.add((name, ""))
         column = column_of(node, self.text)
 
-        def run(env: Mapping[str, Any]) -> Any:
+        def run(env: Env) -> Any:
             value = _lookup(env, name, column)
             return value if value.__class__ in _PLAIN else _scalar(value, name, column)
 
@@ -176,7 +177,7 @@ class Builder:
         self.uses.add((name, attribute))
         kind, column = _KINDS[attribute], column_of(node, self.text)
 
-        def run(env: Mapping[str, Any]) -> Any:
+        def run(env: Env) -> Any:
             value = _lookup(env, name, column)
             try:
                 found = getattr(value, attribute)
@@ -203,7 +204,7 @@ class Builder:
         if fixed is not None:
             self.extents.add((name, attribute, fixed))
 
-        def run(env: Mapping[str, Any]) -> Any:
+        def run(env: Env) -> Any:
             extents, at = whole(env), index(env)
             try:
                 return extents[at]
@@ -224,7 +225,7 @@ class Builder:
         )
         column = column_of(base, self.text)
 
-        def run(env: Mapping[str, Any]) -> Any:
+        def run(env: Env) -> Any:
             ends = [None if end is None else end(env) for end in (first, last)]
             try:
                 return whole(env)[slice(*ends)]
@@ -252,7 +253,7 @@ class Builder:
                 raise self.error(part.right, "division by zero")
             steps.append((_ARITHMETIC[type(part.op)], right, column_of(part.right, self.text)))
 
-        def run(env: Mapping[str, Any]) -> Any:
+        def run(env: Env) -> Any:
             value = first(env)
             for apply, operand, column in steps:
                 try:
@@ -281,7 +282,7 @@ class Builder:
         kind = "truth" if all(one[0] == "truth" for one in built) else "number"
         stop_at = isinstance(node.op, ast.Or)
 
-        def run(env: Mapping[str, Any]) -> Any:
+        def run(env: Env) -> Any:
             value: Any = None
             for part in parts:
                 value = part(env)
@@ -327,7 +328,7 @@ class Builder:
             )
         first = parts[0][1]
 
-        def run(env: Mapping[str, Any]) -> bool:
+        def run(env: Env) -> bool:
             left = first(env)
             for apply, equality, operand, column in steps:
                 right = operand(env)
@@ -364,7 +365,7 @@ class Builder:
             raise self.error(node.args[1], "division by zero")
         apply, column = _CALLS[name], column_of(node, self.text)
 
-        def run(env: Mapping[str, Any]) -> Any:
+        def run(env: Env) -> Any:
             try:
                 value = apply(*[part(env) for part in parts])
             except ZeroDivisionError:
@@ -383,7 +384,7 @@ class Builder:
         name, column = self.known_name(node), column_of(node, self.text)
         self.uses.add((name, "nbytes"))
 
-        def run(env: Mapping[str, Any]) -> Any:
+        def run(env: Env) -> Any:
             value = _lookup(env, name, column)
             found = getattr(value, "nbytes", None)
             if found is None and hasattr(value, "itemsize") and hasattr(value, "size"):
@@ -407,7 +408,7 @@ def _literal(node: ast.expr) -> int | None:
     return node.value if isinstance(node, ast.Constant) and node.value.__class__ is int else None
 
 
-def _lookup(env: Mapping[str, Any], name: str, column: int) -> Any:
+def _lookup(env: Env, name: str, column: int) -> Any:
     try:
         return env[name]
     except KeyError:

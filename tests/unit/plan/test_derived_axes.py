@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
-from tests.unit.plan.test_plan import plan, problems, tile_kernel
+from tests.unit.plan.test_plan import TILE_DECL, plan, problems, tile_kernel
 from tilec.manifest.types import Exclude, Kernel, Launch, Matrix
+from tilec.plan import Plan
+from tilec_runtime.errors import ManifestError
 
 AXES = (("T", ("f16",)), ("BM", (48, 64)))
 
@@ -81,3 +85,39 @@ def test_values_stand_apart_from_names_that_end_in_digits() -> None:
     matrix = Matrix(axes=(("T", ("f16",)), ("M1", (32,)), ("BM", (64,)), ("BN", (64,))))
     kernel = tile_kernel(matrix=matrix, launch=Launch(grid=("cdiv(c.shape[0], M1)",)), default=())
     assert plan(kernel).jobs[0].variant.id == "gemm-f16-M1=32-BM64-BN64"
+
+
+CONFIGS = (
+    (("BM", 64), ("BN", 64), ("occupancy", 1)),
+    (("BM", 128), ("BN", 64), ("occupancy", 2)),
+)
+
+
+def tuned(*configs: tuple[tuple[str, int], ...], **changes: object) -> Plan:
+    decls = {"gemm": dataclasses.replace(TILE_DECL, configs=configs)}
+    matrix = Matrix(axes=(("T", ("f16",)),), autotune=True)
+    return plan(tile_kernel(matrix=matrix, default=(), **changes), decls=decls)
+
+
+def test_configurations_of_the_source_are_points() -> None:
+    (kernel,) = tuned(*CONFIGS).kernels
+    assert [job.variant.id for job in kernel.jobs[::3]] == [
+        "gemm-f16-BM64-BN64-occupancy1",
+        "gemm-f16-BM128-BN64-occupancy2",
+    ]
+    assert [dict(job.hints)["occupancy"] for job in kernel.jobs[::3]] == [1, 2]
+    assert kernel.info.default == CONFIGS[0]
+
+
+@pytest.mark.parametrize(
+    ("configs", "said"),
+    [
+        ((), "gemm has no @triton.autotune whose configurations could be taken"),
+        ((CONFIGS[0], CONFIGS[1][:2]), "some configurations of gemm say nothing of occupancy"),
+    ],
+)
+def test_configurations_that_make_no_matrix_are_refused(
+    configs: tuple[tuple[tuple[str, int], ...], ...], said: str
+) -> None:
+    with pytest.raises(ManifestError, match=said):
+        tuned(*configs)
