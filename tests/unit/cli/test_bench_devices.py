@@ -340,7 +340,7 @@ def test_without_a_gpu_nothing_is_measured(cli: Any, project: Path) -> None:
         (("--bundle", "other.tilec"), "other.tilec"),
     ],
 )
-def test_names_missing_kernels_and_devices(
+def test_refuses_unknown_kernels_devices_and_files(
     cli: Any, project: Path, args: tuple[str, ...], said: str
 ) -> None:
     ran = cli("bench", "--bundle", "sample.tilec", "--device", "cpu", *args)

@@ -211,9 +211,7 @@ def test_tools_that_several_languages_lack_are_told_at_once(
         (("g*",), "add", False),
     ],
 )
-def test_reads_selections_as_jobs_variants_or_kernels(
-    select: tuple[str, ...], kernel: str, may: bool
-) -> None:
+def test_a_selection_may_concern_a_kernel(select: tuple[str, ...], kernel: str, may: bool) -> None:
     assert may_select(select, kernel) is may
 
 

@@ -41,7 +41,7 @@ KERNEL = Kernel(
 )
 
 
-def test_open_grids_may_have_defaults() -> None:
+def test_cases_need_a_default_for_open_grids() -> None:
     case = Case(
         name="small",
         inputs=(
