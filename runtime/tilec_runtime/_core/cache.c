@@ -33,11 +33,11 @@ static size_t plans_in(const struct entry *entry)
     return entry->plan_count < MOST_ALIKE ? entry->plan_count : MOST_ALIKE;
 }
 
-struct plan *cache_find(const struct cache *cache, const struct call *call, int64_t *outputs)
+struct plan *cache_find(const struct cache *cache, struct call *call)
 {
     const struct entry *entry = find_entry(cache, hash_of(call), call);
     for (size_t i = entry == NULL ? 0 : plans_in(entry); i > 0; i--) /* every plan that applies launches the same */
-        if (plan_applies(entry->plans[i - 1], call, outputs))
+        if (plan_applies(entry->plans[i - 1], call))
             return (struct plan *)Py_NewRef(entry->plans[i - 1]);
     return NULL;
 }

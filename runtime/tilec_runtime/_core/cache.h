@@ -25,8 +25,8 @@ struct cache {
     size_t entry_count;
 };
 
-/* Find a plan that applies to a call; a new reference, and its outputs. NULL on a miss. Runs no Python. */
-struct plan *cache_find(const struct cache *cache, const struct call *call, int64_t *outputs);
+/* Find a plan that applies to a call, whose numbers have its outputs then; a new reference. NULL on a miss. Runs no Python. */
+struct plan *cache_find(const struct cache *cache, struct call *call);
 
 /* Add a plan under the key of a call. False with an exception where there is no memory. */
 bool cache_add(struct cache *cache, const struct call *call, PyObject *types, struct plan *plan);

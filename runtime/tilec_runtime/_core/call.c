@@ -52,7 +52,7 @@ static bool add_slot(struct call *call, int64_t number)
 {
     if (call->slot_count == MOST_SLOTS)
         return false;
-    call->slots[call->slot_count++] = number;
+    call->numbers[call->slot_count++] = number;
     return true;
 }
 
@@ -80,14 +80,14 @@ static enum outcome read_tensor(struct core *core, PyObject *value, PyObject *gi
     size_t layout = call->slot_count + 3; /* extents and strides follow the addresses */
     if (layout >= MOST_SLOTS)
         return DECLINED;
-    int64_t *room = &call->slots[layout];
+    int64_t *room = &call->numbers[layout];
     enum outcome outcome = given != NULL ? array_copy(core, given, room, MOST_SLOTS - layout, &facts)
                                          : array_read(core, value, reading->fallback, reading->minded, room, MOST_SLOTS - layout, &facts);
     if (outcome != DONE)
         return outcome;
-    call->slots[layout - 3] = facts.address;
-    call->slots[layout - 2] = facts.start;
-    call->slots[layout - 1] = facts.end;
+    call->numbers[layout - 3] = facts.address;
+    call->numbers[layout - 2] = facts.start;
+    call->numbers[layout - 1] = facts.end;
     call->slot_count = layout + 2 * (size_t)facts.rank;
     return add_key(call, class_of(&facts)) ? DONE : DECLINED;
 }

@@ -1,8 +1,9 @@
-/* One call of a launcher as plans see it: its key (the class facts) and its slots (everything that a program computes with). */
+/* One call of a launcher as plans see it: its key (the class facts) and its slots (what programs compute with). */
 #ifndef TILEC_CALL_H
 #define TILEC_CALL_H
 
 #include "core.h"
+#include "expr.h"
 
 /* Which of a launcher's parameters are tensors, and which of the others decide a launch by their value. */
 struct signature {
@@ -15,7 +16,7 @@ struct call {
     PyObject *const *values; /* the caller's, in parameter order */
     size_t slot_count, key_count;
     uint16_t tensor_slots[MOST_TENSORS]; /* the slot of each tensor's address */
-    int64_t slots[MOST_SLOTS];
+    int64_t numbers[MOST_NUMBERS]; /* the slots first; all others are for programs */
     uint64_t key[MOST_KEY];
 };
 

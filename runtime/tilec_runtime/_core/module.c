@@ -125,14 +125,19 @@ static PyObject *run(PyObject *Py_UNUSED(module), PyObject *args)
 {
     PyObject *bytes, *sequence, *result = NULL;
     struct program program;
-    int64_t slots[MOST_SLOTS], outputs[MOST_OUTPUTS] = {0};
+    int64_t numbers[MOST_NUMBERS], outputs[MOST_OUTPUTS];
     Py_ssize_t count;
-    if (!PyArg_ParseTuple(args, "OO:run", &bytes, &sequence) || !copy_slots(sequence, slots, &count) || !program_read(&program, bytes))
+    if (!PyArg_ParseTuple(args, "OO:run", &bytes, &sequence) || !copy_slots(sequence, numbers, &count) || !program_read(&program, bytes))
         return NULL;
     if ((Py_ssize_t)program.slots > count)
         PyErr_SetString(PyExc_ValueError, "the program reads more slots than there are");
-    else
-        result = program_run(&program, slots, outputs) ? tuple_of(outputs, program.outputs) : Py_NewRef(Py_None);
+    else if (!program_run(&program, numbers))
+        result = Py_NewRef(Py_None);
+    else {
+        for (size_t i = 0; i < program.outputs; i++)
+            outputs[i] = program_output(&program, numbers, i);
+        result = tuple_of(outputs, program.outputs);
+    }
     program_free(&program);
     return result;
 }

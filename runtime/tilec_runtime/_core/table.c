@@ -20,23 +20,24 @@ struct table {
 
 /* Launch ----------------------------------------------------------------------------------------------------------------------------- */
 
-static void shape_launch(const struct plan *plan, const int64_t *outputs, CUstream stream, struct launch *launch)
+static void shape_launch(const struct plan *plan, const struct call *call, CUstream stream, struct launch *launch)
 {
     for (int i = 0; i < 3; i++) {
-        launch->config.grid[i] = (uint32_t)outputs[OUTPUT_GRID + i];
-        launch->config.block[i] = (uint32_t)outputs[OUTPUT_BLOCK + i];
+        launch->config.grid[i] = (uint32_t)program_output(&plan->program, call->numbers, (size_t)(OUTPUT_GRID + i));
+        launch->config.block[i] = (uint32_t)program_output(&plan->program, call->numbers, (size_t)(OUTPUT_BLOCK + i));
     }
-    launch->config.shared = (uint32_t)outputs[OUTPUT_SHARED];
+    launch->config.shared = (uint32_t)program_output(&plan->program, call->numbers, OUTPUT_SHARED);
     launch->config.stream = stream;
     launch_attributes(launch, plan->cluster, plan->cooperative, plan->programmatic);
 }
 
 /* Enqueue through the driver. Returns its result, or NULL with an exception. */
-static PyObject *launch_natively(const struct table *table, const struct plan *plan, CUstream stream, struct prepared *prepared)
+static PyObject *launch_natively(
+    const struct table *table, const struct call *call, const struct plan *plan, CUstream stream, struct prepared *prepared)
 {
     struct launch launch = {
         .function = plan->function, .place = table->place, .parameters = prepared->parameters};
-    shape_launch(plan, prepared->outputs, stream, &launch);
+    shape_launch(plan, call, stream, &launch);
     CUresult result;
     Py_BEGIN_ALLOW_THREADS /* a full queue of the device makes the driver wait */
     result = driver_launch(&table->core->driver, &launch);
@@ -45,9 +46,12 @@ static PyObject *launch_natively(const struct table *table, const struct plan *p
 }
 
 /* Let a driver's double launch. */
-static PyObject *launch_double(const struct table *table, const struct plan *plan, CUstream stream, struct prepared *prepared)
+static PyObject *launch_double(
+    const struct table *table, const struct call *call, const struct plan *plan, CUstream stream, struct prepared *prepared)
 {
-    const long long *of = (const long long *)prepared->outputs;
+    long long of[SHAPE_OUTPUTS];
+    for (size_t i = 0; i < SHAPE_OUTPUTS; i++)
+        of[i] = program_output(&plan->program, call->numbers, i);
     PyObject *result = PyObject_CallFunction(table->launcher, "O(LLL)(LLL)LNN", plan->source, of[0], of[1], of[2], of[3], of[4], of[5],
         of[OUTPUT_SHARED], PyLong_FromVoidPtr(stream), PyLong_FromVoidPtr(prepared->parameters));
     int failed = result == NULL ? -1 : PyObject_IsTrue(result);
@@ -58,13 +62,14 @@ static PyObject *launch_double(const struct table *table, const struct plan *pla
     return result;
 }
 
-static PyObject *launch_prepared(const struct table *table, const struct plan *plan, CUstream stream, struct prepared *prepared)
+static PyObject *launch_prepared(
+    const struct table *table, const struct call *call, const struct plan *plan, CUstream stream, struct prepared *prepared)
 {
     if (!plan->launches)
         return Py_NewRef(Py_True);
     if (table->launcher != NULL)
-        return launch_double(table, plan, stream, prepared);
-    return launch_natively(table, plan, stream, prepared);
+        return launch_double(table, call, plan, stream, prepared);
+    return launch_natively(table, call, plan, stream, prepared);
 }
 
 static PyObject *outcome_value(enum outcome outcome)
@@ -134,7 +139,7 @@ static PyObject *launch_on(
     enum outcome outcome = find_line(table, call, stream, order, &line);
     if (outcome != DONE)
         return outcome_value(outcome);
-    PyObject *result = launch_prepared(table, plan, stream, prepared);
+    PyObject *result = launch_prepared(table, call, plan, stream, prepared);
     if (result == Py_True && !note_uses(table, call, line))
         Py_CLEAR(result);
     Py_DECREF(line);
@@ -142,10 +147,10 @@ static PyObject *launch_on(
 }
 
 /* Launch a call that was read. */
-static PyObject *launch_call(const struct table *table, const struct call *call, CUstream stream, PyObject *order)
+static PyObject *launch_call(const struct table *table, struct call *call, CUstream stream, PyObject *order)
 {
     struct prepared prepared;
-    struct plan *plan = cache_find(&table->cache, call, prepared.outputs);
+    struct plan *plan = cache_find(&table->cache, call);
     if (plan == NULL)
         return Py_NewRef(Py_False);
     /* From here on the plan is this call's own: another thread may evict it while Python runs or the driver waits. */
@@ -204,7 +209,7 @@ static PyObject *types_of(const struct signature *signature, PyObject *const *va
 
 static bool add_plan(struct table *table, const struct call *call, PyObject *source)
 {
-    struct plan *plan = plan_new(table->core, source, &table->signature, table->launcher == NULL);
+    struct plan *plan = plan_new(table->core, source, &table->signature, call, table->launcher == NULL);
     PyObject *types = plan == NULL ? NULL : types_of(&table->signature, call->values);
     bool added = types != NULL && cache_add(&table->cache, call, types, plan);
     Py_XDECREF(types);
