@@ -16,6 +16,7 @@ enum reading_kind {
 /* Facts of one array. Extents and strides are in elements; strides of dimensions of one element are those of a contiguous array. */
 struct facts {
     int64_t address, start, end; /* its bytes lie from `start` to before `end` */
+    int64_t count;               /* its elements */
     int64_t *extents, *strides;  /* in the caller's slots */
     int rank, dtype, device;
     bool readonly, contiguous, empty;

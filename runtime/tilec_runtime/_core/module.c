@@ -5,6 +5,8 @@
 #include "table.h"
 #include "tensor.h"
 
+#include <string.h>
+
 /* State ------------------------------------------------------------------------------------------------------------------------------ */
 
 struct core *core_of(PyObject *module)
@@ -26,7 +28,14 @@ static bool read_dtype(struct core *core, PyObject *row, PyObject *numbers)
     struct dtype dtype;
     if (core->dtype_count == MOST_DTYPES || !PyArg_ParseTuple(row, "sbb", &name, &dtype.code, &dtype.bits))
         return false;
+    if (dtype.bits > 128 || (dtype.bits >= 8 && (dtype.bits & (dtype.bits - 1)) != 0)) {
+        PyErr_Format(PyExc_ValueError, "elements of %s are no power of two of bytes", name);
+        return false;
+    }
     PyObject *number = PyLong_FromSize_t(core->dtype_count);
+    dtype.size = dtype.bits < 8 ? 1 : dtype.bits / 8;
+    if (dtype.bits >= 8 && dtype.code < MOST_CODES)
+        core->exchanged[dtype.code][__builtin_ctz(dtype.size)] = (uint8_t)(core->dtype_count + 1);
     core->dtypes[core->dtype_count++] = dtype;
     bool set = number != NULL && PyDict_SetItemString(numbers, name, number) == 0;
     Py_XDECREF(number);
@@ -36,6 +45,7 @@ static bool read_dtype(struct core *core, PyObject *row, PyObject *numbers)
 static bool read_dtypes(struct core *core, PyObject *rows)
 {
     core->dtype_count = 0;
+    memset(core->exchanged, 0, sizeof core->exchanged);
     Py_XSETREF(core->dtype_numbers, PyDict_New());
     if (core->dtype_numbers == NULL)
         return false;
