@@ -240,6 +240,7 @@ enum outcome array_copy(const struct core *core, PyObject *found, int64_t *room,
         return declined();
     facts->device = (int)device;
     facts->readonly = readonly != 0;
+    facts->owned = false;
     return DONE;
 }
 
@@ -299,6 +300,8 @@ static bool classify(const struct core *core, PyTypeObject *type, struct reader 
     Py_XDECREF(kind);
     if (reader->kind == -1)
         return false;
+    if (reader->kind == BY_OWNER && !PyType_IsSubtype(type, core->described_type))
+        reader->kind = BY_PYTHON;
     if (reader->kind == BY_TORCH_EXCHANGE || reader->kind == BY_EXCHANGE)
         find_exchange(reader, type);
     if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_Exception))
@@ -357,6 +360,7 @@ enum outcome array_read(
         return declined();
     const struct reader reader = *cached; /* Python that runs meanwhile may empty the cache */
     Py_XINCREF(reader.is_neg);
+    facts->owned = reader.kind == BY_OWNER;
     enum outcome outcome = read_by(core, &reader, value, fallback, minded, room, count, facts);
     Py_XDECREF(reader.is_neg);
     return outcome;

@@ -22,6 +22,7 @@ struct facts {
     bool readonly, contiguous, empty;
     bool sound; /* aligned to its elements; memory where there are elements */
     bool ahead; /* no stride is negative */
+    bool owned; /* a tensor of tilec's own, whose lease is minded */
 };
 
 /* Read an array. `room` is where extents and strides go, `count` how many numbers fit there; `fallback` is Python's reader. Tensors of

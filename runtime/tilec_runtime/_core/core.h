@@ -73,4 +73,10 @@ struct core {
 
 struct core *core_of(PyObject *module);
 
+/* Whether an object is of a type or of one that derives from it, most often directly: Python's classes do. */
+static inline bool is_kind(PyObject *object, PyTypeObject *type)
+{
+    return Py_TYPE(object)->tp_base == type || PyObject_TypeCheck(object, type);
+}
+
 #endif
