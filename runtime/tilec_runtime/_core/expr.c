@@ -88,13 +88,27 @@ static struct step *add_step(struct reading_state *state, int64_t op, size_t tar
     return step;
 }
 
-/* Add a step that takes its operands from the stack and leaves its result there. */
+static bool is_power(int64_t number)
+{
+    return number > 0 && (number & (number - 1)) == 0;
+}
+
+/* The place of the constant that masks what a power of two divides; NO_PLACE where the divisor is none. */
+static uint16_t mask_place(struct program *program, uint16_t divisor)
+{
+    int64_t constant = divisor < FIRST_CONSTANT ? 0 : program->constants[divisor - FIRST_CONSTANT];
+    return is_power(constant) ? constant_place(program, constant - 1) : NO_PLACE;
+}
+
+/* Add a step that takes its operands from the stack and leaves its result there. A division takes as long as ten other steps, so the remainder of
+ * a power of two is masked. */
 static bool compute(struct reading_state *state, int64_t op, int taken)
 {
     state->depth -= taken;
-    const uint16_t *operands = &state->stack[state->depth];
+    uint16_t a = state->stack[state->depth], b = state->stack[state->depth + taken - 1];
     size_t target = (size_t)(FIRST_RESULT + state->depth);
-    add_step(state, op, target, operands[0], operands[taken - 1]);
+    uint16_t mask = op == OP_MOD ? mask_place(state->program, b) : NO_PLACE;
+    add_step(state, mask == NO_PLACE ? op : OP_MASK, target, a, mask == NO_PLACE ? b : mask);
     push(state, target);
     return state->fresh = true;
 }
@@ -125,7 +139,7 @@ static bool check_divisible(struct reading_state *state, int64_t divisor)
 {
     if (divisor <= 0)
         return false;
-    bool power = (divisor & (divisor - 1)) == 0;
+    bool power = is_power(divisor);
     bool checked = check_property(state, power ? OP_ALIGNED : OP_DIVISIBLE, power ? divisor - 1 : divisor);
     state->depth--;
     return checked;
@@ -297,14 +311,16 @@ bool program_run(const struct program *program, int64_t *numbers)
     for (size_t i = 0; i < program->constant_count; i++)
         numbers[FIRST_CONSTANT + i] = program->constants[i];
     for (const struct step *step = program->steps, *end = step + program->count; step < end; step++) {
-        int64_t a = numbers[step->a], b = numbers[step->b], value = 0;
-        bool known = true;
+        int64_t a = numbers[step->a], b = numbers[step->b], value;
         switch (step->op) {
         case OP_MOVE:
             value = a;
             break;
         case OP_ALIGNED:
             value = (a & b) == 0;
+            break;
+        case OP_MASK:
+            value = a & b;
             break;
         case OP_DIVISIBLE:
             value = a % b == 0;
@@ -319,25 +335,32 @@ bool program_run(const struct program *program, int64_t *numbers)
             value = a == 0;
             break;
         case OP_POW2:
-            known = next_power(a, &value);
+            if (!next_power(a, &value))
+                return false;
             break;
         case OP_ADD:
-            known = !__builtin_add_overflow(a, b, &value) && !is_beyond(value);
+            if (__builtin_add_overflow(a, b, &value) || is_beyond(value))
+                return false;
             break;
         case OP_SUB:
-            known = !__builtin_sub_overflow(a, b, &value) && !is_beyond(value);
+            if (__builtin_sub_overflow(a, b, &value) || is_beyond(value))
+                return false;
             break;
         case OP_MUL:
-            known = !__builtin_mul_overflow(a, b, &value) && !is_beyond(value);
+            if (__builtin_mul_overflow(a, b, &value) || is_beyond(value))
+                return false;
             break;
         case OP_FLOORDIV:
-            known = floor_divide(a, b, &value);
+            if (!floor_divide(a, b, &value))
+                return false;
             break;
         case OP_CDIV:
-            known = ceiling_divide(a, b, &value);
+            if (!ceiling_divide(a, b, &value))
+                return false;
             break;
         case OP_MOD:
-            known = floor_modulo(a, b, &value);
+            if (!floor_modulo(a, b, &value))
+                return false;
             break;
         case OP_MIN:
             value = a < b ? a : b;
@@ -375,8 +398,10 @@ bool program_run(const struct program *program, int64_t *numbers)
         case OP_OR:
             value = a != 0 ? a : b;
             break;
+        default: /* there is none: `program_read` has made the steps */
+            return false;
         }
-        if (!known || (step->check && value == 0))
+        if (step->check && value == 0)
             return false;
         numbers[step->target] = value;
     }

@@ -40,6 +40,7 @@ enum op {
     OP_DIVISIBLE,
     OP_MOVE = 64, /* from here on: steps that postfix code has not */
     OP_ALIGNED,
+    OP_MASK,
 };
 
 /* Values that a program may have on its stack at a time, and different constants. */

@@ -145,7 +145,7 @@ static PyObject *launch_on(
 }
 
 /* Launch a call that was read. */
-static PyObject *launch_call(const struct table *table, struct call *call, const struct stream *stream, PyObject *order)
+static PyObject *launch_call(struct table *table, struct call *call, const struct stream *stream, PyObject *order)
 {
     struct prepared prepared;
     struct plan *plan = cache_find(&table->cache, call);
