@@ -96,20 +96,24 @@ class Launcher(Uncopied, LauncherBase):
 
     def _call(self, /, *args: Any, stream: StreamLike | None = None, **kwargs: Any) -> None:
         """Make a call that the launch core did not."""
-        if (
-            "config" in kwargs
-            and "config" not in self.contract.index
-            and "config" not in self.contract.axes
-        ):
-            config = kwargs.pop("config")
-            self.configured(config)(*args, stream=stream, **kwargs)
-        elif kwargs or not self.contract.required <= len(args) <= len(self.contract.params):
-            values, chosen = bind(self.contract, args, kwargs)
-            self._restrict(chosen).launch(stream, values)
+        if kwargs or not self.contract.required <= len(args) <= len(self.contract.params):
+            launcher, values = self._bound(args, kwargs)
+            launcher.launch(stream, values)
         elif defaults := self.contract.defaults[len(args) :]:
             self.launch(stream, args + defaults)
         else:
             self._launch(stream, args)
+
+    def _bound(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[Launcher, tuple[Any, ...]]:
+        """The launcher of a call's configuration and axes, and the values of all parameters."""
+        config, contract = None, self.contract
+        if "config" in kwargs and "config" not in contract.index and "config" not in contract.axes:
+            config = kwargs["config"]
+            kwargs = {name: value for name, value in kwargs.items() if name != "config"}
+        values, chosen = bind(contract, args, kwargs)
+        return self._restrict(chosen).configured(config), values
 
     def _launch(
         self,
@@ -430,9 +434,8 @@ class Launcher(Uncopied, LauncherBase):
         Raises:
             LaunchError: the call would be refused.
         """
-        contract = self.contract
-        values, chosen = bind(contract, args, kwargs)
-        return explain(contract, values, self._restrict(chosen).pinned, self.site, self._grid)
+        launcher, values = self._bound(args, kwargs)
+        return explain(launcher.contract, values, launcher.pinned, self.site, self._grid)
 
     def residency(self, *args: Any, **kwargs: Any) -> Residency:
         """What the device holds at once of a launch with these arguments (without the stream):
@@ -446,9 +449,8 @@ class Launcher(Uncopied, LauncherBase):
         """
         from tilec_runtime.launch.occupancy import residency  # no launch needs it
 
-        contract = self.contract
-        values, chosen = bind(contract, args, kwargs)
-        return residency(contract, values, self._restrict(chosen).pinned, self.site, self._grid)
+        launcher, values = self._bound(args, kwargs)
+        return residency(launcher.contract, values, launcher.pinned, self.site, self._grid)
 
     def step(
         self, *args: Any, block: Coordinates | Sequence[Coordinates] = (0, 0, 0), **kwargs: Any
@@ -472,12 +474,12 @@ class Launcher(Uncopied, LauncherBase):
         # Imported here: launching on a GPU needs no interpreter.
         from tilec_runtime.launch.stepping import step_launch
 
-        contract = self.contract
-        values, chosen = bind(contract, args, kwargs)
+        launcher, values = self._bound(args, kwargs)
+        contract = launcher.contract
         self._check_leases(
             contract, values, [place for place in contract.tensors if is_leased(values[place])]
         )
-        return step_launch(contract, values, self._restrict(chosen).pinned, self.site, block)
+        return step_launch(contract, values, launcher.pinned, self.site, block)
 
     def _restrict(self, axes: dict[str, AxisValue]) -> Launcher:
         """The launcher with these axes pinned."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -96,6 +97,7 @@ class Module(Uncopied):
         self.kernels: Mapping[str, Launcher] = {
             name: Launcher(name, site) for name in site.bundle.kernels
         }
+        self._named = functools.partial(_named, self.kernels, site.bundle)
 
     @property
     def info(self) -> BundleInfo:
@@ -114,25 +116,17 @@ class Module(Uncopied):
         """
         return self._site.jit().compiled
 
-    @property
+    @functools.cached_property
     def lazy(self) -> LazyLaunchers:
         """The kernels as functions that give ops: `module.lazy.add(z, x, y)`."""
-        from tilec_runtime.ops.lazy import LazyLaunchers
+        from tilec_runtime.ops.lazy import LazyLaunchers  # launches need no ops
 
-        return LazyLaunchers(self)
+        return LazyLaunchers(self.kernels, self._named)
 
     def __getattr__(self, name: str) -> Launcher:
         """The launcher of a kernel."""
-        if name not in self.kernels:
-            from tilec_runtime.model.suggest import did_you_mean
-
-            hint = did_you_mean(name, self.kernels) or f"; it has {', '.join(self.kernels)}"
-            raise AttributeError(
-                f"{self.info.package.name} has no kernel {name!r}{hint}", name=name, obj=self
-            )
-        launcher = self.__dict__[name] = self.kernels[
-            name
-        ]  # found without this method the next time
+        # It is found without this method the next time.
+        launcher = self.__dict__[name] = self._named(name, self)
         return launcher
 
     def __dir__(self) -> list[str]:
@@ -143,6 +137,17 @@ class Module(Uncopied):
         """Package, version, device."""
         package = self.info.package
         return f"<Module {package.name} {package.version} on {self.device}>"
+
+
+def _named(kernels: Mapping[str, Launcher], bundle: Bundle, name: str, owner: object) -> Launcher:
+    """Return the launcher of an attribute's name; raise AttributeError for one that is none."""
+    if name not in kernels:
+        from tilec_runtime.model.suggest import did_you_mean  # for the message alone
+
+        hint = did_you_mean(name, kernels) or f"; it has {', '.join(kernels)}"
+        package = bundle.info.package.name
+        raise AttributeError(f"{package} has no kernel {name!r}{hint}", name=name, obj=owner)
+    return kernels[name]
 
 
 def _jit() -> Jit:
