@@ -124,7 +124,7 @@ def test_outputs_may_be_written_again():
     again = [*total, (py.GET, 0), (py.OUT, 1), (py.GET, 0), (py.CONST, 1), (py.ADD, 0), (py.OUT, 0)]
     assert core.run(bytes_of(again), (3, 4)) == (8, 7)
     assert core.run(bytes_of([*again, (py.CONST, 5), (py.OUT, 0)]), (3, 4)) == (5, 7)
-    with pytest.raises(ValueError, match="step 6 .* malformed"):  # while it is still to be read
+    with pytest.raises(ValueError, match=r"step 6 .* malformed"):  # while it is still to be read
         core.run(bytes_of([*total, (py.GET, 0), (py.CONST, 5), (py.OUT, 0), (py.OUT, 1)]), (3, 4))
     assert core.run(bytes_of([(py.SLOT, 0), (py.OUT, 2)]), (3,)) == (0, 0, 3)
 
@@ -138,7 +138,7 @@ def test_programs_have_so_many_constants():
         ]
 
     assert core.run(bytes_of(sums(256)), (-1,)) == ()
-    with pytest.raises(ValueError, match="step 1025 .* malformed"):
+    with pytest.raises(ValueError, match=r"step 1025 .* malformed"):
         core.run(bytes_of(sums(257)), (-1,))
 
 
