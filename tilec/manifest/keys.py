@@ -388,7 +388,7 @@ PARAM = Table(
         Key(
             "list",
             Either((Integer(1, 64), Text("an axis", pattern=values.IDENTIFIER))),
-            "A tuple of so many arrays, each a parameter of its own: NAME_0, NAME_1, …",
+            "A tuple of so many arrays, each a parameter of its own: NAME_0, NAME_1, … .",
         ),
         Key(
             "stride",
