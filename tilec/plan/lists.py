@@ -20,13 +20,10 @@ def with_lists(kernel: Kernel, decl: KernelDecl, report: Report) -> tuple[Kernel
     if not counts:
         return kernel, decl
     tables = [
-        one
+        dataclasses.replace(table, name=item_name(table.name, place), list=None)
         for table in kernel.params
-        for one in (
-            dataclasses.replace(table, name=item_name(table.name, place), list=None)
-            for place in range(counts[table.name])
-        )
         if table.name in counts
+        for place in range(counts[table.name])
     ]
     kept = [table for table in kernel.params if table.name not in counts]
     params: list[ParamDecl] = []
