@@ -373,6 +373,7 @@ def _param(name: str, table: dict[str, Any], scope: Scope) -> ParamTable:
             "aligned",
             "size",
             "default",
+            "list",
         ):
             if kind == wrong and key in table and key not in allowed:
                 problems.add((*path, key), f"does not concern a {wrong}", at_key=True)
@@ -383,7 +384,7 @@ def _param(name: str, table: dict[str, Any], scope: Scope) -> ParamTable:
 
 
 _KEYS_OF_KIND = {
-    "tensor": ("rank", "out", "stride", "contiguous", "optional", "divisible", "aligned"),
+    "tensor": ("rank", "out", "stride", "contiguous", "optional", "divisible", "aligned", "list"),
     "slice": ("rank", "out", "divisible", "aligned"),
     "scalar": ("default",),
     "ptr": ("aligned", "out"),

@@ -386,6 +386,11 @@ PARAM = Table(
         Key("rank", Integer(-1, 8), "Number of dimensions; -1 takes any."),
         Key("out", Flag(), "The kernel writes it."),
         Key(
+            "list",
+            Either((Integer(1, 64), Text("an axis", pattern=values.IDENTIFIER))),
+            "A tuple of so many arrays, each a parameter of its own: NAME_0, NAME_1, … .",
+        ),
+        Key(
             "stride",
             ListOf(
                 Either(

@@ -138,6 +138,7 @@ class ParamTable:
     default: AxisValue | None = None
     size: int | None = None
     optional: bool = False
+    list: int | str | None = None
     doc: str = ""
 
 

@@ -20,6 +20,7 @@ from tilec.plan.checks import (
     check_names,
     check_shared,
 )
+from tilec.plan.lists import with_lists
 from tilec.plan.matrix import expand
 from tilec.plan.params import Resolver, abi_of_args, with_slices
 from tilec.plan.points import inlined, is_for, with_configs, with_derived
@@ -264,6 +265,7 @@ class _Planner:
         report, selection = self.report, self.selection
         self.problems.update(dict.fromkeys(check_checks(kernel, decl, report)))
         kernel = with_derived(with_configs(kernel, decl, report), report)
+        kernel, decl = with_lists(kernel, decl, report)
         decl = with_captures(kernel, with_names(kernel, decl, report), report)
         kernel = with_slices(kernel, decl, report)
         language = language.of(decl)

@@ -29,3 +29,13 @@ def take_rows(y, seen, x, ids, N: ct.Constant[int]):
 def double_rows(y, x, N: ct.Constant[int]):
     i = ct.bid(0)
     ct.store(y, (i, 0), ct.load(x, (i, 0), (1, N)) * 2)
+
+
+@ct.kernel
+def grouped_gemm(c, a, b, G: ct.Constant[int], BM: ct.Constant[int], BK: ct.Constant[int]):
+    """c[g] = a[g] @ b[g]; each group has a number of rows of its own."""
+    for g in ct.static_iter(range(G)):
+        if ct.bid(1) == g:
+            left = ct.load(a[g], (ct.bid(0), 0), (BM, BK), padding_mode=ct.PaddingMode.ZERO)
+            right = ct.load(b[g], (0, 0), (BK, BK))
+            ct.store(c[g], (ct.bid(0), 0), ct.matmul(left, right))
