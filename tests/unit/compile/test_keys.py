@@ -188,6 +188,8 @@ HARMLESS: dict[type, dict[str, Any]] = {
         "block": (128, 1, 1),
         "kinds": ("cubin",),
         "typed": True,
+        "note": "compiled with nvcc",
+        "configs": ((("BLOCK", 64),),),
     },
     ParamDecl: {"location": None},
     Param: {"doc": "another text", "optional": True},
