@@ -23,6 +23,9 @@ from tilec_runtime.model.signature import Assumption, Param
 #: Raised whenever tilec itself compiles the same inputs into something else: everything cached before is then passed over.
 RECIPE = 6
 
+#: Raised whenever tilec declares the same source as something else.
+READING = 1
+
 #: Fields that no compile depends on. Every other field of the dataclasses below a job is in the key without being named anywhere.
 EXEMPT: Mapping[type, frozenset[str]] = {
     Source: frozenset({"root"}),
@@ -47,6 +50,7 @@ EXEMPT: Mapping[type, frozenset[str]] = {
             "kinds",
             "typed",
             "configs",
+            "note",
         )
     ),
     ParamDecl: frozenset({"location"}),
@@ -204,7 +208,7 @@ def declaration_key(
     recipe: int = RECIPE,
 ) -> str:
     """Return the key of a source's declarations."""
-    rows: list[Row] = [("declare", recipe), ("language", language), ("source", source.path)]
+    rows: list[Row] = [("declare", [recipe, READING]), ("language", language), ("source", source.path)]
     rows += [(f"option {name}", _plain(option)) for name, option in source.options]
     rows += [(f"tool {tool.name}", [tool.version, tool.digest]) for tool in tools]
     rows += [(f"input {file.name}", file.digest) for file in inputs]

@@ -10,6 +10,8 @@ from tilec_runtime.model.kernel import AxisValue
 from tilec_runtime.model.safety import Checks
 from tilec_runtime.model.signature import AbiSlot, Assumption, Param
 
+EMPTY = AbiSlot(type="u8", expr="0", size=1, align=1)
+"""What a launch passes for a parameter of an empty type."""
 Option = str | int | float | bool | tuple[str, ...] | tuple[tuple[str, str], ...]
 Options = tuple[tuple[str, Option], ...]
 

@@ -265,6 +265,8 @@ class _Planner:
         report, selection = self.report, self.selection
         self.problems.update(dict.fromkeys(check_checks(kernel, decl, report)))
         kernel = with_derived(with_configs(kernel, decl, report), report)
+        if decl.note:
+            self.remarks.append(decl.note)
         kernel, decl = with_lists(kernel, decl, report)
         decl = with_captures(kernel, with_names(kernel, decl, report), report)
         kernel = with_slices(kernel, decl, report)

@@ -149,7 +149,7 @@ def check_entry(kernel: Kernel, decl: KernelDecl, report: Report) -> bool:
         )
         report(f"{len(arguments)} template arguments, but {decl.name} has {shown}", path)
         return False
-    declared = [p for p in decl.params if p.kind != "constant"]
+    declared = [p for p in decl.params if p.given]
     if kernel.args is not None and len(kernel.args) != len(declared):
         shown = ", ".join(f"{p.type} {p.name}".strip() for p in declared)
         what = f"{len(kernel.args)} args, but {decl.name} takes {len(declared)} parameters: {shown}"

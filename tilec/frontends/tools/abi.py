@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 
 from tilec.model.declaration import KernelDecl, ParamDecl
-from tilec.model.job import Job
+from tilec.model.job import EMPTY, Job
 from tilec_runtime.bundle.cubin import CubinParam
 from tilec_runtime.errors import CompileError, Diagnostic
 from tilec_runtime.model.dtype import DTYPES
@@ -35,6 +35,9 @@ def derive(
     ):
         assert isinstance(param, ParamDecl)
         dtype = DTYPES.get(str(bound.get(param.dtype, param.dtype)))
+        if param.kind == "empty":
+            slots.append(EMPTY)
+            continue
         if param.kind in ("tensor", "ptr"):
             address = f"{param.name}.ptr" if param.kind == "tensor" else param.name
             slot = AbiSlot(type="ptr", expr=address, size=8, align=8)
