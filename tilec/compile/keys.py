@@ -208,7 +208,11 @@ def declaration_key(
     recipe: int = RECIPE,
 ) -> str:
     """Return the key of a source's declarations."""
-    rows: list[Row] = [("declare", [recipe, READING]), ("language", language), ("source", source.path)]
+    rows: list[Row] = [
+        ("declare", [recipe, READING]),
+        ("language", language),
+        ("source", source.path),
+    ]
     rows += [(f"option {name}", _plain(option)) for name, option in source.options]
     rows += [(f"tool {tool.name}", [tool.version, tool.digest]) for tool in tools]
     rows += [(f"input {file.name}", file.digest) for file in inputs]
