@@ -66,6 +66,10 @@ class JobCompiler:
             what = f"@cuda.jit(link=…) names {', '.join(self._kernel.linked)}, which a build does not link"
             raise self._subject.error(what, fix="call functions of Python only")
         bound = bind(self._job, self._kernel)
+        if what := api.disagreement(self._kernel.signatures, bound.arguments):
+            raise self._subject.error(
+                what, fix="say the same in params and args, or take the signature out"
+            )
         api.warm()
         compiled = isolated(functools.partial(self._ptx, bound))
         text, code = self._linked(compiled)
