@@ -56,7 +56,7 @@ class Compiler:
         """
         module, kernel = self._kernels.find(job)
         at = kernel.decl.location
-        bound = bind(job, kernel.params, at, line_of(module.texts, at.file, at.line))
+        bound = bind(job, kernel.params, at)
         portable = job.target.kind is TargetKind.TILEIR
         symbol = symbol_of(job.spec.name)
         # Drivers read versions up to their own: portable bytecode has the oldest in which the

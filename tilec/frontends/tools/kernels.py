@@ -149,12 +149,14 @@ class Mismatches:
         self._found: list[Diagnostic] = []
 
     @contextlib.contextmanager
-    def at(self, place: Location) -> Iterator[None]:
+    def at(self, place: Location, excerpt: str = "") -> Iterator[None]:
         """Keep a mismatch that is raised meanwhile, at a parameter's place."""
         try:
             yield
         except MismatchError as exc:
-            self._found.append(Diagnostic(message=exc.what, location=place, hint=exc.hint))
+            self._found.append(
+                Diagnostic(message=exc.what, location=place, excerpt=excerpt, hint=exc.hint)
+            )
 
     def check(self) -> None:
         """Raise an error with every mismatch.
