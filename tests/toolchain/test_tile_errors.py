@@ -147,7 +147,7 @@ def test_modules_by_computed_names(tile, tmp_path):
     assert only(error).startswith(
         "k.py:3:5: error: " if sys.version_info >= (3, 11) else "k.py:3:1: error: "
     )
-    assert 'fix: inputs = ["helper.py"] beside the kernel\'s source' in only(error)
+    assert 'fix: reads = ["helper.py"] beside the kernel\'s source' in only(error)
 
 
 def test_modules_through_a_changed_path(tile, tmp_path):
@@ -162,7 +162,7 @@ def test_modules_through_a_changed_path(tile, tmp_path):
         in error.what
     )
     assert only(error).startswith("k.py:3:1: error: ")
-    assert 'fix: inputs = ["deep/deeper.py"] beside the kernel\'s source' in only(error)
+    assert 'fix: reads = ["deep/deeper.py"] beside the kernel\'s source' in only(error)
     assert sys.path == before
     assert not list(tmp_path.rglob("__pycache__"))
 

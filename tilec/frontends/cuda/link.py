@@ -109,10 +109,10 @@ def link(job: CudaJob, code: DeviceCode, program: Program) -> Program:
     return dataclasses.replace(program, text=done.text, ltoir=done.ltoir, command=command)
 
 
-def undefined(job: CudaJob, program: Program, log: str, command: str) -> CompileError | None:
+def undefined(job: CudaJob, text: str, log: str, command: str) -> CompileError | None:
     """Return the error for undefined symbols, or None if everything is defined."""
     # ptxas accepts an undefined variable, and the driver then refuses the image.
-    missing = dict.fromkeys([*_UNDEFINED.findall(log), *_VARIABLE.findall(program.text)])
+    missing = dict.fromkeys([*_UNDEFINED.findall(log), *_VARIABLE.findall(text)])
     if not missing:
         return None
     messages = []

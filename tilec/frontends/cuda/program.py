@@ -139,7 +139,8 @@ class ProgramCompiler:
         if done.timed_out:
             raise self._timeout(done.log, shown)
         if not done.ok:
-            raise self._refused(done.log or done.result, shown)
+            missing = link_module.undefined(self._job, "", done.log, shown)
+            raise missing or self._refused(done.log or done.result, shown)
         return Program(
             text=done.ptx,
             cubin=done.cubin,
@@ -228,7 +229,7 @@ class ProgramCompiler:
         if done.timed_out:
             raise self._timeout(log, command)
         if job.options.link or not done.cubin:
-            missing = link_module.undefined(job, program, done.log, command)
+            missing = link_module.undefined(job, program.text, done.log, command)
             if missing:
                 raise missing
         if not done.cubin:
