@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from tilec.frontends.tile.safe import OUTPUTS, OWNED, SafeParam
-from tilec.frontends.tools.python_errors import characters, line_of
+from tilec.frontends.tools.python_errors import characters, line_of, located
 from tilec_runtime.errors import Diagnostic, ExpressionError, Location
 from tilec_runtime.model import expr
 
@@ -84,9 +84,7 @@ def preconditions(
                 # The text begins behind the quote.
                 column = characters(line, written[place].col_offset) + 2
                 where = Location(file=at.file, line=written[place].lineno, column=column)
-            excerpt = line_of(texts, where.file, where.line)
-            what = f"precondition: {error.what}"
-            problems.append(Diagnostic(message=what, location=where, excerpt=excerpt))
+            problems.append(located(texts, where, f"precondition: {error.what}"))
         found.append(plain)
     return tuple(found), problems
 

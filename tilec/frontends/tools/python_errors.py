@@ -87,6 +87,32 @@ def _syntax_place(where: ImportFailure, exc: SyntaxError) -> tuple[Location, str
     return Location(file=file, line=exc.lineno or 0, column=max(exc.offset or 0, 0)), line
 
 
+def located(
+    texts: Mapping[str, str], at: Location, message: str, *, hint: str = "", severity: str = "error"
+) -> Diagnostic:
+    """Return a diagnostic with the source line of its place."""
+    excerpt = line_of(texts, at.file, at.line)
+    return Diagnostic(message=message, location=at, severity=severity, excerpt=excerpt, hint=hint)
+
+
+def traced(
+    texts: Mapping[str, str], places: Sequence[tuple[Location, str]], message: str, hint: str
+) -> tuple[Diagnostic, ...]:
+    """Return an error with the calls that lead to it.
+
+    Args:
+        texts: of the project's files.
+        places: each with the name of its function, empty if unknown; the innermost first.
+        message: the error's.
+        hint: the error's.
+    """
+    calls = (
+        located(texts, at, f"called from here{f', in {name}' if name else ''}", severity="note")
+        for at, name in places[1:]
+    )
+    return (located(texts, places[0][0], message, hint=hint), *calls)
+
+
 def node_location(
     texts: Mapping[str, str], file: str, node: ast.AST, offset: int = 0
 ) -> tuple[Location, str]:
