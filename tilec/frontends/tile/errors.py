@@ -111,10 +111,11 @@ def export_error(
         _ARRAY.sub(r"tl.\1[\2]", line) for line in lines if line != "Unknown location"
     ] or [type(exc).__name__]
     user = [f for f in frames if f.file in texts]
+    places = [(_place(frame, texts), frame.function) for frame in user]
     # A function that calls itself without end is in there a thousand times.
-    places = dict.fromkeys((_place(frame, texts), frame.function) for frame in user)
+    places[1:] = dict.fromkeys(places[1:])
     hint = (" ".join(more) if user else "") or _hint(first)
-    diagnostics = traced(texts, list(places) or [(at, "")], first, hint)
+    diagnostics = traced(texts, places or [(at, "")], first, hint)
     return CompileError(
         f"{source.path}: kernel {kernel!r} does not compile: {first}",
         diagnostics=diagnostics,
