@@ -79,13 +79,6 @@ def test_missing_import(tile, tmp_path):
     assert error.what.startswith("k.py cannot be imported: ModuleNotFoundError")
 
 
-def test_missing_module_of_a_package_that_is_there(tile, tmp_path):
-    error = declare_error(tile, tmp_path, {"k.py": "import cuda.tiles as ct\n"})
-    assert only(error).endswith(
-        "hint: the package cuda is installed, and has no such module; did you mean 'cuda.tile'"
-    )
-
-
 def test_an_exception_at_import_shows_the_users_frames(tile, tmp_path):
     files = {
         "k.py": "from lib.tools import f\n\nprint('about to fail')\nLIMIT = f(0)\n",

@@ -23,7 +23,7 @@ from tilec.frontends.tools.kernels import Subject
 from tilec.frontends.tools.machine_code import Lowered, image, shipped_isa
 from tilec.frontends.tools.modules import LoadedModule
 from tilec.frontends.tools.nvjitlink import Piece
-from tilec.frontends.tools.python_errors import line_of
+from tilec.frontends.tools.python_errors import located
 from tilec.frontends.tools.search import Tool
 from tilec.model.job import Job
 from tilec_runtime.errors import Diagnostic
@@ -206,14 +206,8 @@ class JobCompiler:
             return words
         at = self._kernel.decl.location
         what = "the kernel waits for its whole grid, and its launches are not cooperative: they stop with an error"
-        excerpt, hint = (
-            line_of(self._module.texts, at.file, at.line),
-            "say launch.cooperative = true",
-        )
-        return (
-            *words,
-            Diagnostic(message=what, location=at, severity="warning", excerpt=excerpt, hint=hint),
-        )
+        hint = "say launch.cooperative = true"
+        return (*words, located(self._module.texts, at, what, hint=hint, severity="warning"))
 
 
 def symbol_of(name: str) -> str:

@@ -18,10 +18,11 @@ from tilec.frontends.tools.python_errors import (
     definition_location,
     function_node,
     line_of,
+    located,
     written_parameters,
 )
 from tilec.model.declaration import KernelDecl, ParamDecl
-from tilec_runtime.errors import CompileError, Diagnostic, Location
+from tilec_runtime.errors import CompileError, Location
 
 # Calls of cuda.tile whose first argument is written to.
 _WRITES = ("store", "store_advanced_indexing", "scatter")
@@ -83,9 +84,7 @@ def _kernel(module: LoadedModule, name: str, kernel: Any) -> Declared:
         what = (
             f"the annotations of kernel {name!r} cannot be evaluated: {type(exc).__name__}: {exc}"
         )
-        excerpt = line_of(module.texts, at.file, at.line)
-        diagnostic = Diagnostic(message=what, location=at, excerpt=excerpt)
-        raise CompileError(what, diagnostics=(diagnostic,)) from exc
+        raise CompileError(what, diagnostics=(located(module.texts, at, what),)) from exc
     written = _written(node, function.__globals__) if node is not None else set()
     places = written_parameters(module.texts, at.file, node)
     params, decls = [], []

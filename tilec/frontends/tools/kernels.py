@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Generic, Protocol, TypeVar
 
 from tilec.frontends.tools.modules import LoadedModule
-from tilec.frontends.tools.python_errors import line_of
+from tilec.frontends.tools.python_errors import located
 from tilec.model.declaration import KernelDecl
 from tilec.model.job import Job, Source
 from tilec_runtime.errors import CompileError, Diagnostic, Location
@@ -113,10 +113,7 @@ class Subject:
         overtime: bool = False,
     ) -> CompileError:
         """Return an error at the kernel's definition."""
-        at = self.decl.location
-        place = Diagnostic(
-            message=what, location=at, excerpt=line_of(self.texts, at.file, at.line), hint=fix
-        )
+        place = located(self.texts, self.decl.location, what, hint=fix)
         return CompileError(
             f"kernel {self.job.spec.decl.name!r}: {what}",
             diagnostics=(place,),

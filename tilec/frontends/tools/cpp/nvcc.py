@@ -21,6 +21,7 @@ from tilec_runtime.errors import ToolchainError, UsageError
 
 _MARK = "tilec_entry"
 _STEM = "tilec_entry"
+_NEXT = r"(?:,|\s*\n\s*\.b8\s+)"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -159,9 +160,18 @@ def _nameable(folder: str) -> str:
 def _without_path_hash(text: str, name: str) -> str:
     """Replace the hash of the temporary file's path in PTX by one of the source's name.
 
-    nvcc puts it into names that are local to a file.
+    nvcc puts it into names that are local to a file, in symbols and as bytes in debug sections.
     """
     fixed = hashlib.sha256(name.encode()).hexdigest()[:8]
     tail = f"_{len(_STEM) + 3}_{_STEM}_cu_"
     local = re.compile(rf"(_(?:INTERNAL|GLOBAL__N)__?)([0-9a-f]{{8}})({tail})")
-    return local.sub(lambda m: f"{m[1]}{fixed}{m[3]}", text)
+    in_bytes = re.compile(rf"((?:\d+{_NEXT}){{8}}){_NEXT.join(str(b) for b in tail.encode())}")
+
+    def replace(match: re.Match[str]) -> str:
+        codes = iter(fixed.encode())
+        head = re.sub(
+            r"\d+(?=,|\s)", lambda _: str(next(codes)), re.sub(r"\.b8", ".b:", match[1])
+        ).replace(".b:", ".b8")
+        return head + match.group()[len(match[1]) :]
+
+    return in_bytes.sub(replace, local.sub(lambda m: f"{m[1]}{fixed}{m[3]}", text))
