@@ -116,9 +116,13 @@ class Package:
         return module
 
     def _packaged(self, kernel: str) -> Callable[..., Any]:
+        from tilec_runtime.launch.contract import Contract
         from tilec_runtime.ops.lazy import packaged
 
-        return packaged(self, kernel)
+        return packaged(
+            lambda: Contract(self.bundle.kernel(kernel)),
+            lambda driver, ordinal: self.on(driver, ordinal).kernels[kernel],
+        )
 
 
 class Makers(dict[str, "Callable[..., Any]"]):
@@ -146,7 +150,7 @@ class PackageKernels:
     def __init__(self, loaded: Module) -> None:
         """Use the package's `load`."""
         self._loaded = loaded
-        self._launchers = Makers(loaded.kernels.__getitem__)
+        self._launchers = loaded.kernels
         self._lazy = self._functions(loaded)
 
     @property
@@ -165,7 +169,8 @@ class PackageKernels:
 
     def __repr__(self) -> str:
         """Package, version, device."""
-        return repr(self._loaded.kernels)
+        package = self._loaded.info.package
+        return f"<kernels of {package.name} {package.version} on {self._loaded.device}>"
 
 
 class PackageFunctions:

@@ -16,7 +16,7 @@ from tests.e2e.harness import Cli
 from tilec_runtime import Tensor, api, use_device
 from tilec_runtime.errors import RequirementError, VariantError
 
-pytestmark = [pytest.mark.e2e, pytest.mark.toolchain]
+pytestmark = [pytest.mark.e2e, pytest.mark.toolchain, pytest.mark.long]
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "kernels"
 CHECKED_INSIDE = {
@@ -66,7 +66,7 @@ def test_every_kernel_has_a_case(project: Path) -> None:
     assert len(kernels) == 22
 
 
-def test_what_is_not_proven_is_checked_and_nothing_is_promised(project: Path, cli: Cli) -> None:
+def test_checks_inside_exactly_the_accesses_without_proof(project: Path, cli: Cli) -> None:
     report = cli.good(project, "inspect", "dist/tilec-kernels-0.1.0.tilec", "--safety").out
     assert "not guaranteed" not in report
     for name, part in zip(*_sections(report), strict=True):

@@ -29,7 +29,7 @@ COMMANDS = {
 }
 
 
-@pytest.mark.parametrize("how", COMMANDS)
+@pytest.mark.parametrize("how", ["tilec", pytest.param("python -m", marks=pytest.mark.long)])
 def test_files_of_a_project_hide_no_modules_of_tilec(cli: Cli, tmp_path: Path, how: str) -> None:
     shadows = (*SHADOWS, "tilec.py") if how == "tilec" else SHADOWS
     root = write(
@@ -54,10 +54,9 @@ def test_files_of_a_project_hide_no_modules_of_tilec(cli: Cli, tmp_path: Path, h
         assert "was run" not in done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("level", ["1", "2"])
-def test_what_is_built_does_not_depend_on_pythons_optimization(
-    cli: Cli, tmp_path: Path, level: str
-) -> None:
+@pytest.mark.long
+@pytest.mark.parametrize("level", ["2"])
+def test_python_optimization_changes_no_byte(cli: Cli, tmp_path: Path, level: str) -> None:
     """Compilers read docstrings and assertions, of their own and of kernels."""
     source = ADD_PY.replace("    i = ct.bid(0)", '    """Add one."""\n    i = ct.bid(0)')
     plain, other = (

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.e2e.harness import Cli, edit, tree, write
+from tests.e2e.harness import Cli, edit, write
 from tests.toolchain import tile_jobs
 from tests.toolchain.prebuilt_samples import FILL_LL, TILE_ARGS, fatbin, nvrtc_made, tile_made
 from tilec_runtime import Device, load
@@ -131,15 +131,6 @@ def test_without_a_gpu_what_comes_as_machine_code_is_skipped(
     assert "skipped fill: it " in alone.out
 
 
-def test_two_directories_give_equal_bundles(cli: Cli, tmp_path: Path) -> None:
-    made = []
-    for name in ("one", "two"):
-        project(tmp_path / name)
-        cli.good(tmp_path / name, "build", "--force")
-        made.append(tree(tmp_path / name / "dist")["pre-1.0.0.tilec"])
-    assert made[0] == made[1]
-
-
 def test_a_file_that_was_made_anew_is_refused_until_its_digest_is_stated(
     cli: Cli, tmp_path: Path
 ) -> None:
@@ -163,7 +154,7 @@ def test_a_file_that_was_made_anew_is_refused_until_its_digest_is_stated(
     assert {job.rpartition("-")[0] for job in again.jobs} == {"by_ptx", "by_two"}
 
 
-def test_what_a_build_refuses(cli: Cli, tmp_path: Path) -> None:
+def test_refuses_files_without_digest_or_target_or_kernel(cli: Cli, tmp_path: Path) -> None:
     digests = project(tmp_path)
     manifest = tmp_path / "tilec.toml"
     edit(manifest, f'sha256 = "{digests["k/scale.ltoir"]}"\n', "")
@@ -203,7 +194,7 @@ TRITON = """.version 8.0
 """
 
 
-def test_what_triton_makes_with_its_hidden_arguments(cli: Cli, tmp_path: Path) -> None:
+def test_builds_ptx_with_tritons_hidden_parameters(cli: Cli, tmp_path: Path) -> None:
     text = (
         HEAD
         + f"""[kernel.add_kernel]

@@ -38,14 +38,6 @@ def together(*abis: tuple[AbiSlot, ...]) -> Any:
     return _with_images(SimpleNamespace(jobs=jobs, info=ADD), rows)  # type: ignore[arg-type]
 
 
-def test_images_share_their_arguments() -> None:
-    (variant,) = together(ADD_ABI, ADD_ABI).variants
-    assert (variant.abi, [str(made.target) for made in variant.images]) == (
-        ADD_ABI,
-        ["sm_80", "sm_90"],
-    )
-
-
 def test_scratch_memory_that_one_of_them_needs_is_given_to_all() -> None:
     null = slot("u64", "0")
     (variant,) = together((*ADD_ABI, null), (*ADD_ABI, SCRATCH), (*ADD_ABI, null)).variants
@@ -75,7 +67,7 @@ def test_budgets_are_of_optimized_code(debug: bool, found: list[str]) -> None:
     assert [error.what for error in errors] == found
 
 
-def test_what_no_gpu_compiles_is_noted_where_nothing_is_said() -> None:
+def test_notes_code_that_is_compiled_on_no_gpu() -> None:
     images = tuple(image("k", target) for target in ("sm_90", "compute_80", "lto_80", "tileir"))
     kernel = dataclasses.replace(ADD, variants=(VariantInfo(id="add", abi=ADD_ABI, images=images),))
     (note,) = never_compiled(bundle_of(kernel).info)

@@ -46,9 +46,7 @@ def study_of(
     return found
 
 
-def test_what_a_lost_device_was_at_is_tried_on_another_and_given_up_after_the_second(
-    info: KernelInfo, kernel
-) -> None:
+def test_a_candidate_moves_from_a_lost_device_once(info: KernelInfo, kernel) -> None:
     heard: list[tuple[Trial, bool]] = []
     study = study_of(info, kernel, heard, devices=3)
     first, _ = study.take()
@@ -76,7 +74,7 @@ def test_it_is_over_with_the_last_device(info: KernelInfo, kernel) -> None:
     assert study.wanted(8) == []
 
 
-def test_what_comes_to_the_same_is_measured_once(info: KernelInfo, kernel) -> None:
+def test_equal_code_is_measured_once(info: KernelInfo, kernel) -> None:
     """The grid of the kernel counts tiles of BM, so that they differ although their code does not."""
     study = study_of(info, kernel, [], devices=1, same=True)
     taken = []
@@ -85,22 +83,3 @@ def test_what_comes_to_the_same_is_measured_once(info: KernelInfo, kernel) -> No
         study.ended(got[0], MEASURED)
     assert taken == [0, 1, 2]
     assert [trial.status for trial in study.trials] == [Status.MEASURED] * 3
-
-
-def test_points_that_somebody_waits_for_are_compiled_first(info: KernelInfo, kernel) -> None:
-    space = spaces_of(kernel, info, ())[0]
-    searcher = make_searcher(Search.GRID, space.points, (2, 0, 1), most=0, seed=0)
-    study = Study(
-        space,
-        info,
-        searcher,
-        known={},
-        budget=Budget(),
-        devices=1,
-        listener=lambda trial, best, *, fresh: None,
-        expired=lambda: False,
-    )
-    assert study.wanted(8) == [space.points[2], space.points[0], space.points[1]]
-    assert study.wanted(1) == [space.points[2]]
-    study.compiled({space.points[2]: Made(failure="it does not compile: no")})
-    assert study.wanted(8) == [space.points[0], space.points[1]]

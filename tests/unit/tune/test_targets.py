@@ -39,7 +39,7 @@ def test_the_best_of_the_project_that_the_device_runs(default, more, device, fou
     assert str(target_for(project(*default, more=more, jit="allow"), "k", device, "")) == found
 
 
-def test_what_the_device_would_have_to_compile_is_not_tuned_for_unless_that_is_allowed() -> None:
+def test_tunes_for_ptx_only_where_jit_fallback_allows_it() -> None:
     found = project("sm_80", "compute_80", "lto_80", "tileir")
     with pytest.raises(
         UsageError, match=r"cannot be tuned on .*: no target of this project runs there"
@@ -80,13 +80,3 @@ def test_a_target_that_does_not_do_is_refused(wanted: str, device, said: str) ->
     with pytest.raises(UsageError) as caught:
         target_for(project("sm_80", "sm_90"), "k", device, wanted)
     assert said in caught.value.what
-
-
-def test_a_project_without_a_target_for_the_device_says_what_to_add() -> None:
-    with pytest.raises(UsageError) as caught:
-        target_for(project("sm_80"), "k", CPU, "")
-    assert (
-        caught.value.what
-        == "kernel k cannot be tuned on the cpu device: no target of this project runs there"
-    )
-    assert caught.value.fix == "add tileir to [targets]; there are sm_80"
