@@ -169,13 +169,13 @@ def linked_by(value: Any) -> tuple[str, ...]:
     return tuple(map(str, found.targetoptions.get("link") or ())) if found is not None else ()
 
 
-def signatures_of(value: Any) -> tuple[tuple[Any, ...], ...]:
+def signatures_of(value: object) -> tuple[tuple[object, ...], ...]:
     """Return the types of the parameters in each signature that `@cuda.jit` of a kernel is given."""
     found = dispatcher_of(value)
     return tuple(found.overloads) if found is not None else ()
 
 
-def disagreement(signatures: Sequence[tuple[Any, ...]], arguments: Sequence[Argument]) -> str:
+def disagreement(signatures: Sequence[tuple[object, ...]], arguments: Sequence[Argument]) -> str:
     """Return the arguments of a launch where no signature is for them, or an empty text.
 
     Arrays agree by dtype and rank: layouts are what the manifest says of strides.
@@ -189,8 +189,8 @@ def disagreement(signatures: Sequence[tuple[Any, ...]], arguments: Sequence[Argu
     return f"@cuda.jit is given {said}, and the manifest passes ({', '.join(map(str, given))})"
 
 
-def _alike(kind: Any) -> Any:
-    return (kind.dtype, kind.ndim) if hasattr(kind, "ndim") else kind
+def _alike(kind: object) -> object:
+    return (getattr(kind, "dtype", None), kind.ndim) if hasattr(kind, "ndim") else kind
 
 
 def dispatcher_of(value: Any) -> Any:
