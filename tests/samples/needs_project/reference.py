@@ -28,3 +28,7 @@ def twice(x):
 
 def axpy(y, x, a):
     return y + a * x
+
+
+def scale_signed(x, a):
+    return a * x

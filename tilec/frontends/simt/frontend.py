@@ -9,8 +9,9 @@ from tilec.frontends.base import ToolSearch
 from tilec.frontends.simt import api
 from tilec.frontends.simt.compiler import JobCompiler
 from tilec.frontends.simt.declare import declared
-from tilec.frontends.simt.link import Library, linked_inputs
+from tilec.frontends.simt.link import linked_inputs
 from tilec.frontends.simt.toolchain import TOOLS, toolchain
+from tilec.frontends.tools.cpp.device import DeviceCode
 from tilec.frontends.tools.inputs import closure
 from tilec.frontends.tools.kernels import Kernels, naming
 from tilec.frontends.tools.modules import LoadedModule, load
@@ -39,7 +40,7 @@ class SimtFrontend:
         """Keep where to look for tools."""
         self._search = search
         self._kernels = Kernels("SIMT kernel", "@simt.kernel or @cuda.jit", _loaded, declared)
-        self._library = Library()
+        self._code = DeviceCode()
         self._tools: Mapping[str, Tool] = {}
 
     def refuse(self, target: Target) -> str:
@@ -89,28 +90,24 @@ class SimtFrontend:
         module, kernel = self._kernels.find(job)
         self._tools = self._tools or require(TOOLS, self._search, digest=False)
         with naming(job):
-            return JobCompiler(job, module, kernel, self._tools, self._library).run()
+            return JobCompiler(job, module, kernel, self._tools, self._code).run()
 
 
 def _loaded(source: Source, *, again: bool) -> LoadedModule:
     api.load()
     try:
-        with api.environment():
+        with api.environment(), api.noting_signatures():
             return load(source, again=again)
     except CompileError as exc:
         raise _without_driver(exc) from exc
 
 
 def _without_driver(exc: CompileError) -> CompileError:
-    """The error of a module that compiles a kernel when it is imported, as `@cuda.jit` with a
-    signature does; others as they are.
-    """
+    """The error of a module that asks for a GPU when it is imported; others as they are."""
     if "CudaSupportError" not in exc.what:
         return exc
-    what = "the module asks for a GPU when it is imported: @cuda.jit with a signature does, or a call of numba.cuda outside of kernels"
-    hint = (
-        "take the signature out, and annotate the parameters or say in the manifest what they are"
-    )
+    what = "the module asks for a GPU when it is imported: a call of numba.cuda outside of kernels does, or @cuda.jit(signature, device=True)"
+    hint = 'move such calls under `if __name__ == "__main__"`, and take signatures of device functions out'
     place = next((d for d in exc.diagnostics if d.location), Diagnostic(message=what))
     told = dataclasses.replace(place, message=what, hint=hint)
     return CompileError(what, diagnostics=(told,), fix=hint, log=exc.log)

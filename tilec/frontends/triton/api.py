@@ -266,7 +266,7 @@ def dtype(name: str) -> Any:
     return tl.dtype({"bool": "int1"}.get(name) or _language_name(NAMES[name]))
 
 
-def dtype_name(value: Any) -> str:
+def dtype_name(value: object) -> str:
     """Return tilec's name of Triton's object of a dtype, or an empty text."""
     return next((name for name in NAMES if str(dtype(name)) == str(value)), "")
 

@@ -111,7 +111,7 @@ def _kernel(
     return Declared(kernel=kernel, params=params, decl=decl, described=described)
 
 
-def _plain(value: Any) -> AxisValue:
+def _plain(value: object) -> AxisValue:
     """Return a constant as the value of an axis; a dtype of Triton's by tilec's name."""
     if value is None:
         return api.NONE
