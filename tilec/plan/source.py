@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from tilec.manifest.types import Kernel
 from tilec.model.alike import Alike, conditions, unstated
 from tilec.model.declaration import AxisUse, KernelDecl
-from tilec.plan.points import Report, filled
+from tilec.plan.points import Report, filled, inlined
 from tilec_runtime.errors import Diagnostic, ExpressionError
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.model.safety import Checks, Fact, Guarantee, Safety
@@ -143,7 +143,11 @@ def safety_of(kernel: Kernel, decl: KernelDecl) -> Safety | None:
         return None
     checks = Checks(kernel.checks or Checks.ON.value)
     facts = tuple(_unchecked(fact) if checks is Checks.OFF else fact for fact in decl.safety.facts)
-    return dataclasses.replace(decl.safety, checks=checks, facts=facts)
+    regions = tuple(
+        dataclasses.replace(region, tile=tuple(inlined(kernel, side) for side in region.tile))
+        for region in decl.safety.regions
+    )
+    return dataclasses.replace(decl.safety, checks=checks, facts=facts, regions=regions)
 
 
 def _unchecked(fact: Fact) -> Fact:
