@@ -316,13 +316,13 @@ class Launcher(Uncopied, LauncherBase):
 
     def _known(self, facts: Facts | None) -> Ready | None:
         """A cached plan for a call; None on a miss."""
-        return None if facts is None else self.plans.find(self.contract, facts)
+        return None if facts is None else self.plans.find(facts)
 
     def _prepared(self, values: tuple[Any, ...], facts: Facts | None) -> tuple[Ready, Facts]:
         """Make the plan of a call on a miss, and cache it."""
         contract = self.contract
         plan, facts = prepare(contract, values, self.pinned, self.site, self._grid, facts)
-        self.plans.add(contract, facts, plan)
+        self.plans.add(facts, plan)
         ready = plan.ready(facts.slots)
         assert ready is not None  # `prepare` tried it
         return ready, facts

@@ -21,10 +21,9 @@ from tilec_runtime.device.seam_types import (
 )
 from tilec_runtime.errors import DeviceError
 from tilec_runtime.launch.checks import Call, Values
-from tilec_runtime.launch.conditions import Admitted, settled_program, why_exact
 from tilec_runtime.launch.contract import Contract
 from tilec_runtime.launch.images import Function, ImageStore
-from tilec_runtime.launch.keys import Facts, facts_of, tensor_slots
+from tilec_runtime.launch.keys import Facts, address_slots, is_cut
 from tilec_runtime.launch.limits import (
     admit,
     as_compiled,
@@ -34,8 +33,9 @@ from tilec_runtime.launch.limits import (
     check_residency,
     launch_shape,
 )
-from tilec_runtime.launch.packing import Packing, fixed_parts
+from tilec_runtime.launch.packing import Packing
 from tilec_runtime.launch.plans import Bind, Plan
+from tilec_runtime.launch.program import Trace
 from tilec_runtime.launch.select import Considered, Settled, settle
 from tilec_runtime.model.image import ImageInfo
 from tilec_runtime.model.jit import JitFallback
@@ -193,16 +193,10 @@ def prepare(
         NoImageError: the bundle has no image of the variant for this device.
         DriverError: the driver refuses the image.
     """
+    trace = Trace()
     try:
-        call = Call(
-            contract, values, dict(axes), site.driver, None if read is None else read.tensors
-        )
-        facts = read or facts_of(
-            contract,
-            values,
-            [call.tensors.get(contract.params[place].name) for place in contract.tensors],
-        )
-        return _prepared(call, facts, axes, site, grid), facts
+        call = Call(contract, values, dict(axes), site.driver, read, trace)
+        return _prepared(call, trace, axes, site, grid), call.facts
     except DeviceError as error:
         if error.device is None:
             error.device = site.device.ordinal
@@ -210,12 +204,12 @@ def prepare(
 
 
 def _prepared(
-    call: Call, facts: Facts, axes: dict[str, AxisValue], site: Site, grid: tuple[GridWish, ...]
+    call: Call, trace: Trace, axes: dict[str, AxisValue], site: Site, grid: tuple[GridWish, ...]
 ) -> Plan:
     contract, settled = call.contract, _settled(call, axes, site)
     variant = settled.considered[-1].variant
     name, device, driver = contract.name, site.device, site.driver
-    own = shape = _settled_shape(call, grid)
+    shape = _settled_shape(call, grid)
     check_device_limits(name, shape, device)
     taken = require_image(
         variant.images,
@@ -227,36 +221,28 @@ def _prepared(
     if image.block:
         shape = as_compiled(shape, image)
         check_device_limits(name, shape, device)
-    fixed = fixed_parts(call, variant.abi, device.ordinal)
+    packing = Packing(call, variant.abi, device.ordinal)
     function: Function | None = None
-    resident: int | None = None
     bind: Bind = _launch_nothing
     if 0 not in shape.grid:
         check_compiled(name, shape, image)
         function = site.function(taken, contract.info, variant.id)
         admit(name, shape, device, image, function, driver)
-        resident = check_residency(name, shape, device, image, function, driver)
+        check_residency(name, shape, device, image, function, driver)
         bind = _binder(call, variant, site, function)
-    exact = why_exact(call, variant.abi, device, grid)
-    admitted = Admitted(
-        own=own,
-        shape=shape,
-        image=image,
-        function=function,
-        wished=bool(grid or call.cut_outputs),
-        resident=resident,
-    )
-    program, exact = settled_program(call, settled, device, admitted, facts.slots, exact)
+    for output, number in enumerate((*shape.grid, *shape.block, shape.shared)):
+        trace.output(output, number)
     return Plan(
         variant=variant.id,
         function=None if function is None else function.handle,
         shape=shape,
-        program=program,
-        exact=exact,
-        packing=Packing(call, variant.abi, fixed, program.arguments),
+        steps=trace.steps,
+        packing=packing,
         bind=bind,
-        addresses=tuple(begin for begin, _ in tensor_slots(contract, facts.key)),
-        scratch=any(slot.scratch for slot in variant.abi),
+        addresses=address_slots(call.facts),
+        native=not packing.maps
+        and not any(slot.scratch for slot in variant.abi)
+        and not any(map(is_cut, call.values)),
     )
 
 
@@ -281,24 +267,17 @@ def _binder(call: Call, variant: VariantInfo, site: Site, function: Function) ->
 
 
 def _parts(call: Call, variant: VariantInfo) -> LaunchParts:
-    """What a driver that runs kernels itself has to know of a launch."""
+    """What a driver has to know of a launch; of tensors, if it runs kernels itself."""
     contract = call.contract
-    names = [contract.params[place].name for place in contract.tensors]
-    tensors = tuple(
-        TensorPart.of(name, call.tensors[name]) for name in names if name in call.tensors
-    )
+    slots = tuple(slot.expr.strip() for slot in variant.abi)
     plain = {param.name for param in contract.params if param.kind is ParamKind.PTR}
-    addresses = tuple(
-        (place, slot.expr.strip())
-        for place, slot in enumerate(variant.abi)
-        if slot.expr.strip() in plain
-    )
-    sizes, slots = (
-        tuple(slot.size for slot in variant.abi),
-        tuple(slot.expr.strip() for slot in variant.abi),
-    )
+    tensors = call.tensors if call.driver.holds_arguments else {}
     return LaunchParts(
-        kernel=variant.id, sizes=sizes, addresses=addresses, tensors=tensors, slots=slots
+        kernel=variant.id,
+        sizes=tuple(slot.size for slot in variant.abi),
+        addresses=tuple((place, name) for place, name in enumerate(slots) if name in plain),
+        tensors=tuple(TensorPart.of(name, tensor.pinned) for name, tensor in tensors.items()),
+        slots=slots,
     )
 
 
@@ -358,9 +337,8 @@ def explain(
     check_device_limits(contract.name, shape, site.device)
     if images.image is not None:
         check_recorded(contract.name, shape, site.device, images.image)
-    fixed_parts(
-        call, considered[-1].variant.abi, site.device.ordinal
-    )  # refuses extents and strides that the kernel's numbers cannot hold
+    # Refuse extents and strides that the kernel's numbers cannot hold.
+    Packing(call, considered[-1].variant.abi, site.device.ordinal)
     return Explanation(
         kernel=contract.name,
         device=site.device,

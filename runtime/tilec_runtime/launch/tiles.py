@@ -113,7 +113,7 @@ def check_counts(call: Call, grid: Dim3) -> None:
         if not region.mapped:
             continue
         tiles = [
-            int(call.evaluate(parse(f"cdiv({region.param}.shape[{axis}], {size})")))
+            call.evaluate(parse(f"cdiv({region.param}.shape[{axis}], {size})"))
             for axis, size in enumerate(region.tile)
         ]
         blocks = math.prod(grid)

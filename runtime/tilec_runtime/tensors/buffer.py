@@ -77,9 +77,6 @@ class DeviceBuffer(Uncopied):
             dtype=dtype,
             device=self.device,
         )
-        self._tilec_look_: Any = (
-            self._facts.look()
-        )  # what a launch reads: ready, since nothing of it changes
         self._release: Release | None = None
         if self._ptr:
             self._release = Release(
@@ -214,7 +211,7 @@ class DeviceBuffer(Uncopied):
         return row
 
     def _tilec_facts_(self) -> TensorFacts:
-        if self._tilec_look_ is None:
+        if self._release is not None and not self._release.due:
             raise UnreadableError("the buffer was freed")
         return self._facts
 
@@ -247,9 +244,6 @@ class DeviceBuffer(Uncopied):
 
     def free(self) -> None:
         """Give the memory back, in the order of the buffer's stream. May be called more than once."""
-        self._tilec_look_ = (
-            None  # a launch that still uses it fails its fast look, and the slow path says why
-        )
         if self._release is not None:
             self._release()
 

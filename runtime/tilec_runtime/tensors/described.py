@@ -10,7 +10,6 @@ from typing import Any, NoReturn
 from tilec_runtime.device.core import DescribedFields
 from tilec_runtime.device.layout import (
     ON_CPU,
-    Look,
     Shape,
     TensorFacts,
     contiguous_stride,
@@ -250,10 +249,6 @@ class Described(DescribedFields):
             )
 
     # What launches read
-
-    @property
-    def _tilec_look_(self) -> Look:
-        return self._tilec_facts_().look()
 
     def _tilec_facts_(self) -> TensorFacts:
         if not self.usable or self.lease.ended:  # the check of the lease says why

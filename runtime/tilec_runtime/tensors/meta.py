@@ -160,10 +160,6 @@ class MetaTensor:
         steps = "" if self.strides == contiguous_stride(self.shape) else f", strides {self.strides}"
         return f"<MetaTensor {self.dtype}[{', '.join(map(str, self.shape))}]{steps}>"
 
-    @property
-    def _tilec_look_(self) -> NoReturn:
-        self._tilec_facts_()
-
     def _tilec_facts_(self) -> NoReturn:
         raise UnreadableError(
             "it is a MetaTensor, which has a shape and no memory: api.zeros(m.shape, m.dtype) makes a tensor of it"
