@@ -31,7 +31,7 @@ class _Fields:
     instances.
     """
 
-    def __get__(self, instance: object, owner: type[Any]) -> Any:
+    def __get__(self, instance: object, owner: Any) -> Any:
         return _dataclass_of(owner).__dataclass_fields__
 
 
@@ -40,14 +40,14 @@ class _Value:
 
     __slots__ = ()
     __dataclass_fields__ = _Fields()
-    _names: ClassVar[tuple[str, ...]]
-    _defaults: ClassVar[dict[str, Any]]
+    __names__: ClassVar[tuple[str, ...]]
+    __defaults__: ClassVar[dict[str, Any]]
 
     def __init__(self, /, *args: Any, **values: Any) -> None:
-        names = self._names
+        names = self.__names__
         given = dict(zip(names, args, strict=False)) if args else values
         if args or len(values) != len(names):
-            given = {**self._defaults, **given, **values}
+            given = {**self.__defaults__, **given, **values}
         if len(args) > len(names) or given.keys() != set(names):
             _mismatch(type(self).__qualname__, names, given, len(args))
         for name in names:
@@ -62,7 +62,7 @@ class _Value:
         return hash(_values(self))
 
     def __repr__(self) -> str:
-        shown = (f"{name}={getattr(self, name)!r}" for name in self._names)
+        shown = (f"{name}={getattr(self, name)!r}" for name in self.__names__)
         return f"{type(self).__qualname__}({', '.join(shown)})"
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
@@ -88,14 +88,14 @@ def _defined(cls: type[Any]) -> type[Any]:
     defaults = {name: body.pop(name) for name in names if name in body}
     for name in ("__dict__", "__weakref__"):
         body.pop(name, None)
-    body.update(__slots__=names, __match_args__=names, _names=names, _defaults=defaults)
+    body.update(__slots__=names, __match_args__=names, __names__=names, __defaults__=defaults)
     made: type[Any] = type(cls.__name__, (_Value,), body)
     made.__qualname__ = cls.__qualname__
     return made
 
 
 def _values(value: Any) -> tuple[Any, ...]:
-    return tuple([getattr(value, name) for name in value._names])  # noqa: SLF001 - of this module
+    return tuple([getattr(value, name) for name in value.__names__])
 
 
 def _mismatch(owner: str, names: tuple[str, ...], given: dict[str, Any], count: int) -> NoReturn:
@@ -109,17 +109,17 @@ def _mismatch(owner: str, names: tuple[str, ...], given: dict[str, Any], count: 
 
 
 @functools.cache
-def _dataclass_of(owner: type[Any]) -> Any:
+def _dataclass_of(owner: Any) -> Any:
     from dataclasses import dataclass
 
     body = {"__annotations__": owner.__annotations__, "__module__": owner.__module__}
-    body |= owner._defaults  # noqa: SLF001 - of this module
+    body |= owner.__defaults__
     return dataclass(frozen=True, kw_only=True)(type(owner.__name__, (), body))
 
 
 def replace(value: T, /, **changes: Any) -> T:
     """Return a value with other fields; `dataclasses.replace` imports `inspect` first."""
-    names: tuple[str, ...] = getattr(value, "_names", ())
+    names: tuple[str, ...] = getattr(value, "__names__", ())
     return type(value)(**{name: getattr(value, name) for name in names} | changes)
 
 
