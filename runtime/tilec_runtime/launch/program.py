@@ -137,8 +137,8 @@ class Trace:
 
     def slot(self, place: int, value: int) -> int:
         """Return the traced number of a slot, typed as the number that it stands for."""
-        made: Any = TracedInt(self, ((SLOT, place),), value)
-        return made  # type: ignore[no-any-return]
+        made: int = _traced(self, ((SLOT, place),), value)
+        return made
 
     def guard(self, number: TracedInt) -> None:
         """Let the program apply only where a number is true, or false, as it is now."""
@@ -169,8 +169,12 @@ class Trace:
         code = _code(number)
         if code != ((GET, place),):
             self._steps += (*code, (FITS, bits), (OUT, place)) if bits else (*code, (OUT, place))
-        made: Any = TracedInt(self, ((GET, place),), concrete(number))
-        return made  # type: ignore[no-any-return]
+        made: int = _traced(self, ((GET, place),), concrete(number))
+        return made
+
+
+def _traced(trace: Trace, code: Code, value: int) -> Any:
+    return TracedInt(trace, code, value)
 
 
 def concrete(number: int | TracedInt) -> int:

@@ -26,7 +26,7 @@ class Symbol:
 
     __slots__ = ()
 
-    def next_pow2(self) -> Any:
+    def next_pow2(self) -> int | Symbol:
         """Return the smallest power of two that is no less."""
         raise NotImplementedError
 
@@ -436,7 +436,7 @@ def _cdiv(a: Any, b: Any) -> Any:
     return -(-a // b)
 
 
-def _next_pow2(value: Any) -> Any:
+def _next_pow2(value: Any) -> int | Symbol:
     if value.__class__ is float:
         raise TypeError(f"{value!r} is no integer")
     if value < 0:
