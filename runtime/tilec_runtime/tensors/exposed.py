@@ -45,7 +45,7 @@ class Exposed:
             raise AttributeError(why)
         if not DTYPES[dtype].typestr:
             raise AttributeError(
-                f"__array_interface__ has no word for {dtype}: np.asarray(t) gives an array of ml_dtypes"
+                f"__array_interface__ has no word for {dtype}: np.asarray gives an array of ml_dtypes"
             )
         self._expose("__array_interface__")
         return _interface(self.facts)
