@@ -12,7 +12,6 @@ from tilec_runtime.device.layout import (
     ON_CPU,
     Shape,
     TensorFacts,
-    contiguous_stride,
     settled_stride,
 )
 from tilec_runtime.device.scalars import is_whole
@@ -48,29 +47,12 @@ def dtype_name(dtype: Any) -> str:
     raise TensorError(f"{dtype!r} is no dtype; {known}")
 
 
-class Described(DescribedFields):
-    """Memory with a shape. Nothing here waits for a device.
+class Shaped:
+    """The metadata of what has a shape, strides and a dtype. Nothing here asks a device."""
 
-    Attributes:
-        storage: the memory. facts: address, shape, strides, dtype. lease: of this tensor.
-        usable: whether it was neither moved nor given up.
-        noun: what messages call it.
-    """
+    __slots__ = ()
 
-    __slots__ = ("__weakref__", "storage")
-
-    noun = "the tensor"
-    _tilec_leased_ = True
-
-    def __init__(self, storage: Storage, facts: TensorFacts, lease: Lease) -> None:
-        """Describe memory; made by the kinds of tensors alone."""
-        self.storage = storage
-        self.uses = storage.uses
-        self.lease: Lease = lease
-        self.usable = True
-        self.facts: TensorFacts = facts
-
-    # Metadata
+    facts: TensorFacts
 
     @property
     def shape(self) -> Shape:
@@ -86,11 +68,6 @@ class Described(DescribedFields):
     def dtype(self) -> str:
         """tilec's name of the dtype, such as `f32`."""
         return self.facts.dtype
-
-    @property
-    def device(self) -> int:
-        """Ordinal of the device; -1 for the cpu device."""
-        return self.storage.ordinal
 
     @property
     def ndim(self) -> int:
@@ -115,7 +92,51 @@ class Described(DescribedFields):
     @property
     def is_contiguous(self) -> bool:
         """Whether elements lie one after another, the last dimension innermost."""
-        return self.facts.stride == contiguous_stride(self.facts.shape)
+        return self.facts.contiguous
+
+    def __len__(self) -> int:
+        """Extent of the first dimension.
+
+        Raises:
+            TypeError: it has none.
+        """
+        if not self.shape:
+            raise TypeError("a tensor of no dimensions has no length")
+        return self.shape[0]
+
+    def _described(self) -> str:
+        """`Tensor f32[4, 8]`, for `repr`."""
+        extents = ", ".join(map(str, self.shape))
+        steps = "" if self.is_contiguous else f", strides {self.strides}"
+        return f"{type(self).__name__} {self.dtype}[{extents}]{steps}"
+
+
+class Described(Shaped, DescribedFields):
+    """Memory with a shape. Nothing here waits for a device.
+
+    Attributes:
+        storage: the memory. facts: address, shape, strides, dtype. lease: of this tensor.
+        usable: whether it was neither moved nor given up.
+        noun: what messages call it.
+    """
+
+    __slots__ = ("__weakref__", "storage")
+
+    noun = "the tensor"
+    _tilec_leased_ = True
+
+    def __init__(self, storage: Storage, facts: TensorFacts, lease: Lease) -> None:
+        """Describe memory; made by the kinds of tensors alone."""
+        self.storage = storage
+        self.uses = storage.uses
+        self.lease: Lease = lease
+        self.usable = True
+        self.facts: TensorFacts = facts
+
+    @property
+    def device(self) -> int:
+        """Ordinal of the device; -1 for the cpu device."""
+        return self.storage.ordinal
 
     @property
     def readonly(self) -> bool:
@@ -133,24 +154,12 @@ class Described(DescribedFields):
         return self.facts.ptr
 
     # What cuTile Rust calls these.
-    device_id, num_bytes, device_pointer = device, nbytes, ptr
-
-    def __len__(self) -> int:
-        """Extent of the first dimension.
-
-        Raises:
-            TypeError: it has none.
-        """
-        if not self.shape:
-            raise TypeError("a tensor of no dimensions has no length")
-        return self.shape[0]
+    device_id, num_bytes, device_pointer = device, Shaped.nbytes, ptr
 
     def __repr__(self) -> str:
         """`<Tensor f32[4, 8] on cuda:0>`; never looks at the contents."""
-        extents = ", ".join(str(extent) for extent in self.shape)
         where = "cpu" if self.device == ON_CPU else f"cuda:{self.device}"
-        steps = "" if self.is_contiguous else f", strides {self.strides}"
-        return f"<{type(self).__name__} {self.dtype}[{extents}]{steps} on {where}{self._state()}>"
+        return f"<{self._described()} on {where}{self._state()}>"
 
     def __reduce__(self) -> NoReturn:
         """Tensors are neither pickled nor copied in passing: there would be two owners.
