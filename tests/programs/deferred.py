@@ -92,8 +92,13 @@ class Launch:
 
     def run(self) -> tuple[Any, ...]:
         try:
-            for place in range(3):
-                self.arguments[place] = self.ready(place)
+            for claim in self.claims:  # before anything of it runs
+                if claim is not None and not claim.active:
+                    words = self.who, f"{claim.ended} (", "has ended"
+                    raise RefusedError([Wrong(BorrowError, words)])
+            for place, argument in enumerate(self.arguments):
+                if isinstance(argument, Deferred):
+                    self.arguments[place] = argument.run()
             if not all(isinstance(argument, Handle) for argument in self.arguments):
                 raise RefusedError([Wrong(LaunchError, ())])
             z, x, y = self.arguments
@@ -112,14 +117,6 @@ class Launch:
             return (*self.arguments, *self.extra)
         finally:
             self.discard()
-
-    def ready(self, place: int) -> Any:
-        argument, claim = self.arguments[place], self.claims[place]
-        if isinstance(argument, Deferred):
-            return argument.run()
-        if claim is not None and not claim.active:
-            raise RefusedError([Wrong(BorrowError, (self.who, f"{claim.ended} (", "has ended"))])
-        return argument
 
 
 def launch_wrong(arguments: list[Any], who: str) -> list[Wrong]:

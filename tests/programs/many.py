@@ -25,13 +25,11 @@ def carry_out_many(
     began = told = time.monotonic()
     for number in range(count):
         program, pace = drawn(names, seed, number)
-        try:
-            attempt(program, pace)
-        except Exception as error:
-            short = shorter(program, lambda part: _fails(attempt, part, pace))  # noqa: B023 - used at once
+        if failed := _failure(attempt, program, pace):
+            short = shorter(program, lambda part: _failure(attempt, part, pace) == failed)  # noqa: B023 - used at once
             raise AssertionError(
-                f"program {number} of seed {seed} fails at pace {pace}, and so does {short!r}: {error!r}"
-            ) from error
+                f"program {number} of seed {seed} fails at pace {pace}, and so does {short!r}: {failed}"
+            )
         if time.monotonic() > told + _TELL or number + 1 == count:
             told = time.monotonic()
             tell(f"{number + 1} of {count} programs, {told - began:.0f} s")
@@ -62,9 +60,12 @@ def shorter(program: Program, fails: Callable[[Program], bool]) -> Program:
     return program
 
 
-def _fails(attempt: Try, program: Program, pace: int) -> bool:
+def _failure(attempt: Try, program: Program, pace: int) -> str:
+    """What a program fails with, and why; "" where it does not. The error itself is gone: its frames
+    keep objects of the program, which the next one would find.
+    """
     try:
         attempt(program, pace)
-    except Exception:  # noqa: BLE001 - any will do
-        return True
-    return False
+    except Exception as error:  # noqa: BLE001 - any will do
+        return f"{error!r}, of {error.__cause__!r}"
+    return ""

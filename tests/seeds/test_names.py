@@ -22,7 +22,8 @@ DisjointSlice cuOccupancyMaxActiveBlocksPerMultiprocessor zip! unzip then and_th
 with_context unwrap_arc IntoDeviceOp BoxedDeviceOp sync sync_on await into_future schedule graph graph_on tokio::spawn
 then_unchecked StreamPoolRoundRobin SingleStream SchedulingPolicy next_stream with_default_device_policy DeviceOperation execute
 get_cuda_stream malloc_async memcpy_htod_async free_async CudaGraph scope record GraphNode take_output update launch DeviceError
-cutile::error::Error
+cutile::error::Error DevicePointer DeviceBox CudaFunction Module::borrow_raw Function::borrow_raw slice_mut cluster_dim
+cooperative SharedDeviceOp DeviceFuture thread::index_1d blockIdx_x threadIdx_x
 """
 HERE = (
     runtime,

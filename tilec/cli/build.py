@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tilec.cli.app import App, StoppedError, examples, json_option, split_words
-from tilec.cli.complete import completes, kernels_of, profiles_of, targets_of
+from tilec.cli.complete import completes, kernels_of, profiles_of
 from tilec.cli.style import style
 from tilec.cli.tables import Cell, bytes_text, columns, count_text, plural, seconds_text
+from tilec.cli.targets import targets_option
 from tilec_runtime.model.suggest import did_you_mean
 
 if TYPE_CHECKING:
@@ -52,14 +53,7 @@ def _emit(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> 
     + "\n\nExit codes: 0 built, 1 a kernel does not compile or is over its budget, 2 usage or manifest, 3 a compiler is missing, "
     "130 interrupted. Nothing is written unless every job succeeds.",
 )
-@click.option(
-    "--targets",
-    multiple=True,
-    callback=split_words,
-    metavar="LIST",
-    shell_complete=completes(targets_of),
-    help="Targets or groups, by comma (default: [targets] default).",
-)
+@targets_option("Targets or groups, by comma (default: [targets] default).")
 @click.option(
     "--select",
     multiple=True,

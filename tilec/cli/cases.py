@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from tilec.cli.app import App, named, words_of
-from tilec.cli.complete import cases_of, completes, kernels_of, targets_of
+from tilec.cli.app import App, named
+from tilec.cli.complete import cases_of, completes, kernels_of
 from tilec.cli.tables import listed
+from tilec.cli.targets import named_targets, targets_option
 from tilec_runtime.errors import CaseError, ToolchainError, UsageError
 from tilec_runtime.model.arch import TargetKind
 from tilec_runtime.model.suggest import did_you_mean
@@ -79,13 +80,7 @@ def bundle_options(default: str) -> Callable[[F], F]:
     """Declare `--bundle` and `--targets`; `default` says what is built without `--targets`."""
 
     def declare(function: F) -> F:
-        targets = click.option(
-            "--targets",
-            multiple=True,
-            metavar="LIST",
-            shell_complete=completes(targets_of),
-            help=f"Targets to build for (default: {default}).",
-        )
+        targets = targets_option(f"Targets to build for (default: {default}).", build=False)
         return click.option(
             "--bundle",
             type=click.Path(),
@@ -246,7 +241,7 @@ def open_bundle(
         advice = "build the bundle for the target tileir too"
         return Opened(bundle=open_container(path).bundle, advice=advice, path=path)
     assert project is not None
-    words = words_of(targets)
+    words = tuple(targets) or (() if cpu else named_targets(app.settings.targets))
     own = None if words or profile else _own_bundle(app, project, cpu=cpu)
     if own is None and not (words or kernels or cpu or profile):
         own = _build(app)

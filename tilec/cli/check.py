@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tilec.cli.app import App, examples, json_option, split_words
-from tilec.cli.complete import completes, targets_of
+from tilec.cli.app import App, examples, json_option
 from tilec.cli.tables import plural
+from tilec.cli.targets import targets_option
 
 if TYPE_CHECKING:
     from tilec.plan import Plan
@@ -26,14 +26,7 @@ if TYPE_CHECKING:
     )
     + "\n\nExit codes: 0 no problem, 1 a source cannot be read, 2 the manifest and its sources do not fit, 3 a compiler is missing.",
 )
-@click.option(
-    "--targets",
-    multiple=True,
-    callback=split_words,
-    metavar="LIST",
-    shell_complete=completes(targets_of),
-    help="Targets or groups to plan for, by comma (default: [targets] default).",
-)
+@targets_option("Targets or groups to plan for, by comma (default: [targets] default).")
 @click.option(
     "--no-exec",
     is_flag=True,

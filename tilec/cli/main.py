@@ -37,6 +37,7 @@ COMMANDS = {
     "doctor": "Show the tools, driver and GPU that tilec finds.",
     "cache": "Show or trim the cache of compiled images.",
     "clean": "Remove what tilec wrote into a project.",
+    "targets": "Show what kernels can be built for.",
     "schema": "Print the JSON Schema of tilec.toml.",
     "completion": "Print a shell completion script.",
 }

@@ -43,6 +43,7 @@ class Settings:
         cache_max: the largest size of the cache, as written in `TILEC_CACHE_MAX`.
         cuda_home: `CUDA_HOME` (or `CUDA_PATH`), empty for none.
         path: `PATH`.
+        targets: names in `TILEC_TARGETS`, for builds without `--targets`.
         color: `auto`, `always` (`FORCE_COLOR`) or `never` (`NO_COLOR`, a dumb terminal).
         dumb: whether the terminal cannot redraw a line (`TERM=dumb`).
         ci: whether this is a CI job, which gets lines rather than a moving bar.
@@ -55,6 +56,7 @@ class Settings:
     cache_max: str = CACHE_MAX
     cuda_home: str = ""
     path: str = ""
+    targets: tuple[str, ...] = ()
     color: str = "auto"
     dumb: bool = False
     ci: bool = False
@@ -107,6 +109,7 @@ def read_settings(environ: Mapping[str, str] | None = None, cwd: Path | None = N
         cache_max=env.get("TILEC_CACHE_MAX", "") or CACHE_MAX,
         cuda_home=env.get("CUDA_HOME", "") or env.get("CUDA_PATH", ""),
         path=env.get("PATH", ""),
+        targets=tuple(filter(None, re.split(r"[\s,]+", env.get("TILEC_TARGETS", "")))),
         color=_color(env),
         dumb=env.get("TERM") == "dumb",
         ci=env.get("CI", "").lower() not in ("", "0", "false"),

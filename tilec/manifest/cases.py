@@ -12,24 +12,39 @@ from tilec.manifest.locate import Path
 from tilec.manifest.problems import Problems, Scope
 from tilec.manifest.shapes import BAD
 from tilec.manifest.types import Case, Chain, Input, Operand, Step, Tolerance
+from tilec_runtime.model.dtype import short_name
 from tilec_runtime.model.expr import parse
+from tilec_runtime.model.kernel import AxisValue
 from tilec_runtime.model.suggest import did_you_mean
 
+Row = Mapping[str, Any]  # a table that was read: values by key
+Whole = AxisValue | dict[str, Any] | None  # an input: a value or a table
+_SHARED = ("reference", "tolerance", "bench")
 
-def read_cases(found: Mapping[str, dict[str, Any]], scope: Scope) -> tuple[Case, ...]:
-    """Return the cases of one kernel."""
+
+def read_cases(found: Row, scope: Scope) -> tuple[Case, ...]:
+    """Return the cases of a kernel or chain, each with what its table says for all of them."""
+    shared = {key: found[key] for key in _SHARED if key in found}
     return tuple(
-        _case(name, table, (*scope.path, "case", name), scope) for name, table in found.items()
+        _case(name, {**shared, **table}, found.get("inputs", {}), scope)
+        for name, table in found.get("case", {}).items()
     )
 
 
-def _case(name: str, found: dict[str, Any], path: Path, scope: Scope) -> Case:
+def _case(name: str, found: Row, shared: Row, scope: Scope) -> Case:
+    path = (*scope.path, "case", name)
+    own = found.get("inputs", {})
+    merged = {
+        parameter: _merged(shared.get(parameter), own.get(parameter))
+        for parameter in (*shared, *(each for each in own if each not in shared))
+    }
     inputs = []
     # A shape may use the inputs before it: names that come later are not there yet when it is
     # worked out.
-    names, later = set(scope.axes), set(found.get("inputs", {}))
-    for parameter, item in found.get("inputs", {}).items():
-        inputs.append(_input(parameter, item, names, later, (*path, "inputs", parameter), scope))
+    names, later = set(scope.axes), set(merged)
+    for parameter, item in merged.items():
+        at = (*(path if parameter in own else scope.path), "inputs", parameter)
+        inputs.append(_input(parameter, item, names, later, at, scope))
         later.discard(parameter)
         names.add(parameter)
     file, function = found.get("reference", ("", ""))
@@ -43,27 +58,40 @@ def _case(name: str, found: dict[str, Any], path: Path, scope: Scope) -> Case:
     )
 
 
+def _merged(shared: Whole | tuple[object, ...], own: Whole | tuple[object, ...]) -> Whole:
+    """Return an input of a case over that of all cases; a list is the shape of a tensor."""
+    base = {"shape": shared} if isinstance(shared, tuple) else shared
+    given = {"shape": own} if isinstance(own, tuple) else own
+    if isinstance(base, dict) and isinstance(given, dict):
+        return {**base, **given}
+    return base if given is None else given
+
+
 def _input(
-    name: str, item: Any, names: set[str], later: set[str], path: Path, scope: Scope
+    name: str, item: Whole, names: set[str], later: set[str], path: Path, scope: Scope
 ) -> Input:
     if not isinstance(item, dict):
         return Input(name=name, value=item)
+    places = {path, (*scope.path, "inputs", name)}
+    reported = {
+        p.path[len(at)]
+        for p in scope.problems.found
+        for at in places
+        if p.path[: len(at)] == at and len(p.path) > len(at)
+    }
     if "dtype" in item:
         scope.dtype(item["dtype"], (*path, "dtype"))
     for key in ("shape", "small"):
         _extents(name, key, item.get(key, ()), names, later, path, scope)
-    shape, small = item.get("shape", ()), item.get("small", BAD)
+    shape, small = item.get("shape", BAD), item.get("small", BAD)
+    if shape is BAD and "shape" not in reported:
+        scope.problems.add(path, "'shape' is missing", at_key=True)
     if small is not BAD and shape is not BAD and len(small) != len(shape):
         scope.problems.add(
             (*path, "small"),
             f"the number of extents is {len(small)}, and that of shape {len(shape)}",
         )
     bounded = item.get("dist") in ("uniform", "integers")
-    reported = {
-        p.path[len(path)]
-        for p in scope.problems.found
-        if p.path[: len(path)] == path and len(p.path) > len(path)
-    }
     unread = (
         "dist" in reported or reported - keys.INPUT.by_name.keys()
     )  # a wrong key may have been meant for `dist`
@@ -100,10 +128,12 @@ def _extents(
             scope.expression(text, names, (*path, key, index))
 
 
-def _tolerance(found: Mapping[str, Any]) -> tuple[Tolerance, ...]:
+def _tolerance(found: Row) -> tuple[Tolerance, ...]:
     plain = {key: value for key, value in found.items() if not isinstance(value, dict)}
     by_dtype = tuple(
-        Tolerance(dtype=dtype, **table) for dtype, table in found.items() if isinstance(table, dict)
+        Tolerance(dtype=short_name(dtype), **table)
+        for dtype, table in found.items()
+        if isinstance(table, dict)
     )
     return ((Tolerance(**plain),) if plain else ()) + by_dtype
 
@@ -111,9 +141,7 @@ def _tolerance(found: Mapping[str, Any]) -> tuple[Tolerance, ...]:
 FORM = "a step is a call such as gemm(c, a, b, BM=64): a kernel, names of the case's inputs, and numbers"
 
 
-def read_chains(
-    found: Mapping[str, Any], kernels: Collection[str], problems: Problems
-) -> tuple[Chain, ...]:
+def read_chains(found: Row, kernels: Collection[str], problems: Problems) -> tuple[Chain, ...]:
     """Return every chain; `kernels` are the names that the manifest gives kernels."""
     chains = []
     for name, table in found.items():
@@ -128,7 +156,7 @@ def read_chains(
             continue
         texts = table.get("steps", ())
         steps = tuple(_steps(texts, (*path, "steps"), kernels, problems))
-        cases = read_cases(table.get("case", {}), Scope(path, {}, problems))
+        cases = read_cases(table, Scope(path, {}, problems))
         whole = 0 < len(steps) == len(texts)  # what a step takes that cannot be read is not known
         for case in cases if whole else ():
             _check_case(case, steps, (*path, "case", case.name, "inputs"), problems)

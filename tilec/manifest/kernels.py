@@ -25,8 +25,9 @@ from tilec.manifest.types import (
     Rule,
 )
 from tilec.model.job import Options
-from tilec_runtime.model.dtype import DTYPES
+from tilec_runtime.model.dtype import DTYPES, short_name
 from tilec_runtime.model.expr import parse
+from tilec_runtime.model.kernel import AxisValue
 from tilec_runtime.model.suggest import did_you_mean
 
 Languages = Mapping[str, tuple[str, ...]]
@@ -71,7 +72,7 @@ def read_kernel(
         launch=launch,
         **_dispatch(found.get("dispatch", {}), (*path, "dispatch"), scope),
         budget=Budget(**found.get("budget", {})),
-        cases=read_cases(found.get("case", {}), scope),
+        cases=read_cases(found, scope),
         options=options,
         checks=found.get("checks", ""),
     )
@@ -178,13 +179,14 @@ def _matrix(found: dict[str, Any], path: Path, problems: Problems) -> tuple[Matr
                 f"{name!r} is a keyword of Python: expressions cannot name this axis",
                 at_key=True,
             )
-        axes[name] = tuple(item for item in items if item is not BAD)
         _check_axis(name, items, (*path, name), problems)
+        axes[name] = _as_dtypes(tuple(item for item in items if item is not BAD))
     include = []
     listed = Scope(path, axes, problems)
     reach = {name: dict.fromkeys(items) for name, items in axes.items()}
     for index, point in enumerate(found.get("include", ())):
         if point is not BAD:
+            point = {name: listed.value(name, value) for name, value in point.items()}
             _check_point(point, listed, (*path, "include", index))
             include.append(tuple(point.items()))
             for name, value in point.items():
@@ -209,6 +211,12 @@ def _matrix(found: dict[str, Any], path: Path, problems: Problems) -> tuple[Matr
     return matrix, scope.axes
 
 
+def _as_dtypes(items: tuple[AxisValue, ...]) -> tuple[AxisValue, ...]:
+    """Return the values of an axis that holds dtypes by their short names, of others as they are."""
+    short = [short_name(item) if isinstance(item, str) else item for item in items]
+    return tuple(dict.fromkeys(short)) if all(item in DTYPES for item in short) else items
+
+
 def _check_axis(name: str, items: tuple[Any, ...], path: Path, problems: Problems) -> None:
     good = [item for item in items if item is not BAD]
     for index, item in enumerate(items):
@@ -218,7 +226,7 @@ def _check_axis(name: str, items: tuple[Any, ...], path: Path, problems: Problem
             return
     dtypes = [item for item in good if item in DTYPES]
     for index, item in enumerate(items):
-        if dtypes and item is not BAD and item not in DTYPES:
+        if dtypes and item is not BAD and short_name(item) not in DTYPES:
             problems.unknown((*path, index), f"dtype on axis {name}:", item, tuple(DTYPES))
 
 

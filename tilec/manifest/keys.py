@@ -5,6 +5,7 @@ The loader and the JSON Schema share this one description.
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 from tilec.manifest import types, values
@@ -22,7 +23,7 @@ from tilec.manifest.shapes import (
     Table,
     Text,
 )
-from tilec_runtime.model.dtype import DTYPES
+from tilec_runtime.model.dtype import BY_NUMPY, DTYPES, short_name
 from tilec_runtime.model.jit import JitFallback
 from tilec_runtime.model.signature import ParamKind
 
@@ -32,7 +33,7 @@ DISTS = ("normal", "uniform", "integers", "zeros", "ones", "arange", "empty")
 
 _TARGET = Text("target", known=values.target_names, convert=values.target)
 _TARGETS = ListOf(_TARGET, least=1, unique=True)
-_DTYPE = Text("dtype or axis", pattern=values.IDENTIFIER)
+_DTYPE = Text("dtype or axis", pattern=values.IDENTIFIER, convert=short_name)
 _PATH = Text("a path", convert=values.project_path)
 _LINE = Text("one line of text", convert=values.one_line, empty=True)
 _BYTES = Either(
@@ -77,7 +78,6 @@ PACKAGE = Table(
                 "a version such as 1.2.0 or 2.0rc1", pattern=values.VERSION, most=values.NAME_LIMIT
             ),
             "Version of the distribution.",
-            required=True,
         ),
         Key("description", _LINE, "One line on what it is."),
         Key(
@@ -112,8 +112,7 @@ TARGETS = Table(
         Key(
             "default",
             _TARGETS,
-            "What `tilec build` builds for: sm_NN (cubin), compute_NN (PTX), lto_NN (LTO-IR), tileir (portable Tile IR).",
-            required=True,
+            "What `tilec build` builds for: sm_NN (cubin), compute_NN (PTX), lto_NN (LTO-IR), tileir; see `tilec targets`.",
         ),
         Key(
             "groups",
@@ -201,7 +200,7 @@ _LINK = Key(
     "Files of device functions that the kernel is linked with.",
 )
 READ = Key(
-    "inputs",
+    "reads",
     ListOf(_PATH, least=1, unique=True),
     "Files, or directories of files, of the project that a Python source reads when it is executed.",
 )
@@ -472,7 +471,6 @@ INPUT = Table(
             "shape",
             ListOf(Formula(0), most=8),
             "Extents: numbers, or expressions over axes and earlier inputs.",
-            required=True,
         ),
         Key(
             "small",
@@ -500,11 +498,11 @@ _ULP = Key(
 TOLERANCE = Table(
     keys=(_RTOL, _ATOL, _ULP),
     names=Names(
-        "|".join(DTYPES),
+        "|".join(dict.fromkeys((*DTYPES, *BY_NUMPY))),
         "a dtype",
         Table(made=types.Tolerance, keys=(_RTOL, _ATOL, _ULP)),
         "Tolerance of one dtype.",
-        choices=tuple(DTYPES),
+        choices=tuple(dict.fromkeys((*DTYPES, *BY_NUMPY))),
     ),
 )
 BENCH = Table(
@@ -521,8 +519,8 @@ BENCH = Table(
 )
 _INPUTS = Key(
     "inputs",
-    Table(names=_parameters(Either((Scalar(), INPUT)))),
-    "Arguments by parameter: a tensor to make, or a scalar's value.",
+    Table(names=_parameters(Either((Scalar(), ListOf(Formula(0), most=8), INPUT)))),
+    "Arguments by parameter: a tensor to make (its shape, or a table), or a scalar's value.",
 )
 _REFERENCE = Key(
     "reference",
@@ -537,6 +535,10 @@ _TOLERANCE = Key(
     "tolerance", TOLERANCE, "How far results may be from the reference, for all dtypes or by dtype."
 )
 _BENCH = Key("bench", BENCH, "Work done by one launch, and what to hold it against.")
+_OF_ALL_CASES = tuple(
+    dataclasses.replace(key, doc=f"{key.doc[:-1]}, for every case that does not say otherwise.")
+    for key in (_INPUTS, _REFERENCE, _TOLERANCE, _BENCH)
+)
 CASE = Table(
     made=types.Case,
     keys=(
@@ -611,6 +613,7 @@ KERNEL = Table(
             Table(names=Names(values.WORD, "a case's name", CASE)),
             "Named inputs and a reference.",
         ),
+        *_OF_ALL_CASES,
         *OPTIONS["cuda"],
         *OPTIONS["prebuilt"],
         READ,
@@ -636,6 +639,7 @@ CHAIN = Table(
             ),
             "Named inputs of all steps together, a reference, and the work of all steps.",
         ),
+        *_OF_ALL_CASES,
     ),
 )
 OVERRIDE = Table(
@@ -681,7 +685,7 @@ MANIFEST = Table(
     keys=(
         Key("edition", Integer(EDITION, EDITION), "Version of this format.", required=True),
         Key("package", PACKAGE, "What is built.", required=True),
-        Key("targets", TARGETS, "What it is built for.", required=True),
+        Key("targets", TARGETS, "What it is built for."),
         Key(
             "profile",
             Table(names=Names(values.WORD, "a profile's name", PROFILE)),

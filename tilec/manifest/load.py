@@ -14,7 +14,15 @@ from tilec.manifest.kernels import Languages, options_of, read_kernel
 from tilec.manifest.locate import Locator, render
 from tilec.manifest.problems import Problems, shown_int
 from tilec.manifest.shapes import BAD, is_int
-from tilec.manifest.types import Manifest, Override, Package, Profile, Targets, Toolchain
+from tilec.manifest.types import (
+    DEFAULT_TARGETS,
+    Manifest,
+    Override,
+    Package,
+    Profile,
+    Targets,
+    Toolchain,
+)
 from tilec.model.job import Options
 from tilec_runtime.errors import Diagnostic, Location, ManifestError
 from tilec_runtime.model.jit import JitFallback
@@ -173,7 +181,7 @@ def _read(
         if table is not BAD
     )
     toolchain: Toolchain = keys.TOOLCHAIN.make(found.get("toolchain", {}))
-    if problems.found or package is None or targets is None:
+    if problems.found or package is None:
         return None
     where = path.absolute()
     return Manifest(
@@ -193,7 +201,7 @@ def _read(
 
 
 def _package(found: dict[str, Any], problems: Problems) -> Package | None:
-    if "name" not in found or "version" not in found:
+    if "name" not in found:
         return None
     if "module" not in found:
         module = re.sub(r"[-.]+", "_", found["name"])
@@ -208,7 +216,7 @@ def _package(found: dict[str, Any], problems: Problems) -> Package | None:
     return made
 
 
-def _targets(found: dict[str, Any], problems: Problems) -> Targets | None:
+def _targets(found: dict[str, Any], problems: Problems) -> Targets:
     for name in found.get("groups", {}):
         if values.looks_like_target(name):
             problems.add(
@@ -222,13 +230,11 @@ def _targets(found: dict[str, Any], problems: Problems) -> Targets | None:
             driver = values.driver(str(driver))
         except ValueError as error:
             problems.add(("targets", "min-driver"), str(error))
-    if "default" not in found:
-        return None
     jit = next(
         (policy for policy in JitFallback if policy.value == found.get("jit-fallback")), None
     )  # any other is a problem already
     return Targets(
-        default=found["default"],
+        default=found.get("default", DEFAULT_TARGETS),
         groups=tuple(found.get("groups", {}).items()),
         min_driver=driver,
         jit_fallback=jit,

@@ -8,7 +8,7 @@ from typing import Any
 
 from tilec.manifest.locate import Locator, Path
 from tilec_runtime.errors import Diagnostic, ExpressionError, ManifestError
-from tilec_runtime.model.dtype import DTYPES
+from tilec_runtime.model.dtype import DTYPES, short_name
 from tilec_runtime.model.expr import parse
 from tilec_runtime.model.kernel import AxisValue
 from tilec_runtime.model.suggest import did_you_mean
@@ -144,8 +144,14 @@ class Scope:
             self.problems.add(path, f"unknown axis {name!r}: the kernel has no matrix", at_key=True)
         return False
 
+    def value(self, name: str, value: AxisValue) -> AxisValue:
+        """Return an axis value; a dtype of an axis of dtypes by its short name."""
+        short = short_name(value) if isinstance(value, str) else value
+        return short if any(item in DTYPES for item in self.axes.get(name, ())) else value
+
     def point(self, found: Mapping[str, Any], path: Path) -> tuple[tuple[str, AxisValue], ...]:
         """Return axis values, each of which must exist."""
+        found = {name: self.value(name, value) for name, value in found.items()}
         for name, value in found.items():
             inner = (*path, name)
             if self.axis(name, inner) and mark(value) not in self.marks[name]:

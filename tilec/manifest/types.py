@@ -10,13 +10,18 @@ from tilec_runtime.model.arch import Target
 from tilec_runtime.model.jit import JitFallback
 from tilec_runtime.model.kernel import AxisValue, PackageInfo
 
+# One machine code for each generation since Ampere, PTX and Tile IR for what comes after them.
+DEFAULT_TARGETS = tuple(
+    map(Target.parse, ("sm_80", "sm_90", "sm_100", "sm_120", "compute_80", "tileir"))
+)
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Package:
     """[package]: what is built."""
 
     name: str
-    version: str
+    version: str = "0.1.0"
     description: str = ""
     license: str = ""
     license_files: tuple[str, ...] = ()
@@ -40,7 +45,7 @@ class Targets:
     which denies it).
     """
 
-    default: tuple[Target, ...]
+    default: tuple[Target, ...] = DEFAULT_TARGETS
     groups: tuple[tuple[str, tuple[Target, ...]], ...] = ()
     min_driver: int = 0
     jit_fallback: JitFallback | None = None

@@ -7,7 +7,7 @@ import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from tilec.manifest.types import Kernel, Manifest, Profile
+from tilec.manifest.types import DEFAULT_TARGETS, Kernel, Manifest, Profile
 from tilec.model.declaration import KernelDecl
 from tilec.model.job import Job, KernelSpec, Member, Source, Variant
 from tilec.model.tuning import table_of
@@ -177,10 +177,11 @@ def make_plan(
         raise ManifestError(tuple(planner.problems))
     selection.require_match()
     made = {kind for kernel in manifest.kernels for kind in languages[kernel.language].kinds}
+    said = targets or manifest.targets.default != DEFAULT_TARGETS  # these are for any language
     notes = [
         f"{target} concerns none of the kernels"
         for target in planner.wanted
-        if target.kind not in made
+        if said and target.kind not in made
     ]
     if not targets:  # a build for some targets leaves out what is meant for others
         notes.extend(_idle_overrides(manifest, selection))

@@ -24,10 +24,9 @@ def bind(
     """
     name, params = contract.name, contract.params
     if len(args) > len(params):
-        fix = stream_by_name(contract, args[0])
         raise ArgumentError(
             f"{name}: takes {count(len(params))} ({contract.usage}), got {len(args)}",
-            fix=fix,
+            fix=stream_by_name(contract, args[0]) or config_by_name(contract, args),
             kernel=name,
         )
     values: dict[str, Any] = {param.name: value for param, value in zip(params, args, strict=False)}
@@ -81,8 +80,19 @@ def stream_by_name(contract: Contract, value: Any) -> str:
         hasattr(type(value), name) for name in ("__cuda_stream__", "cuda_stream")
     ):
         return ""
-    given = [*(param.name for param in contract.params), "stream=stream"]
+    config = ["config=config"] if contract.info.launch.open else []
+    given = [*(param.name for param in contract.params), "stream=stream", *config]
     return f"pass the stream by name: {contract.name}({', '.join(given)})"
+
+
+def config_by_name(contract: Contract, values: tuple[Any, ...]) -> str:
+    """How to pass the configuration, where a call has one among its values."""
+    from tilec_runtime.launch.config import LaunchConfig  # no call that is right needs it
+
+    if not any(isinstance(value, LaunchConfig) for value in values):
+        return ""
+    given = [*(param.name for param in contract.params), "config=config"]
+    return f"pass the configuration by name: {contract.name}({', '.join(given)})"
 
 
 def check_count(contract: Contract, values: tuple[Any, ...]) -> None:

@@ -48,7 +48,7 @@ class LaunchConfig:
             LaunchLimitError: an extent is no whole number, or negative, or there are more than
                 three.
         """
-        (shared,) = _extents("shared", (self.shared,))
+        (shared,) = _extents("shared memory", (self.shared,))
         for name, said in (("cooperative", self.cooperative), ("programmatic", self.programmatic)):
             if not isinstance(said, bool):
                 raise CallError(f"LaunchConfig: {name} is {shown(said)}, and must be True or False")
@@ -147,10 +147,9 @@ def configured(info: KernelInfo, config: LaunchConfig) -> KernelInfo:
             kernel=name,
         )
     if not launch.open:
+        what = f"{name}: takes no config: its manifest says grid and block, or configured() said them before"
         fix = f'leave it out, or say what callers choose: kernel.{name}.launch.open = ["grid"]'
-        raise ArgumentError(
-            f"{name}: takes no config, for its manifest says grid and block", fix=fix, kernel=name
-        )
+        raise ArgumentError(what, fix=fix, kernel=name)
     shape = config.shape
     said = {
         "grid": _texts(shape.grid),

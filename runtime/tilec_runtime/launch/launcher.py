@@ -98,16 +98,24 @@ class Launcher(Uncopied, LauncherBase):
     def _call(self, /, *args: Any, stream: StreamLike | None = None, **kwargs: Any) -> None:
         """Make a call that the launch core did not."""
         contract = self.contract
-        if "config" in kwargs and "config" not in contract.index and "config" not in contract.axes:
-            config = kwargs.pop("config")
-            self.configured(config)(*args, stream=stream, **kwargs)
-        elif kwargs or not contract.required <= len(args) <= len(contract.params):
+        if kwargs or not contract.required <= len(args) <= len(contract.params):
             launcher, values = self._bound(args, kwargs)
             launcher.launch(stream, values)
         elif defaults := contract.defaults[len(args) :]:
             self.launch(stream, args + defaults)
         else:
             self._launch(stream, args)
+
+    def _bound(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[Launcher, tuple[Any, ...]]:
+        """The launcher of a call's configuration and axes, and the values of all parameters."""
+        config, contract = None, self.contract
+        if "config" in kwargs and "config" not in contract.index and "config" not in contract.axes:
+            config = kwargs["config"]
+            kwargs = {name: value for name, value in kwargs.items() if name != "config"}
+        values, chosen = bind(contract, args, kwargs)
+        return self._restrict(chosen).configured(config), values
 
     def _launch(
         self,
@@ -366,7 +374,7 @@ class Launcher(Uncopied, LauncherBase):
             LaunchError: the call would be refused.
         """
         launcher, values = self._bound(args, kwargs)
-        return explain(self.contract, values, launcher.pinned, self.site, self._grid)
+        return explain(launcher.contract, values, launcher.pinned, self.site, self._grid)
 
     def residency(self, *args: Any, **kwargs: Any) -> Residency:
         """What the device holds at once of a launch with these arguments (without the stream):
@@ -381,7 +389,7 @@ class Launcher(Uncopied, LauncherBase):
         from tilec_runtime.launch.occupancy import residency  # no launch needs it
 
         launcher, values = self._bound(args, kwargs)
-        return residency(self.contract, values, launcher.pinned, self.site, self._grid)
+        return residency(launcher.contract, values, launcher.pinned, self.site, self._grid)
 
     def step(
         self, *args: Any, block: Coordinates | Sequence[Coordinates] = (0, 0, 0), **kwargs: Any
@@ -407,16 +415,7 @@ class Launcher(Uncopied, LauncherBase):
 
         launcher, values = self._bound(args, kwargs)
         self._check_leases(values)
-        return step_launch(self.contract, values, launcher.pinned, self.site, block)
-
-    def _bound(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[Launcher, tuple[Any, ...]]:
-        """Return the values of a call in parameter order, and the launcher of the axes that it
-        names.
-        """
-        values, chosen = bind(self.contract, args, kwargs)
-        return self._restrict(chosen), values
+        return step_launch(launcher.contract, values, launcher.pinned, self.site, block)
 
     def _restrict(self, axes: dict[str, AxisValue]) -> Launcher:
         """The launcher with these axes pinned."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -92,7 +93,9 @@ class Module(Uncopied):
     def __init__(self, site: Site) -> None:
         """Use `load`."""
         self._site = site
-        self.kernels: Mapping[str, Launcher] = _Launchers(site)
+        launchers = _Launchers(site)
+        self.kernels: Mapping[str, Launcher] = launchers
+        self._named = launchers.named
 
     @property
     def info(self) -> BundleInfo:
@@ -111,25 +114,17 @@ class Module(Uncopied):
         """
         return self._site.jit().compiled
 
-    @property
+    @functools.cached_property
     def lazy(self) -> LazyLaunchers:
         """The kernels as functions that give ops: `module.lazy.add(z, x, y)`."""
-        from tilec_runtime.ops.lazy import LazyLaunchers
+        from tilec_runtime.ops.lazy import LazyLaunchers  # launches need no ops
 
-        return LazyLaunchers(self)
+        return LazyLaunchers(self.kernels, self._named)
 
     def __getattr__(self, name: str) -> Launcher:
         """The launcher of a kernel."""
-        if name not in self.kernels:
-            from tilec_runtime.model.suggest import did_you_mean
-
-            hint = did_you_mean(name, self.kernels) or f"; it has {', '.join(self.kernels)}"
-            raise AttributeError(
-                f"{self.info.package.name} has no kernel {name!r}{hint}", name=name, obj=self
-            )
-        launcher = self.__dict__[name] = self.kernels[
-            name
-        ]  # found without this method the next time
+        # It is found without this method the next time.
+        launcher = self.__dict__[name] = self._named(name, self)
         return launcher
 
     def __dir__(self) -> list[str]:
@@ -157,6 +152,16 @@ class _Launchers(Mapping[str, Launcher]):
                     raise KeyError(name)
                 self._made[name] = Launcher(name, self._site)
             return self._made[name]
+
+    def named(self, name: str, owner: object) -> Launcher:
+        """Return the launcher of an attribute's name; raise AttributeError for one that is none."""
+        if name not in self:
+            from tilec_runtime.model.suggest import did_you_mean  # for the message alone
+
+            hint = did_you_mean(name, self) or f"; it has {', '.join(self)}"
+            package = self._site.bundle.info.package.name
+            raise AttributeError(f"{package} has no kernel {name!r}{hint}", name=name, obj=owner)
+        return self[name]
 
     def __contains__(self, name: object) -> bool:
         return name in self._site.bundle.kernels

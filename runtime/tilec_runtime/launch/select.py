@@ -261,11 +261,11 @@ def require_options(
     if unknown == "num_cta_in_cga":
         near = "; num_cta_in_cga of cuTile Rust is num_ctas here"
     what = f"{name}: no variant{where} was built with the options {asked}{on}{near}; options that were built: {shown}"
-    more = (
-        ""
-        if near
-        else f", or add the option to the matrix of kernel.{name} ({unknown or next(iter(hints))} = [...]) and build again"
-    )
+    more = ""
+    if not near:
+        where = " (where its language has such a hint)" if unknown else ""
+        option = unknown or next(iter(hints))
+        more = f", or{where} add the option to the matrix of kernel.{name} ({option} = [...]) and build again"
     fix = f"choose what was built{more}"
     raise VariantError(what, fix=fix, kernel=name)
 

@@ -37,6 +37,7 @@ class Arch:
         shared: shared memory per multiprocessor in bytes; `shared_block` the most one block can opt
             in to.
         shared_reserved: shared memory in bytes that the system keeps of every resident block.
+        gpus: some GPUs of this capability, for people.
     """
 
     cc: Version
@@ -52,6 +53,7 @@ class Arch:
     shared_block: int
     shared_reserved: int = _KIB
     registers: int = 65536
+    gpus: str = ""
 
     @property
     def warps(self) -> int:
@@ -66,6 +68,7 @@ def _arch(
     threads: int,
     blocks: int,
     shared_kib: int,
+    gpus: str = "",
     *,
     a: Version | None = None,
     f: Version | None = None,
@@ -87,25 +90,26 @@ def _arch(
         shared=shared_kib * _KIB,
         shared_block=(shared_kib - reserved_kib) * _KIB,
         shared_reserved=reserved_kib * _KIB,
+        gpus=gpus,
     )
 
 
 ARCHS: dict[Version, Arch] = {
     arch.cc: arch
     for arch in (
-        _arch(75, (6, 3), (10, 0), 1024, 16, 64, tile=False),
-        _arch(80, (7, 0), (11, 0), 2048, 32, 164),
-        _arch(86, (7, 1), (11, 1), 1536, 16, 100),
-        _arch(87, (7, 4), (11, 4), 1536, 16, 164, soc=True),
+        _arch(75, (6, 3), (10, 0), 1024, 16, 64, "T4, RTX 20", tile=False),
+        _arch(80, (7, 0), (11, 0), 2048, 32, 164, "A100, A30"),
+        _arch(86, (7, 1), (11, 1), 1536, 16, 100, "A10, A40, RTX 30"),
+        _arch(87, (7, 4), (11, 4), 1536, 16, 164, "Jetson Orin", soc=True),
         _arch(88, (9, 0), (13, 0), 1536, 16, 100, soc=True),
-        _arch(89, (7, 8), (11, 8), 1536, 24, 100),
-        _arch(90, (7, 8), (11, 8), 2048, 32, 228, a=(8, 0)),
-        _arch(100, (8, 6), (12, 8), 2048, 32, 228, a=(8, 6), f=(8, 8)),
-        _arch(103, (8, 8), (12, 9), 2048, 32, 228, a=(8, 8), f=(8, 8)),
+        _arch(89, (7, 8), (11, 8), 1536, 24, 100, "L4, L40S, RTX 40"),
+        _arch(90, (7, 8), (11, 8), 2048, 32, 228, "H100, H200, GH200", a=(8, 0)),
+        _arch(100, (8, 6), (12, 8), 2048, 32, 228, "B200, GB200", a=(8, 6), f=(8, 8)),
+        _arch(103, (8, 8), (12, 9), 2048, 32, 228, "B300, GB300", a=(8, 8), f=(8, 8)),
         _arch(107, (9, 4), (13, 4), 1024, 16, 328, a=(9, 4), f=(9, 4)),
-        _arch(110, (9, 0), (13, 0), 1536, 24, 228, a=(9, 0), f=(9, 0)),
-        _arch(120, (8, 7), (12, 8), 1536, 24, 100, a=(8, 7), f=(8, 8)),
-        _arch(121, (8, 8), (12, 9), 1536, 24, 100, a=(8, 8), f=(8, 8)),
+        _arch(110, (9, 0), (13, 0), 1536, 24, 228, "Jetson Thor", a=(9, 0), f=(9, 0)),
+        _arch(120, (8, 7), (12, 8), 1536, 24, 100, "RTX 50, RTX PRO 6000", a=(8, 7), f=(8, 8)),
+        _arch(121, (8, 8), (12, 9), 1536, 24, 100, "DGX Spark", a=(8, 8), f=(8, 8)),
     )
 }
 

@@ -97,3 +97,9 @@ DTYPES: dict[str, DType] = {row.name: row for row in _ROWS}
 BY_TYPESTR: dict[str, DType] = {row.typestr: row for row in _ROWS if row.typestr}
 BY_DLPACK: dict[tuple[int, int], DType] = {row.dlpack: row for row in _ROWS}
 BY_NUMPY: dict[str, DType] = {row.numpy: row for row in _ROWS}
+
+
+def short_name(text: str) -> str:
+    """Return `f32` of `float32`, the name of NumPy and torch; any other text as it is."""
+    row = BY_NUMPY.get(text)
+    return row.name if row else text

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from tilec_runtime.errors import ExpressionError
-from tilec_runtime.model.dtype import DTYPES
+from tilec_runtime.model.dtype import DTYPES, short_name
 from tilec_runtime.model.expr_build import INT_BOUND, Builder, FaultError, Run
 from tilec_runtime.model.expr_tree import column_of, parse_tree
 
@@ -145,10 +145,11 @@ def parse_abi(text: str, *, names: Collection[str] | None = None) -> tuple[str, 
         return "", _build(node, text, text, names)
     if isinstance(node, ast.Attribute) and node.attr == "ptr":
         return "ptr", _build(node, text, text, names)
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in DTYPES:
+    called = node.func.id if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else ""
+    if isinstance(node, ast.Call) and short_name(called) in DTYPES:
         if len(node.args) != 1 or node.keywords:
             raise ExpressionError(
-                f"the cast {node.func.id}() takes one value",
+                f"the cast {called}() takes one value",
                 text=text,
                 column=column_of(node, text),
             )
@@ -157,12 +158,8 @@ def parse_abi(text: str, *, names: Collection[str] | None = None) -> tuple[str, 
             column_of(inner, text) - 1,
             len(text.encode()[: inner.end_col_offset or 0].decode()),
         )
-        return node.func.id, _build(inner, text, text[start:end], names)
-    if (
-        isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Name)
-        and node.func.id == DESCRIPTOR
-    ):
+        return short_name(called), _build(inner, text, text[start:end], names)
+    if isinstance(node, ast.Call) and called == DESCRIPTOR:
         return DESCRIPTOR, _described(node, text, names)
     _build(node, text, text, names)  # its own errors come first
     what = f"the argument's type cannot be told: write a cast, such as i32({text.strip()})"

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from tilec_runtime.errors import ExpressionError
-from tilec_runtime.model.dtype import DTYPES
+from tilec_runtime.model.dtype import DTYPES, short_name
 from tilec_runtime.model.expr_tree import column_of
 
 MAX_DEPTH = 32
@@ -284,7 +284,7 @@ class Builder:
         """One side of a comparison: here text and tuples are at home."""
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             self.nodes += 1
-            literal = node.value
+            literal = short_name(node.value)
             return "text", lambda _env: literal
         if isinstance(node, ast.Tuple):
             self.nodes += 1
@@ -333,7 +333,7 @@ class Builder:
         if not isinstance(node.func, ast.Name):
             raise self.error(node, f"only {', '.join(FUNCTIONS)} can be called")
         name = node.func.id
-        if name in DTYPES:
+        if short_name(name) in DTYPES:
             raise self.error(node, f"the cast {name}() stands only around a whole kernel argument")
         if name not in FUNCTIONS:
             known = _meant(name, FUNCTIONS) or f"; known are {', '.join(FUNCTIONS)}"
@@ -408,12 +408,10 @@ def _scalar(value: Any, name: str, column: int) -> Any:
     if isinstance(value, Symbol):
         return value
     if not hasattr(value, "ptr") and not hasattr(value, "stride"):
+        if getattr(getattr(value, "dtype", None), "kind", "") == "b":
+            return bool(value)  # NumPy's counts as Python's does; older ones warn of their index
         if hasattr(value, "__index__"):
             return operator.index(value)
-        if (
-            getattr(getattr(value, "dtype", None), "kind", "") == "b"
-        ):  # NumPy's bool has no index, and counts as Python's does
-            return bool(value)
         if hasattr(value, "__float__"):
             return float(value)
     raise FaultError(

@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING, Any, final
 from tilec_runtime.bundle.cubin import CubinKernel, read_cubin
 from tilec_runtime.bundle.ptx import PtxEntry, read_entries
 from tilec_runtime.device.device import Device
+from tilec_runtime.device.layout import ON_CPU
 from tilec_runtime.device.scalars import bare, is_whole, shown
 from tilec_runtime.errors import (
     BundleError,
     CallError,
     ContextLostError,
     DriverError,
+    KernelCacheError,
     LaunchLimitError,
 )
 from tilec_runtime.launch.images import Function as LoadedFunction
@@ -76,7 +78,7 @@ def load_module_from_ptx(text: str, device: DeviceLike | None = None) -> KernelM
             f"load_module_from_ptx takes text, got a {type(given).__qualname__}",
             fix="load_module_from_bytes takes bytes",
         )
-    return load_module_from_bytes(text.encode(), device)
+    return load_module_from_bytes(text.encode(errors="replace"), device)
 
 
 def load_module_from_bytes(data: bytes, device: DeviceLike | None = None) -> KernelModule:
@@ -96,6 +98,9 @@ def load_module_from_bytes(data: bytes, device: DeviceLike | None = None) -> Ker
     data = bytes(data)
     where = current_device() if device is None else Device(device)
     entries = _entries(data)
+    if where.ordinal == ON_CPU and not data.startswith(_TILE_IR):
+        what = "the cpu device runs Tile IR, and the module is code of a GPU"
+        raise KernelCacheError(what, fix="load it on a GPU")
     with _told("the module cannot be loaded", where.ordinal):
         return KernelModule(where.driver.load_module(where.ordinal, data), where, entries)
 

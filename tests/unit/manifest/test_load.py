@@ -18,11 +18,11 @@ from tilec.manifest.types import (
     Manifest,
     Output,
     ParamTable,
-    Profile,
     Tolerance,
 )
 from tilec_runtime.errors import ManifestError
 from tilec_runtime.model.arch import Target
+from tilec_runtime.model.expr import parse
 from tilec_runtime.model.jit import JitFallback
 
 LANGUAGES = {
@@ -55,24 +55,6 @@ def refused(text: str) -> str:
     with pytest.raises(ManifestError) as caught:
         load_text(text, Path("/project/tilec.toml"), languages=LANGUAGES, shown="tilec.toml")
     return str(caught.value)
-
-
-def test_defaults() -> None:
-    manifest = read('[kernel.add]\nsource = "k.py"\n')
-    assert (manifest.path, manifest.root) == ("/project/tilec.toml", "/project")
-    assert manifest.package.module == "acme_kernels"
-    assert manifest.targets.default == (Target.parse("sm_80"), Target.parse("compute_80"))
-    assert (manifest.targets.min_driver, manifest.targets.jit_fallback) == (0, None)
-    assert manifest.profiles == (
-        Profile(name="release"),
-        Profile(name="debug", lineinfo=True, debug=True, bounds=True),
-    )
-    assert manifest.output == Output()
-    (kernel,) = manifest.kernels
-    assert (kernel.language, kernel.source, kernel.function) == ("tile", "k.py", "add")
-    assert kernel.assume == (AssumeSet(),)
-    assert kernel.args is None
-    assert kernel.launch.shared == "0"
 
 
 def test_every_table() -> None:
@@ -175,18 +157,6 @@ def test_every_table() -> None:
     assert manifest.output == Output(dir="out/dist", emit=("bundle", "wheel"), max_size=90 * 2**20)
 
 
-def test_the_examples_load() -> None:
-    assert len(load(ROOT / "tilec.toml", languages=LANGUAGES).kernels) >= 10
-
-
-def test_places_of_keys_for_later_checks() -> None:
-    manifest = read('[kernel.add]\nsource = "k.py"\nlaunch = { grid = ["x.shape[0]"] }\n')
-    assert str(manifest.locate(("kernel", "add"))) == "tilec.toml:7:9"
-    assert str(manifest.locate(("kernel", "add", "launch", "grid", 0))) == "tilec.toml:9:20"
-    assert str(manifest.locate(("kernel", "add", "launch", "block"))) == "tilec.toml:9:1"
-    assert str(manifest.locate(("nothing",))) == "tilec.toml:1:1"
-
-
 def test_a_budget_of_nothing_is_a_size_too_and_a_bundle_weighs_something() -> None:
     kernel = '[kernel.add]\nsource = "k.py"\n'
     assert read(kernel + 'budget = { spills = "0 B", stack = "0 KiB" }\n').kernels[
@@ -204,14 +174,6 @@ def test_line_ends_and_byte_order_mark(tmp_path: Path) -> None:
     with pytest.raises(ManifestError) as caught:
         load(path, languages=LANGUAGES, shown="tilec.toml")
     assert str(caught.value.problems[0].location) == "tilec.toml:10:13"
-
-
-def test_a_long_axis_is_read_in_one_pass() -> None:
-    values = ", ".join(map(str, range(1, 20_001)))
-    manifest = read(
-        f'[kernel.add]\nsource = "k.py"\n[kernel.add.matrix]\nN = [{values}]\nmax-variants = 100000\n'
-    )
-    assert len(dict(manifest.kernels[0].matrix.axes)["N"]) == 20_000
 
 
 def test_many_points_and_many_problems_stay_linear() -> None:
@@ -295,12 +257,6 @@ def test_text_that_cannot_be_read(text: str, message: str) -> None:
     assert message in refused(text)
 
 
-def test_an_empty_manifest_names_all_that_is_missing() -> None:
-    text = refused("edition = 1\n")
-    for key in ("package", "targets", "kernel"):
-        assert f"{key!r} is missing" in text
-
-
 def test_languages_decide() -> None:
     text = HEAD + '[kernel.add]\nsource = "k.py"\n'
     both = {"tile": (".py",), "other": (".py",)}
@@ -316,3 +272,63 @@ def test_languages_decide() -> None:
     )
     assert manifest.kernels[0].language == "other"
     assert manifest.frontends == (("other", (("level", 3),)),)
+
+
+def test_dtypes_have_numpys_names_too() -> None:
+    manifest = read("""
+[kernel.add]
+source = "k.py"
+matrix = { T = ["float32", "bf16"], exclude = [{ T = "bfloat16" }], MODE = ["float", "fast"] }
+params = { x = { dtype = "float16" } }
+args = ["float32(x.shape[0])"]
+dispatch = { rules = [{ when = "x.dtype == 'float32'", take = { T = "float32" } }] }
+case.a = { axes = { T = "float32" }, inputs.x = { shape = [1], dtype = "int64" }, tolerance.float16 = { rtol = 1.0 } }
+""")
+    (kernel,) = manifest.kernels
+    assert kernel.matrix.axes == (("T", ("f32", "bf16")), ("MODE", ("float", "fast")))
+    assert kernel.matrix.exclude == (Exclude(values=(("T", "bf16"),)),)
+    assert kernel.params[0].dtype == "f16"
+    assert kernel.rules[0].take == (("T", "f32"),)
+    assert parse(kernel.rules[0].when).evaluate({"x": ParamTable(name="x", dtype="f32")}) is True
+    (case,) = kernel.cases
+    assert (case.axes, case.inputs[0].dtype) == ((("T", "f32"),), "i64")
+    assert case.tolerance == (Tolerance(dtype="f16", rtol=1.0),)
+
+
+def test_version_and_targets_have_defaults() -> None:
+    text = 'edition = 1\npackage.name = "four"\n[kernel.scale]\nsource = "k.py"\n'
+    manifest = load_text(text, Path("/project/tilec.toml"), languages=LANGUAGES)
+    assert manifest.package.version == "0.1.0"
+    names = ["sm_80", "sm_90", "sm_100", "sm_120", "compute_80", "tileir"]
+    assert list(map(str, manifest.targets.default)) == names
+
+
+def test_cases_share_what_their_kernel_says() -> None:
+    manifest = read("""
+[kernel.add]
+source = "k.py"
+reference = "ref.py:add"
+tolerance = { rtol = 0.5 }
+inputs = { x = { shape = [64], dtype = "f16", seed = 3 }, y = ["x.size", 2], n = 4 }
+case.small = {}
+case.large = { inputs = { x = [4096], n = 5, z = ["y.size"] }, reference = "ref.py:large" }
+""")
+    (kernel,) = manifest.kernels
+    small, large = kernel.cases
+    x = Input(name="x", shape=("64",), dtype="f16", seed=3)
+    y = Input(name="y", shape=("x.size", "2"))
+    assert small.inputs == (x, y, Input(name="n", value=4))
+    wide = Input(name="x", shape=("4096",), dtype="f16", seed=3)
+    assert large.inputs == (wide, y, Input(name="n", value=5), Input(name="z", shape=("y.size",)))
+    assert (small.reference, large.reference) == ("ref.py:add", "ref.py:large")
+    assert small.tolerance == large.tolerance == (Tolerance(rtol=0.5),)
+
+
+def test_reports_shared_inputs_where_they_stand() -> None:
+    text = (
+        HEAD
+        + '[kernel.a]\nsource = "k.py"\ninputs.x = { seed = 1 }\ninputs.y = ["q.size"]\ncase.a = {}\ncase.b = {}\n'
+    )
+    message = refused(text)
+    assert message.count("kernel.a.inputs.x: 'shape' is missing") == 1
+    assert message.count("kernel.a.inputs.y.shape[0]: unknown name 'q'") == 1

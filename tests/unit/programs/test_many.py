@@ -4,6 +4,9 @@ as short as it can be made.
 
 from __future__ import annotations
 
+import weakref
+
+import numpy as np
 import pytest
 
 from tests.programs.many import Program, carry_out_many, drawn, shorter
@@ -36,6 +39,22 @@ def test_a_program_that_fails_is_told_and_made_short() -> None:
         carry_out_many(attempt, NAMES, 5, 7, lambda _: None)
     found = str(caught.value).partition("and so does ")[2]
     assert (found.count("make"), found.count("read'"), found.count("drop")) == (1, 1, 0)
+
+
+def test_a_program_is_made_short_by_its_own_failure_alone() -> None:
+    """Another failure, and what the first one's frames keep, are none of it."""
+    kept: list[weakref.ref[np.ndarray]] = []
+
+    def attempt(program: Program, pace: int) -> None:
+        assert all(ref() is None for ref in kept), "something is left"
+        thing = np.zeros(1)
+        kept.append(weakref.ref(thing))
+        if "make" not in [name for name, _ in program]:
+            raise OSError("nothing was made")
+        raise OSError("read")
+
+    with pytest.raises(AssertionError, match=r"and so does \[\('make', \d+\)\]: OSError\('read'\)"):
+        carry_out_many(attempt, NAMES, 5, 7, lambda _: None)
 
 
 def test_nothing_is_taken_out_that_is_needed() -> None:

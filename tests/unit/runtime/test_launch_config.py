@@ -12,7 +12,7 @@ import pytest
 from tests.runtime_samples import ADD, Array, loaded
 from tilec.testing.fake_driver import FakeDriver
 from tilec_runtime import Device, LaunchConfig, Module, use_device
-from tilec_runtime.errors import ArgumentError, LaunchLimitError
+from tilec_runtime.errors import ArgumentError, CallError, LaunchLimitError
 from tilec_runtime.model.kernel import LaunchInfo
 from tilec_runtime.tensors.tensor import Tensor
 
@@ -106,6 +106,45 @@ def test_ops_take_a_configuration_too(gpu: Gpu) -> None:
     assert shapes(driver) == [(2, 256, 0), (5, 1, 0)]
 
 
+def test_what_looks_at_a_launch_takes_its_configuration_too(gpu: Gpu) -> None:
+    module, driver = gpu
+    config = LaunchConfig(grid=3, block=64)
+    opened = module.kernels["open"]
+    assert opened.explain(*arrays(), config=config).shape == config.shape
+    assert opened.residency(*arrays(), config=config).threads == 64
+    with pytest.raises(CallError, match="cpu device"):
+        opened.step(*arrays(), config=config)
+    with pytest.raises(ArgumentError, match="the launch says no config"):
+        opened.explain(*arrays())
+    assert driver.launches == []
+
+
+def test_a_configuration_by_place_is_told_its_name(gpu: Gpu) -> None:
+    module, driver = gpu
+    config = LaunchConfig.for_num_elems(512)
+    z, x, y = arrays()
+    for call in (
+        lambda: module.open(z, x, y, 1.0, config),
+        lambda: module.lazy.open(z, x, y, 1.0, config),
+    ):
+        with pytest.raises(ArgumentError) as caught:
+            call()
+        assert (
+            caught.value.fix
+            == "pass the configuration by name: open(z, x, y, alpha, config=config)"
+        )
+    for values in ((0, config, z, x, y, 1.0), (0, z, x, y)):  # the stream first, as in CUDA
+        with pytest.raises(ArgumentError) as caught:
+            module.open(*values)
+        assert (
+            caught.value.fix
+            == "pass the stream by name: open(z, x, y, alpha, stream=stream, config=config)"
+        )
+    with pytest.raises(ArgumentError, match=r"or configured\(\) said them before"):
+        module.kernels["open"].configured(config)(z, x, y, config=config)
+    assert driver.launches == []
+
+
 @pytest.mark.parametrize(
     ("kernel", "config", "message"),
     [
@@ -115,7 +154,7 @@ def test_ops_take_a_configuration_too(gpu: Gpu) -> None:
             "open: the manifest leaves grid, block, shared to the caller, and the launch says no config",
         ),
         ("open", 256, "open: config takes a LaunchConfig, got a int"),
-        ("add", LaunchConfig(), "add: takes no config, for its manifest says grid and block"),
+        ("add", LaunchConfig(), "add: takes no config: its manifest says grid and block"),
         (
             "gridded",
             LaunchConfig(block=64),

@@ -15,7 +15,7 @@ from tilec.testing.fake_driver import H200, FakeDriver
 from tilec_runtime import Device, Module, use_device
 from tilec_runtime.errors import ArgumentError, LaunchError, VariantError
 from tilec_runtime.model.kernel import VariantInfo
-from tilec_runtime.ops.lazy import _Loaded, _Maker
+from tilec_runtime.ops.lazy import packaged
 from tilec_runtime.tensors.tensor import Tensor
 
 # An axis that is a hint, as the matrix has it, and one more hint that is an axis of no variant and
@@ -153,6 +153,11 @@ def test_a_largest_divisor_is_a_positive_integer(limit: Any) -> None:
     message = f"add: max_divisibility is {limit!r}, and must be a positive integer"
     with pytest.raises(VariantError, match=f"^{re.escape(message)}"):
         module.kernels["add"].options(max_divisibility=limit)
+    op = module.lazy.add(*arrays()).options(max_divisibility=1).options(max_divisibility=16)
+    with pytest.raises(
+        VariantError, match=f"^{re.escape(message)}"
+    ):  # though it equals one of these
+        op.options(max_divisibility=limit)
 
 
 def test_the_name_of_another_library_leads_to_ours(gpu: tuple[Module, FakeDriver]) -> None:
@@ -178,6 +183,13 @@ def test_each_set_of_options_is_named_once(gpu: tuple[Module, FakeDriver]) -> No
         module.kernels["gemm"].options(occupancy=1)
 
 
+def test_what_may_be_no_option_at_all_is_not_promised_to_be_one() -> None:
+    module, _ = loaded(TUNED)
+    with pytest.raises(VariantError) as caught:
+        module.kernels["tuned"].options(fastmath=1)
+    assert "or (where its language has such a hint) add the option" in caught.value.fix
+
+
 def test_what_counts_is_the_image_of_the_device() -> None:
     module, _ = loaded(TUNED, devices=(A100,))
     tuned = module.kernels["tuned"]
@@ -201,7 +213,8 @@ def test_ops_choose_by_options_and_axes(gpu: tuple[Module, FakeDriver]) -> None:
 
 def test_generated_functions_leave_open_what_options_say(gpu: tuple[Module, FakeDriver]) -> None:
     module, driver = gpu
-    tuned = _Maker(_Loaded(module.tuned)).make  # as functions of a generated package do
+    # As functions of a generated package do.
+    tuned = packaged(lambda: module.tuned.contract, lambda _driver, _ordinal: module.tuned)
     strange: Any = ([64], 2)
     tuned((*tensors(driver), 1.0), (64, None)).options(occupancy=1).sync()
     tuned((*tensors(driver), 1.0), (128, 4)).sync()

@@ -63,7 +63,7 @@ _scans: dict[str, _Scan] = {}
 
 
 def closure(source: Source) -> tuple[InputFile, ...]:
-    """The source, every project module that it may import, transitively, and the files of `inputs`,
+    """The source, every project module that it may import, transitively, and the files of `reads`,
     sorted by name.
 
     Imports are looked up next to the source and in the project's root. Modules that the file only
@@ -104,8 +104,8 @@ def closure(source: Source) -> tuple[InputFile, ...]:
 
 
 def _declared(source: Source) -> Iterator[str]:
-    """Every file of the option `inputs`, of directories all that is in them."""
-    names = dict(source.options).get("inputs", ())
+    """Every file of the option `reads`, of directories all that is in them."""
+    names = dict(source.options).get("reads", ())
     for name in map(str, names) if isinstance(names, tuple) else ():
         place = Path(source.root, within(source.root, name))
         files = (

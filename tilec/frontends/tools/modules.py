@@ -158,7 +158,7 @@ def _on_open(event: str, args: tuple[Any, ...]) -> None:
         name = path.relative_to(root).as_posix()
         if name not in known and not any(part.startswith(".") for part in name.split("/")):
             what = f"the module reads {name} when it is executed, and the manifest does not say so"
-            raise UsageError(what, fix=f'inputs = ["{name}"] beside the kernel\'s source')
+            raise UsageError(what, fix=f'reads = ["{name}"] beside the kernel\'s source')
 
 
 def _module_name(path: str) -> str:

@@ -28,7 +28,7 @@ def write(root: Path, files: dict[str, str]) -> None:
 
 def loaded(root: Path, text: str, *inputs: str) -> LoadedModule:
     write(root, {"kernels/k.py": text})
-    return load(Source(root=str(root), path="kernels/k.py", options=(("inputs", inputs),)))
+    return load(Source(root=str(root), path="kernels/k.py", options=(("reads", inputs),)))
 
 
 @pytest.mark.parametrize(

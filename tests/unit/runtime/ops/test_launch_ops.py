@@ -37,6 +37,7 @@ from tilec_runtime.errors import (
     BundleError,
     DriverError,
     DTypeError,
+    KernelCacheError,
     LaunchError,
     LaunchLimitError,
     LayoutError,
@@ -131,7 +132,7 @@ def test_short_extents_are_filled_with_ones() -> None:
             r"the grid \(1, 2, 3, 4\) has 4 extents, and three are possible",
         ),
         (lambda: LaunchConfig(block=(1.5,)), "the block has 1.5, and must have whole numbers"),
-        (lambda: LaunchConfig(shared=-1), "the shared has -1"),
+        (lambda: LaunchConfig(shared=-1), "the shared memory has -1"),
         (lambda: LaunchConfig.covering((3, 3), (8,)), "2 extents cannot be covered by blocks of 1"),
     ],
 )
@@ -228,7 +229,7 @@ def test_what_ptx_says_of_its_parameters_and_block_is_checked(gpu: Gpu) -> None:
         launch = AsyncKernelLaunch(function).set_launch_config(LaunchConfig(block=block))
         for size in function.sizes or ():
             launch.push_device_ptr(4096) if size == 8 else launch.push_arg(
-                0, "i32" if len(launch._pushed) == 2 else "f32"
+                0, "i32" if len(launch._values) == 2 else "f32"
             )
         with pytest.raises(LaunchLimitError, match=message):
             launch.sync()
@@ -509,6 +510,23 @@ def test_arguments_lie_where_their_sizes_let_them(gpu: Gpu) -> None:
     assert gpu.driver.launches[-1].arguments == (-7, 0.1, -300, 70000, 0x1000)
 
 
+def test_a_struct_is_passed_by_value(gpu: Gpu) -> None:
+    head = (
+        ".visible .entry boxed(.param .u32 n, .param .align 4 .b8 box[12], .param .u64 y) { ret; }"
+    )
+    function = load_module_from_ptx(PTX + head, gpu.device).function("boxed")
+    abi = (slot("u32", "n"), slot("struct", "box", 12), slot("ptr", "y.ptr"))
+    gpu.driver.kernels["boxed"] = FakeKernel(abi=abi)
+    box = np.array((1.5, -2.0, 7), [("low", "f4"), ("high", "f4"), ("n", "i4")]).tobytes()
+    launch = AsyncKernelLaunch(function).push_arg(7, "u32").push_arg(box).push_device_ptr(0x1000)
+    assert launch.set_launch_config(LaunchConfig()).sync() == (7, box, 0x1000)
+    assert gpu.driver.launches[-1].arguments == (7, box, 0x1000)
+    with pytest.raises(DTypeError, match="boxed: argument 1 has 12 bytes, got one of 8"):
+        AsyncKernelLaunch(function).push_arg(7, "u32").push_arg(box[:8])
+    with pytest.raises(DTypeError, match=r"scale: argument 2 takes a number \(i32\), got a bytes"):
+        gpu.launch().push_device_ptr(0x1000).push_device_ptr(0x2000).push_arg(box)
+
+
 def test_a_function_runs_on_its_own_device_only(gpu: Gpu) -> None:
     op = gpu.full()
     with (
@@ -613,6 +631,13 @@ def test_a_launch_cannot_outlive_the_borrow_of_its_argument(gpu: Gpu) -> None:
 
 # --- the cpu device
 # ----------------------------------------------------------------------------------------------------------------
+
+
+def test_code_of_a_gpu_is_refused_on_the_cpu_device() -> None:
+    with pytest.raises(
+        KernelCacheError, match="the cpu device runs Tile IR, and the module is code"
+    ):
+        load_module_from_ptx(PTX + "// \ud800", "cpu")
 
 
 def test_on_the_cpu_device() -> None:

@@ -1,0 +1,90 @@
+"""`tilec targets`: show what kernels can be built for; and the option `--targets` of builds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import click
+
+from tilec.cli.app import App, F, examples, json_option, split_words
+from tilec.cli.complete import completes, targets_of
+
+NATIVE = "native"
+
+
+def targets_option(help: str, *, build: bool = True) -> Callable[[F], F]:  # noqa: A002 - click's
+    """Declare `--targets`, where `native` is the GPU of this machine; builds also read TILEC_TARGETS."""
+
+    def read(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> tuple[str, ...]:
+        words = split_words(ctx, param, values)
+        return named_targets(words or ctx.ensure_object(App).settings.targets if build else words)
+
+    return click.option(
+        "--targets",
+        multiple=True,
+        callback=read,
+        metavar="LIST",
+        shell_complete=completes(targets_of),
+        help=help,
+    )
+
+
+def named_targets(words: tuple[str, ...]) -> tuple[str, ...]:
+    """Return names of targets with that of this machine's GPU in place of `native`.
+
+    Raises:
+        NoDeviceError: there is no GPU to be named.
+    """
+    if NATIVE not in words:
+        return words
+    from tilec.cli.devices import find_gpu
+
+    fix = "name the GPU's target, such as --targets sm_90; `tilec targets` lists them"
+    major, minor = find_gpu("cuda:0", f"the target {NATIVE}", fix)[1].cc
+    native = f"sm_{major}{minor}"
+    return tuple(dict.fromkeys(native if word == NATIVE else word for word in words))
+
+
+@click.command(
+    short_help="Show what kernels can be built for.",
+    epilog=examples(
+        "tilec targets",
+        "tilec build --targets sm_90,tileir",
+        "tilec build --targets native     # the GPU of this machine",
+        "TILEC_TARGETS=native tilec build # the same, for CI and shells",
+    ),
+)
+@json_option
+@click.pass_obj
+def command(app: App) -> None:
+    """Show the architectures and forms of code that --targets and [targets] take, and which of them
+    a manifest that names none is built for.
+    """
+    from tilec.cli.style import style
+    from tilec.cli.tables import columns
+    from tilec.manifest.types import DEFAULT_TARGETS
+    from tilec_runtime.model.arch import ARCHS
+
+    default = [str(target) for target in DEFAULT_TARGETS]
+    rows = []
+    for (major, minor), arch in ARCHS.items():
+        number = f"{major}{minor}"
+        names = [f"{kind}_{number}" for kind in ("sm", "compute", "lto")]
+        forms = [f"sm_{number}{end}" for end, isa in (("f", arch.ptx_f), ("a", arch.ptx_a)) if isa]
+        chosen = [name for name in names if name in default]
+        rows.append((f"sm_{number}", arch.gpus, ", ".join(chosen), ", ".join(forms)))
+    if app.json:
+        found = [
+            {"target": name, "gpus": gpus, "default": chosen, "forms": forms}
+            for name, gpus, chosen, forms in rows
+        ]
+        app.document("targets", {"default": default, "architectures": found})
+        return
+    app.table(columns("target", "~GPUs", "by default", "specific"), rows)
+    app.say("")
+    app.say("sm_NN is machine code, compute_NN is PTX, lto_NN is LTO-IR, with the same numbers.")
+    app.say("tileir is portable Tile IR of tile kernels, which the cpu device runs too.")
+    app.say(
+        "native is the GPU of this machine; sm_NNf is one family, sm_NNa one chip with all its features."
+    )
+    app.say(f"{style('default', bold=True)}: {', '.join(default)}")
