@@ -168,7 +168,7 @@ def test_a_build_takes_the_record_up(tune, project: Path, cli: Cli) -> None:
     tune("bare", "--confirm", code=2)
     assert "tuning/bare.json: there is nothing to confirm" in tune.err
     tune("add", "--confirm", "--resume", code=2)
-    assert "--confirm holds a record against the code of now, and measures nothing" in tune.err
+    assert "--confirm compares a record with the code of now" in tune.err
 
 
 @pytest.mark.long
@@ -271,10 +271,7 @@ def test_ctrl_c_leaves_a_log_and_says_how_to_go_on(project: Path, cli: Cli) -> N
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
-    assert (
-        "interrupted: what was measured is in the log; go on with\n  tilec tune add --device cpu --search grid --resume"
-        in err
-    )
+    assert "interrupted: what was measured is in the log; add --resume to go on\n" in err
     assert "Traceback" not in err
     assert not (project / "tuning").exists()
     assert not processes_of(cli.env["TILEC_CACHE_DIR"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 from typing import TYPE_CHECKING, Any
 
@@ -163,7 +162,7 @@ class Launcher(Uncopied, LauncherBase):
         facts = self._facts(values)
         ready = None if facts is None else self.plans.find(facts)
         if ready is None or facts is None:
-            ready, facts = self._prepared(handle, values, facts)
+            ready, facts = self._prepared(values, facts)
         call = ready.plan.call(handle, ready.outputs)  # the driver notes what may fail
         if self._teach(values, facts, ready.plan) and self._run_in_core(handle, values, order):
             return
@@ -270,16 +269,12 @@ class Launcher(Uncopied, LauncherBase):
         except Exception:  # noqa: BLE001 - tensors of other libraries raise what they like
             return None
 
-    def _prepared(
-        self, handle: int, values: tuple[Any, ...], facts: Facts | None
-    ) -> tuple[Ready, Facts]:
+    def _prepared(self, values: tuple[Any, ...], facts: Facts | None) -> tuple[Ready, Facts]:
         """Make the plan of a call on a miss, and cache it."""
         driver, ordinal = self.site.driver, self.site.device.ordinal
-        captured = recording_of(driver, ordinal, handle) is not None
-        with driver.outside_captures(ordinal) if captured else contextlib.nullcontext():
-            plan, facts = prepare(  # the first launch loads the image
-                self.contract, values, self.pinned, self.site, self._grid, facts
-            )
+        # The first launch loads the image, which a capture of whatever thread may forbid.
+        with driver.outside_captures(ordinal):
+            plan, facts = prepare(self.contract, values, self.pinned, self.site, self._grid, facts)
         driver.adopt(ordinal)
         self.plans.add(facts, plan)
         ready = plan.ready(facts.slots)
