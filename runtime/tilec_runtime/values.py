@@ -124,12 +124,12 @@ def replace(value: T, /, **changes: Any) -> T:
 
 
 class Uncopied:
-    """What can be neither pickled nor copied: there would be two of it."""
+    """Base of objects that can be neither pickled nor copied: there would be two of one thing."""
 
     __slots__ = ()
 
     def __reduce__(self) -> NoReturn:
-        """What pickle, copy.copy and copy.deepcopy ask.
+        """Refuse `pickle`, `copy.copy` and `copy.deepcopy`.
 
         Raises:
             TypeError: always.

@@ -28,7 +28,7 @@ def device_words(ordinal: int) -> str:
 
 @value_class(frozen=True, kw_only=True, slots=True)
 class TensorFacts:
-    """What a launch knows of one tensor; expressions read it too.
+    """The facts of one tensor that launches and expressions read.
 
     Attributes:
         ptr: address of its first element.

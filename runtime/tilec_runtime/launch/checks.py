@@ -81,7 +81,7 @@ class Call:
             axes: those that are settled.
             driver: which device an address belongs to is asked of it.
             facts: of the call; None where they are not read yet.
-            trace: writes down what is decided on numbers; None for nobody.
+            trace: writes the program of the call's plan; None for no plan.
 
         Raises:
             ArgumentError: an argument is of the wrong kind, or cannot be read.
@@ -320,7 +320,7 @@ class Call:
                             param,
                             f"has stride {has} in dimension {dim}, and {wants} is taken",
                         )
-            # What cuda.tile is told of every array.
+            # cuda.tile assumes so of every array.
             if self.contract.info.language == "tile" and not facts.ahead:
                 what = f"has strides {facts.stride}, and tile kernels take none that is negative"
                 raise self.refuse(LayoutError, param, what, "pass a copy")
@@ -334,8 +334,8 @@ class Call:
                 )
 
     def _way_to_strides(self, param: Param, facts: TensorFacts) -> str:
-        """What to do where a tensor has gaps: entry points of tile kernels take strides, those of
-        others only where their code asks.
+        """Return the next step for a tensor with gaps. Entry points of tile kernels take strides;
+        those of other languages take them only if their code asks.
         """
         if self.contract.info.language != "tile" or not facts.ahead:
             return "pass a contiguous copy"
@@ -372,9 +372,7 @@ class Call:
             raise error
 
     def _both(self, one: Param, two: Param) -> str:
-        """What two arguments are, where they were made as far as that is known, and who passes
-        them.
-        """
+        """Name two arguments with the lines that made them, if those are known, and the launch."""
         from tilec_runtime.tensors.lease import holder  # for messages alone
 
         values = dict(zip((param.name for param in self.contract.params), self.values, strict=True))
@@ -388,7 +386,7 @@ class Call:
         name = self.contract.name
         absent = self.absent
         for condition in self.contract.requires:
-            if absent and absent & condition.names:  # nothing is asked of what is not there
+            if absent and absent & condition.names:  # a condition on an absent tensor holds
                 continue
             if not self.evaluate(condition):
                 raise RequirementError(
@@ -397,9 +395,7 @@ class Call:
                 )
 
     def check_facts(self) -> None:
-        """What the manifest says of every launch's tensors: divisible extents and strides, aligned
-        addresses.
-        """
+        """Divisors of extents and strides, and alignments, that the manifest demands of all launches."""
         for param, facts in self._tensor_params():
             for dim, (divisor, extent) in enumerate(
                 zip(param.shape_divisible, facts.shape, strict=False)

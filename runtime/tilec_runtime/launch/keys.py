@@ -1,5 +1,5 @@
-"""What a launch looks its plan up by: the class of a call, and its slots, which the programs of
-plans read.
+"""The facts of a call: its key, by which plans are found, and its slots, which their programs
+read.
 """
 
 from __future__ import annotations
@@ -20,9 +20,7 @@ Slots = list[int]
 
 @value_class(frozen=True, slots=True)
 class Facts:
-    """The facts of a call: of each tensor parameter (None for one that is not given), its class,
-    and its slots.
-    """
+    """The facts of each tensor parameter (None for one that is not given), the key, and the slots."""
 
     tensors: tuple[TensorFacts | None, ...]
     key: Key
@@ -34,11 +32,11 @@ def facts_of(
 ) -> Facts:
     """Return the facts of a call whose tensors were read.
 
-    The class holds what no program can check: of each tensor its dtype, rank, device, whether it is
-    read-only, contiguous or empty, whether it is aligned to its elements and has memory, and
-    whether no stride is negative; of every other argument its type, and by their bits the values
-    that expressions read and that have no slot. The slots of a tensor are its address, the
-    addresses where its bytes begin and end, its extents, and its strides.
+    The key holds the facts that no program checks. Of a tensor these are dtype, rank and device;
+    whether it is read-only, contiguous, empty, aligned with memory (`sound`), and without negative
+    strides (`ahead`). Of any other argument it is the type, and the bits of values that expressions
+    read and that have no slot. The slots of a tensor are its address, the addresses where its bytes
+    begin and end, its extents, and its strides.
     """
     slots: Slots = []
     key: list[Any] = []
@@ -80,9 +78,7 @@ def has_slot(value: Any) -> bool:
 
 
 def _bits(value: Any) -> object:
-    """What tells values of one type apart that expressions read: 0.0 equals -0.0, and gives another
-    argument.
-    """
+    """Return the bits of a value that expressions read: 0.0 equals -0.0, and gives another argument."""
     if isinstance(value, float):
         return struct.pack("=d", float.__float__(value))
     if isinstance(value, int):

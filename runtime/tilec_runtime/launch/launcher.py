@@ -83,7 +83,7 @@ class Launcher(Uncopied, LauncherBase):
 
     @property
     def contract(self) -> Contract:
-        """What every launch is held against. Threads that ask at once may each read it."""
+        """The kernel's launch contract. Threads that ask at once may each read it."""
         contract = self._contract
         if contract is None:
             contract = self._contract = Contract(self.info)
@@ -343,7 +343,7 @@ class Launcher(Uncopied, LauncherBase):
         return self._derive(("config", config.shape), info=info)
 
     def on_grid(self, wishes: tuple[GridWish, ...]) -> Launcher:
-        """This launcher, held to what a caller says of the grid."""
+        """Return this launcher with a caller's wishes for the grid."""
         return self._derive(("grid", *wishes), grid=wishes)
 
     def _derive(self, key: tuple[Any, ...], **changed: Any) -> Launcher:
@@ -372,7 +372,7 @@ class Launcher(Uncopied, LauncherBase):
         return explain(launcher.contract, values, launcher.pinned, self.site, self._grid)
 
     def residency(self, *args: Any, **kwargs: Any) -> Residency:
-        """What the device holds at once of a launch with these arguments (without the stream):
+        """Count what the device holds at once of a launch with these arguments (without the stream):
         `max_active_blocks`, `max_cooperative_grid` and `suggest_block_size`. The image is loaded,
         nothing is enqueued.
 

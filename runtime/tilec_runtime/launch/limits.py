@@ -1,6 +1,4 @@
-"""Grid, block, shared memory and residency of a launch, held against the device and the loaded
-image.
-"""
+"""Checks of a launch shape: limits of the device, of the loaded image, and residency."""
 
 from __future__ import annotations
 
@@ -192,8 +190,8 @@ def admit(
     function: Function,
     driver: DeviceDriver,
 ) -> None:
-    """Hold a launch against its loaded image, then opt the function in to what such launches have
-    to be allowed.
+    """Check a launch against its loaded image, then opt the function in to the shared memory and
+    clusters of such launches.
 
     Raises:
         LaunchLimitError: the image or the device has no such launches; nothing was changed then.
@@ -226,15 +224,13 @@ def _check_loaded(
 
 
 def check_recorded(name: str, shape: LaunchShape, device: DeviceInfo, image: ImageInfo) -> None:
-    """What `check_compiled` and `admit` hold against the image, as far as the bundle tells; nothing
-    is loaded.
+    """Make the checks of `check_compiled` and `admit` that need only the bundle; nothing is loaded.
 
     Raises:
         LaunchLimitError: the first of these that does not hold.
     """
     check_compiled(name, shape, image)
-    # What the bundle has of a kernel whose block the compiler chose counts the dynamic shared
-    # memory in.
+    # Where the compiler chose the block, the bundle's number includes dynamic shared memory.
     _check_shared(name, image.resources.shared or 0, 0 if image.block else shape.shared, device)
 
 

@@ -20,7 +20,7 @@ from tilec_runtime.model.tensormap import SIZE as MAP_SIZE
 
 _POINTER = 8
 
-# What helps where an extent or a stride is beyond what a kernel counts in.
+# The next step for an extent or a stride that a kernel's index type cannot hold.
 WIDER = "pass parts of the tensor whose extents and strides fit, or build the kernel with 64-bit ones (`ct.IndexedWithInt64`, `i64(…)`)"
 
 
@@ -93,7 +93,7 @@ class Packing:
 
                 at = layout.reserve(slot.size, slot.align)
                 maps.append((*encoder(call, slot, ordinal), at))
-            elif slot.scratch:  # whoever enqueues the launch writes the address
+            elif slot.scratch:  # `scratch.with_scratch` writes the address
                 at = layout.reserve(slot.size, slot.align)
             elif contract.computes(slot):
                 if key not in placed:

@@ -1,5 +1,5 @@
-"""Plans of launches: what a checked call leaves to later calls of its class, and the bounded table
-of one launcher's plans.
+"""Launch plans, which later calls of the same key repeat, and the bounded table of one launcher's
+plans.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Plan:
         )
 
     def call(self, stream: int, outputs: list[int]) -> LaunchCall:
-        """What enqueues a launch on a stream."""
+        """Return the driver's call that enqueues the launch on a stream."""
         x, y, z, block_x, block_y, block_z, shared = outputs[:SHAPE_OUTPUTS]
         shape = LaunchShape(
             grid=(x, y, z),

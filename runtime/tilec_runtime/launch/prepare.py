@@ -1,6 +1,4 @@
-"""From one call to a plan that later calls with the same facts reuse: every check, the variant, the
-image, the launch shape.
-"""
+"""Turns a call into a plan: every check in order, the variant, the image, the launch shape."""
 
 from __future__ import annotations
 
@@ -55,8 +53,8 @@ MOST_OTHERS = 8
 class Site:
     """Where a bundle is loaded: one device, through one driver, with what is loaded there.
 
-    `asked` is what the caller or the environment says of compiling at load, before the bundle is
-    asked; `jit` gives what does it.
+    `asked` is the policy of the caller or the environment for compiling at load; None leaves it to
+    the bundle. `jit` gives the compiler.
     """
 
     bundle: Bundle
@@ -67,7 +65,7 @@ class Site:
     jit: Callable[[], Jit]
 
     def facts(self, kernel: KernelInfo) -> DeviceFacts:
-        """What the choice of a kernel's image knows of the device."""
+        """Return the device's facts for the choice of a kernel's image."""
         device, jit = self.device, self.asked or kernel.jit
         return DeviceFacts(
             cc=device.cc,
@@ -185,7 +183,7 @@ def prepare(
         values: all arguments in order.
         axes: those that the launcher is restricted to.
         site: where the bundle is loaded.
-        grid: what the caller says of it.
+        grid: the caller's wishes for it.
         read: the call's facts; None where they could not be read, or were not.
 
     Raises:
@@ -252,7 +250,7 @@ def _launch_nothing(_shape: LaunchShape, _stream: int) -> LaunchCall:
 
 
 def _binder(call: Call, variant: VariantInfo, site: Site, function: Function) -> Bind:
-    """What binds launches of an entry point, with scratch memory where it needs any."""
+    """Return the function that binds launches of an entry point, with its scratch memory, if any."""
     driver, ordinal, parts = site.driver, site.device.ordinal, _parts(call, variant)
 
     def bind(shape: LaunchShape, stream: int) -> LaunchCall:
@@ -267,7 +265,7 @@ def _binder(call: Call, variant: VariantInfo, site: Site, function: Function) ->
 
 
 def _parts(call: Call, variant: VariantInfo) -> LaunchParts:
-    """What a driver has to know of a launch; of tensors, if it runs kernels itself."""
+    """Describe a launch for its driver; tensors too, if the driver runs kernels itself."""
     contract = call.contract
     slots = tuple(slot.expr.strip() for slot in variant.abi)
     plain = {param.name for param in contract.params if param.kind is ParamKind.PTR}
@@ -309,7 +307,7 @@ def _wished_shape(call: Call, grid: tuple[GridWish, ...]) -> LaunchShape:
     check_grid(
         call, shape.grid, settled, prefix=any(wish.rule is GridRule.AT_MOST for wish in wishes)
     )
-    if not grid:  # whoever gives one as well knows the kernel's blocks
+    if not grid:  # with a grid of their own, callers answer for the blocks
         check_shares(call, shape.grid, parted)
     return replace(shape, grid=settled)
 

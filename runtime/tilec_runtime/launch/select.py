@@ -97,7 +97,7 @@ def settle_axes(
 
 
 def _ways_to_say(contract: Contract, axis: str, value: AxisValue) -> str:
-    """Who may choose an axis that nobody has chosen, and how."""
+    """Return the ways to choose an axis that is still open."""
     cut = contract.info.tiled_by(axis)
     tiles = f", or a partition of {cut[0]} into such tiles" if cut else ""
     return f"pass {axis}={value!r} to the launcher{tiles}; in the manifest, axes of a case say it, and dispatch.default for all launches"
@@ -118,7 +118,7 @@ def _take_tiles(call: Call, pinned: Mapping[str, AxisValue], origins: dict[str, 
             continue
         wanted = dict(zip(region.tile, tile, strict=True))
         if any(name in pinned and pinned[name] != extent for name, extent in wanted.items()):
-            continue  # the caller's is the caller's: tiles are held against it later
+            continue  # the caller's value stays: `check_tiles` compares the tiles with it
         for name, extent in wanted.items():
             built = call.contract.axes.get(name, ())
             if len(built) < 2 or name in pinned:
@@ -312,7 +312,7 @@ def _other_tensors(call: Call, variant: VariantInfo) -> str:
 
 
 def _demands(call: Call, variant: VariantInfo) -> Iterator[tuple[int, str, tuple[Any, ...]]]:
-    """What a variant assumes of its tensors: whether it holds, and why not as a text with values."""
+    """Yield the assumptions of a variant: whether each holds, and a text with values for why not."""
     for fact in variant.assume:
         if fact.absent:
             continue

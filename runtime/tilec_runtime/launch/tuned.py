@@ -120,7 +120,7 @@ def _by_rule(
             reasons.append(
                 f"{name} holds, and says {_point_text(take)}, which was not built with what is settled already"
             )
-        # What neither arguments nor rule say is the default's, where that was built.
+        # Axes that neither arguments nor rule set have their default, if that point was built.
         for point in sorted(
             points,
             key=lambda point: not same_point(point, {**contract.default, **said, **dict(take)}),

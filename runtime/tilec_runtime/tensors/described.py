@@ -1,6 +1,4 @@
-"""What all kinds of tensors have in common: metadata that asks no device, who may use them, and
-what launches read of them.
-"""
+"""The base of all kinds of tensors: metadata, leases, and the facts that launches read."""
 
 from __future__ import annotations
 
@@ -153,7 +151,7 @@ class Described(Shaped, DescribedFields):
         self.require(Holder(what="the address"))
         return self.facts.ptr
 
-    # What cuTile Rust calls these.
+    # The names of cuTile Rust.
     device_id, num_bytes, device_pointer = device, Shaped.nbytes, ptr
 
     def __repr__(self) -> str:
@@ -176,13 +174,13 @@ class Described(Shaped, DescribedFields):
 
     @property
     def _tilec_origin_(self) -> str:
-        """What it is, for messages; of a borrow, who has it and since which line."""
+        """Its name in messages; of a borrow, its holder and the line that made it."""
         return repr(self) if self.lease.parent is None else str(self.lease.who)
 
     # Use
 
     def require(self, who: Holder) -> None:
-        """See that it can be used by somebody: the kinds of tensors say when it cannot.
+        """See that a holder can use it.
 
         Raises:
             OwnershipError: it was moved elsewhere, or its borrow has ended.
@@ -223,7 +221,7 @@ class Described(Shaped, DescribedFields):
             self.lease.let_go()
 
     def require_readable(self, who: Holder) -> None:
-        """See that somebody may read it now.
+        """See that a holder may read it now.
 
         Raises:
             OwnershipError: it cannot be used, or is being written.
@@ -232,7 +230,7 @@ class Described(Shaped, DescribedFields):
         self.lease.require_free_for(Claim(who, writes=False))
 
     def require_writable(self, who: Holder) -> None:
-        """See that somebody may write it now.
+        """See that a holder may write it now.
 
         Raises:
             OwnershipError: it cannot be used, is being read or written, or only read access was
@@ -257,7 +255,7 @@ class Described(Shaped, DescribedFields):
                 fix="use borrow_mut() of what owns the memory and parts of that (m[0:4]), or a copy (dup)",
             )
 
-    # What launches read
+    # Launches
 
     def _tilec_facts_(self) -> TensorFacts:
         if not self.usable or self.lease.ended:  # the check of the lease says why

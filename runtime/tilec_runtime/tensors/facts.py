@@ -17,7 +17,7 @@ from tilec_runtime.device.layout import (
 from tilec_runtime.model.dtype import BY_DLPACK, BY_NUMPY, BY_TYPESTR, DTYPES
 from tilec_runtime.values import replace
 
-# What to do with elements that share bytes, of which other libraries do not say how.
+# The next step for elements that share bytes: other libraries do not describe their order.
 _PACKED = "copy a host array with api.from_host(x), or pass packed bytes as u8 and reinterpret them"
 
 
