@@ -81,14 +81,15 @@ class _Value:
 
 def _defined(cls: type[Any]) -> type[Any]:
     body = dict(cls.__dict__)
-    kinds = body.get("__annotations__", {}).items()
-    names = tuple(name for name, kind in kinds if not str(kind).startswith("ClassVar"))
+    kinds: dict[str, Any] = cls.__annotations__
+    names = tuple(name for name, kind in kinds.items() if not str(kind).startswith("ClassVar"))
     if cls.__bases__ != (object,):
         raise TypeError(f"{cls.__name__} is no value class: it has base classes")
     defaults = {name: body.pop(name) for name in names if name in body}
     for name in ("__dict__", "__weakref__"):
         body.pop(name, None)
-    body.update(__slots__=names, __match_args__=names, __names__=names, __defaults__=defaults)
+    body.update(__slots__=names, __match_args__=names, __annotations__=kinds)
+    body.update(__names__=names, __defaults__=defaults)
     made: type[Any] = type(cls.__name__, (_Value,), body)
     made.__qualname__ = cls.__qualname__
     return made
