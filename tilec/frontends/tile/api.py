@@ -30,7 +30,7 @@ FIX = "pip install 'tilec[build]'"
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Array:
-    """What the compiler is told of one tensor; the fields are those of cuda.tile's ArrayConstraint.
+    """The compiler's facts about one tensor; the fields are those of cuda.tile's ArrayConstraint.
 
     Attributes:
         dtype: attribute name in cuda.tile.
@@ -73,7 +73,7 @@ Binding = Array | Scalar | Constant
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Annotation:
-    """What a kernel's parameter is annotated with.
+    """The annotation of a kernel's parameter.
 
     Attributes:
         constant: it is a compile-time constant; `inner` is the type inside, or None.

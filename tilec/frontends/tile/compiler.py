@@ -88,7 +88,7 @@ class Compiler:
         )
 
     def tools(self) -> dict[str, Tool]:
-        """tileiras and what it uses, looked for once."""
+        """Return tileiras and the tools that it uses, searched once."""
         if not self._found:
             self._found = find(self._search, digest=False)
         return self._found
