@@ -24,7 +24,6 @@ from tilec_runtime.model.arch import Version
 # Bytecode versions that cuda.tile writes, oldest first; and those that it writes without a target.
 BYTECODES: tuple[Version, ...] = ((13, 1), (13, 2), (13, 3), (13, 4))
 PORTABLE: tuple[Version, ...] = BYTECODES[2:]
-HINTS = ("num_ctas", "occupancy", "num_worker_warps", "opt_level")
 FIX = "pip install 'tilec[build]'"
 
 
