@@ -183,13 +183,6 @@ def test_new_package_metadata_compiles_nothing(cli: Cli, project: Path) -> None:
     (project / "dist" / "acme-1.0.1.tilec").unlink()
 
 
-def test_profiles_share_nothing_that_they_should_not(cli: Cli, project: Path) -> None:
-    debug = cli.good(project, "build", "--profile", "debug")
-    assert debug.jobs == ALL
-    assert cli.good(project, "build", "--profile", "debug").up_to_date
-    assert cli.good(project, "build").jobs == set()
-
-
 def test_explain_names_the_header(cli: Cli, project: Path) -> None:
     cli.good(project, "build")
     near = cli.good(project, "build", "--explain", "near-sm_90").out

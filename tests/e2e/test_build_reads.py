@@ -45,7 +45,7 @@ def test_a_data_file(cli: Cli, tmp_path: Path) -> None:
         "the module reads k/tables/added.json when it is executed, and the manifest does not say so"
         in undeclared.err
     )
-    edit(root / "tilec.toml", "[kernel.add]", '[kernel.add]\ninputs = ["k/tables"]')
+    edit(root / "tilec.toml", "[kernel.add]", '[kernel.add]\nreads = ["k/tables"]')
     assert cli.good(root, "build").jobs == {JOB}
     assert cli.good(root, "build").up_to_date
     edit(root / "k" / "tables" / "added.json", "1.0", "2.0")
