@@ -61,6 +61,7 @@ def test_a_data_file(cli: Cli, tmp_path: Path) -> None:
     assert "the module reads k/tables/added.json" in gone.err
 
 
+@pytest.mark.long
 def test_a_module_that_pythonpath_leads_to(cli: Cli, tmp_path: Path) -> None:
     for folder, value in (("one", 1.0), ("two", 2.0)):
         write(tmp_path / folder, "", {"acme_shared/__init__.py": f"ADDED = {value}\n"})

@@ -82,6 +82,7 @@ def test_the_halves_have_one_version() -> None:
     assert (ROOT / "LICENSE").read_bytes() == (ROOT / "runtime" / "LICENSE").read_bytes()
 
 
+@pytest.mark.long
 def test_the_command_works_from_the_wheel(
     installed: Path, env: dict[str, str], tmp_path: Path
 ) -> None:
