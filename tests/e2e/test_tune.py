@@ -168,7 +168,7 @@ def test_a_build_takes_the_record_up(tune, project: Path, cli: Cli) -> None:
     tune("bare", "--confirm", code=2)
     assert "tuning/bare.json: there is nothing to confirm" in tune.err
     tune("add", "--confirm", "--resume", code=2)
-    assert "--confirm holds a record against the code of now, and measures nothing" in tune.err
+    assert "--confirm compares a record with the code of now" in tune.err
 
 
 @pytest.mark.long
