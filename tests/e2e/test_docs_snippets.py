@@ -111,7 +111,7 @@ SITTINGS = {
         )
     },
 }
-OFTEN = ("guide", "errors", "tensors", "async")  # the others are followed in the full gate
+OFTEN = ("errors", "tensors", "async")  # the others are followed in the full gate
 NEEDS = {"triton": "triton", "simt": "numba_cuda"}
 
 
