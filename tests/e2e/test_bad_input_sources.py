@@ -148,6 +148,7 @@ def test_a_source_that_does_not_compile(cli: Cli, tmp_path: Path, name: str) -> 
     assert str(tmp_path) not in done.err
 
 
+@pytest.mark.long
 def test_a_kernel_that_takes_too_long(cli: Cli, tmp_path: Path) -> None:
     unfolded = "template <int A, int B> struct S { enum { v = S<A - 1, B * 2>::v + S<A - 1, B * 2 + 1>::v }; };\n"
     text = (
@@ -176,7 +177,7 @@ def test_a_kernel_that_takes_too_long(cli: Cli, tmp_path: Path) -> None:
     assert done.err.endswith(f"error: 1 of 2 jobs failed{UNHARMED}")
 
 
-def test_what_a_module_prints_is_no_output(cli: Cli, tmp_path: Path) -> None:
+def test_discards_what_kernel_modules_print(cli: Cli, tmp_path: Path) -> None:
     noise = "import os, sys\nprint('loud')\nprint('louder', file=sys.stderr)\nos.system('echo loudest')\n"
     root = write(tmp_path, HEAD + ADD, {"k/add.py": noise + ADD_PY})
     done = cli.good(root, "build", "--json")
@@ -185,7 +186,7 @@ def test_what_a_module_prints_is_no_output(cli: Cli, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("form", ["source", "header", "path", "module"])
-def test_what_leaves_the_project_is_refused(cli: Cli, tmp_path: Path, form: str) -> None:
+def test_refuses_files_outside_of_the_project(cli: Cli, tmp_path: Path, form: str) -> None:
     """A build depends on files below tilec.toml alone, however they are named."""
     outside = tmp_path / "outside.h"
     outside.write_text(TWICE_CU)
@@ -262,6 +263,7 @@ def test_an_instruction_that_min_driver_cannot_read(cli: Cli, tmp_path: Path) ->
     )
 
 
+@pytest.mark.long
 def test_one_name_in_two_namespaces(cli: Cli, tmp_path: Path) -> None:
     """The symbol says which is meant; without it, or with another, the message lists them."""
     text = TWICE_CU.replace('extern "C" ', "")
@@ -284,6 +286,7 @@ def test_one_name_in_two_namespaces(cli: Cli, tmp_path: Path) -> None:
     assert "k/twice.cu has no kernel 'd::twice'; did you mean 'a::twice'\n" in done.err
 
 
+@pytest.mark.long
 def test_a_broken_source_is_in_the_way_of_its_own_kernels_only(cli: Cli, tmp_path: Path) -> None:
     rule = '[[override]]\nselect = "add-*"\nhints = { occupancy = 2 }\n'
     root = write(

@@ -12,12 +12,14 @@ from tilec.frontends.tools import abi as arguments
 from tilec.frontends.tools import ltoir, ptx, ptxas, sass
 from tilec.frontends.tools.compiled_files import FileKind, fault, prebuilt_files
 from tilec.frontends.tools.machine_code import (
+    Code,
     check_cluster,
+    finished,
     not_lowered,
-    oldest_cuda,
     shipped_isa,
     timeout_error,
 )
+from tilec.frontends.tools.python_errors import located
 from tilec.frontends.tools.tile_bytecode import read_tile
 from tilec.frontends.tools.tileiras import OLDEST_CUDA, bytecode_image
 from tilec.frontends.tools.tileiras import assemble as assemble_tile
@@ -26,7 +28,6 @@ from tilec_runtime.bundle.cubin import Cubin, CubinKernel, CubinParam, read_cubi
 from tilec_runtime.errors import BundleError, CompileError, Diagnostic, Location
 from tilec_runtime.model.arch import TargetKind, Version
 from tilec_runtime.model.digest import sha256
-from tilec_runtime.model.driver import cuda_of_ptx_isa
 from tilec_runtime.model.image import Image, ImageInfo
 from tilec_runtime.model.signature import AbiSlot
 
@@ -63,7 +64,6 @@ class _Maker:
         return self._of_ptx()
 
     # --- machine code
-    # -------------------------------------------------------------------------------------------------------------
 
     def _of_cubin(
         self,
@@ -106,7 +106,6 @@ class _Maker:
             ) from exc
 
     # --- PTX
-    # ----------------------------------------------------------------------------------------------------------------------
 
     def _of_ptx(self) -> Image:
         target = self._job.target
@@ -127,32 +126,19 @@ class _Maker:
             raise self._refused(done, text, lowered, isa)
         _, kernel = self._read(done.cubin)
         check_cluster(self._job.spec.cluster, kernel, "code")
-        abi = self._checked(kernel.params)
-        spills = ptxas.spills(done.log, self._symbol, ptx.calls(text, self._symbol))
         lto = target.kind is TargetKind.LTOIR
-        data = (
-            lowered.encode("utf-8", "surrogateescape")
-            if isa
-            else self._ltoir()
-            if lto
-            else done.cubin
-        )
-        toolkit = self._opener.release("ptxas")
-        info = ImageInfo(
-            target=target,
-            digest=sha256(data),
-            size=len(data),
+        code = Code(
+            text=lowered,
             symbol=self._symbol,
+            abi=self._checked(kernel.params),
+            ltoir=self._ltoir() if lto else b"",
             # Which release wrote the LTO-IR is in no file: that of this toolkit read it.
-            ptx_isa=self._opener.release("libnvJitLink") if lto else isa,
-            cuda=cuda_of_ptx_isa(isa) if isa else oldest_cuda(self._job, toolkit),
-            resources=kernel.resources(spills),
-            max_threads=kernel.max_threads or entry.max_threads,
-            required_block=kernel.required_block or entry.required_block,
-            cluster=kernel.cluster,
+            ltoir_release=self._opener.release("libnvJitLink") if lto else None,
             linking=ltoir.linking(opt=self._job.spec.opt) if lto else (),
+            max_threads=entry.max_threads,
         )
-        return Image(info=info, data=data, abi=abi)
+        release = self._opener.release("ptxas")
+        return finished(self._job, code, kernel, cubin=done.cubin, log=done.log, release=release)
 
     def _ltoir(self) -> bytes:
         return self._opener.ltoir(self._member.file, self._job.target, opt=self._job.spec.opt)
@@ -210,40 +196,22 @@ class _Maker:
     def _refused(
         self, done: ptxas.Assembled, text: str, lowered: str, isa: Version | None
     ) -> CompileError:
-        lines = lowered.split("\n")
-        # Lines of a text that was made of another file say nothing about that file.
-        own = self._member.form is FileKind.PTX and "(" not in self._path
-        found = tuple(
-            Diagnostic(
-                message=message,
-                location=Location(file=self._path, line=line if own else 1),
-                excerpt=lines[line - 1].strip() if 0 < line <= len(lines) else "",
-            )
-            for message, line in ptx.complaints(done.log)
-        )
-        words = (
-            found[0].message
-            if found
-            else next(
-                (
-                    line.strip()
-                    for line in done.log.splitlines()
-                    if "error" in line or "fatal" in line
-                ),
-                "",
-            )
-        )
         if text != lowered and isa is not None and self._ptxas(text).cubin:
             error = not_lowered(lowered, isa, done.log, done.command)
-            error.diagnostics = found
-            return error
-        what = f"ptxas refuses this PTX for {self._job.target}: {words or 'no message'}"
-        error = fault(self._path, what, log=done.log, command=done.command)
-        error.diagnostics = found or error.diagnostics
+        else:
+            first = ptx.first_complaint(done.log)
+            what = f"ptxas refuses this PTX for {self._job.target}: {first}"
+            error = fault(self._path, what, log=done.log, command=done.command)
+        # Lines of a text that was made of another file say nothing about that file.
+        if self._member.form is FileKind.PTX and "(" not in self._path:
+            places = [
+                located({self._path: lowered}, Location(file=self._path, line=line), message)
+                for message, line in ptx.complaints(done.log)
+            ]
+            error.diagnostics = tuple(places) or error.diagnostics
         return error
 
     # --- Tile IR
-    # ------------------------------------------------------------------------------------------------------------------
 
     def _of_bytecode(self) -> Image:
         job, data = self._job, self._member.file.data
@@ -270,7 +238,6 @@ class _Maker:
         )
 
     # --- checks
-    # -------------------------------------------------------------------------------------------------------------------
 
     def _checked(self, params: Sequence[CubinParam]) -> tuple[AbiSlot, ...]:
         abi = arguments.from_code(self._job, params)

@@ -11,11 +11,11 @@ from tilec.frontends.tile import api
 from tilec.frontends.tile.declare import Declared, declared
 from tilec.frontends.tile.entry import entry
 from tilec.frontends.tile.errors import export_error
-from tilec.frontends.tile.signature import Bound, bind, did_you_mean, symbol_of
+from tilec.frontends.tile.signature import Bound, bind, symbol_of
 from tilec.frontends.tile.toolchain import find
 from tilec.frontends.tools.kernels import Kernels
 from tilec.frontends.tools.modules import LoadedModule, load
-from tilec.frontends.tools.python_errors import line_of
+from tilec.frontends.tools.python_errors import located
 from tilec.frontends.tools.search import Tool
 from tilec.frontends.tools.tileiras import bytecode_image, cubin_image
 from tilec.model.declaration import KernelDecl
@@ -56,7 +56,7 @@ class Compiler:
         """
         module, kernel = self._kernels.find(job)
         at = kernel.decl.location
-        bound = bind(job, kernel.params, at, line_of(module.texts, at.file, at.line))
+        bound = bind(job, kernel.params, at)
         portable = job.target.kind is TargetKind.TILEIR
         symbol = symbol_of(job.spec.name)
         # Drivers read versions up to their own: portable bytecode has the oldest in which the
@@ -88,7 +88,7 @@ class Compiler:
         )
 
     def tools(self) -> dict[str, Tool]:
-        """tileiras and what it uses, looked for once."""
+        """Return tileiras and the tools that it uses, searched once."""
         if not self._found:
             self._found = find(self._search, digest=False)
         return self._found
@@ -137,7 +137,7 @@ class Compiler:
     ) -> api.Exported:
         target = "" if job.target.kind is TargetKind.TILEIR else str(job.target)
         name, at = kernel.decl.name, kernel.decl.location
-        hints = _hints(job, kernel)
+        hints = _hints(job)
         with (
             module.active(),
             _kernel_of(job, module, kernel, _divisors(kernel, bound, version)) as plain,
@@ -161,7 +161,7 @@ class Compiler:
                 raise export_error(
                     exc, source=job.spec.source, texts=module.texts, kernel=name, at=at
                 ) from exc
-        _check_tiles(exported.bytecode, name, at, line_of(module.texts, at.file, at.line))
+        _check_tiles(exported.bytecode, name, at, module.texts)
         return exported
 
 
@@ -194,7 +194,7 @@ def _kernel_of(
         yield made
 
 
-def _check_tiles(bytecode: bytes, kernel: str, at: Location, line: str) -> None:
+def _check_tiles(bytecode: bytes, kernel: str, at: Location, texts: Mapping[str, str]) -> None:
     """Refuse tiles that nothing can run: cuda.tile writes them, and tileiras refuses its bytecode
     at no place of the source.
     """
@@ -208,7 +208,7 @@ def _check_tiles(bytecode: bytes, kernel: str, at: Location, line: str) -> None:
     hint = "give the axes of the matrix that its extents come from smaller values"
     raise CompileError(
         f"kernel {kernel!r} does not compile: {what}",
-        diagnostics=(Diagnostic(message=what, location=at, excerpt=line, hint=hint),),
+        diagnostics=(located(texts, at, what, hint=hint),),
     )
 
 
@@ -231,18 +231,8 @@ def _divisors(
     return found
 
 
-def _hints(job: Job, kernel: Declared) -> dict[str, int]:
-    hints: dict[str, int] = {}
-    for given, value in job.hints:
-        name = _ALIASES.get(given, given)
-        if name not in api.HINTS:
-            raise CompileError(
-                f"kernel {kernel.decl.name!r}: unknown hint {given!r} for {job.target}",
-                fix=did_you_mean(given, api.HINTS)
-                or f"the hints of tile kernels are {', '.join(api.HINTS)}",
-            )
-        hints[name] = value
-    return hints
+def _hints(job: Job) -> dict[str, int]:
+    return {_ALIASES.get(name, name): value for name, value in job.hints}
 
 
 def _warnings(
@@ -253,10 +243,5 @@ def _warnings(
         place = (
             Location(file=warned.filename, line=warned.lineno) if warned.filename in texts else at
         )
-        excerpt = line_of(texts, place.file, place.line)
-        found.append(
-            Diagnostic(
-                message=str(warned.message), location=place, severity="warning", excerpt=excerpt
-            )
-        )
+        found.append(located(texts, place, str(warned.message), severity="warning"))
     return tuple(dict.fromkeys(found))
