@@ -58,7 +58,7 @@ def noting_signatures() -> Iterator[None]:
 
     own = CUDADispatcher.compile
 
-    def note(self: Any, types: tuple[Any, ...]) -> None:
+    def note(self: CUDADispatcher, types: tuple[object, ...]) -> None:
         self.overloads[types] = None
 
     CUDADispatcher.compile = note

@@ -218,7 +218,7 @@ def parameters_of(kernel: Any) -> tuple[Parameter, ...]:
     return tuple(found)
 
 
-def configs_of(value: Any, params: Sequence[Parameter]) -> tuple[dict[str, Any], ...]:
+def configs_of(value: object, params: Sequence[Parameter]) -> tuple[dict[str, object], ...]:
     """Return what the decorators around a kernel say of constants and hints, for each configuration
     of `@triton.autotune`.
 
@@ -227,8 +227,8 @@ def configs_of(value: Any, params: Sequence[Parameter]) -> tuple[dict[str, Any],
     """
     from triton.runtime.autotuner import Autotuner, Heuristics
 
-    configs: list[dict[str, Any]] = [{}]
-    rules: list[Mapping[str, Callable[[Mapping[str, Any]], Any]]] = []
+    configs: list[dict[str, object]] = [{}]
+    rules: list[Mapping[str, Callable[[Mapping[str, object]], object]]] = []
     while isinstance(value, Autotuner | Heuristics):
         if isinstance(value, Autotuner):
             configs = [_config(each) for each in value.configs]
@@ -245,9 +245,12 @@ def configs_of(value: Any, params: Sequence[Parameter]) -> tuple[dict[str, Any],
     return tuple(configs)
 
 
-def _config(config: Any) -> dict[str, Any]:
+def _config(config: object) -> dict[str, object]:
     hints = {name: getattr(config, name, None) for name in HINTS}
-    return {**config.kwargs, **{name: value for name, value in hints.items() if value is not None}}
+    return {
+        **getattr(config, "kwargs", {}),
+        **{name: value for name, value in hints.items() if value is not None},
+    }
 
 
 def dtype(name: str) -> Any:

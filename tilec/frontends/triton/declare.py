@@ -56,7 +56,7 @@ def declared(module: LoadedModule) -> dict[str, Declared]:
 
 
 def _kernel(
-    module: LoadedModule, name: str, value: Any, syntax_of: Callable[[Any], Function | None]
+    module: LoadedModule, name: str, value: object, syntax_of: Callable[[object], Function | None]
 ) -> Declared:
     kernel = api.kernel_of(value)
     function = api.function_of(kernel)
