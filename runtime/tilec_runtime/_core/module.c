@@ -1,5 +1,6 @@
 /* The extension module `tilec_runtime._core`: launches on the fast path. docs/runtime-core.md walks one launch through it. */
 #include "array.h"
+#include "claims.h"
 #include "launcher.h"
 #include "plan.h"
 #include "table.h"
@@ -197,7 +198,7 @@ static bool make_names(struct core *core)
 static int module_exec(PyObject *module)
 {
     struct core *core = core_of(module);
-    if (!make_names(core))
+    if (!make_names(core) || PyModule_AddFunctions(module, claims_methods) < 0)
         return -1;
     core->plan_type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &plan_spec, NULL);
     core->table_type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &table_spec, NULL);

@@ -369,6 +369,7 @@ class SharedTensor(Readable):
             storage, facts.shape, facts.dtype, facts.stride, start=facts.ptr, readonly=True
         )
         super().__init__(storage, readonly, storage.lease)
+        self.shared = True
         self._owners = {} if owners is None else owners
         self._number = next(_NUMBERS)
         self._gone: Holder | None = None
