@@ -2,6 +2,7 @@
 #include "array.h"
 #include "claims.h"
 #include "launcher.h"
+#include "op.h"
 #include "plan.h"
 #include "table.h"
 #include "tensor.h"
@@ -205,7 +206,12 @@ static int module_exec(PyObject *module)
     core->launcher_type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &launcher_spec, NULL);
     if (!tensor_types(module, core) || core->plan_type == NULL || core->table_type == NULL || core->launcher_type == NULL)
         return -1;
-    return PyModule_AddType(module, core->table_type) < 0 ? -1 : PyModule_AddType(module, core->launcher_type);
+    PyObject *op_type = PyType_FromModuleAndSpec(module, &op_spec, NULL);
+    int added = op_type == NULL ? -1 : PyModule_AddType(module, (PyTypeObject *)op_type);
+    Py_XDECREF(op_type);
+    if (added < 0 || PyModule_AddType(module, core->table_type) < 0)
+        return -1;
+    return PyModule_AddType(module, core->launcher_type);
 }
 
 /* The objects that the state owns, but for the readers and the names of attributes. */

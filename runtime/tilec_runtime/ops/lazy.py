@@ -244,8 +244,8 @@ class LazyLaunch(HoldingOp[R_co]):
 
     def _execute(self, ctx: ExecutionContext) -> R_co:
         """Launch. The launcher checks where the tensors are."""
+        wish, origin = self._wish, self._origin
         try:
-            wish, origin = self._wish, self._origin
             launcher = origin.launcher(ctx) if wish is _NO_WISH else origin.wished(ctx, wish)
             claimed = not (self._others and self._ops())
             values: Any = self._ready(ctx)
