@@ -150,7 +150,7 @@ class PackageKernels:
     def __init__(self, loaded: Module) -> None:
         """Use the package's `load`."""
         self._loaded = loaded
-        self._launchers = Makers(loaded.kernels.__getitem__)
+        self._launchers = loaded.kernels
         self._lazy = self._functions(loaded)
 
     @property
@@ -169,7 +169,8 @@ class PackageKernels:
 
     def __repr__(self) -> str:
         """Package, version, device."""
-        return repr(self._loaded.kernels)
+        package = self._loaded.info.package
+        return f"<kernels of {package.name} {package.version} on {self._loaded.device}>"
 
 
 class PackageFunctions:

@@ -80,6 +80,10 @@ class Borrow(Exchanged):
         """End it, and what was made of it. May be called more than once."""
         self.lease.release()
 
+    def __del__(self) -> None:
+        """Leave it to its parts, which keep the lease: it lasts while one of them has a claim."""
+        self.lease.let_go()
+
     def __enter__(self) -> Self:
         """The borrow itself, until the end of the block."""
         self.lease.keep()
