@@ -37,6 +37,7 @@ enum { PARENT, TAKEN };
 struct described {
     struct fields base;
     char usable;
+    char shared; /* whether it is one owner among several, who all read */
     bool read; /* whether the facts were copied */
     struct facts facts;
     int64_t layout[2 * MOST_RANK];
@@ -148,6 +149,41 @@ bool tensor_is_free(const struct core *core, PyObject *value, bool write)
     return tensor->usable && tensor->read && !(write && tensor->facts.readonly) && is_free(core, tensor->base.objects[LEASE], write);
 }
 
+/* The claims on a tensor that it owns, or shares with others; NULL for a borrow, and for what cannot be used. */
+static PyObject *own_claims(const struct core *core, PyObject *value)
+{
+    const struct described *tensor = (const struct described *)value;
+    PyObject *object = tensor->base.objects[LEASE];
+    if (!tensor->usable || object == NULL || !PyObject_TypeCheck(object, core->lease_type))
+        return NULL;
+    PyObject *parent = ((const struct lease *)object)->base.objects[PARENT], *taken = ((const struct lease *)object)->base.objects[TAKEN];
+    return (parent == NULL || parent == Py_None) && taken != NULL && PyDict_CheckExact(taken) ? taken : NULL;
+}
+
+bool tensor_is_usable(PyObject *value)
+{
+    return ((const struct described *)value)->usable != 0;
+}
+
+enum outcome tensor_claim(struct core *core, PyObject *value, bool write, PyObject *number, PyObject *reads, PyObject *moves)
+{
+    const struct described *tensor = (const struct described *)value;
+    PyObject *taken = own_claims(core, value);
+    if (taken == NULL || !copy_facts(core, (struct described *)value) || (write && tensor->facts.readonly) ||
+        !is_unclaimed(taken, !tensor->shared))
+        return PyErr_Occurred() ? declined() : DECLINED;
+    return PyDict_SetItem(taken, number, tensor->shared ? reads : moves) < 0 ? RAISED : DONE;
+}
+
+bool tensor_release(const struct core *core, PyObject *value, PyObject *number)
+{
+    PyObject *object = ((const struct described *)value)->base.objects[LEASE];
+    PyObject *taken = object != NULL && PyObject_TypeCheck(object, core->lease_type) ? ((struct lease *)object)->base.objects[TAKEN] : NULL;
+    if (taken == NULL || !PyDict_CheckExact(taken) || PyDict_GetItemWithError(taken, number) == NULL)
+        return !PyErr_Occurred(); /* another place of the same tensor released it */
+    return PyDict_DelItem(taken, number) == 0;
+}
+
 bool tensor_is_in_order(const struct core *core, PyObject *value, bool write, PyObject *line)
 {
     return is_in_order(core, ((const struct described *)value)->base.objects[USES], write, line);
@@ -245,6 +281,7 @@ static PyMemberDef described_members[] = {
     OBJECT("lease", LEASE),
     OBJECT("uses", USES),
     {"usable", T_BOOL, offsetof(struct described, usable), 0, NULL},
+    {"shared", T_BOOL, offsetof(struct described, shared), 0, NULL},
     {NULL, 0, 0, 0, NULL},
 };
 

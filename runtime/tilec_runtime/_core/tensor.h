@@ -14,6 +14,16 @@ enum outcome tensor_read(struct core *core, PyObject *value, int64_t *room, size
 /* Whether a tensor is usable and unclaimed, and writable where it is to be written. */
 bool tensor_is_free(const struct core *core, PyObject *value, bool write);
 
+/* Whether a tensor was neither moved nor given up. */
+bool tensor_is_usable(PyObject *value);
+
+/* Claim an owned tensor for an op into which it moves, or a shared one for reading, under a number. Declined, with nothing claimed, for
+ * borrows, and where the tensor cannot be used so now. */
+enum outcome tensor_claim(struct core *core, PyObject *value, bool write, PyObject *number, PyObject *reads, PyObject *moves);
+
+/* End a claim; one that has ended is left alone. False with an exception. */
+bool tensor_release(const struct core *core, PyObject *value, PyObject *number);
+
 /* Whether a use on a line waits for nothing on other lines. */
 bool tensor_is_in_order(const struct core *core, PyObject *value, bool write, PyObject *line);
 

@@ -65,14 +65,15 @@ class PlainLease:
 
 
 class PlainDescribed:
-    """A tensor: its facts (TensorFacts), its lease, the uses of its memory, and whether it can be
-    used at all.
+    """A tensor: its facts (TensorFacts), its lease, the uses of its memory, whether it can be used
+    at all, and whether it is one owner among several.
     """
 
-    __slots__ = ("facts", "lease", "usable", "uses")
+    __slots__ = ("facts", "lease", "shared", "usable", "uses")
 
     facts: Any
     lease: Any
+    shared: bool
     usable: bool
     uses: Any
 

@@ -209,11 +209,11 @@ def awaited(op: Runnable[T]) -> Generator[Any, None, T]:
     work = enqueue(op, stream)
     mark = work[2]
     try:
-        _spin(mark)
+        reached = _spin(mark)
     except BaseException:  # Ctrl-C
         work[1].leave(mark)
         raise
-    if _reached(mark):
+    if reached:
         error = _failure(mark)
         if error is None:
             return work[0]
@@ -318,12 +318,16 @@ def _seconds(timeout: Any) -> float:
     return min(float(timeout), threading.TIMEOUT_MAX)
 
 
-def _spin(mark: Mark) -> None:
-    end = time.perf_counter() + (
-        0.0 if COMPLETIONS.busy else _SPIN
-    )  # where others wait for the device, they have something to do
-    while not _reached(mark) and time.perf_counter() < end:
-        pass
+def _spin(mark: Mark) -> bool:
+    """Wait a moment for a mark; return whether it was reached. Where others wait for the device
+    too, they have something to do meanwhile.
+    """
+    reached = _reached(mark)
+    if not reached and not COMPLETIONS.busy:
+        end = time.perf_counter() + _SPIN
+        while not reached and time.perf_counter() < end:
+            reached = _reached(mark)
+    return reached
 
 
 def _reached(mark: Mark) -> bool:

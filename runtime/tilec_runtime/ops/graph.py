@@ -67,7 +67,7 @@ class Replays(Uncopied, Generic[T]):
         """
         where: Any = self.stream if stream is None else stream
         handle = stream_handle(where, "CudaGraph.replay")
-        if isinstance(where, Stream | ExecutionContext):
+        if isinstance(where, (Stream, ExecutionContext)):
             self._enqueue(where.driver, where.device, handle)
         else:
             index = getattr(
