@@ -79,7 +79,28 @@ static PyObject *release_all(PyObject *module, PyObject *const *args, Py_ssize_t
     return release(core_of(module), args[0], PyTuple_GET_SIZE(args[0]), args[1]) ? Py_NewRef(Py_None) : NULL;
 }
 
+PyDoc_STRVAR(last_doc,
+    "are_last(uses, line, /)\n--\n\n"
+    "Return whether a replay on a line has to wait for nothing, and is noted: its memory is unclaimed, and replays on the line were its last\n"
+    "uses. uses: a tuple of (lease, uses, whether it is written).");
+
+static PyObject *are_last(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    if (count != 2 || !PyTuple_CheckExact(args[0]) || !PyObject_TypeCheck(args[1], core_of(module)->line_type))
+        return PyErr_Format(PyExc_TypeError, "are_last takes a tuple of uses and a line");
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args[0]); i++) {
+        PyObject *use = PyTuple_GET_ITEM(args[0], i);
+        if (!PyTuple_CheckExact(use) || PyTuple_GET_SIZE(use) != 3)
+            return PyErr_Format(PyExc_TypeError, "a use is a lease, the uses of memory, and whether it is written");
+        bool write = PyTuple_GET_ITEM(use, 2) == Py_True;
+        if (!uses_last(core_of(module), PyTuple_GET_ITEM(use, 0), PyTuple_GET_ITEM(use, 1), write, args[1]))
+            return PyErr_Occurred() ? NULL : Py_NewRef(Py_False);
+    }
+    return Py_NewRef(Py_True);
+}
+
 PyMethodDef claims_methods[] = {
+    {"are_last", (PyCFunction)(void (*)(void))are_last, METH_FASTCALL, last_doc},
     {"claim", (PyCFunction)(void (*)(void))claim, METH_FASTCALL, claim_doc},
     {"are_usable", are_usable, METH_O, usable_doc},
     {"release", (PyCFunction)(void (*)(void))release_all, METH_FASTCALL, release_doc},

@@ -25,6 +25,7 @@ struct uses {
     long long at; /* number of the last write, or of a later read on its line */
 };
 enum { WRITTEN, READS };
+#define FOREVER (1LL << 62) /* the number of uses that last (marks.py has the same one) */
 
 /* The right to use a tensor: objects are the lease that it was taken of, and a dict of the claims of leases that were taken of it. */
 struct lease {
@@ -187,6 +188,20 @@ bool tensor_release(const struct core *core, PyObject *value, PyObject *number)
 bool tensor_is_in_order(const struct core *core, PyObject *value, bool write, PyObject *line)
 {
     return is_in_order(core, ((const struct described *)value)->base.objects[USES], write, line);
+}
+
+bool uses_last(const struct core *core, PyObject *lease, PyObject *object, bool write, PyObject *line)
+{
+    if (!PyObject_TypeCheck(lease, core->lease_type) || !PyObject_TypeCheck(object, core->uses_type))
+        return false;
+    const struct uses *uses = (const struct uses *)object;
+    PyObject *taken = ((const struct lease *)lease)->base.objects[TAKEN], *reads = uses->base.objects[READS];
+    if (taken == NULL || !PyDict_CheckExact(taken) || PyDict_GET_SIZE(taken) != 0 || reads == NULL || !PyDict_CheckExact(reads))
+        return false;
+    if (uses->base.objects[WRITTEN] == line && uses->at == FOREVER)
+        return !write || PyDict_GET_SIZE(reads) == 0;
+    PyObject *number = write ? NULL : PyDict_GetItemWithError(reads, line);
+    return number != NULL && PyLong_Check(number) && PyLong_AsLongLong(number) == FOREVER;
 }
 
 /* Remember a read on a line of its own. */

@@ -27,6 +27,9 @@ bool tensor_release(const struct core *core, PyObject *value, PyObject *number);
 /* Whether a use on a line waits for nothing on other lines. */
 bool tensor_is_in_order(const struct core *core, PyObject *value, bool write, PyObject *line);
 
+/* Whether memory is unclaimed, and a use of it that lasts on a line is noted, behind which nothing else is. */
+bool uses_last(const struct core *core, PyObject *lease, PyObject *uses, bool write, PyObject *line);
+
 /* Remember a use on a line, which was enqueued. False with an exception. */
 bool tensor_note(PyObject *value, bool write, PyObject *line);
 
