@@ -162,6 +162,7 @@ EXCEPTIONS = {
     ("tensors.partition", "ops.op"),
     ("tensors.tensor", "ops.copies"),
     ("tensors.tensor", "ops.op"),
+    ("tensors.tensor", "ops.steps"),
 }
 
 
