@@ -171,7 +171,7 @@ enum outcome tensor_claim(struct core *core, PyObject *value, bool write, PyObje
     const struct described *tensor = (const struct described *)value;
     PyObject *taken = own_claims(core, value);
     if (taken == NULL || !copy_facts(core, (struct described *)value) || (write && tensor->facts.readonly) ||
-        !is_unclaimed(taken, !tensor->shared))
+        !is_unclaimed(taken, !tensor->shared) || PyDict_Contains(taken, number))
         return PyErr_Occurred() ? declined() : DECLINED;
     return PyDict_SetItem(taken, number, tensor->shared ? reads : moves) < 0 ? RAISED : DONE;
 }
@@ -181,7 +181,7 @@ bool tensor_release(const struct core *core, PyObject *value, PyObject *number)
     PyObject *object = ((const struct described *)value)->base.objects[LEASE];
     PyObject *taken = object != NULL && PyObject_TypeCheck(object, core->lease_type) ? ((struct lease *)object)->base.objects[TAKEN] : NULL;
     if (taken == NULL || !PyDict_CheckExact(taken) || PyDict_GetItemWithError(taken, number) == NULL)
-        return !PyErr_Occurred(); /* another place of the same tensor released it */
+        return !PyErr_Occurred();
     return PyDict_DelItem(taken, number) == 0;
 }
 

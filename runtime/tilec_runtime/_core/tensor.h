@@ -18,7 +18,7 @@ bool tensor_is_free(const struct core *core, PyObject *value, bool write);
 bool tensor_is_usable(PyObject *value);
 
 /* Claim an owned tensor for an op into which it moves, or a shared one for reading, under a number. Declined, with nothing claimed, for
- * borrows, and where the tensor cannot be used so now. */
+ * borrows, for a tensor that has a claim of this number, and where the tensor cannot be used so now. */
 enum outcome tensor_claim(struct core *core, PyObject *value, bool write, PyObject *number, PyObject *reads, PyObject *moves);
 
 /* End a claim; one that has ended is left alone. False with an exception. */
