@@ -223,6 +223,36 @@ def test_types_that_come_and_go_are_not_kept() -> None:
     assert handles._current_of.cache_info().currsize <= handles.MOST_TYPES
 
 
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {"ptr": 0x700000},
+        {"shape": (2048,)},
+        {"shape": (16, 64)},
+        {"step": (2,)},
+        {"negative": True},
+        {"dtype": "torch.float64"},
+        {"index": 1},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("place", [0, 1])
+def test_an_object_that_changes_between_calls_is_read_again(
+    both: Any, facts: dict[str, Any], place: int
+) -> None:
+    """As torch's do by `resize_`, `set_`, and `data`."""
+    values = vectors()
+    before = [made(*each, [*values, 1.5], {"stream": 5}) for each in both]
+    assert before[0] == before[1]
+    kept = {name: getattr(values[place], name) for name in facts}
+    for now in (facts, kept):
+        for name, fact in now.items():
+            setattr(values[place], name, fact)
+        found = [made(*each, [*values, 1.5], {"stream": 5}) for each in both]
+        assert found[0] == found[1]
+        assert (found == before) == (now is kept)
+
+
 def test_a_launcher_is_one_of_the_core(both: Any) -> None:
     (module, _), _ = both
     assert isinstance(module.add, core.Launcher)
@@ -230,12 +260,15 @@ def test_a_launcher_is_one_of_the_core(both: Any) -> None:
 
 def test_a_plan_beyond_the_limits_of_the_core_is_offered_once(both: Any) -> None:
     (module, driver), _ = both
-    plan = module.add.plan_of((*vectors(), 1.5))
+    driver.launch_target, target = (lambda _: None), driver.launch_target
+    module.add(*vectors(), 1.5, stream=5)
+    driver.launch_target, module.add._tabled = target, False
+    plan = module.add.plans.find(module.add._facts((*vectors(), 1.5))).plan
     plan.template += bytes(5000)
     for _ in range(2):
         module.add(*vectors(), 1.5, stream=5)
         assert not plan.native
-    assert (driver.hits, len(driver.launches)) == (0, 2)
+    assert (driver.hits, len(driver.launches)) == (0, 3)
 
 
 def test_another_stream_may_be_met_while_one_tells_its_handle(both: Any) -> None:
