@@ -37,7 +37,7 @@ class Declared:
 
     `node` is its definition; `variables` are those of modules that hold axes which the kernel, or
     what it calls, may name; `captured` are axes that it captures of the function which made it, by
-    name.
+    name; `signatures` are those of `@cuda.jit`.
     """
 
     kernel: Kernel
@@ -46,6 +46,7 @@ class Declared:
     node: ast.FunctionDef | None
     variables: tuple[tuple[str, str, Axis], ...]
     linked: tuple[str, ...] = ()
+    signatures: tuple[tuple[object, ...], ...] = ()
     captured: tuple[tuple[str, Axis], ...] = ()
 
 
@@ -62,7 +63,8 @@ def declared(module: LoadedModule) -> dict[str, Declared]:
         for name, value in list(vars(module.main).items()):
             kernel = api.kernel_of(value)
             if kernel is not None:
-                found[name] = _Reader(module, name, kernel, problems).read(api.linked_by(value))
+                read = _Reader(module, name, kernel, problems).read(api.linked_by(value))
+                found[name] = dataclasses.replace(read, signatures=api.signatures_of(value))
     if problems:
         raise CompileError(
             f"{module.source.path}: {problems[0].message}", diagnostics=tuple(problems)
