@@ -148,14 +148,6 @@ def check_entry(kernel: Kernel, decl: KernelDecl, report: Report) -> bool:
         what = f"{len(kernel.args)} args, but {decl.name} takes {len(declared)} parameters: {shown}"
         report(what, ("kernel", kernel.name, "args"))
         return False
-    if kernel.args and not kernel.params and declared:
-        example = (
-            ", ".join(f"{p.name} = {{}}" for p in declared if p.kind == "tensor")
-            or f"{declared[0].name} = {{}}"
-        )
-        what = f"args without params: say what the launcher takes, in its order, for example params = {{ {example} }}"
-        report(what, ("kernel", kernel.name, "args"))
-        return False
     return True
 
 

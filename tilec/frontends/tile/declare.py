@@ -93,7 +93,10 @@ def _kernel(module: LoadedModule, name: str, kernel: Any) -> Declared:
         annotation = annotations.get(item.name, api.Annotation())
         place, type_text = _parameter(module.texts, node, at, item.name)
         default = item.default if isinstance(item.default, int | float) else None
-        kind = "constant" if annotation.constant else "scalar" if annotation.scalar else "tensor"
+        plain = annotation.plain or api.PLAIN.get(type(default), "")
+        kind = "constant" if annotation.constant else "tensor"
+        if kind == "tensor" and (annotation.scalar or plain):
+            kind = "scalar"
         excerpt = line_of(module.texts, place.file, place.line)
         params.append(
             FunctionParam(
@@ -107,9 +110,10 @@ def _kernel(module: LoadedModule, name: str, kernel: Any) -> Declared:
         decls.append(
             ParamDecl(
                 name=item.name,
-                type=type_text,
+                # What a number of Python is, the manifest may say otherwise.
+                type="" if kind == "scalar" and plain else type_text,
                 kind=kind,
-                dtype=annotation.scalar,
+                dtype=annotation.scalar or (plain if kind == "scalar" else ""),
                 out=True if item.name in written else None,
                 default=default,
                 location=place,
