@@ -78,6 +78,7 @@ package  dist/acme_kernels/             52.8 KiB  2 files
 cubin    dist/cubin/a.cubin                100 B  unchanged
 
 built 24 jobs: 20 compiled, 4 cached, 7.3 s
+to import acme_kernels: PYTHONPATH=dist
 """
 
 
