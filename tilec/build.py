@@ -40,6 +40,7 @@ from tilec.manifest.files import reference_problems
 from tilec.manifest.problems import order_of
 from tilec.manifest.types import Manifest
 from tilec.model.atomic import Stage
+from tilec.model.declaration import KernelDecl
 from tilec.package.marks import stale_outputs
 from tilec.package.outputs import Output, fingerprint, save_outputs, unchanged_outputs
 from tilec.plan import Plan, make_plan, near_job
@@ -61,7 +62,7 @@ class BuildRequest:
     """What is asked of a build.
 
     Attributes:
-        manifest_path: the tilec.toml.
+        manifest_path: the tilec.toml; with `manifest_text` it is no file.
         targets: names of targets or groups; empty takes the manifest's default.
         select: globs over job ids; empty takes everything.
         profile: profile's name.
@@ -82,6 +83,7 @@ class BuildRequest:
     """
 
     manifest_path: Path
+    manifest_text: str = ""
     targets: tuple[str, ...] = ()
     select: tuple[str, ...] = ()
     profile: str = "release"
@@ -129,7 +131,7 @@ def build(request: BuildRequest, observer: Observer) -> BuildResult:
         ManifestError, ToolchainError, BuildError, OutputError: the exit code is the error's.
     """
     started, started_ns = time.monotonic(), time.time_ns()
-    project = open_project(request.manifest_path, request.search)
+    project = open_project(request.manifest_path, request.search, request.manifest_text)
     if request.aside:
         project = _concerned_part(project, request.targets)
     work = WorkDir(Path(project.manifest.root))
@@ -499,10 +501,22 @@ def explain(
 
 
 def _planned(request: BuildRequest, observer: Observer) -> tuple[Project, Plan, Declared]:
-    project = open_project(request.manifest_path, request.search)
+    project = open_project(request.manifest_path, request.search, request.manifest_text)
     declared = _declared(project, request, observer, declare)
     declared.require_all()
     return project, _plan(project, declared, request), declared
+
+
+def declarations(request: BuildRequest, observer: Observer) -> Mapping[str, KernelDecl]:
+    """Return the declaration of each kernel; nothing is planned.
+
+    Raises:
+        ManifestError, BuildError: a source cannot be read, or has not the kernel.
+    """
+    project = open_project(request.manifest_path, request.search, request.manifest_text)
+    declared = _declared(project, request, observer, declare)
+    declared.require_all()
+    return declared.kernels
 
 
 def _declared(
