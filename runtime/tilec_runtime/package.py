@@ -163,6 +163,17 @@ class PackageKernels:
         """Return the launcher of a kernel."""
         return self._loaded.kernels[kernel]
 
+    def __getattr__(self, name: str) -> NoReturn:
+        """Refuse a name that no kernel has, with the nearest one.
+
+        Raises:
+            AttributeError: always.
+        """
+        if name.startswith("_"):
+            raise AttributeError(name, name=name, obj=self)
+        getattr(self._loaded, name)  # raises it
+        raise AttributeError(f"{name!r} is no kernel of this package", name=name, obj=self)
+
     def __repr__(self) -> str:
         """Package, version, device."""
         return repr(self._loaded.kernels)

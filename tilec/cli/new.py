@@ -84,7 +84,12 @@ def module_name(name: str) -> str:
             fix="choose another, such as acme-kernels; -C DIR says where the project goes",
         )
     module = re.sub(r"[-_.]+", "_", name).lower()
-    if not module.isidentifier() or keyword.iskeyword(module):
+    if keyword.iskeyword(module):
+        raise UsageError(
+            f"{name!r} gives the module name {module!r}, which is a keyword of Python",
+            fix=f"choose another name, such as {module}-kernels",
+        )
+    if not module.isidentifier():
         raise UsageError(
             f"{name!r} gives the module name {module!r}, which Python cannot import",
             fix="choose a name that begins with a letter",

@@ -34,6 +34,7 @@ from tilec.plan import LanguageFacts
 from tilec.plan.tuning import Tuned, kernel_digest
 from tilec_runtime.errors import (
     BuildError,
+    CompileError,
     Diagnostic,
     ManifestError,
     MissingError,
@@ -44,7 +45,7 @@ from tilec_runtime.errors import (
 from tilec_runtime.model.kernel import ToolInfo
 from tilec_runtime.model.suggest import did_you_mean
 
-UNREADABLE = "sources cannot be read"
+UNREADABLE = "sources have errors"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -313,11 +314,20 @@ def look_at_sources(
     kernels, unknown = pick(
         project.manifest, {name: found[pair] for name, pair in readable.items()}
     )
+    refused: dict[str, list[Diagnostic]] = {}
+    for name in [name for name, decl in kernels.items() if decl.refused]:
+        problems = kernels.pop(name).refused
+        if may_select(select, name):
+            refused.setdefault(by_kernel[name][1].path, []).extend(problems)
+    errors = [
+        CompileError(f"{path}: {problems[0].message}", diagnostics=tuple(dict.fromkeys(problems)))
+        for path, problems in refused.items()
+    ]
     return Declared(
         kernels=kernels,
         inputs={name: inputs[pair] for name, pair in readable.items()},
         tools=tools,
-        unreadable=tuple(error for pair, error in failures.items() if pair in asked),
+        unreadable=(*(error for pair, error in failures.items() if pair in asked), *errors),
         passed_over=tuple(error for pair, error in failures.items() if pair not in asked),
         unknown=unknown,
         sources=len(unique),
@@ -421,6 +431,8 @@ def pick(
             what = f"{kernel.source} has no kernel {named!r}{hint}"
         else:
             what = f"{kernel.source} has no kernel at all"
+            if kernel.language == "tile" and kernel.source.endswith(".py"):
+                what += f": put @tl.kernel (import tilec.lang as tl) above def {named}"
         spoken, decorator = (
             _python_language(Path(manifest.root, kernel.source), named)
             if not candidates

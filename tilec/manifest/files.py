@@ -125,7 +125,7 @@ def _named_paths(manifest: Manifest) -> Iterator[tuple[_Key, str, str]]:
         yield ("package", "license-files", index), name, "file"
     yield ("output", "dir"), f"{manifest.output.dir}/{manifest.package.module}", ""
     for key, options in _option_tables(manifest):
-        for word, kind in (("include", "directory"), ("link", "file"), ("inputs", "")):
+        for word, kind in (("include", "directory"), ("link", "file"), ("reads", "")):
             entries = options.get(word, ())
             for index, entry in enumerate(entries if isinstance(entries, tuple) else ()):
                 yield (*key, word, index), str(entry).partition(":")[0], kind

@@ -121,12 +121,7 @@ class Module(Uncopied):
     def __getattr__(self, name: str) -> Launcher:
         """The launcher of a kernel."""
         if name not in self.kernels:
-            from tilec_runtime.model.suggest import did_you_mean
-
-            hint = did_you_mean(name, self.kernels) or f"; it has {', '.join(self.kernels)}"
-            raise AttributeError(
-                f"{self.info.package.name} has no kernel {name!r}{hint}", name=name, obj=self
-            )
+            raise AttributeError(unknown_kernel(self._site.bundle, name), name=name, obj=self)
         launcher = self.__dict__[name] = self.kernels[
             name
         ]  # found without this method the next time
@@ -142,6 +137,15 @@ class Module(Uncopied):
         return f"<Module {package.name} {package.version} on {self.device}>"
 
 
+def unknown_kernel(bundle: Bundle, name: str) -> str:
+    """Return what to say of a name that no kernel of a bundle has."""
+    from tilec_runtime.model.suggest import did_you_mean
+
+    known = tuple(bundle.kernels)
+    hint = did_you_mean(name, known) or f"; it has {', '.join(known)}"
+    return f"{bundle.info.package.name} has no kernel {name!r}{hint}"
+
+
 class _Launchers(Mapping[str, Launcher]):
     """Launchers by kernel name, in the manifest's order; made when asked for."""
 
@@ -154,7 +158,7 @@ class _Launchers(Mapping[str, Launcher]):
         with self._lock:
             if name not in self._made:
                 if name not in self._site.bundle.kernels:
-                    raise KeyError(name)
+                    raise KeyError(unknown_kernel(self._site.bundle, name))
                 self._made[name] = Launcher(name, self._site)
             return self._made[name]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Sequence
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypeVar, overload
 
 from tilec_runtime.errors import CallError, Location, UsedOpError
 from tilec_runtime.ops.context import ExecutionContext
@@ -60,6 +60,18 @@ class DeviceOp(TensorSteps[T_co], Uncopied, ABC, Generic[T_co]):
         if (place := site()) is not None:
             _set(self, "_site", place)
         return self
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NoReturn:
+        """NumPy gets none: it would make an array of one object.
+
+        Raises:
+            CallError: always.
+        """
+        del dtype, copy
+        raise CallError(
+            "an op is not an array: it describes work that is still to be done",
+            fix="run it: op.to_host().sync() is a NumPy array, op.sync() what the op gives",
+        )
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """See that `_execute` gives its result itself.

@@ -52,10 +52,10 @@ def import_error(where: ImportFailure, exc: BaseException) -> CompileError:
         hint = _missing(exc.name or "")
     elif isinstance(exc, SyntaxError | UnicodeError) and own and "encod" in text:
         hint = "save the file as UTF-8, or name its encoding in its first line"
-    elif not isinstance(
-        exc, SyntaxError | TilecError
-    ):  # what tilec itself refuses in a module, it says
-        hint = IMPORTS
+    elif isinstance(exc, AttributeError) and exc.name:
+        hint = did_you_mean(exc.name, dir(exc.obj)).removeprefix("; ")
+    elif not isinstance(exc, SyntaxError | TilecError | NameError | TypeError):
+        hint = IMPORTS  # what tilec itself refuses in a module, it says
     log = "".join(traceback.format_list(frames) + traceback.format_exception_only(exc))
     return CompileError(
         f"{where.source.path} cannot be {'read' if own else 'imported'}: {message}",

@@ -17,6 +17,7 @@ from tilec.frontends.tools.python_errors import (
     parameter_nodes,
     written_parameters,
 )
+from tilec.frontends.tools.undefined import undefined_names
 from tilec.frontends.triton import api
 from tilec.frontends.triton.writes import Function, resolver, written
 from tilec.model.declaration import KernelDecl, ParamDecl
@@ -95,7 +96,14 @@ def _kernel(
             )
         )
     doc = inspect.cleandoc(function.__doc__ or "")
-    decl = KernelDecl(name=name, qualified=name, location=at, doc=doc, params=tuple(decls))
+    decl = KernelDecl(
+        name=name,
+        qualified=name,
+        location=at,
+        doc=doc,
+        params=tuple(decls),
+        refused=undefined_names(function, module.texts),
+    )
     described = frozenset(p.name for p in params if p.descriptor).union(ranks)
     return Declared(kernel=kernel, params=params, decl=decl, described=described)
 

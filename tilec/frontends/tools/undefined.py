@@ -1,0 +1,56 @@
+"""Names in the body of a Python kernel that nothing defines, found without compiling it."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import symtable
+from collections.abc import Iterator, Mapping
+from types import FunctionType
+
+from tilec.frontends.tools.python_errors import function_node, node_location
+from tilec_runtime.errors import Diagnostic
+from tilec_runtime.model.suggest import did_you_mean
+
+
+def undefined_names(function: FunctionType, texts: Mapping[str, str]) -> tuple[Diagnostic, ...]:
+    """Return a problem at the first use of each name that is neither local nor of the module."""
+    file = function.__code__.co_filename
+    text = texts.get(file, "")
+    node = function_node(text, function.__code__.co_firstlineno)
+    if node is None:
+        return ()
+    scope = {**vars(builtins), **function.__globals__}
+    table = _table(symtable.symtable(text, file, "exec"), node)
+    free = set() if table is None else {name for name in _globals(table) if name not in scope}
+    local = set() if table is None else set(table.get_locals())
+    found: dict[str, Diagnostic] = {}
+    for statement in node.body if free else ():
+        for each in ast.walk(statement):
+            if isinstance(each, ast.Name) and each.id in free and each.id not in found:
+                place, line = node_location(texts, file, each)
+                hint = did_you_mean(each.id, (*local, *function.__globals__)).removeprefix("; ")
+                what = f"{each.id!r} is not defined"
+                found[each.id] = Diagnostic(message=what, location=place, excerpt=line, hint=hint)
+    return tuple(found.values())
+
+
+def _table(table: symtable.SymbolTable, node: ast.FunctionDef) -> symtable.Function | None:
+    lines = {node.lineno, *(decorator.lineno for decorator in node.decorator_list)}
+    for child in table.get_children():
+        here = isinstance(child, symtable.Function) and child.get_name() == node.name
+        if here and child.get_lineno() in lines:
+            return child
+        deeper = _table(child, node)
+        if deeper is not None:
+            return deeper
+    return None
+
+
+def _globals(table: symtable.SymbolTable) -> Iterator[str]:
+    """Yield names that a function, or one in it, takes from the module or the built-ins."""
+    for symbol in table.get_symbols():
+        if symbol.is_global() and symbol.is_referenced():
+            yield symbol.get_name()
+    for child in table.get_children():
+        yield from _globals(child)
