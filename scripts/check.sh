@@ -2,12 +2,13 @@
 # Every check of the project, the cheapest first. Run it in the project's environment.
 #
 #   scripts/check.sh [PYTEST ARGUMENT...]   the gate
-#   scripts/check.sh --full                 the gate, then sanitizers, long comparisons and attacks
+#   scripts/check.sh --full                 the gate with long tests, then sanitizers, comparisons and attacks
 set -euo pipefail
 cd "$(dirname "$0")/.."
 full=false
 if [[ ${1:-} == --full ]]; then
     full=true
+    export TILEC_TESTS=long
     shift
 fi
 
@@ -31,7 +32,7 @@ step 15m "mypy (strict)" python -m mypy
 step 15m "examples: check" tilec check
 step 15m "examples: build" tilec build
 step 15m "pyright on the generated launchers" python -m pyright
-step 45m "pytest" scripts/tests.sh "$@"
+step 90m "pytest" scripts/tests.sh "$@"
 if ! $full; then exit; fi
 
 step 2h "launch core under AddressSanitizer and UndefinedBehaviorSanitizer" \

@@ -16,12 +16,16 @@ from pathlib import Path
 import hypothesis
 import pytest
 
+from tests.amount import part
+
 # Messages of ops and leases name call sites in debug mode alone; tests read them (test_sites.py
 # does without).
 os.environ.setdefault("TILEC_DEBUG", "1")
 # The gate tries the same examples every time, so that it fails for changes alone;
 # HYPOTHESIS_PROFILE=explore looks for new ones.
-hypothesis.settings.register_profile("gate", derandomize=True, deadline=None)
+hypothesis.settings.register_profile(
+    "gate", derandomize=True, deadline=None, max_examples=part(100)
+)
 hypothesis.settings.register_profile("explore", derandomize=False, deadline=None, max_examples=1000)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "gate"))
 

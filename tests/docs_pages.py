@@ -45,7 +45,10 @@ DIRECTIVES = {
     "planned": "what a command prints of a pretended GPU: texts of tests/bench_samples.py and tests/sanitizer_samples.py",
     "ci": "marks of the README that .ci/run reads",
 }
-_PROGRESS = re.compile(r"^(?:building \d+ jobs?.*|\[ *\d+/\d+\] .*)\n", re.MULTILINE)
+_PROGRESS = re.compile(
+    r"^(?:building \d+ jobs?.*|\[ *\d+/\d+\] .*|running .* for \d+ s.*|… and \d+ more failed jobs?)\n",
+    re.MULTILINE,
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from tilec_runtime.launch.launcher import Launcher
     from tilec_runtime.launch.load import Module, load
     from tilec_runtime.launch.prepare import Explanation
-    from tilec_runtime.ops.combinators import as_op, empty, value, with_context, zip_ops
+    from tilec_runtime.ops.combinators import as_op, empty, shared, value, with_context, zip_ops
     from tilec_runtime.ops.context import ExecutionContext
     from tilec_runtime.ops.future import DeviceFuture
-    from tilec_runtime.ops.graph import CudaGraph, GraphNode, GraphScope
+    from tilec_runtime.ops.graph import GraphNode
     from tilec_runtime.ops.launch_ops import AsyncKernelLaunch
     from tilec_runtime.ops.lazy import LazyLaunch, LazyLauncher, OrOp
     from tilec_runtime.ops.modules import (
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
         load_module_from_file,
         load_module_from_ptx,
     )
-    from tilec_runtime.ops.op import DeviceOp
+    from tilec_runtime.ops.op import CudaGraph, DeviceOp, GraphScope, SharedOp
     from tilec_runtime.ops.policy import (
         SingleStream,
         StreamPoolRoundRobin,
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
         use_device,
         use_policy,
     )
-    from tilec_runtime.ops.sharing import SharedOp, shared
     from tilec_runtime.protocols import (
         DeviceLike,
         SchedulingPolicy,
@@ -53,9 +52,7 @@ if TYPE_CHECKING:
     from tilec_runtime.tensors.meta import MetaTensor
     from tilec_runtime.tensors.partition import MappedPartition, Partition
     from tilec_runtime.tensors.pool import MemPool, use_pool
-    from tilec_runtime.tensors.shared import SharedTensor
-    from tilec_runtime.tensors.tensor import Tensor, TensorMut
-    from tilec_runtime.tensors.view import TensorView
+    from tilec_runtime.tensors.tensor import SharedTensor, Tensor, TensorMut, TensorView
 
 __all__ = [
     "AsyncKernelLaunch",
@@ -127,23 +124,20 @@ _NAMES = {
     "launch.launcher": "Launcher",
     "launch.load": "Module load",
     "launch.prepare": "Explanation",
-    "ops.combinators": "as_op empty value with_context zip_ops",
+    "ops.combinators": "as_op empty shared value with_context zip_ops",
     "ops.context": "ExecutionContext",
     "ops.future": "DeviceFuture",
-    "ops.graph": "CudaGraph GraphNode GraphScope",
+    "ops.graph": "GraphNode",
     "ops.launch_ops": "AsyncKernelLaunch",
     "ops.lazy": "LazyLaunch LazyLauncher OrOp",
     "ops.modules": "KernelFunction KernelModule load_module_from_bytes load_module_from_file load_module_from_ptx",
-    "ops.op": "DeviceOp",
+    "ops.op": "CudaGraph DeviceOp GraphScope SharedOp",
     "ops.policy": "SingleStream StreamPoolRoundRobin current_device current_policy set_default_device use_device use_policy",
-    "ops.sharing": "SharedOp shared",
     "protocols": "DeviceLike SchedulingPolicy StreamLike StructLike TensorLike",
     "tensors.meta": "MetaTensor",
     "tensors.partition": "MappedPartition Partition",
     "tensors.pool": "MemPool use_pool",
-    "tensors.shared": "SharedTensor",
-    "tensors.tensor": "Tensor TensorMut",
-    "tensors.view": "TensorView",
+    "tensors.tensor": "SharedTensor Tensor TensorMut TensorView",
 }
 _HOMES = {name: home for home, names in _NAMES.items() for name in names.split()}
 

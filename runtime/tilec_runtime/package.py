@@ -116,9 +116,13 @@ class Package:
         return module
 
     def _packaged(self, kernel: str) -> Callable[..., Any]:
+        from tilec_runtime.launch.contract import Contract
         from tilec_runtime.ops.lazy import packaged
 
-        return packaged(self, kernel)
+        return packaged(
+            lambda: Contract(self.bundle.kernel(kernel)),
+            lambda driver, ordinal: self.on(driver, ordinal).kernels[kernel],
+        )
 
 
 class Makers(dict[str, "Callable[..., Any]"]):

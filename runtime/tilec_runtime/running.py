@@ -35,6 +35,8 @@ class Runnable(Labelled, Protocol[T_co]):
 
     def _run_in(self, ctx: Any) -> T_co: ...
 
+    def _require_here(self, ctx: Any) -> None: ...
+
 
 class _Running(threading.local):
     """The op that this thread enqueues at the moment, and the handle of its stream; None for none."""

@@ -48,6 +48,7 @@ def build_of(root: Path) -> list[int]:
     return pids
 
 
+@pytest.mark.long
 def test_builds_interrupted_at_any_moment(campaign: Campaign, tmp_path: Path) -> None:
     def project(name: str) -> tuple[Cli, Path]:
         folder = tmp_path / name

@@ -5,7 +5,6 @@ filled or write-protected.
 from __future__ import annotations
 
 import contextlib
-import os
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -50,12 +49,6 @@ def disk(tmp_path: Path) -> Iterator[Disk]:
     finally:
         for place in mounted:
             subprocess.run(["umount", "-l", str(place)], check=True, timeout=120)
-
-
-@pytest.fixture
-def as_root() -> bool:
-    """Whether permissions of files do not bind this process."""
-    return os.geteuid() == 0
 
 
 @pytest.fixture

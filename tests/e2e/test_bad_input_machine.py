@@ -52,7 +52,7 @@ def toolkit(place: Path, **versions: str) -> Path:
 )
 def test_no_compilers(bare: Cli, tmp_path: Path, manifest: str, missing: str) -> None:
     root = write(tmp_path / "project", HEAD + manifest)
-    done = bare(root, "build")
+    done = bare.process(root, "build")
     assert (done.code, done.out) == (3, "")
     first, second, *rest = done.err.split("\n")
     assert first.startswith(f"error: {missing}")
@@ -63,13 +63,13 @@ def test_no_compilers(bare: Cli, tmp_path: Path, manifest: str, missing: str) ->
     )
     assert INSTALL in rest
     assert not (root / "dist").exists()
-    shown = bare(root, "build", "--json")
+    shown = bare.process(root, "build", "--json")
     assert (shown.code, shown.json()["error"]["type"]) == (3, "ToolchainError")
 
 
 def test_half_of_a_toolkit(bare: Cli, tmp_path: Path) -> None:
     home = toolkit(tmp_path / "cuda", ptxas="13.4.92", nvcc="13.4.92")
-    done = bare(write(tmp_path / "project", HEAD + TWICE), "build", CUDA_HOME=str(home))
+    done = bare.process(write(tmp_path / "project", HEAD + TWICE), "build", CUDA_HOME=str(home))
     assert done.code == 3
     first = "error: the toolchain is half installed (there is ptxas 13.4.92 (CUDA_HOME)): libnvrtc, libnvrtc-builtins, headers, "
     assert done.err.startswith(
@@ -180,17 +180,6 @@ def test_a_file_in_the_way(cli: Cli, tmp_path: Path, place: str, words: str, fix
     assert done.err.split("error: ")[1].split("\n")[0] == words.format(root=root)
     assert f"  fix: {fix}\n" in done.err
     assert (root / place).read_text() == "in the way"
-
-
-def test_a_directory_in_the_bundles_way(cli: Cli, tmp_path: Path) -> None:
-    root = write(tmp_path, HEAD + TWICE)
-    (root / "dist" / "acme-1.0.0.tilec").mkdir(parents=True)
-    done = cli(root, "build")
-    assert done.code == 1
-    assert (
-        "acme-1.0.0.tilec: Is a directory\n  cause: a directory of that name is in the way\n  fix: remove it"
-        in done.err
-    )
 
 
 def test_a_bundle_beyond_its_bound(cli: Cli, tmp_path: Path) -> None:

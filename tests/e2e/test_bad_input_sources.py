@@ -184,35 +184,6 @@ def test_what_a_module_prints_is_no_output(cli: Cli, tmp_path: Path) -> None:
     assert "loud" not in done.out + done.err
 
 
-def test_odd_names_are_no_obstacle(cli: Cli, tmp_path: Path) -> None:
-    manifest = (
-        HEAD
-        + TWICE.replace("k/twice.cu", "ker nel/zwei mal ß.cu")
-        + ADD.replace("k/add.py", "ker nel/plus 1.py")
-    )
-    root = write(
-        tmp_path / ODD,
-        manifest,
-        {
-            "ker nel/zwei mal ß.cu": '#include "kopf datei ü.cuh"\n' + TWICE_CU,
-            "ker nel/plus 1.py": ADD_PY,
-        },
-    )
-    (root / "ker nel" / "kopf datei ü.cuh").write_text("// nothing\n")
-    done = cli.good(
-        root,
-        "build",
-        "--emit",
-        "bundle,package,wheel,fatbin,cubin,ptx",
-        "--targets",
-        "sm_90,compute_80",
-    )
-    assert done.jobs == {"twice-sm_90", "twice-compute_80", "add-TILE128-sm_90"}
-    (root / "ker nel" / "kopf datei ü.cuh").write_text("#error no\n")
-    failed = cli(root, "build")
-    assert "ker nel/kopf datei ü.cuh:1:2: error: #error directive: no\n" in failed.err
-
-
 @pytest.mark.parametrize("form", ["source", "header", "path", "module"])
 def test_what_leaves_the_project_is_refused(cli: Cli, tmp_path: Path, form: str) -> None:
     """A build depends on files below tilec.toml alone, however they are named."""
@@ -245,18 +216,6 @@ def test_what_leaves_the_project_is_refused(cli: Cli, tmp_path: Path, form: str)
         "module": (1, "k/helper.py: error: k/helper.py lies outside of the project"),
     }[form]
     assert "copy the file into" in done.err
-
-
-def test_a_link_inside_the_project_is_followed(cli: Cli, tmp_path: Path) -> None:
-    root = write(
-        tmp_path,
-        HEAD + TWICE,
-        {"k/twice.cu": '#include "h.cuh"\n' + TWICE_CU, "real/h.cuh": "// one\n"},
-    )
-    (root / "k" / "h.cuh").symlink_to("../real/h.cuh")
-    cli.good(root, "build")
-    (root / "real" / "h.cuh").write_text("#define TWO\n")
-    assert cli.good(root, "build").jobs == {"twice-sm_90"}
 
 
 def test_sources_that_are_no_files(cli: Cli, tmp_path: Path) -> None:

@@ -61,6 +61,7 @@ def test_pip_installs_what_the_project_builds(project: Path, tmp_path: Path) -> 
     assert "Requires-Dist: tilec-runtime" in metadata
 
 
+@pytest.mark.long
 def test_an_editable_installation_follows_later_builds(project: Path, tmp_path: Path) -> None:
     named = hook(project, f"build_editable({str(tmp_path)!r}, {{'targets': 'tileir'}})")
     assert named.stdout.split()[-1:] == ["demo-0.1.0-py3-none-any.whl"], named.stderr
@@ -78,6 +79,7 @@ def test_an_editable_installation_follows_later_builds(project: Path, tmp_path: 
     assert called.stdout.split() == [str(project / "dist" / "demo" / "__init__.py"), "False"]
 
 
+@pytest.mark.long
 def test_sources_give_the_wheel_of_the_checkout(project: Path, tmp_path: Path) -> None:
     options = "{'targets': 'tileir'}"
     wheels = []

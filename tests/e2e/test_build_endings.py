@@ -4,9 +4,14 @@ whole, and nobody is left behind.
 
 from __future__ import annotations
 
+import os
+import pty
+import re
+import select
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -15,6 +20,7 @@ from tests.e2e.harness import (
     ADD,
     ADD_PY,
     HEAD,
+    TILEC,
     TWICE,
     TWICE_CU,
     UNFOLDED,
@@ -50,11 +56,11 @@ def reference(cli: Cli, tmp_path_factory: pytest.TempPathFactory) -> dict[str, b
     return tree(root / "dist")
 
 
-@pytest.mark.parametrize("moment", ["building 5 jobs", "[1/5]", "[4/5]", "[5/5]", "in place: "])
+@pytest.mark.parametrize("moment", ["[1/5]", "in place: "])
 def test_a_killed_build_leaves_what_was_there(
     reference: dict[str, bytes], tmp_path: Path, moment: str
 ) -> None:
-    """SIGKILL before, among and after the jobs, and with one of the outputs in its place."""
+    """SIGKILL among the jobs, and with one of the outputs in its place; attacks kill anywhere."""
     cache = tmp_path / "cache"
     cli = Cli(environment(cache))
     root = write(tmp_path / "project", HEAD + TWICE)
@@ -77,7 +83,7 @@ def test_a_killed_build_leaves_what_was_there(
     assert cli.good(root, "inspect", "dist/acme", "--verify").code == 0
     after = cli.good(root, "build", *TARGETS)
     assert "damaged" not in after.err
-    assert len(after.jobs) <= {"building 5 jobs": 5, "[1/5]": 4, "[4/5]": 1}.get(moment, 0)
+    assert len(after.jobs) <= (4 if moment == "[1/5]" else 0)
     assert _in_place(root) == reference
     assert not list((root / ".tilec").glob("spool-*"))
 
@@ -121,6 +127,50 @@ def test_a_signal_ends_the_build_and_all_its_processes(
     assert not list((root / ".tilec").glob("spool-*"))
 
 
+def test_an_interrupt_ends_a_build_on_a_terminal(tmp_path: Path) -> None:
+    """Ctrl-C while jobs run: exit 130, a word about it, the cursor back, no output, and the next
+    build is sound.
+    """
+    endless = f"{UNFOLDED}static_assert(S<21, 1>::v > 0);\n{TWICE_CU}"  # takes minutes
+    root = write(tmp_path, HEAD + TWICE, {"k/twice.cu": endless})
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [*TILEC, "build"],
+        cwd=root,
+        env=environment("off"),
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        start_new_session=True,
+    )
+    os.close(theirs)
+    shown = b""
+    deadline = time.monotonic() + 120
+    sent = False
+    while time.monotonic() < deadline:
+        if select.select([ours], [], [], 0.2)[0]:
+            try:
+                data = os.read(ours, 65536)
+            except OSError:
+                break
+            if not data:
+                break
+            shown += data
+        if not sent and re.search(rb"[0-9]/[0-9]", shown):  # jobs are counted: they are under way
+            process.send_signal(signal.SIGINT)
+            sent = True
+    os.close(ours)
+    try:
+        assert (sent, process.wait(timeout=60)) == (True, 130), shown
+    finally:
+        process.kill()
+    assert b"interrupted: nothing was written, earlier output is as it was" in shown
+    assert b"Traceback" not in shown
+    assert shown.count(b"\x1b[?25l") == shown.count(b"\x1b[?25h") > 0
+    assert not (root / "dist").exists()
+
+
+@pytest.mark.long
 def test_ctrl_c_ends_a_compiler_of_its_own_process(tmp_path: Path) -> None:
     """nvcc runs its parts as processes of their own; none outlives the build."""
     cli = Cli(environment(tmp_path / "cache"))
@@ -154,6 +204,7 @@ def at_once(cli: Cli, first: Path, second: Path) -> list[tuple[str, str]]:
     return ended
 
 
+@pytest.mark.long
 def test_two_builds_of_one_project_at_once(reference: dict[str, bytes], tmp_path: Path) -> None:
     cli = Cli(environment(tmp_path / "cache"))
     root = write(
@@ -165,16 +216,6 @@ def test_two_builds_of_one_project_at_once(reference: dict[str, bytes], tmp_path
     assert "Traceback" not in words
     assert any(out.startswith("up to date (5 jobs") for out, _ in ended)
     assert tree(root / "dist") == reference
-
-
-def test_two_projects_at_once_share_a_cache(reference: dict[str, bytes], tmp_path: Path) -> None:
-    cli = Cli(environment(tmp_path / "cache"))
-    roots = [
-        write(tmp_path / n, HEAD + TWICE, {"k/twice.cu": TWICE_CU.replace("2.0f", "7.0f")})
-        for n in ("one", "two")
-    ]
-    at_once(cli, *roots)
-    assert [tree(root / "dist") for root in roots] == [reference, reference]
 
 
 def test_a_failing_job_stops_no_other(cli: Cli, tmp_path: Path) -> None:
@@ -268,31 +309,7 @@ def test_budgets_are_checked_beside_failures(cli: Cli, tmp_path: Path) -> None:
     assert not (root / "tilec.lock").exists(), "it records the tools of what was built"
 
 
-def test_an_edit_in_the_middle_of_a_build_is_noticed(tmp_path: Path) -> None:
-    """What was compiled of two states of a header is kept for neither."""
-    cli = Cli(environment(tmp_path / "cache"))
-    source = f'#include "factor.cuh"\n{UNFOLDED}' + TWICE_CU.replace(
-        "2.0f", "FACTOR * float(S<12, 1>::v)"
-    )
-    root = write(
-        tmp_path / "project",
-        HEAD + TWICE,
-        {"k/twice.cu": source, "k/factor.cuh": "#define FACTOR 2.0f\n"},
-    )
-    edits = "pathlib.Path('k/factor.cuh').write_text('#define FACTOR 3.0f\\n')"
-    done = cli.until(root, "building 1 job", edits, "build")
-    assert done.code == 1
-    assert (
-        "k/twice.cu: error: k/twice.cu, or a file that it includes, imports or reads, was changed while it was compiled\n"
-        in done.err
-    )
-    assert "  fix: build again\n" in done.err
-    assert cli.good(root, "build").jobs == {"twice-sm_90"}
-    (root / "k" / "factor.cuh").write_text("#define FACTOR 2.0f\n")
-    assert cli.good(root, "build").jobs == {"twice-sm_90"}
-
-
-@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize("closed", ["<&- >&- 2>&-"])
 def test_streams_that_the_caller_closed(cli: Cli, tmp_path: Path, closed: str) -> None:
     """A job scheduler may start a build without any of the three."""
     root = write(tmp_path, HEAD + TWICE)
@@ -314,20 +331,3 @@ def test_streams_that_the_caller_closed(cli: Cli, tmp_path: Path, closed: str) -
     assert "Traceback" not in done.stderr
     assert (root / "dist" / "acme-1.0.0.tilec").is_file()
     assert not list((root / ".tilec").glob("crash-*"))
-
-
-def test_output_that_cannot_be_printed(cli: Cli, tmp_path: Path) -> None:
-    root = write(tmp_path, HEAD + TWICE)
-    with open("/dev/full", "w") as full:  # noqa: PTH123  (no file, but a device that refuses every byte)
-        done = subprocess.run(
-            [sys.executable, "-m", "tilec", "build", "--force"],
-            cwd=root,
-            env=cli.env,
-            stdout=full,
-            stderr=-1,
-            timeout=120,
-        )
-    assert done.returncode == 1
-    assert done.stderr.endswith(
-        b"error: cannot write output: No space left on device\n  fix: make room on that disk and run again\n"
-    )

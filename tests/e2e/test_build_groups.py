@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.harness import HEAD, Cli, edit, environment, write
+from tests.e2e.harness import HEAD, Cli, environment, write
 from tilec_runtime.bundle.read import Bundle
 
 pytestmark = [pytest.mark.e2e, pytest.mark.toolchain]
@@ -69,14 +69,6 @@ def built(cli: Cli, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def test_a_group_is_one_image_for_each_target(built: Path) -> None:
-    found = images(built)
-    assert set(found) == SCALE | OTHER
-    assert len({found[job][0] for job in SCALE}) == 3
-    assert len({found[job] for job in SCALE if job.endswith("-sm_80")}) == 4
-    assert len({digest for digest, _ in found.values()}) == 6
-
-
 def test_workers_directories_and_selection_change_no_byte(
     cli: Cli, built: Path, tmp_path: Path
 ) -> None:
@@ -98,16 +90,6 @@ def test_workers_directories_and_selection_change_no_byte(
     selected = images(elsewhere)
     assert set(selected) == {"scale-f32-N2-sm_80", "scale-f32-N2-compute_80", "other-sm_80"}
     assert selected.items() <= images(built).items()
-
-
-def test_an_edited_header_rebuilds_its_group_alone(cli: Cli, built: Path, tmp_path: Path) -> None:
-    root = write(tmp_path, MANIFEST, FILES)
-    edit(root / "k" / "factor.cuh", "2.0f", "3.0f")
-    assert cli.good(root, "build").jobs == SCALE
-    edit(root / "k" / "factor.cuh", "3.0f", "2.0f")
-    edit(root / "k" / "other.cu", "1.0f", "2.0f")
-    assert cli.good(root, "build").jobs == OTHER
-    assert images(root)["scale-f16-N1-sm_90"] == images(built)["scale-f16-N1-sm_90"]
 
 
 def test_a_variant_that_fails_is_the_one_that_is_told(tmp_path: Path) -> None:
@@ -134,15 +116,7 @@ def test_a_variant_that_fails_is_the_one_that_is_told(tmp_path: Path) -> None:
     assert len({digest for job, (digest, _) in images(root).items() if job in SCALE}) == 2
 
 
-def test_a_new_member_is_named_by_explain(cli: Cli, built: Path, tmp_path: Path) -> None:
-    root = write(tmp_path, MANIFEST, FILES)
-    cli.good(root, "build", "--targets", "sm_80")
-    edit(root / "tilec.toml", "N = [1, 2]", "N = [1, 2, 4]")
-    words = cli.good(root, "build", "--targets", "sm_80", "--explain", "scale-f32-N1-sm_80").out
-    assert 'group {"symbol": "scale<{T}, {N}>", "axes": [["T", "f32"], ["N", 4]]}' in words
-    assert words.count("was: not there") == 2  # f16 and f32
-
-
+@pytest.mark.long
 def test_variants_can_be_compiled_alone(cli: Cli, built: Path, tmp_path: Path) -> None:
     root = write(
         tmp_path,
@@ -158,16 +132,6 @@ def test_variants_can_be_compiled_alone(cli: Cli, built: Path, tmp_path: Path) -
     }
     # Kernels that are alone in their source are the same either way.
     assert {job: found[job] for job in OTHER} == {job: together[job] for job in OTHER}
-
-
-def test_one_variant_can_be_looked_at(cli: Cli, built: Path) -> None:
-    file = "dist/acme-1.0.0.tilec"
-    symbol = images(built)["scale-f16-N2-compute_80"][1]
-    ptx = cli.good(built, "inspect", file, "--ptx", "--select", "scale-f16-N2-compute_80").out
-    assert [line for line in ptx.splitlines() if ".entry" in line] == [f".weak .entry {symbol}("]
-    sass = cli.good(built, "inspect", file, "--sass", "--select", "scale-f16-N2-sm_90").out
-    assert f".text.{symbol}" in sass
-    assert images(built)["scale-f32-N2-sm_90"][1] not in sass
 
 
 def test_standard_files_hold_the_whole_group(cli: Cli, built: Path, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.harness import ADD, HEAD, TWICE, TWICE_CU, Cli, edit, tree, write
+from tests.e2e.harness import ADD, HEAD, TWICE, TWICE_CU, Cli, tree, write
 
 pytestmark = [pytest.mark.e2e, pytest.mark.toolchain]
 
@@ -63,31 +63,6 @@ def test_a_moved_project_and_a_moved_cache_keep_every_hit(cli: Cli, tmp_path: Pa
     kept = b"".join(tree(elsewhere).values())
     assert b"twice" in kept
     assert str(tmp_path).encode() not in kept
-
-
-def test_a_copy_never_touches_the_original(cli: Cli, tmp_path: Path) -> None:
-    """What a build remembers of its outputs goes with the project: a copy neither trusts nor
-    removes files of the original.
-    """
-    root = write(tmp_path / "first", HEAD + TWICE)
-    emit = ("--emit", "bundle,cubin")
-    cli.good(root, "build", *emit)
-    before = tree(root / "dist")
-    copy = Path(shutil.copytree(root, tmp_path / "second"))
-
-    assert cli.good(copy, "build", *emit).up_to_date
-    shutil.rmtree(copy / "dist")
-    cli.good(copy, "build", *emit)
-    assert tree(copy / "dist") == before
-
-    edit(copy / "tilec.toml", 'default = ["sm_90"]', 'default = ["sm_80"]')
-    cli.good(copy, "build", *emit)
-    assert sorted(tree(copy / "dist")) == [
-        "acme-1.0.0.tilec",
-        "cubin/SHA256SUMS",
-        "cubin/twice-sm_80.cubin",
-    ]
-    assert tree(root / "dist") == before
 
 
 def test_the_working_directory_is_of_no_account(cli: Cli, tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from tilec.testing.fake_driver import H200, FakeDriver, FakeKernel
 from tilec_runtime import load
 from tilec_runtime.bundle.read import Bundle
 
-pytestmark = [pytest.mark.e2e, pytest.mark.toolchain]
+pytestmark = [pytest.mark.e2e, pytest.mark.toolchain, pytest.mark.long]
 
 
 @pytest.fixture(scope="module", params=CORPORA, ids=lambda corpus: corpus.name)

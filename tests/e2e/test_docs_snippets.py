@@ -87,16 +87,44 @@ def reader(tmp_path: Path) -> Reader:
 # ------------------------------------------------------------------------------------------------------------
 
 
-def test_the_guide_and_what_builds_on_it(reader: Reader) -> None:
-    """The guide from its first line to its last, then the pages that use its package."""
-    for page in ("guide", "launching", "device-ops", "graphs", "interop", "ci"):
+# Pages that are followed from their first line to their last. Those in one row are one sitting:
+# the others use the package that the guide builds.
+SITTINGS = {
+    "guide": ("guide", "launching", "device-ops", "graphs", "interop", "ci"),
+    **{
+        name: (name,)
+        for name in (
+            "first-kernel",
+            "thinking-in-tiles",
+            "tile-language",
+            "variants",
+            "tensors",
+            "async",
+            "random",
+            "errors",
+            "debugging",
+            "bench",
+            "frontends",
+            "linking",
+            "triton",
+            "simt",
+        )
+    },
+}
+OFTEN = ("guide", "errors", "tensors", "async")  # the others are followed in the full gate
+NEEDS = {"triton": "triton", "simt": "numba_cuda"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=() if name in OFTEN else pytest.mark.long) for name in SITTINGS],
+)
+def test_pages_do_what_they_say(reader: Reader, name: str) -> None:
+    if name in NEEDS:
+        pytest.importorskip(NEEDS[name])
+    for page in SITTINGS[name]:
         for step in steps(f"docs/{page}.md"):
             reader.follow(step)
-
-
-def test_the_frontends_page(reader: Reader) -> None:
-    for step in steps("docs/frontends.md"):
-        reader.follow(step)
 
 
 def test_the_frontend_that_the_page_shows_has_fifty_lines() -> None:
@@ -104,71 +132,6 @@ def test_the_frontend_that_the_page_shows_has_fifty_lines() -> None:
         step.text for step in steps("docs/frontends.md") if step.value == "plugin/acme_ptx.py"
     )
     assert sum(bool(line.strip()) for line in shown.splitlines()) <= 50
-
-
-def test_the_page_on_triton(reader: Reader) -> None:
-    pytest.importorskip("triton")
-    for step in steps("docs/triton.md"):
-        reader.follow(step)
-
-
-def test_the_page_on_linking(reader: Reader) -> None:
-    for step in steps("docs/linking.md"):
-        reader.follow(step)
-
-
-def test_the_page_on_simt_python(reader: Reader) -> None:
-    pytest.importorskip("numba_cuda")
-    for step in steps("docs/simt.md"):
-        reader.follow(step)
-
-
-def test_the_page_on_debugging(reader: Reader) -> None:
-    """The race that it shows is found as it shows it, and gone once it is mended."""
-    for step in steps("docs/debugging.md"):
-        reader.follow(step)
-
-
-def test_the_tensors_page(reader: Reader) -> None:
-    for step in steps("docs/tensors.md"):
-        reader.follow(step)
-
-
-def test_the_page_on_async_execution(reader: Reader) -> None:
-    for step in steps("docs/async.md"):
-        reader.follow(step)
-
-
-def test_the_page_on_random_numbers(reader: Reader) -> None:
-    for step in steps("docs/random.md"):
-        reader.follow(step)
-
-
-def test_the_errors_page(reader: Reader) -> None:
-    for step in steps("docs/errors.md"):
-        reader.follow(step)
-
-
-@pytest.mark.parametrize("page", ["first-kernel", "thinking-in-tiles"])
-def test_the_pages_for_beginners(reader: Reader, page: str) -> None:
-    for step in steps(f"docs/{page}.md"):
-        reader.follow(step)
-
-
-def test_the_page_on_the_safe_tile_language(reader: Reader) -> None:
-    """What it refuses is refused in its words, and what it builds runs."""
-    for step in steps("docs/tile-language.md"):
-        reader.follow(step)
-
-
-def test_the_page_on_variants(reader: Reader) -> None:
-    for step in steps("docs/variants.md"):
-        reader.follow(step)
-
-
-def test_the_page_on_measuring(reader: Reader) -> None:
-    for step in steps("docs/bench.md"):
-        reader.follow(step)
 
 
 def test_the_readmes_quick_start(reader: Reader) -> None:

@@ -35,6 +35,7 @@ def report(tmp_path: Path, monkeypatch) -> str:
     return path.as_uri()
 
 
+@pytest.mark.long
 def test_the_report_is_clicked_through(browser: Browser, report: str) -> None:
     browser.scheme("light")
     browser.open(report)

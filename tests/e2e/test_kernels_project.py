@@ -16,7 +16,7 @@ from tests.e2e.harness import Cli
 from tilec_runtime import Tensor, api, use_device
 from tilec_runtime.errors import RequirementError, VariantError
 
-pytestmark = [pytest.mark.e2e, pytest.mark.toolchain]
+pytestmark = [pytest.mark.e2e, pytest.mark.toolchain, pytest.mark.long]
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "kernels"
 CHECKED_INSIDE = {

@@ -84,27 +84,3 @@ def test_a_launch_takes_the_linked_image(project: Path) -> None:
     (launch,) = driver.launches
     assert launch.arguments == (0x100000, 0x200000, 0x300000, 64, 300)
     assert launch.shape.grid == (2, 64, 1)
-
-
-def test_a_linked_file_that_is_not_there(project: Path, cli: Cli, tmp_path: Path) -> None:
-    root = tmp_path / "p"
-    shutil.copytree(project, root)
-    edit(
-        root / "tilec.toml",
-        'link = ["activations.cu"]',
-        'link = ["activation.cu", "x.txt", "a.py"]',
-    )
-    failed = cli(root, "check")
-    assert failed.code == 2
-    assert (
-        "kernel.bias_act.link[1]: 'x.txt' cannot be linked: files of device functions end in .cu, .a"
-        in failed.err
-    )
-    assert "kernel.bias_act.link[2]: 'a.py' cannot be linked" in failed.err
-    edit(root / "tilec.toml", ', "x.txt", "a.py"', ', "bias_act.cu"')
-    assert "kernel.bias_act.link[1]: this is the source itself" in cli(root, "check").err
-    edit(root / "tilec.toml", ', "bias_act.cu"', "")
-    assert (
-        "kernel.bias_act.link[0]: no such file 'activation.cu'; did you mean 'activations.cu'"
-        in cli(root, "check").err
-    )

@@ -29,7 +29,7 @@ COMMANDS = {
 }
 
 
-@pytest.mark.parametrize("how", COMMANDS)
+@pytest.mark.parametrize("how", ["tilec", pytest.param("python -m", marks=pytest.mark.long)])
 def test_files_of_a_project_hide_no_modules_of_tilec(cli: Cli, tmp_path: Path, how: str) -> None:
     shadows = (*SHADOWS, "tilec.py") if how == "tilec" else SHADOWS
     root = write(
@@ -54,7 +54,8 @@ def test_files_of_a_project_hide_no_modules_of_tilec(cli: Cli, tmp_path: Path, h
         assert "was run" not in done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("level", ["1", "2"])
+@pytest.mark.long
+@pytest.mark.parametrize("level", ["2"])
 def test_what_is_built_does_not_depend_on_pythons_optimization(
     cli: Cli, tmp_path: Path, level: str
 ) -> None:

@@ -79,12 +79,3 @@ def test_hints_of_the_matrix(cli: Cli, tmp_path: Path) -> None:
         "  fix: choose what was built, or add the option to the matrix of kernel.add (occupancy = [...]) and build again",
         "<Tensor f32[1000] on cpu>",
     ]
-
-
-def test_equal_manifests_give_equal_bundles(cli: Cli, tmp_path: Path) -> None:
-    bundles = []
-    for name in ("one", "two"):
-        root = write(tmp_path / name, HEAD + TUNED)
-        cli.good(root, "build", "--targets", "tileir")
-        bundles.append((root / "dist" / "acme-1.0.0.tilec").read_bytes())
-    assert bundles[0] == bundles[1]

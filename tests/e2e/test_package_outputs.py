@@ -76,18 +76,9 @@ def test_every_kind_of_output(made: Path) -> None:
     assert "acme/py.typed" in names
 
 
-def test_inspect_reads_every_container(cli: Cli, made: Path) -> None:
-    shown = [
-        cli.good(made, "inspect", f"dist/{name}", "--json").json()
-        for name in ("acme-1.0.0.tilec", "acme", "acme-1.0.0-py3-none-any.whl")
-    ]
-    assert [kernel["name"] for kernel in shown[0]["kernels"]] == ["twice", "add"]
-    assert shown[0]["kernels"] == shown[1]["kernels"] == shown[2]["kernels"]
-
-
 @pytest.mark.parametrize(
     "obstacle",
-    ["dist/ptx/twice-compute_80.ptx/notes", "dist/ptx", "dist/acme-1.0.0-py3-none-any.whl/notes"],
+    ["dist/ptx/twice-compute_80.ptx/notes", "dist/acme-1.0.0-py3-none-any.whl/notes"],
 )
 def test_an_output_that_cannot_be_written_leaves_all_as_they_were(
     cli: Cli, tmp_path: Path, obstacle: str
@@ -128,32 +119,6 @@ def test_files_of_a_target_that_goes_go_too(cli: Cli, tmp_path: Path) -> None:
         check=True,
         timeout=60,
     )
-
-
-def test_a_failed_build_removes_nothing(cli: Cli, tmp_path: Path) -> None:
-    root = write(tmp_path, HEAD + TWICE)
-    cli.good(root, "build", "--emit", "cubin", "--targets", "sm_80,sm_90")
-    before = tree(root / "dist")
-    edit(root / "k" / "twice.cu", "2.0f", "two")
-    assert cli(root, "build", "--emit", "cubin", "--targets", "sm_90").code == 1
-    assert tree(root / "dist") == before
-
-
-def test_two_versions_of_a_package_never_mix(cli: Cli, tmp_path: Path) -> None:
-    """The package names its bundle by digest; after a change there is one, and it is the one that
-    is named.
-    """
-    root = write(tmp_path, HEAD + TWICE)
-    cli.good(root, "build")
-    first = tree(root / "dist" / "acme")
-    edit(root / "k" / "twice.cu", "2.0f", "9.0f")
-    cli.good(root, "build")
-    second = tree(root / "dist" / "acme")
-    (old,), (new,) = (
-        [name for name in files if name.endswith(".tilec")] for files in (first, second)
-    )
-    assert old != new
-    assert new.encode() in second["__init__.py"]
 
 
 def test_a_build_names_the_outputs_of_an_earlier_name(cli: Cli, tmp_path: Path) -> None:

@@ -99,20 +99,6 @@ def test_every_program_on_the_cpu_device(portable: Path, cli: Cli) -> None:
     assert (done.returncode, done.stdout.splitlines()) == (0, list(ON_CPU.values())), done.stderr
 
 
-@pytest.mark.parametrize("name", ["mlp", "three_languages"])
-def test_a_wrong_result_is_no_pass(portable: Path, cli: Cli, name: str) -> None:
-    lines = [
-        "import reference; reference.layer = lambda x, w: x @ w",
-        "from tilec_runtime import use_device",
-        f"import {name}",
-    ]
-    done = run(
-        portable, cli, "\n".join([*lines, "with use_device('cpu'): print(", f"{name}.main())"])
-    )
-    assert (done.returncode, done.stdout) == (1, "")
-    assert "AssertionError: \nNot equal to tolerance" in done.stderr
-
-
 def test_torchs_tensors(portable: Path) -> None:
     pytest.importorskip("torch")
     with program(portable, "torch_in_out") as module, use_device("cpu"):
@@ -158,6 +144,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory, cli: Cli) -> Path:
     return built(tmp_path_factory.mktemp("pipelines") / "project", cli, "--targets", "sm_90")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "gpus", "said"),
     [

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.e2e.harness import Cli, edit, tree, write
+from tests.e2e.harness import Cli, edit, write
 from tests.toolchain import tile_jobs
 from tests.toolchain.prebuilt_samples import FILL_LL, TILE_ARGS, fatbin, nvrtc_made, tile_made
 from tilec_runtime import Device, load
@@ -129,15 +129,6 @@ def test_without_a_gpu_what_comes_as_machine_code_is_skipped(
     alone = cli(tmp_path, command, "fill", "--device", "cpu")
     assert alone.code == 3
     assert "skipped fill: it " in alone.out
-
-
-def test_two_directories_give_equal_bundles(cli: Cli, tmp_path: Path) -> None:
-    made = []
-    for name in ("one", "two"):
-        project(tmp_path / name)
-        cli.good(tmp_path / name, "build", "--force")
-        made.append(tree(tmp_path / name / "dist")["pre-1.0.0.tilec"])
-    assert made[0] == made[1]
 
 
 def test_a_file_that_was_made_anew_is_refused_until_its_digest_is_stated(

@@ -83,20 +83,6 @@ def test_without_a_gpu_no_cuda_compiler_is_needed(cli: Cli, mixed: Path) -> None
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_targets_that_concern_some_kernels_leave_the_others_out(
-    cli: Cli, mixed: Path, command: str
-) -> None:
-    done = cli(mixed, command, "--targets", "tileir")
-    assert (done.code, NO_CUDA in done.out) == (0, True)
-    document = cli(mixed, command, "--targets", "tileir", "--json").json()
-    assert [(case["name"], case["status"]) for case in document["cases"]][1] == (
-        "twice/some",
-        "skipped",
-    )
-    assert document["counts"]["skipped"] == 1
-
-
-@pytest.mark.parametrize("command", COMMANDS)
 def test_a_kernel_that_runs_nowhere_here_is_skipped_and_nothing_is_built(
     cli: Cli, mixed: Path, command: str
 ) -> None:
@@ -143,11 +129,6 @@ def test_a_kernel_that_is_named_runs_beside_others_that_are_broken(
     everything = cli(root, command)
     assert everything.code == 1
     assert "k/other.py" in everything.err
-
-
-def test_help_says_what_is_built_where(cli: Cli, tmp_path: Path) -> None:
-    for command in COMMANDS:
-        assert ".tilec/run" in cli.good(tmp_path, command, "--help").out
 
 
 def test_clean_takes_what_a_run_built(cli: Cli, mixed: Path) -> None:

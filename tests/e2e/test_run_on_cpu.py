@@ -128,7 +128,7 @@ def test_a_case_that_hangs_ends_the_run(cli: Cli, tmp_path: Path) -> None:
     manifest = HEAD + "".join(KERNEL.format(name=name, size=1000) for name in sources)
     root = write(tmp_path, manifest, {**files, "k/reference.py": REFERENCE})
     cli.good(root, "build")
-    done = cli(root, "run", "--device", "cpu", "--timeout", "6")
+    done = cli.process(root, "run", "--device", "cpu", "--timeout", "6")
     assert done.code == 1
     rows = [line.split()[:2] for line in done.out.splitlines() if "/small  " in line]
     assert rows == [["first/small", "ok"], ["spin/small", "HUNG"], ["second/small", "skip"]]
@@ -144,7 +144,7 @@ def test_a_case_that_hangs_ends_the_run(cli: Cli, tmp_path: Path) -> None:
         "\n3 cases on the cpu device: 1 passed, 1 hung, 1 skipped\nskipped second: spin/small hangs\n"
     )
     assert done.err == "running spin/small (2 of 3) for 5 s, hung after 6 s\n"
-    told = cli(root, "run", "spin", "second", "--device", "cpu", "--timeout", "2", "--json")
+    told = cli.process(root, "run", "spin", "second", "--device", "cpu", "--timeout", "2", "--json")
     document = told.json()
     assert (told.code, document["ok"], document["counts"]["hung"]) == (1, False, 1)
     assert [case["status"] for case in document["cases"]] == ["hung", "skipped"]

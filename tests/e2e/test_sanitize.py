@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.conftest import Golden
-from tests.e2e.harness import ADD, HEAD, Cli, write
+from tests.e2e.harness import Cli
 
 pytestmark = [pytest.mark.e2e, pytest.mark.toolchain]
 
@@ -573,6 +573,7 @@ def test_findings_as_the_terminal_shows_them(
     golden(GOLDEN / f"{kernel}.txt", done.out)
 
 
+@pytest.mark.long
 def test_the_examples_are_clean(cli: Cli, tmp_path: Path) -> None:
     """Their small cases; those of the CUDA C++ kernels are skipped with the reason."""
     for name in ("tilec.toml", "LICENSE", "README.md"):
@@ -635,51 +636,3 @@ def test_wrong_words(cli: Cli, planted: Path, words: list[str], said: str) -> No
     done = cli(planted, "sanitize", *words)
     assert done.code == 2
     assert said in done.err
-
-
-def test_a_bundle_without_tile_ir(cli: Cli, tmp_path: Path) -> None:
-    write(tmp_path, f"{HEAD}{ADD}{CASE.format(shape='[256]')}")
-    cli.good(tmp_path, "build")
-    done = cli(tmp_path, "sanitize", "--bundle", "dist/acme-1.0.0.tilec", NO_COLOR="1")
-    assert done.code == NOTHING_TO_CHECK
-    assert "add/some  skip\n" in done.out
-    assert (
-        "skipped add: the kernel was built without portable Tile IR: build the bundle for the target tileir too\n"
-        in done.out
-    )
-    assert "\nchecked:" not in done.out
-    assert (
-        "1 without Tile IR, which need a GPU: `tilec sanitize --device cuda` checks kernels there"
-        in done.out
-    )
-
-
-def test_a_case_that_does_not_fit_its_kernel(cli: Cli, tmp_path: Path) -> None:
-    """The launcher refuses shapes that differ, and the other case is checked all the same."""
-    head = HEAD.replace('["sm_90"]\ngroups', '["tileir"]\ngroups')
-    other = CASE.format(shape="[256]").replace("case.some", "case.other")
-    write(tmp_path, f"{head}{ADD}{CASE.format(shape='[250]')}{other}")
-    done = cli(tmp_path, "sanitize", "--json")
-    assert done.code == 1
-    some, other_case = done.json()["cases"]
-    assert (some["status"], some["error"]["type"]) == ("error", "RequirementError")
-    assert "x.shape == z.shape" in some["error"]["message"]
-    assert other_case["status"] == "clean"
-    shown = cli(tmp_path, "sanitize", NO_COLOR="1")
-    assert "add/some   ERROR" in shown.out
-    assert "1 clean, 1 could not be checked" in shown.out
-
-
-def test_sources_that_lack_the_line(cli: Cli, planted: Path, tmp_path: Path) -> None:
-    """Findings of a bundle that was built elsewhere keep their places where there is no line to
-    show.
-    """
-    cli.good(planted, "build")
-    (bundle,) = (planted / "dist").glob("*.tilec")
-    shutil.copy(planted / "tilec.toml", tmp_path / "tilec.toml")
-    for path in planted.glob("*.py"):
-        (tmp_path / path.name).write_text("")
-    done = cli(tmp_path, "sanitize", "tiles_overlap_by_half", "--bundle", str(bundle), NO_COLOR="1")
-    assert done.code == FOUND, done.err
-    assert "races.py:21:5: write-write race: block (0, 0, 0) writes y[8]" in done.out
-    assert "ct.scatter" not in done.out

@@ -127,23 +127,3 @@ def test_what_is_left_out_is_no_finding_and_counts_where_it_was_wanted(
     assert "\nleft out, and not checked: 1 kernel\n  kernel alone: no case\n" in named.out
     some = cli(chains, "sanitize", "--select", "whole/*", "--json")
     assert (some.code, some.json()["unchecked"]) == (0, [])
-
-
-def test_a_bundle_that_lacks_kernels(cli: Cli, chains: Path) -> None:
-    manifest = chains / "tilec.toml"
-    whole = manifest.read_text()
-    mixed = whole[whole.index("[chain.mixed]") : whole.index("[kernel.first]")]
-    manifest.write_text(
-        whole.replace(mixed, "").replace(TWICE, "").replace('["tileir", "sm_90"]', '["tileir"]')
-    )
-    cli.good(chains, "build")
-    manifest.write_text(whole)
-    done = cli(chains, "sanitize", "--bundle", "dist/acme-1.0.0.tilec", "--case", "some", "--json")
-    assert done.code == FOUND, done.err
-    assert done.json()["unchecked"] == []
-    every = cli(chains, "sanitize", "--bundle", "dist/acme-1.0.0.tilec", NO_COLOR="1")
-    assert (
-        "left out, and not checked: 2 kernels and 2 chains\n  kernels alone, twice: no case\n"
-        in every.out
-    )
-    assert "  chain caseless: no case\n  chain mixed: not in the bundle\n" in every.out

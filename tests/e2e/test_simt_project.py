@@ -15,14 +15,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.e2e.harness import Cli, edit
+from tests.e2e.harness import Cli
 from tests.runtime_samples import Array
 from tilec.testing.fake_driver import H200, FakeDriver, FakeKernel
 from tilec_runtime import Device, load, use_device
 from tilec_runtime.bundle.read import Bundle
-from tilec_runtime.errors import LaunchLimitError, NoImageError, RequirementError
 
-pytestmark = [pytest.mark.e2e, pytest.mark.toolchain]
+pytestmark = [pytest.mark.e2e, pytest.mark.toolchain, pytest.mark.long]
 pytest.importorskip("numba_cuda")
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -84,34 +83,6 @@ def test_launches_pack_addresses_extents_strides_structs_and_scalars(project: Pa
     assert [launch.shape.grid for launch in driver.launches] == [(4, 1, 1), (4, 1, 1), (1, 1, 1)]
 
 
-def test_a_grid_that_synchronizes_is_launched_as_a_whole_or_not_at_all(project: Path) -> None:
-    bundle = Bundle.open(project / BUNDLE)
-    driver = FakeDriver((H200,), symbols(bundle))
-    module = load(bundle, 0, driver=driver)
-    u, v = Array(1000, ptr=0x100000), Array(1000, ptr=0x200000)
-    module.diffuse(u, v, 100, 0.25, stream=5)
-    assert driver.launches[-1].shape.cooperative
-    few = {
-        name: FakeKernel(abi=kernel.abi, active_blocks=0)
-        for name, kernel in symbols(bundle).items()
-    }
-    with pytest.raises(LaunchLimitError, match="diffuse"):
-        load(bundle, 0, driver=FakeDriver((H200,), few)).diffuse(u, v, 100, 0.25, stream=5)
-    with pytest.raises(RequirementError, match=r"diffuse: requires u.size == v.size"):
-        module.diffuse(u, Array(999, ptr=0x200000), 100, 0.25, stream=5)
-
-
-def test_the_cpu_device_says_what_it_cannot_run(project: Path) -> None:
-    module = load(project / BUNDLE, "cpu")
-    x, y = np.arange(8, dtype=np.float32), np.zeros(8, np.float32)
-    with pytest.raises(NoImageError) as caught:
-        module.saxpy(y, x, 2.0)
-    assert (
-        caught.value.cause
-        == "it is a SIMT kernel, compiled to code of a GPU; the cpu device runs tile kernels only"
-    )
-
-
 def test_what_was_built_needs_no_numba(project: Path, cli: Cli) -> None:
     code = "import sys; sys.path.insert(0, 'dist'); import tilec_simt_examples; print(sorted({'numba', 'llvmlite'} & set(sys.modules)))"
     done = subprocess.run(
@@ -124,18 +95,6 @@ def test_what_was_built_needs_no_numba(project: Path, cli: Cli) -> None:
         timeout=120,
     )
     assert (done.returncode, done.stdout.strip()) == (0, "[]"), done.stderr
-
-
-def test_a_language_that_is_not_said(project: Path, cli: Cli, tmp_path: Path) -> None:
-    root = copied("simt", tmp_path)
-    edit(
-        root / "tilec.toml",
-        'source = "elementwise.py"\nlanguage = "simt"\nmatrix',
-        'source = "elementwise.py"\nmatrix',
-    )
-    failed = cli(root, "check")
-    assert failed.code == 2
-    assert 'it is a @simt.kernel function, so say language = "simt"' in failed.err
 
 
 def test_a_tile_kernel_and_a_simt_kernel_on_one_stream(

@@ -14,9 +14,8 @@ from tests.runtime_samples import Array
 from tilec.testing.fake_driver import H200, FakeDriver, FakeKernel
 from tilec_runtime import load
 from tilec_runtime.bundle.read import Bundle
-from tilec_runtime.errors import NoImageError
 
-pytestmark = [pytest.mark.e2e, pytest.mark.toolchain]
+pytestmark = [pytest.mark.e2e, pytest.mark.toolchain, pytest.mark.long]
 pytest.importorskip("triton")
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "triton"
@@ -92,19 +91,6 @@ def test_launches_take_what_the_compiler_chose(project: Path) -> None:
     assert module.add.explain(z, x, y).variant.id == "add-f32-BLOCK1024"
     z, x, y = (Array(1008, ptr=0x100000 * k) for k in (1, 2, 3))
     assert module.add.explain(z, x, y).variant.id == "add-f32-BLOCK1024-div16"
-
-
-def test_the_cpu_device_says_what_it_cannot_run(project: Path) -> None:
-    import numpy as np
-
-    module = load(project / BUNDLE, "cpu")
-    x, y = np.arange(8, dtype=np.float32), np.zeros(8, np.float32)
-    with pytest.raises(NoImageError) as caught:
-        module.add(y, x, x)
-    assert (
-        caught.value.cause
-        == "it is a Triton kernel, compiled to code of a GPU; the cpu device runs tile kernels only"
-    )
 
 
 def test_an_edit_rebuilds_its_kernel_and_errors_have_places(

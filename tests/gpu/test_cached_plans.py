@@ -4,11 +4,9 @@ overlooked.
 
 from __future__ import annotations
 
-import threading
-
 import pytest
 
-from tilec_runtime import Stream, Tensor, current_device
+from tilec_runtime import Tensor, current_device
 from tilec_runtime.errors import (
     AliasError,
     ArgumentError,
@@ -101,30 +99,3 @@ def test_modes_of_torch_and_gradients(kernels, torch):
                 torch.testing.assert_close(z, x + weight.detach())
                 kernels.vector_add(z, x, y)
                 torch.testing.assert_close(z, x + y)
-
-
-def test_threads_launch_what_is_known(kernels, torch):
-    """Each with a stream and an output of its own; the argument memory of one is never that of
-    another.
-    """
-    x, y = ones(torch, 2)
-    torch.cuda.synchronize()
-    wrong = []
-
-    def work(number):
-        with Stream(0) as stream:
-            a = torch.full((SIZE,), float(number), device="cuda")
-            z = torch.zeros(SIZE, device="cuda")
-            torch.cuda.synchronize()
-            for turn in range(300):
-                kernels.vector_add(z, a, x if turn % 2 else y, stream=stream)
-            stream.sync()
-            if z.tolist() != [number + 1.0] * SIZE:
-                wrong.append(number)
-
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert wrong == []

@@ -22,7 +22,6 @@ from tilec_runtime import (
     use_device,
     value,
     with_context,
-    zip_ops,
 )
 from tilec_runtime.device.completion import COMPLETIONS
 from tilec_runtime.errors import KernelCacheError, LaunchLimitError, OutOfMemoryError
@@ -130,35 +129,6 @@ def test_uses_on_different_streams_are_ordered(function: KernelFunction) -> None
         tensor = scaled(function, tensor, 2.0).future().result()
         tensor = scaled(function, tensor, 0.5).enqueue_on(Device(0).new_stream())
     assert (host(tensor).sync() == 1.0).all()
-
-
-def test_shared_and_unzipped_ops(function: KernelFunction) -> None:
-    shared = ones().then(lambda t: scaled(function, t, 5.0)).shared()
-    backs = [shared.then(lambda t: host(t)).future() for _ in range(8)]
-    assert all((back.result() == 5.0).all() for back in backs)
-    one, two = zip_ops(ones(), ones()).unzip(2)
-    assert (two.then(lambda t: scaled(function, t, 2.0)).then(host).sync() == 2.0).all()
-    assert (one.then(host).sync() == 1.0).all()
-
-
-def test_a_step_that_runs_ops_itself(function: KernelFunction) -> None:
-    """On other streams, between what the op did before and what it does next."""
-    seen: list[float] = []
-
-    def look(t: Tensor) -> DeviceOp[Tensor]:
-        seen.append(float(t.to_host().max()))
-        return value(scaled(function, t, 5.0).enqueue_on(Device(0).new_stream()))
-
-    op = ones()
-    for _ in range(3):
-        op = (
-            op.then(lambda t: scaled(function, t, 2.0))
-            .then_unchecked(look)
-            .then(lambda t: scaled(function, t, 0.1))
-        )
-    found = op.then(host).sync()
-    assert seen == pytest.approx([2.0, 2.0, 2.0])
-    assert np.allclose(found, 1.0)
 
 
 def test_hundreds_of_awaits_and_cancellations(function: KernelFunction) -> None:

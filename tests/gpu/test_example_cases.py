@@ -4,22 +4,13 @@ that must not reach the device.
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tilec.case.cases import expand_cases
-from tilec.case.device import ModuleDevice
-from tilec.case.reference import References
-from tilec.case.run import run_cases
-from tilec.compile.project import open_project
-from tilec.frontends.base import ToolSearch
+from tests.gpu.built import bundle_of, failing, on_gpu
 from tilec.manifest.types import Manifest
-from tilec_runtime import Module, errors, load
-from tilec_runtime.bundle.read import Bundle
-from tilec_runtime.device.driver import driver
+from tilec_runtime import Module
 
 pytestmark = [
     pytest.mark.gpu,
@@ -48,96 +39,28 @@ KERNELS = (
 
 
 @pytest.fixture(scope="module")
-def manifest() -> Manifest:
-    return open_project(ROOT / "tilec.toml", ToolSearch()).manifest
+def opened() -> tuple[Manifest, Module]:
+    manifest, path = bundle_of(ROOT)
+    return manifest, on_gpu(path)
 
 
-@pytest.fixture(scope="module")
-def module(manifest: Manifest) -> Module:
-    package = manifest.package
-    path = ROOT / manifest.output.dir / f"{package.name}-{package.version}.tilec"
-    if not path.is_file():
-        pytest.skip(f"{path.name} is not there: build the examples first, with `tilec build`")
-    try:
-        return load(Bundle.open(path), 0)
-    except errors.NoDeviceError as error:
-        pytest.skip(error.what)
+@pytest.fixture
+def manifest(opened: tuple[Manifest, Module]) -> Manifest:
+    return opened[0]
+
+
+@pytest.fixture
+def module(opened: tuple[Manifest, Module]) -> Module:
+    return opened[1]
 
 
 @pytest.mark.parametrize("name", KERNELS)
 def test_every_case_passes(name: str, manifest: Manifest, module: Module) -> None:
-    kernel = next(kernel for kernel in manifest.kernels if kernel.name == name)
-    cases = expand_cases(kernel, module.kernels[name].info, locate=manifest.locate)
-    assert cases
-    report = run_cases(
-        cases, ModuleDevice(module, driver()), References(manifest.root), clock=time.perf_counter
-    )
-    assert [
-        (r.case.name, str(r.error or r.outputs)) for r in report.results if r.status != "passed"
-    ] == []
+    assert failing(name, manifest, module) == []
 
 
 def test_every_kernel_is_run(manifest: Manifest) -> None:
     assert tuple(kernel.name for kernel in manifest.kernels) == KERNELS
-
-
-@pytest.mark.parametrize(
-    ("error", "words", "arguments"),
-    [
-        (errors.ArgumentError, "vector_add", lambda t: (t.ones(8), t.ones(8))),
-        (
-            errors.DTypeError,
-            "vector_add",
-            lambda t: (t.ones(8), t.ones(8), t.ones(8, dtype=t.float16)),
-        ),
-        (
-            errors.DTypeError,
-            "vector_add",
-            lambda t: tuple(t.ones(8, dtype=t.int32) for _ in range(3)),
-        ),
-        (errors.RankError, "vector_add", lambda t: (t.ones(2, 4), t.ones(8), t.ones(8))),
-        (errors.LayoutError, "vector_add", lambda t: (t.ones(16)[::2], t.ones(8), t.ones(8))),
-        (
-            errors.PlacementError,
-            "vector_add",
-            lambda t: (t.ones(8), t.ones(8, device="cpu"), t.ones(8)),
-        ),
-        (
-            errors.RequirementError,
-            "x.shape[0] == z.shape[0]",
-            lambda t: (t.ones(8), t.ones(9), t.ones(8)),
-        ),
-        (
-            errors.AliasError,
-            "vector_add",
-            lambda t: (lambda z: (z[:8], z[4:12], t.ones(8)))(t.ones(16)),
-        ),
-    ],
-)
-def test_wrong_arguments_are_refused_before_the_device(
-    module: Module, error: type, words: str, arguments: Any
-) -> None:
-    torch = pytest.importorskip("torch")
-    torch.set_default_device("cuda")
-    try:
-        given = arguments(torch)
-        before = given[0].clone()
-        with pytest.raises(error) as caught:
-            module.vector_add(*given)
-        assert str(caught.value).startswith("vector_add")
-        assert words in str(caught.value)
-        torch.cuda.synchronize()
-        assert torch.equal(given[0], before)
-    finally:
-        torch.set_default_device(None)
-
-
-def test_an_axis_that_was_not_built_names_those_that_were(module: Module) -> None:
-    torch = pytest.importorskip("torch")
-    x = torch.ones(8, device="cuda")
-    with pytest.raises(errors.VariantError, match="VEC") as caught:
-        module.elementwise(torch.empty_like(x), x, 1.0, 0.0, VEC=16)
-    assert "8" in str(caught.value)
 
 
 @pytest.mark.parametrize("offset", [0, 1, 3])

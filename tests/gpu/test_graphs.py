@@ -16,7 +16,6 @@ import pytest
 
 from tests.graph_contract import CHECKS, Rig
 from tilec_runtime import (
-    CudaGraph,
     DeviceOp,
     ExecutionContext,
     Module,
@@ -26,7 +25,7 @@ from tilec_runtime import (
     with_context,
 )
 from tilec_runtime.device.driver import driver
-from tilec_runtime.errors import BorrowError, DriverError, GraphCaptureError
+from tilec_runtime.errors import DriverError, GraphCaptureError
 
 pytestmark = pytest.mark.gpu
 
@@ -137,19 +136,6 @@ def test_replays_are_ordered_on_all_streams(module: Module, stream: Stream, torc
     assert contents(total) == {180}
 
 
-def test_scopes_and_borrows(module: Module, stream: Stream) -> None:
-    x, out = tensor(2), tensor(0)
-    with CudaGraph.scope(stream) as s:
-        h = s.record(add(module, tensor(0), x.borrow(), x.borrow()))
-        stream.sync()  # the stream itself is not captured
-        with out.borrow_mut() as m:
-            s.record(module.lazy.vector_add(m, h.borrow(), x.borrow()))
-    s.graph.replay()
-    assert (s.graph.nodes, contents(out)) == (2, {6})
-    with out.borrow(), pytest.raises(BorrowError):
-        s.graph.replay()
-
-
 def test_captures_that_fail_leave_all_streams_usable(
     module: Module, stream: Stream, torch: Any
 ) -> None:
@@ -178,50 +164,6 @@ def test_captures_that_fail_leave_all_streams_usable(
     assert graph.nodes == 1
     graph.replay()
     assert contents(z) == {5}
-
-
-def test_another_op_takes_the_place_of_what_was_captured(module: Module, stream: Stream) -> None:
-    z, x, y = tensor(0), tensor(2).share(), tensor(3).share()
-    graph = add(module, z, x, y).graph_on(stream)
-    first = graph.take_output()
-    graph.replay()
-    assert graph.recapture(add(module, tensor(0), y, y))
-    second = graph.take_output()
-    graph.replay()
-    assert (contents(first), contents(second)) == ({5}, {6})
-    assert not graph.recapture(copy(second, first).map(lambda _: second))
-    graph.replay()
-    assert contents(second) == {5}
-
-
-def test_host_memory_is_read_at_each_replay(stream: Stream) -> None:
-    x, array = tensor(0), np.full(COUNT, 4, np.float32)
-
-    def work(ctx: ExecutionContext) -> None:
-        ctx.writes(x.storage)
-        ctx.memcpy_htod_async(x.ptr, array)
-
-    graph = with_context(work).graph_on(stream)
-    for number in (4, 7):
-        array[:] = number
-        graph.replay()
-        assert contents(x) == {number}
-        stream.sync()
-
-
-def test_launches_in_a_capture_of_torch(module: Module, torch: Any) -> None:
-    x, y = (torch.full((COUNT,), float(value), device="cuda") for value in (2, 3))
-    z, w = torch.zeros_like(x), torch.zeros_like(x)
-    torch.cuda.synchronize()
-    captured = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(captured):
-        current = torch.cuda.current_stream()
-        module.vector_add(z, x, y, stream=current)
-        torch.add(z, y, out=w)
-        module.vector_add(z, w, y, stream=current)
-    captured.replay()
-    torch.cuda.synchronize()
-    assert (z == 11).all()
 
 
 def test_launches_of_tensors_of_tilec_in_a_capture_of_torch(module: Module, torch: Any) -> None:

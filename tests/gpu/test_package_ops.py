@@ -4,14 +4,13 @@ what a refusal gives back.
 
 from __future__ import annotations
 
-import asyncio
 import time
 from typing import Any
 
 import pytest
 
-from tilec_runtime import Device, Partition, Stream, Tensor, use_device, zip_ops
-from tilec_runtime.errors import LaunchLimitError, RequirementError, VariantError
+from tilec_runtime import Device, Partition, Tensor, use_device, zip_ops
+from tilec_runtime.errors import LaunchLimitError, RequirementError
 
 pytestmark = [
     pytest.mark.gpu,
@@ -60,32 +59,6 @@ def test_every_kind_of_argument(package: Any, torch: Any, arrays: Any) -> None:
     torch.testing.assert_close(back(torch, out), 2 * y)
 
 
-def test_chains_and_streams(package: Any, torch: Any, arrays: Any) -> None:
-    z, x, y = arrays
-    expected = x + y + y
-
-    def again(found: Any) -> Any:
-        return package.vector_add(found[1], found[0], found[2])  # x = z + y
-
-    with Stream() as stream:
-        out, total, other = package.vector_add(of(z), of(x), of(y)).then(again).sync_on(stream)
-    torch.testing.assert_close(back(torch, out), expected)
-    _, same, _ = package.vector_add(other, out, total).sync()  # y = x + z, on another stream
-    torch.testing.assert_close(back(torch, same), expected)
-
-
-def test_awaits(package: Any, torch: Any, arrays: Any) -> None:
-    z, x, y = arrays
-
-    async def main() -> list[Any]:
-        ops = [package.vector_add(of(torch.empty_like(z)), x, y) for _ in range(32)]
-        return await asyncio.gather(*(op.future() for op in ops))
-
-    torch.cuda.synchronize()
-    for out, _, _ in asyncio.run(main()):
-        torch.testing.assert_close(back(torch, out), x + y)
-
-
 def test_partitions_give_the_grid(package: Any, torch: Any, arrays: Any) -> None:
     z, x, y = arrays
     tile = package.load(0)["vector_add"].explain(z, x, y).shape.grid[0]
@@ -100,19 +73,6 @@ def test_partitions_give_the_grid(package: Any, torch: Any, arrays: Any) -> None
         with pytest.raises(LaunchLimitError, match=rf"the partition z gives \({2 * tile}, 1, 1\)"):
             launch()
     assert cut.unpartition().shape == (COUNT,)
-
-
-def test_options_that_were_built(package: Any, torch: Any) -> None:
-    x = torch.randn(4096, 1024, device="cuda")
-    y = torch.empty_like(x)
-    torch.cuda.synchronize()
-    out, _ = package.softmax(of(y), x).options(occupancy=4).sync()
-    torch.testing.assert_close(back(torch, out), torch.softmax(x, 1), rtol=1e-4, atol=1e-6)
-    with pytest.raises(
-        VariantError, match=r"softmax: no variant .*was built with the options occupancy=3"
-    ):
-        package.softmax(out, x).options(occupancy=3)
-    package.load(0)["softmax"].options(occupancy=4)(out.partition(8, 1024), x)
 
 
 def test_a_refusal_loses_nothing(package: Any, torch: Any, arrays: Any) -> None:

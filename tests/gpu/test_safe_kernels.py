@@ -9,7 +9,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tilec_runtime import Tensor, use_device
-from tilec_runtime.errors import AliasError, LaunchLimitError, LayoutError, RequirementError
 
 pytestmark = [
     pytest.mark.gpu,
@@ -68,33 +67,3 @@ def test_any_number_of_blocks_shares_an_output(kernels, torch, blocks):
         torch.testing.assert_close(
             torch.from_dlpack(out).float(), a.float() @ b.float(), rtol=1e-2, atol=5e-2
         )
-
-
-def test_what_was_proven_under_conditions_demands_them(kernels, torch):
-    stream, x = torch.cuda.current_stream(), randn(torch, 5000)
-    z = torch.zeros_like(x)
-    with pytest.raises(
-        RequirementError,
-        match=r"safe_add: requires y\.shape == z\.shape: left-hand side is \(100,\)",
-    ):
-        kernels.safe_add(z, x, x[:100].clone(), stream=stream)
-    with pytest.raises(AliasError):
-        kernels.safe_add(x, x, z, stream=stream)
-    assert not z.any()
-
-
-def test_regions_are_held_to_the_kernels_tiles(kernels, torch):
-    with use_device(0):
-        x = randn(torch, 5000)
-        z = Tensor.from_foreign(torch.zeros_like(x))
-        with pytest.raises(
-            LayoutError,
-            match=r"is cut into tiles of \(512,\), and the kernel's blocks write tiles of \(1024,\)",
-        ):
-            kernels.lazy.safe_add(z.partition(512), x, x.clone()).sync()
-        with pytest.raises(
-            LaunchLimitError, match=r"safe_add: the grid \(5, 2, 1\) is not that of the tiles of z"
-        ):
-            kernels.lazy.safe_add(Tensor.from_foreign(torch.zeros_like(x)), x, x.clone()).grid(
-                5, 2
-            ).sync()

@@ -11,23 +11,17 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tilec.case.cases import expand_cases
-from tilec.case.device import ModuleDevice
-from tilec.case.reference import References
-from tilec.case.run import run_cases
+from tests.gpu.built import failing, on_gpu
 from tilec.compile.project import open_project
 from tilec.frontends.base import ToolSearch
 from tilec.manifest.types import Manifest
-from tilec_runtime import Module, errors, load
-from tilec_runtime.bundle.read import Bundle
-from tilec_runtime.device.driver import driver
+from tilec_runtime import Module
 
 pytestmark = [
     pytest.mark.gpu,
@@ -49,13 +43,6 @@ def built(variable: str, default: Path, name: str) -> Path:
     return path
 
 
-def on_gpu(path: Path) -> Module:
-    try:
-        return load(Bundle.open(path), 0)
-    except errors.NoDeviceError as error:
-        pytest.skip(error.what)
-
-
 @pytest.fixture(scope="module")
 def manifest() -> Manifest:
     return open_project(EXAMPLES / "simt" / "tilec.toml", ToolSearch()).manifest
@@ -71,28 +58,16 @@ def debug() -> Path:
     return built("TILEC_SIMT_DEBUG_DIST", ROOT / "build" / "simt-debug", BUNDLE)
 
 
-def failures(name: str, manifest: Manifest, module: Module) -> list[tuple[str, str]]:
-    kernel = next(kernel for kernel in manifest.kernels if kernel.name == name)
-    cases = expand_cases(kernel, module.kernels[name].info, locate=manifest.locate)
-    assert cases
-    report = run_cases(
-        cases, ModuleDevice(module, driver()), References(manifest.root), clock=time.perf_counter
-    )
-    return [
-        (r.case.name, str(r.error or r.outputs)) for r in report.results if r.status != "passed"
-    ]
-
-
 @pytest.mark.parametrize("name", KERNELS)
 def test_every_case_agrees_with_its_reference(
     name: str, manifest: Manifest, module: Module
 ) -> None:
-    assert failures(name, manifest, module) == []
+    assert failing(name, manifest, module) == []
 
 
 @pytest.mark.parametrize("name", KERNELS)
 def test_checked_code_computes_the_same(name: str, manifest: Manifest, debug: Path) -> None:
-    assert failures(name, manifest, on_gpu(debug)) == []
+    assert failing(name, manifest, on_gpu(debug)) == []
 
 
 def test_a_struct_by_value(module: Module, torch: Any) -> None:
@@ -101,14 +76,6 @@ def test_a_struct_by_value(module: Module, torch: Any) -> None:
     torch.cuda.synchronize()
     module.clamp(y, x, np.array([-0.5, 0.25], np.float32).tobytes())
     torch.testing.assert_close(y, x.clamp(-0.5, 0.25), rtol=0, atol=0)
-
-
-def test_strides_of_a_view(module: Module, torch: Any) -> None:
-    whole = torch.randn(777, 123, device="cuda")
-    row, z = torch.randn(777, device="cuda"), torch.empty(123, 777, device="cuda")
-    torch.cuda.synchronize()
-    module.add_rows(z, whole.T, row)
-    torch.testing.assert_close(z, whole.T + row, rtol=0, atol=0)
 
 
 OUTSIDE = """
@@ -142,26 +109,6 @@ def test_an_index_out_of_bounds_stops_a_checked_kernel(debug: Path, module: Modu
     assert done.returncode == 0, done.stderr
     assert "reduce.py:49" in done.stdout + done.stderr
     assert "stopped: " in done.stdout
-
-
-def test_a_tile_kernel_then_a_simt_kernel(module: Module) -> None:
-    """The example as it is run."""
-    dist = built(
-        "TILEC_INTER_KERNEL_DIST", EXAMPLES / "inter_kernel" / "dist", "inter-kernel-0.1.0.tilec"
-    ).parent
-    assert module.device is not None
-    path = os.pathsep.join((str(dist), str(ROOT), os.environ.get("PYTHONPATH", "")))
-    example = EXAMPLES / "inter_kernel"
-    done = subprocess.run(
-        [sys.executable, "main.py"],
-        cwd=example,
-        env={**os.environ, "PYTHONPATH": path},
-        capture_output=True,
-        encoding="utf-8",
-        check=False,
-        timeout=120,
-    )
-    assert done.stdout.startswith("PASS: tile softmax -> SIMT threshold/scale"), done.stderr
 
 
 def test_the_chain_is_one_command(module: Module) -> None:

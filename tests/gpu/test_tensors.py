@@ -4,7 +4,6 @@ ways, pools, and running out of memory.
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import threading
 
@@ -12,10 +11,9 @@ import numpy as np
 import pytest
 
 from tests.waiting import PATIENCE
-from tilec_runtime import MemPool, Stream, Tensor, api, errors, use_device, use_pool
+from tilec_runtime import MemPool, Tensor, errors
 from tilec_runtime.device.completion import COMPLETIONS
 from tilec_runtime.device.driver import driver
-from tilec_runtime.device.seam import CopyKind
 
 pytestmark = [
     pytest.mark.gpu,
@@ -120,22 +118,6 @@ def test_memory_is_not_given_out_again_before_its_last_use(kernels, torch, strea
         del greedy
 
 
-def test_ops_take_memory_from_the_pool_that_is_used(torch):
-    with MemPool(0, release_threshold=1 << 30, max_size=1 << 26) as pool:
-        with use_pool(pool), use_device(0):
-            x = api.full(1 << 20, 3).sync()
-            big = api.from_host(np.ones(1 << 20, np.float32)).sync()
-            used = pool.stats.used
-            assert used >= 8 << 20
-            with pytest.raises(errors.OutOfMemoryError) as caught:
-                api.zeros(1 << 26).sync()
-            assert caught.value.requested == 1 << 28
-        outside = api.zeros(1 << 20).sync()
-        assert pool.stats.used == used
-        assert MemPool.default(0).stats.used >= outside.nbytes
-        assert x.to_host().sum() == 3 * big.to_host().sum()
-
-
 def test_threads_drop_the_last_references(kernels, torch, streams):
     pool = MemPool(0)
     zero = made(streams[0], ZERO, 4096)
@@ -161,51 +143,6 @@ def test_threads_drop_the_last_references(kernels, torch, streams):
     assert pool.stats.used == 0
 
 
-def test_a_stream_is_closed_before_its_tensors(torch):
-    with Stream(0) as stream:
-        t = Tensor.uninitialized(1024, "f32", driver=driver(), ordinal=0, stream=stream.handle)
-        driver().fill(0, t.ptr, 0, t.nbytes, stream.handle)
-    assert not contents(t).any()
-    del t
-    torch.cuda.synchronize()
-
-
-def test_torch_takes_a_tensor_and_gives_one(kernels, torch, streams):
-    one, two, _ = streams
-    x, zero, z = made(one, SAME), made(one, ZERO), made(one, ZERO)
-    kernels.vector_add(z, x, zero, stream=one)
-    hold(torch, one)
-    kernels.vector_add(z, x, zero, stream=one)
-    with torch.cuda.stream(two):
-        theirs = torch.from_dlpack(z)
-        doubled = theirs * 2
-    two.synchronize()
-    assert torch.all(doubled == 2 * SAME)
-    address = theirs.data_ptr()
-    assert address == z.ptr
-    with torch.cuda.stream(two):
-        torch.cuda._sleep(LONG)
-        theirs.fill_(5.0)
-        back = Tensor.from_foreign(theirs)
-        kernels.vector_add(x, back, zero, stream=one)  # after torch's fill, on another stream
-    assert np.all(contents(x) == 5)
-    del z, theirs
-    torch.cuda.synchronize()
-    assert np.all(contents(back) == 5)
-
-
-def test_cupy_through_the_array_interface(kernels, torch, streams):
-    cupy = pytest.importorskip("cupy")
-    x, zero, z = made(streams[0], SAME), made(streams[0], ZERO), made(streams[0], ZERO)
-    hold(torch, streams[0])
-    kernels.vector_add(z, x, zero, stream=streams[0])
-    assert bool((cupy.asarray(z) == np.float32(SAME)).all())
-    array = cupy.full(SIZE, 3.0, dtype="float32")
-    t = Tensor.from_foreign(array)
-    kernels.vector_add(z, t, zero, stream=streams[1])
-    assert np.all(contents(z) == 3)
-
-
 def test_owners_of_foreign_memory_live_until_the_device_is_done(kernels, torch, streams):
     zero, z = made(streams[0], ZERO), made(streams[0], ZERO)
     theirs = torch.full((SIZE,), 2.0, device="cuda")
@@ -217,25 +154,6 @@ def test_owners_of_foreign_memory_live_until_the_device_is_done(kernels, torch, 
     assert np.all(contents(z) == 2)
     assert COMPLETIONS.drain(PATIENCE)
     assert not greedy[0].any()
-
-
-def test_copies_through_pinned_memory(torch):
-    host, other = (driver().allocate_pinned(0, 4096) for _ in range(2))
-    try:
-        stream = driver().create_stream(0)
-        t, u = (
-            Tensor.uninitialized(1024, "u32", driver=driver(), ordinal=0, stream=stream)
-            for _ in range(2)
-        )
-        ctypes.memset(host, 7, 4096)
-        driver().copy_async(0, t.ptr, host, 4096, stream, CopyKind.TO_DEVICE)
-        driver().copy_async(0, u.ptr, t.ptr, 4096, stream, CopyKind.ON_DEVICE)
-        driver().copy_async(0, other, u.ptr, 4096, stream, CopyKind.TO_HOST)
-        driver().synchronize(0, stream)
-        assert ctypes.string_at(other, 4096) == bytes([7]) * 4096
-    finally:
-        driver().free_pinned(0, host)
-        driver().free_pinned(0, other)
 
 
 def test_out_of_memory_says_how_much_and_all_goes_on(kernels, torch, streams):
@@ -250,16 +168,3 @@ def test_out_of_memory_says_how_much_and_all_goes_on(kernels, torch, streams):
         assert 0 < caught.value.free < caught.value.total
     kernels.vector_add(z, x, zero, stream=streams[0])
     assert np.all(contents(z) == np.float32(SAME))
-
-
-def test_a_pool_keeps_and_trims(torch, streams):
-    pool = MemPool(0, release_threshold=1 << 30)
-    t = made(streams[0], ZERO, pool=pool)
-    assert pool.stats.used >= t.nbytes
-    del t
-    torch.cuda.synchronize()
-    assert pool.stats.used == 0
-    assert pool.stats.reserved > 0
-    pool.trim()
-    assert pool.stats.reserved == 0
-    pool.close()

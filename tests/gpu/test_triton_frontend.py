@@ -9,23 +9,18 @@ import os
 import statistics
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tilec.case.cases import expand_cases
-from tilec.case.device import ModuleDevice
-from tilec.case.reference import References
-from tilec.case.run import run_cases
+from tests.gpu.built import bundle_of, failing, on_gpu
 from tilec.compile.project import open_project
 from tilec.frontends.base import ToolSearch
 from tilec.frontends.tools.sass import _section
 from tilec.manifest.types import Manifest
-from tilec_runtime import Module, errors, load
+from tilec_runtime import Module, errors
 from tilec_runtime.bundle.read import Bundle
-from tilec_runtime.device.driver import driver
 
 pytestmark = [
     pytest.mark.gpu,
@@ -44,38 +39,21 @@ def manifest() -> Manifest:
 
 
 @pytest.fixture(scope="module")
-def bundle(manifest: Manifest) -> Bundle:
+def bundle() -> Bundle:
     """The bundle of examples/triton, built elsewhere: in TILEC_TRITON_DIST, or in its dist/."""
-    folder = Path(os.environ.get("TILEC_TRITON_DIST", str(EXAMPLE / "dist")))
-    path = folder / f"{manifest.package.name}-{manifest.package.version}.tilec"
-    if not path.is_file():
-        pytest.skip(
-            f"{path} is not there: build it first, with `tilec build` in examples/triton, or set TILEC_TRITON_DIST"
-        )
-    return Bundle.open(path)
+    return Bundle.open(bundle_of(EXAMPLE, "TILEC_TRITON_DIST")[1])
 
 
 @pytest.fixture(scope="module")
 def module(bundle: Bundle) -> Module:
-    try:
-        return load(bundle, 0)
-    except errors.NoDeviceError as error:
-        pytest.skip(error.what)
+    return on_gpu(bundle_of(EXAMPLE, "TILEC_TRITON_DIST")[1])
 
 
 @pytest.mark.parametrize("name", KERNELS)
 def test_every_case_agrees_with_its_reference(
     name: str, manifest: Manifest, module: Module
 ) -> None:
-    kernel = next(kernel for kernel in manifest.kernels if kernel.name == name)
-    cases = expand_cases(kernel, module.kernels[name].info, locate=manifest.locate)
-    assert cases
-    report = run_cases(
-        cases, ModuleDevice(module, driver()), References(manifest.root), clock=time.perf_counter
-    )
-    assert [
-        (r.case.name, str(r.error or r.outputs)) for r in report.results if r.status != "passed"
-    ] == []
+    assert failing(name, manifest, module) == []
 
 
 def source(name: str) -> Any:
@@ -95,17 +73,6 @@ def jit(torch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setenv("TRITON_DISABLE_LINE_INFO", "1")
     monkeypatch.setenv("TRITON_DEFAULT_FP_FUSION", "1")
     return triton
-
-
-def test_add_is_bit_for_bit_what_the_jit_gives(jit: Any, torch: Any, module: Module) -> None:
-    kernel = source("add").add_kernel
-    for size in (1 << 20, 100_003, 1):
-        x, y = torch.randn(size, device="cuda"), torch.randn(size, device="cuda")
-        ours, theirs = torch.empty_like(x), torch.empty_like(x)
-        module.add(ours, x, y)
-        kernel[(jit.cdiv(size, 1024),)](x, y, theirs, size, BLOCK=1024)
-        torch.cuda.synchronize()
-        assert torch.equal(ours, theirs)
 
 
 def ptxas_versions(torch: Any, bundle: Bundle) -> tuple[str, str]:
@@ -216,16 +183,6 @@ def test_scratch_memory_comes_with_each_launch_and_is_refused_in_a_capture(
     with pytest.raises(errors.LaunchError, match="needs scratch memory"), torch.cuda.graph(graph):
         module.double(y, x)
     torch.cuda.synchronize()
-
-
-def test_triton_and_tile_kernels_share_a_stream(torch: Any, module: Module) -> None:
-    x = torch.randn((64, 1024), device="cuda")
-    y, z = torch.empty_like(x), torch.empty((64 * 1024,), device="cuda")
-    stream = torch.cuda.current_stream()
-    module.softmax(y, x, stream=stream)
-    module.scale(z, y.reshape(-1), 2.0, stream=stream)
-    torch.cuda.synchronize()
-    assert torch.allclose(z.reshape(64, 1024), 2 * torch.softmax(x, 1), rtol=1e-4, atol=1e-6)
 
 
 def test_tensors_that_may_be_none_in_turn(jit: Any, torch: Any, module: Module) -> None:

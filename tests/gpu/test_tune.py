@@ -11,8 +11,6 @@ import json
 import os
 import subprocess
 import sys
-import time
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +18,6 @@ import numpy as np
 import pytest
 
 from tilec.bench.clocks import Clocks, uuid_of
-from tilec.bench.measure import measure
 from tilec.bench.timer import KernelTimer
 from tilec.case.device import KernelCall
 from tilec_runtime import load
@@ -57,42 +54,6 @@ def adds(module, count: int) -> KernelTimer:
         return [KernelCall(launcher=module.vector_add, arguments=arguments, axes={})]
 
     return KernelTimer(module.device, driver, make, clocks=Clocks(uuid_of(0)))
-
-
-@pytest.mark.parametrize(
-    ("count", "cache"), [(1 << 12, "flushed"), (1 << 22, "rotated"), (1 << 26, "as it is")]
-)
-def test_a_launch_in_a_graph_takes_no_longer_than_alone(module, count: int, cache: str) -> None:
-    """What it costs to launch is outside of a sample of many; so it is of one that waits behind a
-    write over the cache.
-    """
-    with closing(adds(module, count)) as subject:
-        assert subject.cache == cache
-        subject.seconds(1)
-        many = min(subject.seconds(32) / 32 for _ in range(5))
-        alone = min(subject.seconds(1) for _ in range(5))
-        assert 0 < many <= 1.5 * alone
-
-
-def test_large_launches_move_bytes_no_faster_than_memory_does(module) -> None:
-    """12 bytes an element; no GPU moves 20 TB/s, and none that is supported less than 0.1."""
-    with closing(adds(module, 1 << 26)) as subject:
-        found = measure(subject, clock=time.perf_counter)
-    rate = 12 * (1 << 26) / found.summary.median
-    assert 1e11 < rate < 2e13
-    assert found.steady
-    assert found.summary.interval.high / found.summary.interval.low < 1.1
-
-
-def test_a_cold_cache_is_slower_than_a_warm_one(module) -> None:
-    """Arguments that fit into the cache: with copies in turn they come from memory."""
-    with closing(adds(module, 1 << 20)) as cold:
-        assert cold.cache == "rotated"
-        rotated = min(cold.seconds(64) for _ in range(5))
-    with closing(adds(module, 1 << 20)) as warm:
-        warm._launches = warm._launches[:1]
-        same = min(warm.seconds(64) for _ in range(5))
-    assert rotated > 1.1 * same
 
 
 def test_clocks_are_read_or_it_is_said_why_not() -> None:

@@ -190,6 +190,10 @@ class World:
                 launch.discard()
         self.launches = launches
         handles, claims, _ = reached(self.roots)
+        there = {handle.claim for handle in handles}
+        for claim in claims:
+            if claim.inner is not None and claim not in there:
+                claim.let_go()  # nobody has the borrow but its parts
         for mem in {handle.mem for handle in handles}:
             mem.owners[:] = [owner for owner in mem.owners if owner in handles and not owner.gone]
             left = list(mem.root.claims)

@@ -6,9 +6,10 @@ from __future__ import annotations
 
 import dataclasses
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.amount import examples
 from tests.bundle_samples import row
 from tilec_runtime.bundle.choose import Candidate, DeviceFacts, choose_image
 from tilec_runtime.model.arch import ARCHS, TargetKind
@@ -66,7 +67,7 @@ def kind(candidate: Candidate) -> int:
     return 5 if image.target.kind is TargetKind.LTOIR else 6
 
 
-@settings(deadline=None, max_examples=150)
+@examples(150)
 @given(st.lists(images(), max_size=8), DEVICES, st.randoms(use_true_random=False))
 def test_choice(given_images: list[ImageInfo], device: DeviceFacts, random: object) -> None:
     choice = choose_image(given_images, device)
@@ -92,7 +93,7 @@ def test_choice(given_images: list[ImageInfo], device: DeviceFacts, random: obje
     assert sorted(map(repr, alone)) == sorted(map(repr, accepted))
 
 
-@settings(deadline=None, max_examples=100)
+@examples(100)
 @given(st.lists(images(), min_size=1, max_size=5), DEVICES)
 def test_a_newer_driver_refuses_nothing_more(
     given_images: list[ImageInfo], device: DeviceFacts
@@ -103,7 +104,7 @@ def test_a_newer_driver_refuses_nothing_more(
             assert choose_image([image], newer).image is not None
 
 
-@settings(deadline=None, max_examples=100)
+@examples(100)
 @given(st.lists(images(), max_size=6), DEVICES)
 def test_a_policy_is_about_what_is_no_machine_code(
     given_images: list[ImageInfo], device: DeviceFacts

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import string
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.amount import examples
 from tilec_runtime.bundle.format import from_members, index_members
 from tilec_runtime.errors import Location
 from tilec_runtime.model.arch import ARCHS, Target
@@ -99,7 +100,6 @@ def safeties(tensors: list[str]) -> st.SearchStrategy[Safety]:
         guarantee=st.sampled_from(Guarantee),
         what=TEXT,
         location=places,
-        in_helper=st.booleans(),
     )
     tiles = st.lists(EXPRESSIONS, max_size=3).map(tuple)
     regions = st.builds(Region, param=st.sampled_from(tensors), tile=tiles, mapped=st.booleans())
@@ -234,7 +234,7 @@ def bundles(draw: st.DrawFn) -> BundleInfo:
     )
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(bundles())
 def test_round_trip(info: BundleInfo) -> None:
     data = index_members(info)

@@ -10,9 +10,10 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.amount import examples
 from tests.bundle_samples import Sample, members_from, plain_index, write_sample
 from tilec_runtime.bundle.format import from_members, index_members
 from tilec_runtime.bundle.read import Bundle
@@ -42,7 +43,7 @@ def use(data: bytes) -> None:
                 assert bundle.kernel(name) in Sample().info().kernels
 
 
-@settings(deadline=None, max_examples=150)
+@examples(150)
 @given(
     st.lists(
         st.tuples(st.floats(0, 1, exclude_max=True), st.integers(1, 255)), min_size=1, max_size=4
@@ -55,7 +56,7 @@ def test_flipped_bytes(flips: list[tuple[float, int]]) -> None:
     use(bytes(data))
 
 
-@settings(deadline=None, max_examples=100)
+@examples(100)
 @given(st.integers(1, 1600), st.integers(1, 255))
 def test_flipped_bytes_in_the_directory(back: int, mask: int) -> None:
     data = bytearray(good()[0])
@@ -63,7 +64,7 @@ def test_flipped_bytes_in_the_directory(back: int, mask: int) -> None:
     use(bytes(data))
 
 
-@settings(deadline=None, max_examples=100)
+@examples(100)
 @given(st.floats(0, 1), st.floats(0, 1), st.floats(0, 1), st.booleans())
 def test_moved_and_missing_pieces(start: float, end: float, to: float, keep: bool) -> None:
     data = good()[0]
@@ -73,7 +74,7 @@ def test_moved_and_missing_pieces(start: float, end: float, to: float, keep: boo
     use(rest[:at] + data[low:high] + rest[at:])
 
 
-@settings(deadline=None, max_examples=50)
+@examples(50)
 @given(st.binary(max_size=200))
 def test_noise(data: bytes) -> None:
     use(data)
@@ -93,7 +94,7 @@ VALUES = st.recursive(
 )
 
 
-@settings(deadline=None, max_examples=200)
+@examples(200)
 @given(st.data())
 def test_changed_indexes(data: st.DataObject) -> None:
     """Any value of the index replaced by any other: read as what was written, or refused."""

@@ -8,9 +8,10 @@ import hashlib
 import tempfile
 from pathlib import Path
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.amount import examples
 from tilec.compile.cache import Cache
 from tilec.compile.keys import KeyMaker, explain_change
 from tilec.model.declaration import KernelDecl
@@ -95,14 +96,14 @@ def walks(draw: st.DrawFn) -> tuple[KeyMaker, Job, str]:
 
 
 @given(walks(), walks())
-@settings(max_examples=300, deadline=None)
+@examples(300)
 def test_keys_are_equal_only_when_everything_is(one, two) -> None:
     (maker, job, told), (other_maker, other_job, other_told) = one, two
     assert (maker.key(job) == other_maker.key(other_job)) == (told == other_told)
 
 
 @given(walks())
-@settings(max_examples=50, deadline=None)
+@examples(50)
 def test_keys_and_explanations_are_reproducible(walk) -> None:
     maker, job, _ = walk
     again = KeyMaker(tools=maker._tools, inputs=maker._inputs, recipe=1)
@@ -132,7 +133,7 @@ def image_of(data: bytes) -> Image:
 
 
 @given(STEPS)
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_the_cache_gives_back_what_was_put_or_nothing(steps) -> None:
     with tempfile.TemporaryDirectory() as folder:
         notes: list[str] = []

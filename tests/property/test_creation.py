@@ -7,9 +7,10 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from tests.amount import examples
 from tests.unit.runtime.api.creation_samples import CONVERTED, numpy_dtype
 from tilec_runtime import api, use_device
 from tilec_runtime.errors import TensorError, UsageError
@@ -40,7 +41,7 @@ def made(make, *words):
     return None
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(start=REAL, stop=REAL, step=REAL, dtype=DTYPE)
 def test_arange_counts_or_says_why_not(start, stop, step, dtype):
     op = made(lambda: api.arange(start, stop, step, dtype=dtype), "arange")
@@ -58,7 +59,7 @@ def test_arange_counts_or_says_why_not(start, stop, step, dtype):
         assert np.array_equal(found, wanted)
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(start=REAL, stop=REAL, num=st.integers(-3, MOST), dtype=DTYPE)
 def test_linspace_is_numpys_or_says_why_not(start, stop, num, dtype):
     op = made(lambda: api.linspace(start, stop, num, dtype=dtype), "linspace", "shape")
@@ -79,7 +80,7 @@ def test_linspace_is_numpys_or_says_why_not(start, stop, num, dtype):
         assert found[0] == numpy_dtype(dtype).type(float(start))
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(value=REAL, dtype=DTYPE, size=st.integers(0, 40))
 def test_full_holds_the_value_or_says_why_not(value, dtype, size):
     op = made(lambda: api.full(size, value, dtype), "full")
@@ -93,7 +94,7 @@ def test_full_holds_the_value_or_says_why_not(value, dtype, size):
         assert found.tolist() == [float(value)] * size
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(data=st.data(), source=DTYPE, target=DTYPE)
 def test_a_conversion_does_not_depend_on_where_an_element_is(data, source, target):
     row = DTYPES[source]

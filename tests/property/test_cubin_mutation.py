@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.amount import examples
 from tests.cubin_samples import build_cubin
 from tilec_runtime.bundle.cubin import read_cubin
 from tilec_runtime.errors import BundleError
@@ -14,7 +15,7 @@ from tilec_runtime.errors import BundleError
 WHOLE = build_cubin()
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(st.integers(0, len(WHOLE) - 1))
 def test_a_cut_cubin_is_refused(length: int) -> None:
     # The section table stands at the end: no cut leaves it whole.
@@ -23,7 +24,7 @@ def test_a_cut_cubin_is_refused(length: int) -> None:
         raise AssertionError(f"{length} bytes were taken for a whole cubin")
 
 
-@settings(max_examples=500, deadline=None)
+@examples(500)
 @given(
     st.lists(st.tuples(st.integers(0, len(WHOLE) - 1), st.integers(0, 255)), min_size=1, max_size=6)
 )
@@ -36,7 +37,7 @@ def test_a_changed_cubin_is_read_or_refused(changes: list[tuple[int, int]]) -> N
         assert all(k.shared >= 0 for k in cubin.kernels)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(st.binary(max_size=400))
 def test_any_bytes_behind_a_header(tail: bytes) -> None:
     with contextlib.suppress(BundleError):

@@ -6,9 +6,10 @@ from __future__ import annotations
 
 import contextlib
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.amount import examples
 from tilec.frontends.tools.cpp.diagnostics import read_log
 from tilec.frontends.tools.cpp.includes import includes
 from tilec.frontends.tools.cpp.parse import find_kernels
@@ -82,7 +83,7 @@ TEXTS = st.one_of(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(TEXTS)
 def test_any_text_is_read(text: str) -> None:
     lex(text)
@@ -93,7 +94,7 @@ def test_any_text_is_read(text: str) -> None:
             assert found.decl.location.line >= 1
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(TEXTS)
 def test_places_of_tokens_are_right(text: str) -> None:
     lines = text.split("\n")
@@ -116,7 +117,7 @@ FILLERS = st.sampled_from(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(
     st.lists(
         st.tuples(
@@ -138,7 +139,7 @@ def test_no_plain_include_is_missed(parts: list[tuple[str, str, str]]) -> None:
     assert [i.name for i in includes(text) if not i.macro] == [name for _, name, _ in parts]
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(
     st.one_of(
         st.text(max_size=200),

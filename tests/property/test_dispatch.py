@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.amount import examples
 from tests.dispatch_cases import Cut, arguments, check_choice, cut
 from tilec.build import BuildRequest, build
 from tilec.compile.events import SilentObserver
@@ -53,7 +54,7 @@ def facts(tensor: Array) -> tuple[tuple[int, ...], tuple[int, ...], int]:
     )
 
 
-@settings(deadline=None, max_examples=120)
+@examples(120)
 @given(arguments(), FORCED)
 def test_any_arguments_get_the_right_answer(
     module: Module,

@@ -6,9 +6,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.amount import examples
 from tilec_runtime.errors import ExpressionError
 from tilec_runtime.model.expr import INT_BOUND, parse
 
@@ -46,7 +47,7 @@ def cdiv(a: Any, b: Any) -> Any:
     return -(-a // b)
 
 
-@settings(deadline=None, max_examples=200)
+@examples(200)
 @given(EXPRESSIONS)
 def test_same_value_as_python(text: str) -> None:
     try:
@@ -66,7 +67,7 @@ def test_same_value_as_python(text: str) -> None:
     assert not isinstance(got, int) or -INT_BOUND < got < INT_BOUND
 
 
-@settings(deadline=None, max_examples=200)
+@examples(200)
 @given(
     st.text(max_size=40)
     | st.text("ax.[]()'\"+-*/%<>=!,0123456789 \n\t\\_nbytesshapeandornot", max_size=60)

@@ -10,8 +10,9 @@ from typing import Any
 
 import hypothesis.strategies as st
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 
+from tests.amount import examples
 from tests.cpu_samples import ADD, PythonKernels, add
 from tests.runtime_samples import bundle_of
 from tests.unit.runtime.ops.graph_samples import contents, copy
@@ -106,7 +107,7 @@ class Program:
                 self.works[what] = more
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(graphs=st.lists(WORKS, min_size=GRAPHS, max_size=GRAPHS), steps=st.lists(STEPS, max_size=12))
 def test_graphs_do_what_the_same_works_do_one_after_another(graphs: Any, steps: Any) -> None:
     program = Program(list(graphs))

@@ -7,9 +7,8 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import os
-import sys
 from pathlib import Path
-from types import FrameType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,7 +16,6 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from tilec.frontends.tile.declare import declared
-from tilec.frontends.tile.entry import _copies
 from tilec.frontends.tools.modules import load
 from tilec.model.job import Source
 from tilec_runtime.model.expr import parse
@@ -39,26 +37,25 @@ def k(z: tl.Mut[tl.float32, (4, 4)], a: tl.Ref[tl.float32, 2], b: tl.Ref[tl.floa
 
 @dataclasses.dataclass(frozen=True)
 class Array:
-    """An array of the kernel while its functions run as plain Python: every access that has no
-    check any more is looked at.
+    """An array of the kernel while its functions run as plain Python; without checks, every access
+    has to be inside.
     """
 
     shape: tuple[int, int]
     index: tuple[int, int]
-    unchecked: frozenset[tuple[int, int]]  # of functions by the `id` of their globals, and lines
+    checked: bool
     seen: list[bool]
 
     def num_tiles(self, axis: int, size: int = SIDE) -> int:
         return -(-self.shape[axis] // size)
 
     def load_tile(self, index: tuple[int, int], shape: tuple[int, int]) -> int:
-        caller: FrameType = sys._getframe(1)
-        if (id(caller.f_globals), caller.f_lineno) in self.unchecked:
+        if not self.checked:
             inside = all(
                 0 <= k < self.num_tiles(axis, size)
                 for axis, (k, size) in enumerate(zip(index, shape, strict=True))
             )
-            assert inside, f"line {caller.f_lineno}: tile {index} of an array of {self.shape}"
+            assert inside, f"tile {index} of an array of {self.shape}"
             self.seen.append(True)
         return 0
 
@@ -182,21 +179,6 @@ def _hold(root: Path, text: str, n: int, seen: list[bool]) -> None:
     (root / "k.py").write_text(text)
     (found,) = declared(load(Source(root=str(root), path="k.py"))).values()
     assert found.safe is not None
-    copies = _copies((found.safe.own, *found.safe.helpers))
-    unchecked = frozenset(
-        (id(copies[item.function].__globals__), site.line)
-        for item in (found.safe.own, *found.safe.helpers)
-        for site in item.sites
-        if site.proven
-    )
-    # Several accesses on one line are told apart by nobody: those lines count where all of theirs
-    # are proven.
-    checked = {
-        (id(copies[item.function].__globals__), site.line)
-        for item in (found.safe.own, *found.safe.helpers)
-        for site in item.sites
-        if not site.proven
-    }
     requires = [parse(condition) for condition in found.decl.requires]
     for z, a, b in itertools.product(OUTPUTS, INPUTS, INPUTS):
         arrays = {"z": z, "a": a, "b": b}
@@ -207,5 +189,8 @@ def _hold(root: Path, text: str, n: int, seen: list[bool]) -> None:
         if not all(condition.evaluate(values) for condition in requires):
             continue
         for index in itertools.product(range(-(-z[0] // SIDE)), range(-(-z[1] // SIDE))):
-            made = [Array(shape, index, unchecked - checked, seen) for shape in (z, a, b)]
-            copies[found.safe.own.function](*made, n)
+            made = [
+                Array(shape, index, name in found.safe.checked, seen)
+                for name, shape in arrays.items()
+            ]
+            found.safe.function(*made, n)

@@ -7,9 +7,10 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.amount import examples
 from tilec.manifest.locate import Locator, decode
 
 if sys.version_info >= (3, 11):
@@ -134,7 +135,7 @@ def walk(value: Any, path: tuple[str | int, ...] = ()) -> Any:
             yield from walk(inner, (*path, index))
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(documents())
 def test_every_path_is_located(text: str) -> None:
     try:

@@ -6,9 +6,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.amount import examples
 from tilec.manifest.load import load_text
 from tilec_runtime.errors import ManifestError
 
@@ -68,7 +69,7 @@ def damaged(draw: st.DrawFn) -> str:
     return "\n".join(lines)
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(damaged())
 def test_damage_is_refused_with_places(text: str) -> None:
     problems = ()

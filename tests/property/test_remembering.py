@@ -4,9 +4,10 @@ do, error messages included.
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.amount import examples
 from tests.runtime_samples import ADD, GEMM, Array, bundle_of, fake_driver
 from tilec_runtime import load
 from tilec_runtime.errors import LaunchError
@@ -89,7 +90,7 @@ def outcome(module, driver, name, values):
     return repr(driver.launches[before:])
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.lists(CALLS, min_size=2, max_size=8))
 def test_memory_changes_nothing(calls):
     module, driver = loaded()

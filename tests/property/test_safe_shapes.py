@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.amount import examples
 from tilec.build import BuildRequest, build
 from tilec.compile.events import SilentObserver
 from tilec_runtime import Module, load, use_device
@@ -121,7 +122,7 @@ def run(module: Module, kernel: str, *arguments: Any, grid: tuple[int, ...] = ()
         (op.grid(*grid) if grid else op).sync()
 
 
-@settings(deadline=None, max_examples=40)
+@examples(40)
 @given(EXTENT, EXTENT, SEED)
 def test_elementwise(module: Module, m: int, n: int, seed: int) -> None:
     x, y, z = numbers(seed, m, n), numbers(seed + 1, m, n), np.full((m, n), np.nan, np.float32)
@@ -129,7 +130,7 @@ def test_elementwise(module: Module, m: int, n: int, seed: int) -> None:
     np.testing.assert_array_equal(z, x + y)
 
 
-@settings(deadline=None, max_examples=30)
+@examples(30)
 @given(st.integers(1, 9), st.integers(1, 9), st.integers(1, 20), SEED)
 def test_three_dimensions(module: Module, a: int, b: int, c: int, seed: int) -> None:
     x, z = numbers(seed, a, b, c), np.full((a, b, c), np.nan, np.float32)
@@ -137,7 +138,7 @@ def test_three_dimensions(module: Module, a: int, b: int, c: int, seed: int) -> 
     np.testing.assert_array_equal(z, x * 2)
 
 
-@settings(deadline=None, max_examples=40)
+@examples(40)
 @given(EXTENT, EXTENT, EXTENT, st.integers(0, 12), SEED)
 def test_products(module: Module, m: int, n: int, k: int, blocks: int, seed: int) -> None:
     x, y, z = numbers(seed, m, k), numbers(seed + 1, k, n), np.full((m, n), np.nan, np.float32)
@@ -148,7 +149,7 @@ def test_products(module: Module, m: int, n: int, k: int, blocks: int, seed: int
     np.testing.assert_array_equal(z, x @ y)
 
 
-@settings(deadline=None, max_examples=40)
+@examples(40)
 @given(EXTENT, EXTENT, EXTENT, EXTENT, st.integers(-4, 4), st.integers(-4, 4), SEED)
 def test_tiles_of_any_index(
     module: Module, m: int, n: int, p: int, q: int, down: int, right: int, seed: int
@@ -167,7 +168,7 @@ def test_tiles_of_any_index(
     np.testing.assert_array_equal(z, wanted)
 
 
-@settings(deadline=None, max_examples=20)
+@examples(20)
 @given(EXTENT, EXTENT, st.integers(-1, 1), st.integers(-1, 1), SEED)
 def test_operands_of_an_elementwise_kernel_have_equal_shapes(
     module: Module, m: int, n: int, down: int, right: int, seed: int
@@ -186,7 +187,7 @@ def test_operands_of_an_elementwise_kernel_have_equal_shapes(
     np.testing.assert_array_equal(z, x + y)
 
 
-@settings(deadline=None, max_examples=20)
+@examples(20)
 @given(EXTENT, EXTENT, st.integers(1, 2), st.integers(-1, 1), SEED)
 def test_a_kernel_says_along_which_axes_it_broadcasts(
     module: Module, m: int, n: int, p: int, right: int, seed: int
@@ -207,7 +208,7 @@ def test_a_kernel_says_along_which_axes_it_broadcasts(
     np.testing.assert_array_equal(z, np.broadcast_to(x + y, (m, n)))
 
 
-@settings(deadline=None, max_examples=40)
+@examples(40)
 @given(EXTENT, EXTENT, EXTENT, EXTENT, SEED)
 def test_inputs_of_other_extents_are_padded_or_refused(
     module: Module, m: int, n: int, p: int, q: int, seed: int
@@ -227,7 +228,7 @@ def test_inputs_of_other_extents_are_padded_or_refused(
     np.testing.assert_array_equal(z, padded[:m, :n] + y)
 
 
-@settings(deadline=None, max_examples=40)
+@examples(40)
 @given(st.integers(1, 80), st.integers(1, 120), st.integers(1, 40), st.integers(1, 70), SEED)
 def test_quotients_and_remainders_of_indices(
     module: Module, m: int, n: int, p: int, q: int, seed: int

@@ -8,8 +8,9 @@ from typing import Any
 
 import hypothesis.strategies as st
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 
+from tests.amount import examples
 from tests.unit.runtime.cpu.tileir.build import I32, TOKEN, Builder, program
 from tilec_runtime.cpu.tileir.execute import Options, execute
 from tilec_runtime.cpu.tileir.ir import Overflow, Predicate, Scalar, Signedness, Value
@@ -240,7 +241,7 @@ def expected(body: list[Statement], block: int) -> str:
     return "".join(f"{number};" for number in out)
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(statements(2, 2))
 def test_a_batch_does_what_each_block_does(body: list[Statement]) -> None:
     made = compiled(body)

@@ -11,9 +11,10 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.amount import examples
 from tilec_runtime.cpu.tileir.ir import Module
 from tilec_runtime.cpu.tileir.read import MAGIC, read_module
 from tilec_runtime.cpu.tileir.text import render
@@ -51,7 +52,7 @@ def test_no_cut_file_is_taken(name: str) -> None:
     assert [length for length in range(len(whole)) if taken(whole[:length])] == []
 
 
-@settings(max_examples=400)
+@examples(400)
 @given(
     st.sampled_from(NAMES),
     st.lists(st.tuples(st.integers(0, 2**32), st.integers(0, 255)), min_size=1, max_size=8),
@@ -63,7 +64,7 @@ def test_changed_bytes(name: str, changes: list[tuple[int, int]]) -> None:
     taken(bytes(data))
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(st.sampled_from(NAMES), st.integers(0, 2**32), st.integers(0, 7))
 def test_one_bit(name: str, place: int, bit: int) -> None:
     data = bytearray(FILES[name])
@@ -71,7 +72,7 @@ def test_one_bit(name: str, place: int, bit: int) -> None:
     taken(bytes(data))
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(st.sampled_from(NAMES), st.data())
 def test_parts_that_are_moved_left_out_or_put_in(name: str, data: st.DataObject) -> None:
     whole = FILES[name]
@@ -86,7 +87,7 @@ def test_parts_that_are_moved_left_out_or_put_in(name: str, data: st.DataObject)
     ])))  # fmt: skip
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(st.integers(0, 255), st.integers(0, 255), st.binary(max_size=300))
 def test_any_bytes_behind_a_header(major: int, minor: int, tail: bytes) -> None:
     assert taken(MAGIC + bytes([major, minor]) + tail) is None
@@ -94,7 +95,7 @@ def test_any_bytes_behind_a_header(major: int, minor: int, tail: bytes) -> None:
     assert taken(tail) is None
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(
     st.sampled_from(NAMES),
     st.integers(0, 2**32),

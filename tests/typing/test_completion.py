@@ -136,6 +136,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Any:
         found.end()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("spelling", ["short", "long"])
 def test_parameters_offer_what_they_have(server: Any, spelling: str) -> None:
     speaks, folder = server

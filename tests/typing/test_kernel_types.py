@@ -23,6 +23,7 @@ def project(tmp_path_factory):
     return folder
 
 
+@pytest.mark.long
 def test_mypy_accepts_short_annotations_and_the_examples_with_its_plugin(project):
     examples = [
         *(ROOT / "examples" / "safe").glob("*.py"),

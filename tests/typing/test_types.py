@@ -95,7 +95,7 @@ def pyright_errors(folder, *files):
     return dict(errors)
 
 
-CHECKERS = [mypy_errors, pyright_errors]
+CHECKERS = [pytest.param(mypy_errors, marks=pytest.mark.long), pyright_errors]
 
 
 @pytest.mark.parametrize("errors", CHECKERS)

@@ -22,7 +22,6 @@ try:
     import c_loop
     import large_package
     import program_cases as cases
-    import program_ops as ops
     import serving
 finally:
     sys.path.pop(0)
@@ -65,13 +64,6 @@ def test_a_table_has_no_shape_twice_in_a_class_and_changes_the_class_each_time()
     assert all(one != other for one, other in itertools.pairwise(classes))
 
 
-def test_every_way_is_at_every_place_as_often() -> None:
-    orders = list(cases.turns(["a", "b", "c"], 6))
-    assert all(
-        Counter(order[place] for order in orders) == {"a": 2, "b": 2, "c": 2} for place in range(3)
-    )
-
-
 def test_a_row_takes_ratios_within_rounds_and_the_percentile_of_all() -> None:
     """A machine whose clock changes from round to round has the same ratios."""
     base = [[1000.0] * 99 + [5000.0], [2000.0] * 100]
@@ -84,28 +76,6 @@ def test_a_row_takes_ratios_within_rounds_and_the_percentile_of_all() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("percent", "value"), [(0, 1), (50, 50), (99, 99), (99.5, 100), (100, 100)]
-)
-def test_percentiles(percent: float, value: int) -> None:
-    assert cases.percentile(list(range(100, 0, -1)), percent) == value
-
-
-def test_tables_of_processes_become_medians_with_the_ratios_of_each() -> None:
-    tables = [
-        {"tilec": {"median_us": us, "times_c_loop": ratio}, "CuPy": {"error": "no"}}
-        for us, ratio in ((4.0, 1.2), (9.0, 1.1), (5.0, 1.5))
-    ]
-    assert cases.merged(tables) == {
-        "tilec": {
-            "median_us": 5.0,
-            "times_c_loop": 1.2,
-            "times_c_loop_of_processes": [1.2, 1.1, 1.5],
-        },
-        "CuPy": {"error": "no"},
-    }
-
-
 def test_steps_of_a_serving_loop_change_and_repeat_for_a_seed() -> None:
     first = list(itertools.islice(cases.steps(seed=3), 500))
     assert first == list(itertools.islice(cases.steps(seed=3), 500))
@@ -113,14 +83,6 @@ def test_steps_of_a_serving_loop_change_and_repeat_for_a_seed() -> None:
     assert {step.graph for step in first} == {0, 1}
     assert all(1 <= step.tokens <= 32 * 64 and 1 <= len(step.lengths) <= 32 for step in first)
     assert len({step.tokens for step in first}) > 350
-
-
-def test_growth_is_what_came_after_the_warm_up() -> None:
-    steady = [(float(at), 1000 if at < 20 else 5000) for at in range(101)]
-    assert cases.growth(steady) == 0
-    assert cases.growth([(at, size + int(at) * 10) for at, size in steady]) == 505
-    with pytest.raises(ValueError, match=r"1 samples over 0\.0 s are too few"):
-        cases.growth([(0.0, 1)])
 
 
 def tensor(address: int, *shape: int, stride: tuple[int, ...]) -> SimpleNamespace:
@@ -171,37 +133,6 @@ def test_the_c_loop_reads_tensors_of_tilec_and_leaves_them_unclaimed() -> None:
         24,
     )
     own.share()  # which a claim would refuse
-
-
-def test_what_a_way_adds_is_taken_within_rounds() -> None:
-    rows = ops.compared(
-        {"loop": [1.0, 2.0, 3.0], "then": [1.5, 2.6, 3.7]},
-        1e6,
-        added=("then", "loop"),
-        times=("then", "loop"),
-    )
-    assert rows["loop"] == {"median_us": 2.0}
-    assert rows["then"] == {"median_us": 2.6, "added_us": 0.6, "times_base": 1.3, "base": "loop"}
-
-
-def test_a_loop_counts_steps_and_keeps_the_times_of_the_last(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(serving, "NOTED", 8)
-    taken: list[cases.Step] = []
-
-    def advance(step: cases.Step) -> None:
-        taken.append(step)
-        if len(taken) == 20:
-            loop.end = -math.inf
-
-    loop = serving.Loop(advance, seed=0)
-    loop.end = math.inf
-    loop.run()
-    assert (loop.steps, len(loop.times), loop.error) == (20, 8, None)
-    assert taken == list(
-        itertools.islice(cases.steps(seed=0, batch=serving.BATCH, most=serving.MOST), 20)
-    )
 
 
 def test_an_error_of_a_step_ends_its_loop() -> None:

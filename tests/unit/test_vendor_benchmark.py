@@ -4,9 +4,7 @@ torch.
 
 from __future__ import annotations
 
-import dataclasses
 import json
-import statistics
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,9 +18,8 @@ try:
     import vendor_package as shipped
     import vendor_page as page
     import vendor_timing as timing
-    from vendor_causes import CAUSES, explained
     from vendor_rows import ROWS
-    from vendor_tasks import Step, Task
+    from vendor_tasks import Task
 finally:
     sys.path.pop(0)
 
@@ -144,23 +141,6 @@ def test_the_fastest_right_variant_is_held_against_the_fastest_vendor_and_its_tw
     }
 
 
-def test_sizes_that_nothing_does_say_so():
-    module, state = kernels({"k": {500: 1.0}})
-    with pytest.raises(LookupError, match="the bundle has no variant for this size"):
-        vendor.compared(task(state, {}), module, Clock(), PLAN)
-    module, state = kernels({"k": {1: 1.0}}, wrong={("k", 1)})
-    with pytest.raises(RuntimeError, match=r"no candidate is right: .*relative error 1"):
-        vendor.compared(task(state, {}), module, Clock(), PLAN)
-
-
-def test_intervals_hold_the_median_and_little_else():
-    values = [float(value) for value in range(41)]
-    low, high = timing.interval(values)
-    assert (low, high) == (14.0, 27.0)
-    assert low < statistics.median(values) < high
-    assert timing.interval([3.0]) == (3.0, 3.0)
-
-
 def test_not_a_number_is_never_right():
     assert not timing.relative_error(Output(float("nan")), Output(1.0)) <= 1e9
 
@@ -170,48 +150,6 @@ def test_every_row_has_its_candidates_and_every_kernel_its_row():
     assert needed == set(candidates.FAMILIES)
     with pytest.raises(SystemExit, match="no row 'gem': rows are add"):
         candidates.families("gem")
-
-
-def test_the_table_names_errors_and_what_was_left_out():
-    rows = [{"row": "gemm", "size": "1", "error": "LookupError: nothing"}]
-    shown = vendor.table({"rows": rows, "machine": {"gpu": "H200"}, "left_out": ["softmax 2"]})
-    assert "| gemm | 1 | LookupError: nothing |" in shown
-    assert "left out: softmax 2" in shown
-
-
-def test_torchs_ways_get_the_sets_that_there_are():
-    module, state = kernels({"k": {1: 1.0}})
-    seen = []
-
-    class Counting(Clock):
-        def prepared(self, run, sets, sample):
-            return lambda: sum(run(i) for i in range(10)), 10
-
-    def way(i):
-        seen.append(i)
-        return 1.0
-
-    done = vendor.compared(
-        dataclasses.replace(task(state, {"torch": way}), sets=2), module, Counting(), PLAN
-    )
-    assert done["others"] == {}
-    assert set(seen) == {0, 1}
-
-
-def test_a_kernel_that_goes_before_is_launched_with_the_axes_that_it_shares():
-    module, state = kernels({"first": {1: 1.0, 2: 1.0}, "k": {1: 4.0, 2: 3.0}})
-    begun = []
-    launch = module.kernels["first"].launch
-
-    def counted(*arguments, stream, **axes):
-        begun.append((arguments, axes))
-        return launch(*arguments, stream=stream, **axes)
-
-    module.kernels["first"].launch = counted
-    both = dataclasses.replace(task(state, {}), before={"k": ("first", lambda i: ("x", i))})
-    assert vendor.compared(both, module, Clock(), PLAN)["variant"] == "k[SIZE=2, T=f32]"
-    assert {axes["SIZE"] for _, axes in begun} == {1, 2}
-    assert {arguments for arguments, _ in begun} == {("x", 0)}
 
 
 def test_the_page_shows_the_results_and_says_why_of_every_miss():
@@ -356,39 +294,7 @@ def test_the_package_is_measured_with_the_variant_that_it_chooses():
     )
 
 
-def test_what_is_near_is_measured_more_often():
-    package, state = packaged({"k": {2: 2.0}}, {"k": {"SIZE": 2}})
-    found = shipped.compared(
-        task(state, {"torch": lambda i: 2.02}), package, twins("raw_k"), Clock(), PLAN
-    )
-    assert found["safe"]["samples"] == PLAN.most
-
-
-def test_what_goes_before_and_what_is_asked_for_is_launched():
-    package, state = packaged(
-        {"first": {1: 1.0}, "k": {1: 4.0, 2: 3.0}}, {"first": {"SIZE": 1}, "k": {"SIZE": 1}}
-    )
-    before = dataclasses.replace(task(state, {}), before={"k": ("first", lambda i: ())})
-    assert (
-        shipped.compared(before, package, twins("none"), Clock(), PLAN)["variant"]
-        == "first-1-whole + k-1-whole"
-    )
-    asked = dataclasses.replace(
-        task(state, {}), steps=[Step(kernel="k", arguments=lambda i: (), asked={"SIZE": 2})]
-    )
-    assert shipped.compared(asked, package, twins("none"), Clock(), PLAN)["variant"] == "k-2-whole"
-
-
 def test_a_wrong_result_of_the_package_is_refused():
     package, state = packaged({"k": {2: 2.0}}, {"k": {"SIZE": 2}}, wrong=True)
     with pytest.raises(RuntimeError, match=r"wrong: relative error 1, and 0\.01 is allowed"):
         shipped.compared(task(state, {}), package, twins("raw_k"), Clock(), PLAN)
-
-
-def test_causes_are_medians_of_turns(monkeypatch):
-    ways = {"one": lambda i: 2.0, "pairs": lambda i: 1.0}
-    monkeypatch.setitem(CAUSES, "pitch", lambda *_: [("4096", 1, ways)])
-    (found,) = explained("pitch", None, None, Clock(), PLAN)
-    assert found["us"] == {"one": 2e6, "pairs": 1e6}
-    assert found["us_95"] == {"one": [2e6, 2e6], "pairs": [1e6, 1e6]}
-    assert (found["cause"], found["size"], found["samples"]) == ("pitch", "4096", PLAN.most)

@@ -259,7 +259,7 @@ def _show(app: App, result: CaseFindings, width: int, lines: Sources) -> None:
     word, color, _ = STATUSES[result.status]
     facts = [plural(len(result.findings), "finding")] if result.findings else []
     facts += [plural(result.blocks, "block")] if result.blocks else []
-    status = style(f"{word:<6}", fg=color, bold=True)
+    status = style(f"{word:<6}" if facts else word, fg=color, bold=True)
     app.say(f"{result.case.name:<{width}}  {status}  {', '.join(facts)}".rstrip())
     for finding in result.findings:
         app.say("\n" + render_finding(finding, result, lines.line))

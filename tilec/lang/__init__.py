@@ -47,10 +47,3 @@ def load_tile_like(
 ) -> Tile:
     """The tile of `x` at the place, and of the shape, of the block's own region of `z`."""
     return x.load_tile_like(z, broadcast=broadcast, padding=padding)
-
-
-def _loadtile_like(
-    x: Ref, z: Mut, *, broadcast: int | tuple[int, ...] = (), padding: Padding = Padding.ZERO
-) -> Tile:
-    # What `load_tile_like` becomes where the tile is known to have an element in `x`.
-    return x._loadtile_like(z, broadcast=broadcast, padding=padding)  # noqa: SLF001 - one language

@@ -18,10 +18,13 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class Array:
-    """What all parameters share: an array, and the known divisors of its extents."""
+    """What all parameters share: an array, the known divisors of its extents, and whether accesses
+    check where their tiles lie.
+    """
 
     _tl_array: Any
     _tl_divisors: tuple[int, ...]
+    _tl_checked: bool
 
     def __class_getitem__(cls, found: Any) -> Any:
         """`Mut[T, (BM, BN)]`, `Ref[T, 2]`: dtype, and tile or rank."""
@@ -135,30 +138,15 @@ class Ref(Array):
             latency: how heavy the memory traffic is, 1 to 10, for the compiler.
             allow_tma: False keeps the compiler from using TMA.
         """
-        if unchecked:
-            tile: Tile = load_begun(
-                self._tl_array, self._tl_divisors, index, shape, padding, latency, allow_tma
-            )
-        else:
-            tile = load_inside(
-                self._tl_array, self._tl_divisors, index, shape, padding, latency, allow_tma
-            )
-        return tile
-
-    def _loadtile(
-        self,
-        index: tuple[int | Tile, ...],
-        shape: Index,
-        *,
-        padding: Padding = ZERO,
-        unchecked: bool = True,  # noqa: ARG002 - a call keeps its arguments
-        latency: int | None = None,
-        allow_tma: bool | None = None,
-    ) -> Tile:
-        # What `load_tile` becomes where the tile is known to have an element in the array: the
-        # names are equally long.
-        return load_begun(  # type: ignore[no-any-return]
-            self._tl_array, self._tl_divisors, index, shape, padding, latency, allow_tma
+        return load_inside(  # type: ignore[no-any-return]
+            self._tl_array,
+            self._tl_divisors,
+            self._tl_checked and not unchecked,
+            index,
+            shape,
+            padding,
+            latency,
+            allow_tma,
         )
 
     def load_tile_like(
@@ -186,24 +174,14 @@ class Ref(Array):
             broadcast_at(other.tile_shape, broadcast, 1),
         )
         return load_inside(  # type: ignore[no-any-return]
-            self._tl_array, self._tl_divisors, index, shape, padding, latency, allow_tma
-        )
-
-    def _loadtile_like(
-        self,
-        other: Mut,
-        *,
-        broadcast: int | tuple[int, ...] = (),
-        padding: Padding = ZERO,
-        latency: int | None = None,
-        allow_tma: bool | None = None,
-    ) -> Tile:
-        index, shape = (
-            broadcast_at(other.index, broadcast, 0),
-            broadcast_at(other.tile_shape, broadcast, 1),
-        )
-        return load_begun(  # type: ignore[no-any-return]
-            self._tl_array, self._tl_divisors, index, shape, padding, latency, allow_tma
+            self._tl_array,
+            self._tl_divisors,
+            self._tl_checked,
+            index,
+            shape,
+            padding,
+            latency,
+            allow_tma,
         )
 
     def nearest(self, index: int | Tile, axis: int, size: int) -> int:

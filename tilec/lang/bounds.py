@@ -57,10 +57,17 @@ def broadcast_at(index: Any, axes: Any, number: int) -> Any:
 
 
 def load_inside(
-    array: Any, divisors: Any, index: Any, shape: Any, padding: Any, latency: Any, allow_tma: Any
+    array: Any,
+    divisors: Any,
+    checked: Any,
+    index: Any,
+    shape: Any,
+    padding: Any,
+    latency: Any,
+    allow_tma: Any,
 ) -> Any:
-    """The tile, or padding alone where it has no element in the array."""
-    if inside(index, shape, array.shape):
+    """Load a tile; if it is `checked` and has no element in the array, it is padding alone."""
+    if not checked or inside(index, shape, array.shape):
         tile = load_begun(array, divisors, index, shape, padding, latency, allow_tma)
     else:
         tile = ct.full(shape, value_of(padding), array.dtype)

@@ -100,7 +100,7 @@ class MappedMut(Array):
     ) -> Tile:
         """What a tile of this block holds now."""
         ct.static_assert(at._tl_of == self._tl_of, "the place is one of another output")  # noqa: SLF001 - one language
-        if self._owns(at):
+        if not self._tl_checked or self._owns(at):
             tile = load_begun(
                 self._tl_array,
                 self._tl_divisors,
@@ -119,31 +119,10 @@ class MappedMut(Array):
     ) -> None:
         """Write a tile of this block; a scalar, or a tile of fewer elements, is broadcast."""
         ct.static_assert(at._tl_of == self._tl_of, "the place is one of another output")  # noqa: SLF001 - one language
-        if self._owns(at):
+        if not self._tl_checked or self._owns(at):
             store_begun(
                 self._tl_array, self._tl_divisors, at.index, self._tl_tile, tile, latency, allow_tma
             )
-
-    def _got(
-        self,
-        at: Place,
-        *,
-        padding: Padding = ZERO,
-        latency: int | None = None,
-        allow_tma: bool | None = None,
-    ) -> Tile:
-        # What `load` becomes where the place is known to be this block's own: the names are equally
-        # long.
-        return load_begun(  # type: ignore[no-any-return]
-            self._tl_array, self._tl_divisors, at.index, self._tl_tile, padding, latency, allow_tma
-        )
-
-    def _stow(
-        self, at: Place, tile: Operand, *, latency: int | None = None, allow_tma: bool | None = None
-    ) -> None:
-        store_begun(
-            self._tl_array, self._tl_divisors, at.index, self._tl_tile, tile, latency, allow_tma
-        )
 
     def _total(self) -> int:
         total = self.num_tiles(0)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import cuda.tile as ct
 
 from tilec.lang.arrays import Region
-from tilec.lang.bounds import ZERO, load_begun, load_inside, store_begun
+from tilec.lang.bounds import ZERO, load_inside, store_begun
 
 if TYPE_CHECKING:
     from tilec.lang.ops import Operand, Padding, Tile
@@ -45,6 +45,7 @@ class SpanMut(Region):
         return load_inside(  # type: ignore[no-any-return]
             self._tl_array,
             self._tl_divisors,
+            self._tl_checked,
             self._at(number),
             self._tl_tile,
             padding,
@@ -63,7 +64,8 @@ class SpanMut(Region):
         """Write a tile of the region, or nothing where the number is none of its tiles; what has
         fewer elements is broadcast.
         """
-        if (number >= 0) & (number < self.num_tiles(self._tl_axis)):
+        inside = (number >= 0) & (number < self.num_tiles(self._tl_axis))
+        if not self._tl_checked or inside:
             store_begun(
                 self._tl_array,
                 self._tl_divisors,
@@ -73,44 +75,6 @@ class SpanMut(Region):
                 latency,
                 allow_tma,
             )
-
-    def _loadtile(
-        self,
-        number: int | Tile,
-        *,
-        padding: Padding = ZERO,
-        latency: int | None = None,
-        allow_tma: bool | None = None,
-    ) -> Tile:
-        # What `load_tile` becomes where the number is known to be a tile's: the names are equally
-        # long.
-        return load_begun(  # type: ignore[no-any-return]
-            self._tl_array,
-            self._tl_divisors,
-            self._at(number),
-            self._tl_tile,
-            padding,
-            latency,
-            allow_tma,
-        )
-
-    def _storetile(
-        self,
-        number: int | Tile,
-        tile: Operand,
-        *,
-        latency: int | None = None,
-        allow_tma: bool | None = None,
-    ) -> None:
-        store_begun(
-            self._tl_array,
-            self._tl_divisors,
-            self._at(number),
-            self._tl_tile,
-            tile,
-            latency,
-            allow_tma,
-        )
 
     def _at(self, number: int | Tile) -> Any:
         # One return, as in MappedMut._in_order.

@@ -151,8 +151,7 @@ def safety_of(kernel: Kernel, decl: KernelDecl) -> Safety | None:
 
 
 def _unchecked(fact: Fact) -> Fact:
-    # What a helper function checks is left in: it may serve other kernels too.
-    if fact.guarantee is not Guarantee.KERNEL or fact.in_helper:
+    if fact.guarantee is not Guarantee.KERNEL:
         return fact
     return dataclasses.replace(fact, guarantee=Guarantee.NONE, what=f'{fact.what} (checks = "off")')
 

@@ -13,9 +13,11 @@ from tilec_runtime.errors import CallError, TensorError
 from tilec_runtime.kernels import CODES, recipes, width_of
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.ops.context import ExecutionContext
-from tilec_runtime.ops.copy_ops import Dup, Transfer, new_tensor
-from tilec_runtime.ops.holding import Held, HoldingOp
+from tilec_runtime.ops.copies import dense_copy
+from tilec_runtime.ops.holding import HoldingOp
 from tilec_runtime.ops.op import DeviceOp
+from tilec_runtime.ops.transfers import new_tensor
+from tilec_runtime.tensors.copies import Box, boxes, byte_layout
 from tilec_runtime.tensors.described import Described, dtype_name
 from tilec_runtime.tensors.lease import holder
 from tilec_runtime.tensors.shapes import checked_packing, checked_shape, extent_of
@@ -77,23 +79,17 @@ class FillIn(HoldingOp[Any]):
             OwnershipError: it cannot be written.
         """
         self._recipe = recipe
-        self._held = Held(holder("fill"), (tensor,), (0,))
+        self._hold(holder("fill"), (tensor,), (0,), moved=True)
 
-    @property
-    def name(self) -> str:
-        """`fill`."""
-        return "fill"
-
-    def _execute(self, ctx: ExecutionContext) -> Any:
-        with self._taken() as held:
-            (tensor,) = held.ready(ctx)
-            ctx.writes(tensor.storage)
-            recipes.enqueue(self._recipe, ctx, recipes.Place.of(tensor))
+    def _work(self, ctx: ExecutionContext, *values: Any) -> Any:
+        (tensor,) = values
+        ctx.writes(tensor.storage)
+        recipes.enqueue(self._recipe, ctx, recipes.Place.of(tensor))
         return tensor
 
 
 @final
-class Convert(Transfer[Tensor]):
+class Convert(HoldingOp[Tensor]):
     """The elements of a tensor as those of another dtype, in memory of their own."""
 
     def __init__(self, source: Described, dtype: str) -> None:
@@ -106,43 +102,29 @@ class Convert(Transfer[Tensor]):
         who = holder("convert")
         source.require(who)
         checked_packing(dtype, source.shape)
-        self._dtype, self._shape = dtype, source.shape
-        self._held, self._copy = None, None
-        if source.is_contiguous and source.dtype != dtype:
-            self._held = Held(who, (source,), moved=False)
-        else:
-            # Elements that lie apart are put together first; and a copy is all that the same dtype
-            # takes.
-            self._copy = Dup(source, "convert")
-
-    @property
-    def name(self) -> str:
-        """`convert`."""
-        return "convert"
-
-    def _execute(self, ctx: ExecutionContext) -> Tensor:
-        if self._copy is not None:
-            dense = ctx.run(self._copy)
-            return dense if dense.dtype == self._dtype else ctx.run(Convert(dense, self._dtype))
-        with self._taken() as held:
-            source = held.tensor(ctx)
-            ctx.reads(source.storage)
-            made = new_tensor(ctx, source.shape, self._dtype)
-            recipes.convert(ctx, recipes.Place.of(made), recipes.Place.of(source))
-        return made
-
-    def _discard(self) -> None:
-        super()._discard()
-        if self._copy is not None:
-            self._copy._discard()  # noqa: SLF001 - an op too
+        self._dtype, self._nbytes = dtype, DTYPES[dtype].size_of(source.size)
+        # Elements that lie apart are put together first; and a copy is all that the same dtype
+        # takes.
+        self._boxes: list[Box] | None = None
+        if not source.is_contiguous or source.dtype == dtype:
+            layout = byte_layout(source.facts)
+            self._boxes = boxes(layout.dense, layout)
+        self._hold(who, (source,))
 
     def _require_here(self, ctx: ExecutionContext) -> None:
         super()._require_here(ctx)
-        if self._copy is not None:
-            self._copy._require_here(ctx)  # noqa: SLF001 - an op too
+        ctx.refuse_allocation(self._nbytes)
 
-    def _require_captured(self, ctx: ExecutionContext) -> None:
-        ctx.refuse_allocation(DTYPES[self._dtype].size_of(math.prod(self._shape)))
+    def _work(self, ctx: ExecutionContext, *values: Any) -> Tensor:
+        source: Described = values[0]
+        if self._boxes is not None:
+            source = dense_copy(ctx, source, self._boxes)
+            if source.dtype == self._dtype:
+                return Tensor(source.storage, source.shape, source.dtype)
+        ctx.reads(source.storage)
+        made = new_tensor(ctx, source.shape, self._dtype)
+        recipes.convert(ctx, recipes.Place.of(made), recipes.Place.of(source))
+        return made
 
 
 def known(what: str, dtype: Any, *, but: tuple[str, ...] = ()) -> str:

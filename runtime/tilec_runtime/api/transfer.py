@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, overload
 
 from tilec_runtime.device.device import Device
 from tilec_runtime.model.dtype import DTYPES
-from tilec_runtime.ops.copy_ops import Dup, FromHost, Memcpy, Upload, packed_error, to_host_op
+from tilec_runtime.ops.copies import Dup, packed_error, to_host_op
 from tilec_runtime.ops.op import DeviceOp
 from tilec_runtime.ops.policy import current_device
+from tilec_runtime.ops.transfers import FromHost, Memcpy, Upload
 from tilec_runtime.protocols import DeviceLike
 from tilec_runtime.tensors import host
 from tilec_runtime.tensors.contents import pinned_bytes
@@ -77,7 +78,7 @@ def dup(tensor: Described | DeviceOp[Any]) -> DeviceOp[Tensor]:
     """
     if isinstance(tensor, DeviceOp):
         return tensor.then(dup)
-    return Dup(require_tensor(tensor, "dup"))
+    return Dup(require_tensor(tensor, "dup"), Tensor)
 
 
 @overload

@@ -125,7 +125,6 @@ _SAFETY = record(
             guarantee=enumeration(Guarantee),
             what=text(most=10_000),
             location=optional(_LOCATION),
-            in_helper=flag,
         ),
         most=100_000,
     ),

@@ -157,11 +157,13 @@ def refusal(value: Any, dtype: str) -> str:
 
 def is_whole(value: Any) -> bool:
     """Whether it is a whole number, of Python or NumPy; a bool is none, nor is an array."""
+    if isinstance(value, bool) or numpy_dtype(value) == "bool":  # older ones have an index
+        return False
     try:
         operator.index(value)
     except TypeError:  # arrays have an `__index__`, which says no
         return False
-    return not isinstance(value, bool)
+    return True
 
 
 def whole(what: str, value: Any, raised: type[TilecError] = CallError) -> int:

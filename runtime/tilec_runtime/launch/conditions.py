@@ -37,6 +37,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tilec_runtime.device.layout import TensorFacts, nesting, spans_meet
+from tilec_runtime.device.scalars import numpy_dtype
 from tilec_runtime.device.seam_types import DeviceInfo, GridWish, LaunchShape
 from tilec_runtime.launch import program as op
 from tilec_runtime.launch.checks import Call
@@ -477,4 +478,6 @@ def _plain(value: Any) -> int | float:
     """A number as expressions read it: one of NumPy as one of Python."""
     if isinstance(value, int | float):
         return value
+    if numpy_dtype(value) == "bool":
+        return bool(value)
     return operator.index(value) if hasattr(value, "__index__") else float(value)

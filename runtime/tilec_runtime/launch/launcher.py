@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from typing import TYPE_CHECKING, Any
 
 from tilec_runtime.device.handles import current_stream, stream_handle
@@ -186,10 +185,8 @@ class Launcher(Uncopied, LauncherBase):
         facts = self._facts(values)
         ready = self._known(facts)
         if ready is None or facts is None:
-            captured = recording_of(driver, ordinal, handle) is not None
-            with (
-                driver.outside_captures(ordinal) if captured else contextlib.nullcontext()
-            ):  # the first launch loads the image
+            # The first launch loads the image, which a capture of whatever thread may forbid.
+            with driver.outside_captures(ordinal):
                 ready, facts = self._prepared(values, facts)
             driver.adopt(ordinal)
             ready.plan.call(handle, ready.outputs)  # the driver notes what may fail

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -92,7 +93,9 @@ class Module(Uncopied):
     def __init__(self, site: Site) -> None:
         """Use `load`."""
         self._site = site
-        self.kernels: Mapping[str, Launcher] = _Launchers(site)
+        launchers = _Launchers(site)
+        self.kernels: Mapping[str, Launcher] = launchers
+        self._named = launchers.named
 
     @property
     def info(self) -> BundleInfo:
@@ -111,20 +114,17 @@ class Module(Uncopied):
         """
         return self._site.jit().compiled
 
-    @property
+    @functools.cached_property
     def lazy(self) -> LazyLaunchers:
         """The kernels as functions that give ops: `module.lazy.add(z, x, y)`."""
-        from tilec_runtime.ops.lazy import LazyLaunchers
+        from tilec_runtime.ops.lazy import LazyLaunchers  # launches need no ops
 
-        return LazyLaunchers(self)
+        return LazyLaunchers(self.kernels, self._named)
 
     def __getattr__(self, name: str) -> Launcher:
         """The launcher of a kernel."""
-        if name not in self.kernels:
-            raise AttributeError(unknown_kernel(self._site.bundle, name), name=name, obj=self)
-        launcher = self.__dict__[name] = self.kernels[
-            name
-        ]  # found without this method the next time
+        # It is found without this method the next time.
+        launcher = self.__dict__[name] = self._named(name, self)
         return launcher
 
     def __dir__(self) -> list[str]:
@@ -135,15 +135,6 @@ class Module(Uncopied):
         """Package, version, device."""
         package = self.info.package
         return f"<Module {package.name} {package.version} on {self.device}>"
-
-
-def unknown_kernel(bundle: Bundle, name: str) -> str:
-    """Return what to say of a name that no kernel of a bundle has."""
-    from tilec_runtime.model.suggest import did_you_mean
-
-    known = tuple(bundle.kernels)
-    hint = did_you_mean(name, known) or f"; it has {', '.join(known)}"
-    return f"{bundle.info.package.name} has no kernel {name!r}{hint}"
 
 
 class _Launchers(Mapping[str, Launcher]):
@@ -158,9 +149,21 @@ class _Launchers(Mapping[str, Launcher]):
         with self._lock:
             if name not in self._made:
                 if name not in self._site.bundle.kernels:
-                    raise KeyError(unknown_kernel(self._site.bundle, name))
+                    raise KeyError(self._unknown(name))
                 self._made[name] = Launcher(name, self._site)
             return self._made[name]
+
+    def named(self, name: str, owner: object) -> Launcher:
+        """Return the launcher of an attribute's name; raise AttributeError for one that is none."""
+        if name not in self:
+            raise AttributeError(self._unknown(name), name=name, obj=owner)
+        return self[name]
+
+    def _unknown(self, name: str) -> str:
+        from tilec_runtime.model.suggest import did_you_mean  # for the message alone
+
+        hint = did_you_mean(name, self) or f"; it has {', '.join(self)}"
+        return f"{self._site.bundle.info.package.name} has no kernel {name!r}{hint}"
 
     def __contains__(self, name: object) -> bool:
         return name in self._site.bundle.kernels

@@ -9,7 +9,7 @@ import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from tilec_runtime.device.scalars import encoder_of, format_of
+from tilec_runtime.device.scalars import encoder_of, format_of, numpy_dtype
 from tilec_runtime.errors import LayoutError
 from tilec_runtime.launch.checks import Call
 from tilec_runtime.model.expr import parse
@@ -202,6 +202,8 @@ def encoded(format_: str, value: Any) -> bytes:
     Raises:
         struct.error, OverflowError, TypeError, ValueError: it does not fit.
     """
+    if numpy_dtype(value) == "bool":
+        value = bool(value)  # an integer, as Python's is
     encode = encoder_of(format_)
     if encode is not None:
         return struct.pack(f"={format_of(format_)}", encode(value))

@@ -402,12 +402,10 @@ def _lookup(env: Mapping[str, Any], name: str, column: int) -> Any:
 def _scalar(value: Any, name: str, column: int) -> Any:
     """A number of another library as a plain one; tensors are refused."""
     if not hasattr(value, "ptr") and not hasattr(value, "stride"):
+        if getattr(getattr(value, "dtype", None), "kind", "") == "b":
+            return bool(value)  # NumPy's counts as Python's does; older ones warn of their index
         if hasattr(value, "__index__"):
             return operator.index(value)
-        if (
-            getattr(getattr(value, "dtype", None), "kind", "") == "b"
-        ):  # NumPy's bool has no index, and counts as Python's does
-            return bool(value)
         if hasattr(value, "__float__"):
             return float(value)
     raise FaultError(

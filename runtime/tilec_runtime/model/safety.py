@@ -33,13 +33,11 @@ class Fact:
         guarantee: how it is made sure of.
         what: what is so.
         location: the place in the source that it is about, None for the kernel as a whole.
-        in_helper: whether that is in a function that the kernel calls.
     """
 
     guarantee: Guarantee
     what: str
     location: Location | None = None
-    in_helper: bool = False
 
 
 @value_class(frozen=True, kw_only=True, slots=True)

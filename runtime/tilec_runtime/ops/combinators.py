@@ -1,14 +1,18 @@
 """Ops that are made of values, of functions, and of other ops."""
 
+# ruff: noqa: SLF001 - parts of an op are ops too
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, ClassVar, Literal, TypeVar, cast, final, overload
 
 from tilec_runtime.errors import CallError
+from tilec_runtime.ops.base import take_all
 from tilec_runtime.ops.context import ExecutionContext
 from tilec_runtime.ops.execution import require_function
-from tilec_runtime.ops.op import DeviceOp, take_all
+from tilec_runtime.ops.once import Once
+from tilec_runtime.ops.op import DeviceOp, SharedOp
+from tilec_runtime.ops.steps import Shares
 
 T = TypeVar("T")
 A = TypeVar("A")
@@ -69,26 +73,32 @@ class Zip(DeviceOp[tuple[Any, ...]]):
         return len(self._ops)
 
     def _execute(self, ctx: ExecutionContext) -> tuple[Any, ...]:
-        ops, self._ops = self._ops, ()
         try:
-            return tuple([op._run_in(ctx) for op in ops])  # noqa: SLF001 - an op too
-        except BaseException:
-            _discard(ops)
-            raise
+            return tuple([op._run_in(ctx) for op in self._ops])
+        finally:
+            self._discard()  # those that did not run
 
     def _discard(self) -> None:
         ops, self._ops = self._ops, ()
-        _discard(ops)
+        for op in ops:
+            op._discard()
 
     def _require_here(self, ctx: ExecutionContext) -> None:
         for op in self._ops:
-            op._require_here(ctx)  # noqa: SLF001 - an op too
+            op._require_here(ctx)
 
 
-def _discard(ops: tuple[DeviceOp[Any], ...]) -> None:
-    """Give up those that have not run."""
-    for op in ops:
-        op._discard()  # noqa: SLF001 - an op too
+@overload
+def shared(content: Shares[T]) -> SharedOp[T]: ...
+@overload
+def shared(content: tuple[Any, ...]) -> SharedOp[Any]: ...
+@overload
+def shared(content: T) -> SharedOp[T]: ...
+def shared(content: Any) -> SharedOp[Any]:
+    """Return an op of a value that is there, which may be used any number of times. Tensors are
+    given as shares, also those in a tuple.
+    """
+    return SharedOp(Once(None, content), "shared")
 
 
 def value(content: T) -> Value[T]:

@@ -14,31 +14,31 @@ from tilec_runtime.device.scalars import bare, byte_count, whole
 from tilec_runtime.device.seam import CopyKind, DeviceDriver, PoolHandle
 from tilec_runtime.device.streams import Stream
 from tilec_runtime.errors import CallError, SchedulingError, TensorError, TilecError
+from tilec_runtime.running import Runnable
 from tilec_runtime.tensors.pool import pool_here
 from tilec_runtime.tensors.storage import Storage, allocate_bytes
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from tilec_runtime.running import Runnable
-
 T = TypeVar("T")
 
 
 class ExecutionContext:
-    """One execution on one stream. It is given to `_execute`, and is of no use afterwards.
+    """One execution on one stream. `_execute` gets it; afterwards it is of no use.
 
     It is a stream too: launchers and other libraries take it as one.
 
     Attributes:
         driver: of the device. device: its ordinal. stream: the stream's handle. line: of its uses
-            of memory.
+            of memory. capturing: whether a graph captures what is enqueued.
     """
 
     __slots__ = (
         *("_allocated", "_blocking", "_borrowed", "_kept", "_over", "_since"),
         *("device", "driver", "line", "stream"),
     )
+    capturing = False
 
     def __init__(self, stream: Stream, *, blocking: bool = False) -> None:
         """Begin on a stream.
@@ -62,58 +62,44 @@ class ExecutionContext:
         self._blocking = blocking
 
     def __cuda_stream__(self) -> tuple[int, int]:
-        """(0, handle), as other libraries read it."""
+        """Return (0, handle), as other libraries read it."""
         return 0, self.stream
 
-    @property
-    def capturing(self) -> bool:
-        """Whether what is enqueued is captured into a graph, and not done now."""
-        return False
-
     def refuse_capture(self, what: str, *, cause: str, fix: str) -> None:
-        """See that what is enqueued is done now: for ops that make no sense in a graph.
+        """Refuse an op that makes no sense in a graph, if this is a capture.
 
         Raises:
-            GraphCaptureError: it is captured; the arguments say what is, why it cannot be, and what
-                to do.
+            GraphCaptureError: it is; the arguments say what was refused, why, and what to do.
         """
 
     def refuse_allocation(self, nbytes: int) -> None:
-        """See that memory can be had here.
+        """Refuse an allocation of more than 0 bytes, if this is a capture.
 
         Raises:
-            GraphCaptureError: what is enqueued is captured; not for 0 bytes.
+            GraphCaptureError: it is.
         """
 
     def run(self, op: Runnable[T]) -> T:
-        """Enqueue another op here, as a part of this one; its result, which is not ready before the
-        stream gets there.
+        """Enqueue another op here, as a part of this one; return its result, which is ready when
+        the stream gets there.
 
         Raises:
             UsedOpError: it was used before. CallError: it is no op. SchedulingError: this execution
                 is over.
         """
         self._require_running("run")
-        if not hasattr(op, "_take"):
-            raise CallError(
-                f"ctx.run takes an op, and this is a {type(op).__qualname__}",
-                fix="pass an op; a value needs no run",
-            )
-        op._take("executed as a part of another op")  # noqa: SLF001 - the two are one thing
+        require_op(op, "ctx.run", "pass an op; a value needs no run")
+        op._take("executed as a part of another op")  # noqa: SLF001 - of every op
         return op._run_in(self)  # noqa: SLF001
 
     # Memory that ops share
 
     def reads(self, storage: Storage) -> None:
-        """Use memory that others may use too: the stream waits for the last write, wherever that
-        was.
-        """
+        """Use memory that others may read too: the stream waits for the last write on any other."""
         self._touch(storage, write=False)
 
     def writes(self, storage: Storage) -> None:
-        """Use memory alone: the stream waits for its last write and for all reads since then,
-        wherever they were.
-        """
+        """Use memory alone: the stream waits for the last write, and all reads since, on any other."""
         self._touch(storage, write=True)
 
     def wait_for(self, mark: Mark) -> None:
@@ -124,7 +110,7 @@ class ExecutionContext:
             mark.sync()
 
     def mark(self) -> Mark:
-        """The place that the stream has got to by now."""
+        """Return a mark behind what was enqueued so far."""
         return Mark(self.driver, self.line, self._since, blocking=self._blocking)
 
     def keep(self, *things: Any) -> None:
@@ -144,23 +130,18 @@ class ExecutionContext:
         return pool_here(self.driver, self.device)
 
     def malloc_async(self, nbytes: int) -> int:
-        """Address of new memory, in stream order. Give it back with `free_async`, in this execution
-        or in a later one.
+        """Allocate memory in stream order; return its address. `free_async` gives it back, in this
+        execution or a later one.
 
-        If this execution fails, what it allocated is given back.
+        An execution that fails gives back what it allocated.
 
         Raises:
             OutOfMemoryError: there is no memory of this size. CallError: it is no size.
                 SchedulingError: this execution is over.
         """
         self._require_running("malloc_async")
-        address = allocate_bytes(
-            self.driver,
-            self.device,
-            byte_count("malloc_async: nbytes", nbytes),
-            self.stream,
-            self.pool,
-        )
+        size = byte_count("malloc_async: nbytes", nbytes)
+        address = allocate_bytes(self.driver, self.device, size, self.stream, self.pool)
         self._allocated.add(address)
         return address
 
@@ -226,10 +207,9 @@ class ExecutionContext:
         self._require_running("writes" if write else "reads")
         given: object = storage
         if not isinstance(given, Storage):
-            fix = "pass the storage of a tensor: ctx.reads(t.storage)"
             raise CallError(
                 f"reads and writes take memory of tensors, and this is a {type(given).__qualname__}",
-                fix=fix,
+                fix="pass the storage of a tensor: ctx.reads(t.storage)",
             )
         storage.use(self.line, write=write)
 
@@ -241,13 +221,14 @@ class ExecutionContext:
                 fix="call it inside of _execute or of with_context's function, and keep no context",
             )
 
-    def _begin(self) -> None:
-        """Note that uses of memory have numbers from now on before they are enqueued."""
+    # Its end, for what runs ops
+
+    def begin(self) -> None:
+        """Note that uses of memory are numbered from now on before they are enqueued."""
         self.line.busy[id(self)] = threading.get_ident()
 
-    def _finish(self, *, failed: bool = False, waited: bool = False) -> Mark | None:
-        """End, and return the mark behind it. What was kept is in `_kept`, and has to live until
-        the mark is reached.
+    def finish(self, *, failed: bool = False, waited: bool = False) -> Mark | None:
+        """End it, and return the mark behind it. `release` gives up what it keeps.
 
         Args:
             failed: give back what was allocated.
@@ -263,35 +244,45 @@ class ExecutionContext:
             return None
         return self.mark()
 
-    def _abandon(self) -> None:
-        """End an execution that failed, where its error is what matters: nothing is raised here."""
+    def abandon(self) -> None:
+        """End an execution that failed, whose error matters: nothing is raised here."""
         try:
-            mark = self._finish(failed=True)
-        except TilecError:  # the device is lost: there is nothing that could still use anything
+            mark = self.finish(failed=True)
+        except TilecError:  # the device is lost: nothing uses memory any more
             return
         assert mark is not None
-        self._release(mark)
-        # What its work comes to is nobody's to be told: the next op on the stream must not be.
-        COMPLETIONS.watch(mark, self.stream, _nobody)
+        self.release(mark)
+        # The next op on the stream must not be told of a failure of this work.
+        COMPLETIONS.watch(mark, self.stream, _ignore)
 
-    def _leave(self, mark: Mark) -> None:
-        """Nobody waits any more, and the device goes on: log what the work comes to if it fails."""
-        self._release(mark)
-        COMPLETIONS.watch(mark, self.stream, _unheard)
+    def leave(self, mark: Mark) -> None:
+        """Let the device go on without a waiter: log the error of the work if it fails."""
+        self.release(mark)
+        COMPLETIONS.watch(mark, self.stream, _log)
 
-    def _release(self, mark: Mark) -> None:
-        """Let go what was kept, once the mark is reached."""
+    def release(self, mark: Mark) -> None:
+        """Give up what was kept once the mark is reached."""
         kept, self._kept = self._kept, []
         if kept:
             COMPLETIONS.keep(mark, self.stream, kept)
 
 
-def _unheard(error: BaseException | None) -> None:
+def require_op(given: object, method: str, fix: str = "") -> None:
+    """Check that a method was given an op.
+
+    Raises:
+        CallError: it was not.
+    """
+    if not hasattr(given, "_run_in"):
+        raise CallError(f"{method} takes an op, and this is a {type(given).__qualname__}", fix=fix)
+
+
+def _log(error: BaseException | None) -> None:
     if error is not None:
         logging.getLogger("tilec_runtime").error(
             "work of an op failed whose wait was interrupted: %s", error, exc_info=error
         )
 
 
-def _nobody(_: BaseException | None) -> None:
-    """Takes care of an error by letting it go."""
+def _ignore(_: BaseException | None) -> None:
+    """Take an error that nobody is told of."""

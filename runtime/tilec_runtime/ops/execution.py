@@ -1,28 +1,44 @@
-"""Runs one op on one stream: what every way to drive an op (sync, await, enqueue) has in common."""
+"""Runs one op on one stream: what sync, await, futures and `enqueue_on` have in common."""
 
 from __future__ import annotations
 
+import contextlib
 import inspect
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from tilec_runtime.device.marks import Mark
 from tilec_runtime.device.recording import recording_of
+from tilec_runtime.device.streams import Stream
 from tilec_runtime.errors import CallError, GraphCaptureError, TilecError
 from tilec_runtime.ops.context import ExecutionContext
-from tilec_runtime.ops.site import label
 from tilec_runtime.running import RUNNING, Runnable, refuse_nested
 
-if TYPE_CHECKING:
-    from tilec_runtime.device.streams import Stream
-
 T = TypeVar("T")
+
+
+def label(error: BaseException, op: str, step: str = "") -> None:
+    """Let an error name the op that it came out of; the innermost op and step stay.
+
+    Args:
+        error: on its way through the op.
+        op: name of the op, with its call site where that is recorded.
+        step: the step of the op's chain, where no call site names it.
+    """
+    if isinstance(error, TilecError):
+        error.op = error.op or op
+        if ", step " not in error.op:
+            error.op += step
+    elif isinstance(error, Exception):
+        with contextlib.suppress(Exception):  # other libraries' errors may refuse a note
+            add = getattr(error, "add_note", None)  # Python 3.11
+            if add is not None and not getattr(error, "__notes__", None):
+                add(f"in the DeviceOp {op}{step}")
 
 
 def submit(
     op: Runnable[T], stream: Stream, *, waited: bool = False
 ) -> tuple[T, ExecutionContext, Mark | None]:
-    """Enqueue an op; return its result, what must live until that is ready, and the mark behind its
-    work.
+    """Enqueue an op; return its result, its context, and the mark behind its work.
 
     Args:
         op: runs once.
@@ -30,8 +46,7 @@ def submit(
         waited: the caller synchronizes the stream next: there may be no mark.
 
     Raises:
-        NestedExecutionError: this thread enqueues another op at the moment.
-        UsedOpError: it was used before.
+        NestedExecutionError: this thread enqueues another op. UsedOpError: it was used before.
     """
     refuse_nested(op)
     if stream.borrowed and recording_of(stream.driver, stream.device, stream.handle) is not None:
@@ -40,24 +55,23 @@ def submit(
             cause="an op waits for the device and keeps what it uses until then, and a capture does nothing yet",
             fix="capture the op itself (op.graph_on), or call launchers with the stream",
         )
-    context = ExecutionContext(
-        stream, blocking=not waited
-    )  # first: where the stream is closed, the op stays usable
-    op._take("executed")  # noqa: SLF001 - the two are one thing
-    context._begin()  # noqa: SLF001
+    # Before the op is used up: where the stream is closed, the op stays usable.
+    context = ExecutionContext(stream, blocking=not waited)
+    op._take("executed")  # noqa: SLF001 - of every op
+    context.begin()
     RUNNING.op, RUNNING.stream = op, context.stream
     try:
-        return op._run_in(context), context, context._finish(waited=waited)  # noqa: SLF001
+        return op._run_in(context), context, context.finish(waited=waited)  # noqa: SLF001
     except BaseException as error:
         label(error, op.label)  # of the end of the execution too
-        context._abandon()  # noqa: SLF001
+        context.abandon()
         raise
     finally:
         RUNNING.op = None
 
 
 def enqueue(op: Runnable[T], stream: Stream) -> tuple[T, ExecutionContext, Mark]:
-    """`submit`, with a mark."""
+    """Do as `submit`, always with a mark."""
     value, context, mark = submit(op, stream)
     assert mark is not None
     return value, context, mark
@@ -67,15 +81,22 @@ def run(op: Runnable[T], stream: Stream) -> T:
     """Enqueue an op and synchronize its stream; return its result.
 
     Raises:
-        BaseException: what its work came to.
+        BaseException: the error of its work.
     """
     value, context, mark = submit(op, stream, waited=True)
+    error: BaseException | None = None
     try:
-        error = _waited(context, mark)
+        if mark is None:
+            number = context.line.enqueued
+            context.driver.synchronize(context.device, context.stream)
+            context.line.complete(number)
+        else:
+            mark.sync()
+            error = mark.failure
     except TilecError as lost:
         error = lost
     except BaseException:  # Ctrl-C: the device goes on, and nobody gets the result
-        context._leave(mark or context.mark())  # noqa: SLF001 - the two are one thing
+        context.leave(mark or context.mark())
         raise
     if error is None:
         return value
@@ -83,29 +104,15 @@ def run(op: Runnable[T], stream: Stream) -> T:
     try:
         raise error
     finally:
-        del (
-            error,
-            value,
-            context,
-        )  # the error's traceback has this frame: memory would wait for the collector
-
-
-def _waited(context: ExecutionContext, mark: Mark | None) -> BaseException | None:
-    """Wait for an execution; return what its work came to."""
-    if mark is not None:
-        mark.sync()
-        return mark.failure
-    number = context.line.enqueued
-    context.driver.synchronize(context.device, context.stream)
-    context.line.complete(number)
-    return None
+        # The error's traceback has this frame: memory would wait for the collector.
+        del error, value, context
 
 
 def require_function(verb: str, given: Any) -> None:
-    """See that a step is a function, and one that gives its result itself.
+    """Check that a step is a function that returns its result itself.
 
     Raises:
-        CallError: it is none.
+        CallError: it is no function, or a coroutine function.
     """
     if not callable(given):
         raise CallError(
@@ -114,9 +121,8 @@ def require_function(verb: str, given: Any) -> None:
         )
     if inspect.iscoroutinefunction(given):
         name = getattr(given, "__qualname__", repr(given))
-        what = f"{verb} takes a function, and {name} is a coroutine function"
         raise CallError(
-            what,
+            f"{verb} takes a function, and {name} is a coroutine function",
             cause="it would give a coroutine, which nobody would await",
             fix="await the op, and then call it",
         )

@@ -19,9 +19,8 @@ from tilec_runtime.device.scalars import is_number, shown
 from tilec_runtime.errors import CallError, NestedExecutionError, TilecError, UsedOpError
 from tilec_runtime.kept import without_frames
 from tilec_runtime.ops.context import ExecutionContext
-from tilec_runtime.ops.execution import enqueue, require_function
+from tilec_runtime.ops.execution import enqueue, label, require_function
 from tilec_runtime.ops.policy import current_policy, stream_of
-from tilec_runtime.ops.site import label
 from tilec_runtime.protocols import SchedulingPolicy
 from tilec_runtime.running import Runnable, refuse_nested
 from tilec_runtime.sites import created
@@ -212,7 +211,7 @@ def awaited(op: Runnable[T]) -> Generator[Any, None, T]:
     try:
         _spin(mark)
     except BaseException:  # Ctrl-C
-        work[1]._leave(mark)  # noqa: SLF001 - the two are one thing
+        work[1].leave(mark)
         raise
     if _reached(mark):
         error = _failure(mark)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import threading
-from typing import Any, ClassVar, Generic, Literal, NoReturn, Protocol, TypeVar, cast, final
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NoReturn, Protocol, TypeVar, cast
 
 from tilec_runtime.device.frees import Release
 from tilec_runtime.device.handles import stream_handle
@@ -12,11 +13,10 @@ from tilec_runtime.device.marks import Line, line_of
 from tilec_runtime.device.recording import RECORDINGS, own_recording
 from tilec_runtime.device.seam import DeviceDriver, ExecutableHandle, GraphHandle
 from tilec_runtime.device.streams import Stream
-from tilec_runtime.errors import CallError, DriverError, GraphCaptureError, GraphError, Location
-from tilec_runtime.ops.context import ExecutionContext
+from tilec_runtime.errors import DriverError, GraphCaptureError, GraphError, Location
+from tilec_runtime.ops.base import Op
+from tilec_runtime.ops.context import ExecutionContext, require_op
 from tilec_runtime.ops.graph_capture import Capture, capture_stream
-from tilec_runtime.ops.op import DeviceOp
-from tilec_runtime.ops.policy import as_stream
 from tilec_runtime.protocols import StreamLike
 from tilec_runtime.running import refuse_nested
 from tilec_runtime.sites import hinted, site
@@ -24,20 +24,17 @@ from tilec_runtime.tensors.lease import Claim, holder
 from tilec_runtime.tensors.storage import Storage
 from tilec_runtime.values import Uncopied
 
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
 T = TypeVar("T")
 U = TypeVar("U")
 T_co = TypeVar("T_co", covariant=True)
+G = TypeVar("G")
 
 
-@final
-class CudaGraph(Uncopied, Generic[T]):
-    """Work that was captured, to be replayed any number of times. It is given back by `close`, at
-    the end of a `with` block, or when nobody has it any more.
-
-    The graph owns what it uses: memory, arrays of other libraries, host memory that it copies from.
-    All of it stays until the graph is gone and its last replay is done. A replay is a use of each
-    memory, as a launch is: it is ordered behind others' uses on other streams, and others behind
-    it; while somebody borrows what it writes, it is refused.
+class Replays(Uncopied, Generic[T]):
+    """A graph, without the op that replays it: see `CudaGraph`.
 
     Attributes:
         stream: the one that it was captured for: where `update` runs, and `replay` without a
@@ -55,21 +52,6 @@ class CudaGraph(Uncopied, Generic[T]):
         self._state: _State | None = None
         self._output: list[T] | None = None
         self._renew(capture, output)
-
-    @staticmethod
-    def scope(stream: StreamLike) -> GraphScope:
-        """A block in which ops are captured one after another: `with CudaGraph.scope(stream) as s:
-        s.record(op)`; then `s.graph`.
-        """
-        return GraphScope(as_stream(stream))
-
-    # Replays
-
-    def launch(self) -> DeviceOp[None]:
-        """An op that replays the graph, on the stream of whoever runs it. There may be any number
-        of them.
-        """
-        return GraphLaunch(self)
 
     def replay(self, stream: StreamLike | None = None) -> None:
         """Enqueue a replay at once, and do not wait for it.
@@ -95,7 +77,7 @@ class CudaGraph(Uncopied, Generic[T]):
                 self.stream.driver, index if type(index) is int else self.stream.device, handle
             )
 
-    def update(self, op: DeviceOp[U]) -> U:
+    def update(self, op: Op[U]) -> U:
         """Run an op on the graph's stream, and do not wait for it: it is there to copy new contents
         into what the graph reads.
 
@@ -107,12 +89,10 @@ class CudaGraph(Uncopied, Generic[T]):
                 raises.
         """
         self._open("updated")
-        _require_op(
-            op, "update", "pass an op that copies to what the graph reads: api.memcpy(t, x)"
-        )
+        require_op(op, "update", "pass an op that copies to what the graph reads: api.memcpy(t, x)")
         return op.enqueue_on(self.stream)
 
-    def recapture(self, op: DeviceOp[T]) -> bool:
+    def recapture(self, op: Op[T]) -> bool:
         """Capture another op in place of what this graph does. Replays that are enqueued do what
         they did.
 
@@ -124,7 +104,7 @@ class CudaGraph(Uncopied, Generic[T]):
             GraphError: the graph is closed. GraphCaptureError: the op cannot be captured; the graph
                 stays as it was.
         """
-        _require_op(op, "recapture")
+        require_op(op, "recapture")
         refuse_nested(op)
         state = self._open("captured anew")
         capture = Capture(state.driver, state.ordinal)
@@ -169,7 +149,7 @@ class CudaGraph(Uncopied, Generic[T]):
         """Whether it was given up."""
         return self._state is None
 
-    def __enter__(self) -> CudaGraph[T]:
+    def __enter__(self) -> Self:
         """The graph itself."""
         return self
 
@@ -314,7 +294,7 @@ class _State:
         )
         self.uses = (*context.recording.uses.values(), (own, True))
 
-    def ready(self, graph: CudaGraph[Any], stream: int) -> bool:
+    def ready(self, graph: object, stream: int) -> bool:
         """Return whether a replay needs to wait for nothing, and to be noted nowhere: the last uses
         of its memory are replays on the same stream.
 
@@ -343,29 +323,6 @@ class _State:
             storage.use(line, write=write, lasting=True)
 
 
-@final
-class GraphLaunch(DeviceOp[None]):
-    """An op that replays a graph."""
-
-    def __init__(self, graph: CudaGraph[Any]) -> None:
-        """Use `CudaGraph.launch`."""
-        self._graph: CudaGraph[Any] | None = graph
-
-    @property
-    def name(self) -> str:
-        """`graph launch`."""
-        return "graph launch"
-
-    def _require_here(self, ctx: ExecutionContext) -> None:
-        if self._graph is not None:
-            self._graph._require_place(ctx.driver, ctx.device, ctx.stream)  # noqa: SLF001 - its own module
-
-    def _execute(self, ctx: ExecutionContext) -> None:
-        graph, self._graph = self._graph, None
-        assert graph is not None
-        graph._enqueue(ctx.driver, ctx.device, ctx.stream)  # noqa: SLF001 - its own module
-
-
 class GraphNode(Protocol[T_co]):
     """An op that allocates nothing, so that a graph can replay it: a launch, a copy between tensors
     that are there, a value.
@@ -379,17 +336,15 @@ class GraphNode(Protocol[T_co]):
         """As for `DeviceOp`."""
 
 
-@final
-class GraphScope(Uncopied):
-    """`with CudaGraph.scope(stream) as s:` captures what `s.record(op)` is given; after the block,
-    `s.graph` is the graph.
-    """
+class Scope(Uncopied, Generic[G]):
+    """A block in which ops are captured one after another: see `GraphScope`."""
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: Stream, make: Callable[[Stream, Capture, None], G]) -> None:
         """Use `CudaGraph.scope`."""
         self._stream = stream
+        self._make = make
         self._capture: Capture | None = None
-        self._graph: CudaGraph[None] | None = None
+        self._graph: G | None = None
         self._failed = ""
 
     def record(self, op: GraphNode[T]) -> T:
@@ -403,7 +358,7 @@ class GraphScope(Uncopied):
                 capture is given up then.
             GraphError: the block has not begun, or is over.
         """
-        given = _require_op(op, "record", "record launches and copies; a value needs no graph")
+        require_op(op, "record", "record launches and copies; a value needs no graph")
         if self._failed:
             raise self._given_up()
         if self._capture is None:
@@ -412,14 +367,14 @@ class GraphScope(Uncopied):
                 fix="with CudaGraph.scope(stream) as s: s.record(op)",
             )
         try:
-            result: T = self._capture.run(given)
+            result: T = self._capture.run(cast("Op[T]", op))
         except BaseException as error:
             self._failed = f"{type(error).__name__}: {getattr(error, 'what', error)}"
             raise
         return result
 
     @property
-    def graph(self) -> CudaGraph[None]:
+    def graph(self) -> G:
         """The graph.
 
         Raises:
@@ -433,7 +388,7 @@ class GraphScope(Uncopied):
             )
         return self._graph
 
-    def __enter__(self) -> GraphScope:
+    def __enter__(self) -> Self:
         """Begin.
 
         Raises:
@@ -452,7 +407,7 @@ class GraphScope(Uncopied):
         """
         capture, self._capture = cast("Capture", self._capture), None
         if error is None and not self._failed:
-            self._graph = CudaGraph(self._stream, capture, None)
+            self._graph = self._make(self._stream, capture, None)
             return
         capture.abandon()
         self._failed = self._failed or type(error).__name__
@@ -466,20 +421,6 @@ class GraphScope(Uncopied):
             cause="a record of this scope failed",
             fix="leave that op out, and capture again in a new scope",
         )
-
-
-def capture(op: DeviceOp[T], stream: Stream) -> CudaGraph[T]:
-    """What `DeviceOp.graph_on` does."""
-    refuse_nested(op)
-    found = Capture.of(stream)
-    return CudaGraph(stream, found, found.run(op))
-
-
-def _require_op(given: object, method: str, fix: str = "") -> DeviceOp[Any]:
-    """Any op: what allocates in a capture is refused when it does."""
-    if not isinstance(given, DeviceOp):
-        raise CallError(f"{method} takes an op, and this is a {type(given).__qualname__}", fix=fix)
-    return given
 
 
 def _at(verb: str, site: Location | None) -> str:

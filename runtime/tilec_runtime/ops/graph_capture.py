@@ -30,17 +30,13 @@ class CaptureContext(ExecutionContext):
     """
 
     __slots__ = ("marks", "recording")
+    capturing = True
 
     def __init__(self, stream: Stream, recording: Recording) -> None:
         """Begin on a stream that is captured."""
         super().__init__(stream)
         self.recording = recording
         self.marks: list[Mark] = []
-
-    @property
-    def capturing(self) -> bool:
-        """Yes."""
-        return True
 
     def refuse_capture(self, what: str, *, cause: str, fix: str) -> None:
         """Refuse it."""

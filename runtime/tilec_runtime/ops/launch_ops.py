@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
 import struct
-from collections.abc import Sequence
 from typing import Any, ClassVar, Literal, final
 
 from tilec_runtime.device.layout import ON_ANY, ON_CPU, ON_GPU
@@ -31,16 +29,17 @@ from tilec_runtime.launch.config import LaunchConfig
 from tilec_runtime.launch.limits import admit, check_compiled, check_device_limits, check_residency
 from tilec_runtime.launch.packing import Block
 from tilec_runtime.model.dtype import BY_NUMPY, DTYPES
+from tilec_runtime.ops.base import Op
 from tilec_runtime.ops.context import ExecutionContext
-from tilec_runtime.ops.holding import Held
+from tilec_runtime.ops.holding import HoldingOp
 from tilec_runtime.ops.modules import KernelFunction, size_of
-from tilec_runtime.ops.op import DeviceOp
 from tilec_runtime.tensors.described import Described
 from tilec_runtime.tensors.facts import UnreadableError, tensor_facts
 from tilec_runtime.tensors.lease import holder
+from tilec_runtime.values import value_class
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@value_class(frozen=True, slots=True)
 class _Scalar:
     """An argument by value: its dtype, the number, and what it packs as; or a struct's bytes."""
 
@@ -50,7 +49,7 @@ class _Scalar:
 
 
 @final
-class AsyncKernelLaunch(DeviceOp[tuple[Any, ...]]):
+class AsyncKernelLaunch(HoldingOp[tuple[Any, ...]]):
     """An op that launches a function of a module. It gives back its arguments.
 
     Arguments are pushed in the order of the kernel's parameters. What is known of these is checked;
@@ -73,16 +72,11 @@ class AsyncKernelLaunch(DeviceOp[tuple[Any, ...]]):
                 fix=fix,
             )
         self._function = function
-        self._pushed: list[_Scalar | Held] = []
         self._config: LaunchConfig | None = None
-
-    @property
-    def name(self) -> str:
-        """`launch of NAME`."""
-        return f"launch of {self._function.symbol}"
+        self._hold(holder(f"the launch of {function.symbol}"), ())
 
     def _arity(self) -> int | None:
-        return len(self._pushed)
+        return len(self._values)
 
     def push_arg(self, argument: Any, dtype: str = "") -> AsyncKernelLaunch:
         """Add a number, the address of a tensor, or the bytes of a struct by value.
@@ -110,11 +104,10 @@ class AsyncKernelLaunch(DeviceOp[tuple[Any, ...]]):
                     fix="push_device_ptr takes addresses, unchecked",
                     kernel=self._function.symbol,
                 )
-            self._pushed.append(
-                self._scalar(place, argument, dtype or wanted or _numpy_name(argument), wanted)
-            )
+            named = dtype or wanted or _numpy_name(argument)
+            self._values += (self._scalar(place, argument, named, wanted),)
             return self
-        if isinstance(argument, DeviceOp):
+        if isinstance(argument, Op):
             what = f"{self._at(place)} is an op, and a launch takes what is there"
             raise ArgumentError(
                 what,
@@ -126,17 +119,13 @@ class AsyncKernelLaunch(DeviceOp[tuple[Any, ...]]):
             )
         if isinstance(argument, bytes) and not wanted:
             self._check_size(place, len(argument))
-            self._pushed.append(_Scalar("struct", argument, argument))
+            self._values += (_Scalar("struct", argument, argument),)
             return self
         self._check_size(place, 8)
         write = isinstance(argument, Described) and not argument.readonly
-        self._check_place(
-            place,
-            argument.device
-            if isinstance(argument, Described)
-            else self._facts(place, argument).device,
-        )
-        self._pushed.append(Held(holder(f"the {self.name}"), (argument,), (0,) if write else ()))
+        of = argument if isinstance(argument, Described) else self._facts(place, argument)
+        self._check_place(place, of.device)
+        self._hold_more(holder(f"the {self.name}"), argument, write=write, moved=True)
         return self
 
     def push_device_ptr(self, address: int) -> AsyncKernelLaunch:
@@ -151,7 +140,7 @@ class AsyncKernelLaunch(DeviceOp[tuple[Any, ...]]):
         if wanted not in ("", "ptr"):
             raise DTypeError(f"{self._at(place)} takes a number ({wanted}), got an address")
         number = whole(self._at(place), bare(address), ArgumentError)
-        self._pushed.append(self._scalar(place, number, "ptr", "ptr"))
+        self._values += (self._scalar(place, number, "ptr", "ptr"),)
         return self
 
     def set_launch_config(self, config: LaunchConfig) -> AsyncKernelLaunch:
@@ -169,17 +158,6 @@ class AsyncKernelLaunch(DeviceOp[tuple[Any, ...]]):
         self._config = given
         return self
 
-    def _execute(self, ctx: ExecutionContext) -> tuple[Any, ...]:
-        pushed, self._pushed = self._pushed, []
-        try:
-            return self._launch(ctx, pushed)
-        finally:
-            _end(pushed)
-
-    def _discard(self) -> None:
-        pushed, self._pushed = self._pushed, []
-        _end(pushed)
-
     def _require_here(self, ctx: ExecutionContext) -> None:
         name, device = self._function.symbol, self._function.device
         if (ctx.driver, ctx.device) != (device.driver, device.ordinal):
@@ -188,24 +166,20 @@ class AsyncKernelLaunch(DeviceOp[tuple[Any, ...]]):
                 what, fix="run it under use_device, or on a stream of that device", kernel=name
             )
 
-    def _launch(self, ctx: ExecutionContext, pushed: list[_Scalar | Held]) -> tuple[Any, ...]:
+    def _work(self, ctx: ExecutionContext, *values: Any) -> tuple[Any, ...]:
         function, name = self._function, self._function.symbol
-        shape = self._shape(ctx)
-        if function.sizes is not None and len(pushed) != len(function.sizes):
+        shape = self._shape()
+        if function.sizes is not None and len(values) != len(function.sizes):
             fix = ""
-            if set(function.sizes[len(pushed) :]) == {8}:  # hidden parameters, as Triton adds
+            if set(function.sizes[len(values) :]) == {8}:  # hidden parameters, as Triton adds
                 fix = "where these are pointers to scratch memory that Triton added: push_device_ptr(0) for each"
             raise ArgumentError(
-                f"{name}: takes {len(function.sizes)} arguments, got {len(pushed)}",
+                f"{name}: takes {len(function.sizes)} arguments, got {len(values)}",
                 fix=fix,
                 kernel=name,
             )
-        used = [
-            argument if isinstance(argument, _Scalar) else argument.ready(ctx)[0]
-            for argument in pushed
-        ]
         packed: list[tuple[str | TensorPart, Any]] = []
-        for place, taken in enumerate(used):
+        for place, taken in enumerate(values):
             if isinstance(taken, _Scalar):
                 packed.append((taken.dtype, taken.packed))
             else:
@@ -219,14 +193,13 @@ class AsyncKernelLaunch(DeviceOp[tuple[Any, ...]]):
             if isinstance(taken, Described):
                 (ctx.reads if taken.readonly else ctx.writes)(taken.storage)
         if 0 not in shape.grid:
-            _enqueue(ctx, function, shape, packed, used)
-        return tuple(each.number if isinstance(each, _Scalar) else each for each in used)
+            _enqueue(ctx, function, shape, packed, values)
+        return tuple(each.number if isinstance(each, _Scalar) else each for each in values)
 
-    def _shape(self, ctx: ExecutionContext) -> LaunchShape:
+    def _shape(self) -> LaunchShape:
         """The launch's shape, checked against device and image."""
         function, config = self._function, self._config
         name, device = function.symbol, function.device
-        self._require_here(ctx)
         if config is None:
             raise LaunchError(
                 f"{name}: there is no launch configuration",
@@ -247,7 +220,7 @@ class AsyncKernelLaunch(DeviceOp[tuple[Any, ...]]):
         """The next argument's place, and its dtype where it is known."""
         if self._is_used:
             raise self._used()
-        place, function = len(self._pushed), self._function
+        place, function = len(self._values), self._function
         if function.sizes is not None and place >= len(function.sizes):
             raise ArgumentError(
                 f"{function.symbol}: takes {len(function.sizes)} arguments, and has them all",
@@ -365,12 +338,6 @@ def _enqueue(
         driver.launch_failed(
             ctx.device, result, ctx.stream, lambda: call(block.address, held)[0], function.symbol
         )
-
-
-def _end(pushed: Sequence[_Scalar | Held]) -> None:
-    for each in pushed:
-        if isinstance(each, Held):
-            each.end()
 
 
 def _numpy_name(number: Any) -> str:

@@ -101,7 +101,10 @@ def load_module_from_bytes(data: bytes, device: DeviceLike | None = None) -> Ker
     if where.ordinal == ON_CPU and not data.startswith(_TILE_IR):
         what = "the cpu device runs Tile IR, and the module is code of a GPU"
         raise KernelCacheError(what, fix="load it on a GPU")
-    with _told("the module cannot be loaded", where.ordinal):
+    with (
+        _told("the module cannot be loaded", where.ordinal),
+        where.driver.outside_captures(where.ordinal),
+    ):
         return KernelModule(where.driver.load_module(where.ordinal, data), where, entries)
 
 

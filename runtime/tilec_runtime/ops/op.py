@@ -1,28 +1,30 @@
-"""DeviceOp: work for a device that is described now and done later, once."""
+"""DeviceOp: work for a device that is described now and done later, once; what ops are combined
+into; and the graphs that replay them. Each gives the others, so they live in one module.
+"""
 
+# ruff: noqa: SLF001 - all of these are ops
 from __future__ import annotations
 
-import inspect
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Sequence
-from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypeVar, overload
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, final, overload
 
-from tilec_runtime.errors import CallError, Location, UsedOpError
+from tilec_runtime.device.scalars import whole
+from tilec_runtime.errors import CallError, Location
+from tilec_runtime.ops import steps
+from tilec_runtime.ops.base import Op
 from tilec_runtime.ops.context import ExecutionContext
-from tilec_runtime.ops.execution import enqueue, require_function, run
-from tilec_runtime.ops.policy import as_stream, current_policy, require_policy, stream_of
-from tilec_runtime.ops.site import label
-from tilec_runtime.ops.tensor_steps import TensorSteps
-from tilec_runtime.protocols import SchedulingPolicy, StreamLike
-from tilec_runtime.running import refuse_nested
-from tilec_runtime.sites import created, hinted, site
-from tilec_runtime.values import Uncopied
+from tilec_runtime.ops.execution import label, require_function
+from tilec_runtime.ops.graph import Replays, Scope
+from tilec_runtime.ops.graph_capture import Capture
+from tilec_runtime.ops.once import Once
+from tilec_runtime.ops.policy import as_stream, current_policy, stream_of
+from tilec_runtime.protocols import StreamLike
+from tilec_runtime.running import executing, refuse_nested
+from tilec_runtime.sites import created, site
 
 if TYPE_CHECKING:
-    from typing_extensions import Self, TypeVarTuple, Unpack
-
-    from tilec_runtime.ops.future import DeviceFuture
-    from tilec_runtime.ops.graph import CudaGraph
+    import numpy as np
+    from typing_extensions import TypeVarTuple, Unpack
 
     Others = TypeVarTuple("Others")
 
@@ -38,158 +40,31 @@ F = TypeVar("F")
 First = TypeVar("First")
 Last = TypeVar("Last")
 
+# The step whose function may execute ops itself; and all whose functions give an op to go on with.
+_UNCHECKED = "then_unchecked"
+_RUNS = frozenset(("then", _UNCHECKED, "to_host", "dup"))
+# Steps of a chain that its name shows; characters of a name that the name of a shared op keeps.
+_SHOWN, _LONGEST = 4, 80
 
-class DeviceOp(TensorSteps[T_co], Uncopied, ABC, Generic[T_co]):
+
+class DeviceOp(Op[T_co]):
     """Work for a device, with a result of type `T`. Building it does no device work; running it
     does, once.
 
     An op of one's own is a subclass with fields and `_execute`; it may be a dataclass.
     """
 
-    # `_fresh`: who deletes it, in one step, has the op. `_gone`: what used it up, and where.
-    # `_site`: in debug mode alone.
-    __slots__ = ("_fresh", "_gone", "_site")
-    _fresh: bool
-    _gone: tuple[str, Location | None]
-    _site: Location
-
-    def __new__(cls, *args: Any, **kwargs: Any) -> Self:  # noqa: ARG004 - they are __init__'s
-        """Note where it is made; subclasses need not call `super().__init__()`."""
-        self = object.__new__(cls)
-        _set(self, "_fresh", True)
-        if (place := site()) is not None:
-            _set(self, "_site", place)
-        return self
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NoReturn:
-        """NumPy gets none: it would make an array of one object.
-
-        Raises:
-            CallError: always.
-        """
-        del dtype, copy
-        raise CallError(
-            "an op is not an array: it describes work that is still to be done",
-            fix="run it: op.to_host().sync() is a NumPy array, op.sync() what the op gives",
-        )
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        """See that `_execute` gives its result itself.
-
-        Raises:
-            CallError: it is a coroutine function or a generator.
-        """
-        super().__init_subclass__(**kwargs)
-        execute = cls.__dict__.get("_execute")
-        if any(
-            is_one(execute)
-            for is_one in (
-                inspect.iscoroutinefunction,
-                inspect.isgeneratorfunction,
-                inspect.isasyncgenfunction,
-            )
-        ):
-            what = f"{cls.__qualname__}._execute is a coroutine function or a generator, and has to give the result itself"
-            raise CallError(
-                what,
-                cause="nobody would await or iterate it",
-                fix="enqueue everything in it and return the result",
-            )
-
-    @abstractmethod
-    def _execute(self, ctx: ExecutionContext) -> T_co:
-        """Enqueue the work on the context's stream; the result, which need not be ready yet. Called
-        once.
-        """
-
-    def _arity(self) -> int | None:
-        """How many elements its tuple has; None where that is not known before it runs."""
-        return None
-
-    @property
-    def created(self) -> Location | None:
-        """Where it was made; None outside of debug mode (`TILEC_DEBUG=1`, or `python -X dev`)."""
-        return getattr(self, "_site", None)
-
-    @property
-    def name(self) -> str:
-        """What it is, for messages."""
-        kind = type(self)
-        return (
-            kind.__name__.lstrip("_").lower()
-            if kind.__module__.startswith(("tilec_runtime.", "tilec."))
-            else kind.__name__
-        )
-
-    @property
-    def label(self) -> str:
-        """Name and place, as errors show them."""
-        return created(self.name, self.created)
-
-    def __repr__(self) -> str:
-        """`<DeviceOp zip, created at app.py:12>`."""
-        return f"<DeviceOp {self.label}>"
-
-    # Running it
-
-    def sync(self) -> T_co:
-        """Run it on a stream that the current policy picks, and wait.
-
-        Raises:
-            UsedOpError: it was used before. NestedExecutionError: this thread executes another op.
-            BaseException: what the op, or its work on the device, came to.
-        """
-        refuse_nested(self)
-        return self.sync_on(stream_of(current_policy()))
-
-    def sync_on(self, stream: StreamLike) -> T_co:
-        """Run it on a stream, and wait for it. Everything else as for `sync`."""
-        return run(self, as_stream(stream))
-
-    def enqueue_on(self, stream: StreamLike) -> T_co:
-        """Unchecked: enqueue it on a stream, and give the result at once, which the device may not
-        have made yet.
-
-        What uses the result on another stream, or on the host, has to wait for this one first:
-        nothing checks that.
-        """
-        value, context, mark = enqueue(self, as_stream(stream))
-        context._release(mark)  # noqa: SLF001 - the two are one thing
-        return value
-
-    def future(self) -> DeviceFuture[T_co]:
-        """Enqueue it now on a stream that the current policy picks; the future of its result. Does
-        not wait.
-
-        Raises:
-            UsedOpError: it was used before. NestedExecutionError: this thread executes another op.
-                Everything else is in the future.
-        """
-        from tilec_runtime.ops.future import start
-
-        return start(self, current_policy)
-
-    def schedule(self, policy: SchedulingPolicy) -> DeviceFuture[T_co]:
-        """As `future`, on a stream that this policy picks.
-
-        Raises:
-            SchedulingError: it is no policy.
-        """
-        from tilec_runtime.ops.future import start
-
-        require_policy(policy)
-        return start(self, lambda: policy)
+    __slots__ = ()
 
     def graph(self) -> CudaGraph[T_co]:
-        """Capture it into a CUDA graph, for a stream that the current policy picks; everything else
-        as for `graph_on`.
+        """Capture it into a CUDA graph for a stream that the current policy picks; otherwise as
+        `graph_on`.
         """
         refuse_nested(self)
         return self.graph_on(stream_of(current_policy()))
 
     def graph_on(self, stream: StreamLike) -> CudaGraph[T_co]:
-        """Capture it into a CUDA graph: its functions run now, the device's work at each replay,
-        and not before.
+        """Capture it into a CUDA graph: its functions run now, the device works at each replay.
 
         Args:
             stream: where replays run unless they name another; nothing is done there now.
@@ -198,42 +73,30 @@ class DeviceOp(TensorSteps[T_co], Uncopied, ABC, Generic[T_co]):
             UsedOpError: it was used before. NestedExecutionError: this thread executes another op.
             GraphCaptureError: something in it cannot be captured, such as an allocation.
         """
-        from tilec_runtime.ops.graph import capture
-
-        return capture(self, as_stream(stream))
-
-    def __await__(self) -> Generator[Any, None, T_co]:
-        """Enqueue it, and let other tasks run until the result is ready."""
-        from tilec_runtime.ops.future import awaited
-
-        return awaited(self)
+        where = as_stream(stream)
+        refuse_nested(self)
+        capture = Capture.of(where)
+        return CudaGraph(where, capture, capture.run(self))
 
     # Combining it
 
     def then(self, function: Callable[[T_co], DeviceOp[U]]) -> DeviceOp[U]:
-        """Go on with the op that a function makes of the result, on the same stream: it sees what
-        this one wrote.
+        """Go on with the op that a function makes of the result, on the same stream.
 
         The function runs on the host while the work is enqueued, before the device has done it.
         """
-        require_function("then", function)
         return self._chain("then", function)
 
     def then_unchecked(self, function: Callable[[T_co], DeviceOp[U]]) -> DeviceOp[U]:
-        """As `then`, with a function that may execute other ops (`sync`, `to_host`, `graph`), on
-        whatever streams.
+        """Do as `then`, with a function that may itself run ops, on whatever streams.
 
-        Tensors of tilec are ordered as ever; what is passed on by address, and arrays of other
-        libraries, are the function's to order.
+        Tensors of tilec stay in order; addresses and arrays of other libraries are the function's
+        to order.
         """
-        require_function("then_unchecked", function)
-        return self._chain("then_unchecked", function)
+        return self._chain(_UNCHECKED, function)
 
     def map(self, function: Callable[[T_co], U]) -> DeviceOp[U]:
-        """Make something else of the result on the host. The device may not have made it yet: do
-        not read it.
-        """
-        require_function("map", function)
+        """Apply a function to the result on the host; the device may not have made it yet."""
         return self._chain("map", function)
 
     def inspect(self, function: Callable[[T_co], object]) -> DeviceOp[T_co]:
@@ -251,16 +114,16 @@ class DeviceOp(TensorSteps[T_co], Uncopied, ABC, Generic[T_co]):
     @overload
     def first(self: DeviceOp[tuple[First, ...]]) -> DeviceOp[First]: ...
     def first(self: DeviceOp[Any]) -> DeviceOp[Any]:
-        """The first element of a tuple."""
-        return self._chain("first", lambda value: _element(value, 0))
+        """Go on with the first element of a tuple."""
+        return self._chain("first", lambda value: steps.element(value, 0))
 
     @overload
     def last(self: DeviceOp[tuple[Unpack[Others], Last]]) -> DeviceOp[Last]: ...
     @overload
     def last(self: DeviceOp[tuple[Last, ...]]) -> DeviceOp[Last]: ...
     def last(self: DeviceOp[Any]) -> DeviceOp[Any]:
-        """The last element of a tuple."""
-        return self._chain("last", lambda value: _element(value, -1))
+        """Go on with the last element of a tuple."""
+        return self._chain("last", lambda value: steps.element(value, -1))
 
     @overload
     def unzip(self: DeviceOp[tuple[A]], count: Literal[1] | None = None) -> tuple[DeviceOp[A]]: ...
@@ -289,104 +152,350 @@ class DeviceOp(TensorSteps[T_co], Uncopied, ABC, Generic[T_co]):
         self: DeviceOp[tuple[A, ...]], count: int | None = None
     ) -> tuple[DeviceOp[A], ...]: ...
     def unzip(self: DeviceOp[Any], count: int | None = None) -> Any:
-        """One op for each element of a tuple. The first of them that runs runs this op; the others
-        wait for it, on whatever stream.
+        """Return one op for each element of a tuple. The first of them that runs runs this op; the
+        streams of the others wait for it.
 
         Args:
-            count: how many elements the tuple has; needless for a launch, `zip_ops` and `value`.
+            count: how many elements the tuple has; a launch, `zip_ops` and `value` know it.
 
         Raises:
             CallError: fewer than one, or no count where it is needed; or, when it runs, another
                 number than the tuple has.
         """
-        from tilec_runtime.ops.sharing import unzip_op
+        if count is None and (count := self._arity()) is None:
+            raise CallError(
+                f"unzip(): how many elements the tuple of <DeviceOp {self.label}> has is not known before it runs",
+                fix="say how many: unzip(2)",
+            )
+        count = whole("unzip: the number of elements", count)
+        if count < 1:
+            raise CallError(
+                f"unzip({count}): a tuple has one element at least",
+                fix="say how many elements the op's tuple has",
+            )
+        listed = self.map(steps.listed)
+        listed._take("moved into unzip")
+        once = Once(listed)
+        return tuple(Part(once, place, count) for place in range(count))
 
-        return unzip_op(self, count)
+    @overload
+    def shared(self: DeviceOp[steps.Shares[U]]) -> SharedOp[U]: ...
+    @overload
+    def shared(self: DeviceOp[tuple[Any, ...]]) -> SharedOp[Any]: ...
+    @overload
+    def shared(self: DeviceOp[T]) -> SharedOp[T]: ...
+    def shared(self: DeviceOp[Any]) -> SharedOp[Any]:
+        """Return an op that may be used any number of times, from any thread: this one runs once.
+
+        Every user gets its result: tensors as shares, also in a tuple; an error again.
+        """
+        name = self.name
+        name = name if len(name) <= _LONGEST else f"{name[:_LONGEST]}…"
+        self._take("moved into shared")
+        return SharedOp(Once(self), f"{name}.shared")
+
+    @overload
+    def unwrap_arc(self: DeviceOp[steps.Unwraps[U]]) -> DeviceOp[U]: ...
+    @overload
+    def unwrap_arc(self: DeviceOp[T]) -> DeviceOp[T]: ...
+    def unwrap_arc(self: DeviceOp[Any]) -> DeviceOp[Any]:
+        """Go on with the owned tensor of the only share, and with any other result as it is.
+
+        Raises:
+            OwnershipError: when it runs, there are other owners.
+        """
+        return self._chain("unwrap_arc", steps.unwrap)
 
     def boxed(self) -> DeviceOp[T_co]:
-        """The op itself: every op has one type here, so lists may hold any."""
+        """Return the op itself: every op has one type here, so lists may hold any."""
         return self
 
+    # Methods of the tensor that is its result
+
+    def reshape(self: DeviceOp[steps.Reshapes[U]], *shape: Any) -> DeviceOp[U]:
+        """Go on with the tensor in another shape, without a copy; one extent may be -1."""
+        return self._step("reshape", *shape)
+
+    def reinterpret(self: DeviceOp[steps.Reinterprets[U]], dtype: Any, *shape: Any) -> DeviceOp[U]:
+        """Go on with the bytes of the tensor as another dtype, without a copy."""
+        return self._step("reinterpret", dtype, *shape)
+
+    def view(self: DeviceOp[steps.Views[U]], *shape: Any) -> DeviceOp[U]:
+        """Go on with a view of the tensor, to read (of a mutable borrow, to write)."""
+        return self._step("view", *shape)
+
+    def partition(self: DeviceOp[steps.Partitions[U]], *tile: Any) -> DeviceOp[U]:
+        """Go on with the tensor in tiles, for a kernel that writes one in each block."""
+        return self._step("partition", *tile)
+
+    def partition_prefix(self: DeviceOp[steps.PrefixPartitions[U]], *tile: Any) -> DeviceOp[U]:
+        """Do as `partition`, for kernels of fewer blocks than tiles."""
+        return self._step("partition_prefix", *tile)
+
+    def try_partition(self: DeviceOp[steps.TriesPartition[U]], *tile: Any) -> DeviceOp[U]:
+        """Do as `partition`, of a shared tensor with one owner."""
+        return self._step("try_partition", *tile)
+
+    def unpartition(self: DeviceOp[steps.Unpartitions[U]]) -> DeviceOp[U]:
+        """Go on with what the partition was cut out of."""
+        return self._step("unpartition")
+
+    def share(self: DeviceOp[steps.Shares[U]]) -> DeviceOp[U]:
+        """Go on with the tensor for many readers and no writer."""
+        return self._step("share")
+
+    def to_host(
+        self: DeviceOp[steps.ReadsOut], *, out: np.ndarray[Any, Any] | None = None
+    ) -> DeviceOp[np.ndarray[Any, Any]]:
+        """Go on with the contents of the tensor as a NumPy array, complete when the op is; see
+        `tilec_runtime.api.to_host`.
+        """
+        return self._chain("to_host", lambda found: steps.having(found, "to_host").to_host_op(out))
+
+    def dup(self: DeviceOp[steps.Copies[U]]) -> DeviceOp[U]:
+        """Go on with a contiguous copy of the tensor; see `tilec_runtime.api.dup`."""
+        return self._step("dup")
+
+    def _step(self, verb: str, *arguments: Any) -> DeviceOp[Any]:
+        return self._chain(verb, lambda found: getattr(steps.having(found, verb), verb)(*arguments))
+
     def _chain(self, verb: str, function: Callable[[Any], Any]) -> DeviceOp[Any]:
+        """Go on with what a function makes of the result."""
+        require_function(verb, function)
         place = site()
         self._take(f"moved into {verb}", place)
-        from tilec_runtime.ops.chain import begun
+        return Chain(self, verb, function, place)
 
-        return begun(self, (verb, function, place))
 
-    # Single use
+@final
+class Chain(DeviceOp[Any]):
+    """An op with one step behind it. A chain of them runs in one loop, however long it is."""
 
-    def _take(self, where: str, place: Location | None = None) -> None:
-        """Use it up. Of threads that do so at the same time, one succeeds.
+    __slots__ = ("_function", "_place", "_source", "_verb")
 
-        Args:
-            where: what it moves into, for messages.
-            place: where that is; None to look.
-
-        Raises:
-            UsedOpError: it was used before.
-        """
-        try:
-            _delete(self, "_fresh")
-        except AttributeError:
-            raise self._used() from None
-        _set(self, "_gone", (where, place or site()))
+    def __init__(
+        self,
+        source: DeviceOp[Any],
+        verb: str,
+        function: Callable[[Any], Any],
+        place: Location | None,
+    ) -> None:
+        """Use the methods of `DeviceOp`, which use the source up."""
+        # The name of the source is left once it has run: it may hold tensors, as a function may.
+        self._source: DeviceOp[Any] | str = source
+        self._function: Callable[[Any], Any] | None = function
+        self._verb = verb
+        self._place = place
 
     @property
-    def _is_used(self) -> bool:
-        return not hasattr(self, "_fresh")
-
-    def _used(self) -> UsedOpError:
-        where, place = getattr(self, "_gone", ("used", self.created))
-        return UsedOpError(
-            f"<DeviceOp {self.label}> was used before: {where}{f' at {place}' if place else ''}",
-            cause="an op is single use: it moves into what is made of it, and runs once",
-            fix=hinted("make a new one, or let all users share it: op.shared()"),
-        )
-
-    def _run_in(self, ctx: ExecutionContext) -> T_co:
-        """Execute it as what was taken; its errors say where it was made."""
-        try:
-            return self._execute(ctx)
-        except BaseException as error:
-            label(error, self.label)
-            raise
+    def name(self) -> str:
+        """`zip.then.map`."""
+        source, chain = self._parts()
+        verbs = [step._verb for step in reversed(chain)]
+        first = source if isinstance(source, str) else source.name
+        if len(verbs) > _SHOWN:
+            return f"{first}.{verbs[0]} … {verbs[-1]} ({len(verbs)} steps)"
+        return ".".join((first, *verbs))
 
     def _discard(self) -> None:
-        """It was used up and will never run: let go of the tensors that it holds."""
+        source, _ = self._parts()
+        if not isinstance(source, str):
+            source._discard()
 
     def _require_here(self, ctx: ExecutionContext) -> None:
-        """See that it may run in a context, before anything of it does: asked for ops that others
-        could run where this one cannot.
+        source, chain = self._parts()
+        self._require_checked(ctx, chain)
+        if not isinstance(source, str):
+            source._require_here(ctx)
 
-        Raises:
-            GraphCaptureError: it makes no sense in a graph. DeviceError: it runs on another device
-                alone.
-        """
+    def _require_checked(self, ctx: ExecutionContext, chain: list[Chain]) -> None:
+        if ctx.capturing and any(step._verb == _UNCHECKED for step in chain):
+            ctx.refuse_capture(
+                _UNCHECKED,
+                cause="its function may execute ops, which is done now and not at each replay",
+                fix="use `then`, or capture the ops step by step: CudaGraph.scope",
+            )
+
+    def _parts(self) -> tuple[DeviceOp[Any] | str, list[Chain]]:
+        """Return what the chain begins with, and its steps, the last one first."""
+        chain = [self]
+        source = self._source
+        while type(source) is Chain:
+            chain.append(source)
+            source = source._source
+        return source, chain
+
+    def _execute(self, ctx: ExecutionContext) -> Any:
+        value, todo = self._begun(ctx)
+        # Chains that functions of `then` return run in this loop too, so that their depth has no
+        # limit.
+        while todo:
+            step, function = todo.pop()
+            verb = step._verb
+            try:
+                if verb == _UNCHECKED:
+                    with executing(None):
+                        value = function(value)
+                else:
+                    value = function(value)
+                if verb not in _RUNS:
+                    continue
+                steps.require_op(verb, value)
+                value._take("executed as a part of another op")
+                if type(value) is Chain:
+                    value, more = value._begun(ctx)
+                    todo += more
+                else:
+                    value = value._run_in(ctx)
+            except BaseException as error:
+                place = step._place
+                label(error, created(verb, place), "" if place else f", step {step._number()}")
+                raise
+        return value
+
+    def _begun(self, ctx: ExecutionContext) -> tuple[Any, list[tuple[Chain, Callable[[Any], Any]]]]:
+        """Run what it begins with; return the result, and the steps behind it, the last one first."""
+        source, chain = self._parts()
+        self._require_checked(ctx, chain)
+        todo = []
+        for step in chain:
+            assert step._function is not None
+            todo.append((step, step._function))
+            step._function = None
+        assert not isinstance(source, str)
+        chain[-1]._source = source.name
+        return source._run_in(ctx), todo
+
+    def _number(self) -> int:
+        return len(self._parts()[1])
 
 
-_set, _delete = object.__setattr__, object.__delattr__  # a frozen dataclass refuses the other way
+@final
+class SharedOp(DeviceOp[T]):
+    """An op that may be used any number of times, from any thread. What it was made of runs once;
+    all users get that result.
 
-
-def take_all(ops: Sequence[DeviceOp[Any]], where: str) -> None:
-    """Use several ops up, or none of them.
-
-    Raises:
-        UsedOpError: one was used before, or is there twice.
+    A tensor, alone or in a tuple, is given as a `SharedTensor` of its own to every user; other
+    results are given as they are.
     """
-    taken: list[DeviceOp[Any]] = []
-    try:
-        for op in ops:
-            op._take(where)  # noqa: SLF001 - its own module
-            taken.append(op)
-    except UsedOpError:
-        for op in taken:
-            _set(op, "_fresh", True)
-        raise
+
+    def __init__(self, once: Once[T], name: str) -> None:
+        """Use `DeviceOp.shared` or `shared`."""
+        self._once = once
+        self._name = name
+
+    @property
+    def name(self) -> str:
+        """`zip.shared`."""
+        return self._name
+
+    def clone(self) -> SharedOp[T]:
+        """Return another op of the same execution."""
+        return SharedOp(self._once, self._name)
+
+    def shared(self) -> SharedOp[Any]:
+        """Do as `clone`."""
+        return self.clone()
+
+    def _take(self, where: str, place: Location | None = None) -> None:
+        """It is never used up."""
+
+    def _require_here(self, ctx: ExecutionContext) -> None:
+        self._once.require_here(ctx)
+
+    def _execute(self, ctx: ExecutionContext) -> T:
+        return cast("T", self._once.run(ctx, self._share))
+
+    def _share(self, result: T) -> Any:
+        # The first user turns the result into a share, and every user gets one of its own.
+        self._once.result = steps.shares_of(result)
+        return steps.shares_of(self._once.result)
 
 
-def _element(value: Any, place: int) -> Any:
-    if not isinstance(value, tuple) or not value:
-        what = f"`{'last' if place else 'first'}` needs a tuple with elements, and the op gave a {type(value).__qualname__}"
-        raise CallError(what, fix="use `map` for other results")
-    return value[place]
+@final
+class Part(DeviceOp[Any]):
+    """One element of a tuple that an op gives; see `DeviceOp.unzip`."""
+
+    def __init__(self, once: Once[list[Any]], place: int, count: int) -> None:
+        """Use `DeviceOp.unzip`."""
+        self._once: Once[list[Any]] | None = once
+        self._place = place
+        self._count = count
+
+    @property
+    def name(self) -> str:
+        """`unzip[0]`."""
+        return f"unzip[{self._place}]"
+
+    def _require_here(self, ctx: ExecutionContext) -> None:
+        if self._once is not None:
+            self._once.require_here(ctx)
+
+    def _execute(self, ctx: ExecutionContext) -> Any:
+        # The op does not keep what other parts may never ask for.
+        once, self._once = self._once, None
+        assert once is not None
+        return once.run(ctx, self._pick)
+
+    def _pick(self, elements: list[Any]) -> Any:
+        if len(elements) != self._count:
+            raise CallError(
+                f"unzip({self._count}) of a tuple of {len(elements)}",
+                fix=f"say unzip({len(elements)}), or unzip the op that gives {self._count}",
+            )
+        # Moved out: nothing else holds what this part gives.
+        element, elements[self._place] = elements[self._place], None
+        return element
+
+
+@final
+class CudaGraph(Replays[T]):
+    """Work that was captured, to be replayed any number of times. It is given back by `close`, at
+    the end of a `with` block, or when nothing refers to it.
+
+    The graph owns what it uses: memory, arrays of other libraries, host memory that it copies from.
+    All of it stays until the graph is gone and its last replay is done. A replay uses memory as a
+    launch does: in order with other uses on all streams; while a borrow is in its way, it is
+    refused.
+    """
+
+    @staticmethod
+    def scope(stream: StreamLike) -> GraphScope:
+        """Return a block in which ops are captured one after another: `with
+        CudaGraph.scope(stream) as s: s.record(op)`; then `s.graph`.
+        """
+        return GraphScope(as_stream(stream), CudaGraph)
+
+    def launch(self) -> DeviceOp[None]:
+        """Return an op that replays the graph, on the stream where it runs; one of any number."""
+        return GraphLaunch(self)
+
+
+@final
+class GraphScope(Scope["CudaGraph[None]"]):
+    """`with CudaGraph.scope(stream) as s:` captures what `s.record(op)` is given; after the block,
+    `s.graph` is the graph.
+    """
+
+
+@final
+class GraphLaunch(DeviceOp[None]):
+    """An op that replays a graph."""
+
+    def __init__(self, graph: CudaGraph[Any]) -> None:
+        """Use `CudaGraph.launch`."""
+        self._graph: CudaGraph[Any] | None = graph
+
+    @property
+    def name(self) -> str:
+        """`graph launch`."""
+        return "graph launch"
+
+    def _require_here(self, ctx: ExecutionContext) -> None:
+        if self._graph is not None:
+            self._graph._require_place(ctx.driver, ctx.device, ctx.stream)
+
+    def _execute(self, ctx: ExecutionContext) -> None:
+        graph, self._graph = self._graph, None
+        assert graph is not None
+        graph._enqueue(ctx.driver, ctx.device, ctx.stream)

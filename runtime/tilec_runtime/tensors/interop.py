@@ -10,6 +10,8 @@ from tilec_runtime.device.handles import stream_handle
 from tilec_runtime.device.layout import NOWHERE, ON_CPU
 from tilec_runtime.errors import TensorError
 from tilec_runtime.model.dtype import DTYPES
+from tilec_runtime.ops.copies import to_host_op
+from tilec_runtime.ops.op import DeviceOp
 from tilec_runtime.running import refuse_nested
 from tilec_runtime.tensors import dlpack
 from tilec_runtime.tensors.contents import contents
@@ -21,9 +23,6 @@ from tilec_runtime.tensors.storage import freeing_stream
 
 if TYPE_CHECKING:
     import numpy as np
-
-    from tilec_runtime.ops.op import DeviceOp
-    from tilec_runtime.tensors.tensor import Tensor
 
 # How DLPack and the array interface name streams: 0 is not allowed there.
 _LEGACY, _PER_THREAD = 1, 2
@@ -180,16 +179,9 @@ class Exchanged(Described):
         with self.claim(who, write=False):
             return contents(self.storage, self.facts, out)
 
-    def dup(self) -> DeviceOp[Tensor]:
-        """An op that gives a contiguous copy; see `tilec_runtime.api.dup`.
-
-        Raises:
-            OwnershipError: the tensor cannot be read. TensorError: its strides would take too many
-                calls of the driver.
-        """
-        from tilec_runtime.ops.copy_ops import Dup
-
-        return Dup(self)
+    def to_host_op(self, out: np.ndarray[Any, Any] | None = None) -> DeviceOp[np.ndarray[Any, Any]]:
+        """Return the op of `tilec_runtime.api.to_host`."""
+        return to_host_op(self, out)
 
     def _packed(self) -> str:
         each = DTYPES[self.dtype].per_byte

@@ -11,6 +11,7 @@ from tilec_runtime.device.layout import Look, Shape
 from tilec_runtime.device.scalars import whole
 from tilec_runtime.device.seam_types import GridRule, GridWish
 from tilec_runtime.errors import LaunchLimitError, TensorError
+from tilec_runtime.ops.op import DeviceOp
 from tilec_runtime.tensors.described import Described
 from tilec_runtime.tensors.interop import Exchanged
 from tilec_runtime.tensors.lease import Holder, holder
@@ -74,6 +75,12 @@ class Partition(Exchanged, Generic[T]):
         who = holder("unpartition")
         self.base.require(who)
         return self._moved_base(who)
+
+    def dup(self) -> DeviceOp[Any]:
+        """Return an op that gives a contiguous copy of what it was cut out of."""
+        base: Any = self.base  # a tensor, or a mutable borrow of one
+        copy: DeviceOp[Any] = base.dup()
+        return copy
 
     def hold(self, number: int, who: Holder, *, write: bool) -> None:
         """Move what it was cut out of into an op."""

@@ -1,6 +1,4 @@
-"""Views: another shape of a tensor, or a part of it, without copying; of all tensors but mutable
-borrows, to be read.
-"""
+"""What tensors with views have in common, and leases that end with their tensor."""
 
 from __future__ import annotations
 
@@ -9,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from tilec_runtime.device.layout import Shape, contiguous_stride
-from tilec_runtime.tensors.described import ranges_of, with_layout
+from tilec_runtime.tensors.described import ranges_of
 from tilec_runtime.tensors.interop import Exchanged
 from tilec_runtime.tensors.lease import Holder, holder
 from tilec_runtime.tensors.shapes import reshaped, sliced
@@ -66,36 +64,9 @@ class Viewable(Exchanged, Generic[P]):
         """Slices along the first dimension."""
         return (self[place] for place in range(len(self)))
 
-    def borrow(self) -> TensorView:
-        """Itself to read, for a `with` block: until its end nobody can write or move the tensor.
-
-        Raises:
-            OwnershipError: it cannot be read.
-        """
-        facts = self.facts
-        who = holder("the borrow")
-        return TensorView(
-            self.storage,
-            with_layout(self.storage, facts, (facts.shape, facts.stride, 0), readonly=True),
-            self.claim(who, write=False),
-        )
-
     @abstractmethod
     def _part(self, who: Holder, layout: tuple[Shape, Shape, int]) -> P:
         """A view of this shape, strides and offset, with its claim."""
-
-
-class Readable(Viewable["TensorView"]):
-    """A tensor whose views are there to be read."""
-
-    __slots__ = ()
-
-    def _part(self, who: Holder, layout: tuple[Shape, Shape, int]) -> TensorView:
-        return TensorView(
-            self.storage,
-            with_layout(self.storage, self.facts, layout, readonly=True),
-            self.claim(who, write=False),
-        )
 
 
 class Borrow(Exchanged):
@@ -109,6 +80,10 @@ class Borrow(Exchanged):
         """End it, and what was made of it. May be called more than once."""
         self.lease.release()
 
+    def __del__(self) -> None:
+        """Leave it to its parts, which keep the lease: it lasts while one of them has a claim."""
+        self.lease.let_go()
+
     def __enter__(self) -> Self:
         """The borrow itself, until the end of the block."""
         self.lease.keep()
@@ -120,16 +95,6 @@ class Borrow(Exchanged):
 
     def _state(self) -> str:
         return ", released" if self.lease.ended else ""
-
-
-class TensorView(Borrow, Readable):
-    """A tensor to read that shares the memory of another one. While it is there, that one can be
-    neither written nor moved.
-    """
-
-    __slots__ = ()
-
-    noun = "the view"
 
 
 def _one(shape: tuple[Any, ...]) -> Any:

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 
-import pytest
-
 from tilec.bench.clocks import Clocks
 from tilec.bench.measure import (
     ClockReading,
     MeasureOptions,
-    launches_of,
     measure,
     measure_together,
 )
@@ -41,24 +38,6 @@ class Planned:
         return self.now[0]
 
 
-def test_short_launches_are_put_together_and_the_first_does_not_count() -> None:
-    subject = Planned([1.0, 1e-5])  # a second for loading the code
-    assert launches_of(subject, 0.002) == 200
-    assert launches_of(Planned([1e-9]), 0.002) == 512
-    assert launches_of(Planned([0.5]), 0.002) == 1
-
-
-def test_it_warms_up_until_samples_agree_and_says_if_they_never_do() -> None:
-    falling = [2.0, 2.0, 1.9, 1.5, 1.2, 1.0]
-    subject = Planned([t * 1e-3 for t in falling])
-    found = measure(subject, MeasureOptions(sample=1e-4, warm_up=1.0), clock=subject.clock)
-    assert found.steady
-    assert set(found.samples) == {1e-3}
-    restless = Planned([1e-3 * (1 + (i % 2)) for i in range(5000)])
-    options = MeasureOptions(sample=1e-4, warm_up=0.01, seconds=0.05)
-    assert not measure(restless, options, clock=restless.clock).steady
-
-
 def test_clocks_that_rise_in_steps_are_not_taken_for_steady_on_the_first() -> None:
     rising = Planned([2e-3] * 8 + [1e-3])
     found = measure(rising, MeasureOptions(sample=1e-4, least_warm_up=0.05), clock=rising.clock)
@@ -87,13 +66,6 @@ def test_samples_that_hang_together_make_a_median_known_later() -> None:
         sample=1e-4, warm_up=0.0, least=15, most=40, seconds=1e9, precise=0.001
     )
     assert len(measure(drifting, options, clock=drifting.clock).samples) == 40
-
-
-def test_samples_are_times_of_one_launch() -> None:
-    subject = Planned([1e-5])
-    found = measure(subject, clock=subject.clock)
-    assert found.launches == 200
-    assert found.summary.median == pytest.approx(1e-5)
 
 
 def test_what_holds_the_clocks_back_is_noticed() -> None:
@@ -153,13 +125,6 @@ class Nvml:
 
     def device_get_current_clocks_event_reasons(self, handle: int) -> int:
         return self.bits
-
-
-def test_clocks_of_nvml_and_what_they_are_held_back_by() -> None:
-    clocks = Clocks("GPU-1", Nvml(bits=0x4 | 0x40 | 0x1))
-    assert clocks.read() == ClockReading(sm=1980, memory=3201, held_back=("power", "heat"))
-    assert clocks.driver == "580.95.05"
-    assert not clocks.missing
 
 
 def test_clocks_that_cannot_be_read_say_why() -> None:

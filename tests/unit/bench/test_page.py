@@ -93,16 +93,6 @@ def test_limits_are_drawn_where_they_are_near() -> None:
     assert "stroke-dasharray" not in images(dataclasses.replace(REPORT, results=slow))[0]
 
 
-def test_without_matplotlib_there_are_tables_and_the_way_to_plots(monkeypatch) -> None:
-    monkeypatch.setattr("tilec.bench.page.can_plot", lambda: False)
-    assert images(REPORT) == []
-    assert (
-        "There are no plots, for matplotlib is missing: pip install &#39;tilec[plot]&#39;"
-        in text_of(REPORT)
-    )
-    assert tree_of(REPORT).all("h2") == [f"g{HOSTILE} by n", "All measurements"]
-
-
 def test_nothing_of_the_manifest_is_markup_and_nothing_else_may_style() -> None:
     tree, text = tree_of(REPORT), text_of(REPORT)
     assert {"script", "a", "iframe"}.isdisjoint(name for name, _ in tree.elements)
@@ -112,16 +102,6 @@ def test_nothing_of_the_manifest_is_markup_and_nothing_else_may_style() -> None:
     assert f"style-src 'sha256-{digest}'" in text.replace("&#39;", "'")
     assert not re.search(r"(href|src)=\"(?!data:)", text)
     assert text == text_of(REPORT)
-
-
-def test_variants_are_bars_the_fastest_first() -> None:
-    rows = [
-        measured(f"g BM={size}", 1e-6 * size, Point(base="g", variant=f"BM={size}"))
-        for size in (64, 32)
-    ]
-    tree = tree_of(dataclasses.replace(REPORT, results=rows, sweep="", ceilings=None, rows=[]))
-    assert tree.all("h2") == ["g by variant", "All measurements"]
-    assert tree.all("td") == ["BM=32", "", "32.32 us", "1.00x", "BM=64", "", "64.64 us", "2.00x"]
 
 
 def test_without_work_there_are_times_alone() -> None:

@@ -17,15 +17,6 @@ def read(text: str) -> Rival:
     return read_rival(text, INPUTS, case="gemm/4k", location=PLACE)
 
 
-def test_calls_and_functions_of_files_are_read() -> None:
-    assert read("torch: matmul(a, b)") == Rival(
-        text="torch: matmul(a, b)", library="torch", call="matmul(a, b)"
-    )
-    assert read("triton:bench/mine.py:gemm") == Rival(
-        text="triton:bench/mine.py:gemm", library="torch", reference="bench/mine.py:gemm"
-    )
-
-
 @pytest.mark.parametrize(
     ("text", "said"),
     [

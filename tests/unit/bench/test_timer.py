@@ -16,12 +16,9 @@ from tests.cpu_samples import device as cpu_device
 from tests.runtime_samples import ADD, loaded
 from tilec.bench.libraries import CupyLibrary, NumpyLibrary, TorchLibrary, open_library
 from tilec.bench.timer import (
-    HOST_LAUNCHES,
-    CachePlan,
     HostTimer,
     KernelTimer,
     RivalTimer,
-    plan_cache,
 )
 from tilec.case.device import KernelCall
 from tilec.testing.fake_driver import H200, FakeDriver
@@ -32,27 +29,6 @@ from tilec_runtime.tensors.buffer import DeviceBuffer
 COUNT = 1024
 SIZE = 3 * 4 * COUNT  # bytes of one set of arguments
 MIB, GIB = 1 << 20, 1 << 30
-
-
-@pytest.mark.parametrize(
-    ("size", "l2", "free", "cold", "plan"),
-    [
-        (200 * MIB, 50 * MIB, GIB, True, CachePlan(cache="as it is")),
-        (4 * MIB, 0, GIB, True, CachePlan(cache="as it is")),
-        (0, 50 * MIB, GIB, True, CachePlan(cache="as it is")),
-        (10 * MIB, 50 * MIB, GIB, True, CachePlan(cache="rotated", copies=11)),
-        (4096, 50 * MIB, GIB, True, CachePlan(cache="flushed", copies=512, flush=100 * MIB)),
-        (MIB, 50 * MIB, GIB, True, CachePlan(cache="flushed", copies=101, flush=100 * MIB)),
-        (10 * MIB, 50 * MIB, 10 * MIB, True, CachePlan(cache="flushed", flush=100 * MIB)),
-        (10 * MIB, 50 * MIB, GIB, False, CachePlan(cache="hot")),
-        (10 * MIB, 0, GIB, False, CachePlan(cache="as it is")),
-    ],
-)
-def test_the_plan_keeps_the_cache_cold(
-    size: int, l2: int, free: int, cold: bool, plan: CachePlan
-) -> None:
-    driver: Any = types.SimpleNamespace(memory_info=lambda _: (free, free))
-    assert plan_cache(size, dataclasses.replace(H200, l2=l2), driver, cold=cold) == plan
 
 
 def timer(l2: int = 0, *, cold: bool = True) -> tuple[KernelTimer, FakeDriver, list[DeviceBuffer]]:
@@ -99,20 +75,6 @@ def test_a_flushed_sample_has_at_most_one_launch_for_each_copy() -> None:
     before = len(driver.steps)
     found.seconds(450)
     assert [step.call for step in driver.steps[before:]].count("fill") == 3
-
-
-def test_the_host_cost_is_a_mean_of_launches() -> None:
-    found, driver, _ = timer()
-    ticks = iter((10.0, 10.0 + HOST_LAUNCHES * 3e-6))
-    before = len(driver.launches)
-    assert found.host_seconds(1000, lambda: next(ticks)) == pytest.approx(3e-6)
-    assert len(driver.launches) - before == HOST_LAUNCHES + 1
-
-
-def test_one_launch_needs_no_graph() -> None:
-    found, driver, _ = timer()
-    found.seconds(1)
-    assert not any("graph" in call.lower() or "capture" in call.lower() for call in driver.calls)
 
 
 def test_launches_on_the_cpu_device_take_time() -> None:

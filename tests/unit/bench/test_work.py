@@ -14,9 +14,7 @@ from tilec.bench.ceilings import (
     NO_TORCH,
     Ceilings,
     known_ceilings,
-    measure_ceilings,
     measured_apart,
-    path_of,
 )
 from tilec.bench.work import NO_RATES, Work, amount_of, rates_of
 from tilec.model.codec import encode
@@ -54,33 +52,6 @@ def test_the_ceiling_that_allows_least_bounds_a_launch(
 )
 def test_amounts_are_finite_and_not_negative(value: object, amount: float | None) -> None:
     assert amount_of(value) == amount
-
-
-def test_a_copy_is_measured_without_torch_and_cached(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(ceilings, "COPY", 1 << 10)  # the fake driver copies for real
-    driver, ticks = FakeDriver(devices=(H200,)), iter(range(10_000))
-    path = path_of(tmp_path, {"device": "H200", "driver": "580"})
-    assert path != path_of(tmp_path, {"device": "H200", "driver": "595"})
-
-    def known() -> Ceilings:
-        return known_ceilings(
-            path,
-            {"device": "H200"},
-            lambda: measure_ceilings(H200, driver, None, clock=lambda: float(next(ticks))),
-        )
-
-    found = known()
-    assert found.copy is not None
-    assert (dict(found.products), found.missing) == ({}, NO_TORCH)
-    copies = driver.calls.count("copy_async")
-    assert known() == found
-    assert driver.calls.count("copy_async") == copies > 0
-    assert json.loads(path.read_text())["about"] == {"device": "H200"}
-    for damaged in ("", "[]", "{}", '{"ceilings": {"copy": "x"}}'):
-        path.write_text(damaged)
-        assert known() == found
 
 
 def test_a_gpu_rests_after_products_that_were_measured(tmp_path: Path) -> None:

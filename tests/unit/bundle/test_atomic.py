@@ -25,27 +25,6 @@ def test_replaces_the_file_at_the_end(tmp_path: Path) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o644
 
 
-def test_makes_missing_directories(tmp_path: Path) -> None:
-    with atomic_write(tmp_path / "a" / "b" / "out") as file:
-        file.write(b"x")
-    assert (tmp_path / "a" / "b" / "out").read_bytes() == b"x"
-
-
-def test_an_error_in_the_block_leaves_everything_as_it_was(tmp_path: Path) -> None:
-    path = tmp_path / "out.bin"
-    path.write_bytes(b"old")
-
-    def interrupted() -> None:
-        with atomic_write(path) as file:
-            file.write(b"half")
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        interrupted()
-    assert path.read_bytes() == b"old"
-    assert names_in(tmp_path) == ["out.bin"]
-
-
 def test_an_os_error_becomes_an_output_error(tmp_path: Path) -> None:
     with pytest.raises(OutputError) as caught, atomic_write(tmp_path / "out.bin"):
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -63,23 +42,6 @@ def test_an_os_error_becomes_an_output_error(tmp_path: Path) -> None:
 )
 def test_causes(code: int, cause: str) -> None:
     assert cause in output_error(Path("x"), OSError(code, os.strerror(code))).cause
-
-
-def test_a_directory_in_the_way(tmp_path: Path) -> None:
-    (tmp_path / "out").mkdir()
-    with (
-        pytest.raises(OutputError, match="cannot write") as caught,
-        atomic_write(tmp_path / "out") as file,
-    ):
-        file.write(b"x")
-    assert "in the way" in caught.value.cause
-    assert names_in(tmp_path) == ["out"]
-
-
-def test_a_file_for_a_parent(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("x")
-    with pytest.raises(OutputError, match="cannot write"), atomic_write(tmp_path / "file" / "out"):
-        pass
 
 
 def test_write_if_changed(tmp_path: Path) -> None:

@@ -7,9 +7,9 @@ import pytest
 from tests.bundle_samples import row
 from tilec_runtime.bundle.choose import DeviceFacts, choose_image, require_image
 from tilec_runtime.errors import NoImageError
-from tilec_runtime.model.arch import ARCHS, Target, Version
+from tilec_runtime.model.arch import Version
 from tilec_runtime.model.image import ImageInfo
-from tilec_runtime.model.jit import JitBy, JitFallback
+from tilec_runtime.model.jit import JitFallback
 
 CUDA_13_0, CUDA_13_4 = (13, 0), (13, 4)
 ALLOW = (
@@ -285,34 +285,6 @@ def test_reasons_of_refusal(given: str, cc: Version, driver: Version, reason: st
     assert candidate.reason == reason
 
 
-@pytest.mark.parametrize(
-    ("given", "cc", "reason"),
-    [
-        ("sm_90a", (9, 0), "machine code made for exactly 9.0"),
-        ("sm_120:tile", (12, 0), "machine code made for exactly 12.0"),
-        ("sm_100f", (10, 3), "machine code for the family of 10.0"),
-        ("sm_86", (8, 9), "machine code for 8.6, which 8.9 runs"),
-        ("sm_89", (8, 9), "machine code for 8.9"),
-        ("compute_80@8.0", (9, 0), "PTX of ISA 8.0 for 8.0, compiled by the driver for 9.0"),
-        ("tileir@13.0", (9, 0), "Tile IR that the driver assembles"),
-        ("lto_80@13.4>=13.0", (9, 0), "LTO-IR of CUDA 13.4 for 8.0, linked by nvJitLink for 9.0"),
-    ],
-)
-def test_reasons_of_acceptance(given: str, cc: Version, reason: str) -> None:
-    (candidate,) = choose_image(
-        [image(given)], DeviceFacts(cc=cc, driver=CUDA_13_4, jit=JitFallback.WARN)
-    ).candidates
-    assert candidate.accepted
-    assert candidate.reason == reason
-    assert candidate.jit is (
-        None
-        if given.startswith("sm_")
-        else JitBy.NVJITLINK
-        if given.startswith("lto_")
-        else JitBy.DRIVER
-    )
-
-
 def test_require_lists_every_candidate() -> None:
     device = DeviceFacts(cc=(9, 0), driver=CUDA_13_0, name="NVIDIA H200")
     with pytest.raises(NoImageError) as caught:
@@ -377,24 +349,6 @@ def test_machine_code_is_no_way_out_where_it_waits_for_a_driver_itself() -> None
         caught.value.fix
         == f"{ALLOW}; or install a driver of CUDA 13.4 (driver branch 615 or later)"
     )
-
-
-def test_require_gives_the_chosen_image() -> None:
-    device = DeviceFacts(cc=(9, 0), driver=CUDA_13_0)
-    assert str(require_image(images("compute_80@8.0 sm_90"), device).image.target) == "sm_90"
-
-
-def test_every_architecture_runs_its_own_forms() -> None:
-    for cc, arch in ARCHS.items():
-        for suffix, isa in (("", arch.ptx), ("a", arch.ptx_a), ("f", arch.ptx_f)):
-            if isa is None:
-                continue
-            target = f"sm_{cc[0]}{cc[1]}{suffix}"
-            choice = choose_image(
-                [row(target)], DeviceFacts(cc=cc, driver=max(arch.toolkit, (11, 0)))
-            )
-            assert choice.image is not None, target
-            assert choice.image.target == Target.parse(target)
 
 
 CPU = DeviceFacts(interprets=((13, 1), (13, 4)))

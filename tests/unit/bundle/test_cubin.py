@@ -11,35 +11,6 @@ from tilec_runtime.bundle.cubin import read_cubin
 from tilec_runtime.errors import BundleError
 
 
-def test_a_kernel() -> None:
-    cubin = read_cubin(build_cubin())
-    assert (cubin.cc, cubin.accelerated) == ((9, 0), False)
-    (kernel,) = cubin.kernels
-    assert (
-        kernel.name,
-        kernel.registers,
-        kernel.stack,
-        kernel.shared,
-        kernel.constant,
-        kernel.code,
-    ) == ("k", 40, 96, 256, 552, 128)
-    assert [(p.ordinal, p.offset, p.size) for p in kernel.params] == [
-        (0, 0, 8),
-        (1, 8, 4),
-        (2, 16, 20000),
-    ]
-    assert (kernel.max_threads, kernel.required_block, kernel.cluster) == (256, (), (2, 1, 1))
-
-
-def test_the_architecture_of_both_header_forms() -> None:
-    assert read_cubin(build_cubin(abi=8, flags=0x06006402)).cc == (10, 0)
-    assert read_cubin(build_cubin(abi=7, flags=0x00500550)).cc == (8, 0)
-
-
-def test_targets_of_one_architecture_only() -> None:
-    assert read_cubin(build_cubin(accelerated=True)).accelerated
-
-
 def test_a_required_block() -> None:
     extra = (Attribute(0x10, struct.pack("<III", 128, 1, 1)),)
     assert read_cubin(build_cubin(extra=extra)).kernels[0].required_block == (128, 1, 1)

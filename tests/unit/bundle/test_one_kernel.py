@@ -42,14 +42,6 @@ def test_each_kernel_is_what_the_whole_index_says(tmp_path: Path) -> None:
         bundle.kernel("none")
 
 
-def test_the_rows_of_other_kernels_are_not_looked_at() -> None:
-    bundle = changed(lambda row: row.update(extra=1))
-    assert bundle.kernel(SECOND) == INFO.kernels[1]
-    for read in (lambda: bundle.kernel(FIRST), lambda: bundle.info, bundle.verify):
-        with pytest.raises(BundleError, match=r"kernels\.add: unknown key 'extra'"):
-            read()
-
-
 @pytest.mark.parametrize(
     ("change", "said"),
     [

@@ -44,17 +44,6 @@ def test_what_is_not_put_in_place_goes(tmp_path: Path) -> None:
     assert names_in(tmp_path) == []
 
 
-def test_files_that_are_right_stay(tmp_path: Path) -> None:
-    path = tmp_path / "a"
-    path.write_bytes(b"1")
-    inode = path.stat().st_ino
-    with Stage() as stage:
-        assert not stage.write(path, b"1")
-        assert stage.where(path) == path
-        stage.put_in_place()
-    assert path.stat().st_ino == inode
-
-
 def test_an_obstacle_is_seen_before_the_first_file_is_put_in_place(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"old")
     (tmp_path / "b").mkdir()

@@ -31,7 +31,7 @@ from tilec.manifest.types import Case, Chain, Input, Operand, Step
 from tilec.package.write import write_bundle
 from tilec.testing.fake_driver import FakeDriver, FakeKernel
 from tilec_runtime.device import driver as _driver
-from tilec_runtime.errors import CaseError, RequirementError
+from tilec_runtime.errors import CaseError
 from tilec_runtime.model.kernel import KernelInfo
 from tilec_runtime.model.signature import Param, ParamKind
 from tilec_runtime.tensors.buffer import DeviceBuffer
@@ -319,45 +319,9 @@ def test_a_step_that_does_not_fit_its_kernel(steps: list[str], what: str) -> Non
         bound(*steps)
 
 
-def test_a_step_may_leave_out_what_may_be_none() -> None:
-    params = tuple(dataclasses.replace(param, optional=param.name == "x") for param in SCALE.params)
-    chain = Chain(
-        name="c", steps=(parse_step("scale(z)"),), cases=(Case(name="one", inputs=INPUTS[:1]),)
-    )
-    (made,) = chain_cases(chain, {"scale": dataclasses.replace(SCALE, params=params)})
-    assert [name for name, _ in made.steps[0].arguments] == ["z"]
-
-
-def test_a_dtype_without_quotes_is_taken_for_an_input() -> None:
-    with pytest.raises(
-        CaseError, match="'T' of any takes a value, not an input; there are f16, f32"
-    ) as caught:
-        bound("any(z, x, T=f16)", inputs=(*INPUTS, Input(name="f16", value=1)))
-    assert caught.value.fix == 'write text in quotes: T="f16"'
-
-
 def test_an_input_of_another_dtype_than_a_kernel_takes() -> None:
     with pytest.raises(CaseError, match="x is f16, and scale takes f32 for 'x'"):
         bound("scale(z, x)", inputs=(INPUTS[0], dataclasses.replace(INPUTS[1], dtype="f16")))
-
-
-def test_on_the_cpu_device_a_step_sees_what_the_one_before_it_wrote(tmp_path: Path) -> None:
-    module, driver = device()
-    (tmp_path / "sums.py").write_text("def sums(x):\n    return {'y': x + 2 * x, 'z': x - 3 * x}\n")
-    inputs = tuple(
-        Input(name=n, shape=("700",), dist="integers" if n == "x" else "empty") for n in "xyz"
-    )
-    case = Case(name="one", inputs=inputs, reference="sums.py:sums")
-    chain = Chain(
-        name="sums",
-        steps=(parse_step("add(y, x, x, 2)"), parse_step("add(z, y, x, -1)")),
-        cases=(case,),
-    )
-    (made,) = chain_cases(chain, {"add": ADD})
-    where = ModuleDevice(module, driver)
-    result = run_case(made, where, References(str(tmp_path)), clock=time.perf_counter)
-    assert (result.status, str(result.error)) == ("passed", "None")
-    assert [output.name for output in result.outputs] == ["y", "z"]
 
 
 def test_each_step_gets_its_own_arguments() -> None:
@@ -375,32 +339,6 @@ def test_each_step_gets_its_own_arguments() -> None:
     for call in calls_of(made, module, given):
         call.prepared(0)()
     assert (given["y"].to_host()[0], given["z"].to_host()[0]) == (6, 3 - 6)
-
-
-@pytest.mark.parametrize(("sizes", "number"), [((4, 3, 3), 1), ((3, 3, 4), 2)])
-def test_a_refused_launch_names_its_step(sizes: tuple[int, ...], number: int) -> None:
-    module, driver = device()
-    inputs = tuple(Input(name=n, shape=(str(size),)) for n, size in zip("yxz", sizes, strict=True))
-    chain = Chain(
-        name="c",
-        steps=(parse_step("add(y, x, x)"), parse_step("add(z, x, x)")),
-        cases=(Case(name="one", inputs=inputs),),
-    )
-    (made,) = chain_cases(chain, {"add": ADD})
-    given = {
-        n: DeviceBuffer.from_host(np.ones(size, np.float32), "cpu", driver=driver)
-        for n, size in zip("yxz", sizes, strict=True)
-    }
-    calls = calls_of(made, module, given)
-    for launch in (
-        lambda: ModuleDevice(module, driver).launch(made, given),
-        lambda: [call.explain() for call in calls],
-    ):
-        with pytest.raises(RequirementError) as caught:
-            launch()
-        assert caught.value.what.startswith(
-            f"step {number} of c: add: requires x.shape[0] == z.shape[0]"
-        )
 
 
 def test_what_a_step_did_is_not_put_down_to_the_step_behind_it() -> None:
@@ -429,13 +367,3 @@ def test_where_one_kernel_needs_a_gpu_the_chain_does() -> None:
     (made,) = chain_cases(chain, {info.name: info for info in module.info.kernels})
     reason = ModuleDevice(module, driver).refusal(made)
     assert reason.startswith("threads: it is a CUDA C++ kernel, compiled to code of a GPU")
-
-
-def test_a_chain_of_kernels_that_are_not_built_has_names() -> None:
-    chain = Chain(
-        name="c",
-        steps=(parse_step("scale(z, x)"), parse_step("gone(z)")),
-        cases=(Case(name="one", inputs=INPUTS),),
-    )
-    (made,) = chain_cases(chain, BUILT)
-    assert (made.name, [step.kernel for step in made.steps]) == ("c/one", ["scale", "gone"])

@@ -5,7 +5,6 @@ right code.
 from __future__ import annotations
 
 import importlib.util
-import json
 import os
 import subprocess
 import sys
@@ -30,13 +29,6 @@ def run(
         timeout=60,
         env=env,
     )
-
-
-def test_help_says_how_bundles_get_there() -> None:
-    done = run("--help")
-    assert done.returncode == 0
-    assert "scripts/gpu_builds.sh" in done.stdout
-    assert "--wheels" in done.stdout
 
 
 @pytest.fixture
@@ -86,32 +78,6 @@ def test_all_bundles_are_built_in_a_copy(
     assert (made / "scripts" / "gpu_tests.sh").exists()
     assert (made / "dist" / "wheels" / "a.whl").exists()
     assert not list(made.rglob(".tilec"))
-
-
-def test_a_build_that_fails_ends_it_with_its_message(
-    tmp_path: Path, compiler: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("BROKEN", "-C examples/triton")
-    done = run(str(tmp_path / "made"), python=str(compiler), script=BUILDS)
-    assert done.returncode == 1
-    assert "error: it does not compile" in done.stderr
-    assert "examples/kernels" not in done.stdout
-
-
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [((), "no DIR"), (("--nope",), "unknown option: --nope"), ((".",), "does not exist")],
-)
-def test_bundles_are_built_in_a_new_directory_alone(words: tuple[str, ...], told: str) -> None:
-    done = run(*words, script=BUILDS)
-    assert done.returncode == 2
-    assert told in done.stderr
-
-
-def test_unknown_options_are_refused() -> None:
-    done = run("--nope")
-    assert done.returncode == 2
-    assert "unknown option: --nope" in done.stderr
 
 
 def test_without_a_gpu_nothing_is_run(tmp_path: Path) -> None:
@@ -226,119 +192,3 @@ def test_a_run_that_takes_too_long_is_cut_and_says_how_far_it_came(
     words = script.told(result)
     assert words.startswith("memcheck: 1 of 2 tests ran, 0 failed, 0 skipped, in ")
     assert words.endswith(f" s (cut at its limit of 2 s); compute-sanitizer: {summary}")
-
-
-def test_all_is_followed_but_what_says_why_not(script: Any) -> None:
-    kept = [
-        "tests/gpu/test_x.py::many[0]",
-        "tests/gpu/test_x.py::many[1]",
-        "tests/gpu/test_y.py::one",
-    ]
-    out = [f"tests/gpu/test_x.py::{name}" for name in script.LEFT_OUT]
-    assert script.chosen([*out, *kept, f"{out[0]}[a case]"], "memcheck") == kept
-    large = [f"tests/gpu/test_kernels.py::{name}" for name in script.LEFT_OUT_OF["racecheck"]]
-    assert script.chosen([*large, *kept], "racecheck") == kept
-    assert script.chosen([*large, *kept], "memcheck") == [*large, *kept]
-    assert script.by_process(kept) == {"test_x": kept[:2], "test_y": kept[2:]}
-    many = [f"tests/gpu/test_kernels.py::test_of[{number}]" for number in range(41)]
-    parts = script.by_process([*kept, *many])
-    assert list(parts) == [
-        "test_kernels.1",
-        "test_kernels.2",
-        "test_kernels.3",
-        "test_x",
-        "test_y",
-    ], "what takes long begins first"
-    assert [test for name in list(parts)[:3] for test in parts[name]] == many
-    assert max(len(part) for part in parts.values()) <= script.MOST
-    folder = SCRIPT.parents[1] / script.TESTS
-    assert all((folder / f"{name}.py").is_file() for name in script.LONG)
-    text = "".join(path.read_text(encoding="utf-8") for path in folder.glob("test_*.py"))
-    assert all((folder / f"{name}.py").is_file() for name in script.NOT_FOLLOWED)
-    assert all(
-        f"def {name.partition('[')[0]}(" in text
-        for tool in script.TOOLS
-        for name in script.left_out(tool)
-        if name not in script.NOT_FOLLOWED
-    )
-
-
-def test_outcomes_are_counted_where_a_test_prints_too(script: Any) -> None:
-    text = "tests/gpu/x.py::one 4 of 4 programs\nPASSED   [ 50%]\ntests/gpu/x.py::two SKIPPED (no kernels) [100%]\nPASSED by\n"
-    assert [
-        script._counted(outcome, text) for outcome in ("PASSED", "SKIPPED", "FAILED|ERROR")
-    ] == [1, 1, 0]
-
-
-def test_no_test_begins_once_the_time_is_up(tmp_path: Path) -> None:
-    (tmp_path / "test_three.py").write_text(
-        "def test_a(): pass\ndef test_b(): pass\ndef test_c(): pass\n"
-    )
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        "-p",
-        "stop_after",
-        "--rootdir",
-        str(tmp_path),
-        str(tmp_path),
-    ]
-    found = []
-    for stop in ("0", "inf"):
-        env = {**os.environ, "PYTHONPATH": str(SCRIPT.parent), "TILEC_STOP_AT": stop}
-        done = subprocess.run(
-            command, capture_output=True, text=True, check=False, timeout=60, env=env, cwd=tmp_path
-        )
-        found.append(
-            (
-                done.returncode,
-                "1 passed" in done.stdout,
-                "the time is up" in done.stdout,
-                "3 passed" in done.stdout,
-            )
-        )
-    assert found == [(2, True, True, False), (0, False, False, True)]
-
-
-def test_both_tools_come_to_one_document(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    python = tmp_path / "python"  # with a torch that finds a GPU
-    python.write_text(f'#!/bin/sh\n[ "$1" = -c ] && exit 0\nexec {sys.executable} "$@"\n')
-    python.chmod(0o755)
-    monkeypatch.setenv("COMPUTE_SANITIZER", sanitizer(tmp_path, HAZARDS))
-    out = tmp_path / "out"
-    done = run("--sanitize", "all", "--sanitize-limit", "60", "--out", str(out), python=str(python))
-    assert done.returncode == 1, done.stdout + done.stderr
-    document = json.loads((out / "sanitizer.json").read_text())
-    assert [(row["tool"], row["limit"]) for row in document] == [
-        (tool, 60.0) for tool in ("memcheck", "racecheck", "initcheck", "synccheck")
-    ]
-    assert {row["summary"] for row in document} == {f"{len(document[0]['files'])} x {HAZARDS}"}
-    assert document[0]["tests"] == sum(row["tests"] for row in document[0]["files"])
-    assert document[0]["tests"] > 300
-    assert {row["file"] for row in document[0]["files"]} >= {"test_programs", "test_device_ops"}
-    assert done.stdout.count(f"compute-sanitizer: {HAZARDS}") == 4 * len(document[0]["files"])
-
-
-def test_tools_of_compute_sanitizer_are_known() -> None:
-    done = run("--sanitize", "leakcheck")
-    assert done.returncode == 2
-    assert "unknown tool: leakcheck" in done.stderr
-
-
-@pytest.mark.parametrize(
-    ("name", "word"), [("gpu_cases.py", "torch"), ("gpu_sanitize.py", "compute-sanitizer")]
-)
-def test_help_of_the_python_scripts(name: str, word: str) -> None:
-    done = subprocess.run(
-        [sys.executable, str(SCRIPT.parent / name), "--help"],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
-    assert done.returncode == 0
-    assert word in done.stdout

@@ -11,7 +11,6 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-import click
 import numpy as np
 import pytest
 
@@ -179,13 +178,6 @@ def test_a_case_may_count_in_ulp(
     assert allowed in done.out
 
 
-def test_one_case_that_passes(tilec: Tilec) -> None:
-    for arguments in (["scale", "--case", "good"], ["-k", "*/good"], ["-k", "scale/good"]):
-        done = tilec("--bundle", "acme.tilec", *arguments)
-        assert done.code == 0
-        assert len(done.out.splitlines()) == 2
-
-
 def test_what_was_compiled_at_load_is_told(
     tilec: Tilec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -227,11 +219,6 @@ def test_repeats_say_whether_the_bits_are_the_same(tilec: Tilec) -> None:
     assert (row["runs"], row["varied"]) == (3, {})
 
 
-def test_expressions_choose_cases(tilec: Tilec) -> None:
-    done = tilec("--bundle", "acme.tilec", "-k", "scale and not (bad or refused)", "--json")
-    assert [case["name"] for case in json.loads(done.out)["cases"]] == ["scale/good"]
-
-
 def test_inputs_are_changed_by_hand_and_from_files(tilec: Tilec, tmp_path: Path) -> None:
     np.savez(tmp_path / "d.npz", x=np.arange(5, dtype=np.float32))
     chosen = ("--bundle", "acme.tilec", "-k", "good", "--output-dir", "out/deep")
@@ -247,25 +234,6 @@ def test_inputs_are_changed_by_hand_and_from_files(tilec: Tilec, tmp_path: Path)
         "error: --input x=wide.npy: scale/good: x has dtype f64, but the kernel takes f32"
         in done.err,
     ) == (2, True)
-
-
-def test_a_failure_shows_its_neighbours_in_json(tilec: Tilec) -> None:
-    (case,) = json.loads(tilec("--bundle", "acme.tilec", "-k", "bad", "--json").out)["cases"]
-    (output,) = case["outputs"]
-    assert [(row["index"], row["ok"]) for row in output["window"]][2:5] == [
-        ([6], True),
-        ([7], False),
-        ([8], False),
-    ]
-    assert output["window"][3] == {
-        "index": [7],
-        "ok": False,
-        "got": 2.0,
-        "expected": 3.0,
-        "error": 1.0,
-        "ulp": 4194304,
-    }
-    assert output["histogram"][-1] == {"low": 1.0, "high": 10.0, "count": 2, "off": 2}
 
 
 @pytest.mark.parametrize("width", [80, 120])
@@ -298,24 +266,6 @@ def test_a_place_that_cannot_be_written_is_told_before_anything_runs(
     assert (done.code, done.out) == (1, "")
     assert "error: --output-dir file/below: cannot write " in done.err
     assert "  fix: choose another directory\n" in done.err
-
-
-def test_json(tilec: Tilec) -> None:
-    done = tilec("--bundle", "acme.tilec", "--json")
-    assert done.code == 1
-    document = json.loads(done.out)
-    assert (document["schema_version"], document["kind"], document["ok"]) == (1, "run", False)
-    assert document["device"] == {
-        "kind": "cuda",
-        "name": "Fake H200",
-        "ordinal": 0,
-        "compute_capability": [9, 0],
-        "driver": [13, 0],
-    }
-    good, bad, refused = document["cases"]
-    assert (good["status"], good["outputs"][0]["mismatches"]) == ("passed", 0)
-    assert (bad["outputs"][0]["first_index"], bad["outputs"][0]["first_expected"]) == ([7], 3.0)
-    assert refused["error"]["type"] == "RequirementError"
 
 
 def test_arguments_without_a_project(tilec: Tilec, tmp_path: Path) -> None:
@@ -415,16 +365,6 @@ def test_usage(tilec: Tilec, arguments: list[str], words: str) -> None:
     done = tilec("--bundle", "acme.tilec", *arguments)
     assert done.code == 2
     assert words in done.err
-
-
-def test_options_that_are_left_out_need_no_word_of_clicks_on_it(
-    tilec: Tilec, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """click 8.4.0 does not tell callbacks whether a value came from the command line: `tilec run`
-    refused every call there.
-    """
-    monkeypatch.setattr(click.Context, "get_parameter_source", lambda *_: None)
-    assert tilec("--bundle", "acme.tilec", "-k", "good").code == 0
 
 
 def test_outputs_have_to_be_given(tilec: Tilec) -> None:

@@ -18,7 +18,6 @@ from tests.cpu_samples import I32, PTR, program_of
 from tilec.cli.app import App
 from tilec.cli.main import run
 from tilec.package.write import write_bundle
-from tilec.testing.fake_driver import FakeDriver
 from tilec_runtime.cpu import driver as cpu_driver
 from tilec_runtime.cpu.launch import CpuOptions, CpuRun
 from tilec_runtime.device import driver as _driver
@@ -172,22 +171,6 @@ def test_a_terminal_names_the_case_that_runs_and_a_pipe_does_not(
     )
     assert tilec("twice", "--device", "cpu", "--quiet").err == ""
     assert "running" not in tilec("twice", "--device", "cpu", "--json").err
-
-
-def test_a_cpu_device_that_is_named_needs_no_excuse(tilec: Tilec) -> None:
-    done = tilec("twice", "--device", "cpu")
-    assert (done.code, done.err) == (0, "")
-
-
-def test_a_gpu_is_taken_where_there_is_one(tilec: Tilec, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_driver, "driver", FakeDriver)
-    done = tilec("twice")
-    assert done.code == 1
-    assert done.err == "running on device 0 (Fake H200)\n"
-    assert (
-        "twice: no image runs on Fake H200 (compute capability 9.0, driver of CUDA 13.0)"
-        in done.out
-    )
 
 
 def test_bindings_that_are_not_installed_are_no_obstacle(

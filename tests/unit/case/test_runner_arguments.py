@@ -161,14 +161,6 @@ def test_malformed_arguments_are_rejected(tmp_path: Path, text: str, words: str)
     assert words in str(caught.value)
 
 
-def test_files_bring_their_dtype(tmp_path: Path) -> None:
-    np.save(tmp_path / "x.npy", np.ones(5, np.float16))
-    made_of = given("x=x.npy", "z=f16[5]:empty", "n=1", cwd=tmp_path)
-    assert dict(made_of.axes)["T"] == "f16"
-    assert (made_of.name, made_of.choose) == ("add", (("VEC", 1),))
-    assert make_inputs(made_of)["x"].tolist() == [1.0] * 5  # type: ignore[union-attr]
-
-
 @pytest.mark.parametrize(
     ("text", "words"),
     [("VAC=1", "no axis 'VAC'; did you mean 'VEC'"), ("VEC=2", "VEC was built for 1, 4")],

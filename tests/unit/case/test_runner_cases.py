@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
-from typing import Any
-
 import pytest
 
 from tests.unit.case.conftest import case, info, kernel, made, tensor
 from tilec.case.cases import bind, expand_cases, unbuilt_cases
-from tilec.manifest.types import Input, Kernel, Matrix, ParamTable
+from tilec.manifest.types import Kernel, Matrix, ParamTable
 from tilec_runtime.errors import CaseError, Location
 from tilec_runtime.model.signature import Param, ParamKind
-from tilec_runtime.model.table import DispatchRule, TuningTable
 
 ALPHA = Param(name="alpha", kind=ParamKind.SCALAR, dtype="f32", default=2.0)
 TWO = ({"T": "f16", "VEC": 1}, {"T": "f32", "VEC": 1}, {"T": "f32", "VEC": 4})
@@ -31,54 +27,6 @@ def test_an_open_dtype_axis_runs_for_each_built_value() -> None:
     assert [p.dtype for p in bound[1].params] == ["bf16", "bf16"]
     assert [i.dtype for i in bound[1].inputs] == ["bf16", "bf16"]
     assert bound[0].outs == ("z",)
-
-
-def test_a_concrete_dtype_binds_the_axis_and_stays_out_of_the_name() -> None:
-    (bound,) = expand_cases(
-        kernel(case("4k", made("x", 4, dtype="f16"), made("z", 4, dtype=""))),
-        add(points=({"T": "f16"}, {"T": "f32"})),
-    )
-    assert bound.name == "add/4k"
-    assert [i.dtype for i in bound.inputs] == ["f16", "f16"]
-
-
-def test_axes_choose_a_variant_and_points_that_were_not_built_are_passed_over() -> None:
-    chosen = case("v4", made("x", 4), made("z", 4), axes=(("VEC", 4),))
-    (bound,) = expand_cases(kernel(chosen), add(points=TWO))
-    assert bound.name == "add/v4[f32]"
-    assert bound.choose == (("VEC", 4),)
-    assert dict(bound.axes) == {"T": "f32", "VEC": 4}
-
-
-def test_defaults_fill_axes_but_are_left_to_the_launcher() -> None:
-    bound = expand_cases(
-        kernel(case("d", made("x", 4), made("z", 4))), add(points=TWO, default={"VEC": 1})
-    )
-    assert [dict(b.axes) for b in bound] == [{"T": "f16", "VEC": 1}, {"T": "f32", "VEC": 1}]
-    assert all(b.choose == () for b in bound)
-
-
-@pytest.mark.parametrize(
-    "by",
-    [
-        {"rules": (DispatchRule(when="", take=(("VEC", 1),)),)},
-        {"table": TuningTable(source="t", sizes=(), devices=())},
-    ],
-)
-def test_where_a_table_or_rules_choose_a_default_that_was_not_built_says_nothing(
-    by: dict[str, Any],
-) -> None:
-    built = dataclasses.replace(add(points=TWO, default={"VEC": 4}), **by)
-    bound = expand_cases(kernel(case("d", made("x", 4), made("z", 4))), built)
-    assert [dict(b.axes) for b in bound] == [{"T": "f16"}, {"T": "f32", "VEC": 4}]
-
-
-def test_scalar_defaults_are_inputs_too() -> None:
-    (bound,) = expand_cases(
-        kernel(case("s", made("x", 4), made("z", 4))),
-        info(tensor("z", out=True), tensor("x"), ALPHA),
-    )
-    assert bound.inputs[-1] == Input(name="alpha", value=2.0, dtype="f32")
 
 
 @pytest.mark.parametrize(
@@ -113,11 +61,6 @@ def test_what_does_not_fit_is_said_with_its_place(broken: object, words: str) ->
         expand_cases(kernel(broken), add(points=TWO), locate=lambda path: place)  # type: ignore[arg-type]
     assert words in str(caught.value)
     assert caught.value.location == place
-
-
-def test_a_fixed_dtype_of_the_kernel_is_checked() -> None:
-    with pytest.raises(CaseError, match="x has dtype i32, but the kernel takes f32"):
-        bind(case("", made("x", 4, dtype="i32")), info(tensor("x", "f32"), points=({},)))
 
 
 def test_one_run_needs_one_variant() -> None:

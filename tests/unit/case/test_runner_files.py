@@ -12,7 +12,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tilec.case.files import UnfitError, dtype_in, is_file, parse_place, read_array
+from tilec.case.files import UnfitError, dtype_in, parse_place, read_array
 
 F32 = np.dtype(np.float32)
 BF16 = np.dtype(ml_dtypes.bfloat16)
@@ -112,10 +112,3 @@ def test_damaged_files_are_rejected_and_nothing_else_is_raised(tmp_path: Path) -
                     assert read(tmp_path, name).dtype == F32  # an element changed, or a date
                 except UnfitError as refused:
                     assert str(refused)  # noqa: PT017 - either is right, nothing else is
-
-
-def test_what_names_a_file() -> None:
-    files = ("a.npy", "a.npz", "a.npz:k", "d.npz/a.safetensors:k.weight", "a.npz:")
-    assert all(map(is_file, files))
-    assert not any(map(is_file, ("a", "1.5", "[4]", "f32[4]", "a.txt", "npz")))
-    assert str(parse_place(files[3], cwd=Path("/"))) == "/d.npz/a.safetensors:k.weight"

@@ -15,7 +15,6 @@ from tilec.case.inputs import environment, facts_of, make_inputs, planned_inputs
 from tilec.manifest.types import Case, Input
 from tilec_runtime.errors import CaseError, Location
 from tilec_runtime.model.dtype import DTYPES
-from tilec_runtime.model.expr import parse
 from tilec_runtime.model.signature import Param, ParamKind
 
 
@@ -134,11 +133,6 @@ def test_scalars_take_the_precision_of_the_kernel() -> None:
     assert one(Input(name="a", value=7, dtype="i64")) == 7
 
 
-def test_facts_are_in_elements() -> None:
-    facts = facts_of(np.zeros((3, 5), np.float16)[:, ::2])
-    assert (facts.shape, facts.stride, facts.size, facts.dtype) == ((3, 3), (5, 2), 9, "f16")  # type: ignore[union-attr]
-
-
 def test_files_replace_inputs(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.arange(6, dtype=np.float32).reshape(2, 3))
     np.save(tmp_path / "b.npy", np.ones(4, ml_dtypes.bfloat16))
@@ -166,25 +160,6 @@ def planned(*shape: object, dtype: str = "f32") -> BoundCase:
     found = kernel(case("c", made("x", *shape, dtype=dtype), made("z", "x.shape[0]", dtype=dtype)))
     params = (tensor("z", out=True), tensor("x", rank=len(shape)))
     return expand_cases(found, info(*params, points=({"T": dtype},)))[0]
-
-
-@pytest.mark.parametrize(
-    ("shape", "dtype"),
-    [((4,), "f32"), ((1,), "f16"), ((3, 5), "bf16"), ((2, 3, 4), "f32"), ((7,), "f8e4m3")],
-)
-def test_facts_are_those_of_the_arrays(shape: tuple[int, ...], dtype: str) -> None:
-    one = planned(*shape, dtype=dtype)
-    assert planned_inputs(one) == environment(one, make_inputs(one))
-
-
-def test_arrays_that_no_machine_could_hold_have_facts_all_the_same() -> None:
-    found = planned_inputs(planned(1 << 50))
-    assert parse("nbytes(x) + nbytes(z)").evaluate(found) == 2 * 4 * (1 << 50)
-
-
-def test_shapes_that_cannot_be_are_refused_as_when_they_are_made() -> None:
-    with pytest.raises(CaseError, match=r"c: inputs.x: shape\[0\] = '0 - 1' is -1"):
-        planned_inputs(planned("0 - 1"))
 
 
 def test_of_files_nothing_is_known_before_they_are_read() -> None:

@@ -121,36 +121,6 @@ def check(sanitizer: Callable[..., Sanitizer]) -> Check:
     return checks
 
 
-def test_every_order_is_run_and_blocks_are_counted(check: Check) -> None:
-    seen: list[object] = []
-
-    def work(run: CpuRun) -> None:
-        seen.append((run.options.order, run.options.steps))
-        numbers(run)[:] = 1
-
-    found = check(work, options=SanitizeOptions(orders=("forward", "reverse", 3, 4), steps=77))
-    assert (found.status, found.findings, found.notes) == ("clean", (), ())
-    assert (found.blocks, found.variants) == (2, ("add-any",))
-    assert seen == [("forward", 77), ("reverse", 77), (3, 77), (4, 77)]
-
-
-def test_a_result_that_depends_on_the_order(check: Check) -> None:
-    def work(run: CpuRun) -> None:
-        numbers(run)[:] = 1
-        if run.options.order == "reverse":
-            numbers(run)[7:9] = 2.5
-
-    (found,) = check(work).findings
-    assert found == Finding(
-        kind=FindingKind.ORDER,
-        what="z[7] is 1.0 with blocks in forward order and 2.5 in reverse order",
-        parameter="z",
-        index=(7,),
-        count=2,
-        hint="blocks run in any order on a GPU: the result must not depend on it",
-    )
-
-
 def test_which_nan_a_result_is_does_not_matter(check: Check) -> None:
     """Processors take the bits of a NaN from one operand or the other."""
 
@@ -163,14 +133,6 @@ def test_which_nan_a_result_is_does_not_matter(check: Check) -> None:
     (found,) = check(work).findings
     assert found.what == "z[6] is 2.0 with blocks in forward order and nan in reverse order"
     assert found.count == 2
-
-
-def test_a_random_order_is_named_by_its_seed(check: Check) -> None:
-    def work(run: CpuRun) -> None:
-        numbers(run)[:] = 2 if run.options.order == 5 else 1
-
-    (found,) = check(work, options=SanitizeOptions(orders=("forward", 5))).findings
-    assert found.what == "z[0] is 1.0 with blocks in forward order and 2.0 in random (5) order"
 
 
 @pytest.mark.parametrize(
@@ -208,11 +170,6 @@ def test_rounding_is_a_note(
         assert found.status == "clean"
 
 
-def test_elements_that_nothing_wrote_are_the_same_in_every_order(check: Check) -> None:
-    """The poison of outputs is NaN, which differs from itself."""
-    assert check(lambda run: None).status == "clean"
-
-
 def fault(run: CpuRun) -> None:
     place = Location(file="k.py", line=5, column=9)
     raise FaultError(
@@ -224,35 +181,6 @@ def fault(run: CpuRun) -> None:
         fix="mend it",
         kernel="add",
     )
-
-
-def test_a_fault_is_a_finding_and_ends_the_case(check: Check) -> None:
-    orders: list[object] = []
-
-    def work(run: CpuRun) -> None:
-        orders.append(run.options.order)
-        fault(run)
-
-    found = check(work)
-    assert orders == ["forward"]
-    (finding,) = found.findings
-    assert (
-        finding.kind,
-        finding.what,
-        finding.block,
-        finding.parameter,
-        finding.index,
-        finding.hint,
-    ) == (
-        FindingKind.FAULT,
-        "add: it went wrong",
-        (1, 0, 0),
-        "z",
-        (3,),
-        "mend it",
-    )
-    assert finding.as_json()["location"] == {"file": "k.py", "line": 5, "column": 9}
-    assert (found.status, found.error) == ("findings", None)
 
 
 def test_a_bug_of_the_interpreter_is_an_error_and_no_finding(check: Check) -> None:
@@ -430,17 +358,6 @@ def test_the_operation_and_the_block_at_fault_are_named(check: Check) -> None:
         kernel="add-any",
         hint="give the load a padding_mode, or choose other values with ct.where before these are used",
     )
-
-
-def test_a_kernel_that_reads_no_undetermined_element_runs_no_more_than_before(check: Check) -> None:
-    runs: list[object] = []
-
-    def work(run: CpuRun) -> None:
-        runs.append(run.options.undetermined.turn)
-        numbers(run)[:] = 1
-
-    check(work)
-    assert runs == [None] * 3
 
 
 def test_elements_that_change_nothing_are_compared_with_every_fill(check: Check) -> None:

@@ -9,23 +9,6 @@ from tilec_runtime.errors import UsageError
 
 
 @pytest.mark.parametrize(
-    ("text", "values"),
-    [
-        ("n=256,512", ["256", "512"]),
-        ("n = 256 , 1000", ["256", "1000"]),
-        ("n=256..2048", ["256", "512", "1024", "2048"]),
-        ("n=256..2047", ["256", "512", "1024"]),
-        ("n=1..64*4", ["1", "4", "16", "64"]),
-        ("n=1000..2000+500", ["1000", "1500", "2000"]),
-        ("n=0..2+1", ["0", "1", "2"]),
-        ("T=f16,bf16", ["f16", "bf16"]),
-    ],
-)
-def test_values(text: str, values: list[str]) -> None:
-    assert list(parse_sweep(text).values) == values
-
-
-@pytest.mark.parametrize(
     ("text", "said"),
     [
         ("n", "'--sweep n' is not NAME=VALUES"),
@@ -49,12 +32,6 @@ def test_what_is_none_is_refused(text: str, said: str) -> None:
     with pytest.raises(UsageError) as caught:
         parse_sweep(text)
     assert said in caught.value.what
-
-
-def test_a_name_that_no_setting_uses_is_set_itself() -> None:
-    sweep = parse_sweep("n=8,16")
-    assert settings_at((), sweep, "8") == ("n=8",)
-    assert settings_at(("nn=4", "x=[64]"), sweep, "8") == ("nn=4", "x=[64]", "n=8")
 
 
 def test_settings_that_use_the_name_are_worked_out() -> None:

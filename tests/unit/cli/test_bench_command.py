@@ -31,9 +31,8 @@ from tilec.bench.measure import ClockReading
 from tilec.bench.saved import read_saved
 from tilec.bench.statistics import Interval
 from tilec.cli import bench_run
-from tilec.cli.bench import Percent
 from tilec.cli.bench_run import Files, measure_cases
-from tilec.cli.bench_show import host_text, ratio_text
+from tilec.cli.bench_show import ratio_text
 from tilec_runtime.errors import OutputError, UsageError
 
 AGAINST = BENCH + ', against = ["numpy:add(x, y)", "torch:add(x, y)"]'
@@ -83,23 +82,6 @@ def test_what_is_shown_fits_80_columns(desk: Desk, capsys: pytest.CaptureFixture
 
 
 @pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        (None, "-"),
-        (3.4e-6, "3.4 us"),
-        (99.94e-6, "99.9 us"),
-        (99.96e-6, "100 us"),
-        (999.4e-6, "999 us"),
-        (1.234e-3, "1.23 ms"),
-        (0.25, "250 ms"),
-    ],
-)
-def test_what_a_launch_costs_the_host_keeps_its_column(seconds: float | None, text: str) -> None:
-    assert host_text(seconds) == text
-    assert len(text) <= len(" launch")
-
-
-@pytest.mark.parametrize(
     ("ratio", "low", "high", "text"),
     [
         (1.014, 1.0, 1.02, "1.01x as long (1.00 to 1.02)"),
@@ -115,38 +97,6 @@ def test_ratios_of_any_size_say_something_in_few_columns(
     """
     assert ratio_text(ratio, Interval(low=low, high=high, coverage=0.95)) == text
     assert len(f"{'':46}{text}") <= 80
-
-
-def test_long_names_are_shortened_to_fit(
-    desk: Desk, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("tilec.cli.bench_show.terminal_width", lambda: 80)
-    long = BENCH + ', against = ["numpy:add(add(x, y), multiply(x, y))"]'
-    desk.cases = (("four_thousand_and_ninety_six", 4096, long),)
-    desk.bench(lambda _case, _n: 1e-3)
-    rows = capsys.readouterr().out.splitlines()[3:6]
-    assert [row[:25] for row in rows[1:]] == [
-        "add/four_tho…d_ninety_six",
-        "  numpy:add(…tiply(x, y))",
-    ]
-    assert max(map(len, rows)) <= 80
-
-
-def test_a_wide_terminal_leaves_names_their_room(
-    desk: Desk, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("tilec.cli.bench_show.terminal_width", lambda: 120)
-    desk.cases = (("four_thousand_and_ninety_six", 4096, BENCH),)
-    desk.bench(lambda _case, _n: 1e-3)
-    assert "\nadd/four_thousand_and_ninety_six    1.00 ms" in capsys.readouterr().out
-
-
-def test_without_a_terminal_nothing_is_shortened(
-    desk: Desk, capsys: pytest.CaptureFixture[str]
-) -> None:
-    desk.cases = (("four_thousand_and_ninety_six", 4096, BENCH),)
-    desk.bench(lambda _case, _n: 1e-3)
-    assert "\nadd/four_thousand_and_ninety_six    1.00 ms" in capsys.readouterr().out
 
 
 def slower(case: str, measured: int) -> float:
@@ -348,12 +298,6 @@ def test_samples_that_are_no_times_are_refused(desk: Desk, samples: object) -> N
     )
 
 
-def test_a_setting_of_the_wrong_kind_is_refused(desk: Desk) -> None:
-    assert "is damaged: Expected `int`, got `str`" in damaged(
-        desk, lambda body: body["setting"].update(multiprocessors="x")
-    )
-
-
 def test_a_name_that_was_never_saved_says_what_was(desk: Desk) -> None:
     desk.bench(save="main")
     with pytest.raises(UsageError) as caught:
@@ -511,18 +455,6 @@ def test_a_rival_that_raises_is_no_failure_of_the_kernel(
     )
 
 
-def test_a_rival_that_exits_ends_no_run(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
-    (desk.root / "mine.py").write_text("def leaves(x):\n    raise SystemExit(0)\n")
-    desk.cases = (("4k", 4096, BENCH + ', against = ["numpy:mine.py:leaves"]'),)
-    assert desk.bench()[0] == 0
-    assert "numpy:mine.py:leaves: not measured: it raised SystemExit: 0" in capsys.readouterr().out
-    (desk.root / "mine.py").write_text(
-        "calls = []\n\n\ndef leaves(x):\n    calls.append(x)\n    if len(calls) > 9:\n        raise SystemExit(0)\n"
-    )
-    assert desk.bench()[0] == 1
-    assert "it raised SystemExit: 0\n    fix: measure without" in capsys.readouterr().out
-
-
 def test_a_rival_that_raises_later_on_is_an_error_of_its_case(
     desk: Desk, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -564,13 +496,6 @@ def test_what_launches_cost_the_host_is_not_waited_for_long(
 
 
 @pytest.mark.parametrize(
-    ("text", "part"), [("5%", 0.05), ("5", 0.05), ("0.5 %", 0.005), ("1000%", 10.0)]
-)
-def test_parts_are_read(text: str, part: float) -> None:
-    assert Percent().convert(text, None, None) == pytest.approx(part)
-
-
-@pytest.mark.parametrize(
     ("args", "said"),
     [
         (("--fail-slower", "5%"), "--fail-slower goes with --against-saved: slower than what?"),
@@ -596,11 +521,3 @@ def test_options_that_do_not_go_together_are_refused(cli, args: tuple[str, ...],
     ran = cli("bench", *args)
     assert ran.code == 2
     assert said in ran.err
-
-
-def test_what_is_saved_is_what_was_measured(desk: Desk) -> None:
-    desk.bench(save="main")
-    saved = read_saved(desk.root / ".tilec/bench/main.json", "main")
-    assert saved.setting == H200
-    assert list(saved.cases) == ["add/4k", "add/bare"]
-    assert saved.cases["add/bare"].samples[0] == pytest.approx(250e-6, rel=0.01)

@@ -199,13 +199,6 @@ def test_without_names_chains_are_measured_behind_kernels(
     ]
 
 
-def test_on_a_device_that_cannot_run_a_step_a_chain_is_skipped(cli: Any, project: Path) -> None:
-    (project / "tilec.toml").write_text((project / "tilec.toml").read_text() + CHAIN)
-    ran = cli("bench", "twice", "--bundle", "sample.tilec", "--device", "cpu", "--no-against")
-    assert ran.code == 3
-    assert "skipped twice: add: it is a CUDA C++ kernel" in ran.out
-
-
 SWEPT = """
 add/odd by n
      n     time   GB/s

@@ -12,7 +12,7 @@ from tests.bench_samples import app
 from tests.runtime_samples import ADD, GEMM
 from tests.tune_samples import A, B, C, kernel_with
 from tilec.bench.measure import Measurement
-from tilec.bench.points import all_variants, forgiven, swept_cases, variants_of
+from tilec.bench.points import all_variants, swept_cases, variants_of
 from tilec.bench.report import CaseBench, Point, RivalResult
 from tilec.bench.statistics import Interval
 from tilec.bench.work import NO_WORK, Work
@@ -20,7 +20,6 @@ from tilec.case.cases import BoundCase, expand_cases
 from tilec.case.sweeps import parse_sweep
 from tilec.cli.bench_show import Rows, plot_lines
 from tilec.manifest.types import Bench, Case
-from tilec_runtime.errors import DriverError, LaunchError
 
 
 def cases(**facts: object) -> tuple[BoundCase, ...]:
@@ -132,44 +131,3 @@ def test_variants_are_listed_the_fastest_first() -> None:
         "  BM=64    800.0 us    2.00x",
     ]
     assert shown([measured("g/1k", 1e-4)], "") == []
-
-
-def test_a_sweep_is_listed_in_its_order_beside_what_it_is_held_against() -> None:
-    """A point that could not be measured has no row."""
-    many = [measured(f"g/4k n={n}", n * 1e-6, rival=2e-6 * n, work=Work(bytes=4e5)) for n in (1, 2)]
-    missing = dataclasses.replace(measured("g/4k n=4", 1.0), measurement=None)
-    assert shown([*many, missing], "n") == [
-        "",
-        "g/4k by n",
-        "  n                     time  GB/s",
-        "  1  gemm            1.00 us   400",
-        "  1  torch:mm(a, b)  2.00 us   200",
-        "  2  gemm            2.00 us   200",
-        "  2  torch:mm(a, b)  4.00 us   100",
-    ]
-
-
-def test_a_sweep_of_variants_shows_what_they_are_held_against_once() -> None:
-    names = [f"g/4k n={n} BM={size}" for n in (512, 1024) for size in (64, 128)]
-    lines = shown([measured(name, 1e-3, rival=2e-3) for name in names], "n")
-    assert [line.split()[:2] for line in lines[3:]] == [
-        [n, word] for n in ("512", "1024") for word in ("BM=64", "BM=128", "torch:mm(a,")
-    ]
-
-
-def test_a_variant_that_refuses_the_arguments_is_left_out_and_other_errors_are_not() -> None:
-    refused = dataclasses.replace(
-        measured("g/4k BM=64", 1.0),
-        status="error",
-        measurement=None,
-        error=LaunchError("not divisible"),
-    )
-    found = forgiven(refused)
-    assert (found.status, found.reason, found.error, found.refused) == (
-        "skipped",
-        "BM=64: not divisible",
-        None,
-        True,
-    )
-    broken = dataclasses.replace(refused, error=DriverError("lost", result="X"))
-    assert forgiven(broken) is broken

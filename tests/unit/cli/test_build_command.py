@@ -19,7 +19,6 @@ from tilec_runtime.errors import (
     CompileError,
     Diagnostic,
     Location,
-    ManifestError,
     ToolchainError,
 )
 from tilec_runtime.model.arch import Target
@@ -80,13 +79,6 @@ cubin    dist/cubin/a.cubin                100 B  unchanged
 built 24 jobs: 20 compiled, 4 cached, 7.3 s
 to import acme_kernels: PYTHONPATH=dist
 """
-
-
-def test_a_build_prints_kernels_and_outputs(cli, project: Path, fake_build) -> None:
-    fake_build.build = lambda request, observer: result(project)
-    done = cli("build")
-    assert (done.code, done.err) == (0, "")
-    assert done.out == SUMMARY
 
 
 def test_nothing_to_do_is_one_line(cli, project: Path, fake_build) -> None:
@@ -234,36 +226,6 @@ def test_interrupt_at_the_very_end_says_that_outputs_are_there(
     assert (done.code, done.err) == (130, "interrupted: every output was in place\n")
 
 
-def test_failures_are_told_with_exit_code_1(cli, project: Path, fake_build) -> None:
-    def fail(request: object, observer: object) -> None:
-        place = Location(file="k.cu", line=1, column=1)
-        error = CompileError(
-            "x",
-            kernel="k",
-            target="sm_80",
-            diagnostics=(Diagnostic(message="bad", location=place),),
-            kept=f"{project}/.tilec/failed/k",
-        )
-        raise BuildError((error,), total=2)
-
-    fake_build.build = fail
-    done = cli("build")
-    assert done.code == 1
-    assert done.err == (
-        "k.cu:1:1: error: bad\n"
-        "  in job k-sm_80\n"
-        "  input, command and full log kept in .tilec/failed/k\n"
-        "\n"
-        "error: 1 of 2 jobs failed; nothing was written, earlier output is as it was\n"
-    )
-    document = json.loads(cli("build", "--json").out)
-    assert (document["ok"], document["exit_code"], document["error"]["failures"][0]["jobs"]) == (
-        False,
-        1,
-        ["k-sm_80"],
-    )
-
-
 def jobs(project: Path) -> tuple[Job, ...]:
     place = Location(file="kernels/gemm.py", line=3, column=1)
     source = Source(root=str(project), path="kernels/gemm.py")
@@ -406,48 +368,6 @@ def test_check_counts_what_there_is(cli, project: Path, fake_build) -> None:
         4,
         [],
     )
-
-
-def test_check_tells_every_problem(cli, project: Path, fake_build) -> None:
-    problems = tuple(
-        Diagnostic(message=f"p{i}", location=Location(file="tilec.toml", line=i, column=1))
-        for i in (2, 5)
-    )
-    fake_build.check = raising(ManifestError(problems))
-    done = cli("check")
-    assert done.code == 2
-    assert (
-        done.err
-        == "tilec.toml:2:1: error: p2\ntilec.toml:5:1: error: p5\nerror: 2 problems in the manifest and what it names\n"
-    )
-    done = cli("check", "--json")
-    assert done.code == 2
-    assert [p["message"] for p in json.loads(done.out)["problems"]] == ["p2", "p5"]
-
-
-def test_places_are_said_from_where_one_works(cli, project: Path, fake_build) -> None:
-    deep = project / "a"
-    deep.mkdir()
-    (project / "kernels").mkdir()
-    (deep / "x.cu").write_text("")
-    (project / "kernels" / "y.cu").write_text("")
-    files = (f"{project}/tilec.toml", "a/x.cu", "kernels/y.cu", "kernels/gone.cu")
-    fake_build.check = raising(
-        ManifestError(
-            tuple(Diagnostic(message="off", location=Location(file=f, line=1)) for f in files)
-        )
-    )
-    assert cli("check").err.splitlines()[:4] == [
-        "tilec.toml:1: error: off",
-        "a/x.cu:1: error: off",
-        "kernels/y.cu:1: error: off",
-        "kernels/gone.cu:1: error: off",
-    ]
-    assert cli("check", cwd=deep).err.splitlines()[:3] == [
-        f"{project}/tilec.toml:1: error: off",
-        "x.cu:1: error: off",
-        f"{project}/kernels/y.cu:1: error: off",
-    ]
 
 
 def test_check_tells_of_sources_that_cannot_be_read(cli, project: Path, fake_build) -> None:

@@ -145,27 +145,6 @@ def test_links_are_never_followed(cli, built: Path, tmp_path_factory, how: str) 
     assert not (built / ".tilec").exists()
 
 
-def test_a_working_directory_that_is_a_link_goes_as_a_link(
-    cli, project: Path, tmp_path_factory
-) -> None:
-    outside = tmp_path_factory.mktemp("outside")
-    (outside / "precious").write_text("mine")
-    (project / ".tilec").symlink_to(outside)
-    assert cli("clean").out == "removed 1 file\n"
-    assert not (project / ".tilec").is_symlink()
-    assert (outside / "precious").read_text() == "mine"
-
-
-def test_a_link_inside_the_working_directory_is_not_followed(
-    cli, built: Path, tmp_path_factory
-) -> None:
-    outside = tmp_path_factory.mktemp("outside")
-    (outside / "precious").write_text("mine")
-    (built / ".tilec" / "link").symlink_to(outside)
-    cli("clean")
-    assert (outside / "precious").read_text() == "mine"
-
-
 @pytest.mark.parametrize("text", ["", "no toml", '[package]\nname = "../x"', "package = 3"])
 def test_a_broken_manifest_leaves_outputs_alone(cli, built: Path, text: str) -> None:
     (built / "tilec.toml").write_text(text)

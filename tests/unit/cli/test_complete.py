@@ -12,7 +12,6 @@ from click.shell_completion import BashComplete
 
 import tilec
 from tilec.cli.app import App
-from tilec.cli.complete import MOST_WORDS
 from tilec.cli.main import cli, run
 from tilec.cli.settings import read_settings
 
@@ -82,17 +81,6 @@ def test_words(project: Path, line: tuple[str, ...], found: list[str]) -> None:
     assert words(project / "below", *line) == found, "the manifest of a directory above will do"
 
 
-def test_another_directory(project: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
-    elsewhere = tmp_path_factory.mktemp("elsewhere")
-    assert words(elsewhere, "run", "") == []
-    assert words(elsewhere, "build", "--targets", "tile") == []
-    assert words(elsewhere, "-C", str(project), "run", "") == ["twice", "fill"]
-    assert words(elsewhere, "--manifest", str(project / "tilec.toml"), "run", "") == [
-        "twice",
-        "fill",
-    ]
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -115,11 +103,6 @@ def test_a_manifest_that_is_being_written_is_no_trouble(
     assert words(project, "build", "--targets", "tile") in ([], ["tileir"])
     assert words(project, "build", "--profile", "r") in ([], ["release"])
     assert capfd.readouterr() == ("", "")
-
-
-def test_very_many_kernels(project: Path) -> None:
-    (project / "tilec.toml").write_text("".join(f"[kernel.k{i}]\n" for i in range(MOST_WORDS + 5)))
-    assert len(words(project, "run", "")) == MOST_WORDS
 
 
 @pytest.mark.parametrize("line", ["tilec nonsense x ", "tilec run --no-such ", "tilec inspect "])
@@ -158,12 +141,3 @@ def test_bash_completes(project: Path) -> None:
         timeout=120,
     )
     assert done.stdout == "twice/small\n"
-
-
-def test_zsh_needs_no_compinit_of_its_user(
-    project: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(["completion", "zsh"], {}, project) == 0
-    assert capsys.readouterr().out.startswith(
-        "#compdef tilec\n\n(( $+functions[compdef] )) || { autoload -Uz compinit && compinit }\n"
-    )

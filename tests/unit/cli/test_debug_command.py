@@ -1,15 +1,12 @@
 from __future__ import annotations
 
-import signal
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from tests.watched_project import calls, driver, write_project, write_tool
+from tests.watched_project import driver, write_project, write_tool
 from tilec_runtime.device import driver as _driver
-
-SAID = "scale/some on Fake H200, stops where the kernel begins: start with `run`, then `next`, `info locals`, `info cuda kernels`, `help cuda`\n"
 
 
 @pytest.fixture
@@ -31,32 +28,6 @@ def debug(cli, folder: Path):
         )
 
     return call
-
-
-def test_the_debugger_starts_on_the_case(debug, folder: Path) -> None:
-    before = signal.getsignal(signal.SIGINT)
-    done = debug("scale/some", "--bundle", "acme.tilec", "--ex", "info cuda devices")
-    assert (done.code, done.out, done.err) == (7, SAID, "")  # the debugger's own ending
-    (words,) = calls(folder)
-    orders = [words[number + 1] for number, word in enumerate(words) if word == "-ex"]
-    assert orders == [
-        "set print thread-events off",
-        "set breakpoint pending on",
-        f"directory {folder}",
-        f'set substitute-path /proc/self/cwd "{folder}"',
-        "set cuda break_on_launch application",
-        "info cuda devices",
-    ]
-    assert words[0] == "-q"
-    launch = [
-        "tilec.cli.launch_case",
-        str(folder / "tilec.toml"),
-        str(folder / "acme.tilec"),
-        "scale/some",
-        "cuda:0",
-    ]
-    assert words[words.index("--args") + 4 :] == launch
-    assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_in_scripts_it_asks_nothing(debug, folder: Path) -> None:

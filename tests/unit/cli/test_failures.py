@@ -4,7 +4,6 @@ import click
 import pytest
 
 from tilec.cli import failures
-from tilec.cli.style import echo
 from tilec_runtime.errors import (
     BudgetError,
     BuildError,
@@ -55,23 +54,6 @@ def test_the_same_error_of_many_jobs_is_shown_once() -> None:
         "error: 8 of 10 jobs failed; nothing was written, earlier output is as it was"
     )
     assert "gemm-f16-compute_80" in text(exc, verbose=True)
-
-
-def test_different_errors_are_shown_apart_in_the_order_of_their_first_job() -> None:
-    other = Diagnostic(
-        message="expected a ;", location=Location(file="kernels/add.cu", line=3, column=1)
-    )
-    exc = BuildError(
-        (failed("sm_80"), failed("sm_80", "add", diagnostics=(other,)), failed("sm_90")), total=3
-    )
-    blocks = text(exc).split("\n\n")
-    assert [block.split("\n")[0] for block in blocks] == [
-        'kernels/gemm.cu:12:5: error: identifier "foo" is undefined',
-        "kernels/add.cu:3:1: error: expected a ;",
-        "error: 3 of 3 jobs failed",
-    ]
-    assert "  in 2 jobs: gemm-f16-sm_80, gemm-f16-sm_90" in blocks[0]
-    assert "  in job add-sm_80" in blocks[1]
 
 
 def test_an_error_without_places_shows_the_end_of_the_compilers_log() -> None:
@@ -152,30 +134,6 @@ def test_the_command_is_shown_to_those_who_ask_and_have_no_files() -> None:
     assert "  command: nvcc -c x.cu" in text(exc, verbose=True)
 
 
-def test_manifest_problems_are_all_shown_and_counted() -> None:
-    problems = (
-        Diagnostic(
-            message="package.nam: unknown key; did you mean 'name'",
-            location=Location(file="tilec.toml", line=4, column=1),
-        ),
-        Diagnostic(message="odd", severity="warning", location=Location(file="tilec.toml", line=9)),
-    )
-    assert text(ManifestError(problems)) == (
-        "tilec.toml:4:1: error: package.nam: unknown key; did you mean 'name'\n"
-        "tilec.toml:9: warning: odd\n"
-        "error: 1 problem in the manifest and what it names"
-    )
-
-
-def test_colors_mark_place_severity_and_caret(capsys: pytest.CaptureFixture[str]) -> None:
-    echo(failures.diagnostic_text(UNDEFINED), color=True)
-    styled = capsys.readouterr().out
-    assert styled.startswith(
-        '\x1b[1mkernels/gemm.cu:12:5: \x1b[0m\x1b[31m\x1b[1merror:\x1b[0m identifier "foo" is undefined\n'
-    )
-    assert "\x1b[32m\x1b[1m        ^\x1b[0m" in styled
-
-
 def test_json_of_a_failed_build() -> None:
     exc = BuildError(
         (failed("sm_80"), failed("sm_90"), ToolchainError("no ptxas", fix="install it")), total=3
@@ -210,20 +168,6 @@ def test_json_of_a_bad_manifest() -> None:
         "what": "1 problem in the manifest and what it names",
         "problems": [{"severity": "error", "message": "off", "location": None}],
     }
-
-
-def test_places_are_said_from_where_one_works() -> None:
-    """Whoever prints an error in a table says its place as the last line of a command does."""
-    exc = TilecError(
-        "it is no amount", location=Location(file="/p/tilec.toml", line=3, column=9), fix="give one"
-    )
-    assert (
-        text(exc, show=lambda path: str(path).removeprefix("/p/"))
-        == "error: tilec.toml:3:9: it is no amount\n  fix: give one"
-    )
-    assert (
-        failures.located_text(TilecError("it is no amount"), lambda path: "?") == "it is no amount"
-    )
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,6 @@ from tests.conftest import Golden, Terminal
 from tilec.package.write import write_bundle
 from tilec_runtime.model.arch import TargetKind
 from tilec_runtime.model.image import ImageInfo
-from tilec_runtime.model.jit import JitFallback
 from tilec_runtime.model.kernel import BundleInfo
 
 
@@ -53,34 +52,6 @@ add(out y: T[2], x: T[2], eps: f32 = 1e-06)
 toolchain
   nvrtc 13.4.92  000000000000
 """
-
-
-def test_text(cli, sample: Path) -> None:
-    document = json.loads(cli("inspect", "acme.tilec", "--json").out)
-    images = document["kernels"][0]["variants"][0]["images"]
-    a, b, c = (image["sha256"][:12] for image in images)
-    done = cli("inspect", "acme.tilec", "--select", "add-f16-B64")
-    size = f"{document['size'] / 1024:.1f} KiB"
-    assert (done.code, done.err) == (0, "")
-    assert done.out == TEXT.format(size=size, digest=document["sha256"], a=a, b=b, c=c)
-
-
-def test_what_may_be_compiled_at_load_is_shown(cli, tmp_path: Path) -> None:
-    made = Sample()
-    info = made.info()
-    kernels = tuple(dataclasses.replace(kernel, jit=JitFallback.WARN) for kernel in info.kernels)
-    write_bundle(
-        tmp_path / "warned.tilec",
-        dataclasses.replace(info, kernels=kernels),
-        made.images.__getitem__,
-    )
-    facts = cli("inspect", "warned.tilec").out.splitlines()[2]
-    assert (
-        facts
-        == "import acme_kernels, profile release, licence Apache-2.0, drivers from 580, jit-fallback warn, by tilec 0.1.0"
-    )
-    document = json.loads(cli("inspect", "warned.tilec", "--json").out)
-    assert [kernel["jit_fallback"] for kernel in document["kernels"]] == ["warn", "warn"]
 
 
 def test_what_is_denied_by_default_is_shown_where_that_matters(cli, tmp_path: Path) -> None:
@@ -171,15 +142,6 @@ def test_messages(cli, sample: Path, args: tuple[str, ...], code: int, message: 
     assert message in done.err
 
 
-def test_json_and_a_dump_exclude_each_other(cli, sample: Path) -> None:
-    done = cli("inspect", "acme.tilec", "--ptx", "--json")
-    assert (done.code, json.loads(done.out)["error"]["what"]) == (
-        2,
-        "--json and --ptx cannot be combined",
-    )
-    assert "error: --json and --ptx cannot be combined\n" in done.err
-
-
 def test_safety(cli, sample: Path) -> None:
     done = cli("inspect", "acme.tilec", "--safety", "--select", "rmsnorm")
     assert (done.code, done.err) == (0, "")
@@ -196,27 +158,8 @@ def test_safety(cli, sample: Path) -> None:
     assert [kernel["checked"] for kernel in document["kernels"]] == [False, False]
 
 
-def test_safety_and_a_dump_are_two_things(cli, sample: Path) -> None:
-    done = cli("inspect", "acme.tilec", "--safety", "--sass")
-    assert done.code == 2
-    assert "--safety and --sass cannot be combined" in done.err
-
-
 # --- what changed
 # ------------------------------------------------------------------------------------------------------------------
-
-
-DIFFERENCE = """\
-acme-kernels 0.3.0 → acme-kernels 0.4.0  acme.tilec → new.tilec
-
-breaking
-  rmsnorm: parameter eps: f32 = 1e-06 removed
-
-compatible
-  add: default of eps is 0.5; was 1e-06
-
-images  1 changed, 23 the same
-"""
 
 
 @pytest.fixture
@@ -246,31 +189,6 @@ def new(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_difference(cli, sample: Path, new: Path) -> None:
-    done = cli("inspect", "new.tilec", "--diff", "acme.tilec")
-    assert (done.code, done.err) == (0, "")
-    head, _, rows = done.out.partition("  image ")
-    assert head == DIFFERENCE
-    assert rows.splitlines()[0].split() == [
-        "regs",
-        "spills",
-        "shared",
-        "stack",
-        "occupancy",
-        "code",
-    ]
-    cells = re.split(r" {2,}", rows.splitlines()[1].strip())
-    assert cells == [
-        "rmsnorm-f16-B64-sm_80",
-        "40 → 168",
-        "0 B → 8 B",
-        "1 KiB",
-        "0 B",
-        "75% → 12%",
-        "2 KiB",
-    ]
-
-
 def test_breaking_changes_can_be_denied(cli, sample: Path, new: Path) -> None:
     assert cli("inspect", "new.tilec", "--diff", "acme.tilec", "--deny-breaking").code == 1
     assert cli("inspect", "acme.tilec", "--diff", "acme.tilec", "--deny-breaking").code == 0
@@ -287,10 +205,6 @@ def test_breaking_changes_can_be_denied(cli, sample: Path, new: Path) -> None:
         "breaking": True,
         "kernel": "rmsnorm",
     }
-
-
-def test_equal_bundles(cli, sample: Path) -> None:
-    assert cli("inspect", "acme.tilec", "--diff", "acme.tilec").out.endswith("\nthe same bundle\n")
 
 
 @pytest.mark.parametrize(

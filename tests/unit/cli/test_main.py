@@ -10,10 +10,9 @@ from pathlib import Path
 import click
 import pytest
 
-import tilec
 from tilec.cli import main
 from tilec.cli.app import examples
-from tilec_runtime.errors import BundleError, NoDeviceError, TilecError, UsageError
+from tilec_runtime.errors import BundleError, NoDeviceError, UsageError
 
 HEAVY = ("rich", "numpy", "jinja2", "tomli", "tomllib", "cuda", "triton", "numba")
 
@@ -28,14 +27,6 @@ def imported_by(*args: str) -> list[str]:
     code = f"import sys\nfrom tilec.cli.main import run\nassert run({list(args)!r}) == 0\nprint('|'.join(sys.modules))"
     done = python(code, check=True)
     return done.stdout.splitlines()[-1].split("|")
-
-
-@pytest.mark.parametrize(
-    "args", [("--help",), ("--version",), ("build", "--help"), ("completion", "bash")], ids=" ".join
-)
-def test_help_imports_nothing_heavy(args: tuple[str, ...]) -> None:
-    modules = imported_by(*args)
-    assert [m for m in modules if m.split(".")[0] in HEAVY] == []
 
 
 def test_help_imports_no_command_and_little_of_tilec() -> None:
@@ -96,16 +87,6 @@ def test_notes_that_are_too_long_stand_above_their_examples() -> None:
     ]
 
 
-def test_version(cli) -> None:
-    assert cli("--version").out == f"tilec {tilec.__version__}\n"
-
-
-def test_no_arguments_give_help(cli) -> None:
-    done = cli()
-    assert done.code == 2
-    assert "Commands:" in done.out + done.err
-
-
 @pytest.mark.parametrize(
     ("args", "message"),
     [
@@ -134,10 +115,6 @@ def test_no_arguments_give_help(cli) -> None:
 def test_usage_errors(cli, args: tuple[str, ...], message: str) -> None:
     done = cli(*args)
     assert (done.code, done.out, done.err) == (2, "", message)
-
-
-def test_unknown_command_without_a_near_one_lists_all(cli) -> None:
-    assert "commands are new, check, build" in cli("frobnicate").err
 
 
 @pytest.mark.parametrize(
@@ -246,11 +223,6 @@ def test_wrong_command_lines_with_json_are_answered_in_json(
     assert what in done.err
 
 
-def test_json_after_the_end_of_options_is_none(cli) -> None:
-    done = cli("build", "--nosuch", "--", "--json")
-    assert (done.code, done.out) == (2, "")
-
-
 def test_json_of_bugs_and_failing_disks(cli, monkeypatch) -> None:
     full, bug, missing = (
         OSError(28, "No space left on device", "/x/y"),
@@ -285,26 +257,6 @@ def test_json_of_bugs_and_failing_disks(cli, monkeypatch) -> None:
     )
 
 
-def test_json_errors_are_a_document(cli) -> None:
-    done = cli("build", "--json")
-    document = json.loads(done.out)
-    assert document["schema_version"] == 1
-    assert document["kind"] == "error"
-    assert (document["command"], document["ok"], document["exit_code"]) == ("build", False, 2)
-    assert document["error"]["type"] == "UsageError"
-    assert document["error"]["what"].startswith("no tilec.toml in ")
-    assert done.err.startswith("error: no tilec.toml in ")
-
-
-def test_no_manifest(cli, tmp_path: Path) -> None:
-    done = cli("check")
-    assert done.code == 2
-    assert done.err == (
-        f"error: no tilec.toml in {tmp_path} or any directory above it\n"
-        "  fix: start a project with `tilec new NAME`, go to one with `tilec -C DIR`, or name a manifest with `tilec --manifest PATH`\n"
-    )
-
-
 @pytest.mark.parametrize(
     ("args", "message"),
     [
@@ -321,57 +273,11 @@ def test_global_options_that_lead_nowhere(
         assert done.err.startswith(message)
 
 
-@pytest.mark.parametrize("where", ["before", "after"])
-def test_manifest_is_found_from_where_one_works(cli, project: Path, fake_build, where: str) -> None:
-    requests = []
-    fake_build.check = lambda request, observer: (
-        requests.append(request) or (_ for _ in ()).throw(UsageError("stop"))
-    )
-    deep = project / "a" / "b"
-    deep.mkdir(parents=True)
-    (deep / "other.toml").write_text("edition = 1\n")
-
-    def check(*options: str, cwd: Path) -> None:
-        assert (
-            cli(*((*options, "check") if where == "before" else ("check", *options)), cwd=cwd).err
-            == "error: stop\n"
-        )
-
-    check(cwd=deep)
-    check("-C", "a", cwd=project)
-    check("--manifest", "tilec.toml", cwd=project)
-    check("--manifest", ".", cwd=project)
-    check("-C", "a/b", "--manifest", "other.toml", cwd=project)
-    assert [r.manifest_path for r in requests] == [
-        *[project / "tilec.toml"] * 4,
-        deep / "other.toml",
-    ]
-
-
 def test_completion_scripts(cli) -> None:
     assert "complete -o nosort -F _tilec_completion tilec" in cli("completion", "bash").out
     assert "#compdef tilec" in cli("completion", "zsh").out
     assert "complete --no-files --command tilec" in cli("completion", "fish").out
     assert cli("completion", "csh").code == 2
-
-
-def test_completion_completes() -> None:
-    env = {
-        **os.environ,
-        "_TILEC_COMPLETE": "bash_complete",
-        "COMP_WORDS": "tilec bu",
-        "COMP_CWORD": "1",
-    }
-    done = python("from tilec.cli.main import main; main()", env=env)
-    assert done.stdout == "plain,build\n"
-    env |= {"COMP_WORDS": "tilec build --lis", "COMP_CWORD": "2"}
-    assert python("from tilec.cli.main import main; main()", env=env).stdout == "plain,--list\n"
-
-
-def test_a_closed_pipe_is_quiet(tmp_path: Path) -> None:
-    command = f"{sys.executable} -c 'from tilec.cli.main import main; main()' schema | head -c 10"
-    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60)
-    assert done.stderr == ""
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="/dev/full is a Linux device")
@@ -419,23 +325,6 @@ def test_a_working_directory_that_is_gone(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (
         2,
         "error: the working directory no longer exists\n  fix: cd to a directory that does\n",
-    )
-
-
-def test_colors(cli, monkeypatch) -> None:
-    plain = cli("check").err
-    assert "\x1b[" not in plain
-    assert "\x1b[31m" in cli("check", "--color", "always").err
-    assert "\x1b[31m" in cli("check", env={"FORCE_COLOR": "1"}).err
-    assert "\x1b[" not in cli("check", "--color", "never", env={"FORCE_COLOR": "1"}).err
-    assert "\x1b[" not in cli("check", env={"FORCE_COLOR": "1", "NO_COLOR": "1"}).err
-
-
-def test_base_error_without_an_app_is_printed(cli) -> None:
-    from tilec.cli.failures import render
-
-    assert render(TilecError("what", cause="why", fix="how")).endswith(
-        "what\n  cause: why\n  fix: how"
     )
 
 

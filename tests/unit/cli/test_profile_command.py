@@ -39,15 +39,6 @@ def profile(cli, folder: Path):
     return call
 
 
-def test_shows_what_ncu_says_and_where_its_report_is(profile, folder: Path) -> None:
-    done = profile("scale/some")
-    assert (done.code, done.err) == (0, "")
-    report = folder / ".tilec" / "profile" / "scale.some.ncu-rep"
-    assert report.read_text() == "report\n"
-    assert done.out == "report: .tilec/profile/scale.some.ncu-rep (`ncu-ui` shows all of it)\n"
-    assert calls(folder)[1] == ["--import", str(report), "--page", "details"]
-
-
 def test_how_ncu_is_called(profile, folder: Path) -> None:
     assert profile("scale/some", "--set", "basic", "-o", "a.ncu-rep").code == 0
     run = calls(folder)[0]
@@ -189,11 +180,6 @@ def launch(folder: Path, monkeypatch):
         return launch_case.main()
 
     return call
-
-
-def test_a_case_is_launched_once(launch) -> None:
-    assert launch() == 0
-    assert len(_driver.driver().launches) == 1  # type: ignore[attr-defined]
 
 
 def test_what_a_case_leaves_empty_is_not_written_for_initcheck(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.watched_project import calls, driver, write_project, write_tool
+from tests.watched_project import driver, write_project, write_tool
 from tilec_runtime.device import driver as _driver
 from tilec_runtime.errors import NoDeviceError
 
@@ -47,41 +47,6 @@ def ending(tool: str, code: int) -> str:
     return f'[ "$2" != {tool} ] || exit {code}'
 
 
-def test_all_tools_find_nothing(sanitize, folder: Path) -> None:
-    done = sanitize("--case", "some")
-    assert (done.code, done.err) == (0, "")
-    assert done.out.startswith(
-        "scale/some  memcheck\nreport: .tilec/sanitize/scale.some.memcheck.report\n"
-    )
-    assert done.out.endswith("4 runs of compute-sanitizer on Fake H200: 4 clean\n")
-    called = calls(folder)
-    options = [
-        {word: call[number + 1] for number, word in enumerate(call[:-1]) if word.startswith("--")}
-        for call in called
-    ]
-    assert [one["--tool"] for one in options] == TOOLS
-    assert all(
-        (one["--error-exitcode"], one["--destroy-on-device-error"]) == ("86", "kernel")
-        for one in options
-    )
-    assert (options[0]["--padding"], options[0]["--report-api-errors"]) == ("65536", "no")
-    launch = [
-        "tilec.cli.launch_case",
-        str(folder / "tilec.toml"),
-        str(folder / "acme.tilec"),
-        "scale/some",
-        "cuda:0",
-        "small",
-    ]
-    ends = [call[call.index("tilec.cli.launch_case") :] for call in called]
-    assert ends == [
-        launch,
-        launch,
-        [*launch, "unset"],
-        launch,
-    ]  # for initcheck alone nothing is written to what a case leaves empty
-
-
 @pytest.mark.parametrize(
     ("script", "code", "status", "words"),
     [
@@ -103,31 +68,12 @@ def test_what_a_tool_finds_and_a_tool_that_fails_decide_the_exit_code(
     assert run["report"] == str(folder / ".tilec" / "sanitize" / "scale.some.racecheck.report")
 
 
-def test_findings_weigh_more_than_failures(sanitize, folder: Path) -> None:
-    write_tool(folder, "compute-sanitizer", f"{ending('memcheck', 86)}\nexit 1")
-    assert sanitize("--case", "some").code == 86
-
-
-def test_one_tool(sanitize, folder: Path) -> None:
-    assert sanitize("--case", "some", "--tool", "synccheck,memcheck").code == 0
-    assert [call[1] for call in calls(folder)] == ["memcheck", "synccheck"]
-
-
 def test_without_compute_sanitizer(sanitize, folder: Path) -> None:
     (folder / "bin" / "compute-sanitizer").unlink()
     done = sanitize(bundle="")  # nothing is built for nothing
     assert done.code == 3
     assert "error: compute-sanitizer not found; looked in PATH, " in done.err
     assert "pip install nvidia-cuda-sanitizer-api" in done.err
-
-
-def test_a_case_that_is_not_there_is_told_before_a_tool_that_is_not(sanitize, folder: Path) -> None:
-    (folder / "bin" / "compute-sanitizer").unlink()
-    done = sanitize("--case", "sme", bundle="")
-    assert (done.code, done.err) == (
-        2,
-        "error: no case 'sme'; did you mean 'some'\n  fix: cases are scale/some, scale/more\n",
-    )
 
 
 def test_without_a_gpu(sanitize, monkeypatch) -> None:

@@ -41,15 +41,6 @@ def test_the_shared_cache_is_named_by_the_user_alone() -> None:
         read_settings({"TILEC_SHARED_CACHE": "~nobody-of-this-name/x"}, CWD)
 
 
-def test_tools() -> None:
-    assert read_settings({"CUDA_PATH": "/b", "PATH": "/bin"}, CWD).search.cuda_home == "/b"
-    search = read_settings(
-        {"CUDA_HOME": "/a", "CUDA_PATH": "/b", "PATH": "/bin", "HOME": "/h"}, CWD
-    ).search
-    assert (search.cuda_home, search.path, search.state_dir) == ("/a", "/bin", "/h/.cache/tilec")
-    assert read_settings({}, CWD).search.state_dir == ""
-
-
 @pytest.mark.parametrize(
     ("env", "color", "dumb"),
     [
@@ -64,13 +55,6 @@ def test_tools() -> None:
 def test_colors(env: dict[str, str], color: str, dumb: bool) -> None:
     settings = read_settings(env, CWD)
     assert (settings.color, settings.dumb) == (color, dumb)
-
-
-@pytest.mark.parametrize(
-    ("value", "ci"), [("", False), ("0", False), ("False", False), ("true", True), ("1", True)]
-)
-def test_ci(value: str, ci: bool) -> None:
-    assert read_settings({"CI": value}, CWD).ci is ci
 
 
 @pytest.mark.parametrize(
@@ -90,12 +74,6 @@ def test_sizes(text: str, size: int) -> None:
     assert parse_size(text) == size
 
 
-@pytest.mark.parametrize("text", ["", "lots", "-1", "1 XiB", "1e3", "1.2.3"])
-def test_sizes_that_are_none(text: str) -> None:
-    with pytest.raises(ValueError, match="is not a size"):
-        parse_size(text)
-
-
 def test_a_size_beyond_counting() -> None:
     with pytest.raises(ValueError, match="is too large"):
         parse_size("9" * 400)
@@ -109,10 +87,6 @@ def test_a_bad_bound_of_the_cache_is_an_error_only_where_it_matters() -> None:
         _ = settings.cache_bytes
     assert read_settings({"TILEC_CACHE_MAX": "1 MiB"}, CWD).cache_bytes == 1 << 20
     assert read_settings({}, CWD).cache_bytes == 8 << 30
-
-
-def test_cores_are_those_of_this_process() -> None:
-    assert read_settings({}, CWD).cores >= 1
 
 
 def test_reads_targets_of_builds(tmp_path: Path) -> None:

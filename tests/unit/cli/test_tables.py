@@ -4,7 +4,7 @@ import click
 import pytest
 
 from tilec.cli.style import style
-from tilec.cli.tables import bytes_text, columns, seconds_text, shorten, table, wrapped
+from tilec.cli.tables import bytes_text, columns, table, wrapped
 
 HEADS = columns("~job", "target", ">size")
 ROWS = [["gemm-f16-BM128-BN128-BK64-sm_100", "sm_100", "9 B"], ["add-sm_80", "sm_80", "100 KiB"]]
@@ -12,14 +12,6 @@ ROWS = [["gemm-f16-BM128-BN128-BK64-sm_100", "sm_100", "9 B"], ["add-sm_80", "sm
 
 def plain(lines: list[str]) -> list[str]:
     return [click.unstyle(line) for line in lines]
-
-
-def test_columns_line_up() -> None:
-    assert plain(table(HEADS, ROWS)) == [
-        "job                               target     size",
-        "gemm-f16-BM128-BN128-BK64-sm_100  sm_100      9 B",
-        "add-sm_80                         sm_80   100 KiB",
-    ]
 
 
 def test_texts_that_may_shrink_do_and_keep_both_ends() -> None:
@@ -30,38 +22,6 @@ def test_texts_that_may_shrink_do_and_keep_both_ends() -> None:
         "  add-sm_80              sm_80   100 KiB",
     ]
     assert {len(line) for line in lines} == {40}
-
-
-def test_nothing_shrinks_below_what_can_be_read() -> None:
-    lines = plain(table(HEADS, ROWS, width=10))
-    assert lines[1].split("  ")[0] == "gemm-f…m_100"
-
-
-def test_spare_columns_go_first() -> None:
-    heads = columns("~job", "-target", ">size")
-    assert plain(table(heads, ROWS, width=60))[0].split() == ["job", "target", "size"]
-    lines = plain(table(heads, ROWS, width=45))
-    assert (lines[0].split(), lines[1]) == (
-        ["job", "size"],
-        "gemm-f16-BM128-BN128-BK64-sm_100      9 B",
-    )
-
-
-def test_no_rows_and_trailing_blanks() -> None:
-    assert plain(table(columns("a", "b"), [])) == ["a  b"]
-    assert plain(table(columns("a", "b"), [["x", ""]])) == ["a  b", "x"]
-
-
-def test_colors_do_not_move_columns() -> None:
-    lines = table(columns("a", ">b", "c"), [[("x", "red"), ("1", "yellow"), "z"]])
-    assert lines[1] == f"{style('x', fg='red')}  {style('1', fg='yellow')}  z"
-
-
-@pytest.mark.parametrize(
-    ("width", "text"), [(9, "abcdefghi"), (8, "abcd…ghi"), (5, "ab…hi"), (3, "a…i"), (2, "a…i")]
-)
-def test_shorten(width: int, text: str) -> None:
-    assert shorten("abcdefghi", width) == text
 
 
 @pytest.mark.parametrize(
@@ -83,14 +43,6 @@ def test_shorten(width: int, text: str) -> None:
 )
 def test_bytes(size: int | None, text: str) -> None:
     assert bytes_text(size) == text
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(0.084, "0.08 s"), (7.34, "7.3 s"), (59.94, "59.9 s"), (260.9, "4 min 20 s")],
-)
-def test_seconds(seconds: float, text: str) -> None:
-    assert seconds_text(seconds) == text
 
 
 def test_wide_characters_line_up() -> None:

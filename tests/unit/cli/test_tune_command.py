@@ -11,11 +11,10 @@ import click
 import pytest
 
 from tests.tune_samples import A, B, C, kernel_with, planned
-from tilec.bench.statistics import ratio_of, summarize
+from tilec.bench.statistics import ratio_of
 from tilec.cli import tune_show
 from tilec.cli.app import App
 from tilec.cli.settings import Settings
-from tilec.cli.tables import time_text
 from tilec.cli.tune import Duration
 from tilec.cli.tune_flow import _devices
 from tilec.manifest.types import Case
@@ -176,14 +175,6 @@ gemm/4k[f16]
 """
 
 
-def test_a_case_is_a_table_and_what_makes_it_doubtful(
-    space: Space, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    display = tune_show.Display(app(tmp_path), lambda: 0.0)
-    display.case_ended(result_of(space))
-    assert capsys.readouterr().out == TABLE
-
-
 def test_nothing_is_said_on_the_way_where_nobody_looks(
     space: Space, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -196,20 +187,6 @@ def test_nothing_is_said_on_the_way_where_nobody_looks(
     display = tune_show.Display(app(tmp_path, verbose=True), lambda: 0.0)
     display.trial_ended(space, result.trials[0], None)
     assert capsys.readouterr().err == "gemm/4k[f16]: BM=32: wrong: c[0] is 1, expected 2\n"
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        (1.2345e-6, "1.23 us"),
-        (8.123e-4, "812.3 us"),
-        (1e-3, "1.00 ms"),
-        (0.5, "500.00 ms"),
-        (2.0, "2.00 s"),
-    ],
-)
-def test_times_read_well(seconds: float, text: str) -> None:
-    assert time_text(seconds) == text
 
 
 @pytest.mark.parametrize(
@@ -249,8 +226,3 @@ def test_a_record_is_named_as_the_manifest_finds_it(
     here = dataclasses.replace(app(tmp_path), directory="project")
     tune_show.print_record(here, tmp_path / path, record, kernel_with())
     assert capsys.readouterr().out.splitlines()[-1] == f"to build with it, {said}"
-
-
-def test_the_interval_is_said_as_a_part_of_the_median() -> None:
-    assert tune_show.spread_text(summarize([1.0] * 30)) == "+0.0% +0.0%"
-    assert tune_show.spread_text(summarize([0.9, 1.0, 1.1])) == "-10.0% +10.0%"

@@ -27,26 +27,9 @@ def settled(monkeypatch: pytest.MonkeyPatch, *looks: Snapshot) -> tuple[Snapshot
     return next_snapshot(looks[0], lambda: next(left)), len(waits)
 
 
-def test_a_change_counts_once_it_rests(monkeypatch: pytest.MonkeyPatch) -> None:
-    one, two, three = snap(a_py=1), snap(a_py=2), snap(a_py=3)
-    assert settled(monkeypatch, one, one, two, three, three) == (three, 3)
-
-
 def test_a_file_that_never_rests_counts_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     looks = [snap(a_py=n) for n in range(module.SETTLE + 2)]
     assert settled(monkeypatch, *looks)[0] == looks[-1]
-
-
-def test_files_come_and_go() -> None:
-    assert changed(snap(a_py=1), snap(b_py=1)) == ("a.py", "b.py")
-    assert changed(snap(a_py=1), snap(a_py=2)) == ("a.py",)
-    assert changed(snap(a_py=1), snap(a_py=1)) == ()
-
-
-def test_what_a_build_reads_counts_from_then_on() -> None:
-    read = {"/lib/shared.h": (1, 1, 1), "table.json": (1, 1, 1)}
-    assert changed({}, read) == changed(read, {}) == ()
-    assert changed(read, {**read, "table.json": (2, 2, 2)}) == ("table.json",)
 
 
 def put(root: Path, *names: str) -> None:
@@ -120,12 +103,6 @@ def test_a_save_does_it_again(cli, project: Path, rounds: list[list[str]], monke
     assert rounds[0] == rounds[1]
     assert rounds[0][-7:] == ["run", "softmax", "--device", "cpu", "-k", "*/odd", str(project)]
     assert rounds[0][rounds[0].index("--manifest") + 1] == str(project / "tilec.toml")
-
-
-def test_without_words_it_builds(cli, project: Path, rounds: list[list[str]], monkeypatch) -> None:
-    waits(monkeypatch)
-    assert cli("-v", "watch").code == 130
-    assert rounds[0][-3:] == ["-v", "build", str(project)]
 
 
 @pytest.mark.parametrize(

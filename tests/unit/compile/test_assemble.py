@@ -38,14 +38,6 @@ def together(*abis: tuple[AbiSlot, ...]) -> Any:
     return _with_images(SimpleNamespace(jobs=jobs, info=ADD), rows)  # type: ignore[arg-type]
 
 
-def test_images_share_their_arguments() -> None:
-    (variant,) = together(ADD_ABI, ADD_ABI).variants
-    assert (variant.abi, [str(made.target) for made in variant.images]) == (
-        ADD_ABI,
-        ["sm_80", "sm_90"],
-    )
-
-
 def test_scratch_memory_that_one_of_them_needs_is_given_to_all() -> None:
     null = slot("u64", "0")
     (variant,) = together((*ADD_ABI, null), (*ADD_ABI, SCRATCH), (*ADD_ABI, null)).variants

@@ -76,28 +76,6 @@ def files(root: Path) -> list[str]:
     return sorted(p.name for p in root.rglob("*") if p.is_file())
 
 
-def test_gives_back_what_was_put(cache: Cache, notes: Notes) -> None:
-    image = make_image()
-    assert cache.get(KEY) is None
-    blob = cache.put(KEY, image)
-    entry = cache.get(KEY)
-    assert blob
-    assert entry
-    assert (entry.info, entry.abi, entry.warnings) == (image.info, image.abi, image.warnings)
-    assert entry.blob == blob
-    assert blob.read() == image.data
-    assert cache.get(OTHER) is None
-    assert notes == []
-
-
-def test_no_absolute_path_is_in_an_entry(cache: Cache, tmp_path: Path) -> None:
-    cache.put(KEY, make_image())
-    cache.put_record("decl", [1])
-    for path in (cache.root or tmp_path).rglob("*"):
-        if path.is_file():
-            assert str(tmp_path).encode() not in path.read_bytes()
-
-
 DAMAGES = {
     "empty": lambda data: b"",
     "head cut": lambda data: data[:20],
@@ -416,18 +394,6 @@ def test_a_shared_cache_that_cannot_be_used_is_a_note(tmp_path: Path, notes: Not
     ]
 
 
-def test_without_a_root_nothing_is_kept(tmp_path: Path, notes: Notes) -> None:
-    cache = Cache(None, note=notes.append)
-    assert cache.put(KEY, make_image()) is None
-    cache.put_record("a", 1)
-    assert cache.get(KEY) is None
-    assert cache.get_record("a") is None
-    assert (cache.gc(), cache.clear(), cache.info().entries) == (0, 0, 0)
-    cache.trim()
-    assert files(tmp_path) == []
-    assert notes == []
-
-
 @pytest.mark.parametrize(
     "number", [errno.ENOSPC, errno.EROFS, errno.EACCES, errno.EDQUOT, errno.EIO]
 )
@@ -542,18 +508,6 @@ def aged(cache: Cache, key: str, seconds: float) -> None:
     path = entry_path(cache, key)
     facts = path.stat()
     os.utime(path, (facts.st_atime, facts.st_mtime - seconds))
-
-
-def test_info_counts_entries_and_bytes(cache: Cache) -> None:
-    assert cache.info().entries == 0
-    cache.put(KEY, make_image())
-    cache.put(OTHER, make_image(b"x"))
-    aged(cache, KEY, 5000)
-    info = cache.info()
-    assert info.entries == 2
-    assert info.bytes == entry_path(cache).stat().st_size + entry_path(cache, OTHER).stat().st_size
-    assert 4990 < info.oldest < 5600
-    assert info.path == str(cache.root)
 
 
 def test_gc_removes_the_least_recently_used(cache: Cache) -> None:

@@ -19,7 +19,6 @@ from tilec.compile.keys import KeyedJob
 from tilec.compile.process import WorkerProcess
 from tilec.frontends.base import load_frontend
 from tilec.model.job import Variant
-from tilec_runtime.bundle import store
 from tilec_runtime.errors import CompileError, OutputError, TilecError, ToolchainError
 from tilec_runtime.model.arch import Target
 
@@ -55,34 +54,6 @@ def test_an_image_of_files_that_were_changed_meanwhile_is_not_kept(project) -> N
         assert not done_of(*pool.compile(project.keyed(project.job()))).cached
 
 
-def test_jobs_are_compiled_once_and_then_come_from_the_cache(project) -> None:
-    jobs = project.keyed(
-        *(project.job(bm, target=target) for bm in (16, 32) for target in ("sm_80", "compute_80"))
-    )
-    with project.pool(workers=2) as pool:
-        first = pool.compile(jobs)
-        images = [done_of(outcome).blob.read() for outcome in first]
-        assert len(set(images)) == 4
-        second = pool.compile(jobs)
-    assert [done_of(outcome).cached for outcome in (*first, *second)] == [False] * 4 + [True] * 4
-    assert [str(done_of(outcome).info.target) for outcome in first] == [
-        "sm_80",
-        "compute_80",
-        "sm_80",
-        "compute_80",
-    ]
-    assert [dataclasses.replace(done_of(a), cached=True, seconds=0.0) for a in first] == list(
-        second
-    )
-    assert [done_of(outcome).blob.read() for outcome in second] == images
-    assert sorted(project.compiled) == sorted(job.job.id for job in jobs)
-    assert done_of(first[0]).abi[0].expr == "x.ptr"
-    assert f"/{store.FORMAT}/images/" in done_of(first[0]).blob.path
-    assert not any(
-        isinstance(getattr(first[0], field.name), bytes) for field in dataclasses.fields(Done)
-    ), "outcomes hold no image bytes"
-
-
 def test_nothing_to_do_starts_no_process(project) -> None:
     jobs = project.keyed(project.job())
     with project.pool() as pool:
@@ -94,16 +65,6 @@ def test_nothing_to_do_starts_no_process(project) -> None:
         assert pool.declare([]) == ()
         assert pool.started == 0
         assert not (project.root / "spool").exists()
-
-
-def test_workers_serve_declare_and_compile_alike(project) -> None:
-    with project.pool() as pool:
-        (decls,) = pool.declare([("fake", project.source())])
-        assert [d.name for d in decls] == ["add"]
-        pool.compile(project.keyed(project.job(1)))
-        pool.compile(project.keyed(project.job(2)))
-        assert pool.started == 1
-    assert not (project.root / "spool").exists()
 
 
 def test_equal_keys_are_compiled_once(project) -> None:
@@ -123,20 +84,6 @@ def test_equal_keys_are_compiled_once(project) -> None:
     ]
 
 
-def test_events_come_in_order(project) -> None:
-    jobs = project.keyed(project.job(1), project.job(2))
-    with project.pool() as pool:
-        pool.compile(jobs[:1])
-        project.observer.events.clear()
-        outcomes = pool.compile(jobs)
-    assert project.observer.events == [
-        ("started", 2, 1),
-        ("job_started", "add-BM2-sm_90"),
-        ("job_finished", "add-BM2-sm_90", outcomes[1]),
-        ("finished",),
-    ]
-
-
 def test_measured_times_order_the_next_build(project) -> None:
     slow, quick = project.job(2), project.job(64)
     assert expected_seconds(quick) > expected_seconds(slow)
@@ -149,41 +96,6 @@ def test_measured_times_order_the_next_build(project) -> None:
         pool.compile(project.keyed(quick, slow))
     assert project.compiled == [slow.id, quick.id]
     assert Timings(project.cache).expected(slow) < 5.0
-
-
-def test_fresh_compiles_what_is_cached(project) -> None:
-    jobs = project.keyed(project.job())
-    with project.pool() as pool:
-        pool.compile(jobs)
-        assert not done_of(pool.compile(jobs, fresh=True)[0]).cached
-    assert len(project.compiled) == 2
-
-
-def test_what_compilers_print_harms_nothing(project) -> None:
-    noise = "\x10noise\r" * 500
-    with project.pool() as pool:
-        (decls,) = pool.declare([("fake", project.source(**{"in": "declare", "print": noise}))])
-        assert decls[0].name == "add"
-        assert done_of(pool.compile(project.keyed(project.job(1, print=noise)))[0])
-        error = error_of(
-            pool.compile(project.keyed(project.job(2, print="last words", fail="no")))[0]
-        )
-    assert "last words" in (Path(error.kept) / "log.txt").read_text()
-
-
-def test_an_error_of_the_compiler_keeps_input_command_and_log(project) -> None:
-    job = project.job(fail="expected a ';'")
-    with project.pool() as pool:
-        error = error_of(pool.compile(project.keyed(job))[0])
-        assert isinstance(error, CompileError)
-        assert (error.kernel, error.target) == ("add-BM64", "sm_90")
-        kept = project.root / "kept" / job.id
-        assert error.kept == str(kept)
-        assert (kept / "command.txt").read_text() == f"fakec {job.id}\n"
-        assert "fakec: expected a ';'" in (kept / "log.txt").read_text()
-        assert (kept / "k.fake").read_text() == (project.root / "k.fake").read_text()
-        pool.compile(project.keyed(project.job()))
-    assert not kept.exists(), "a job that compiles again has nothing left of its failure"
 
 
 def test_a_kept_directory_that_cannot_be_written_is_a_note(project) -> None:
@@ -350,35 +262,6 @@ def test_the_current_directory_shadows_no_module(project, monkeypatch) -> None:
         assert isinstance(pool.compile(project.keyed(project.job()))[0], Done)
 
 
-def test_workers_see_the_environment_they_are_given(project) -> None:
-    environ = {"PATH": "/usr/bin:/bin", "MARK": "yes"}
-    with project.pool(environ=environ) as pool:
-        pool.compile(project.keyed(project.job()))
-        (seat,) = pool._pool._seats
-        found = dict(
-            row.split("=", 1)
-            for row in Path(f"/proc/{seat.worker.pid}/environ").read_text().split("\0")
-            if row
-        )
-    assert found == {
-        **environ,
-        "TMPDIR": str(project.root / "spool"),
-        "PYTHONHASHSEED": "0",
-        "OPENBLAS_NUM_THREADS": "1",
-    }
-
-
-def test_images_go_to_the_spool_when_there_is_no_cache(project) -> None:
-    jobs = project.keyed(project.job(1), project.job(2))
-    with project.pool(cache=Cache(None, note=project.observer.note)) as pool:
-        outcomes = pool.compile(jobs)
-        data = [done_of(outcome).blob.read() for outcome in outcomes]
-        assert [hashlib.sha256(d).hexdigest() for d in data] == [
-            done_of(outcome).info.digest for outcome in outcomes
-        ]
-    assert project.observer.notes == []
-
-
 def test_a_cache_that_cannot_be_written_is_one_note(project) -> None:
     (project.root / "cache").write_text("a file")
     with project.pool(workers=2) as pool:
@@ -415,20 +298,6 @@ def test_results_that_lie_are_refused() -> None:
         worker.check_image(dataclasses.replace(good, data=b"y"))
     with pytest.raises(TypeError, match="compile gave a NoneType where an Image was due"):
         worker.check_image(None)
-
-
-def test_a_damaged_entry_is_compiled_again_and_reported(project) -> None:
-    (job,) = project.keyed(project.job())
-    with project.pool() as pool:
-        done = done_of(pool.compile([job])[0])
-        path = Path(done.blob.path)
-        path.write_bytes(path.read_bytes()[:-5] + b"wrong")
-        again = done_of(pool.compile([job])[0])
-        assert not again.cached
-        assert again.blob.read() != b"wrong"
-    assert project.observer.notes == [
-        f"cache entry {job.key[:12]} was damaged (the image has another checksum): it is compiled again"
-    ]
 
 
 def test_leaving_the_pool_brings_the_cache_to_its_bound(project) -> None:

@@ -80,12 +80,6 @@ def key_of(job: Job) -> str:
     return maker().key(job)
 
 
-def test_the_key_is_stable() -> None:
-    # When this fails, every cache in the world is passed over by the next release: that must be
-    # meant. See RECIPE.
-    assert key_of(JOB) == "3206482f4ff2ffe0b916c9173dab2596ece1a5b2b9b2ddbd1242bb8f896f8d32"
-
-
 def test_the_same_values_give_the_same_key_from_other_objects() -> None:
     assert key_of(
         dataclasses.replace(
@@ -283,21 +277,6 @@ def test_a_harmless_field_changes_nothing(kind: type, name: str, value: Any) -> 
     assert maker().explain(other) == maker().explain(JOB)
 
 
-def test_files_tools_and_recipe_are_in_the_key() -> None:
-    different = {
-        maker(inputs=()).key(JOB),
-        maker(inputs=(INPUT,)).key(JOB),
-        maker(inputs=(INPUT, dataclasses.replace(HEADER, digest="dd" * 32))).key(JOB),
-        maker(inputs=(INPUT, dataclasses.replace(HEADER, name="include/other.h"))).key(JOB),
-        maker(tools=()).key(JOB),
-        maker(tools=(dataclasses.replace(TOOL, digest="dd" * 32),)).key(JOB),
-        maker(tools=(dataclasses.replace(TOOL, version="13.5"),)).key(JOB),
-        maker(recipe=2).key(JOB),
-        key_of(JOB),
-    }
-    assert len(different) == 9
-
-
 def test_what_looks_alike_has_its_own_key() -> None:
     points = [
         1,
@@ -331,40 +310,6 @@ def test_what_looks_alike_has_its_own_key() -> None:
     assert len({key_of(with_field(Source, "options", option)) for option in options}) == len(
         options
     )
-
-
-def test_nothing_absolute_is_in_the_explanation() -> None:
-    assert "/home/one" not in json.dumps(maker().explain(JOB))
-
-
-def test_the_explanation_names_everything() -> None:
-    rows = dict(maker().explain(JOB))
-    assert rows["recipe"] == "1"
-    assert rows["tool nvrtc"] == json.dumps(["13.4.92", "aa" * 32])
-    assert rows["input include/common.h"] == "cc" * 32
-    assert rows["option std"] == "c++17"
-    assert rows["symbol"] == "add<{T}>"
-    assert rows["axis T"] == "f16"
-    assert rows["axis N"] == "4"
-    assert rows["target"] == "sm_90a"
-    assert rows["hint occupancy"] == "2"
-    assert [label for label in rows if label.startswith("group ")] == [
-        'group {"symbol": "add<{T}>", "axes": [["T", "f16"], ["N", 4]]}',
-        'group {"symbol": "add<{T}>", "axes": [["T", "f32"], ["N", 4]]}',
-    ]
-    assert rows["opt"] == "3"
-    assert rows["lineinfo"] == "false"
-    assert rows["max_isa"] == "[8, 0]"
-    assert rows["declared max_threads"] == "256"
-    assert json.loads(rows["assume x"]) == {
-        "param": "x",
-        "shape": [16],
-        "stride": [],
-        "align": 16,
-        "extent": [],
-        "contiguous": False,
-    }
-    assert json.loads(rows["param x"])["kind"] == "tensor"
 
 
 def test_what_changed_is_named() -> None:

@@ -60,18 +60,6 @@ def test_written_once_then_left_alone(tmp_path: Path) -> None:
     assert (tmp_path / "tilec.lock").stat().st_mtime_ns == before
 
 
-def test_the_text_is_toml(tmp_path: Path) -> None:
-    tomllib = pytest.importorskip("tomllib")
-    built = {'odd "name" \\ ü-sm_90': pin("b")}
-    renew(tmp_path, tools(), built)
-    text = (tmp_path / "tilec.lock").read_text()
-    (row,) = tomllib.loads(text)["images"]["release"].items()
-    assert row == (
-        'odd "name" \\ ü-sm_90',
-        {"key": pin("b").key, "sha256": pin("b").image, "row": pin("b").row},
-    )
-
-
 def test_change_is_told_and_written(tmp_path: Path) -> None:
     renew(tmp_path, tools())
     assert renew(tmp_path, tools(version="13.5.1")) == [
@@ -141,18 +129,6 @@ def test_images_of_other_bytes_are_refused(tmp_path: Path) -> None:
         ToolchainError, match=r"^7 images are not those that(?s:.)*\n  and 2 more\n  cause"
     ):
         lock.require_images("release", {job: pin(job, "other") for job in jobs})
-
-
-def test_pins_of_what_is_not_built_now_stay_while_the_project_has_it(tmp_path: Path) -> None:
-    renew(tmp_path, tools(), {"a-sm_80": pin("a80"), "a-sm_90": pin("a90"), "gone-sm_90": pin("g")})
-    renew(tmp_path, tools(), {"a-sm_90": pin("debug")}, profile="debug")
-    renew(tmp_path, tools(), {"a-sm_90": pin("new")}, keep=lambda _, job: job.startswith("a-"))
-    assert read_lock(tmp_path).pins == {
-        "debug": {"a-sm_90": pin("debug")},
-        "release": {"a-sm_80": pin("a80"), "a-sm_90": pin("new")},
-    }
-    renew(tmp_path, tools(), {"a-sm_90": pin("new")}, keep=lambda profile, _: profile == "release")
-    assert set(read_lock(tmp_path).pins) == {"release"}
 
 
 def test_other_bytes_of_the_same_sources_are_told(tmp_path: Path) -> None:

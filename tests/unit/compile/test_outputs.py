@@ -129,21 +129,3 @@ def test_the_fingerprint_covers_keys_order_index_emit_output_and_licences(
     monkeypatch.setattr(own, "digest", lambda: "edited")  # tilec's own code
     prints.append(fingerprint(["a", "b"], DRAFT, ("bundle",), base))
     assert len(set(prints)) == len(prints)
-
-
-def test_where_tilecs_own_files_are(tmp_path: Path) -> None:
-    names = {path.name for path in own.files()}
-    assert {"state.py", "render.py", "__init__.py.jinja", "choose.py"} <= names
-    for name in (
-        "tilec/a.py",
-        "tilec/_templates/package/b.jinja",
-        "templates/package/strange.py",
-        "r/c.py",
-    ):
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).touch()
-    assert [path.name for path in own.files(tmp_path / "tilec", tmp_path / "r")] == [
-        "c.py",
-        "b.jinja",
-        "a.py",
-    ]

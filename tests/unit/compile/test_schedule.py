@@ -80,18 +80,3 @@ def test_the_longest_jobs_are_guessed_to_be_long(measured) -> None:
     longest = max(measured, key=measured.__getitem__)
     assert max(measured, key=expected_seconds) == longest
     assert 0.3 < sum(map(expected_seconds, measured)) / sum(measured.values()) < 3
-
-
-def test_a_guess_knows_tiles_and_portable_code(project) -> None:
-    job = project.job(64)
-    assert expected_seconds(project.job(256)) > expected_seconds(job)
-    assert expected_seconds(
-        dataclasses.replace(job, target=Target.parse("compute_90"))
-    ) < expected_seconds(job)
-    huge = dataclasses.replace(
-        job,
-        variant=Variant(
-            kernel="add", id="x", axes=(("A", 10**30), ("B", "f16"), ("C", True), ("D", 0))
-        ),
-    )
-    assert 0 < expected_seconds(huge) < 1e4

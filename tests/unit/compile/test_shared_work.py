@@ -21,14 +21,6 @@ def grouped(project: Any, *sizes: int, target: str = "sm_90", **options: Any) ->
     ]
 
 
-def test_a_group_is_one_workers_and_starts_no_other(project) -> None:
-    jobs = project.keyed(*grouped(project, 1, 2, 3, 4))
-    with project.pool(workers=3) as pool:
-        assert all(isinstance(outcome, Done) for outcome in pool.compile(jobs))
-        assert pool.started == 1
-    assert len(project.compiled) == 4
-
-
 def test_groups_of_several_targets_go_to_several_workers(project) -> None:
     jobs = project.keyed(
         *(

@@ -15,11 +15,6 @@ from tilec.compile.state import WorkDir
 from tilec_runtime.errors import OutputError
 
 
-def test_the_directory_is_invisible_to_git(tmp_path: Path) -> None:
-    with WorkDir(tmp_path).lock(pytest.fail):
-        assert (tmp_path / ".tilec" / ".gitignore").read_text() == "*\n"
-
-
 def test_a_second_build_waits_and_says_so(tmp_path: Path) -> None:
     first, second = WorkDir(tmp_path), WorkDir(tmp_path)
     notes: list[str] = []
@@ -59,16 +54,6 @@ def test_what_killed_builds_left_is_swept_and_living_ones_are_not(tmp_path: Path
     with work.lock(pytest.fail):
         assert not dead.exists()
         assert work.spool.exists()
-
-
-def test_a_file_where_the_directory_should_be(tmp_path: Path) -> None:
-    (tmp_path / ".tilec").write_text("in the way")
-    with (
-        pytest.raises(OutputError, match="is a file, where tilec keeps") as caught,
-        WorkDir(tmp_path).lock(pytest.fail),
-    ):
-        pytest.fail("the lock was taken")
-    assert caught.value.fix == "remove it, or rename it"
 
 
 def test_a_project_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,23 +31,6 @@ def wheel(root: Path, *names: str) -> Path:
     return path
 
 
-def test_a_bundle(tmp_path: Path) -> None:
-    _, info, digest = write_sample(tmp_path / "a.tilec")
-    found = describe(open_container(tmp_path / "a.tilec"))
-    assert (found.kind, found.digest, found.info) == ("bundle", digest, info)
-    assert found.size == (tmp_path / "a.tilec").stat().st_size
-
-
-def test_a_package(tmp_path: Path) -> None:
-    found = describe(open_container(package(tmp_path)))
-    assert (found.kind, found.info.package.name) == ("package", "acme-kernels")
-
-
-def test_an_output_directory_with_one_bundle(tmp_path: Path) -> None:
-    write_sample(tmp_path / "a.tilec")
-    assert open_container(tmp_path).kind == "bundle"
-
-
 def test_a_wheel(tmp_path: Path) -> None:
     found = open_container(wheel(tmp_path, "acme_kernels/acme_kernels-0123.tilec"))
     report = describe(found)

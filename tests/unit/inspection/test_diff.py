@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.bundle_samples import Sample, row
-from tilec.inspection.diff import Change, compare, to_json
+from tests.bundle_samples import Sample
+from tilec.inspection.diff import Change, compare
 from tilec.inspection.report import Report
-from tilec_runtime.model.image import Resources
 from tilec_runtime.model.jit import JitFallback
 from tilec_runtime.model.kernel import BundleInfo, KernelInfo, LaunchInfo, ToolInfo
 from tilec_runtime.model.signature import Assumption, Param, ParamKind
@@ -125,11 +124,6 @@ def test_a_launch_that_callers_configure() -> None:
     assert told(optional) == [("config is optional; was refused", False)]
 
 
-def test_a_launch_that_may_begin_early() -> None:
-    early = replace(KERNEL, launch=replace(KERNEL.launch, programmatic=True))
-    assert told(early) == [("programmatic True; was none", False)]
-
-
 @pytest.mark.parametrize(
     ("was", "now", "breaking"),
     [
@@ -182,42 +176,6 @@ def test_package_and_tools() -> None:
     ]
     assert [dataclasses.astuple(one) for one in found.tools] == [("ptxas", "", "13.5.1")]
     assert (found.same, found.images, found.added, found.removed) == (24, (), (), ())
-
-
-def test_images() -> None:
-    old = Sample().info()
-    kernel = old.kernels[1]
-    first, *others = kernel.variants
-    changed = replace(
-        first.images[0],
-        digest="f" * 64,
-        resources=Resources(
-            registers=168, spill_stores=8, spill_loads=4, shared=1024, stack=0, code=4096
-        ),
-    )
-    variant = replace(first, images=(changed, first.images[1], row("sm_120")))
-    new = replace(old, kernels=(old.kernels[0], replace(kernel, variants=(variant, *others))))
-    found = compare(report(old), report(new, "b"))
-    assert (found.same, found.added, found.removed) == (
-        22,
-        ("rmsnorm-f16-B64-sm_120",),
-        ("rmsnorm-f16-B64-compute_80",),
-    )
-    (image,) = found.images
-    assert image.id == "rmsnorm-f16-B64-sm_80"
-    # 256 threads of 40 registers: 6 blocks of 8 warps, of 64; of 168: 1 block.
-    assert (image.old.occupancy, image.new.occupancy) == (0.75, 0.125)
-    assert (image.old.registers, image.new.registers, image.old.spills, image.new.spills) == (
-        40,
-        168,
-        0,
-        8,
-    )
-    assert image.worse == ("spills", "occupancy")
-    body = to_json(found)
-    assert body["breaking"] == len(found.breaking) == 1
-    assert body["images"]["changed"][0]["worse"] == ["spills", "occupancy"]
-    assert body["images"]["same"] == 22
 
 
 def test_tensors_that_may_be_none() -> None:

@@ -14,7 +14,7 @@ from tilec.inspection.dump import Form, dump, pick
 from tilec.inspection.tileir import tileir_text
 from tilec.package.write import write_bundle
 from tilec_runtime.bundle.read import Bundle
-from tilec_runtime.errors import BundleError, TileIRError, ToolchainError, UsageError
+from tilec_runtime.errors import TileIRError, ToolchainError, UsageError
 from tilec_runtime.model.arch import Target
 from tilec_runtime.model.image import ImageInfo
 
@@ -61,13 +61,6 @@ def tool(tmp_path: Path, monkeypatch, name: str, script: str) -> ToolSearch:
     return ToolSearch(cuda_home=str(tmp_path / "cuda"), path="/usr/bin:/bin", prefer="system")
 
 
-def test_ptx_is_printed_as_it_is(tmp_path: Path) -> None:
-    found = dump(
-        bundle(tmp_path, {"sm_80": b"\x7fELF", "compute_80": PTX + b"\0"}), Form.PTX, "", SEARCH
-    )
-    assert (found.id, found.text, found.tool) == ("k-0-compute_80", PTX.decode(), "")
-
-
 def test_ptx_of_one_entry_point_where_there_are_several(tmp_path: Path) -> None:
     head = ".version 8.0\n.target sm_80\n.func f()\n{\n\tret;\n}\n"
     one = '\t// .globl\tk\n.visible .entry k(\n\t.param .u64 p\n)\n{\n\t{ // callseq 0 }\n\t}\n{\n}\n\t.pragma "{";\n\tret;\n}\n'
@@ -82,11 +75,6 @@ def test_comments_of_others_in_latin_1_are_shown_by_their_bytes(tmp_path: Path) 
     assert (
         "// caf\\xe9\n" in dump(bundle(tmp_path, {"compute_80": data}), Form.PTX, "", SEARCH).text
     )
-
-
-def test_ptx_that_is_no_text(tmp_path: Path) -> None:
-    with pytest.raises(BundleError, match="k-0-compute_80: the PTX image is no text"):
-        dump(bundle(tmp_path, {"compute_80": b"\xff\xfe\xfd"}), Form.PTX, "", SEARCH)
 
 
 TWO = ({"sm_80": b"\x7fELFa", "sm_90": b"\x7fELFb", "compute_80": PTX}, {"sm_80": b"\x7fELFc"})
@@ -137,24 +125,11 @@ def test_no_image_or_several(tmp_path: Path, form: Form, select: str, message: s
     assert str(caught.value) == message
 
 
-def test_long_lists_are_cut(tmp_path: Path) -> None:
-    many = bundle(tmp_path, *({"sm_80": f"\x7fELF{i}".encode()} for i in range(20)))
-    with pytest.raises(
-        UsageError, match=r"has 20 cubin images: k-0-sm_80, .*k-11-sm_80 and 8 more\n"
-    ):
-        pick(many, Form.SASS, "")
-
-
 def test_the_disassembler_gets_the_images_bytes(tmp_path: Path, monkeypatch) -> None:
     search = tool(tmp_path, monkeypatch, "nvdisasm", 'echo "$1"; cat "$2"')
     found = dump(bundle(tmp_path, {"sm_80": b"\x7fELF code"}), Form.SASS, "", search)
     assert found.text == "-c\n\x7fELF code"
     assert found.tool.startswith("nvdisasm")
-
-
-def test_the_other_disassembler_will_do(tmp_path: Path, monkeypatch) -> None:
-    search = tool(tmp_path, monkeypatch, "cuobjdump", 'echo "$1"')
-    assert dump(bundle(tmp_path, {"sm_80": b"\x7fELF"}), Form.SASS, "", search).text == "-sass\n"
 
 
 def test_without_a_disassembler_it_says_what_is_missing(tmp_path: Path, monkeypatch) -> None:
@@ -184,15 +159,6 @@ def test_a_disassembler_that_hangs_is_ended(tmp_path: Path, monkeypatch) -> None
 
 
 TILEIR = (Path(__file__).parents[2] / "samples" / "tileir" / "talks.tilebc").read_bytes()
-
-
-def test_tile_ir_is_printed_without_any_tool(tmp_path: Path) -> None:
-    found = dump(bundle(tmp_path, {"tileir": TILEIR}), Form.TILEIR, "", SEARCH)
-    assert (found.id, found.tool) == ("k-0-tileir", "")
-    assert found.text.startswith(
-        "// Tile IR 13.2\n\nentry @talks(%0: tile<ptr<f32>>, %1: tile<i32>, %2: tile<i32>) "
-    )
-    assert ' = print_tko "values %f of %d\\0A", ' in found.text
 
 
 def test_damaged_tile_ir_is_refused(tmp_path: Path) -> None:

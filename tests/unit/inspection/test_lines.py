@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from tests.page_samples import PTX, SASS
-from tilec.inspection.lines import ptx_listing, sass_listing, tileir_listing
+from tests.page_samples import PTX
+from tilec.inspection.lines import ptx_listing, tileir_listing
 from tilec_runtime.cpu.tileir.ir import Loc
 
 INLINED = """\
@@ -25,36 +25,6 @@ INLINED = """\
 \t.file 1 "a.cu"
 \t.file\t2 "b.cuh", 1234, 99
 """
-
-
-def test_machine_code() -> None:
-    found = sass_listing(SASS)
-    assert found.lines == (
-        "\t.target\tsm_90",
-        ".text.scale:",
-        "0000  LDC R1, c[0x0][0x28] ;",
-        "0010  LDG.E R0, desc[UR4][R2.64] ;",
-        "0020  FADD R0, R0, R0 ;",
-        "0030  STL [R1], R0 ;",
-        "0040  STG.E desc[UR4][R2.64], R0 ;",
-        "0050  EXIT ;",
-    )
-    three = (("scale.cu", 3),)
-    assert found.places == (
-        (),
-        (),
-        (("scale.cu", 1),),
-        three,
-        three,
-        three,
-        (("lib.cuh", 7), ("scale.cu", 3)),
-        (("scale.cu", 4),),
-    )
-
-
-def test_machine_code_without_lines() -> None:
-    found = sass_listing("k:\n        /*0000*/                   EXIT ;\n")
-    assert (found.lines, found.places) == (("k:", "0000  EXIT ;"), ((), ()))
 
 
 def test_ptx_is_shown_without_what_debuggers_read() -> None:

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from tests.page_samples import SOURCE, nvdisasm, page, sample
-from tilec.frontends.base import ToolSearch
 from tilec.inspection.page import Page
 from tilec_runtime.errors import BundleError
 
@@ -46,11 +45,6 @@ def test_code_and_sources_side_by_side(tmp_path: Path) -> None:
     assert (ptx.held, ptx.warnings) == (None, ())
 
 
-def test_it_asks_for_source_lines(tmp_path: Path) -> None:
-    page(sample(tmp_path), nvdisasm(tmp_path), tmp_path)
-    assert (tmp_path / "cuda" / "calls").read_text().splitlines()[-1].startswith("-gi -c ")
-
-
 def test_the_same_page_twice_has_the_same_bytes(tmp_path: Path) -> None:
     bundle, search = sample(tmp_path), nvdisasm(tmp_path)
     assert page(bundle, search, tmp_path).embedded == page(bundle, search, tmp_path).embedded
@@ -72,27 +66,6 @@ def test_files_that_only_line_tables_name_are_never_read(tmp_path: Path) -> None
     (tmp_path / "lib.cuh").write_text("a secret\n")
     found = page(sample(tmp_path), nvdisasm(tmp_path), tmp_path)
     assert [(file.name, file.code) for file in found.files][1] == ("lib.cuh", "")
-
-
-def test_without_a_disassembler_there_is_the_rest(tmp_path: Path) -> None:
-    found = page(
-        sample(tmp_path),
-        ToolSearch(cuda_home=str(tmp_path / "none"), path="/nowhere", prefer="system"),
-        tmp_path,
-    )
-    cubin, ptx = found.images
-    assert "machine code is missing: nvdisasm not found" in found.left_out
-    assert (cubin.code, ptx.code) == ("", "code1")
-    assert "nvdisasm not found" in cubin.note
-    assert len(cubin.warnings) == 1
-
-
-def test_an_image_that_cannot_be_read_is_told_of_by_its_own_note(tmp_path: Path) -> None:
-    found = page(
-        sample(tmp_path), nvdisasm(tmp_path, "echo 'nvdisasm fatal: no' >&2; exit 1"), tmp_path
-    )
-    assert "cannot read this image: nvdisasm fatal: no" in found.images[0].note
-    assert found.images[1].code
 
 
 def test_a_damaged_image_is_an_error(tmp_path: Path, monkeypatch) -> None:
@@ -121,10 +94,3 @@ def test_large_bundles_have_limits_that_are_told(tmp_path: Path) -> None:
     small = page(bundle, search, tmp_path, bytes=10)
     assert [bool(one.code) for one in small.images] == [True, False, False, False, False, False]
     assert small.files[0].note == "left out: the page has no more room"
-
-
-def test_long_code_is_cut(tmp_path: Path) -> None:
-    found = page(sample(tmp_path), nvdisasm(tmp_path), tmp_path, lines=5)
-    assert found.images[0].note == "the last 3 of 8 lines are left out"
-    code = embedded(found, "code0")
-    assert (len(code["lines"]), len(code["at"])) == (5, 5)

@@ -8,8 +8,6 @@ import pytest
 from tests.bundle_samples import Sample, write_sample
 from tilec.inspection import report
 from tilec.inspection.container import describe, open_container
-from tilec_runtime.errors import BundleError, UsageError
-from tilec_runtime.model.image import Resources
 from tilec_runtime.model.signature import Assumption, Param, ParamKind
 
 
@@ -18,26 +16,6 @@ def found(tmp_path: Path) -> report.Report:
     path = tmp_path / "acme.tilec"
     write_sample(path)
     return describe(open_container(path))
-
-
-def test_usage_is_the_most_of_what_is_known() -> None:
-    rows = [
-        Resources(registers=40, spill_stores=8, spill_loads=4, shared=0),
-        Resources(registers=168, spill_stores=0, spill_loads=0, stack=16),
-        Resources(),
-    ]
-    assert report.usage(rows) == report.Usage(registers=168, spills=8, shared=0, stack=16)
-    assert report.usage([]) == report.Usage()
-
-
-@pytest.mark.parametrize(
-    ("stores", "loads", "spills"),
-    [(None, None, None), (4, None, 4), (None, 6, 6), (4, 6, 6), (0, 0, 0)],
-)
-def test_spills_are_what_a_budget_bounds(
-    stores: int | None, loads: int | None, spills: int | None
-) -> None:
-    assert report.spills(Resources(spill_stores=stores, spill_loads=loads)) == spills
 
 
 def test_equal_images_weigh_once() -> None:
@@ -102,27 +80,6 @@ def test_json_says_everything_of_an_image(found: report.Report) -> None:
     assert len(image["sha256"]) == 64
 
 
-@pytest.mark.parametrize(
-    ("select", "counts"),
-    [
-        ("add", [(4, 12)]),
-        ("*-f16-*", [(2, 6), (2, 6)]),
-        ("*-sm_90", [(4, 4), (4, 4)]),
-        ("rmsnorm-f32-B64-sm_80", [(1, 1)]),
-    ],
-)
-def test_narrow(found: report.Report, select: str, counts: list[tuple[int, int]]) -> None:
-    assert [(row.variants, row.images) for row in report.narrow(found, select).kernels] == counts
-
-
-def test_narrow_to_nothing(found: report.Report) -> None:
-    with pytest.raises(
-        UsageError,
-        match="--select: nothing matches 'rmsnrm'; did you mean 'rmsnorm'\n  fix: kernels are add, rmsnorm",
-    ):
-        report.narrow(found, "rmsnrm")
-
-
 def test_hints_as_text() -> None:
     variant = Sample().info().kernels[0].variants[0]
 
@@ -136,8 +93,3 @@ def test_hints_as_text() -> None:
         text(("sm_80", two), ("sm_90", two[:1]))
         == "sm_80: num_ctas=2, occupancy=4; sm_90: num_ctas=2"
     )
-
-
-def test_opening_what_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(BundleError, match="no such file or directory"):
-        open_container(tmp_path / "nothing")

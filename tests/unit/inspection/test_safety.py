@@ -7,8 +7,7 @@ from __future__ import annotations
 import dataclasses
 
 from tests.bundle_samples import Sample
-from tilec.inspection.report import Report
-from tilec.inspection.safety import safety_facts, to_json
+from tilec.inspection.safety import safety_facts
 from tilec_runtime.errors import Location
 from tilec_runtime.model.safety import Checks, Fact, Guarantee, Region, Safety
 from tilec_runtime.model.signature import Param, ParamKind
@@ -70,20 +69,3 @@ def test_shares_are_told_by_their_own_grid() -> None:
     assert "y: the blocks that share its tiles are numbered along one dimension" in told(
         shared, Guarantee.LAUNCH
     )
-
-
-def test_as_json() -> None:
-    info = dataclasses.replace(Sample().info(), kernels=(SAFE,))
-    document = to_json(Report(path="a.tilec", kind="bundle", size=1, digest="0" * 64, info=info))
-    (kernel,) = document["kernels"]
-    assert (kernel["name"], kernel["checked"], kernel["checks"]) == ("add", True, "deny")
-    assert kernel["facts"][0] == {
-        "guarantee": "by construction",
-        "what": "x is only read",
-        "location": None,
-    }
-    assert kernel["facts"][-1] == {
-        "guarantee": "checked in the kernel",
-        "what": "x.load_tile at kernels/add.py:9: each tile begins in x",
-        "location": "kernels/add.py:9:5",
-    }

@@ -18,7 +18,6 @@ from tilec.manifest.types import (
     Manifest,
     Output,
     ParamTable,
-    Profile,
     Tolerance,
 )
 from tilec_runtime.errors import ManifestError
@@ -56,24 +55,6 @@ def refused(text: str) -> str:
     with pytest.raises(ManifestError) as caught:
         load_text(text, Path("/project/tilec.toml"), languages=LANGUAGES, shown="tilec.toml")
     return str(caught.value)
-
-
-def test_defaults() -> None:
-    manifest = read('[kernel.add]\nsource = "k.py"\n')
-    assert (manifest.path, manifest.root) == ("/project/tilec.toml", "/project")
-    assert manifest.package.module == "acme_kernels"
-    assert manifest.targets.default == (Target.parse("sm_80"), Target.parse("compute_80"))
-    assert (manifest.targets.min_driver, manifest.targets.jit_fallback) == (0, None)
-    assert manifest.profiles == (
-        Profile(name="release"),
-        Profile(name="debug", lineinfo=True, debug=True, bounds=True),
-    )
-    assert manifest.output == Output()
-    (kernel,) = manifest.kernels
-    assert (kernel.language, kernel.source, kernel.function) == ("tile", "k.py", "add")
-    assert kernel.assume == (AssumeSet(),)
-    assert kernel.args is None
-    assert kernel.launch.shared == "0"
 
 
 def test_every_table() -> None:
@@ -176,18 +157,6 @@ def test_every_table() -> None:
     assert manifest.output == Output(dir="out/dist", emit=("bundle", "wheel"), max_size=90 * 2**20)
 
 
-def test_the_examples_load() -> None:
-    assert len(load(ROOT / "tilec.toml", languages=LANGUAGES).kernels) >= 10
-
-
-def test_places_of_keys_for_later_checks() -> None:
-    manifest = read('[kernel.add]\nsource = "k.py"\nlaunch = { grid = ["x.shape[0]"] }\n')
-    assert str(manifest.locate(("kernel", "add"))) == "tilec.toml:7:9"
-    assert str(manifest.locate(("kernel", "add", "launch", "grid", 0))) == "tilec.toml:9:20"
-    assert str(manifest.locate(("kernel", "add", "launch", "block"))) == "tilec.toml:9:1"
-    assert str(manifest.locate(("nothing",))) == "tilec.toml:1:1"
-
-
 def test_a_budget_of_nothing_is_a_size_too_and_a_bundle_weighs_something() -> None:
     kernel = '[kernel.add]\nsource = "k.py"\n'
     assert read(kernel + 'budget = { spills = "0 B", stack = "0 KiB" }\n').kernels[
@@ -205,14 +174,6 @@ def test_line_ends_and_byte_order_mark(tmp_path: Path) -> None:
     with pytest.raises(ManifestError) as caught:
         load(path, languages=LANGUAGES, shown="tilec.toml")
     assert str(caught.value.problems[0].location) == "tilec.toml:10:13"
-
-
-def test_a_long_axis_is_read_in_one_pass() -> None:
-    values = ", ".join(map(str, range(1, 20_001)))
-    manifest = read(
-        f'[kernel.add]\nsource = "k.py"\n[kernel.add.matrix]\nN = [{values}]\nmax-variants = 100000\n'
-    )
-    assert len(dict(manifest.kernels[0].matrix.axes)["N"]) == 20_000
 
 
 def test_many_points_and_many_problems_stay_linear() -> None:
@@ -294,12 +255,6 @@ def test_too_large(tmp_path: Path) -> None:
 )
 def test_text_that_cannot_be_read(text: str, message: str) -> None:
     assert message in refused(text)
-
-
-def test_an_empty_manifest_names_all_that_is_missing() -> None:
-    text = refused("edition = 1\n")
-    for key in ("package", "kernel"):
-        assert f"{key!r} is missing" in text
 
 
 def test_languages_decide() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tilec.manifest.locate import Locator, render
+from tilec.manifest.locate import Locator
 
 
 @pytest.mark.parametrize(
@@ -33,17 +33,3 @@ def test_nearest_enclosing_key() -> None:
     assert str(locator(("a", "b", 7, "d"))) == "t:3:1"
     assert str(locator(("a", "x"))) == "t:2:2"
     assert str(locator(())) == "t:1:1"
-
-
-def test_excerpts_that_would_not_help_are_left_out() -> None:
-    locator = Locator("a = " + " " * 300 + "1\nb = 2", "t")
-    assert locator.excerpt(locator.value(("a",))) == ""
-    assert locator.excerpt(locator(("b",))) == "b = 2"
-
-
-def test_paths_as_users_write_them() -> None:
-    assert (
-        render(("kernel", "gemm", "matrix", "exclude", 0, "when"))
-        == "kernel.gemm.matrix.exclude[0].when"
-    )
-    assert render(("targets", "groups", 'a "b" \\')) == 'targets.groups."a \\"b\\" \\\\"'

@@ -66,9 +66,3 @@ def test_paths_that_no_file_system_takes(key: str, manifest: str, path: str, mes
     with pytest.raises(ManifestError) as caught:
         load_text(manifest.replace("PATH", path), Path("tilec.toml"), languages={"cuda": (".cu",)})
     assert f"{key}: {message}" in str(caught.value)
-
-
-def test_the_longest_name_in_a_path_is_taken() -> None:
-    path = "out/" + "a" * 255
-    manifest = HEAD + f'[output]\ndir = "{path}"\n' + TWICE
-    assert load_text(manifest, Path("tilec.toml"), languages={"cuda": (".cu",)}).output.dir == path

@@ -41,8 +41,3 @@ def test_bad(path: Path, golden: Callable[[Path, str], None]) -> None:
         places, key=lambda place: (place.line, place.column) if place else (0, 0)
     )
     golden(path.with_suffix(".txt"), f"{caught.value}\n")
-
-
-def test_there_are_samples() -> None:
-    assert len(GOOD) >= 4
-    assert len(BAD) >= 25

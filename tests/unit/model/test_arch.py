@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import random
-
 import pytest
 
-from tilec_runtime.model.arch import ARCHS, Target, TargetKind, Version, is_soc
+from tilec_runtime.model.arch import ARCHS, Target, TargetKind, Version
 from tilec_runtime.model.driver import cuda_of_ptx_isa
 
 FORMS = [
@@ -16,35 +14,6 @@ FORMS = [
     for suffix, isa in (("", arch.ptx), ("a", arch.ptx_a), ("f", arch.ptx_f))
     if isa
 ]
-
-
-def test_the_table_reaches_from_turing_to_121() -> None:
-    numbers = [cc[0] * 10 + cc[1] for cc in ARCHS]
-    assert numbers == [75, 80, 86, 87, 88, 89, 90, 100, 103, 107, 110, 120, 121]
-    assert [
-        number for number, arch in zip(numbers, ARCHS.values(), strict=True) if not arch.tile
-    ] == [75]
-    assert [number for number, arch in zip(numbers, ARCHS.values(), strict=True) if arch.ptx_a] == [
-        90,
-        100,
-        103,
-        107,
-        110,
-        120,
-        121,
-    ]
-    assert [number for number, arch in zip(numbers, ARCHS.values(), strict=True) if arch.ptx_f] == [
-        100,
-        103,
-        107,
-        110,
-        120,
-        121,
-    ]
-    assert [number for number, arch in zip(numbers, ARCHS.values(), strict=True) if arch.soc] == [
-        87,
-        88,
-    ]
 
 
 @pytest.mark.parametrize("arch", ARCHS.values(), ids=lambda arch: str(arch.cc))
@@ -108,26 +77,6 @@ def test_parse_refuses(name: str, says: str) -> None:
     assert str(caught.value).startswith(says)
 
 
-def test_order() -> None:
-    expected = [
-        "sm_80",
-        "sm_90",
-        "sm_90a",
-        "sm_100",
-        "sm_100f",
-        "sm_100a",
-        "sm_103",
-        "sm_120",
-        "compute_80",
-        "compute_90a",
-        "tileir",
-    ]
-    targets = [Target.parse(name) for name in expected]
-    shuffled = list(targets)
-    random.Random(7).shuffle(shuffled)
-    assert sorted(shuffled) == targets
-
-
 @pytest.mark.parametrize(
     ("name", "runs", "not_on"),
     [
@@ -158,18 +107,6 @@ def test_runs_on(name: str, runs: str, not_on: str) -> None:
 
     assert [cc for cc in capabilities(runs) if not target.runs_on(cc)] == []
     assert [cc for cc in capabilities(not_on) if target.runs_on(cc)] == []
-
-
-def test_exact_images_run_on_their_own_capability_only() -> None:
-    target = Target.parse("sm_120")
-    assert target.runs_on((12, 0), exact=True)
-    assert not target.runs_on((12, 1), exact=True)
-
-
-def test_systems_on_a_chip() -> None:
-    assert is_soc((8, 7))
-    assert not is_soc((8, 9))
-    assert not is_soc((99, 0))
 
 
 def test_a_form_that_does_not_exist_has_no_isa() -> None:

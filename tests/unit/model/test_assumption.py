@@ -36,8 +36,3 @@ def test_strides_that_follow(
     assumption: Assumption, known: tuple[int | None, ...], strides: tuple[int | None, ...]
 ) -> None:
     assert assumption.strides(known) == strides
-
-
-def test_extents_of_no_fact_are_free() -> None:
-    assert Assumption(param="x").extents(2) == (None, None)
-    assert Assumption(param="x", extent=(None, 4)).extents(2) == (None, 4)

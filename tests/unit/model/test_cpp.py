@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tilec.model.cpp import cut, dtype_of, plain
+from tilec.model.cpp import dtype_of
 from tilec_runtime.model.dtype import DTYPES
 
 
@@ -30,14 +30,3 @@ def test_every_dtype_is_found_by_its_own_name() -> None:
 )
 def test_other_names(name: str, dtype: str) -> None:
     assert dtype_of(name) == dtype
-
-
-def test_plain_names() -> None:
-    assert plain("short unsigned int") == "unsigned short"
-    assert plain("::acme::T") == "acme::T"
-
-
-def test_instances() -> None:
-    assert cut("k<f<int, 2>, (1, 2), {3}>") == ("k", ["f<int, 2>", "(1, 2)", "{3}"])
-    assert cut("::n::k") == ("n::k", None)
-    assert cut("k<>") == ("k", [])

@@ -7,12 +7,10 @@ import pytest
 from tilec_runtime.model.arch import Version
 from tilec_runtime.model.driver import (
     BRANCHES,
-    branch_of_cuda,
     cuda_of_branch,
     cuda_of_ptx_isa,
     driver_of_ptx_isa,
     ptx_isa_of_cuda,
-    required_driver,
 )
 
 
@@ -49,14 +47,6 @@ def test_the_two_directions_agree() -> None:
     assert cuda_of_ptx_isa((5, 0)) == (10, 0)
 
 
-def test_both_directions_only_grow() -> None:
-    assert [ptx_isa_of_cuda(cuda) for cuda in BRANCHES] == sorted(
-        ptx_isa_of_cuda(cuda) for cuda in BRANCHES
-    )
-    assert list(BRANCHES.values()) == sorted(set(BRANCHES.values()))
-    assert list(BRANCHES) == sorted(BRANCHES)
-
-
 @pytest.mark.parametrize(
     ("branch", "cuda"),
     [
@@ -73,26 +63,6 @@ def test_both_directions_only_grow() -> None:
 )
 def test_cuda_of_branch(branch: int, cuda: Version | None) -> None:
     assert cuda_of_branch(branch) == cuda
-
-
-@pytest.mark.parametrize(
-    ("cuda", "branch"),
-    [
-        ((10, 0), 450),
-        ((11, 0), 450),
-        ((12, 8), 570),
-        ((13, 0), 580),
-        ((13, 4), 615),
-        ((13, 5), None),
-    ],
-)
-def test_branch_of_cuda(cuda: Version, branch: int | None) -> None:
-    assert branch_of_cuda(cuda) == branch
-
-
-def test_required_driver() -> None:
-    assert required_driver((13, 0)) == "CUDA 13.0 (driver branch 580 or later)"
-    assert required_driver((15, 2)) == "CUDA 15.2"
 
 
 def test_the_oldest_driver_of_an_isa_in_words() -> None:

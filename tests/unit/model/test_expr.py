@@ -12,7 +12,6 @@ import pytest
 
 from tilec_runtime.errors import ExpressionError
 from tilec_runtime.model.expr import parse, parse_abi
-from tilec_runtime.model.suggest import did_you_mean, nearest
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,21 +94,10 @@ def test_values(text: str, value: object) -> None:
     assert type(got) is type(value)
 
 
-def test_and_or_do_not_look_further_than_needed() -> None:
-    assert parse("BM == 3 or BM // (BM - 3)").evaluate(ENV) is True
-    assert parse("BM == 4 and BM // (BM - 3)").evaluate(ENV) is False
-
-
 def test_numbers_of_other_libraries() -> None:
     assert parse("n + 1").evaluate({"n": Foreign()}) == 8
     assert parse("n * 2").evaluate({"n": ForeignFloat()}) == 1.0
     assert parse("n").evaluate({"n": np.bool_(True)}) is True
-
-
-def test_names_and_uses() -> None:
-    expr = parse("cdiv(x.shape[0], BM) * nbytes(y) + x.stride[1]")
-    assert expr.names == {"x", "y", "BM"}
-    assert expr.uses == {("x", "shape"), ("x", "stride"), ("y", "nbytes"), ("BM", "")}
 
 
 def test_equal_by_text_and_travels_between_processes() -> None:
@@ -223,24 +211,6 @@ def test_names_are_checked(text: str, column: int, message: str) -> None:
     assert (caught.value.what, caught.value.column) == (message, column)
 
 
-@pytest.mark.parametrize(
-    ("text", "kind"),
-    [
-        ("x.size", "number"),
-        ("BM", "any"),
-        ("x.dtype", "text"),
-        ("x.size == 4", "truth"),
-        ("not BM", "truth"),
-        ("x.size > 1 and x.dtype == 'f32'", "truth"),
-        ("x.size > 1 and BM", "number"),
-        ("(x.size > 1) * 2", "number"),
-        ("(x.size > 1) == 1", "truth"),
-    ],
-)
-def test_what_a_value_will_be_is_known(text: str, kind: str) -> None:
-    assert parse(text).kind == kind
-
-
 def test_extents_that_are_written_out_are_known() -> None:
     found = parse("x.shape[0] + x.shape[-1] * y.stride[BM] + cdiv(y.stride[2], x.shape[1 + 1])")
     assert found.extents == {("x", "shape", 0), ("x", "shape", -1), ("y", "stride", 2)}
@@ -250,10 +220,6 @@ def test_columns_count_characters_not_bytes() -> None:
     with pytest.raises(ExpressionError) as caught:
         parse("T == 'éé' and q", names={"T"})
     assert caught.value.column == 15
-
-
-def test_a_parameter_may_carry_a_functions_name() -> None:
-    assert parse("min + min(1, 2)", names={"min"}).evaluate({"min": 4}) == 5
 
 
 @pytest.mark.parametrize(
@@ -348,10 +314,3 @@ def test_arguments_refused(text: str, column: int, message: str) -> None:
     with pytest.raises(ExpressionError) as caught:
         parse_abi(text, names=ENV)
     assert (caught.value.what, caught.value.column) == (message, column)
-
-
-def test_did_you_mean() -> None:
-    assert nearest("max_variants", ["max-variants", "axes"]) == "max-variants"
-    assert nearest("sm90", ["sm_80", "sm_90"]) == "sm_90"
-    assert did_you_mean("zzz", ["a", "b"]) == ""
-    assert did_you_mean("exclud", ["exclude", "include"]) == "; did you mean 'exclude'"

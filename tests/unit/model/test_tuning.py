@@ -107,27 +107,6 @@ def test_entries_of_other_dtypes_or_axes_are_passed_over() -> None:
     assert "for other dtypes or axes than those of this call" in none.reason
 
 
-def test_values_of_points_are_compared_with_their_types() -> None:
-    assert same_point((("A", 1), ("B", "x")), {"A": 1})
-    assert not same_point((("A", 1),), {"A": True})
-    assert not same_point((("A", 1),), {"C": 1})
-
-
-@pytest.mark.parametrize(
-    ("value", "bucket"),
-    [
-        (0, (0, 0)),
-        (1, (1, 1)),
-        (2, (2, 3)),
-        (4096, (4096, 8191)),
-        (8191, (4096, 8191)),
-        (2**40, (2**40, 2**41 - 1)),
-    ],
-)
-def test_buckets(value: int, bucket: tuple[int, int]) -> None:
-    assert bucket_of(value) == bucket
-
-
 def test_a_negative_size_has_no_bucket() -> None:
     with pytest.raises(ValueError, match="not negative: -1"):
         bucket_of(-1)

@@ -5,13 +5,11 @@ that launch at once.
 from __future__ import annotations
 
 import dataclasses
-import gc
 import importlib
 import inspect
 import subprocess
 import sys
 import threading
-import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -28,7 +26,7 @@ from tests.waiting import PATIENCE
 from tilec.package.render import render_package
 from tilec.package.write import write_bundle
 from tilec.testing.fake_driver import H200
-from tilec_runtime import Device, Explanation, LazyLaunch, load, use_device, value
+from tilec_runtime import Device, Explanation, LazyLaunch, use_device, value
 from tilec_runtime.bundle.format import index_digest
 from tilec_runtime.cpu.launch import CpuOptions
 from tilec_runtime.errors import BundleError, RequirementError, UseAfterMoveError, VariantError
@@ -289,20 +287,6 @@ def test_signatures_and_summaries_are_there_to_read(sample: Any) -> None:
     assert str(inspect.signature(sample.Module.gemm)) == "(self, c, a, b, *, stream=None, BM=None)"
     assert sample.gemm.__doc__ == sample.Module.gemm.__doc__ == "Launch the kernel gemm."
     assert repr(sample._tilec_package_) == "<Package generated_sample: b.tilec>"
-
-
-def test_what_is_loaded_goes_with_its_module(sample: Any, cpu: Cpu) -> None:
-    """At once, whatever was called of it: nothing of a package refers to itself."""
-    loaded = load(bundle_of(*KERNELS), driver=cpu.driver, device=-1)
-    kernels, gone = sample.Module(loaded), weakref.ref(loaded)
-    kernels.lazy.add(*map(cpu.tensor, range(3))).sync()
-    assert gone() is not None
-    gc.disable()
-    try:
-        del loaded, kernels
-        assert gone() is None
-    finally:
-        gc.enable()
 
 
 def here() -> int:

@@ -11,9 +11,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.amount import examples
 from tests.runtime_samples import ADD, GEMM, PTR, SCALAR, STRUCT, TENSOR, image, kernel, slot
 from tilec.package.render import render_package
 from tilec_runtime.errors import UsageError
@@ -221,7 +222,7 @@ def test_many_variants_are_not_all_listed():
 NASTY = st.text(st.sampled_from(list('"\x27\\\n{}%\x00\u202e\r\t aNxé#')), max_size=40)
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(doc=NASTY, description=NASTY, param=NASTY, requires=NASTY, variant=NASTY, bundle=NASTY)
 def test_texts_cannot_become_code(doc, description, param, requires, variant, bundle):
     """Whatever a bundle says, the package's code is the same: only docstrings and one file name
@@ -275,15 +276,3 @@ def test_kernels_that_leave_their_launch_open_take_a_config():
     info = dataclasses.replace(SAMPLE, kernels=(preset,))
     assert "def add(z, x, y, alpha=1.0, *, config=None):" in rendered(info)
     assert rendered(info, "__init__.pyi").count("config: LaunchConfig | None = None,\n") == 3
-
-
-def test_tensors_that_may_be_none_can_be_left_out():
-    params = tuple(dataclasses.replace(param, optional=param.name == "y") for param in ADD.params)
-    text = rendered(
-        dataclasses.replace(SAMPLE, kernels=(dataclasses.replace(ADD, params=params),)),
-        "__init__.pyi",
-    )
-    assert "y: TensorLike | None = None,\n" in text
-    assert "y: OrOp[TensorLike | None] = None,\n" in text
-    assert "class _AddLaunch(LazyLaunch[tuple[_T1, _T2, TensorLike | None, float]]):" in text
-    assert "y: f32 tensor, 1 dimension, C-contiguous, read, may be None" in text

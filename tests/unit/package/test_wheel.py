@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tilec.package.wheel import normalise_name, normalise_version, write_wheel
+from tilec.package.wheel import normalise_version, write_wheel
 from tilec_runtime.errors import OutputError
 from tilec_runtime.model.kernel import PackageInfo
 
@@ -39,24 +39,6 @@ def build(directory: Path, **changes) -> Path:
         **changes,
     }
     return write_wheel(directory, **given)
-
-
-def test_name_and_contents(tmp_path: Path) -> None:
-    path = build(tmp_path)
-    assert path == tmp_path / "acme_kernels-1.0a1-py3-none-any.whl"
-    info = "acme_kernels-1.0a1.dist-info"
-    with zipfile.ZipFile(path) as wheel:
-        assert wheel.testzip() is None
-        assert wheel.namelist() == [
-            "acme_kernels/__init__.py",
-            "acme_kernels/größe.py",
-            "acme_kernels/py.typed",
-            f"{info}/licenses/LICENSE",
-            f"{info}/METADATA",
-            f"{info}/WHEEL",
-            f"{info}/RECORD",
-        ]
-        assert wheel.read(f"{info}/licenses/LICENSE") == b"text"
 
 
 def test_metadata(tmp_path: Path) -> None:
@@ -124,19 +106,6 @@ def test_licences(tmp_path: Path, text: str, field: str) -> None:
     path = build(tmp_path, package=PackageInfo(name="k", version="2", module="k", license=text))
     with zipfile.ZipFile(path) as wheel:
         assert field in wheel.read("k-2.dist-info/METADATA").decode().splitlines()
-
-
-@pytest.mark.parametrize(
-    ("name", "normal"),
-    [
-        ("acme-kernels", "acme_kernels"),
-        ("Acme.Kernels", "acme_kernels"),
-        ("a-_.b", "a_b"),
-        ("x", "x"),
-    ],
-)
-def test_names(name: str, normal: str) -> None:
-    assert normalise_name(name) == normal
 
 
 @pytest.mark.parametrize(

@@ -25,26 +25,6 @@ def expanded(axes, *sets):
     return variants, told
 
 
-def test_a_divisor_has_the_axis_value_of_the_variant():
-    sets = (AssumeSet(name="whole", divisible=(("x", (1, "COLS")),)), AssumeSet())
-    variants, told = expanded((("COLS", (512, 1024)),), *sets)
-    assert told == []
-    assert [(v.id, [(a.param, a.shape, a.stride) for a in v.assume]) for v in variants] == [
-        ("k-COLS512-whole", [("x", (1, 512), (512, 1))]),
-        ("k-COLS512", []),
-        ("k-COLS1024-whole", [("x", (1, 1024), (1024, 1))]),
-        ("k-COLS1024", []),
-    ]
-
-
-def test_numbers_and_axes_may_be_mixed():
-    variants, told = expanded(
-        (("A", (2,)), ("B", (3,))), AssumeSet(divisible=(("y", ("A", 16)), ("x", ("B", "A"))))
-    )
-    assert told == []
-    assert {a.param: a.shape for a in variants[0].assume} == {"y": (2, 16), "x": (3, 2)}
-
-
 @pytest.mark.parametrize(
     ("divisor", "axes", "said"),
     [

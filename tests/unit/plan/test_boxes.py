@@ -30,10 +30,6 @@ def copied(*args: str, **facts: object) -> Kernel:
     )
 
 
-def test_boxes_of_axes() -> None:
-    assert len(planned_of(copied("descriptor(y, BM, BN)", "descriptor(x, BM, BN)"), DECL).jobs) == 4
-
-
 @pytest.mark.parametrize(
     ("box", "facts", "what"),
     [
@@ -88,12 +84,6 @@ def test_boxes_that_are_wrong(box: str, facts: dict[str, object], what: str) -> 
     with pytest.raises(ManifestError) as caught:
         planned_of(copied("descriptor(y, BM, BN)", box, **facts), DECL)
     assert what in str(caught.value)
-
-
-def test_a_problem_that_every_point_has_is_told_once() -> None:
-    with pytest.raises(ManifestError) as caught:
-        planned_of(copied("descriptor(y, BM, BN)", "descriptor(x, BM, 48)"), DECL)
-    assert len(caught.value.problems) == 1
 
 
 def test_without_args_a_kernel_that_reads_tiles_is_told_how() -> None:

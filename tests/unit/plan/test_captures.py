@@ -6,11 +6,10 @@ import dataclasses
 
 import pytest
 
-from tests.unit.plan.test_plan import plan, problems
-from tilec.manifest.types import Kernel, Launch, Matrix, ParamTable
+from tests.unit.plan.test_plan import problems
+from tilec.manifest.types import Kernel, Launch, ParamTable
 from tilec.model.declaration import KernelDecl, ParamDecl
 from tilec_runtime.errors import Location
-from tilec_runtime.model.signature import ParamKind
 
 SCALED = KernelDecl(
     name="scaled",
@@ -34,24 +33,6 @@ KERNEL = Kernel(
 
 def with_params(*tables: ParamTable) -> Kernel:
     return dataclasses.replace(KERNEL, params=tables)
-
-
-def test_captured_numbers_follow_the_kernels_own_parameters() -> None:
-    kernel = with_params(
-        ParamTable(name="count"), ParamTable(name="scale", dtype="f32", default=2.0)
-    )
-    (planned,) = plan(kernel, decls={"scaled": SCALED}).kernels
-    assert [(p.name, p.kind, p.dtype, p.default) for p in planned.info.params] == [
-        ("y", ParamKind.TENSOR, "f32", None),
-        ("count", ParamKind.SCALAR, "i64", None),
-        ("scale", ParamKind.SCALAR, "f32", 2.0),
-    ]
-    assert [p.name for p in planned.jobs[0].spec.decl.params] == ["y", "count", "scale"]
-
-
-def test_a_captured_number_that_the_manifest_does_not_name_is_no_parameter() -> None:
-    (planned,) = plan(KERNEL, decls={"scaled": SCALED}).kernels
-    assert [p.name for p in planned.info.params] == ["y"]
 
 
 @pytest.mark.parametrize(
@@ -84,17 +65,3 @@ def test_a_captured_number_that_the_manifest_does_not_name_is_no_parameter() -> 
 def test_refuses_what_is_no_captured_number(table: ParamTable, message: str) -> None:
     (told,) = problems(with_params(table), decls={"scaled": SCALED})
     assert told.endswith(message)
-
-
-def test_an_axis_of_dtypes_may_type_a_captured_number() -> None:
-    kernel = dataclasses.replace(
-        with_params(ParamTable(name="count", dtype="T")),
-        matrix=Matrix(axes=(("T", ("i32", "f32")),)),
-    )
-    (planned,) = plan(kernel, decls={"scaled": SCALED}).kernels
-    assert (planned.info.params[1].dtype, planned.info.dtype_axes) == ("T", ("T",))
-    (told,) = problems(
-        dataclasses.replace(kernel, matrix=Matrix(axes=(("T", ("i32", "bool")),))),
-        decls={"scaled": SCALED},
-    )
-    assert told.endswith("which bool does not hold")

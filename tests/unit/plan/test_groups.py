@@ -110,21 +110,6 @@ def groups(made: Plan) -> dict[str, tuple[Member, ...]]:
     return {job.id: job.group for job in made.jobs}
 
 
-def test_instances_of_a_source_are_one_group_for_each_target() -> None:
-    made = plan(scale())
-    assert len(made.jobs) == 8
-    assert {job.group for job in made.jobs} == {ALL}
-    first, second = (
-        next(job for job in made.jobs if str(job.target) == target)
-        for target in ("sm_80", "compute_80")
-    )
-    assert first.group == second.group  # but they are jobs of two targets
-
-
-def test_a_frontend_that_compiles_each_alone_gets_no_groups() -> None:
-    assert {job.group for job in plan(scale(), together=1).jobs} == {()}
-
-
 def test_what_is_selected_changes_no_group() -> None:
     whole = groups(plan(scale()))
     for select, targets in (

@@ -22,26 +22,9 @@ from tilec.manifest.types import (
 )
 from tilec.model.declaration import KernelDecl, ParamDecl
 from tilec.model.job import Source
-from tilec.model.tuning import size_expressions
 from tilec.plan import LanguageFacts, Plan, make_plan
-from tilec.plan.matrix import with_absent
 from tilec_runtime.errors import Location, ManifestError
 from tilec_runtime.model.arch import Target, TargetKind
-from tilec_runtime.model.signature import Assumption
-
-AL16 = tuple(Assumption(param=name, align=16) for name in "xyb")
-
-
-def test_each_set_comes_with_and_without() -> None:
-    found = dict(with_absent([("al16", AL16), ("", ())], ["b"]))
-    none = Assumption(param="b", absent=True)
-    assert found == {"al16": AL16, "": (), "al16-no_b": (*AL16[:2], none), "no_b": (none,)}
-
-
-def test_sets_that_differ_in_what_is_not_there_are_one() -> None:
-    sets = [("div16", (Assumption(param="b", shape=(16,)),)), ("", ())]
-    assert [label for label, _ in with_absent(sets, ["b"])] == ["div16", "", "div16-no_b"]
-
 
 DECL = KernelDecl(
     name="norm",
@@ -100,12 +83,6 @@ def planned_of(kernel: Kernel, decl: KernelDecl) -> Plan:
     )
 
 
-def test_a_kernel_is_planned_for_both_kinds_of_calls() -> None:
-    made = planned(norm())
-    assert [job.id for job in made.jobs] == ["norm-sm_90", "norm-no_b-sm_90"]
-    assert made.kernels[0].info.optionals == {"b"}
-
-
 @pytest.mark.parametrize(
     ("changes", "what"),
     [
@@ -155,8 +132,3 @@ def test_only_tensors_may_be_none() -> None:
         match=r"kernel\.norm\.params\.s\.optional: 's' is a scalar, and only tensors may be None",
     ):
         planned(norm(params=(*norm().params, scalar), args=("y.ptr", "x.ptr", "b.ptr", "i32(s)")))
-
-
-def test_sizes_that_tell_launches_apart_are_of_what_each_has() -> None:
-    info = planned(norm(launch=Launch(grid=("x.size",)))).kernels[0].info
-    assert size_expressions(info) == ("y.shape[0]", "x.shape[0]")

@@ -61,21 +61,6 @@ def problems(text: str, decl: KernelDecl = DECL) -> list[str]:
     return [problem.message for problem in caught.value.problems]
 
 
-def test_params_name_what_has_no_name_in_order() -> None:
-    (job,) = jobs(PARAMS + LAUNCH)
-    assert [p.name for p in job.spec.decl.params] == ["y", "x", "n"]
-    assert [(p.name, p.kind.value, p.dtype, p.out) for p in job.spec.params] == [
-        (
-            "y",
-            "tensor",
-            "f32",
-            True,
-        ),  # unless the manifest says otherwise, an address is written to
-        ("x", "tensor", "f16", False),
-        ("n", "scalar", "i32", False),
-    ]
-
-
 def test_names_that_the_frontend_gives_may_be_used_too() -> None:
     (job,) = jobs(
         'params = { param_0 = { dtype = "f32", rank = 1 }, param_1 = { kind = "ptr" } }\nlaunch = { grid = [1], block = [1] }\n'
@@ -84,16 +69,6 @@ def test_names_that_the_frontend_gives_may_be_used_too() -> None:
         ("param_0", "tensor", "f32"),
         ("param_1", "ptr", ""),
         ("param_2", "scalar", "u32"),
-    ]
-
-
-def test_args_take_any_sign_of_an_integer() -> None:
-    text = 'params = { y = { dtype = "f32", rank = 1 }, x = { dtype = "f16", rank = 1 } }\nargs = ["y.ptr", "x.ptr", "i32(y.size)"]\n'
-    (job,) = jobs(text + LAUNCH)
-    assert [(slot.type, slot.expr) for slot in job.spec.abi] == [
-        ("ptr", "y.ptr"),
-        ("ptr", "x.ptr"),
-        ("i32", "y.size"),
     ]
 
 
@@ -122,18 +97,6 @@ def test_only_targets_that_can_be_made_of_the_files_concern_the_kernel() -> None
     assert [str(job.target) for job in jobs(PARAMS + 'launch = { grid = ["y.size"] }\n', tile)] == [
         "tileir"
     ]
-
-
-def test_a_tile_kernel_has_no_block_and_others_need_one() -> None:
-    grid = 'launch = { grid = ["y.size"] }\n'
-    assert "no block: say how many threads a block has" in problems(PARAMS + grid)[0]
-    tile = KernelDecl(
-        name="k", location=PLACE, params=DECL.params, named=False, simt=False, kinds=("cubin",)
-    )
-    assert (
-        "the block of a prebuilt kernel is chosen by its compiler"
-        in problems(PARAMS + LAUNCH, tile)[0]
-    )
 
 
 def test_the_block_that_code_was_compiled_for_is_the_blocks() -> None:

@@ -24,11 +24,3 @@ def test_more_than_a_block_of_the_target_has() -> None:
     assert {str(job.target) for job in plan(greedy, targets=TARGETS, overrides=(newer,)).jobs} == {
         "sm_90"
     }
-
-
-def test_what_fits_and_what_only_a_launch_can_tell() -> None:
-    assert plan(cuda_kernel(launch=launch(shared="96 * 1024")), targets=TARGETS).jobs
-    assert plan(cuda_kernel(launch=launch(shared="200 * 1024")), targets=("compute_80",)).jobs, (
-        "later GPUs have more"
-    )
-    assert plan(cuda_kernel(launch=launch(shared="4 * x.shape[0]")), targets=TARGETS).jobs

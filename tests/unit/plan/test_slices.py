@@ -10,7 +10,6 @@ from tests.unit.plan.test_plan import plan, problems
 from tilec.manifest.types import Case, Input, Kernel, Launch, ParamTable
 from tilec.model.declaration import KernelDecl, ParamDecl
 from tilec_runtime.errors import Location
-from tilec_runtime.model.signature import ParamKind
 
 
 def array(name: str, *, out: bool) -> ParamDecl:
@@ -40,23 +39,6 @@ KERNEL = Kernel(
     params=(ParamTable(name="c", kind="slice"), ParamTable(name="a", kind="slice", doc="in")),
     launch=Launch(open=("grid", "block")),
 )
-
-
-def test_a_slice_is_one_argument_and_two_parameters() -> None:
-    (planned,) = plan(KERNEL, decls={"vecadd": VECADD}).kernels
-    assert [(p.name, p.kind, p.dtype, p.rank, p.out, p.doc) for p in planned.info.params] == [
-        ("a", ParamKind.TENSOR, "f32", 1, False, "in"),
-        ("scale", ParamKind.SCALAR, "f32", 0, False, ""),
-        ("c", ParamKind.TENSOR, "f32", 1, True, ""),
-    ]
-    assert [(slot.type, slot.expr) for slot in planned.jobs[0].spec.abi] == [
-        ("ptr", "a.ptr"),
-        ("u64", "a.size"),
-        ("f32", "scale"),
-        ("ptr", "c.ptr"),
-        ("i32", "c.size"),
-    ]
-    assert planned.info.launch.open == ("grid", "block")
 
 
 def test_what_is_open_may_be_given_for_launches_without_a_config_and_for_cases() -> None:

@@ -30,7 +30,7 @@ DECL = KernelDecl(
     safety=Safety(
         facts=(
             Fact(guarantee=Guarantee.KERNEL, what="a"),
-            Fact(guarantee=Guarantee.KERNEL, what="b", in_helper=True),
+            Fact(guarantee=Guarantee.LAUNCH, what="b"),
             Fact(guarantee=Guarantee.CONSTRUCTION, what="c"),
         ),
         regions=(Region(param="z", tile=("BM",)),),
@@ -140,6 +140,6 @@ def test_checks_that_are_off_are_no_guarantee() -> None:
     assert off.checks is Checks.OFF
     assert [(f.guarantee, f.what) for f in off.facts] == [
         (Guarantee.NONE, 'a (checks = "off")'),
-        (Guarantee.KERNEL, "b"),
+        (Guarantee.LAUNCH, "b"),
         (Guarantee.CONSTRUCTION, "c"),
     ]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 
 from tests.unit.plan.test_plan import CUDA_DECL, cuda_kernel, plan, problems
-from tilec.manifest.types import Matrix
 
 
 def test_cuda_parameters_come_from_the_source_through_the_template() -> None:
@@ -32,8 +31,3 @@ def test_a_template_parameter_pack_takes_several_arguments() -> None:
     assert problems(cuda_kernel(symbol="scale"), decls=decls) == [
         'kernel.scale.symbol: scale is a template: say which instance, for example symbol = "scale<{T}, …>"'
     ]
-
-
-def test_literal_template_arguments_give_the_dtype() -> None:
-    kernel = cuda_kernel(symbol="scale<float, {VEC}>", matrix=Matrix(axes=(("VEC", (4,)),)))
-    assert plan(kernel).kernels[0].info.params[0].dtype == "f32"

@@ -86,12 +86,6 @@ def test_a_record_becomes_the_kernels_table() -> None:
     assert len(made.jobs) == len(plan(tile_kernel()).jobs)
 
 
-def test_devices_whose_target_is_not_built_are_left_out() -> None:
-    table = plan(tile_kernel(), tuned=tuned(GOOD), targets=["sm_80"]).kernels[0].info.table
-    assert table is not None
-    assert table.devices == ()
-
-
 @pytest.mark.parametrize(
     ("files", "what"),
     [
@@ -218,19 +212,6 @@ def test_winners_and_the_default_are_kept() -> None:
     )
 
 
-def test_winners_of_targets_that_are_not_built_are_kept_too() -> None:
-    """A build for some targets alone ships the same points: launches have the sizes that were tuned
-    for.
-    """
-    kernel = tile_kernel(keep="winners")
-    made = plan(kernel, tuned=tuned(GOOD, of=kernel), targets=["tileir"]).kernels[0]
-    assert made.info.table is not None
-    assert made.info.table.devices == ()
-    assert [variant.id for variant in dict.fromkeys(job.variant for job in made.jobs)] == built(
-        kernel, tuned(GOOD, of=kernel)
-    )
-
-
 def test_points_of_rules_are_kept() -> None:
     kernel = tile_kernel(
         keep="winners", rules=(Rule(when="a.shape[0] < 64", take=(("BM", 64), ("BN", 128))),)
@@ -328,19 +309,6 @@ SETS = "kernel.gemm.assume.sets[0]"
 )
 def test_facts_that_no_tensor_has_are_refused(assume: AssumeSet, what: str) -> None:
     assert problems(tile_kernel(assume=(assume, AssumeSet()))) == [what]
-
-
-def test_strides_that_a_parameter_fixes_may_be_assumed_to_be_what_they_are() -> None:
-    pitched = dataclasses.replace(tile_kernel().params[1], stride=(24, None))
-    kernel = tile_kernel(
-        params=(tile_kernel().params[0], pitched),
-        assume=(AssumeSet(stride=(("a", (8, 4)),)), AssumeSet()),
-    )
-    assert plan(kernel, targets=["sm_90"]).jobs
-    kernel = dataclasses.replace(kernel, assume=(AssumeSet(stride=(("a", (16, 1)),)), AssumeSet()))
-    assert problems(kernel) == [
-        f"{SETS}: a: the parameter takes stride 24 in dimension 0, which is not divisible by 16"
-    ]
 
 
 def test_facts_are_told_and_named() -> None:

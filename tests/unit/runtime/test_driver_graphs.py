@@ -5,12 +5,14 @@ no errors.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
+from tests.runtime_samples import ADD, Array, loaded
 from tests.unit.runtime.driver_api import Api
+from tilec_runtime import Device, load_module_from_ptx
 from tilec_runtime.device.driver import Driver
 from tilec_runtime.errors import DriverError
 
@@ -70,6 +72,30 @@ def test_calls_outside_of_captures_leave_the_mode_as_it_was() -> None:
         _ = 1 / 0
     assert modes == [RELAXED]
     assert api.mode == GLOBAL
+
+
+def test_images_are_loaded_outside_of_captures_of_whatever_thread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One in the global mode forbids loads to all threads, and would break."""
+    module, driver = loaded(ADD)
+    open_, loads, load = [0], list[int](), driver.load_module
+
+    @contextlib.contextmanager
+    def outside(_: int) -> Iterator[None]:
+        open_[0] += 1
+        yield
+        open_[0] -= 1
+
+    def load_module(ordinal: int, data: bytes) -> Any:
+        loads.append(open_[0])
+        return load(ordinal, data)
+
+    monkeypatch.setattr(driver, "outside_captures", outside)
+    monkeypatch.setattr(driver, "load_module", load_module)
+    module.add(*(Array(512, ptr=0x10000 * number) for number in (1, 2, 3)), stream=5)
+    load_module_from_ptx(".version 8.0\n", Device(0, driver=driver))
+    assert loads == [1, 1]
 
 
 def test_an_update_that_does_not_fit_is_no_error() -> None:

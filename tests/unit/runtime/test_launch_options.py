@@ -15,7 +15,7 @@ from tilec.testing.fake_driver import H200, FakeDriver
 from tilec_runtime import Device, Module, use_device
 from tilec_runtime.errors import ArgumentError, LaunchError, VariantError
 from tilec_runtime.model.kernel import VariantInfo
-from tilec_runtime.ops.lazy import _Loaded, _Maker
+from tilec_runtime.ops.lazy import packaged
 from tilec_runtime.tensors.tensor import Tensor
 
 # An axis that is a hint, as the matrix has it, and one more hint that is an axis of no variant and
@@ -213,7 +213,8 @@ def test_ops_choose_by_options_and_axes(gpu: tuple[Module, FakeDriver]) -> None:
 
 def test_generated_functions_leave_open_what_options_say(gpu: tuple[Module, FakeDriver]) -> None:
     module, driver = gpu
-    tuned = _Maker(_Loaded(module.tuned)).make  # as functions of a generated package do
+    # As functions of a generated package do.
+    tuned = packaged(lambda: module.tuned.contract, lambda _driver, _ordinal: module.tuned)
     strange: Any = ([64], 2)
     tuned((*tensors(driver), 1.0), (64, None)).options(occupancy=1).sync()
     tuned((*tensors(driver), 1.0), (128, 4)).sync()

@@ -19,6 +19,7 @@ from tilec_runtime.device.scalars import (
 )
 from tilec_runtime.errors import UsageError
 from tilec_runtime.kernels import elements
+from tilec_runtime.launch.packing import encoded
 from tilec_runtime.model.dtype import DTYPES
 
 
@@ -156,3 +157,15 @@ def test_sizes_in_bytes_are_whole_numbers_that_are_not_negative():
 )
 def test_what_is_no_number_is_refused_for_every_float(dtype: str, value: object) -> None:
     assert refusal(value, dtype) == f"is {value!r}, which {dtype} cannot hold"
+
+
+def test_what_is_not_refused_packs_as_the_number_of_python_does() -> None:
+    ones = (np.bool_(True), np.int8(1), np.uint64(1), np.float16(1), np.float64(1))
+    packed = 0
+    for value in (*ones, ml_dtypes.bfloat16(1)):
+        for dtype in DTYPES:
+            if not refusal(value, dtype):
+                packed += 1
+                format_ = dtype if encoder_of(dtype) else format_of(dtype)
+                assert encoded(format_, value) == encoded(format_, value.item()), (value, dtype)
+    assert packed > 60

@@ -20,7 +20,7 @@ from tilec_runtime.cpu import queue as cpu_queue
 from tilec_runtime.cpu.driver import CpuDriver
 from tilec_runtime.cpu.queue import Mark, Queue, end_all
 from tilec_runtime.device.completion import Completions
-from tilec_runtime.device.marks import Mark as Place
+from tilec_runtime.device.marks import line_of, mark_behind
 from tilec_runtime.device.seam import CopyKind
 from tilec_runtime.errors import DriverError
 
@@ -337,13 +337,13 @@ def test_the_end_waits_for_the_device_and_the_threads() -> None:
 
     gate.open.clear()
     driver._queues[0].put(lambda _: gate())
-    completions.watch(Place(driver, CPU, 0), 0, callback)
+    completions.watch(mark_behind(driver, line_of(driver, CPU, 0), 1), 0, callback)
     timer = threading.Timer(0.05, gate.open.set)
     timer.start()
     completions.close(PATIENCE)
     assert len(called) == 1
     assert not called[0].is_alive()
-    completions.watch(Place(driver, CPU, 0), 0, callback)
+    completions.watch(mark_behind(driver, line_of(driver, CPU, 0), 1), 0, callback)
     assert called[1] is threading.current_thread(), (
         "the interpreter must not end beside a thread that just starts"
     )
@@ -354,7 +354,7 @@ def test_the_end_does_not_wait_for_ever() -> None:
     driver, completions, gate = CpuDriver(), Completions(), Gate()
     gate.open.clear()
     driver._queues[0].put(lambda _: gate())
-    completions.keep(Place(driver, CPU, 0), 0, object())
+    completions.keep(mark_behind(driver, line_of(driver, CPU, 0), 1), 0, object())
     completions.close(0.01)
     assert completions.busy
     gate.open.set()

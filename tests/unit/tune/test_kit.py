@@ -162,16 +162,6 @@ def test_a_kit_that_was_put_together_by_hand_is_refused(path: Path, case: str) -
     assert said in caught.value.what
 
 
-def test_what_is_no_kit_at_all_is_said_before_anything_is_made_for_it(tmp_path: Path) -> None:
-    with pytest.raises(
-        UsageError, match="is no kit that can be measured: No such file or directory"
-    ):
-        require_kit(tmp_path / "a.tune")
-    (tmp_path / "b.tune").write_text("x")
-    with pytest.raises(UsageError, match="it is damaged, or only a part of one"):
-        require_kit(tmp_path / "b.tune")
-
-
 def test_a_full_disk_is_no_damaged_kit(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")

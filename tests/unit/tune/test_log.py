@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tilec.model.codec import encode
 from tilec.model.tuning import Status
 from tilec.tune.log import Header, TrialLog
-from tilec.tune.trial import Trial, from_line
+from tilec.tune.trial import Trial
 from tilec_runtime.errors import UsageError
 
 HEADER = Header(
@@ -56,18 +55,6 @@ def write(path: Path, *trials: Trial) -> TrialLog:
     return log
 
 
-@pytest.mark.parametrize("trial", [MEASURED, WRONG])
-def test_a_trial_comes_back_as_it_was(trial: Trial) -> None:
-    back = from_line(encode(trial))
-    assert back == trial
-    assert [type(value) for _, value in back.point] == [type(value) for _, value in trial.point]
-
-
-def test_what_was_written_is_read(tmp_path: Path) -> None:
-    log = write(tmp_path / "deep" / "a.jsonl", MEASURED, WRONG)
-    assert log.read(HEADER) == (MEASURED, WRONG)
-
-
 @pytest.mark.parametrize("cut", range(1, 40, 13))
 def test_a_torn_last_line_is_none_and_goes_when_the_log_goes_on(tmp_path: Path, cut: int) -> None:
     log = write(tmp_path / "a.jsonl", MEASURED, WRONG)
@@ -77,13 +64,6 @@ def test_a_torn_last_line_is_none_and_goes_when_the_log_goes_on(tmp_path: Path, 
     log.add(WRONG)
     log.close()
     assert log.read(HEADER) == (MEASURED, WRONG)
-
-
-def test_a_new_log_keeps_the_old_one_aside(tmp_path: Path) -> None:
-    log = write(tmp_path / "a.jsonl", MEASURED)
-    write(log.path, WRONG)
-    assert log.read(HEADER) == (WRONG,)
-    assert b"measured" in (tmp_path / "a.old").read_bytes()
 
 
 @pytest.mark.parametrize(

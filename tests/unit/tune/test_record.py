@@ -18,7 +18,6 @@ from tilec.tune.cases import spaces_of
 from tilec.tune.record import code_of, confirmed, merged, new_record, read_old, write_record
 from tilec.tune.session import CaseResult
 from tilec.tune.trial import Trial
-from tilec_runtime.cpu.driver import CPU
 from tilec_runtime.errors import ManifestError, UsageError
 from tilec_runtime.model.kernel import ToolInfo
 
@@ -56,41 +55,6 @@ def results(info, kernel) -> list[CaseResult]:
         behind = dataclasses.replace(behind, samples=(2e-3,) * 6, effort=1 / 3)
         found.append(CaseResult(space=space, best=best, trials=(wrong, best, behind)))
     return found
-
-
-def test_an_entry_says_what_won_where_and_by_how_much(results) -> None:
-    record, notes = new_record(FACTS, READY, results, SIZES, [])
-    assert not notes
-    (device,) = record.devices
-    assert (device.name, device.cc, device.multiprocessors, device.driver) == (
-        "Fake H200",
-        (9, 0),
-        132,
-        "580.95.05",
-    )
-    assert device.clocks is not None
-    assert device.clocks.sm == (1500, 1980)
-    entry = device.entries[0]
-    assert (entry.case, dict(entry.point)["BM"], entry.samples) == ("4k", 64, 30)
-    assert (entry.median_us, entry.interval_us) == (1000.0, (1000.0, 1000.0))
-    assert set(entry.ranges) == {(4096, 8191)}
-    assert [(dict(c.point)["BM"], c.status, c.reason) for c in entry.candidates] == [
-        (64, Status.BEST, ""),
-        (128, Status.PRUNED, "behind after 33% of a measurement"),
-        (32, Status.WRONG, "c[0] is 1, expected 2"),
-    ]
-    assert entry.candidates[1].median_us == 2000.0
-    assert read_record(record_text(record).encode(), "x.json") == record
-
-
-def test_hints_of_the_winner_are_those_of_its_image(results) -> None:
-    variant = dataclasses.replace(
-        built(results[0].best.point),
-        id=results[0].best.variant,
-        hints=(("sm_90", (("occupancy", 2),)),),
-    )
-    record, _ = new_record(FACTS, READY, results, SIZES, [variant])
-    assert record.devices[0].entries[0].hints == (("occupancy", 2),)
 
 
 def coded(results) -> tuple[TuningRecord, dict[tuple[str, Any], str]]:
@@ -139,26 +103,6 @@ def test_what_changed_in_earnest_is_not_confirmed(results) -> None:
         confirmed(read_record(older.encode(), "x.json"), FACTS, codes, "x.json")
 
 
-def test_a_record_of_the_cpu_device_is_of_no_gpu(results) -> None:
-    record, _ = new_record(
-        dataclasses.replace(FACTS, target="tileir"), wire.Ready(device=CPU), results, SIZES, []
-    )
-    (device,) = record.devices
-    assert (device.name, device.cc, device.driver, str(device.target)) == (
-        "CPU",
-        (0, 0),
-        "",
-        "tileir",
-    )
-
-
-def test_a_driver_whose_version_is_not_known_is_named_by_its_cuda(results) -> None:
-    record, _ = new_record(
-        FACTS, wire.Ready(device=H200, clocks_missing="no NVML"), results, SIZES, []
-    )
-    assert record.devices[0].driver == "CUDA 13.0"
-
-
 def test_two_cases_of_the_same_sizes_have_one_entry(results) -> None:
     space = results[0].space
     twin = dataclasses.replace(
@@ -205,14 +149,6 @@ def test_a_record_of_what_has_changed_is_written_anew(results, change, said: str
     found, text = merged(old, new, FACTS.info)
     assert found == new
     assert text.startswith(said)
-
-
-def test_images_for_another_target_replace_those_before(results) -> None:
-    old, _ = new_record(FACTS, READY, results, SIZES, [])
-    new, _ = new_record(dataclasses.replace(FACTS, target="sm_90a"), READY, results[:1], SIZES, [])
-    found, _ = merged(old, new, FACTS.info)
-    assert [str(device.target) for device in found.devices] == ["sm_90a"]
-    assert len(found.devices[0].entries) == 1
 
 
 def test_writing_the_same_again_changes_nothing(results, tmp_path: Path) -> None:

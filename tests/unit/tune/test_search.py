@@ -45,27 +45,6 @@ def drive(
     return asked
 
 
-def test_the_grid_is_all_in_order() -> None:
-    asked = drive(make_searcher(Search.GRID, POINTS, ALL, most=0, seed=0), workers=3)
-    assert [ask.place for ask in asked] == list(ALL)
-    assert {ask.effort for ask in asked} == {1.0}
-
-
-def test_random_is_each_once_in_an_order_of_its_seed() -> None:
-    orders = [
-        [a.place for a in drive(make_searcher(Search.RANDOM, POINTS, ALL, most=0, seed=seed))]
-        for seed in (1, 1, 2)
-    ]
-    assert sorted(orders[0]) == list(ALL)
-    assert orders[0] == orders[1] != orders[2]
-
-
-@pytest.mark.parametrize("search", list(Search))
-def test_no_more_are_tried_than_asked_for(search: Search) -> None:
-    asked = drive(make_searcher(search, POINTS, ALL, most=7, seed=0))
-    assert len({ask.place for ask in asked}) == 7
-
-
 @pytest.mark.parametrize("search", list(Search))
 @pytest.mark.parametrize("workers", [1, 3])
 def test_every_search_ends_where_all_fail_or_few_are_there(search: Search, workers: int) -> None:
@@ -90,6 +69,7 @@ def test_halving_passes_over_what_failed() -> None:
     assert Counter(ask.place for ask in asked)[BEST] == 1
 
 
+@pytest.mark.long
 def test_bayes_comes_closer_to_the_best_than_chance() -> None:
     """With a fifth of 200 points, over some seeds: the version of optuna decides which points they
     are.

@@ -345,15 +345,6 @@ def test_when_time_is_up_the_best_so_far_wins(tune) -> None:
     assert result.best is not None
 
 
-def test_no_more_candidates_than_asked_for(tune) -> None:
-    result = tune(Place(), most=2)
-    assert (len(result.trials), result.untried, result.why_untried) == (
-        2,
-        1,
-        "--max-candidates is 2",
-    )
-
-
 def gone(request: wire.Measure) -> wire.Measured:
     raise NoDeviceError("cuda:0 fell off the bus", fix="restart")
 

@@ -12,7 +12,7 @@ from tilec.case.reference import References
 from tilec.manifest.types import Case
 from tilec.model.tuning import size_expressions
 from tilec.tune.cases import file_name, prepare_case, spaces_of
-from tilec.tune.space import at_point, point_text, space_of
+from tilec.tune.space import point_text, space_of
 from tilec_runtime.errors import CaseError, UsageError
 from tilec_runtime.model.kernel import KernelInfo
 
@@ -23,21 +23,6 @@ def test_a_case_of_two_dtypes_is_two_searches_over_the_other_axes(info: KernelIn
     assert [dict(point)["BM"] for point in spaces[1].points] == [32, 64, 128]
     assert {dict(point)["T"] for point in spaces[1].points} == {"bf16"}
     assert spaces[0].free == ("BM",)
-
-
-def test_axes_that_a_case_chooses_are_not_searched(info: KernelInfo) -> None:
-    kernel = kernel_with(Case(name="small", inputs=(A, B, C), axes=(("BM", 64),)))
-    for space in spaces_of(kernel, info, ()):
-        assert [dict(point)["BM"] for point in space.points] == [64]
-        assert space.free == ()
-
-
-def test_a_candidate_is_the_case_with_every_axis_chosen(info: KernelInfo, kernel) -> None:
-    space = spaces_of(kernel, info, ())[0]
-    case = at_point(space.case, info, space.points[2])
-    assert dict(case.choose) == {"BM": 128, "BK": 64}
-    assert dict(case.axes) == {"T": "f16", "BM": 128, "BK": 64}
-    assert case.inputs == space.case.inputs
 
 
 def test_a_point_reads_as_its_free_axes() -> None:

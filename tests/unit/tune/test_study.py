@@ -85,22 +85,3 @@ def test_what_comes_to_the_same_is_measured_once(info: KernelInfo, kernel) -> No
         study.ended(got[0], MEASURED)
     assert taken == [0, 1, 2]
     assert [trial.status for trial in study.trials] == [Status.MEASURED] * 3
-
-
-def test_points_that_somebody_waits_for_are_compiled_first(info: KernelInfo, kernel) -> None:
-    space = spaces_of(kernel, info, ())[0]
-    searcher = make_searcher(Search.GRID, space.points, (2, 0, 1), most=0, seed=0)
-    study = Study(
-        space,
-        info,
-        searcher,
-        known={},
-        budget=Budget(),
-        devices=1,
-        listener=lambda trial, best, *, fresh: None,
-        expired=lambda: False,
-    )
-    assert study.wanted(8) == [space.points[2], space.points[0], space.points[1]]
-    assert study.wanted(1) == [space.points[2]]
-    study.compiled({space.points[2]: Made(failure="it does not compile: no")})
-    assert study.wanted(8) == [space.points[0], space.points[1]]

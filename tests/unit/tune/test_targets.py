@@ -80,13 +80,3 @@ def test_a_target_that_does_not_do_is_refused(wanted: str, device, said: str) ->
     with pytest.raises(UsageError) as caught:
         target_for(project("sm_80", "sm_90"), "k", device, wanted)
     assert said in caught.value.what
-
-
-def test_a_project_without_a_target_for_the_device_says_what_to_add() -> None:
-    with pytest.raises(UsageError) as caught:
-        target_for(project("sm_80"), "k", CPU, "")
-    assert (
-        caught.value.what
-        == "kernel k cannot be tuned on the cpu device: no target of this project runs there"
-    )
-    assert caught.value.fix == "add tileir to [targets]; there are sm_80"

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tilec.frontends.tile.safe import OUTPUTS, OWNED, Access, SafeParam
-from tilec.frontends.tile.values import Below, Nearest, Within
+from tilec.frontends.tile.values import number
 from tilec.model.alike import Alike
 
 
@@ -26,22 +26,22 @@ def of_access(
         like: the tile is that of an output's region. Elsewhere, tiles of one element are look-ups
             by number.
     """
-    for axis, (index, size) in enumerate(places):
-        if size is None or (size == "1" and not like):
+    for axis, (value, size) in enumerate(places):
+        index = number(value)
+        if index is None or size is None or (size == "1" and not like):
             continue
         one = (param.name, axis)
-        match index:
-            case Within(count=count) | Nearest(count=count):
-                unless = _other_extent(size, count.size)
-                if one != (count.param, count.axis) and unless is not None:
-                    yield Alike(one=one, other=(count.param, count.axis), unless=unless)
-            case int() | Below() if param.access is Access.REF:
-                end = index.limit if isinstance(index, Below) else index + 1
-                unless = f"{param.name}.shape[{axis}] >= {size if end == 1 else f'{end} * {size}'}"
-                for output in params:
-                    for k, extent in enumerate(output.tile):
-                        if output.access in OUTPUTS and extent == size:
-                            yield Alike(one=one, other=(output.name, k), unless=unless, fixed=True)
+        if (count := index.tiles) is not None:
+            unless = _other_extent(size, count.size)
+            if one != (count.param, count.axis) and unless is not None:
+                yield Alike(one=one, other=(count.param, count.axis), unless=unless)
+        elif index.below.isdigit() and not index.divisors and param.access is Access.REF:
+            end = size if index.below == "1" else f"{index.below} * {size}"
+            unless = f"{param.name}.shape[{axis}] >= {end}"
+            for output in params:
+                for k, extent in enumerate(output.tile):
+                    if output.access in OUTPUTS and extent == size:
+                        yield Alike(one=one, other=(output.name, k), unless=unless, fixed=True)
 
 
 def of_outputs(params: Sequence[SafeParam]) -> Iterator[Alike]:
@@ -58,8 +58,8 @@ def of_outputs(params: Sequence[SafeParam]) -> Iterator[Alike]:
 
 
 def _other_extent(one: str, other: str) -> str | None:
-    """The condition under which two extents of tiles differ; None where they always do, empty where
-    they never do.
+    """Return the condition under which two extents of tiles differ; None if they always do, empty
+    if they never do.
     """
     if one == other:
         return ""

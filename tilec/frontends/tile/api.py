@@ -142,12 +142,6 @@ def lang() -> ModuleType:
     return tilec.lang
 
 
-def is_trusted(file: str) -> bool:
-    """Whether a file is one of the language's, or of cuda.tile's own."""
-    folders = (Path(lang().__file__ or "").parent, Path(cuda_tile().__file__ or "").parent)
-    return any(Path(file).is_relative_to(folder) for folder in folders)
-
-
 @functools.cache
 def language_names() -> frozenset[str]:
     """The language's files, by the names that they have in debug information."""

@@ -2,8 +2,6 @@
 
 - Files of installed packages are named without the directory that they are installed in, so that
   images do not depend on it.
-- Functions of the safe language are read with other texts: the entry point's own, and names of
-  accesses whose checks are proven.
 - Debug information names the user's lines, and not those of the language or of the entry point.
 """
 
@@ -12,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FunctionType
@@ -36,52 +34,6 @@ class _Inspect:
     def getfile(self, item: Any) -> str:
         """The name that goes into debug information."""
         return installed_name(inspect.getfile(item))
-
-    def findsource(self, item: Any) -> tuple[list[str], int]:
-        """The lines that a function stands in: those of `sources`, where it has something to say of
-        the function.
-        """
-        text, renamed = _sources.get(item, ("", ()))
-        if text:
-            return text.splitlines(keepends=True), 0
-        lines, first = inspect.findsource(item)
-        for look in _guards:
-            look(item, lines, first)
-        lines = list(lines)
-        for line, column, old, new in renamed:
-            encoded = lines[line - 1].encode()
-            assert encoded[column:].startswith(old.encode()), (line, column, old)
-            lines[line - 1] = (
-                encoded[:column] + new.encode() + encoded[column + len(old) :]
-            ).decode()
-        return lines, first
-
-
-# Of functions: the text they come from, or what is called otherwise in the text that they are in
-# (line, column in bytes, old, new).
-_sources: dict[Any, tuple[str, tuple[tuple[int, int, str, str], ...]]] = {}
-Guard = Callable[[Any, Sequence[str], int], None]
-_guards: list[Guard] = []
-
-
-@contextmanager
-def sources(
-    found: Mapping[Any, tuple[str, tuple[tuple[int, int, str, str], ...]]], guard: Guard
-) -> Iterator[None]:
-    """While it lasts, cuda.tile reads functions' sources so: a text of their own, or names of equal
-    length in place of others.
-
-    `guard` sees every other function before it is compiled: the object, the lines of its file, and
-    where it begins (from 0).
-    """
-    _sources.update(found)
-    _guards.append(guard)
-    try:
-        yield
-    finally:
-        _guards.remove(guard)
-        for function in found:
-            _sources.pop(function, None)
 
 
 @contextmanager

@@ -1,6 +1,4 @@
-"""Reads the signature of a kernel in the safe language: what each parameter may do, in which tiles,
-with which axes.
-"""
+"""Read the signature of a safe kernel: what each annotation lets the kernel do."""
 
 from __future__ import annotations
 
@@ -8,8 +6,9 @@ import ast
 import dataclasses
 import enum
 import inspect
+import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from tilec.frontends.tile import api
@@ -22,7 +21,6 @@ from tilec.frontends.tools.python_errors import (
 from tilec_runtime.errors import Diagnostic, Location
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.model.kernel import AxisValue
-from tilec_runtime.model.suggest import did_you_mean
 
 
 class Access(enum.Enum):
@@ -39,13 +37,29 @@ class Access(enum.Enum):
 
 OUTPUTS = (Access.MUT, Access.MAPPED, Access.SPAN)
 OWNED = (Access.MUT, Access.SPAN)  # one region for each block
-EXAMPLES = {
+_EXAMPLES = {
     Access.MUT: "tl.Mut[T, (BM, BN)]",
     Access.MAPPED: "tl.MappedMut[T, (BM, BN)]",
     Access.SPAN: "tl.SpanMut[T, (BM, BN), 1]",
     Access.REF: "tl.Ref[T, 2]",
     Access.PTR: "tl.Ptr[T]",
 }
+# Parts of an annotation in order; those in brackets may be left out.
+_PARTS = {
+    Access.MUT: ("dtype", "tile"),
+    Access.MAPPED: ("dtype", "tile", "[strip]"),
+    Access.SPAN: ("dtype", "tile", "axis"),
+    Access.REF: ("dtype", "rank"),
+    Access.PTR: ("dtype", "[rank]"),
+}
+_RULES = {
+    "dtype": 'it is a variable such as T = tl.dtype("T"), or fixed, such as tl.float32',
+    "tile": 'it has one to three extents: variables such as BM = tl.size("BM"), or powers of two',
+    "rank": "it is a number from 1 to 8",
+    "strip": "it is a number of tile rows of a matrix, a size variable, or tl.BACKWARD",
+    "axis": "it is the number of an axis of the tile",
+}
+_SCALARS = {int: "i32", float: "f32", bool: "bool"}
 _KNOWN = "kernels take tl.Mut, tl.MappedMut, tl.SpanMut, tl.Ref, tl.Ptr, tl.Const[int], int, float and bool"
 
 
@@ -65,7 +79,7 @@ class SafeParam:
         axis: the axis along which a region has all tiles, -1 for none.
         axes: the axes that its annotation names.
         default: default of a scalar or constant.
-        location, excerpt: where its annotation stands (the parameter, where it has none).
+        location, excerpt: place of its annotation (of the parameter, if it has none).
     """
 
     name: str
@@ -93,26 +107,26 @@ class Signature:
 def signature_of(function: Any, texts: Mapping[str, str]) -> Signature:
     """Read a decorated function's parameters."""
     code = function.__code__
-    reader = _Reader(
-        texts,
-        code.co_filename,
-        function_node(texts.get(code.co_filename, ""), code.co_firstlineno),
-        code.co_firstlineno,
-    )
-    params = []
+    file, line = code.co_filename, code.co_firstlineno
+    node = function_node(texts.get(file, ""), line)
+    written = {arg.arg: arg for arg in (parameter_nodes(node) if node else ())}
+    params, problems = [], []
     for item in inspect.signature(function).parameters.values():
-        place = reader.place(item.name)
+        at, excerpt, text = Location(file=file, line=line), line_of(texts, file, line), ""
+        if (arg := written.get(item.name)) is not None:
+            at, excerpt = node_location(texts, file, arg.annotation or arg)
+            text = ast.unparse(arg.annotation) if arg.annotation else ""
         try:
-            params.append(_parameter(item, function, place))
-        except _RefusedError as refused:
-            message = Diagnostic(
-                message=refused.what,
-                location=place.location,
-                excerpt=place.excerpt,
-                hint=refused.hint,
+            made = _parameter(item, function.__globals__, text)
+            params.append(
+                SafeParam(name=item.name, text=text, location=at, excerpt=excerpt, **made)
             )
-            reader.problems.append(message)
-    return Signature(params=tuple(params), problems=tuple(reader.problems))
+        except _RefusedError as refused:
+            problem = Diagnostic(
+                message=refused.what, location=at, excerpt=excerpt, hint=refused.hint
+            )
+            problems.append(problem)
+    return Signature(params=tuple(params), problems=tuple(problems))
 
 
 class _RefusedError(Exception):
@@ -121,78 +135,42 @@ class _RefusedError(Exception):
         self.what, self.hint = what, hint
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Place:
-    location: Location
-    excerpt: str
-    text: str
-
-
-class _Reader:
-    def __init__(
-        self, texts: Mapping[str, str], file: str, node: ast.FunctionDef | None, line: int
-    ) -> None:
-        self._texts, self._file, self._node, self._line = texts, file, node, line
-        self.problems: list[Diagnostic] = []
-
-    def place(self, name: str) -> _Place:
-        """Where a parameter's annotation stands, and its text."""
-        for arg in parameter_nodes(self._node) if self._node is not None else ():
-            if arg.arg == name:
-                at, line = node_location(self._texts, self._file, arg.annotation or arg)
-                return _Place(at, line, ast.unparse(arg.annotation) if arg.annotation else "")
-        return _Place(
-            Location(file=self._file, line=self._line),
-            line_of(self._texts, self._file, self._line),
-            "",
-        )
-
-
-def _evaluated(annotation: Any, function: Any) -> Any:
-    if not isinstance(annotation, str):
-        return annotation
-    try:
-        return eval(annotation, function.__globals__)  # noqa: S307 - the module's own text, which was executed already
-    except Exception as exc:
-        raise _RefusedError(
-            f"the annotation cannot be evaluated: {type(exc).__name__}: {exc}"
-        ) from exc
-
-
-def _parameter(item: inspect.Parameter, function: Any, place: _Place) -> SafeParam:
+def _parameter(item: inspect.Parameter, scope: dict[str, Any], text: str) -> dict[str, Any]:
+    """Return the fields of a parameter that its annotation and default say."""
     name, default = item.name, item.default
-    if item.kind is not item.POSITIONAL_OR_KEYWORD and item.kind is not item.POSITIONAL_ONLY:
+    if item.kind not in (item.POSITIONAL_OR_KEYWORD, item.POSITIONAL_ONLY):
         raise _RefusedError(
             f"parameter {name!r} cannot be passed by place: a launcher passes every argument so"
         )
-    if item.annotation is inspect.Parameter.empty:
+    if item.annotation is item.empty:
         hint = "tl.Ref[T, 2] reads, tl.Mut[T, (BM, BN)] writes one tile for each block"
         raise _RefusedError(
             f"parameter {name!r} has no annotation: say what the kernel may do with it", hint
         )
-    annotation = _evaluated(item.annotation, function)
-    plain = default if isinstance(default, bool | int | float) else None
-    if default is not inspect.Parameter.empty and plain is None:
-        raise _RefusedError(f"parameter {name!r} has the default {default!r}: defaults are numbers")
-    base, marks = annotation, ()
-    if typing.get_origin(annotation) is typing.Annotated:
-        base, *found = typing.get_args(annotation)
-        marks = tuple(found)
-    made = _made(name, base, marks, place.text)
-    if plain is not None and made["access"] not in (Access.SCALAR, Access.CONST):
+    found = _annotated(name, _evaluated(item.annotation, scope), text)
+    if default is item.empty:
+        return found
+    if found["access"] not in (Access.SCALAR, Access.CONST):
         raise _RefusedError(f"parameter {name!r} is an array, and has the default {default!r}")
-    return SafeParam(
-        name=name,
-        text=place.text,
-        default=plain,
-        location=place.location,
-        excerpt=place.excerpt,
-        **made,
-    )
+    if not isinstance(default, bool | int | float):
+        raise _RefusedError(f"parameter {name!r} has the default {default!r}: defaults are numbers")
+    return {**found, "default": default}
 
 
-def _made(name: str, base: Any, marks: tuple[Any, ...], text: str) -> dict[str, Any]:
+def _evaluated(annotation: Any, scope: dict[str, Any]) -> Any:
+    if not isinstance(annotation, str):
+        return annotation
+    holder = types.SimpleNamespace(__annotations__={"it": annotation})
+    try:
+        return typing.get_type_hints(holder, scope, include_extras=True)["it"]
+    except Exception as exc:
+        what = f"the annotation cannot be evaluated: {type(exc).__name__}: {exc}"
+        raise _RefusedError(what) from exc
+
+
+def _annotated(name: str, annotation: Any, text: str) -> dict[str, Any]:
     lang = api.lang()
+    base, *marks = typing.get_args(annotation) or (annotation,)
     kinds = {
         lang.Mut: Access.MUT,
         lang.MappedMut: Access.MAPPED,
@@ -202,151 +180,94 @@ def _made(name: str, base: Any, marks: tuple[Any, ...], text: str) -> dict[str, 
     }
     if isinstance(base, type) and base in kinds:
         return _array(name, kinds[base], marks, text)
-    if any(isinstance(mark, lang.Constant) for mark in marks) or base is lang.Const:
-        if base not in (int, float, bool):
-            raise _RefusedError(
-                f"constant {name!r} is annotated with {text}: write tl.Const[int], tl.Const[float] or tl.Const[bool]"
-            )
+    constant = any(isinstance(mark, lang.Constant) for mark in marks)
+    if not isinstance(base, type) or base not in _SCALARS:
+        hint = "write tl.Const[int], tl.Const[float] or tl.Const[bool]" if constant else _KNOWN
+        raise _RefusedError(
+            f"parameter {name!r} is annotated with {text}, which says nothing that a kernel can take",
+            hint,
+        )
+    if constant:
         return {"access": Access.CONST, "dtype": base.__name__}
-    if base in (int, float, bool):
-        given = {int: "i32", float: "f32", bool: "bool"}[base]
-        axes: tuple[str, ...] = ()
-        if marks:
-            given, axes = _dtype(name, marks[0])
-        return {"access": Access.SCALAR, "dtype": given, "axes": axes}
-    raise _RefusedError(
-        f"parameter {name!r} is annotated with {text}, which says nothing that a kernel can take",
-        _KNOWN,
-    )
+    dtype = _part(name, "dtype", marks[0], _dtype(marks[0]), "") if marks else _SCALARS[base]
+    return {"access": Access.SCALAR, "dtype": dtype, "axes": _axes(marks)}
 
 
-def _array(name: str, access: Access, marks: tuple[Any, ...], text: str) -> dict[str, Any]:
-    example = EXAMPLES[access]
-    wanted = {Access.PTR: (1, 2), Access.MAPPED: (2, 3), Access.SPAN: (3,)}.get(access, (2,))
-    if len(marks) not in wanted:
-        parts = {
-            Access.PTR: "dtype and rank",
-            Access.REF: "dtype and rank",
-            Access.SPAN: "dtype, tile and axis",
-        }.get(access, "dtype and tile")
-        raise _RefusedError(f"{text} of {name!r} does not say {parts}", f"write {name}: {example}")
-    dtype, axes = _dtype(name, marks[0])
-    if access in OUTPUTS:
-        tile, named = _tile(name, marks[1], access)
-        if access is Access.SPAN:
-            return {
-                "access": access,
-                "dtype": dtype,
-                "rank": len(tile),
-                "tile": tile,
-                "axis": _span(name, marks[2], len(tile)),
-                "axes": (*axes, *named),
-            }
-        strip, more = _strip(name, marks, len(tile))
-        return {
-            "access": access,
-            "dtype": dtype,
-            "rank": len(tile),
-            "tile": tile,
-            "strip": strip,
-            "axes": (*axes, *named, *more),
-        }
-    rank = marks[1] if len(marks) > 1 else 1
-    if type(rank) is not int or not 1 <= rank <= 8:
-        raise _RefusedError(
-            f"the rank of {name!r} is {_shown(rank)}: it is a number from 1 to 8",
-            f"write {name}: {example}",
-        )
-    return {"access": access, "dtype": dtype, "rank": rank, "axes": axes}
+def _array(name: str, access: Access, marks: list[Any], text: str) -> dict[str, Any]:
+    parts, example = _PARTS[access], f"write {name}: {_EXAMPLES[access]}"
+    needed = [part for part in parts if not part.startswith("[")]
+    if not len(needed) <= len(marks) <= len(parts):
+        listed = f"{', '.join(needed[:-1])} and {needed[-1]}" if needed[1:] else needed[0]
+        raise _RefusedError(f"{text} of {name!r} does not say {listed}", example)
+    given = dict(zip((part.strip("[]") for part in parts), marks, strict=False))
+    found: dict[str, Any] = {"access": access, "axes": _axes(marks), "rank": 1}
+    for part, value in given.items():
+        found[part] = _part(name, part, value, _READERS[part](value, found["rank"]), example)
+        if part == "tile":
+            found["rank"] = len(found["tile"])
+    return found
 
 
-def _dtype(name: str, given: Any) -> tuple[str, tuple[str, ...]]:
-    lang = api.lang()
-    if isinstance(given, lang.DTypeAxis):
-        return given.name, (given.name,)
-    if isinstance(given, api.cuda_tile().DType):
-        for dtype in DTYPES.values():
-            if dtype.tile and getattr(api.cuda_tile(), dtype.tile, None) == given:
-                return dtype.name, ()
-        raise _RefusedError(
-            f"the dtype of {name!r} is {given}, which no launcher takes",
-            f"dtypes are {', '.join(DTYPES)}",
-        )
-    if isinstance(given, str):
-        if given in DTYPES:
-            return given, ()
-        raise _RefusedError(
-            f"the dtype of {name!r} is {given!r}, which is none{did_you_mean(given, DTYPES)}",
-            _dtypes(),
-        )
-    if isinstance(given, lang.SizeAxis):
-        raise _RefusedError(
-            f"the dtype of {name!r} is {given.name}, a size",
-            f'dtype variables are made so: {given.name} = tl.dtype("…")',
-        )
-    raise _RefusedError(f"the dtype of {name!r} is {_shown(given)}", _dtypes())
+def _part(name: str, part: str, given: Any, found: Any, example: str) -> Any:
+    if found is None:
+        raise _RefusedError(f"the {part} of {name!r} is {_shown(given)}: {_RULES[part]}", example)
+    return found
 
 
-def _dtypes() -> str:
-    return 'a dtype is a variable such as T = tl.dtype("T"), or fixed, such as tl.float32'
+def _axes(marks: Any) -> tuple[str, ...]:
+    flat = [item for mark in marks for item in (mark if isinstance(mark, tuple) else (mark,))]
+    return tuple(item.name for item in flat if isinstance(item, api.lang().Axis))
 
 
-def _tile(name: str, given: Any, access: Access) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    lang = api.lang()
-    extents = given if isinstance(given, tuple) else (given,)
-    if not 1 <= len(extents) <= 3:
-        what = f"the tile of {name!r} has {len(extents)} dimensions: a grid has one to three, so an output has as many"
-        raise _RefusedError(what, "reshape the output on the host, which copies nothing")
-    tile, axes = [], []
-    for extent in extents:
-        if isinstance(extent, lang.SizeAxis):
-            tile.append(extent.name)
-            axes.append(extent.name)
-        elif type(extent) is int and extent > 0 and not extent & (extent - 1):
-            tile.append(str(extent))
-        elif type(extent) is int:
-            raise _RefusedError(
-                f"the tile of {name!r} has an extent of {extent}: extents of tiles are powers of two"
-            )
-        elif isinstance(extent, lang.DTypeAxis):
-            raise _RefusedError(
-                f"the tile of {name!r} has the extent {extent.name}, which is a dtype",
-                f"write {name}: {EXAMPLES[access]}",
-            )
-        else:
-            hint = 'sizes are variables such as BM = tl.size("BM"), or numbers'
-            raise _RefusedError(f"the tile of {name!r} has the extent {_shown(extent)}", hint)
-    return tuple(tile), tuple(axes)
+def _dtype(given: Any, _rank: int = 0) -> str | None:
+    if isinstance(given, api.lang().DTypeAxis):
+        return str(given.name)
+    tile = api.cuda_tile()
+    if isinstance(given, tile.DType):
+        known = (d.name for d in DTYPES.values() if d.tile and getattr(tile, d.tile, None) == given)
+        return next(known, None)
+    return given if isinstance(given, str) and given in DTYPES else None
 
 
-def _strip(name: str, marks: tuple[Any, ...], rank: int) -> tuple[str, tuple[str, ...]]:
-    if len(marks) < 3:
-        return "", ()
-    given = marks[2]
-    if type(given) is int and given == api.lang().BACKWARD:
-        return str(given), ()
-    if rank == 1:
-        raise _RefusedError(
-            f"{name!r} has 1 dimension: the tiles of matrices alone are numbered in strips"
-        )
+def _tile(given: Any, _rank: int) -> tuple[str, ...] | None:
+    extents = [_extent(item) for item in (given if isinstance(given, tuple) else (given,))]
+    known = tuple(extent for extent in extents if extent is not None)
+    return known if 1 <= len(known) == len(extents) <= 3 else None
+
+
+def _extent(given: Any) -> str | None:
     if isinstance(given, api.lang().SizeAxis):
-        return given.name, (given.name,)
-    if type(given) is int and given > 0:
-        return str(given), ()
-    raise _RefusedError(
-        f"the strips of {name!r} have {_shown(given)} tile rows: that is a number, a size variable, or tl.BACKWARD"
-    )
+        return str(given.name)
+    return str(given) if type(given) is int and given > 0 and not given & (given - 1) else None
 
 
-def _span(name: str, given: Any, rank: int) -> int:
-    if type(given) is int and 0 <= given < rank:
-        return given
-    raise _RefusedError(
-        f"the region of {name!r} goes along axis {_shown(given)}: that is a number from 0 to {rank - 1}"
-    )
+def _rank(given: Any, _rank: int) -> int | None:
+    return given if type(given) is int and 1 <= given <= 8 else None
+
+
+def _strip(given: Any, rank: int) -> str | None:
+    if isinstance(given, api.lang().SizeAxis):
+        return str(given.name) if rank > 1 else None
+    backward = given == api.lang().BACKWARD
+    return str(given) if type(given) is int and (backward or (given > 0 and rank > 1)) else None
+
+
+def _axis(given: Any, rank: int) -> int | None:
+    return given if type(given) is int and 0 <= given < rank else None
+
+
+_READERS: dict[str, Callable[[Any, int], Any]] = {
+    "dtype": _dtype,
+    "tile": _tile,
+    "rank": _rank,
+    "strip": _strip,
+    "axis": _axis,
+}
 
 
 def _shown(value: Any) -> str:
+    if isinstance(value, tuple):
+        return f"({', '.join(map(_shown, value))}{',' if len(value) == 1 else ''})"
     if isinstance(value, api.lang().Axis):
-        return f"the variable {value.name}"
+        return str(value.name)
     return value.__name__ if isinstance(value, type) else repr(value)

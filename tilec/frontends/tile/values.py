@@ -1,11 +1,15 @@
-"""Evaluate expressions of a kernel's source to extents, tile counts and tile indices."""
+"""Evaluate expressions of a kernel's source to extents, tile counts and tile indices.
+
+A value is an int, a tuple of values, a parameter (`SafeParam`), one of the classes below, or None
+where nothing is known.
+"""
 
 from __future__ import annotations
 
 import ast
 import dataclasses
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -13,13 +17,6 @@ from tilec.frontends.tile import api
 from tilec.frontends.tile.bodies import Bodies, Body, scope_of
 from tilec.frontends.tile.safe import OUTPUTS, OWNED, Access, SafeParam
 from tilec.frontends.tools.python_errors import parameter_nodes
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class ArrayOf:
-    """A parameter itself."""
-
-    param: SafeParam
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -45,133 +42,92 @@ class Count:
     axis: int
     size: str
 
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Within:
-    """An index of one of those tiles, where all `divisors` are positive."""
-
-    count: Count
-    divisors: tuple[str, ...] = ()
+    @property
+    def text(self) -> str:
+        """The count as an expression of a requirement."""
+        return f"cdiv({self.param}.shape[{self.axis}], {self.size})"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Nearest:
-    """An index of one of those tiles, where there is any."""
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Number:
+    """The bounds of an integer that a kernel computes.
 
-    count: Count
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Natural:
-    """A number from 0 on, where all `divisors` are positive; at most `count` where that is known."""
-
-    divisors: tuple[str, ...] = ()
-    count: Count | None = None
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class AtMost:
-    """A number that is at most a count, and may be negative."""
-
-    count: Count
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Below:
-    """A number from 0 up to, not including, `limit`."""
-
-    limit: int
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Part:
-    """A quotient or a remainder of such a number: from 0 up to, not including, what `limit` says,
-    where all `divisors` are positive.
+    Attributes:
+        natural: it is not negative, if all `divisors` are positive.
+        below: an expression that it is less than; empty if unknown.
+        divisors: expressions that it was divided by.
+        tiles: it is the index of one of these tiles.
+        at_most: a count that it does not exceed.
+        clamped: it was moved into its range, which may be empty.
     """
 
-    limit: str
-    divisors: tuple[str, ...]
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Items:
-    """A tuple."""
-
-    values: tuple[Any, ...]
+    natural: bool = True
+    below: str = ""
+    divisors: tuple[str, ...] = ()
+    tiles: Count | None = None
+    at_most: Count | None = None
+    clamped: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Share:
-    """The numbers of the tiles of a mapped output that a block owns; as `Turn`, one of them; as
-    `Owned`, the place of one.
-    """
+    """What a block owns of a mapped output: `tiles` (numbers), one `tile`, or the `place` of one."""
 
     param: SafeParam
+    part: str
 
 
-class Turn(Share):
-    """A number of one of a block's tiles."""
+def tile_index(count: Count, divisors: tuple[str, ...] = (), *, clamped: bool = False) -> Number:
+    """Return an index of one of `count` tiles."""
+    return Number(below=count.text, divisors=divisors, tiles=count, clamped=clamped)
 
-    __slots__ = ()
 
-
-class Owned(Share):
-    """The place of one of a block's tiles."""
-
-    __slots__ = ()
+def own_places(param: SafeParam) -> tuple[Any, ...]:
+    """Return the index of a block's own tile, the first along an axis that it owns whole."""
+    return tuple(
+        0 if axis == param.axis else tile_index(Count(param.name, axis, size))
+        for axis, size in enumerate(param.tile)
+    )
 
 
 def size_text(value: Any) -> str | None:
-    """A value as a size, None where it is none."""
+    """Return a value as a size, None if it is none."""
     if isinstance(value, Size):
         return value.text
     return str(value) if type(value) is int else None
 
 
-def is_natural(value: Any) -> bool:
-    """Whether a value is a number from 0 on, where its divisors are positive."""
-    return isinstance(value, Within | Nearest | Natural | Below | Part | Count | Extent) or (
-        type(value) is int and value >= 0
-    )
-
-
-def divisors_of(value: Any) -> tuple[str, ...]:
-    """What has to be positive for a value to be what it is taken for."""
-    return value.divisors if isinstance(value, Within | Natural | Part) else ()
-
-
-def limit_of(value: Any) -> str | None:
-    """What an index is below, as an expression; None where it is no number from 0 on."""
-    match value:
-        case Within(count=count) | Nearest(count=count):
-            return f"cdiv({count.param}.shape[{count.axis}], {count.size})"
-        case Below(limit=limit):
-            return str(limit)
-        case Part(limit=limit):
-            return limit
-    return None
+def number(value: Any) -> Number | None:
+    """Return a value's bounds if it is a number that is not negative, else None."""
+    if type(value) is int and value >= 0:
+        return Number(below=str(value + 1))
+    if isinstance(value, Extent):
+        return Number()
+    return value if isinstance(value, Number) and value.natural else None
 
 
 _DEEPEST = 8  # calls in calls that values are followed through
 
 
-def parameters(params: Iterable[SafeParam]) -> dict[str, Any]:
-    """What the parameters of a kernel stand for."""
-    others = {Access.CONST: lambda param: Size(param.name), Access.SCALAR: lambda _: None}
-    return {param.name: others.get(param.access, ArrayOf)(param) for param in params}
+def parameters(params: Sequence[SafeParam]) -> dict[str, Any]:
+    """Return the values of a kernel's parameters."""
+    found: dict[str, Any] = {param.name: param for param in params}
+    for param in params:
+        if param.access in (Access.CONST, Access.SCALAR):
+            found[param.name] = Size(param.name) if param.access is Access.CONST else None
+    return found
 
 
 class Values:
-    """Evaluates expressions of one function; None stands for what is not known.
+    """Evaluates expressions of one function.
 
-    A name counts where it is bound once: then what its value is taken to be holds wherever it is
-    used.
+    A name has a value if it is bound once: the value then holds wherever the name is used.
 
     Args:
         node: the function.
-        scope: what names mean that it does not bind itself.
-        given: what its parameters stand for, by name, as far as that is known.
-        bodies: where the functions are found that calls are followed into.
+        scope: the meaning of names that it does not bind itself.
+        given: values of its parameters, as far as they are known.
+        bodies: the functions that calls are followed into.
         depth: how many calls this function is inside of.
     """
 
@@ -191,7 +147,7 @@ class Values:
         self._busy: set[str] = set()
 
     def of(self, node: ast.expr | None) -> Any:
-        """What an expression stands for."""
+        """Return the value of an expression."""
         match node:
             case ast.Constant(value=value) if type(value) is int:
                 return value
@@ -202,7 +158,7 @@ class Values:
             case ast.Name(id=name):
                 return self._name(name)
             case ast.Tuple(elts=items):
-                return Items(tuple(self.of(item) for item in items))
+                return tuple(self.of(item) for item in items)
             case ast.Attribute():
                 return self._attribute(node)
             case ast.Subscript(value=base, slice=ast.Constant() | ast.UnaryOp() as place):
@@ -220,9 +176,7 @@ class Values:
         return None
 
     def resolved(self, node: ast.expr) -> Any:
-        """The Python object that a dotted name of the module means, None where it is something
-        else.
-        """
+        """Return the Python object that a dotted name of the module means, or None."""
         if isinstance(node, ast.Name):
             return None if self._bound[node.id] else self._scope.get(node.id)
         if isinstance(node, ast.Attribute):
@@ -230,12 +184,21 @@ class Values:
             return getattr(base, node.attr, None) if isinstance(base, ModuleType | type) else None
         return None
 
+    def callee(self, function: ast.expr) -> Body | None:
+        """Return the project's function that a call is of, or None."""
+        return self._bodies.to_follow(self.resolved(function)) if self._bodies is not None else None
+
+    def inside(self, body: Body, call: ast.Call) -> Values:
+        """Return the values in a function that is called."""
+        found: dict[str, Any] = dict.fromkeys(arg.arg for arg in parameter_nodes(body.node))
+        if (passed := passed_to(body, call)) is not None:
+            found |= {name: v for name, v in _defaults(body).items() if type(v) is int}
+            found |= {name: self.of(argument) for name, argument in passed.items()}
+        return Values(body.node, scope_of(body.function), found, self._bodies, self._depth + 1)
+
     def _name(self, name: str) -> Any:
         if self._bound[name] == 0:
-            value = self._scope.get(name)
-            if isinstance(value, api.lang().SizeAxis):
-                return Size(value.name)
-            return value if type(value) is int else None
+            return _constant(self._scope.get(name))
         if self._bound[name] == 1 and name in self.given:
             return self.given[name]
         if self._bound[name] > 1 or name not in self._defined or name in self._busy:
@@ -243,7 +206,7 @@ class Values:
         if name not in self._known:
             self._busy.add(name)
             expression, steps, loop = self._defined[name]
-            value = self._passed(expression) if loop else self.of(expression)
+            value = self._loop_variable(expression) if loop else self.of(expression)
             for step in steps:
                 value = _item(value, step)
             self._known[name] = value
@@ -251,48 +214,36 @@ class Values:
         return self._known[name]
 
     def _attribute(self, node: ast.Attribute) -> Any:
-        base = self.of(node.value)
-        if isinstance(base, ArrayOf):
-            param = base.param
-            if node.attr == "shape":
-                return Items(tuple(Extent(param.name, axis) for axis in range(param.rank)))
-            if node.attr == "tile_shape" and param.access in OUTPUTS:
-                return Items(tuple(_size(text) for text in param.tile))
-            if node.attr == "index" and param.access in OWNED:
-                return _places(param)
-            if node.attr == "tiles" and param.access is Access.MAPPED:
-                return Share(param)
-        if isinstance(base, Owned) and node.attr == "index":
-            return _places(base.param)
-        found = self.resolved(node)
-        if isinstance(found, api.lang().SizeAxis):
-            return Size(found.name)
-        return found if type(found) is int else None
+        match self.of(node.value), node.attr:
+            case SafeParam() as param, "shape":
+                return tuple(Extent(param.name, axis) for axis in range(param.rank))
+            case SafeParam() as param, "tile_shape" if param.access in OUTPUTS:
+                return tuple(int(text) if text.isdigit() else Size(text) for text in param.tile)
+            case SafeParam() as param, "index" if param.access in OWNED:
+                return own_places(param)
+            case SafeParam(access=Access.MAPPED) as param, "tiles":
+                return Share(param, "tiles")
+            case Share(param=param, part="place"), "index":
+                return own_places(param)
+        return _constant(self.resolved(node))
 
     def _call(self, node: ast.Call) -> Any:
         if isinstance(node.func, ast.Attribute):
             base = self.of(node.func.value)
-            if isinstance(base, ArrayOf):
-                return self._method(base.param, node.func.attr, node)
-        if (
-            self.resolved(node.func) is api.cuda_tile().cdiv
-            and len(node.args) == 2
-            and not node.keywords
-        ):
-            extent, size = self.of(node.args[0]), size_text(self.of(node.args[1]))
+            if isinstance(base, SafeParam):
+                return self._method(base, node.func.attr, node)
+        if self.resolved(node.func) is api.cuda_tile().cdiv:
+            extent, size = (self.of(argument(node, place, "")) for place in range(2))
+            size = size_text(size)
             if isinstance(extent, Extent) and size is not None:
-                return Count(extent.param, extent.axis, size)
-        if (
-            isinstance(node.func, ast.Name)
-            and node.func.id == "min"
-            and not self._is_known("min")
-            and not node.keywords
-        ):
-            return _least([self.of(arg) for arg in node.args])
+                return Number(at_most=Count(extent.param, extent.axis, size))
+        if self._is_builtin(node.func, "min") and not node.keywords:
+            values = [self.of(arg) for arg in node.args]
+            return _with_count(values, next(filter(None, map(_most, values)), None))
         return self._returned(node)
 
     def _returned(self, node: ast.Call) -> Any:
-        """What a function of the project gives back, where it does so in one place."""
+        """Return the result of a project's function with one `return`, at its end."""
         body = self.callee(node.func)
         if body is None or self._depth >= _DEEPEST:
             return None
@@ -301,103 +252,51 @@ class Values:
             return None
         return self.inside(body, node).of(results[0].value)
 
-    def callee(self, function: ast.expr) -> Body | None:
-        """The function of the project that a call is of, where that is known."""
-        return self._bodies.to_follow(self.resolved(function)) if self._bodies is not None else None
-
-    def inside(self, body: Body, call: ast.Call) -> Values:
-        """The values in a function that is called."""
-        return Values(
-            body.node,
-            scope_of(body.function),
-            self._passed_to(body, call),
-            self._bodies,
-            self._depth + 1,
-        )
-
-    def _passed_to(self, body: Body, call: ast.Call) -> dict[str, Any]:
-        """What the parameters of a function stand for in a call; None where that is not known."""
-        spec = body.node.args
-        found: dict[str, Any] = dict.fromkeys(arg.arg for arg in parameter_nodes(body.node))
-        if any(isinstance(arg, ast.Starred) for arg in call.args) or any(
-            item.arg is None for item in call.keywords
-        ):
-            return found
-        places = [arg.arg for arg in (*spec.posonlyargs, *spec.args)]
-        defaults = body.function.__defaults__ or ()
-        given = {
-            **dict(zip(places[len(places) - len(defaults) :], defaults, strict=True)),
-            **(body.function.__kwdefaults__ or {}),
-        }
-        found |= {name: value for name, value in given.items() if type(value) is int}
-        found |= dict(zip(places, map(self.of, call.args), strict=False))
-        named = {
-            arg.arg for arg in (*spec.args, *spec.kwonlyargs)
-        }  # a keyword of another name is one of `**others`
-        return found | {
-            item.arg: self.of(item.value) for item in call.keywords if item.arg in named
-        }
-
-    def _is_known(self, name: str) -> bool:
-        """Whether a name means something else than Python's own."""
-        return bool(self._bound[name]) or name in self._scope
+    def _is_builtin(self, function: ast.expr, name: str) -> bool:
+        unbound = not self._bound[name] and name not in self._scope
+        return unbound and isinstance(function, ast.Name) and function.id == name
 
     def _method(self, param: SafeParam, name: str, node: ast.Call) -> Any:
-        if name == "num_tiles":
-            axis = self.of(argument(node, 0, "axis"))
-            if type(axis) is not int or not -param.rank <= axis < param.rank:
-                return None
-            axis %= param.rank
-            size = (
-                param.tile[axis]
-                if param.access in OUTPUTS
-                else size_text(self.of(argument(node, 1, "size")))
-            )
-            return None if size is None else Count(param.name, axis, size)
-        if name == "nearest" and param.access is Access.REF:
-            axis, size = (
-                self.of(argument(node, 1, "axis")),
-                size_text(self.of(argument(node, 2, "size"))),
-            )
-            return (
-                Nearest(Count(param.name, axis, size))
-                if type(axis) is int and 0 <= axis < param.rank and size is not None
-                else None
-            )
         if name == "place" and param.access is Access.MAPPED:
-            turn = self.of(argument(node, 0, "tile"))
-            return Owned(param) if isinstance(turn, Turn) and turn.param is param else None
-        return None
-
-    def _passed(self, node: ast.expr) -> Any:
-        """What the variable of a loop over `node` stands for."""
-        found = self.of(node)
-        if type(found) is Share:
-            return Turn(found.param)
-        if not (
-            isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Name)
-            and node.func.id == "range"
-            and not node.keywords
-        ):
+            own = self.of(argument(node, 0, "tile")) == Share(param, "tile")
+            return Share(param, "place") if own else None
+        if name not in ("num_tiles", "nearest"):
             return None
-        if self._is_known("range") or not 1 <= len(node.args) <= 3:
+        first = int(name == "nearest")
+        axis = self.of(argument(node, first, "axis"))
+        if type(axis) is not int or not -param.rank <= axis < param.rank:
+            return None
+        axis %= param.rank
+        size = size_text(self.of(argument(node, first + 1, "size")))
+        if param.access in OUTPUTS:
+            size = param.tile[axis]
+        if size is None:
+            return None
+        count = Count(param.name, axis, size)
+        return tile_index(count, clamped=True) if first else Number(at_most=count)
+
+    def _loop_variable(self, node: ast.expr) -> Any:
+        """Return the value of the variable of a loop over `node`."""
+        found = self.of(node)
+        if isinstance(found, Share) and found.part == "tiles":
+            return Share(found.param, "tile")
+        if not isinstance(node, ast.Call) or not self._is_builtin(node.func, "range"):
+            return None
+        if node.keywords or not 1 <= len(node.args) <= 3:
             return None
         values = [self.of(arg) for arg in node.args]
         start, stop = (0, values[0]) if len(values) == 1 else values[:2]
         step = values[2] if len(values) == 3 else 1
-        if not (type(step) is int and step > 0) or not is_natural(start):
+        least = number(start)
+        if not (type(step) is int and step > 0) or least is None:
             return None
-        count = stop.count if isinstance(stop, Natural | AtMost) else stop
-        if isinstance(count, Count):
-            return Within(count, divisors_of(start))
-        return Below(stop) if type(stop) is int and not divisors_of(start) else None
+        if (count := _most(stop)) is not None:
+            return tile_index(count, least.divisors)
+        return Number(below=str(stop)) if type(stop) is int and not least.divisors else None
 
 
 def argument(node: ast.Call, place: int, name: str) -> ast.expr | None:
-    """An argument of a call, by place or name; None where it is not given, or where something is
-    unpacked before it.
-    """
+    """Return an argument of a call, by place or name; None if it is absent, or behind a `*`."""
     if any(isinstance(arg, ast.Starred) for arg in node.args[: place + 1]) or any(
         item.arg is None for item in node.keywords
     ):
@@ -409,86 +308,81 @@ def argument(node: ast.Call, place: int, name: str) -> ast.expr | None:
     )
 
 
-def _places(param: SafeParam) -> Items:
-    return Items(
-        tuple(
-            0 if axis == param.axis else Within(Count(param.name, axis, size))
-            for axis, size in enumerate(param.tile)
-        )
-    )
-
-
-def _divided(number: Any, divisor: str | None, *, remainder: bool) -> Any:
-    """A quotient or remainder."""
-    if divisor is None or not is_natural(number):
+def passed_to(body: Body, call: ast.Call) -> dict[str, ast.expr] | None:
+    """Return the argument of each parameter that a call gives; None if it unpacks any."""
+    if any(isinstance(arg, ast.Starred) for arg in call.args) or any(
+        item.arg is None for item in call.keywords
+    ):
         return None
-    limit, given = limit_of(number), (*divisors_of(number), divisor)
+    spec = body.node.args
+    places = [arg.arg for arg in (*spec.posonlyargs, *spec.args)]
+    # A keyword of another name goes to `**others`.
+    named = {arg.arg for arg in (*spec.args, *spec.kwonlyargs)}
+    keywords = {item.arg: item.value for item in call.keywords if item.arg in named}
+    return {**dict(zip(places, call.args, strict=False)), **keywords}
+
+
+def _defaults(body: Body) -> dict[str, Any]:
+    places = [arg.arg for arg in (*body.node.args.posonlyargs, *body.node.args.args)]
+    defaults = body.function.__defaults__ or ()
+    behind = places[len(places) - len(defaults) :]
+    return {**dict(zip(behind, defaults, strict=True)), **(body.function.__kwdefaults__ or {})}
+
+
+def _constant(value: Any) -> Any:
+    if isinstance(value, api.lang().SizeAxis):
+        return Size(value.name)
+    return value if type(value) is int else None
+
+
+def _divided(value: Any, divisor: str | None, *, remainder: bool) -> Number | None:
+    dividend = number(value)
+    if divisor is None or dividend is None:
+        return None
+    divisors = (*dividend.divisors, divisor)
     if remainder:
-        return Part(divisor, given)
-    return (
-        Natural(given)
-        if limit is None or isinstance(number, Nearest)
-        else Part(f"cdiv({limit}, {divisor})", given)
-    )
+        return Number(below=divisor, divisors=divisors)
+    if type(value) is int or not dividend.below or dividend.clamped:
+        return Number(divisors=divisors)
+    return Number(below=f"cdiv({dividend.below}, {divisor})", divisors=divisors)
 
 
-def _scaled(number: Any, factor: str | None) -> Any:
-    """A tile's index times the tile's extent: its first element, which is one of the array's."""
-    if isinstance(number, Within) and factor == number.count.size:
-        return Natural(number.divisors)
+def _scaled(value: Any, factor: str | None) -> Number | None:
+    """Return a tile's index times the tile's extent: its first element."""
+    if isinstance(value, Number) and value.tiles and factor == value.tiles.size:
+        return None if value.clamped else Number(divisors=value.divisors)
     return None
 
 
-def _least(values: Sequence[Any]) -> Any:
-    """The least of several numbers: at most each of them, and from 0 on where all are."""
-    return _with_count(
-        values, next((count for count in map(_most, values) if count is not None), None)
-    )
-
-
 def _either(one: Any, other: Any) -> Any:
-    """Return what holds for both of two values."""
-    if one == other and is_natural(one):
+    """Return the bounds that hold for both of two values."""
+    if one == other and number(one) is not None:
         return one
     return _with_count((one, other), _most(one) if _most(one) == _most(other) else None)
 
 
-def _with_count(values: Sequence[Any], count: Count | None) -> Any:
-    if values and all(map(is_natural, values)):
-        return Natural(
-            tuple(dict.fromkeys(divisor for value in values for divisor in divisors_of(value))),
-            count,
-        )
-    return None if count is None else AtMost(count)
+def _with_count(values: Sequence[Any], count: Count | None) -> Number | None:
+    numbers = [found for found in map(number, values) if found is not None]
+    if values and len(numbers) == len(values):
+        divisors = dict.fromkeys(divisor for each in numbers for divisor in each.divisors)
+        return Number(divisors=tuple(divisors), at_most=count)
+    return None if count is None else Number(natural=False, at_most=count)
 
 
 def _most(value: Any) -> Count | None:
-    """The count that a number is at most, if any."""
-    if isinstance(value, AtMost | Natural):
-        return value.count
-    return value if isinstance(value, Count) else None
-
-
-def _size(text: str) -> Any:
-    return int(text) if text.isdigit() else Size(text)
+    return value.at_most if isinstance(value, Number) else None
 
 
 def _item(value: Any, place: Any) -> Any:
-    if (
-        isinstance(value, Items)
-        and type(place) is int
-        and -len(value.values) <= place < len(value.values)
-    ):
-        return value.values[place]
+    if isinstance(value, tuple) and type(place) is int and -len(value) <= place < len(value):
+        return value[place]
     return None
 
 
 def _bindings(node: ast.FunctionDef, scope: Mapping[str, Any]) -> Counter[str]:
-    """How often each name is bound in the function, as a parameter, and in nested functions with
-    theirs.
+    """Count how often each name is bound in a function and in those nested in it.
 
-    What a nested function binds, and means something outside of it too, counts twice: it is not one
-    thing.
+    A name that a nested function binds, and that means something outside of it too, counts twice.
     """
     found: Counter[str] = Counter(arg.arg for arg in parameter_nodes(node))
     for inner in ast.walk(node):
@@ -521,8 +415,8 @@ def _stored(node: ast.AST) -> set[str]:
 
 
 def _definitions(node: ast.FunctionDef) -> dict[str, tuple[ast.expr, tuple[int, ...], bool]]:
-    """What names are bound to: an expression, the way into its value, and whether the name is the
-    variable of a loop over it.
+    """Return what names are bound to: an expression, the way into its value, and whether the name
+    is the variable of a loop over it.
     """
     found: dict[str, tuple[ast.expr, tuple[int, ...], bool]] = {}
 

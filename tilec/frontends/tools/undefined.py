@@ -38,8 +38,8 @@ def undefined_names(function: FunctionType, texts: Mapping[str, str]) -> tuple[D
 def _table(table: symtable.SymbolTable, node: ast.FunctionDef) -> symtable.Function | None:
     lines = {node.lineno, *(decorator.lineno for decorator in node.decorator_list)}
     for child in table.get_children():
-        here = isinstance(child, symtable.Function) and child.get_name() == node.name
-        if here and child.get_lineno() in lines:
+        named = child.get_name() == node.name and child.get_lineno() in lines
+        if named and isinstance(child, symtable.Function):
             return child
         deeper = _table(child, node)
         if deeper is not None:

@@ -135,3 +135,60 @@ def test_functional_and_fake_tensors_are_left_to_python() -> None:
         fake = torch.zeros(3)
     seen.append(core.facts(fake, lambda _: None))
     assert seen == [None, None, None]
+
+
+def _resize(t: Any) -> None:
+    t.resize_(5, 2)
+
+
+def _set(t: Any) -> None:
+    t.set_(torch.zeros(40)[4:16].view(3, 4))
+
+
+def _storage_offset(t: Any) -> None:
+    t.set_(t.untyped_storage(), 1, (2, 3), (3, 1))  # from the second element on
+
+
+def _data(t: Any) -> None:
+    t.data = torch.zeros(2, 3, dtype=torch.float16)
+
+
+def _transposed(t: Any) -> None:
+    t.t_()
+
+
+@pytest.mark.parametrize("change", [_resize, _set, _storage_offset, _data, _transposed])
+@pytest.mark.filterwarnings("ignore")
+def test_a_tensor_that_changes_is_read_anew(change: Any) -> None:
+    value = torch.zeros(3, 4)
+    for step in (lambda _: None, change):
+        step(value)
+        facts = by_python(value)
+        found = core.facts(value, lambda _: pytest.fail("read by Python"))
+        assert found[:5] == (
+            facts.ptr,
+            facts.shape,
+            facts.stride,
+            NUMBERS[facts.dtype],
+            facts.device,
+        )
+        assert (value.data_ptr(), tuple(value.shape), value.stride()) == found[:3]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_lazy_bits_that_come_and_go_are_seen() -> None:
+    value, negated = torch.zeros(4), torch._neg_view(torch.zeros(4))
+    for made, known in ((value, True), (negated, False), (negated.resolve_neg(), True)):
+        assert (core.facts(made, lambda _: None) is not None) is known
+    value.data = negated  # the same object from now on
+    assert value.is_neg() == (core.facts(value, lambda _: None) is None)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_views_with_offsets_in_bytes() -> None:
+    for first in range(0, 13, 4):
+        value = torch.zeros(64, dtype=torch.uint8)[first : first + 16].view(torch.float32)
+        found = core.facts(value, lambda _: pytest.fail("read by Python"))
+        assert found[:3] == (value.data_ptr(), (4,), (1,))
+    odd = torch.frombuffer(bytearray(65), dtype=torch.float32, offset=1, count=16)
+    assert core.facts(odd, lambda _: pytest.fail("read by Python"))[0] == odd.data_ptr()

@@ -16,7 +16,7 @@ import pytest
 
 from tests.cpu_samples import ADD, device, failed, fails, later, ones
 from tests.runtime_samples import bundle_of
-from tests.waiting import PATIENCE, joined
+from tests.waiting import PATIENCE
 from tilec_runtime import Device, DeviceBuffer, Event, Stream, load
 from tilec_runtime.cpu.driver import CPU, CpuDriver, cpu_driver
 from tilec_runtime.cpu.launch import CpuRun
@@ -181,36 +181,6 @@ def test_memory_is_filled_in_order_and_given_back_once() -> None:
     ) as caught:
         driver.allocate(-1, 2**60, None)
     assert caught.value.result == "CUDA_ERROR_OUT_OF_MEMORY"
-
-
-def test_memory_in_stream_order_is_there_until_its_turn() -> None:
-    gate = Gate()
-    module, driver = device(gate)
-    with Stream("cpu", driver=driver) as stream:
-        buffer = DeviceBuffer((4,), "f32", "cpu", stream, driver=driver)
-        address = buffer.ptr
-        later(module, stream, ones(4), ones(4), buffer)
-        buffer.free()
-        assert driver._allocations.holding(address)
-        gate.open.set()
-        stream.sync()
-        assert driver._allocations.holding(address) is None
-
-
-def test_many_threads_launch() -> None:
-    module, driver = device()
-    results = [np.zeros(512, "f4") for _ in range(8)]
-
-    def work(number: int) -> None:
-        for _ in range(25):
-            later(module, 0, results[number], ones(512), ones(512), alpha=float(number))
-
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(len(results))]
-    for thread in threads:
-        thread.start()
-    joined(*threads)
-    driver.synchronize(-1, 0)
-    assert [set(result.tolist()) for result in results] == [{number + 1.0} for number in range(8)]
 
 
 def test_a_thread_without_work_ends() -> None:

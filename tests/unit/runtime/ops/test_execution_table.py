@@ -5,6 +5,7 @@ is held against its row.
 from __future__ import annotations
 
 import asyncio
+import inspect
 import re
 import threading
 from collections.abc import Callable
@@ -57,9 +58,8 @@ def public_ways() -> set[str]:
     """The methods of an op whose docstrings say that they enqueue or run it."""
     found = {
         name
-        for name, value in vars(DeviceOp).items()
-        if callable(value)
-        and re.match(r"\S*\s*(\S+ )*([Ee]nqueue|Run it|As `future`)", value.__doc__ or "")
+        for name, value in inspect.getmembers(DeviceOp, callable)
+        if re.match(r"\S*\s*(\S+ )*([Ee]nqueue|Run it|Do as `future`)", value.__doc__ or "")
     }
     return {"await" if name == "__await__" else name for name in found if name != "_execute"}
 

@@ -24,7 +24,13 @@ from tilec_runtime import (
     value,
     zip_ops,
 )
-from tilec_runtime.errors import LaunchError, LaunchLimitError, RequirementError, UseAfterMoveError
+from tilec_runtime.errors import (
+    BorrowError,
+    LaunchError,
+    LaunchLimitError,
+    RequirementError,
+    UseAfterMoveError,
+)
 from tilec_runtime.tensors.partition import Partition
 from tilec_runtime.tensors.tensor import Tensor
 
@@ -210,4 +216,32 @@ def test_the_collector_waits_for_no_lock(held: Held) -> None:
         thread.start()
         assert done.wait(PATIENCE)
     thread.join(PATIENCE)
+    assert owned(z, x, y)
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_a_borrow_that_nobody_has_ends_with_the_op_of_its_part(
+    held: Held, run: Callable[[DeviceOp[Any]], Any]
+) -> None:
+    z, x, y = tensor(held), tensor(held, number=3), tensor(held, number=4)
+    kept = run(held.module.lazy.add(z.borrow_mut().partition(8), x.borrow()[0:8], y.borrow()))
+    held.device.sync()
+    assert owned(z, x, y)  # although the result is there
+    assert z.to_host().max() == 7
+    with z.borrow(), pytest.raises(BorrowError, match="cannot be written by the mutable borrow"):
+        held.module.lazy.add(kept[0], x, y)
+    run(held.module.lazy.add(kept[0], y.borrow(), y.borrow()))  # it asks again
+    held.device.sync()
+    assert z.to_host().max() == 8
+    with z.borrow_mut() as m:
+        run(held.module.lazy.add(m.partition(8), x, y))
+        held.device.sync()
+        with pytest.raises(BorrowError, match=r"the mutable borrow .* still writes it"):
+            z.borrow()  # the block's is held
+    borrowed = z.borrow_mut()
+    run(held.module.lazy.add(borrowed[0:8], x, y))
+    held.device.sync()
+    with pytest.raises(BorrowError, match=r"the mutable borrow .* still writes it"):
+        z.borrow()  # somebody has it
+    del borrowed
     assert owned(z, x, y)

@@ -497,6 +497,27 @@ def test_captures_of_several_threads_do_not_mix(cpu: Cpu) -> None:
         assert contents(output) == {graph.nodes - 1}
 
 
+def test_launches_of_another_thread_are_no_part_of_a_capture(cpu: Cpu) -> None:
+    z, x, other, one = cpu.tensor(0), cpu.tensor(1), cpu.tensor(0), cpu.tensor(1)
+    found: list[Any] = []
+
+    def launch() -> None:
+        with cpu.device.new_stream() as stream:
+            for alpha in (1.0, 2.0):  # the first one loads the kernel
+                cpu.module.add(other, one, one, alpha, stream=stream)
+                stream.sync()
+                found.append(contents(other))
+
+    with CudaGraph.scope(cpu.stream) as scope:
+        thread = threading.Thread(target=launch)
+        thread.start()
+        joined(thread)
+        scope.record(cpu.module.lazy.add(z, x.borrow(), x.borrow()))
+    assert (found, contents(z), scope.graph.nodes) == ([{2}, {3}], {0}, 1)
+    scope.graph.replay()
+    assert contents(z) == {2}
+
+
 def test_what_is_no_op_cannot_be_recorded(cpu: Cpu) -> None:
     scope: Any = CudaGraph.scope(cpu.stream)
     with scope, pytest.raises(UsageError, match="record takes an op, and this is a int"):

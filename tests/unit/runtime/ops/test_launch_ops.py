@@ -229,7 +229,7 @@ def test_what_ptx_says_of_its_parameters_and_block_is_checked(gpu: Gpu) -> None:
         launch = AsyncKernelLaunch(function).set_launch_config(LaunchConfig(block=block))
         for size in function.sizes or ():
             launch.push_device_ptr(4096) if size == 8 else launch.push_arg(
-                0, "i32" if len(launch._pushed) == 2 else "f32"
+                0, "i32" if len(launch._values) == 2 else "f32"
             )
         with pytest.raises(LaunchLimitError, match=message):
             launch.sync()

@@ -16,7 +16,6 @@ from tests.runtime_samples import ADD, bundle_of, fake_driver, loaded
 from tilec.testing.fake_driver import FakeDriver
 from tilec_runtime import Device, Module, Stream, use_device
 from tilec_runtime.errors import DriverError, UseAfterMoveError, UsedOpError
-from tilec_runtime.ops.lazy import packaged
 from tilec_runtime.package import Package
 from tilec_runtime.tensors.tensor import Tensor
 
@@ -76,7 +75,7 @@ def test_the_first_launch_of_a_package_is_an_op() -> None:
     """Nothing has read the kernel's row on that device before."""
     driver, package = fake_driver(ADD), Package("sample", "sample.tilec")
     package._bundle = bundle_of(ADD)
-    add = packaged(package, "add")
+    add = package.makers["add"]
     with use_device(Device(0, driver=driver)):
         z, x, y = on(driver, 512, 512, 512)
         addresses = (z.ptr, x.ptr, y.ptr)

@@ -216,7 +216,7 @@ def test_an_executed_op_holds_nothing(held: Held) -> None:
     del thing
     assert op.sync() == 2
     assert gone() is None
-    assert (first.name, second.name) == ("value", "value.map.then")
+    assert (first.name, second.name) == ("value", "value.map")
 
 
 def test_reprs_say_what_and_where() -> None:

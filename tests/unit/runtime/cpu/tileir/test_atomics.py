@@ -8,8 +8,9 @@ from typing import Any
 import hypothesis.strategies as st
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
+from tests.amount import examples
 from tests.unit.runtime.cpu.tileir.build import I32, TOKEN, run_op, tile
 from tests.unit.runtime.cpu.tileir.undetermined import garbage
 from tests.unit.runtime.cpu.tileir.watching import Watcher
@@ -129,7 +130,7 @@ def batches(draw: st.DrawFn) -> tuple[int, Array, Array | None, np.random.Genera
 
 
 @pytest.mark.parametrize(("mode", "element"), MODES, ids=lambda item: item.name.lower())
-@settings(max_examples=12)
+@examples(12)
 @given(batch=batches(), one=st.booleans(), watched=st.booleans())
 def test_updates_follow_each_other_by_block(
     mode: AtomicMode,
@@ -174,7 +175,7 @@ def test_updates_follow_each_other_by_block(
 
 
 @pytest.mark.parametrize("element", [Scalar.I32, Scalar.I64, Scalar.F32, Scalar.F64])
-@settings(max_examples=25)
+@examples(25)
 @given(batch=batches())
 def test_compare_and_swap_compares_bits(
     element: Scalar, batch: tuple[int, Array, Array | None, np.random.Generator]
@@ -209,39 +210,6 @@ def test_compare_and_swap_compares_bits(
     assert data.tobytes() == expected.tobytes()
 
 
-def test_a_counter_gives_each_block_its_own_number() -> None:
-    data = np.array([5], np.int32)
-    memory = Memory([Region.of("counter", data)])
-    found = rmw(
-        AtomicMode.ADD,
-        Scalar.I32,
-        memory,
-        np.array([data.ctypes.data]),
-        np.ones(1, np.int32),
-        None,
-        blocks=100,
-    )
-    assert found.tolist() == list(range(5, 105))
-    assert data.tolist() == [105]
-
-
-@pytest.mark.parametrize("number", [1, 3, 3000])
-def test_a_histogram_counts_all(number: int) -> None:
-    bins, rng = np.zeros(number, np.int32), np.random.default_rng(0)
-    index = rng.integers(0, number, (50, 256))
-    memory = Memory([Region.of("bins", bins)])
-    rmw(
-        AtomicMode.ADD,
-        Scalar.I32,
-        memory,
-        bins.ctypes.data + 4 * index,
-        np.ones((1, 256), np.int32),
-        None,
-        blocks=50,
-    )
-    np.testing.assert_array_equal(bins, np.bincount(index.reshape(-1), minlength=number))
-
-
 def reduce_one_by_one(
     mode: AtomicMode,
     data: Array,
@@ -270,7 +238,7 @@ def reduce_one_by_one(
     ("mode", "element"),
     [(AtomicMode.ADD, Scalar.I32), (AtomicMode.UMAX, Scalar.I64), (AtomicMode.ADDF, Scalar.F32)],
 )
-@settings(max_examples=50)
+@examples(50)
 @given(
     seed=st.integers(0, 1 << 20),
     step=st.integers(1, 5),

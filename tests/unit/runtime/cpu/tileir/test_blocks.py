@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 
 from tests.unit.runtime.cpu.tileir.build import Builder, module, program, tile
-from tilec_runtime.cpu.tileir.blocks import batches, duration
+from tilec_runtime.cpu.tileir.blocks import batches
 from tilec_runtime.cpu.tileir.execute import Options, execute, prepare
 from tilec_runtime.cpu.tileir.ir import Rounding, Scalar
 from tilec_runtime.cpu.tileir.memory import Memory
@@ -30,14 +30,6 @@ def test_every_block_runs_once_in_batches_of_bounded_size(
     assert sorted(numbers) == list(range(count))
     if not isinstance(order, int):
         assert numbers == list(range(count))[:: 1 if order == "forward" else -1]
-
-
-@given(GRIDS, st.integers(1, 200))
-def test_batches_are_boxes_of_the_grid(grid: tuple[int, int, int], size: int) -> None:
-    x, y, _ = grid
-    for part in batches(grid, size, "forward"):
-        extents = [len(np.unique(place)) for place in (part % x, part // x % y, part // (x * y))]
-        assert math.prod(extents) == len(part)
 
 
 def test_batches_are_of_nearly_equal_size() -> None:
@@ -89,15 +81,6 @@ def test_more_blocks_run_together_where_tiles_are_small() -> None:
     assert tiles(16).footprint.flight == 256
 
 
-def test_a_footprint_counts_bytes_and_elements() -> None:
-    found = tiles(16, 64).footprint
-    assert (found.elements, found.total, found.loops) == (
-        1 + 1 + 2 * 1024,
-        4 * (1 + 1 + 2 * 1024),
-        False,
-    )
-
-
 def test_matrix_products_count_for_more_than_their_elements() -> None:
     def fill(b: Builder) -> None:
         kind = tile(Scalar.F32, 16, 64)
@@ -127,16 +110,6 @@ def test_matrix_products_count_for_more_than_their_elements() -> None:
         b.ret()
 
     assert program((), fill).footprint.elements == 4 + 2 * 1024 + 256 + 256 * (1 + 64 // 16)
-
-
-def test_times_are_told_in_fitting_units() -> None:
-    assert [duration(seconds) for seconds in (0.0015, 3, 150, 7200, 200_000)] == [
-        "2 ms",
-        "3 seconds",
-        "2 minutes",
-        "2 hours",
-        "2 days",
-    ]
 
 
 def test_a_huge_grid_is_refused_before_it_starts() -> None:

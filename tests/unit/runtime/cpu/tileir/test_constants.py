@@ -41,12 +41,6 @@ def test_elements(element: Scalar, shape: tuple[int, ...], data: bytes, expected
     assert not found.flags.writeable
 
 
-def test_one_element_for_all_takes_no_memory() -> None:
-    found = elements(Tile(Scalar.F64, (1 << 24,)), bytes(8))
-    assert found.shape == (1 << 24,)
-    assert found.strides == (0,)
-
-
 @pytest.mark.parametrize(
     ("attribute", "expected"),
     [

@@ -73,21 +73,6 @@ def counted(
     return program((), fill)
 
 
-@pytest.mark.parametrize(
-    ("lower", "upper", "step", "wanted"),
-    [
-        (0, 3, 1, "0;1;2;"),
-        (2, 9, 3, "2;5;8;"),
-        (-2, 1, 2, "-2;0;"),
-        (3, 3, 1, ""),
-        (4, 3, 1, ""),
-        (2**31 - 3, 2**31 - 1, 2, "2147483645;"),
-    ],
-)
-def test_a_for_counts(lower: int, upper: int, step: int, wanted: str) -> None:
-    assert printed(counted(lower, upper, step), blocks=1) == wanted
-
-
 def test_a_for_ends_where_its_counter_would_wrap() -> None:
     assert printed(counted(2**31 - 4, 2**31 - 1, 2), blocks=1) == "2147483644;2147483646;"
     top = 2**63 - 1
@@ -111,50 +96,6 @@ def test_a_step_that_leads_nowhere_is_a_fault(step: int) -> None:
 
 def test_an_unsigned_step_may_be_large() -> None:
     assert printed(counted(0, -1, -4, unsigned=True), blocks=1) == "0;-4;"
-
-
-def nested_returns() -> Program:
-    """Block x returns in pass x of a loop, inside two ifs; the others print and go on."""
-
-    def fill(b: Builder) -> None:
-        x, zero, one, three = place(b), b.constant(0), b.constant(1), b.constant(3)
-
-        def ends() -> None:
-            def now() -> None:
-                show(b, x)
-                b.ret()
-
-            b.op(
-                "if",
-                {"condition": b.constant(True, Scalar.I1)},
-                (),
-                {},
-                [b.region((), now), b.region((), lambda: b.op("yield"))],
-            )
-            b.op("yield")
-
-        def body(counter: Value, total: Value) -> None:
-            b.op(
-                "if",
-                {"condition": less(b, counter, x)},
-                (),
-                {},
-                [b.region((), lambda: b.op("yield")), b.region((), ends)],
-            )
-            b.op("continue", {"values": [add(b, total, one)]})
-
-        loop = b.region([I32, I32], body)
-        total = b.op(
-            "for", {"lower": zero, "upper": three, "step": one, "init": [zero]}, [I32], {}, [loop]
-        )
-        show(b, x, total)
-        b.ret()
-
-    return program((), fill)
-
-
-def test_blocks_return_from_inside_a_loop() -> None:
-    assert printed(nested_returns(), blocks=5) == "0;1;2;3 3;4 3;"
 
 
 def unlike_loop(steps: int = 0) -> Program:
@@ -184,10 +125,6 @@ def unlike_loop(steps: int = 0) -> Program:
         b.ret()
 
     return program((), fill)
-
-
-def test_a_loop_gives_what_each_block_breaks_with() -> None:
-    assert printed(unlike_loop(), blocks=4) == "0 0;1 1;2 2;3 3;"
 
 
 def test_divergence_does_not_pile_up() -> None:

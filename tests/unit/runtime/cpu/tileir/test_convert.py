@@ -277,18 +277,3 @@ def test_what_is_packed_can_be_unpacked(kind: Scalar) -> None:
     assert found.dtype == storage(kind)
     (back,) = run_op("pack", {"source": (tile(kind, number), found)}, tile(Scalar.I8, 32))
     assert back.tolist() == data.tolist()
-
-
-def test_the_first_element_is_packed_lowest() -> None:
-    (found,) = run_op(
-        "pack",
-        {"source": (tile(Scalar.F4E2M1FN, 2), floats((2, 0xF), Scalar.F4E2M1FN)[None])},
-        tile(Scalar.I8, 1),
-    )
-    assert found.view(np.uint8).tolist() == [[0xF2]]
-    (found,) = run_op(
-        "pack",
-        {"source": (tile(Scalar.I16, 1), np.array([[0x1234]], np.int16))},
-        tile(Scalar.I8, 2),
-    )
-    assert found.tolist() == [[0x34, 0x12]]

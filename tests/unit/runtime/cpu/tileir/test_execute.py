@@ -84,36 +84,6 @@ def test_the_number_of_arguments_is_checked() -> None:
         given([I32, I32], [1])
 
 
-def test_variables_live_as_long_as_the_launch() -> None:
-    addresses: list[int] = []
-
-    def fill(b: Builder) -> None:
-        pointer = b.op("get_global", {}, tile(Pointer(Scalar.I32)), {"name": "table"})
-        b.op("print_tko", {"args": [pointer]}, TOKEN, {"text": "%llu"})
-        b.ret()
-
-    variable = Global(
-        name="table",
-        type=Tile(Scalar.I32, (2,)),
-        data=np.array([5, 6], np.int32).tobytes(),
-        alignment=64,
-        constant=True,
-    )
-    memory = Memory()
-    seen: list[tuple[list[int], bool]] = []
-
-    def look(text: str) -> None:
-        addresses.append(int(text))
-        region = memory.find(int(text))
-        assert region is not None
-        seen.append((region.data.view(np.int32).tolist(), region.writable))
-
-    execute(program((), fill, variables=[variable]), [], (1, 1, 1), memory, Options(output=look))
-    assert seen == [([5, 6], False)]
-    assert addresses[0] % 64 == 0
-    assert memory.regions == ()
-
-
 def bumping(b: Builder) -> None:
     """Adds one to a variable, and prints what it was."""
     pointer = b.op("get_global", {}, tile(Pointer(Scalar.I32)), {"name": "count"})

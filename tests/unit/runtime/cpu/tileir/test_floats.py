@@ -161,24 +161,6 @@ def test_signs_are_changed_alone(kind: Scalar) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
-@pytest.mark.parametrize("name", ["ceil", "floor"])
-def test_whole_numbers(name: str, kind: Scalar) -> None:
-    some = patterns(kind, 60)
-    shape = tile(kind, len(some))
-    (found,) = run_op(name, {"source": (shape, floats(some, kind)[None])}, shape)
-    for bits, got in zip(some, bits_of(found, kind), strict=True):
-        number, result = decode(bits, kind), decode(got, kind)
-        if not number.finite:
-            assert (result.nan, result.infinite) == (number.nan, number.infinite)
-            continue
-        whole = -(-number.value // 1) if name == "ceil" else number.value // 1
-        assert (result.value, result.negative) == (
-            whole,
-            number.negative if whole == 0 else whole < 0,
-        )
-
-
-@pytest.mark.parametrize("kind", KINDS, ids=str)
 def test_remainders_are_exact_and_have_the_sign_of_the_dividend(kind: Scalar) -> None:
     some = patterns(kind)[:: 2 if kind is Scalar.F64 else 1]
     first, second = (tuple(column) for column in zip(*itertools.product(some, some), strict=True))

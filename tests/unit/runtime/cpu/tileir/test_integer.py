@@ -69,28 +69,6 @@ PLAIN: dict[str, Callable[[int, int], int]] = {
 
 
 @kinds
-@pytest.mark.parametrize("name", PLAIN)
-def test_results_wrap_around(name: str, kind: Scalar) -> None:
-    x, y = pairs(kind)
-    assert signed(run(name, kind, [x, y]), kind) == [
-        wrap(PLAIN[name](a, b), kind) for a, b in zip(x, y, strict=True)
-    ]
-
-
-@kinds
-@signs
-@pytest.mark.parametrize("name", ["maxi", "mini"])
-def test_extremes(name: str, sign: Signedness, kind: Scalar) -> None:
-    x, y = pairs(kind)
-    choose = max if name == "maxi" else min
-    want = [
-        wrap(choose(read(a, kind, sign), read(b, kind, sign)), kind)
-        for a, b in zip(x, y, strict=True)
-    ]
-    assert signed(run(name, kind, [x, y], signedness=sign), kind) == want
-
-
-@kinds
 @signs
 @pytest.mark.parametrize(
     "rounding",
@@ -109,17 +87,6 @@ def test_quotients_round_as_told(rounding: Rounding, sign: Signedness, kind: Sca
         else:
             want = p // q if rounding is Rounding.NEGATIVE_INF else -(-p // q)
         assert got == wrap(want, kind), (a, b)
-
-
-@kinds
-@signs
-def test_remainders_have_the_sign_of_the_dividend(sign: Signedness, kind: Scalar) -> None:
-    x, y = pairs(kind)
-    for got, a, b in zip(
-        signed(run("remi", kind, [x, y], signedness=sign), kind), x, y, strict=True
-    ):
-        p, q = read(a, kind, sign), read(b, kind, sign)
-        assert got == (wrap(p - truncated(p, q) * q, kind) if q else 0), (a, b)
 
 
 @kinds
@@ -142,13 +109,6 @@ def test_shifts_count_unsigned_and_shift_everything_out(kind: Scalar) -> None:
         assert left[place] == wrap(a << number, kind), (a, b)
         assert logical[place] == wrap((a & mask) >> number, kind), (a, b)
         assert arithmetic[place] == a >> number, (a, b)
-
-
-@kinds
-def test_signs_are_changed(kind: Scalar) -> None:
-    some = list(integers(kind))
-    assert signed(run("negi", kind, [some]), kind) == [wrap(-a, kind) for a in some]
-    assert signed(run("absi", kind, [some]), kind) == [wrap(abs(a), kind) for a in some]
 
 
 @kinds

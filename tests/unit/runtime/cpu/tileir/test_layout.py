@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import ml_dtypes
 import numpy as np
 import pytest
 
-from tilec_runtime.cpu.tileir.ir import Padding, Pointer, Scalar
-from tilec_runtime.cpu.tileir.values import LAYOUTS, STORAGE, layout
+from tilec_runtime.cpu.tileir.ir import Padding, Scalar
+from tilec_runtime.cpu.tileir.values import LAYOUTS, STORAGE
 
 
 @pytest.mark.parametrize("element", Scalar, ids=str)
@@ -30,33 +29,6 @@ def test_what_is_held_and_what_lies_in_memory_are_the_same(element: Scalar) -> N
 def test_tf32_has_ten_bits_of_fraction() -> None:
     held = LAYOUTS[Scalar.TF32].decode(np.array([1 + 2**-10 + 2**-11, -3.0], np.float32))
     assert held.tolist() == [1 + 2**-10, -3]
-
-
-def test_any_byte_but_zero_is_true() -> None:
-    assert LAYOUTS[Scalar.I1].decode(np.array([0, 1, 2, 255], np.uint8)).tolist() == [
-        False,
-        True,
-        True,
-        True,
-    ]
-
-
-def test_bytes_of_tiles() -> None:
-    assert LAYOUTS[Scalar.I4].bytes_of(np.array([[1, -1, 2]], np.int8)).tolist() == [0xF1, 0x02]
-    assert LAYOUTS[Scalar.F4E2M1FN].bytes_of(
-        np.array([0.5, -6], ml_dtypes.float4_e2m1fn)
-    ).tolist() == [0xF1]
-    assert LAYOUTS[Scalar.I16].bytes_of(np.broadcast_to(np.int16(258), (2,))).tolist() == [
-        2,
-        1,
-        2,
-        1,
-    ]
-    assert LAYOUTS[Scalar.I1].bytes_of(np.array([True, False])).tolist() == [1, 0]
-
-
-def test_pointers_lie_as_integers() -> None:
-    assert layout(Pointer(Scalar.F16)) is LAYOUTS[Scalar.I64]
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import platform
 
 import hypothesis.strategies as st
@@ -11,21 +10,6 @@ import pytest
 from hypothesis import given
 
 from tilec_runtime.cpu.tileir.memory import Memory, Region
-
-
-def test_a_region_shows_the_bytes_of_an_array() -> None:
-    array = np.arange(6, dtype=np.int32).reshape(2, 3)
-    region = Region.of("x", array)
-    assert (region.address, region.data.nbytes, region.itemsize) == (array.ctypes.data, 24, 4)
-    region.data[4] = 9
-    assert array[0, 1] == 9
-
-
-def test_a_region_keeps_its_array_alive() -> None:
-    region = Region.of("x", np.full(1000, 7, np.int32))
-    gc.collect()
-    np.full(1000, 8, np.int32)
-    assert (region.typed(np.dtype(np.int32))[0] == 7).all()
 
 
 def test_a_read_only_array_is_not_writable() -> None:
@@ -62,21 +46,6 @@ def test_every_element_of_a_view_is_found_by_its_address(
         assert region.data[offset : offset + 4].view(np.int32)[0] == view[index]
 
 
-def test_elements_beyond_the_bytes_count_on_flat() -> None:
-    region = Region.of("x", np.zeros((4, 4), np.float32))
-    assert region.element(15 * 4) == (3, 3)
-    assert region.element(16 * 4) == (16,)
-    assert region.element(-4) == (-1,)
-
-
-def test_typed_starts_at_a_multiple_of_the_size() -> None:
-    data = np.arange(32, dtype=np.uint8)
-    region = Region("x", 0x1003, data)
-    typed, lead = region.typed(np.dtype(np.uint32))
-    assert lead == 1
-    assert typed.tolist() == data[1:29].view(np.uint32).tolist()
-
-
 def test_find_and_nearest() -> None:
     a = Region("a", 0x1000, np.zeros(16, np.uint8))
     b = Region("b", 0x2000, np.zeros(16, np.uint8))
@@ -108,16 +77,6 @@ def test_an_empty_region_holds_nothing() -> None:
     array = np.zeros((0, 4), np.float32)
     memory = Memory([Region.of("x", array)])
     assert memory.find(array.ctypes.data) is None
-
-
-def test_new_regions_are_zero_aligned_and_apart() -> None:
-    memory = Memory()
-    first = memory.new("a", 10)
-    second = memory.new("b", 100, alignment=256)
-    assert second.address % 256 == 0
-    assert first.end < second.address
-    assert not second.data.any()
-    assert memory.find(second.address + 99) is second
 
 
 @pytest.mark.skipif(

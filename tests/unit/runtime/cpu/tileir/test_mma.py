@@ -64,20 +64,6 @@ def test_products_are_as_near_as_their_sums(
     assert (acc == before).all()
 
 
-def test_operands_may_be_views() -> None:
-    kinds = dict.fromkeys(("lhs", "rhs", "acc"), Scalar.F32)
-    lhs, rhs, acc = (
-        random(Scalar.F32, 2, 16, 4).transpose(0, 2, 1),
-        random(Scalar.F32, 1, 1, 8),
-        np.zeros((1, 4, 8), np.float32),
-    )
-    spread = np.broadcast_to(rhs, (1, 16, 8))
-    found = run("mmaf", kinds, {"lhs": lhs, "rhs": spread, "acc": acc})
-    np.testing.assert_allclose(
-        found, lhs.astype(np.float64) @ np.array(spread, np.float64), rtol=1e-5, atol=1e-5
-    )
-
-
 @pytest.mark.parametrize("inner", [8, 512])
 @pytest.mark.parametrize("left", list(Signedness), ids=lambda item: item.name.lower())
 @pytest.mark.parametrize("right", list(Signedness), ids=lambda item: item.name.lower())

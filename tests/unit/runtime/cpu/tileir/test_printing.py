@@ -55,23 +55,6 @@ def test_formats_are_those_of_c(text: str, kind: Type, value: Any, wanted: str) 
     assert show(text, (kind, value)) == wanted
 
 
-def test_tiles_are_nested_lists() -> None:
-    held = np.arange(6, dtype=np.int32).reshape(2, 3)
-    assert show("x=%d!\n", (tile(Scalar.I32, 2, 3), held)) == "x=[[0, 1, 2], [3, 4, 5]]!\n"
-
-
-def test_every_block_prints_in_the_order_of_the_batch() -> None:
-    texts: list[str] = []
-    run_op(
-        "print_tko",
-        {"args": [(I32, np.arange(3, dtype=np.int32))]},
-        TOKEN,
-        {"text": "%d "},
-        output=texts.append,
-    )
-    assert texts == ["0 1 2 "]
-
-
 @pytest.mark.parametrize(
     ("text", "wanted"),
     [

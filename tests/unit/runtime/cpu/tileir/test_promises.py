@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.unit.runtime.cpu.tileir.build import I1, I32, Builder, module, run_op, tile
+from tests.unit.runtime.cpu.tileir.build import I32, Builder, module, run_op, tile
 from tilec_runtime.cpu.tileir.execute import Options, execute, prepare
 from tilec_runtime.cpu.tileir.frame import Access, Frame, Outside
 from tilec_runtime.cpu.tileir.ir import (
@@ -125,15 +125,6 @@ def asserting(b: Builder) -> None:
     b.ret()
 
 
-def test_a_failed_assertion_ends_the_launch() -> None:
-    made = prepare(module((), asserting))
-    with pytest.raises(FaultError) as caught:
-        execute(made, [], (3, 1, 1), Memory(), Options(kernel="gemm-f16"))
-    expected = "kernel.py:12:1: gemm-f16: assert in block (0, 0, 0): the assertion failed, first for element (1,) of its tile: sizes differ"
-    assert str(caught.value) == expected
-    assert (caught.value.kernel, caught.value.block) == ("gemm-f16", (0, 0, 0))
-
-
 def test_an_observer_decides_whether_a_failed_assertion_ends_it() -> None:
     made = prepare(module((), asserting))
     listener = Listener()
@@ -141,25 +132,6 @@ def test_an_observer_decides_whether_a_failed_assertion_ends_it() -> None:
     assert listener.broken == [[0, 1, 2]]
     with pytest.raises(FaultError, match="sizes differ"):
         execute(made, [], (3, 1, 1), Memory(), Options(observer=Listener(go_on=False)))
-
-
-def test_only_the_failing_blocks_are_named() -> None:
-    listener = Listener()
-    run_op(
-        "assert",
-        {"condition": (I1, np.array([True, False, True, False]))},
-        (),
-        {"message": "odd"},
-        observer=listener,
-    )
-    assert listener.broken == [[1, 3]]
-    with pytest.raises(FaultError, match=r"block \(1, 0, 0\): the assertion failed: odd"):
-        run_op(
-            "assert",
-            {"condition": (I1, np.array([True, False, True, False]))},
-            (),
-            {"message": "odd"},
-        )
 
 
 def test_the_base_of_a_tensor_may_be_promised_to_be_aligned() -> None:

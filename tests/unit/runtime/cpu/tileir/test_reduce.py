@@ -81,18 +81,6 @@ def random(kind: Scalar, *shape: int) -> Array:
     return np.random.default_rng(2).standard_normal(shape).astype(storage(kind))
 
 
-@pytest.mark.parametrize("kind", FLOATS, ids=str)
-@pytest.mark.parametrize("dim", [0, 1, 2])
-def test_sums_are_as_near_as_a_tree_of_sums(kind: Scalar, dim: int) -> None:
-    held = random(kind, 2, 8, 16, 32)
-    found = reduce(held, kind, dim, single("addf", kind, NEAREST))
-    wide = held.astype(np.float64)
-    bound = tolerance.of_sum(kind, 11 + held.shape[dim + 1].bit_length()) * np.abs(wide).sum(
-        axis=dim + 1
-    )
-    assert (np.abs(found.astype(np.float64) - wide.sum(axis=dim + 1)) <= bound).all()
-
-
 @pytest.mark.parametrize("kind", [Scalar.F16, Scalar.F32], ids=str)
 def test_long_sums_stay_near(kind: Scalar) -> None:
     held = np.full((1, 4096, 2), 0.1).astype(storage(kind))
@@ -100,24 +88,6 @@ def test_long_sums_stay_near(kind: Scalar) -> None:
         found = reduce(source, kind, dim, single("addf", kind, NEAREST)).astype(float)
         exact = 4096 * float(held.flat[0])
         assert np.abs(found - exact).max() <= tolerance.of_sum(kind, 11 + 12) * exact
-
-
-def test_each_half_precision_sum_is_rounded() -> None:
-    held = np.array([[2048, 1, 1, 1]], np.float16)
-    # 2048 + 1 is 2048 in half precision, so that some order of adding has to be seen; all orders
-    # give 2048 or 2050.
-    assert reduce(held, Scalar.F16, 0, single("addf", Scalar.F16, NEAREST)).astype(
-        float
-    ).tolist() in ([2048.0], [2050.0])
-
-
-@pytest.mark.parametrize("kind", FLOATS, ids=str)
-def test_products(kind: Scalar) -> None:
-    held = np.array([[[1, 2, -3, 0.5], [4, 1, 1, 2]]]).astype(storage(kind))
-    assert reduce(held, kind, 1, single("mulf", kind, NEAREST)).astype(float).tolist() == [[-3, 8]]
-    assert reduce(held, kind, 0, single("mulf", kind, NEAREST)).astype(float).tolist() == [
-        [4, 2, -3, 1]
-    ]
 
 
 @pytest.mark.parametrize("kind", FLOATS, ids=str)
@@ -205,33 +175,6 @@ def test_reductions_and_scans_of_integers(name: str, kind: Scalar) -> None:
     assert signed(scan(held, kind, 1, True, regions), kind) == [
         number for row in back for number in row
     ]
-
-
-@pytest.mark.parametrize("kind", FLOATS, ids=str)
-@pytest.mark.parametrize("reverse", [False, True])
-def test_running_sums(kind: Scalar, reverse: bool) -> None:
-    held = random(kind, 3, 4, 33)
-    found = scan(held, kind, 1, reverse, single("addf", kind, NEAREST)).astype(np.float64)
-    wide = held.astype(np.float64)
-    wide = wide[..., ::-1] if reverse else wide
-    exact, size = np.cumsum(wide, axis=2), np.cumsum(np.abs(wide), axis=2)
-    assert (
-        np.abs(found - (exact[..., ::-1] if reverse else exact))
-        <= tolerance.of_sum(kind, 33) * (size[..., ::-1] if reverse else size)
-    ).all()
-
-
-@pytest.mark.parametrize("reverse", [False, True])
-@pytest.mark.parametrize("kind", [Scalar.F16, Scalar.F32], ids=str)
-def test_running_products_and_extremes(kind: Scalar, reverse: bool) -> None:
-    held = np.array([[1, 2, -4, 0.5, 8]]).astype(storage(kind))
-    ordered = held[0, ::-1] if reverse else held[0]
-    for name, attributes, want in (
-        ("mulf", NEAREST, np.cumprod(ordered.astype(float))),
-        ("maxf", {}, np.maximum.accumulate(ordered.astype(float))),
-    ):
-        found = scan(held, kind, 0, reverse, single(name, kind, attributes))[0].astype(float)
-        assert found.tolist() == (want[::-1] if reverse else want).tolist()
 
 
 def test_a_region_that_is_not_known_runs_on_pairs() -> None:
@@ -351,19 +294,6 @@ def test_rounding_other_than_to_nearest_is_kept_in_sums() -> None:
     assert reduce(
         held, Scalar.F32, 0, single("addf", Scalar.F32, {"rounding": Rounding.ZERO})
     ).tolist() == [1.0]
-
-
-def test_one_element_is_its_own_reduction() -> None:
-    held = random(Scalar.F32, 3, 1, 5)
-    assert (
-        reduce(held, Scalar.F32, 0, single("addf", Scalar.F32, NEAREST)).tolist()
-        == held[:, 0].tolist()
-    )
-
-
-def test_what_blocks_share_is_reduced_once() -> None:
-    held = random(Scalar.F32, 1, 8)
-    assert reduce(held, Scalar.F32, 0, single("addf", Scalar.F32, NEAREST), blocks=5).shape == (1,)
 
 
 def test_a_promise_inside_a_reduction_is_watched() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import pytest
 
@@ -40,34 +39,6 @@ def one(name: str, source: Array, kind: Type, result: Type, **attributes: object
     return found
 
 
-def test_constants_are_shared_by_all_blocks() -> None:
-    (found,) = run_op(
-        "constant",
-        {},
-        tile(Scalar.I16, 3),
-        {"value": np.array([1, -2, 3], np.int16).tobytes()},
-        blocks=4,
-    )
-    assert found.tolist() == [[1, -2, 3]]
-    (found,) = run_op(
-        "constant", {}, tile(Scalar.F32, 2, 2), {"value": np.float32(1.5).tobytes()}, blocks=4
-    )
-    assert found.tolist() == [[[1.5, 1.5], [1.5, 1.5]]]
-    (found,) = run_op(
-        "constant", {}, tile(Scalar.BF16), {"value": np.array(2, ml_dtypes.bfloat16).tobytes()}
-    )
-    assert found.shape == (1,)
-    assert float(found[0]) == 2
-
-
-def test_ranges_count_from_zero() -> None:
-    (found,) = run_op("iota", {}, tile(Scalar.I32, 5), {}, blocks=2)
-    assert found.tolist() == [[0, 1, 2, 3, 4]]
-    assert found.dtype == np.int32
-    (found,) = run_op("iota", {}, tile(Scalar.I8, 512), {})
-    assert found[0, 255:258].tolist() == [-1, 0, 1]
-
-
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 def test_changes_of_shape_keep_the_elements(kind: Scalar) -> None:
     held = some(kind, 2, 4, 1, 3)
@@ -78,17 +49,6 @@ def test_changes_of_shape_keep_the_elements(kind: Scalar) -> None:
     assert same(found, held.reshape(2, 2, 6))
     found = one("permute", held, tile(kind, 4, 1, 3), tile(kind, 3, 4, 1), permutation=(2, 0, 1))
     assert same(found, held.transpose(0, 3, 1, 2))
-
-
-def test_a_scalar_has_one_element() -> None:
-    held = np.array([1.0, 2.0], np.float32)
-    assert one("reshape", held, tile(Scalar.F32), tile(Scalar.F32, 1, 1)).shape == (2, 1, 1)
-    assert one(
-        "broadcast", held.reshape(2, 1), tile(Scalar.F32, 1), tile(Scalar.F32, 3)
-    ).tolist() == [[1, 1, 1], [2, 2, 2]]
-    assert one(
-        "reshape", held.reshape(2, 1, 1), tile(Scalar.F32, 1, 1), tile(Scalar.F32)
-    ).shape == (2,)
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)

@@ -10,25 +10,18 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Golden
-from tests.unit.runtime.cpu.tileir.build import F32, I1, I32, TOKEN, Builder, module, tile
+from tests.unit.runtime.cpu.tileir.build import F32, I32, TOKEN, Builder, module, tile
 from tilec_runtime.cpu.tileir.ir import (
     Attribute,
-    Bounded,
-    DivBy,
     GatherScatterView,
     Global,
     HintsAttr,
     IntegerAttr,
     Loc,
-    MemoryOrder,
-    MemoryScope,
     Op,
-    Overflow,
     Padding,
     PartitionView,
     Pointer,
-    Rounding,
-    SameElements,
     Scalar,
     Signature,
     StridedView,
@@ -55,12 +48,6 @@ def test_a_kernel_with_its_source_lines(golden: Golden) -> None:
         FOLDER / "golden" / "tileir" / "scale.txt",
         render(read_module(SAMPLE.read_bytes()), sources),
     )
-
-
-def test_without_sources_every_operation_names_its_file() -> None:
-    text = render(read_module(SAMPLE.read_bytes()))
-    assert " | " not in text
-    assert f"  // {SOURCE}:7:12, called at {SOURCE}:18:32\n" in text
 
 
 def test_every_operation_has_a_form() -> None:
@@ -158,91 +145,6 @@ def test_constants(kind: Tile, data: bytes, text: str) -> None:
 
 
 HINTS = HintsAttr({"sm_90": {"latency": IntegerAttr(Scalar.I32, 3), "allow_tma": False}})
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        (
-            op(
-                "addf",
-                {"lhs": (F32,), "rhs": (F32,)},
-                (F32,),
-                rounding=Rounding.ZERO,
-                flush_to_zero=True,
-            ),
-            "%2 = addf %0, %1 rounding<zero> flush_to_zero : tile<f32>",
-        ),
-        (
-            op(
-                "addf",
-                {"lhs": (F32,), "rhs": (F32,)},
-                (F32,),
-                rounding=Rounding.NEAREST_EVEN,
-                flush_to_zero=False,
-            ),
-            "%2 = addf %0, %1 : tile<f32>",
-        ),
-        (
-            op("addi", {"lhs": (I32,), "rhs": (I32,)}, (I32,), overflow=Overflow.NW),
-            "%2 = addi %0, %1 overflow<no_wrap> : tile<i32>",
-        ),
-        (
-            op("assume", {"value": (I32,)}, (I32,), predicate=DivBy(4, 2, 0)),
-            "%1 = assume div_by<4, every 2 along 0>, %0 : tile<i32>",
-        ),
-        (
-            op("assume", {"value": (I32,)}, (I32,), predicate=Bounded(0, None)),
-            "%1 = assume bounded<0, ?>, %0 : tile<i32>",
-        ),
-        (
-            op("assume", {"value": (I32,)}, (I32,), predicate=SameElements((2,))),
-            "%1 = assume same_elements<[2]>, %0 : tile<i32>",
-        ),
-        (
-            op("assert", {"condition": (I1,)}, message='a "b"\n'),
-            'assert %0, "a \\22b\\22\\0A" : tile<i1>',
-        ),
-        (op("return", {"values": ()}), "return"),
-        (
-            op(
-                "load_ptr_tko",
-                {"source": (POINTER,), "mask": (I1,), "padding": (), "token": (TOKEN,)},
-                (F32, TOKEN),
-                order=MemoryOrder.ACQUIRE,
-                scope=MemoryScope.SYSTEM,
-                hints=HINTS,
-            ),
-            (
-                "%3, %4 = load_ptr_tko acquire sys %0, %1 token=%2 optimization_hints = <sm_90 = {allow_tma = false, latency = 3}>"
-                " : tile<ptr<f32>>, tile<i1> -> tile<f32>, token"
-            ),
-        ),
-        (
-            op(
-                "load_view_tko",
-                {
-                    "view": (PartitionView((2, 4), MATRIX, (0, 1)),),
-                    "index": (I32, I32),
-                    "token": (),
-                },
-                (tile(Scalar.F32, 2, 4), TOKEN),
-                order=MemoryOrder.WEAK,
-                inbounds=(True, False),
-            ),
-            (
-                "%3, %4 = load_view_tko weak %0[%1, %2] inbounds = [true, false]"
-                " : partition_view<tile=(2x4), tensor_view<?x4xf32, strides=[4,1]>>, tile<i32> -> tile<2x4xf32>, token"
-            ),
-        ),
-        (
-            op("make_tensor_view", {"base": (POINTER,), "shape": (I32,), "strides": ()}, (MATRIX,)),
-            "%2 = make_tensor_view %0, shape = [%1, 4], strides = [4, 1] : tile<i32> -> tensor_view<?x4xf32, strides=[4,1]>",
-        ),
-    ],
-)
-def test_operations(text: str, expected: str) -> None:
-    assert text == expected
 
 
 def test_globals_producer_and_functions() -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests.unit.runtime.cpu.tileir.build import I32, TOKEN, Builder, module, tile
-from tests.unit.runtime.cpu.tileir.test_control import add, less
+from tests.unit.runtime.cpu.tileir.test_control import less
 from tilec_runtime.cpu.tileir import trace as tileir
 from tilec_runtime.cpu.tileir.execute import Options, execute, prepare
 from tilec_runtime.cpu.tileir.ir import (
@@ -110,21 +110,6 @@ def test_numpy_warns_as_before_while_a_kernel_is_stepped_through() -> None:
         assert set(np.geterr().values()) == {"raise"}
 
 
-def test_several_blocks_run_one_after_another_and_print() -> None:
-    texts: list[str] = []
-    stepper = tileir.step(
-        prepare(kernel()),
-        [],
-        (4, 1, 1),
-        Memory(),
-        [(1, 0, 0), (0, 0, 0)],
-        Options(output=texts.append),
-    )
-    blocks = [executed.block for executed in stepper]
-    assert list(dict.fromkeys(blocks)) == [(1, 0, 0), (0, 0, 0)]
-    assert texts == ["[2, 3, 4, 5, 6, 7, 8, 9]\n", "[0, 1, 2, 3, 4, 5, 6, 7]\n"]
-
-
 def test_a_fault_comes_out_of_the_step_that_meets_it() -> None:
     stepper = tileir.step(
         kernel(), [], (4, 1, 1), Memory(), (3, 0, 0), Options(output=lambda text: None)
@@ -205,12 +190,6 @@ def test_stepping_gives_what_a_launch_gives() -> None:
     assert "".join(stepped) == "".join(launched)
 
 
-def test_a_value_of_the_loop_is_added_up() -> None:
-    made = module((), lambda b: (add(b, b.constant(1), b.constant(2)), b.ret()))
-    *_, last = tileir.step(made, [], (1, 1, 1), Memory())
-    assert int(last.results[0]) == 3
-
-
 def test_a_trace_shows_what_attributes_say_and_addresses_by_parameter() -> None:
     """So that the lines of two runs, whose memory lies elsewhere, are the same."""
     pointers = tile(Pointer(Scalar.F32), 4)
@@ -258,14 +237,6 @@ def test_a_trace_shows_what_attributes_say_and_addresses_by_parameter() -> None:
     )  # two of them out of bounds
     assert "cmpi less_than signed %4, %7  -> bool[4] True, True, False, False" in seen[0]
     assert "atomic_rmw_tko relaxed device addf %5, %9, %8  -> float32[4] 0, 0, " in seen[0]
-
-
-def test_text_that_a_kernel_prints_comes_with_its_operation() -> None:
-    seen: list[str] = []
-    stepper = tileir.step(kernel(), [], (4, 1, 1), Memory(), (2, 0, 0), Options(output=seen.append))
-    seen.extend(executed.op.name for executed in stepper)
-    assert seen[seen.index("print_tko") - 1] == "[4, 5, 6, 7, 8, 9, 10, 11]\n"
-    assert seen[-1] == "assert"
 
 
 def test_parameters_that_share_their_memory_keep_their_names() -> None:

@@ -106,15 +106,6 @@ def test_elements_beyond_the_edge(turn: int | None, observer: Watcher | None) ->
     np.testing.assert_array_equal(found, np.where(inside, np.float32(1), other))
 
 
-def test_a_padding_mode_determines_them() -> None:
-    array = np.ones((3, 6), np.float32)
-    found = load(matrix(Padding.NEG_INF), array, INDEX)
-    assert sorted(set(found.reshape(-1).tolist())) == [-np.inf, 1]
-    assert set(
-        load(matrix(Padding.ZERO, Scalar.I32), array.astype(np.int32), INDEX).reshape(-1).tolist()
-    ) == {0, 1}
-
-
 def test_rows_that_a_sparse_index_names_beyond_the_edge() -> None:
     array = np.ones((3, 4), np.float32)
     view = GatherScatterView((4, 4), TensorView(Scalar.F32, (None, None), (None, None)), 0, None)
@@ -158,22 +149,6 @@ def test_who_reads_them_is_told_where_there_are_any() -> None:
     assert seen == []
     load(matrix(), array[:3], INDEX, undetermined=Undetermined(reached=reached))
     assert seen == [("load_view_tko", 2, True)]
-
-
-def test_elements_that_a_mask_leaves_out() -> None:
-    array = np.arange(1, 5, dtype=np.int32)
-    memory, mask = Memory([Region.of("x", array)]), np.array([[True, False, True, False]])
-    operands = {
-        "source": (tile(Pointer(Scalar.I32), 4), array.ctypes.data + 4 * np.arange(4)[None]),
-        "mask": (tile(Scalar.I1, 4), mask),
-    }
-    results, weak = [tile(Scalar.I32, 4), TOKEN], {"order": MemoryOrder.WEAK}
-    found, _ = run_op("load_ptr_tko", operands, results, weak, memory=memory)
-    assert found.tolist() == [[1, -(2**31), 3, 2**31 - 1]]
-    padded = {**operands, "padding": (tile(Scalar.I32, 4), np.full((1, 4), 9, np.int32))}
-    assert run_op("load_ptr_tko", padded, results, weak, memory=memory)[0].tolist() == [
-        [1, 9, 3, 9]
-    ]
 
 
 def test_what_an_atomic_gives_where_it_does_nothing() -> None:

@@ -8,8 +8,9 @@ from typing import Any
 import hypothesis.strategies as st
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
+from tests.amount import examples
 from tests.unit.runtime.cpu.tileir.build import I32, TOKEN, run_op
 from tests.unit.runtime.cpu.tileir.undetermined import garbage
 from tests.unit.runtime.cpu.tileir.watching import Watcher
@@ -238,7 +239,7 @@ def test_stores_leave_what_the_reference_leaves(case: Case, seed: int, one: bool
     np.testing.assert_array_equal(case.data, result)
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(case=cases(elements=(Scalar.F32, Scalar.I8, Scalar.F64), plain=True))
 def test_each_block_may_have_a_tensor_of_its_own(case: Case) -> None:
     whole = case.tensor()
@@ -397,32 +398,6 @@ def test_what_is_checked_along_one_dimension_breaks_no_promise_along_another() -
     assert watcher.accesses == []
 
 
-def test_an_observer_that_goes_on_reads_zeros_and_writes_nothing() -> None:
-    array = np.ones((4, 4), np.float32)
-    watcher = Watcher(go_on=True)
-    found = matrix(
-        array,
-        (4, 4),
-        np.array([0, 1]),
-        np.array([0]),
-        extents=(6, 4),
-        observer=watcher,
-        padding=Padding.ZERO,
-    )[0]
-    assert found.sum() == 16
-    assert [told.rows.tolist() for told in watcher.outsides] == [[1] * 8]
-    matrix(
-        array,
-        (4, 4),
-        np.array([1]),
-        np.array([0]),
-        extents=(6, 4),
-        observer=watcher,
-        value=np.zeros((1, 4, 4), np.float32),
-    )
-    assert (array == 1).all()
-
-
 def test_a_store_to_memory_that_may_only_be_read() -> None:
     array = np.ones((4, 4), np.float32)
     memory = Memory([Region.of("x", array, writable=False)])
@@ -459,15 +434,6 @@ def test_a_tensor_that_starts_between_elements() -> None:
     )
 
 
-def test_nothing_is_touched_where_all_lies_outside() -> None:
-    array = np.ones((4, 4), np.float32)
-    found = matrix(array, (2, 2), np.array([-1, 7, 2]), np.array([0]), padding=Padding.NEG_INF)[0]
-    assert (found == -np.inf).all()
-    empty = np.ones((0, 4), np.float32)
-    found = matrix(empty, (2, 2), np.array([0, 1]), np.array([0]), padding=Padding.ZERO)[0]
-    assert (found == 0).all()
-
-
 @pytest.mark.parametrize("go_on", [False, True])
 def test_an_observer_is_told_of_tiles_that_lie_entirely_outside(go_on: bool) -> None:
     array = np.ones((3, 6), np.float32)
@@ -495,30 +461,6 @@ def test_an_observer_is_told_of_tiles_that_lie_entirely_outside(go_on: bool) -> 
         assert told.addresses.tolist() == [array.ctypes.data + 4 * at for at in (24, 20, -8)]
         inside = [(0, at) for at in (0, 4, 8, 12, 24, 28, 32, 36)] + [(1, 64), (1, 68)]
         assert watcher.elements(LAYOUTS[Scalar.F32]) == set(inside)
-
-
-def test_a_tile_outside_that_all_blocks_have_is_told_for_each() -> None:
-    array = np.ones((4, 6), np.float32)
-    tensor = Tensor(np.array([array.ctypes.data]), np.array([array.shape]), np.array([[6, 1]]))
-    view = PartitionView((2, 4), TensorView(Scalar.F32, (None, None), (None, None)), (1, 0), None)
-    watcher = Watcher()
-    operands: dict[str, Any] = {
-        "view": (view, tensor),
-        "index": [(I32, np.array([0])), (I32, np.array([1]))],
-    }
-    kinds: list[Type] = [Tile(Scalar.F32, (2, 4)), TOKEN]
-    run_op(
-        "load_view_tko",
-        operands,
-        kinds,
-        ATTRIBUTES,
-        memory=Memory([Region.of("x", array)]),
-        blocks=3,
-        observer=watcher,
-    )
-    (told,) = watcher.outsides
-    assert told.index is not None
-    assert (told.rows.tolist(), told.index.tolist(), told.tile) == ([0, 1, 2], [[4, 0]] * 3, (4, 2))
 
 
 @pytest.mark.parametrize(("places", "lost"), [([5, 9], True), ([2, 9], False)])
@@ -609,7 +551,7 @@ _FAR = st.one_of(
 )
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(case=cases(), go_on=st.sampled_from([None, False, True]), data=st.data())
 def test_no_number_is_too_large(case: Case, go_on: bool | None, data: st.DataObject) -> None:
     """Whatever extents, strides, steps and indices damaged Tile IR has: a launch ends well, or with

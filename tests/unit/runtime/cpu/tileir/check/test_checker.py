@@ -119,12 +119,146 @@ def other_of(found: Finding) -> Side:
     return found.other
 
 
-def test_blocks_that_keep_apart_have_no_race() -> None:
+FLAG = {"name": "flag"}
+NO_RACE: list[FindingKind] = []
+READ_RACE, WRITE_RACE = [FindingKind.READ_RACE], [FindingKind.WRITE_RACE]
+EIGHT = list(range(8))
+# Accesses, as (kind, blocks, elements, further arguments), and what is found once all are done.
+SCENES = {
+    "blocks that keep apart": (
+        [
+            (READ, [0, 1], [[0, 1], [2, 3]], {}),
+            (WRITE, [0, 1], [[0, 1], [2, 3]], {}),
+            (READ, [1, 0], [[2, 3], [0, 1]], {}),
+        ],
+        NO_RACE,
+    ),
+    "many readers hide no writer": (
+        [(READ, EIGHT, [[4]] * 8, {}), (WRITE, [0], [[4]], {})],
+        READ_RACE,
+    ),
+    "a block's own": ([(READ, [0], [[4]], {}), (WRITE, [0], [[4]], {})] * 3, NO_RACE),
+    "masked elements": (
+        [(WRITE, [0, 1], [[0, 1], [1, 2]], {"mask": [[True, False], [True, True]]})],
+        NO_RACE,
+    ),
+    "atomics alone": (
+        [
+            (ATOMIC, [0, 1], [[0], [0]], {"order": ACQ_REL}),
+            (ATOMIC, [2], [[0]], {"order": RELAXED}),
+        ],
+        NO_RACE,
+    ),
+    "an atomic and a plain write": (
+        [(ATOMIC, [0, 1], [[0], [0]], {"order": ACQ_REL}), (WRITE, [3], [[0]], {})],
+        WRITE_RACE,
+    ),
+    "atomics of the block's scope": (
+        [(ATOMIC, [0, 1], [[0], [0]], {"order": ACQ_REL, "scope": MemoryScope.TILE_BLOCK})],
+        WRITE_RACE,
+    ),
+    **{
+        f"a flag, {released.name} and {acquired.name}": (
+            [
+                (WRITE, [0], [[5]], {}),
+                (ATOMIC, [0], [[0]], {**FLAG, "order": released}),
+                (ATOMIC, [1], [[0]], {**FLAG, "order": acquired}),
+                (READ, [1], [[5]], {}),
+            ],
+            found,
+        )
+        for released, acquired, found in (
+            (ACQ_REL, ACQ_REL, NO_RACE),
+            (RELAXED, ACQ_REL, READ_RACE),
+            (ACQ_REL, RELAXED, READ_RACE),
+        )
+    },
+    "a write after the release": (
+        [
+            (ATOMIC, [0], [[0]], {**FLAG, "order": ACQ_REL}),
+            (WRITE, [0], [[5]], {}),
+            (ATOMIC, [1], [[0]], {**FLAG, "order": ACQ_REL}),
+            (READ, [1], [[5]], {}),
+        ],
+        READ_RACE,
+    ),
+    "another flag": (
+        [
+            (WRITE, [0], [[5]], {}),
+            (ATOMIC, [0], [[0]], {**FLAG, "order": ACQ_REL}),
+            (ATOMIC, [1], [[1]], {**FLAG, "order": ACQ_REL}),
+            (READ, [1], [[5]], {}),
+        ],
+        READ_RACE,
+    ),
+    "order through a third block": (
+        [
+            (WRITE, [0], [[5]], {}),
+            (WRITE, [0], [[0]], {**FLAG, "order": RELEASE}),
+            (READ, [1], [[0]], {**FLAG, "order": ACQUIRE}),
+            (WRITE, [1], [[1]], {**FLAG, "order": RELEASE}),
+            (READ, [2], [[1]], {**FLAG, "order": ACQUIRE}),
+            (READ, [2], [[5]], {}),
+        ],
+        NO_RACE,
+    ),
+    **{
+        f"block {reader} of eight reads what all wrote": (
+            [
+                (WRITE, EIGHT, [[block] for block in EIGHT], {}),
+                (ATOMIC, EIGHT, [[0]] * 8, {**FLAG, "order": ACQ_REL}),
+                (READ, [reader], [EIGHT], {}),
+            ],
+            found,
+        )
+        for reader, found in ((7, NO_RACE), (3, READ_RACE))
+    },
+}
+
+
+@pytest.mark.parametrize("name", SCENES)
+def test_races_are_where_nothing_orders_two_blocks(name: str) -> None:
+    accesses, found = SCENES[name]
     scene = Scene()
-    scene.access(1, READ, [0, 1], [[0, 1], [2, 3]])
-    scene.access(2, WRITE, [0, 1], [[0, 1], [2, 3]])
-    scene.access(3, READ, [1, 0], [[2, 3], [0, 1]])
-    assert scene.kinds() == []
+    for line, (kind, blocks, elements, more) in enumerate(accesses):
+        scene.access(line, kind, blocks, elements, **more)
+    assert scene.kinds() == found
+
+
+# Accesses that race, and the lines of both.
+SIDES = {
+    "a read after a write": ([(WRITE, [0], [[7]], {}), (READ, [9], [[7]], {})], (1, 0)),
+    "a write after a read": ([(READ, [0], [[7]], {}), (WRITE, [9], [[7]], {})], (1, 0)),
+    "the later read of a block": (
+        [
+            (READ, [1], [[5]], {}),
+            (ATOMIC, [1], [[0]], {**FLAG, "order": ACQ_REL}),
+            (READ, [1], [[5]], {}),
+            (ATOMIC, [0], [[0]], {**FLAG, "order": ACQ_REL}),
+            (WRITE, [0], [[5]], {}),
+        ],
+        (4, 2),
+    ),
+    "the plain read, not the atomic one": (
+        [
+            (READ, [1], [[5]], {}),
+            (READ, [1], [[5]], {"order": RELAXED}),
+            (WRITE, [0], [[5]], {"order": RELAXED}),
+        ],
+        (2, 0),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SIDES)
+def test_a_race_names_both_accesses(name: str) -> None:
+    accesses, lines = SIDES[name]
+    scene = Scene()
+    for line, (kind, blocks, elements, more) in enumerate(accesses):
+        scene.access(line, kind, blocks, elements, **more)
+    (found,) = scene.checker.findings
+    assert found.kind is FindingKind.READ_RACE
+    assert (line_of(found), line_of(found.other)) == lines
 
 
 def test_two_blocks_of_one_batch_write_one_element() -> None:
@@ -140,133 +274,11 @@ def test_two_blocks_of_one_batch_write_one_element() -> None:
     assert (other_of(found).block, other_of(found).location) == ((5, 0, 0), Loc("k.py", 1, 5))
 
 
-@pytest.mark.parametrize("first", [READ, WRITE])
-def test_conflicts_are_seen_whichever_comes_first(first: AccessKind) -> None:
-    scene = Scene()
-    scene.access(1, first, [0], [[7]])
-    scene.access(2, WRITE if first is READ else READ, [9], [[7]])
-    (found,) = scene.checker.findings
-    assert found.kind is FindingKind.READ_RACE
-    assert line_of(found) == 2
-    assert line_of(found.other) == 1
-
-
-def test_many_readers_hide_no_writer() -> None:
-    scene = Scene()
-    scene.access(1, READ, list(range(8)), [[4]] * 8)
-    scene.access(2, WRITE, [0], [[4]])
-    assert scene.kinds() == [FindingKind.READ_RACE]
-
-
-def test_a_block_may_read_and_write_its_own() -> None:
-    scene = Scene()
-    for line in range(3):
-        scene.access(2 * line, READ, [0], [[4]])
-        scene.access(2 * line + 1, WRITE, [0], [[4]])
-    assert scene.kinds() == []
-
-
 def test_the_same_conflict_is_counted_not_repeated() -> None:
     scene = Scene()
     scene.access(1, WRITE, [0, 1, 2], [[0, 1]] * 3)
     (found,) = scene.checker.findings
     assert found.count == 4
-
-
-def test_masked_elements_do_not_count() -> None:
-    scene = Scene()
-    scene.access(1, WRITE, [0, 1], [[0, 1], [1, 2]], mask=[[True, False], [True, True]])
-    assert scene.kinds() == []
-
-
-def test_atomics_race_with_plain_accesses_only() -> None:
-    scene = Scene()
-    scene.access(1, ATOMIC, [0, 1], [[0], [0]], order=ACQ_REL)
-    scene.access(1, ATOMIC, [2], [[0]], order=RELAXED)
-    assert scene.kinds() == []
-    scene.access(2, WRITE, [3], [[0]])
-    assert scene.kinds() == [FindingKind.WRITE_RACE]
-
-
-def test_atomics_of_the_block_alone_order_nothing_between_blocks() -> None:
-    scene = Scene()
-    scene.access(1, ATOMIC, [0, 1], [[0], [0]], order=ACQ_REL, scope=MemoryScope.TILE_BLOCK)
-    assert scene.kinds() == [FindingKind.WRITE_RACE]
-
-
-@pytest.mark.parametrize(
-    ("released", "acquired", "races"),
-    [(ACQ_REL, ACQ_REL, 0), (RELAXED, ACQ_REL, 1), (ACQ_REL, RELAXED, 1)],
-)
-def test_a_flag_orders_what_it_releases_and_acquires(
-    released: MemoryOrder, acquired: MemoryOrder, races: int
-) -> None:
-    scene = Scene()
-    scene.access(1, WRITE, [0], [[5]])
-    scene.access(2, ATOMIC, [0], [[0]], name="flag", order=released)
-    scene.access(3, ATOMIC, [1], [[0]], name="flag", order=acquired)
-    scene.access(4, READ, [1], [[5]])
-    assert len(scene.kinds()) == races
-
-
-def test_what_comes_after_the_release_is_not_ordered() -> None:
-    scene = Scene()
-    scene.access(2, ATOMIC, [0], [[0]], name="flag", order=ACQ_REL)
-    scene.access(1, WRITE, [0], [[5]])
-    scene.access(3, ATOMIC, [1], [[0]], name="flag", order=ACQ_REL)
-    scene.access(4, READ, [1], [[5]])
-    assert scene.kinds() == [FindingKind.READ_RACE]
-
-
-def test_another_flag_orders_nothing() -> None:
-    scene = Scene()
-    scene.access(1, WRITE, [0], [[5]])
-    scene.access(2, ATOMIC, [0], [[0]], name="flag", order=ACQ_REL)
-    scene.access(3, ATOMIC, [1], [[1]], name="flag", order=ACQ_REL)
-    scene.access(4, READ, [1], [[5]])
-    assert scene.kinds() == [FindingKind.READ_RACE]
-
-
-def test_order_passes_through_a_third_block() -> None:
-    scene = Scene()
-    scene.access(1, WRITE, [0], [[5]])
-    scene.access(2, WRITE, [0], [[0]], name="flag", order=RELEASE)
-    scene.access(3, READ, [1], [[0]], name="flag", order=ACQUIRE)
-    scene.access(4, WRITE, [1], [[1]], name="flag", order=RELEASE)
-    scene.access(5, READ, [2], [[1]], name="flag", order=ACQUIRE)
-    scene.access(6, READ, [2], [[5]])
-    assert scene.kinds() == []
-
-
-def test_the_last_of_many_blocks_is_ordered_after_all() -> None:
-    scene = Scene()
-    blocks = list(range(8))
-    scene.access(1, WRITE, blocks, [[block] for block in blocks])
-    scene.access(2, ATOMIC, blocks, [[0]] * 8, name="flag", order=ACQ_REL)
-    scene.access(3, READ, [7], [blocks])
-    assert scene.kinds() == []
-    scene.access(4, READ, [3], [blocks])
-    assert scene.kinds() == [FindingKind.READ_RACE]
-
-
-def test_a_later_read_of_the_same_block_counts() -> None:
-    scene = Scene()
-    scene.access(1, READ, [1], [[5]])
-    scene.access(2, ATOMIC, [1], [[0]], name="flag", order=ACQ_REL)
-    scene.access(3, READ, [1], [[5]])
-    scene.access(4, ATOMIC, [0], [[0]], name="flag", order=ACQ_REL)
-    scene.access(5, WRITE, [0], [[5]])
-    (found,) = scene.checker.findings
-    assert line_of(found.other) == 3
-
-
-def test_an_atomic_read_hides_no_plain_one() -> None:
-    scene = Scene()
-    scene.access(1, READ, [1], [[5]])
-    scene.access(2, READ, [1], [[5]], order=RELAXED)
-    scene.access(3, WRITE, [0], [[5]], order=RELAXED)
-    (found,) = scene.checker.findings
-    assert line_of(found.other) == 1
 
 
 def test_rows_in_any_order_are_told_by_their_blocks() -> None:

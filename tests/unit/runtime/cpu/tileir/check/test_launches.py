@@ -160,25 +160,6 @@ def test_promises_about_pointers_and_numbers() -> None:
     ]
 
 
-def test_two_parameters_for_the_same_memory() -> None:
-    """Each block reads its element of x and writes the next one of y, which is the same array."""
-    x = np.zeros(16, np.int32)
-
-    def fill(b: Builder, x: Value, y: Value) -> None:
-        here = block(b)
-        seen = load(b, at(b, x, here), line=3)
-        beside = b.op("addi", {"lhs": here, "rhs": b.constant(1)}, I32, {"overflow": Overflow.NONE})
-        store(b, at(b, y, beside), seen, line=5)
-
-    apart = checked(
-        [POINTER, POINTER], fill, ["x", "y"], {"x": x, "y": x.copy()}, ["x.ptr", "y.ptr"]
-    )
-    assert apart == ()
-    (found,) = checked([POINTER, POINTER], fill, ["x", "y"], {"x": x, "y": x}, ["x.ptr", "y.ptr"])
-    assert (found.kind, found.index, found.count) == (FindingKind.READ_RACE, (1,), 3)
-    assert {line(found), line(found.other)} == {3, 5}
-
-
 def test_a_pointer_that_lands_in_another_parameter() -> None:
     """No memory lies between the parameters, so that no access is outside of all memory."""
     both = np.zeros(32, np.int32)
@@ -220,28 +201,6 @@ def test_an_access_outside_belongs_to_its_pointer_and_not_to_what_lies_near() ->
         blocks=1,
     )
     assert found.what == "writes element [500] of y, which has 10"
-
-
-def test_what_no_block_writes_is_not_followed() -> None:
-    x, y = np.zeros(16, np.int32), np.zeros(16, np.int32)
-    made = program(
-        [POINTER, POINTER], ended(lambda b, x, y: store(b, at(b, y, block(b)), load(b, x)))
-    )
-    memory = Memory(Region.of(name, array) for name, array in (("x", x), ("y", y)))
-    checker = Checker(made.function, memory, slots=["x.ptr", "y.ptr"])
-    execute(made, [x.ctypes.data, y.ctypes.data], (4, 1, 1), memory, Options(observer=checker))
-    assert checker.findings == ()
-    assert [op.op.name for op in checker._records] == ["store_ptr_tko"]
-
-
-def test_no_blocks_no_findings() -> None:
-    x = np.zeros(4, np.int32)
-    assert (
-        checked(
-            [POINTER], lambda b, x: store(b, x, b.constant(1)), ["x"], {"x": x}, ["x.ptr"], blocks=0
-        )
-        == ()
-    )
 
 
 def test_elements_beyond_two_gigabytes_are_named_rightly() -> None:

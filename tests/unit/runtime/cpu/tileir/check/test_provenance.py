@@ -35,32 +35,6 @@ def provenance(fill: Callable[..., object]) -> tuple[Provenance, dict[str, Op]]:
     return Provenance(function, ["x", "y"]), {op.name: op for op in function.walk()}
 
 
-def test_a_pointer_is_followed_through_arithmetic() -> None:
-    def fill(b: Builder, x: Value, y: Value) -> None:
-        store(b, b.op("offset", {"pointer": x, "offset": b.constant(3)}, POINTER))
-        load(b, y)
-
-    found, ops = provenance(fill)
-    assert set(found.written or ()) == {"x"}
-    assert set(found.of(ops["store_ptr_tko"]) or ()) == {"x"}
-    assert set(found.of(ops["load_ptr_tko"]) or ()) == {"y"}
-
-
-def test_a_choice_of_two_pointers_is_both() -> None:
-    def fill(b: Builder, x: Value, y: Value) -> None:
-        store(
-            b,
-            b.op(
-                "select",
-                {"cond": b.constant(True, Scalar.I1), "val_if_true": x, "val_if_false": y},
-                POINTER,
-            ),
-        )
-
-    found, _ = provenance(fill)
-    assert set(found.written or ()) == {"x", "y"}
-
-
 def test_loops_hand_pointers_on() -> None:
     def fill(b: Builder, x: Value, y: Value) -> None:
         def body(at: Value, pointer: Value) -> None:

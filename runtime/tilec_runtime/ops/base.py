@@ -1,0 +1,230 @@
+"""What every op is: described now, used once, and run in one of several ways."""
+
+from __future__ import annotations
+
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Generator, Sequence
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
+
+from tilec_runtime.errors import CallError, Location, UsedOpError
+from tilec_runtime.ops.context import ExecutionContext
+from tilec_runtime.ops.execution import enqueue, label, run
+from tilec_runtime.ops.policy import as_stream, current_policy, require_policy, stream_of
+from tilec_runtime.protocols import SchedulingPolicy, StreamLike
+from tilec_runtime.running import refuse_nested
+from tilec_runtime.sites import created, hinted, site
+from tilec_runtime.values import Uncopied
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from tilec_runtime.ops.future import DeviceFuture
+
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Op(Uncopied, ABC, Generic[T_co]):
+    """An op without what it is combined into; `DeviceOp` is the class of all ops."""
+
+    # `_fresh`: deleted by whoever uses the op up, in one step of the interpreter. `_gone`: what used
+    # it up, and where. `_site`: in debug mode only.
+    __slots__ = ("_fresh", "_gone", "_site")
+    _fresh: bool
+    _gone: tuple[str, Location | None]
+    _site: Location
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:  # noqa: ARG004 - they are __init__'s
+        """Note its call site; subclasses need not call `super().__init__()`."""
+        self = object.__new__(cls)
+        _set(self, "_fresh", True)
+        if (place := site()) is not None:
+            _set(self, "_site", place)
+        return self
+
+    def __array__(self, dtype: object = None, copy: bool | None = None) -> NoReturn:
+        """NumPy gets none: it would make an array of one object.
+
+        Raises:
+            CallError: always.
+        """
+        del dtype, copy
+        raise CallError(
+            "an op is not an array: it describes work that is still to be done",
+            fix="run it: op.to_host().sync() is a NumPy array, op.sync() what the op gives",
+        )
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Check that `_execute` returns its result itself.
+
+        Raises:
+            CallError: it is a coroutine function or a generator.
+        """
+        super().__init_subclass__(**kwargs)
+        execute = cls.__dict__.get("_execute")
+        if (
+            inspect.iscoroutinefunction(execute)
+            or inspect.isgeneratorfunction(execute)
+            or inspect.isasyncgenfunction(execute)
+        ):
+            raise CallError(
+                f"{cls.__qualname__}._execute is a coroutine function or a generator, and has to give the result itself",
+                cause="nobody would await or iterate it",
+                fix="enqueue everything in it and return the result",
+            )
+
+    @abstractmethod
+    def _execute(self, ctx: ExecutionContext) -> T_co:
+        """Enqueue the work on the context's stream, once; return the result, which need not be
+        ready.
+        """
+
+    def _arity(self) -> int | None:
+        """Return how many elements its tuple has; None where only running it tells."""
+        return None
+
+    @property
+    def created(self) -> Location | None:
+        """Its call site; None outside of debug mode (`TILEC_DEBUG=1`, or `python -X dev`)."""
+        return getattr(self, "_site", None)
+
+    @property
+    def name(self) -> str:
+        """What it is, for messages."""
+        kind = type(self)
+        ours = kind.__module__.startswith(("tilec_runtime.", "tilec."))
+        return kind.__name__.lstrip("_").lower() if ours else kind.__name__
+
+    @property
+    def label(self) -> str:
+        """Name and call site, as errors show them."""
+        return created(self.name, self.created)
+
+    def __repr__(self) -> str:
+        """`<DeviceOp zip, created at app.py:12>`."""
+        return f"<DeviceOp {self.label}>"
+
+    # Running it
+
+    def sync(self) -> T_co:
+        """Run it on a stream that the current policy picks, and wait.
+
+        Raises:
+            UsedOpError: it was used before. NestedExecutionError: this thread executes another op.
+            BaseException: the error of the op, or of its work on the device.
+        """
+        refuse_nested(self)
+        return run(self, stream_of(current_policy()))
+
+    def sync_on(self, stream: StreamLike) -> T_co:
+        """Run it on a stream, and wait for it; otherwise as `sync`."""
+        return run(self, as_stream(stream))
+
+    def enqueue_on(self, stream: StreamLike) -> T_co:
+        """Enqueue it on a stream, and return the result at once, unchecked: the device may not have
+        made it yet.
+
+        The caller lets other streams and the host wait for this one before they use the result.
+        """
+        value, context, mark = enqueue(self, as_stream(stream))
+        context.release(mark)
+        return value
+
+    def future(self) -> DeviceFuture[T_co]:
+        """Enqueue it on a stream that the current policy picks, and return the future of its result.
+
+        Raises:
+            UsedOpError: it was used before. NestedExecutionError: this thread executes another op.
+                Every other error is in the future.
+        """
+        from tilec_runtime.ops.future import start  # concurrent.futures takes long to import
+
+        return start(self, current_policy)
+
+    def schedule(self, policy: SchedulingPolicy) -> DeviceFuture[T_co]:
+        """Do as `future`, on a stream that this policy picks.
+
+        Raises:
+            SchedulingError: it is no policy.
+        """
+        from tilec_runtime.ops.future import start  # as above
+
+        require_policy(policy)
+        return start(self, lambda: policy)
+
+    def __await__(self) -> Generator[Any, None, T_co]:
+        """Enqueue it, and let other tasks run until the result is ready."""
+        from tilec_runtime.ops.future import awaited  # as above
+
+        return awaited(self)
+
+    # Single use
+
+    def _take(self, where: str, place: Location | None = None) -> None:
+        """Use it up. Of threads that do so at the same time, one succeeds.
+
+        Args:
+            where: what it moves into, for messages.
+            place: the call site; None to find it.
+
+        Raises:
+            UsedOpError: it was used before.
+        """
+        try:
+            _delete(self, "_fresh")
+        except AttributeError:
+            raise self._used() from None
+        _set(self, "_gone", (where, place or site()))
+
+    @property
+    def _is_used(self) -> bool:
+        return not hasattr(self, "_fresh")
+
+    def _used(self) -> UsedOpError:
+        where, place = getattr(self, "_gone", ("used", self.created))
+        return UsedOpError(
+            f"<DeviceOp {self.label}> was used before: {where}{f' at {place}' if place else ''}",
+            cause="an op is single use: it moves into what is made of it, and runs once",
+            fix=hinted("make a new one, or let all users share it: op.shared()"),
+        )
+
+    def _run_in(self, ctx: ExecutionContext) -> T_co:
+        """Execute it after `_take`; its errors name it."""
+        try:
+            return self._execute(ctx)
+        except BaseException as error:
+            label(error, self.label)
+            raise
+
+    def _discard(self) -> None:
+        """Release the tensors that it holds: it was used up and will never run."""
+
+    def _require_here(self, ctx: ExecutionContext) -> None:
+        """Check that it may run in a context, before any of it does, where others could run it
+        elsewhere.
+
+        Raises:
+            GraphCaptureError: it makes no sense in a graph. DeviceError: it runs on another device
+                alone.
+        """
+
+
+# A frozen dataclass refuses the other way.
+_set, _delete = object.__setattr__, object.__delattr__
+
+
+def take_all(ops: Sequence[Op[Any]], where: str) -> None:
+    """Use several ops up, or none of them.
+
+    Raises:
+        UsedOpError: one was used before, or is there twice.
+    """
+    taken: list[Op[Any]] = []
+    try:
+        for op in ops:
+            op._take(where)  # noqa: SLF001 - its own module
+            taken.append(op)
+    except UsedOpError:
+        for op in taken:
+            _set(op, "_fresh", True)
+        raise

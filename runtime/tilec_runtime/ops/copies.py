@@ -1,0 +1,189 @@
+"""Ops that copy the contents of a tensor: on its device, and to the host. They follow the order of
+streams.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar, final
+
+from tilec_runtime.device.layout import ON_CPU, Shape
+from tilec_runtime.device.seam import CopyKind
+from tilec_runtime.errors import TensorError
+from tilec_runtime.model.dtype import DTYPES
+from tilec_runtime.ops.context import ExecutionContext
+from tilec_runtime.ops.holding import HoldingOp
+from tilec_runtime.ops.op import DeviceOp
+from tilec_runtime.tensors import host
+from tilec_runtime.tensors.contents import array_over, has_wide_gaps, pinned_bytes
+from tilec_runtime.tensors.copies import Box, boxes, byte_layout
+from tilec_runtime.tensors.described import Described, facts_of
+from tilec_runtime.tensors.lease import holder
+from tilec_runtime.tensors.storage import Storage
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    Array = np.ndarray[Any, Any]
+
+T = TypeVar("T")
+# Makes a kind of tensor in new memory: of this storage, shape and dtype.
+Make = Callable[[Storage, Shape, str], T]
+
+
+@final
+class ToHost(HoldingOp["Array"]):
+    """The contents of a tensor as a NumPy array. Packed elements are taken apart on the device, so
+    that the array is complete when the op is.
+    """
+
+    def __init__(self, tensor: Described, out: Array | None) -> None:
+        """Claim the tensor.
+
+        Raises:
+            TensorError: the dtype is packed and there is `out`, `out` does not fit, or the strides
+                cannot be copied. OwnershipError: the tensor cannot be read.
+        """
+        who = holder("to_host")
+        tensor.require(who)
+        self._out = None if out is None else host.checked_out(out, tensor.dtype, tensor.shape)
+        if self._out is not None:
+            if DTYPES[tensor.dtype].packed:
+                raise packed_error(tensor.dtype)
+            if not self._out.flags.c_contiguous:
+                raise TensorError(
+                    "out is not C-contiguous",
+                    fix="pass a C-contiguous array, or use t.to_host(out=...), which waits",
+                )
+        elif DTYPES[tensor.dtype].packed:
+            boxes((layout := byte_layout(tensor.facts)).dense, layout)  # refuses too many calls now
+        self._hold(who, (tensor,))
+
+    def _require_here(self, ctx: ExecutionContext) -> None:
+        super()._require_here(ctx)
+        if self._out is None:
+            ctx.refuse_capture(
+                "to_host without out",
+                cause="the array would be one and the same for all replays",
+                fix="pass out=api.pinned(shape, dtype), or copy after the graph",
+            )
+
+    def _work(self, ctx: ExecutionContext, *values: Any) -> Array:
+        source: Described = values[0]
+        facts, layout = source.facts, byte_layout(source.facts)
+        ctx.reads(source.storage)
+        if DTYPES[facts.dtype].packed:
+            source = _spread(ctx, source)
+            wanted = layout = byte_layout(source.facts)
+        else:
+            wanted = layout.dense if self._out is not None or has_wide_gaps(layout) else layout
+        if self._out is not None:
+            found, memory = self._out, self._out.reshape(-1).view("u1")
+        else:
+            memory = pinned_bytes(ctx.driver, ctx.device, wanted.reach)
+            found = array_over(memory, source.facts, wanted).view(host.numpy_dtype(facts.dtype))
+        if layout.nbytes:
+            ctx.keep(memory)
+            if wanted.stride != layout.stride:
+                dense = scratch(ctx, (wanted.nbytes,), "u8")
+                copy_boxes(ctx, boxes(wanted, layout), dense, source)
+                source = dense
+            kind = CopyKind.ON_HOST if on_host(source) else CopyKind.TO_HOST
+            ctx.driver.copy_async(
+                ctx.device,
+                memory.ctypes.data,
+                source.facts.ptr,
+                wanted.reach,
+                ctx.stream,
+                kind,
+            )
+        return found
+
+
+@final
+class Dup(HoldingOp[T]):
+    """A contiguous copy of a tensor in memory of its own."""
+
+    def __init__(self, tensor: Described, make: Make[T]) -> None:
+        """Claim the tensor.
+
+        Raises:
+            TensorError: the copy would take too many calls of the driver. OwnershipError: the
+                tensor cannot be read.
+        """
+        who = holder("dup")
+        tensor.require(who)
+        layout = byte_layout(tensor.facts)
+        self._boxes = boxes(layout.dense, layout)
+        self._nbytes = tensor.nbytes
+        self._make = make
+        self._hold(who, (tensor,))
+
+    def _require_here(self, ctx: ExecutionContext) -> None:
+        super()._require_here(ctx)
+        ctx.refuse_allocation(self._nbytes)
+
+    def _work(self, ctx: ExecutionContext, *values: Any) -> T:
+        source: Described = values[0]
+        return self._make(dense_copy(ctx, source, self._boxes).storage, source.shape, source.dtype)
+
+
+def to_host_op(tensor: Described, out: Array | None) -> DeviceOp[Array]:
+    """Return an op that gives the contents of a tensor; raises as `ToHost`."""
+    return ToHost(tensor, out)
+
+
+def scratch(ctx: ExecutionContext, shape: Shape, dtype: str) -> Described:
+    """Describe new memory that an execution writes."""
+    size = DTYPES[dtype].size_of(math.prod(shape))
+    storage = Storage.allocate(ctx.driver, ctx.device, size, ctx.stream, ctx.pool)
+    ctx.writes(storage)
+    return Described(storage, facts_of(storage, shape, dtype), storage.lease)
+
+
+def dense_copy(ctx: ExecutionContext, source: Described, calls: list[Box]) -> Described:
+    """Copy a tensor to new memory without gaps."""
+    ctx.reads(source.storage)
+    made = scratch(ctx, source.shape, source.dtype)
+    copy_boxes(ctx, calls, made, source)
+    return made
+
+
+def copy_boxes(
+    ctx: ExecutionContext, calls: list[Box], target: Described, source: Described
+) -> None:
+    """Copy a tensor to another one on the same device, by calls that were planned."""
+    if on_host(target):
+        kind = CopyKind.ON_HOST if on_host(source) else CopyKind.TO_HOST
+    else:
+        kind = CopyKind.TO_DEVICE if on_host(source) else CopyKind.ON_DEVICE
+    to, of = target.facts.ptr, source.facts.ptr
+    for call in calls:
+        ctx.driver.copy_box(
+            ctx.device, to + call.target, of + call.source, call.box, ctx.stream, kind
+        )
+
+
+def on_host(tensor: Described) -> bool:
+    """Return whether a tensor of the cpu device lies in memory of NumPy, not of the device."""
+    return tensor.storage.ordinal == ON_CPU and tensor.storage.foreign
+
+
+def packed_error(name: str) -> TensorError:
+    """Return the error of a copy of packed elements to an array with one in each byte."""
+    return TensorError(
+        f"elements of {name} share bytes, and a device does not copy them to an array that is there and has one in each byte",
+        fix='use the op without `out`, or t.to_host(out=...), which waits; or take the bytes: t.reinterpret("u8") first',
+    )
+
+
+def _spread(ctx: ExecutionContext, source: Described) -> Described:
+    """Put each of a tensor's packed elements in a byte of its own, on the device."""
+    from tilec_runtime.kernels import recipes  # with its bundle; copies of whole bytes need neither
+
+    layout = byte_layout(source.facts)
+    pairs = dense_copy(ctx, source, boxes(layout.dense, layout))
+    codes = scratch(ctx, source.shape, "u8")
+    recipes.spread(ctx, recipes.Place.of(codes), recipes.Place.of(pairs))
+    return codes

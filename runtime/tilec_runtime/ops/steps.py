@@ -1,0 +1,121 @@
+"""What steps of chains do with a result on the host, and the results that have the methods which
+ops lend: `op.reshape(4)` is an op of what the `reshape` of its result gives.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, TypeVar
+
+from tilec_runtime.errors import CallError
+from tilec_runtime.ops.base import Op
+
+R_co = TypeVar("R_co", covariant=True)
+
+
+class Reshapes(Protocol[R_co]):
+    def reshape(self, *shape: Any) -> R_co: ...
+
+
+class Reinterprets(Protocol[R_co]):
+    def reinterpret(self, dtype: Any, *shape: Any) -> R_co: ...
+
+
+class Views(Protocol[R_co]):
+    def view(self, *shape: Any) -> R_co: ...
+
+
+class Partitions(Protocol[R_co]):
+    def partition(self, *tile: Any) -> R_co: ...
+
+
+class PrefixPartitions(Protocol[R_co]):
+    def partition_prefix(self, *tile: Any) -> R_co: ...
+
+
+class TriesPartition(Protocol[R_co]):
+    def try_partition(self, *tile: Any) -> R_co: ...
+
+
+class Unpartitions(Protocol[R_co]):
+    def unpartition(self) -> R_co: ...
+
+
+class Shares(Protocol[R_co]):
+    def share(self) -> R_co: ...
+
+
+class Copies(Protocol[R_co]):
+    def dup(self) -> Op[R_co]: ...
+
+
+class ReadsOut(Protocol):
+    def to_host_op(self, out: Any = None) -> Any: ...
+
+
+class Unwraps(Protocol[R_co]):
+    def try_unwrap(self) -> R_co: ...
+
+
+def having(found: Any, verb: str) -> Any:
+    """Return a tensor or partition that has a method.
+
+    Raises:
+        CallError: it is none, or of a kind without the method.
+    """
+    if hasattr(type(found), "_tilec_facts_") and hasattr(found, verb):
+        return found
+    raise CallError(
+        f"`{verb}` needs an op that gives a tensor which has it, and this one gave a {type(found).__qualname__}",
+        fix="take the tensor out of the tuple: first(), last() or unzip()"
+        if isinstance(found, tuple)
+        else "use `map` for other results",
+    )
+
+
+def element(value: Any, place: int) -> Any:
+    """Return the first (0) or last (-1) element of a tuple."""
+    if not isinstance(value, tuple) or not value:
+        raise CallError(
+            f"`{'last' if place else 'first'}` needs a tuple with elements, and the op gave a {type(value).__qualname__}",
+            fix="use `map` for other results",
+        )
+    return value[place]
+
+
+def listed(result: Any) -> list[Any]:
+    """Return the elements of a tuple, for `unzip`."""
+    if not isinstance(result, tuple):
+        raise CallError(
+            f"unzip needs an op that gives a tuple, and this one gave a {type(result).__qualname__}",
+            fix="unzip the result of zip_ops or of a launcher",
+        )
+    return list(result)
+
+
+def require_op(verb: str, value: Any) -> None:
+    """Check that a function of `then` gave an op."""
+    if not isinstance(value, Op):
+        raise CallError(
+            f"the function of `{verb}` gave a {type(value).__qualname__}, and not a DeviceOp",
+            fix="return an op, value(x) for one that is only a value, or use `map`",
+        )
+
+
+def unwrap(content: Any) -> Any:
+    """Return the owned value behind a share that is the only one, and anything else as it is.
+
+    Raises:
+        OwnershipError: there are other shares.
+    """
+    take = getattr(content, "try_unwrap", None)
+    return content if take is None else take()
+
+
+def shares_of(result: Any) -> Any:
+    """Return a share of a tensor, alone or in a tuple, and anything else as it is."""
+    if type(result) is tuple:
+        return tuple(shares_of(element) for element in result)
+    if hasattr(result, "try_unwrap"):  # a share, which others may follow
+        return result.clone()
+    is_tensor = hasattr(result, "_tilec_facts_") and hasattr(result, "share")
+    return result.share() if is_tensor else result

@@ -1,0 +1,209 @@
+"""Ops that make tensors of host arrays, and that copy contents to tensors that are there."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, final
+
+from tilec_runtime.device.layout import Shape, contiguous_stride, may_overlap, overlaps_itself
+from tilec_runtime.device.seam import CopyKind
+from tilec_runtime.errors import AliasError, TensorError
+from tilec_runtime.ops.context import ExecutionContext
+from tilec_runtime.ops.copies import copy_boxes, on_host
+from tilec_runtime.ops.holding import HoldingOp
+from tilec_runtime.ops.op import DeviceOp
+from tilec_runtime.tensors import host
+from tilec_runtime.tensors.contents import pinned_bytes
+from tilec_runtime.tensors.copies import boxes, byte_layout
+from tilec_runtime.tensors.described import Described
+from tilec_runtime.tensors.lease import holder
+from tilec_runtime.tensors.staging import staging_of
+from tilec_runtime.tensors.tensor import Tensor
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    Array = np.ndarray[Any, Any]
+
+# Bytes of a new tensor up to which they wait for its stream in pinned memory; more go there in
+# chunks, on a stream of their own.
+_SMALL = 64 << 10
+_READ_ONCE = "the array is read while the op is enqueued, and a graph would copy the same contents again and again"
+
+
+def new_tensor(ctx: ExecutionContext, shape: Shape, dtype: str) -> Tensor:
+    """Return a tensor in new memory that an execution writes."""
+    made = _uninitialized(ctx, shape, dtype, ctx.stream)
+    ctx.writes(made.storage)
+    return made
+
+
+def _uninitialized(ctx: ExecutionContext, shape: Shape, dtype: str, stream: int) -> Tensor:
+    return Tensor.uninitialized(
+        shape, dtype, driver=ctx.driver, ordinal=ctx.device, stream=stream, pool=ctx.pool
+    )
+
+
+@final
+class FromHost(DeviceOp[Tensor]):
+    """A new tensor with the contents of a host array."""
+
+    def __init__(self, source: Any) -> None:
+        """Keep the array until the op runs.
+
+        Raises:
+            TensorError: no tensor can be made of it.
+        """
+        self._array: Array | None = host.as_array(source)
+        self._dtype = host.dtype_of(self._array)
+
+    @property
+    def name(self) -> str:
+        """`from_host`."""
+        return "from_host"
+
+    def _require_here(self, ctx: ExecutionContext) -> None:
+        ctx.refuse_capture(
+            "from_host",
+            cause=_READ_ONCE,
+            fix="make the tensor before, and update it: graph.update(api.memcpy(t, x))",
+        )
+
+    def _execute(self, ctx: ExecutionContext) -> Tensor:
+        array, self._array = self._array, None
+        assert array is not None
+        self._require_here(ctx)
+        memory = host.memory_of(array, self._dtype)
+        if memory.nbytes <= _SMALL:
+            made = new_tensor(ctx, array.shape, self._dtype)
+            _send(ctx, made, memory)
+            return made
+        # No stream uses new memory: the copy need not wait for the work of this one.
+        staging = staging_of(ctx.driver, ctx.device)
+        made = _uninitialized(ctx, array.shape, self._dtype, staging.stream)
+        staging.send(made.storage.address, memory)
+        made.storage.use(staging.line, write=True)
+        ctx.writes(made.storage)
+        return made
+
+
+@final
+class Memcpy(HoldingOp[None]):
+    """The contents of one tensor for another one. It allocates nothing, so a graph may hold it."""
+
+    _graph_node_: ClassVar[Literal[True]] = True
+
+    def __init__(self, target: Described, source: Described) -> None:
+        """Claim both.
+
+        Raises:
+            TensorError: the contents do not fit, or the copy would take too many calls of the
+                driver. AliasError: they share memory.
+            OwnershipError: one cannot be used so.
+        """
+        who = holder("memcpy")
+        target.require(who)
+        target.require_mutable(who)
+        source.require(who)
+        to, of = target.facts, source.facts
+        _check_fits(target, of.dtype, of.shape, dense=source.is_contiguous)
+        if target is source or may_overlap(to, of):  # the same one without elements shares none
+            raise AliasError(
+                f"memcpy: the source {source!r} shares memory with the target {target!r}",
+                cause=f"the source is {source._tilec_origin_} and the target {target._tilec_origin_}, in {who}",
+                fix="copy it first (dup)",
+            )
+        there = byte_layout(to)
+        # Tensors of other shapes both lie without gaps.
+        self._boxes = boxes(there, byte_layout(of) if to.shape == of.shape else there)
+        self._hold(who, (target, source), (0,))
+
+    def _work(self, ctx: ExecutionContext, *values: Any) -> None:
+        target, source = values
+        ctx.reads(source.storage)
+        ctx.writes(target.storage)
+        copy_boxes(ctx, self._boxes, target, source)
+
+
+@final
+class Upload(HoldingOp[None]):
+    """The contents of a host array for a tensor that is there."""
+
+    def __init__(self, target: Described, source: Any) -> None:
+        """Claim the target, and keep the array until the op runs.
+
+        Raises:
+            TensorError: no tensor can be made of the array, it does not fit, or the target has
+                gaps.
+            OwnershipError: the target cannot be written.
+        """
+        self._array: Array | None = host.as_array(source)
+        self._dtype = host.dtype_of(self._array)
+        who = holder("memcpy")
+        target.require(who)
+        target.require_mutable(who)
+        _check_fits(target, self._dtype, self._array.shape, dense=True)
+        if not target.is_contiguous:
+            raise TensorError(
+                f"memcpy from the host takes a contiguous target, and this is {target!r}",
+                fix="copy to the device first: api.from_host(x).then(lambda y: api.memcpy(t, y))",
+            )
+        self._hold(who, (target,), (0,))
+
+    def _require_here(self, ctx: ExecutionContext) -> None:
+        super()._require_here(ctx)
+        ctx.refuse_capture(
+            "memcpy from the host",
+            cause=_READ_ONCE,
+            fix="run it before each launch: graph.update(api.memcpy(t, x))",
+        )
+
+    def _work(self, ctx: ExecutionContext, *values: Any) -> None:
+        array, self._array = self._array, None
+        assert array is not None
+        ctx.writes(values[0].storage)
+        _send(ctx, values[0], host.memory_of(array, self._dtype))
+
+
+def _send(ctx: ExecutionContext, target: Described, memory: Array) -> None:
+    """Copy host memory to a tensor in stream order: until then it waits in pinned memory, and the
+    host need not.
+    """
+    if memory.nbytes:
+        own = pinned_bytes(ctx.driver, ctx.device, memory.nbytes)
+        own[...] = memory
+        ctx.keep(own)
+        kind = CopyKind.ON_HOST if on_host(target) else CopyKind.TO_DEVICE
+        ctx.driver.copy_async(
+            ctx.device, target.facts.ptr, own.ctypes.data, own.nbytes, ctx.stream, kind
+        )
+
+
+def _check_fits(tensor: Described, dtype: str, shape: Shape, *, dense: bool) -> None:
+    """Check that contents can go to a tensor element by element: of the same shape, or as many on
+    both sides without gaps (`dense`).
+    """
+    target = tensor.facts
+    in_order = (
+        dense
+        and target.size == math.prod(shape)
+        and target.stride == contiguous_stride(target.shape)
+    )
+    if target.dtype != dtype or not (target.shape == shape or in_order):
+        what = f"memcpy: the source is {dtype} of shape {shape}, and the target {target.dtype} of shape {target.shape}"
+        if target.dtype != dtype:
+            raise TensorError(
+                what,
+                cause="a copy changes no dtype",
+                fix=f"convert the source: api.convert(source, {target.dtype!r}), or reinterpret one of them",
+            )
+        raise TensorError(
+            what,
+            cause="shapes may differ where there are as many elements, and neither side has gaps",
+            fix="reshape one of them, or dup() what has gaps",
+        )
+    if overlaps_itself(target):
+        raise AliasError(
+            f"memcpy: strides {target.stride} of the target name elements more than once",
+            fix="write a tensor of its own",
+        )
