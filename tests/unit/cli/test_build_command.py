@@ -378,10 +378,10 @@ def test_check_tells_of_sources_that_cannot_be_read(cli, project: Path, fake_bui
         ),
     )
     bare = CompileError("a.cu: the compiler crashed", fix="report it")
-    fake_build.check = raising(BuildError((located, bare), total=3, what="sources cannot be read"))
+    fake_build.check = raising(BuildError((located, bare), total=3, what="sources have errors"))
     done = cli("check")
     assert done.code == 1
-    assert done.err.endswith("\n\nerror: 2 of 3 sources cannot be read\n")
+    assert done.err.endswith("\n\nerror: 2 of 3 sources have errors\n")
     done = cli("check", "--json")
     assert done.code == 1
     document = json.loads(done.out)

@@ -30,7 +30,7 @@ def undefined_names(function: FunctionType, texts: Mapping[str, str]) -> tuple[D
             if isinstance(each, ast.Name) and each.id in free and each.id not in found:
                 place, line = node_location(texts, file, each)
                 hint = did_you_mean(each.id, (*local, *function.__globals__)).removeprefix("; ")
-                what = f"{each.id!r} is not defined"
+                what = f"{each.id} is not defined"
                 found[each.id] = Diagnostic(message=what, location=place, excerpt=line, hint=hint)
     return tuple(found.values())
 
