@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import graphlib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -70,13 +69,3 @@ def edges(trees: dict[str, ast.Module], known: dict[str, Path]) -> dict[str, set
         }
         found[name] = {target for target in targets if target and target != name}
     return found
-
-
-def find_cycle(graph: dict[str, set[str]]) -> list[str]:
-    """Return the modules of one import cycle, or an empty list."""
-    try:
-        graphlib.TopologicalSorter(graph).prepare()
-    except graphlib.CycleError as error:
-        cycle: list[str] = error.args[1]
-        return cycle
-    return []

@@ -4,7 +4,6 @@ that waits for ever.
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import json
 import os
@@ -145,12 +144,6 @@ class Browser:
         """Prefer `dark` or `light`, as the system's settings do."""
         self._call(
             "Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": name}]
-        )
-
-    def screenshot(self, path: Path) -> None:
-        """Write what is in sight as a PNG."""
-        path.write_bytes(
-            base64.b64decode(self._call("Page.captureScreenshot", format="png")["data"])
         )
 
     def _call(self, method: str, **params: Any) -> Any:

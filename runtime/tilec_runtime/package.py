@@ -150,7 +150,7 @@ class PackageKernels:
     def __init__(self, loaded: Module) -> None:
         """Use the package's `load`."""
         self._loaded = loaded
-        self._launchers = Makers(loaded.kernels.__getitem__)
+        self._launchers = loaded.kernels
         self._lazy = self._functions(loaded)
 
     @property
@@ -164,7 +164,13 @@ class PackageKernels:
         return self._loaded.compiled
 
     def __getitem__(self, kernel: str) -> Launcher:
-        """Return the launcher of a kernel."""
+        """Return the launcher of a kernel.
+
+        Raises:
+            KeyError: there is no such kernel; names the nearest one.
+        """
+        if kernel not in self._loaded.kernels:
+            raise KeyError(self._unknown(kernel))
         return self._loaded.kernels[kernel]
 
     def __getattr__(self, name: str) -> NoReturn:
@@ -173,14 +179,20 @@ class PackageKernels:
         Raises:
             AttributeError: always.
         """
-        if name.startswith("_"):
-            raise AttributeError(name, name=name, obj=self)
-        getattr(self._loaded, name)  # raises it
-        raise AttributeError(f"{name!r} is no kernel of this package", name=name, obj=self)
+        what = name if name.startswith("_") else self._unknown(name)
+        raise AttributeError(what, name=name, obj=self)
+
+    def _unknown(self, name: str) -> str:
+        from tilec_runtime.model.suggest import did_you_mean  # for the message alone
+
+        known = tuple(self._loaded.kernels)
+        hint = did_you_mean(name, known) or f"; it has {', '.join(known)}"
+        return f"{self._loaded.info.package.name} has no kernel {name!r}{hint}"
 
     def __repr__(self) -> str:
         """Package, version, device."""
-        return repr(self._loaded.kernels)
+        package = self._loaded.info.package
+        return f"<kernels of {package.name} {package.version} on {self._loaded.device}>"
 
 
 class PackageFunctions:

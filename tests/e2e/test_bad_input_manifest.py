@@ -351,7 +351,7 @@ def test_all_problems_in_one_run(cli: Cli, tmp_path: Path) -> None:
     ]
 
 
-def test_what_is_wrong_in_one_place_hides_nothing_in_another(cli: Cli, tmp_path: Path) -> None:
+def test_one_run_reports_problems_of_every_kind(cli: Cli, tmp_path: Path) -> None:
     """Files that are not there, names, expressions, tables, sources that cannot be read and headers
     that are nowhere, in one run.
     """

@@ -68,11 +68,6 @@ SOURCES = {
     ),
 }
 JOBS = {
-    "a name that is not defined": (
-        ADD,
-        ADD_PY.replace("+ 1.0", "+ one"),
-        "k/add.py:7:51: error: one is not defined\n        ct.store(z, (i,), ct.load(x, (i,), (TILE,)) + one)\n",
-    ),
     "a tile that cannot be": (
         ADD.replace("128", "100"),
         ADD_PY,
@@ -176,7 +171,7 @@ def test_a_kernel_that_takes_too_long(cli: Cli, tmp_path: Path) -> None:
     assert done.err.endswith(f"error: 1 of 2 jobs failed{UNHARMED}")
 
 
-def test_what_a_module_prints_is_no_output(cli: Cli, tmp_path: Path) -> None:
+def test_discards_what_kernel_modules_print(cli: Cli, tmp_path: Path) -> None:
     noise = "import os, sys\nprint('loud')\nprint('louder', file=sys.stderr)\nos.system('echo loudest')\n"
     root = write(tmp_path, HEAD + ADD, {"k/add.py": noise + ADD_PY})
     done = cli.good(root, "build", "--json")
@@ -185,7 +180,7 @@ def test_what_a_module_prints_is_no_output(cli: Cli, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("form", ["source", "header", "path", "module"])
-def test_what_leaves_the_project_is_refused(cli: Cli, tmp_path: Path, form: str) -> None:
+def test_refuses_files_outside_of_the_project(cli: Cli, tmp_path: Path, form: str) -> None:
     """A build depends on files below tilec.toml alone, however they are named."""
     outside = tmp_path / "outside.h"
     outside.write_text(TWICE_CU)

@@ -171,7 +171,7 @@ def test_a_header_that_comes_in_front_of_another_is_seen(cli: Cli, project: Path
     assert cli.good(project, "build").jobs == set()
 
 
-def test_what_a_package_says_is_written_without_compiling(cli: Cli, project: Path) -> None:
+def test_new_package_metadata_compiles_nothing(cli: Cli, project: Path) -> None:
     edit(
         project / "tilec.toml",
         'version = "1.0.0"',

@@ -300,7 +300,7 @@ def test_results_of_the_driver_are_those_that_are_told() -> None:
     ]
 
 
-def test_what_is_called_otherwise_elsewhere_exists_here() -> None:
+def test_names_in_the_interop_table_exist() -> None:
     """Each name that the right column calls is one of the runtime's, but for packages and their
     kernels.
     """

@@ -66,7 +66,7 @@ def test_every_kernel_has_a_case(project: Path) -> None:
     assert len(kernels) == 22
 
 
-def test_what_is_not_proven_is_checked_and_nothing_is_promised(project: Path, cli: Cli) -> None:
+def test_checks_inside_exactly_the_accesses_without_proof(project: Path, cli: Cli) -> None:
     report = cli.good(project, "inspect", "dist/tilec-kernels-0.1.0.tilec", "--safety").out
     assert "not guaranteed" not in report
     for name, part in zip(*_sections(report), strict=True):

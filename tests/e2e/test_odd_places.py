@@ -56,9 +56,7 @@ def test_files_of_a_project_hide_no_modules_of_tilec(cli: Cli, tmp_path: Path, h
 
 @pytest.mark.long
 @pytest.mark.parametrize("level", ["2"])
-def test_what_is_built_does_not_depend_on_pythons_optimization(
-    cli: Cli, tmp_path: Path, level: str
-) -> None:
+def test_python_optimization_changes_no_byte(cli: Cli, tmp_path: Path, level: str) -> None:
     """Compilers read docstrings and assertions, of their own and of kernels."""
     source = ADD_PY.replace("    i = ct.bid(0)", '    """Add one."""\n    i = ct.bid(0)')
     plain, other = (

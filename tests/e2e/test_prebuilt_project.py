@@ -154,7 +154,7 @@ def test_a_file_that_was_made_anew_is_refused_until_its_digest_is_stated(
     assert {job.rpartition("-")[0] for job in again.jobs} == {"by_ptx", "by_two"}
 
 
-def test_what_a_build_refuses(cli: Cli, tmp_path: Path) -> None:
+def test_refuses_files_without_digest_or_target_or_kernel(cli: Cli, tmp_path: Path) -> None:
     digests = project(tmp_path)
     manifest = tmp_path / "tilec.toml"
     edit(manifest, f'sha256 = "{digests["k/scale.ltoir"]}"\n', "")
@@ -194,7 +194,7 @@ TRITON = """.version 8.0
 """
 
 
-def test_what_triton_makes_with_its_hidden_arguments(cli: Cli, tmp_path: Path) -> None:
+def test_builds_ptx_with_tritons_hidden_parameters(cli: Cli, tmp_path: Path) -> None:
     text = (
         HEAD
         + f"""[kernel.add_kernel]

@@ -41,7 +41,7 @@ def outputs(root: Path) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("words", [["--targets", "tileir"], ["--targets", "sm_80"], ["add"], []])
-def test_what_is_shipped_stays_as_it_is(
+def test_runs_leave_shipped_outputs_unchanged(
     cli: Cli, mixed: Path, command: str, words: list[str]
 ) -> None:
     cli.good(mixed, "build")

@@ -117,9 +117,7 @@ def test_chains_are_checked_as_a_whole(cli: Cli, chains: Path) -> None:
     assert len(document["unchecked"]) == 3
 
 
-def test_what_is_left_out_is_no_finding_and_counts_where_it_was_wanted(
-    cli: Cli, chains: Path
-) -> None:
+def test_names_kernels_that_no_case_checks(cli: Cli, chains: Path) -> None:
     alone = cli(chains, "sanitize", "whole", "--json")
     assert (alone.code, alone.json()["unchecked"]) == (0, [])
     named = cli(chains, "sanitize", "whole", "alone", NO_COLOR="1")

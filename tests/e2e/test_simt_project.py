@@ -83,7 +83,7 @@ def test_launches_pack_addresses_extents_strides_structs_and_scalars(project: Pa
     assert [launch.shape.grid for launch in driver.launches] == [(4, 1, 1), (4, 1, 1), (1, 1, 1)]
 
 
-def test_what_was_built_needs_no_numba(project: Path, cli: Cli) -> None:
+def test_built_packages_import_no_numba(project: Path, cli: Cli) -> None:
     code = "import sys; sys.path.insert(0, 'dist'); import tilec_simt_examples; print(sorted({'numba', 'llvmlite'} & set(sys.modules)))"
     done = subprocess.run(
         [sys.executable, "-c", code],

@@ -45,7 +45,7 @@ def test_a_flag_is_refused_at_its_place(cli: Cli, tmp_path: Path) -> None:
     )
 
 
-def test_what_is_not_checked_is_not_cached(tmp_path: Path) -> None:
+def test_unchecked_flags_keep_images_out_of_the_cache(tmp_path: Path) -> None:
     """Each build compiles it, nothing of it is kept, and its images say so."""
     flags = 'unchecked-flags = true\nflags = ["--split-compile=1"]\nparams'
     other = TWICE.replace("kernel.twice", "kernel.other").replace(

@@ -32,12 +32,12 @@ PIECES = (
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=12).map("".join))
-def test_what_is_plain_passes_the_scan(text: str) -> None:
+def test_the_scan_accepts_plain_expressions(text: str) -> None:
     if _plain_words(text):
         _scan(text)
 
 
-def test_what_kernels_say_is_plain() -> None:
+def test_the_scan_accepts_the_texts_of_kernels() -> None:
     for text in (
         "cdiv(x.shape[0], BM) * 2",
         "x.shape == y.shape",

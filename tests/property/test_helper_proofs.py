@@ -154,14 +154,14 @@ HARD = {
 
 
 @pytest.mark.parametrize("case", HARD)
-def test_what_is_easily_missed(tmp_path: Path, case: str) -> None:
+def test_proofs_of_helpers_hold_in_hard_cases(tmp_path: Path, case: str) -> None:
     inner, outer = HARD[case]
     helper = f"import tilec.lang as tl\nSIDE = 4\ndef f0(z, n, a, b, i, j, p=9):\n    {inner}\n"
     text = f"{helper}{KERNEL}    {outer}\n    f0(z, n, b, a, i, j, p=0)\n"
     _hold(tmp_path, text, 9, [])
 
 
-def test_what_has_no_check_stays_inside(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_unchecked_accesses_stay_in_bounds(tmp_path_factory: pytest.TempPathFactory) -> None:
     seen: list[bool] = []
 
     @settings(

@@ -7,14 +7,6 @@
 
 /* Layouts ---------------------------------------------------------------------------------------------------------------------------- */
 
-static bool is_empty(const struct facts *facts)
-{
-    for (int i = 0; i < facts->rank; i++)
-        if (facts->extents[i] == 0)
-            return true;
-    return false;
-}
-
 /* Write the strides of a contiguous array of these extents. False where one overflows. */
 static bool contiguous_strides(struct facts *facts)
 {
@@ -24,6 +16,7 @@ static bool contiguous_strides(struct facts *facts)
         if (__builtin_mul_overflow(step, facts->extents[i] > 0 ? facts->extents[i] : 1, &step))
             return false;
     }
+    facts->count = facts->empty ? 0 : step;
     facts->contiguous = true;
     return true;
 }
@@ -31,18 +24,31 @@ static bool contiguous_strides(struct facts *facts)
 /* Give dimensions of one element, whose strides no access uses, those of a contiguous array (`settled_stride` in layout.py). */
 static bool settle_strides(struct facts *facts)
 {
-    if (is_empty(facts))
+    if (facts->empty)
         return contiguous_strides(facts);
-    int64_t step = 1, dense = 1;
+    int64_t step = 1;
+    facts->count = 1;
     facts->contiguous = true;
     for (int i = facts->rank - 1; i >= 0; i--) {
         if (facts->extents[i] == 1)
             facts->strides[i] = step;
-        facts->contiguous = facts->contiguous && facts->strides[i] == dense;
         int64_t stride = facts->strides[i];
-        if (stride == INT64_MIN || __builtin_mul_overflow(stride < 0 ? -stride : stride, facts->extents[i], &step))
+        facts->contiguous = facts->contiguous && stride == facts->count;
+        if (stride == INT64_MIN || __builtin_mul_overflow(stride < 0 ? -stride : stride, facts->extents[i], &step) ||
+            __builtin_mul_overflow(facts->count, facts->extents[i], &facts->count))
             return false;
-        if (__builtin_mul_overflow(dense, facts->extents[i], &dense))
+    }
+    return true;
+}
+
+/* Find how far elements lie before and behind the first one. False where a number is beyond 64 bits. */
+static bool reach_of(struct facts *facts, int64_t *low, int64_t *high)
+{
+    int64_t reach;
+    for (int i = 0; i < facts->rank; i++) {
+        facts->ahead = facts->ahead && facts->strides[i] >= 0;
+        if (__builtin_mul_overflow(facts->extents[i] - 1, facts->strides[i], &reach) ||
+            __builtin_add_overflow(reach, reach < 0 ? *low : *high, reach < 0 ? low : high))
             return false;
     }
     return true;
@@ -51,25 +57,22 @@ static bool settle_strides(struct facts *facts)
 /* Find which bytes an array has, and what tells calls apart of its address and strides. False where a number is beyond 64 bits. */
 static bool measure(const struct core *core, struct facts *facts)
 {
-    int bits = core->dtypes[facts->dtype].bits;
-    int64_t size = bits < 8 ? 1 : bits / 8, low = 0, high = 0, reach;
-    facts->empty = is_empty(facts);
-    facts->sound = facts->address % size == 0 && (facts->address != 0 || facts->empty);
+    const struct dtype *dtype = &core->dtypes[facts->dtype];
+    int64_t size = dtype->size, low = 0, high = 0;
+    facts->sound = (facts->address & (size - 1)) == 0 && (facts->address != 0 || facts->empty);
     facts->ahead = true;
-    for (int i = 0; i < facts->rank; i++) {
-        facts->ahead = facts->ahead && facts->strides[i] >= 0;
-        if (__builtin_mul_overflow(facts->extents[i] - 1, facts->strides[i], &reach) ||
-            __builtin_add_overflow(reach, reach < 0 ? low : high, reach < 0 ? &low : &high))
-            return false;
-    }
     facts->start = facts->end = facts->address;
     if (facts->empty)
         return true;
+    if (facts->contiguous)
+        high = facts->count - 1;
+    else if (!reach_of(facts, &low, &high))
+        return false;
     if (__builtin_mul_overflow(low, size, &low) || __builtin_add_overflow(high, 1, &high) || __builtin_mul_overflow(high, size, &high))
         return false;
-    if (bits < 8) /* elements that share bytes */
-        high = high * bits / 8;
-    return (bits >= 8 || facts->contiguous) && !__builtin_add_overflow(facts->address, low, &facts->start) && facts->start >= 0 &&
+    if (dtype->bits < 8) /* elements that share bytes */
+        high = high * dtype->bits / 8;
+    return (dtype->bits >= 8 || facts->contiguous) && !__builtin_add_overflow(facts->address, low, &facts->start) && facts->start >= 0 &&
            !__builtin_add_overflow(facts->address, high, &facts->end);
 }
 
@@ -86,15 +89,13 @@ static bool place_layout(struct facts *facts, int64_t rank, int64_t *room, size_
 
 /* DLPack's exchange API ---------------------------------------------------------------------------------------------------------------- */
 
+/* False for a dtype that tilec has not, or whose elements share bytes. */
 static bool exchange_dtype(const struct core *core, DLDataType found, int *dtype)
 {
-    for (size_t i = 0; i < core->dtype_count; i++) {
-        if (found.code == core->dtypes[i].code && found.bits == core->dtypes[i].bits && found.lanes == 1 && found.bits >= 8) {
-            *dtype = (int)i;
-            return true;
-        }
-    }
-    return false; /* one that tilec has not, or whose elements share bytes */
+    if (found.lanes != 1 || found.code >= MOST_CODES || found.bits < 8 || found.bits > 128 || (found.bits & (found.bits - 1)) != 0)
+        return false;
+    *dtype = core->exchanged[found.code][__builtin_ctz(found.bits / 8)] - 1;
+    return *dtype >= 0;
 }
 
 static bool exchange_device(DLDevice found, int *device)
@@ -124,22 +125,27 @@ static bool copy_tensor(const struct core *core, const DLTensor *tensor, int64_t
 {
     if (!place_layout(facts, tensor->ndim, room, count) || (facts->rank > 0 && tensor->shape == NULL))
         return false;
+    facts->empty = false;
     for (int i = 0; i < facts->rank; i++) {
         facts->extents[i] = tensor->shape[i];
         if (facts->extents[i] < 0)
             return false;
+        facts->empty = facts->empty || facts->extents[i] == 0;
+        if (tensor->strides != NULL)
+            facts->strides[i] = tensor->strides[i];
     }
-    if (tensor->strides != NULL)
-        memcpy(facts->strides, tensor->strides, (size_t)facts->rank * sizeof(int64_t));
     if (!(tensor->strides != NULL ? settle_strides(facts) : contiguous_strides(facts)))
         return false;
     return exchange_dtype(core, tensor->dtype, &facts->dtype) && exchange_device(tensor->device, &facts->device) &&
            exchange_address(tensor, &facts->address) && measure(core, facts);
 }
 
-/* Whether a torch tensor is no lazy negation, of which DLPack says nothing. (A lazy conjugate is complex: no dtype of tilec's.) */
-static bool is_resolved(const struct reader *reader, PyObject *value)
+/* Whether a torch tensor is no lazy negation, of which DLPack says nothing. Torch makes those of imaginary parts, which are IEEE floats. (A
+ * lazy conjugate is complex: no dtype of tilec's.) */
+static bool is_resolved(const struct reader *reader, PyObject *value, const DLTensor *tensor)
 {
+    if (tensor->dtype.code != kDLFloat)
+        return true;
     PyObject *negated = PyObject_CallOneArg(reader->is_neg, value);
     Py_XDECREF(negated);
     return negated == Py_False;
@@ -152,7 +158,7 @@ static enum outcome read_torch(
     if (reader->api->dltensor_from_py_object_no_sync(value, &tensor) != 0 || PyErr_Occurred())
         return declined();
     facts->readonly = false;
-    if (!copy_tensor(core, &tensor, room, count, facts) || !is_resolved(reader, value))
+    if (!copy_tensor(core, &tensor, room, count, facts) || !is_resolved(reader, value, &tensor))
         return declined();
     return DONE;
 }
@@ -198,10 +204,13 @@ static bool copy_layout(const struct core *core, PyObject *found, int64_t *room,
     PyObject *shape = PyObject_GetAttr(found, core->name_shape), *stride = PyObject_GetAttr(found, core->name_stride);
     bool copied = shape != NULL && stride != NULL && PyTuple_Check(shape) &&
                   place_layout(facts, PyTuple_GET_SIZE(shape), room, count) && copy_numbers(shape, facts->rank, facts->extents) &&
-                  copy_numbers(stride, facts->rank, facts->strides) && settle_strides(facts);
+                  copy_numbers(stride, facts->rank, facts->strides);
+    facts->empty = false;
+    for (int i = 0; copied && i < facts->rank; i++)
+        facts->empty = facts->empty || facts->extents[i] == 0;
     Py_XDECREF(shape);
     Py_XDECREF(stride);
-    return copied;
+    return copied && settle_strides(facts);
 }
 
 /* A whole number that is an attribute; false, with an exception, where it is none. */
@@ -231,6 +240,7 @@ enum outcome array_copy(const struct core *core, PyObject *found, int64_t *room,
         return declined();
     facts->device = (int)device;
     facts->readonly = readonly != 0;
+    facts->owned = false;
     return DONE;
 }
 
@@ -290,6 +300,8 @@ static bool classify(const struct core *core, PyTypeObject *type, struct reader 
     Py_XDECREF(kind);
     if (reader->kind == -1)
         return false;
+    if (reader->kind == BY_OWNER && !PyType_IsSubtype(type, core->described_type))
+        reader->kind = BY_PYTHON;
     if (reader->kind == BY_TORCH_EXCHANGE || reader->kind == BY_EXCHANGE)
         find_exchange(reader, type);
     if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_Exception))
@@ -348,6 +360,7 @@ enum outcome array_read(
         return declined();
     const struct reader reader = *cached; /* Python that runs meanwhile may empty the cache */
     Py_XINCREF(reader.is_neg);
+    facts->owned = reader.kind == BY_OWNER;
     enum outcome outcome = read_by(core, &reader, value, fallback, minded, room, count, facts);
     Py_XDECREF(reader.is_neg);
     return outcome;

@@ -16,11 +16,13 @@ enum reading_kind {
 /* Facts of one array. Extents and strides are in elements; strides of dimensions of one element are those of a contiguous array. */
 struct facts {
     int64_t address, start, end; /* its bytes lie from `start` to before `end` */
+    int64_t count;               /* its elements */
     int64_t *extents, *strides;  /* in the caller's slots */
     int rank, dtype, device;
     bool readonly, contiguous, empty;
     bool sound; /* aligned to its elements; memory where there are elements */
     bool ahead; /* no stride is negative */
+    bool owned; /* a tensor of tilec's own, whose lease is minded */
 };
 
 /* Read an array. `room` is where extents and strides go, `count` how many numbers fit there; `fallback` is Python's reader. Tensors of

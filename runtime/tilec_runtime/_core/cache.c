@@ -28,17 +28,21 @@ static struct entry *find_entry(const struct cache *cache, uint64_t hash, const 
     return entry;
 }
 
-static size_t plans_in(const struct entry *entry)
+/* Move a plan of an entry to the front. */
+static struct plan *put_first(struct entry *entry, size_t place)
 {
-    return entry->plan_count < MOST_ALIKE ? entry->plan_count : MOST_ALIKE;
+    struct plan *plan = entry->plans[place];
+    for (size_t i = place; i > 0; i--)
+        entry->plans[i] = entry->plans[i - 1];
+    return entry->plans[0] = plan;
 }
 
-struct plan *cache_find(const struct cache *cache, const struct call *call, int64_t *outputs)
+struct plan *cache_find(struct cache *cache, struct call *call)
 {
-    const struct entry *entry = find_entry(cache, hash_of(call), call);
-    for (size_t i = entry == NULL ? 0 : plans_in(entry); i > 0; i--) /* every plan that applies launches the same */
-        if (plan_applies(entry->plans[i - 1], call, outputs))
-            return (struct plan *)Py_NewRef(entry->plans[i - 1]);
+    struct entry *entry = find_entry(cache, hash_of(call), call);
+    for (size_t i = 0; entry != NULL && i < entry->plan_count; i++) /* every plan that applies launches the same */
+        if (plan_applies(entry->plans[i], call))
+            return (struct plan *)Py_NewRef(put_first(entry, i));
     return NULL;
 }
 
@@ -47,7 +51,7 @@ struct plan *cache_find(const struct cache *cache, const struct call *call, int6
 /* References are dropped when the entry is out of the cache, since that may run Python, which may launch. */
 static void free_entry(struct entry *entry)
 {
-    for (size_t i = 0; i < plans_in(entry); i++)
+    for (size_t i = 0; i < entry->plan_count; i++)
         Py_DECREF(entry->plans[i]);
     Py_DECREF(entry->types);
     PyMem_Free(entry->key);
@@ -101,20 +105,24 @@ static struct entry *unlink_oldest(struct cache *cache)
 
 static bool holds_source(const struct entry *entry, const struct plan *plan)
 {
-    for (size_t i = 0; i < plans_in(entry); i++)
+    for (size_t i = 0; i < entry->plan_count; i++)
         if (entry->plans[i]->source == plan->source)
             return true;
     return false;
 }
 
-/* Add a plan to its entry, in the oldest one's place where the entry is full. Two threads that missed at once add one plan once. */
+/* Add a plan to its entry, in the place of the one that was not used for longest. Two threads that missed at once add one plan once. */
 static void add_plan(struct entry *entry, struct plan *plan)
 {
     if (holds_source(entry, plan))
         return;
-    struct plan **place = &entry->plans[entry->plan_count % MOST_ALIKE], *before = *place;
-    *place = (struct plan *)Py_NewRef(plan);
-    entry->plan_count++;
+    struct plan *before = NULL;
+    if (entry->plan_count == MOST_ALIKE)
+        before = entry->plans[MOST_ALIKE - 1];
+    else
+        entry->plan_count++;
+    entry->plans[entry->plan_count - 1] = (struct plan *)Py_NewRef(plan);
+    put_first(entry, entry->plan_count - 1);
     Py_XDECREF(before);
 }
 
@@ -146,7 +154,7 @@ size_t cache_plan_count(const struct cache *cache)
 {
     size_t count = 0;
     for (const struct entry *entry = cache->oldest; entry != NULL; entry = entry->next_in_age)
-        count += plans_in(entry);
+        count += entry->plan_count;
     return count;
 }
 
@@ -154,7 +162,7 @@ int cache_traverse(const struct cache *cache, visitproc visit, void *arg)
 {
     for (const struct entry *entry = cache->oldest; entry != NULL; entry = entry->next_in_age) {
         Py_VISIT(entry->types);
-        for (size_t i = 0; i < plans_in(entry); i++)
+        for (size_t i = 0; i < entry->plan_count; i++)
             Py_VISIT(entry->plans[i]);
     }
     return 0;

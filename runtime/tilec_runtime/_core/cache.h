@@ -1,4 +1,5 @@
-/* The plans of one launcher: a hash table from keys of calls to plans that may apply, bounded, oldest out first. */
+/* The plans of one launcher: a hash table from keys of calls to plans that may apply. Bounded: the oldest key leaves, and the plan of a key
+ * that was not used for longest. */
 #ifndef TILEC_CACHE_H
 #define TILEC_CACHE_H
 
@@ -15,8 +16,8 @@ struct entry {
     uint64_t *key;
     size_t key_count;
     PyObject *types; /* keeps the types alive whose addresses are in the key */
-    struct plan *plans[MOST_ALIKE];
-    size_t plan_count; /* how many were added; the oldest of more than fit are gone */
+    struct plan *plans[MOST_ALIKE]; /* the last used first; the first one that applies launches */
+    size_t plan_count;
 };
 
 struct cache {
@@ -25,8 +26,8 @@ struct cache {
     size_t entry_count;
 };
 
-/* Find a plan that applies to a call; a new reference, and its outputs. NULL on a miss. Runs no Python. */
-struct plan *cache_find(const struct cache *cache, const struct call *call, int64_t *outputs);
+/* Find a plan that applies to a call, whose numbers have its outputs then; a new reference. NULL on a miss. Runs no Python. */
+struct plan *cache_find(struct cache *cache, struct call *call);
 
 /* Add a plan under the key of a call. False with an exception where there is no memory. */
 bool cache_add(struct cache *cache, const struct call *call, PyObject *types, struct plan *plan);

@@ -52,7 +52,7 @@ static bool add_slot(struct call *call, int64_t number)
 {
     if (call->slot_count == MOST_SLOTS)
         return false;
-    call->slots[call->slot_count++] = number;
+    call->numbers[call->slot_count++] = number;
     return true;
 }
 
@@ -72,7 +72,8 @@ static uint64_t class_of(const struct facts *facts)
     return flags | (uint64_t)facts->rank << 8 | (uint64_t)facts->dtype << 16 | (uint64_t)(uint32_t)facts->device << 32;
 }
 
-static enum outcome read_tensor(struct core *core, PyObject *value, PyObject *given, const struct reading *reading, struct call *call)
+static enum outcome read_tensor(
+    struct core *core, PyObject *value, PyObject *given, const struct reading *reading, struct call *call, bool *owned)
 {
     if (value == Py_None)
         return add_slot(call, 0) && add_key(call, 0) ? DONE : DECLINED;
@@ -80,15 +81,16 @@ static enum outcome read_tensor(struct core *core, PyObject *value, PyObject *gi
     size_t layout = call->slot_count + 3; /* extents and strides follow the addresses */
     if (layout >= MOST_SLOTS)
         return DECLINED;
-    int64_t *room = &call->slots[layout];
+    int64_t *room = &call->numbers[layout];
     enum outcome outcome = given != NULL ? array_copy(core, given, room, MOST_SLOTS - layout, &facts)
                                          : array_read(core, value, reading->fallback, reading->minded, room, MOST_SLOTS - layout, &facts);
     if (outcome != DONE)
         return outcome;
-    call->slots[layout - 3] = facts.address;
-    call->slots[layout - 2] = facts.start;
-    call->slots[layout - 1] = facts.end;
+    call->numbers[layout - 3] = facts.address;
+    call->numbers[layout - 2] = facts.start;
+    call->numbers[layout - 1] = facts.end;
     call->slot_count = layout + 2 * (size_t)facts.rank;
+    *owned = facts.owned;
     return add_key(call, class_of(&facts)) ? DONE : DECLINED;
 }
 
@@ -127,12 +129,15 @@ enum outcome call_read(
 {
     call->values = values;
     call->slot_count = call->key_count = 0;
+    call->any_owned = false;
     for (size_t i = 0; i < signature->tensor_count; i++) {
         call->tensor_slots[i] = (uint16_t)call->slot_count;
         PyObject *given = reading->given == NULL ? NULL : reading->given[i];
-        enum outcome outcome = read_tensor(core, values[signature->tensors[i]], given, reading, call);
+        call->owned[i] = false;
+        enum outcome outcome = read_tensor(core, values[signature->tensors[i]], given, reading, call, &call->owned[i]);
         if (outcome != DONE)
             return outcome;
+        call->any_owned = call->any_owned || call->owned[i];
     }
     for (size_t i = 0; i < signature->other_count; i++)
         if (!read_other(values[signature->others[i]], signature->keyed[i], call))
@@ -142,13 +147,14 @@ enum outcome call_read(
 
 /* Streams ---------------------------------------------------------------------------------------------------------------------------- */
 
-/* Take a handle: an int of 64 bits without sign. */
-static enum outcome take_handle(PyObject *number, CUstream *handle)
+/* Take a handle, which the stream owns then: an int of 64 bits without sign. */
+static enum outcome take_handle(PyObject *number, struct stream *stream)
 {
+    Py_XSETREF(stream->number, number);
     if (number == NULL || !PyLong_Check(number))
         return declined();
-    *handle = (CUstream)(uintptr_t)PyLong_AsUnsignedLongLong(number);
-    return PyErr_Occurred() ? declined() : DONE;
+    stream->handle = (CUstream)(uintptr_t)PyLong_AsUnsignedLongLong(number);
+    return (uintptr_t)stream->handle == UINTPTR_MAX && PyErr_Occurred() ? declined() : DONE;
 }
 
 /* Ask Python once which attribute of a type of streams has the handle; a new reference. The last type is kept: programs have one. */
@@ -164,40 +170,36 @@ static PyObject *handle_attribute(struct core *core, PyTypeObject *type)
     return Py_NewRef(core->stream_name);
 }
 
-enum outcome stream_handle(struct core *core, PyObject *stream, CUstream *handle)
+enum outcome stream_handle(struct core *core, PyObject *object, struct stream *stream)
 {
-    if (PyLong_CheckExact(stream))
-        return take_handle(stream, handle);
-    PyObject *name = handle_attribute(core, Py_TYPE(stream)), *number = NULL;
+    if (PyLong_CheckExact(object))
+        return take_handle(Py_NewRef(object), stream);
+    PyObject *name = handle_attribute(core, Py_TYPE(object)), *number = NULL;
     if (name != NULL)
-        number = name == Py_None ? PyObject_CallOneArg(core->stream_handle, stream) : PyObject_GetAttr(stream, name);
-    enum outcome outcome = take_handle(number, handle);
-    Py_XDECREF(number);
+        number = name == Py_None ? PyObject_CallOneArg(core->stream_handle, object) : PyObject_GetAttr(object, name);
     Py_XDECREF(name);
-    return outcome;
+    return take_handle(number, stream);
 }
 
-static enum outcome current_stream(struct core *core, const struct signature *signature, const struct call *call, CUstream *handle)
+static enum outcome current_stream(struct core *core, const struct signature *signature, const struct call *call, struct stream *stream)
 {
     PyObject *values = PyTuple_New((Py_ssize_t)signature->parameters);
     for (size_t i = 0; values != NULL && i < signature->parameters; i++)
         PyTuple_SET_ITEM(values, (Py_ssize_t)i, Py_NewRef(call->values[i]));
     PyObject *number = values == NULL ? NULL : PyObject_CallOneArg(core->current_stream, values);
-    enum outcome outcome = take_handle(number, handle);
-    Py_XDECREF(number);
     Py_XDECREF(values);
-    return outcome;
+    return take_handle(number, stream);
 }
 
-enum outcome call_stream(struct core *core, const struct signature *signature, const struct call *call, CUstream *handle)
+enum outcome call_stream(struct core *core, const struct signature *signature, const struct call *call, struct stream *stream)
 {
-    *handle = NULL; /* the default stream, where no library has a current one */
+    stream->handle = NULL; /* the default stream, where no library has a current one */
     for (size_t i = 0; i < signature->tensor_count; i++) {
         PyObject *value = call->values[signature->tensors[i]];
         int device = (int)(int32_t)(call->key[i] >> 32);
-        enum streams streams = value == Py_None ? NO_STREAMS : array_stream(core, value, device, handle);
+        enum streams streams = value == Py_None ? NO_STREAMS : array_stream(core, value, device, &stream->handle);
         if (streams != NO_STREAMS)
-            return streams == CURRENT_STREAM ? DONE : current_stream(core, signature, call, handle);
+            return streams == CURRENT_STREAM ? DONE : current_stream(core, signature, call, stream);
     }
     return DONE;
 }

@@ -21,6 +21,7 @@
 
 /* Sizes of the tables of the module. */
 #define MOST_DTYPES 32
+#define MOST_CODES 32
 #define MOST_READERS 64
 
 /* Numbers of devices that are none (runtime/tilec_runtime/device/layout.py has the same ones). */
@@ -36,9 +37,9 @@ enum outcome {
 /* Drop the error that a call of Python left, which Python's path will meet again. Returns DECLINED, or RAISED for what is no error. */
 enum outcome declined(void);
 
-/* One element type: its code and bits in DLPack. */
+/* One element type: its code and bits in DLPack, and the bytes of an element, a power of two (of the byte that elements share). */
 struct dtype {
-    uint8_t code, bits;
+    uint8_t code, bits, size;
 };
 
 /* How the arrays of one type are read. */
@@ -53,6 +54,7 @@ struct reader {
 struct core {
     struct dtype dtypes[MOST_DTYPES];
     size_t dtype_count;
+    uint8_t exchanged[MOST_CODES][5]; /* index in `dtypes`, and 1, of each code in 8, 16, .. 128 bits; 0 for none */
     PyObject *dtype_numbers; /* {name: index in `dtypes`} */
     PyObject *classify;      /* (type) -> kind of reading */
     PyObject *encode;        /* (format, value) -> bytes, for values that C does not encode */
@@ -70,5 +72,11 @@ struct core {
 };
 
 struct core *core_of(PyObject *module);
+
+/* Whether an object is of a type or of one that derives from it, most often directly: Python's classes do. */
+static inline bool is_kind(PyObject *object, PyTypeObject *type)
+{
+    return Py_TYPE(object)->tp_base == type || PyObject_TypeCheck(object, type);
+}
 
 #endif

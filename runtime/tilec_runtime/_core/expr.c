@@ -2,7 +2,17 @@
 
 #include <string.h>
 
-/* Verify ---------------------------------------------------------------------------------------------------------------------------- */
+#define NO_PLACE UINT16_MAX
+
+/* Read ------------------------------------------------------------------------------------------------------------------------------ */
+
+/* A program on its way from postfix code to steps: the stack has the places of the values that postfix code pushed. */
+struct reading_state {
+    struct program *program;
+    uint16_t stack[MOST_STACK];
+    int depth;
+    bool fresh; /* whether the last step made the value on top of the stack */
+};
 
 /* How many values an op takes from the stack; -1 for a number that is no op. */
 static int values_taken(int64_t op)
@@ -29,85 +39,205 @@ static int values_taken(int64_t op)
     }
 }
 
-static bool leaves_value(int64_t op)
+static bool push(struct reading_state *state, size_t place)
 {
-    return op != OP_CHECK && op != OP_OUT && op != OP_DIVISIBLE;
-}
-
-/* Raise `count` so that it is above `index`. False for an index that is out of range. */
-static bool include_index(size_t *count, int64_t index, size_t most)
-{
-    if (index < 0 || (uint64_t)index >= most)
+    if (state->depth == MOST_STACK)
         return false;
-    if ((size_t)index >= *count)
-        *count = (size_t)index + 1;
+    state->stack[state->depth++] = (uint16_t)place;
+    state->fresh = false;
     return true;
 }
 
-/* What the step before wrote is known from `written`: a program reads no output that it has not. */
-static bool verify_operand(struct program *program, const struct step *step, bool *written)
+/* The place of a constant; NO_PLACE where there are too many. */
+static uint16_t constant_place(struct program *program, int64_t constant)
 {
-    switch (step->op) {
-    case OP_SLOT:
-        return include_index(&program->slots, step->operand, MOST_SLOTS);
-    case OP_OUT:
-        if (!include_index(&program->outputs, step->operand, MOST_OUTPUTS))
-            return false;
-        written[step->operand] = true;
-        return true;
-    case OP_GET:
-        return step->operand >= 0 && step->operand < MOST_OUTPUTS && written[step->operand];
-    case OP_FITS:
-        return step->operand != 0 && -64 <= step->operand && step->operand <= 64;
-    case OP_DIVISIBLE:
-        return step->operand > 0;
+    size_t i = 0;
+    while (i < program->constant_count && program->constants[i] != constant)
+        i++;
+    if (i == MOST_CONSTANTS)
+        return NO_PLACE;
+    if (i == program->constant_count)
+        program->constants[program->constant_count++] = constant;
+    return (uint16_t)(FIRST_CONSTANT + i);
+}
+
+static bool push_constant(struct reading_state *state, int64_t constant)
+{
+    uint16_t place = constant_place(state->program, constant);
+    return constant != INT64_MIN && place != NO_PLACE && push(state, place); /* INT64_MIN has no negative, so it is no number of a program */
+}
+
+static bool push_slot(struct reading_state *state, int64_t slot)
+{
+    if (slot < 0 || slot >= MOST_SLOTS)
+        return false;
+    if ((size_t)slot >= state->program->slots)
+        state->program->slots = (size_t)slot + 1;
+    return push(state, (size_t)slot);
+}
+
+static bool push_output(struct reading_state *state, int64_t output)
+{
+    return output >= 0 && output < MOST_OUTPUTS && state->program->places[output] != NO_PLACE && push(state, state->program->places[output]);
+}
+
+static struct step *add_step(struct reading_state *state, int64_t op, size_t target, uint16_t a, uint16_t b)
+{
+    struct step *step = &state->program->steps[state->program->count++];
+    *step = (struct step){.op = (uint8_t)op, .target = (uint16_t)target, .a = a, .b = b};
+    return step;
+}
+
+static bool is_power(int64_t number)
+{
+    return number > 0 && (number & (number - 1)) == 0;
+}
+
+/* The place of the constant that masks what a power of two divides; NO_PLACE where the divisor is none. */
+static uint16_t mask_place(struct program *program, uint16_t divisor)
+{
+    int64_t constant = divisor < FIRST_CONSTANT ? 0 : program->constants[divisor - FIRST_CONSTANT];
+    return is_power(constant) ? constant_place(program, constant - 1) : NO_PLACE;
+}
+
+/* Add a step that takes its operands from the stack and leaves its result there. A division takes as long as ten other steps, so the remainder of
+ * a power of two is masked. */
+static bool compute(struct reading_state *state, int64_t op, int taken)
+{
+    state->depth -= taken;
+    uint16_t a = state->stack[state->depth], b = state->stack[state->depth + taken - 1];
+    size_t target = (size_t)(FIRST_RESULT + state->depth);
+    uint16_t mask = op == OP_MOD ? mask_place(state->program, b) : NO_PLACE;
+    add_step(state, mask == NO_PLACE ? op : OP_MASK, target, a, mask == NO_PLACE ? b : mask);
+    push(state, target);
+    return state->fresh = true;
+}
+
+/* Check the value on top of the stack, which is taken: the step that made it does so, if it is the last one. */
+static bool check(struct reading_state *state)
+{
+    uint16_t place = state->stack[--state->depth];
+    if (!state->fresh)
+        add_step(state, OP_MOVE, (size_t)(FIRST_RESULT + state->depth), place, place);
+    state->program->steps[state->program->count - 1].check = true;
+    state->fresh = false;
+    return true;
+}
+
+/* Check a property of the value on top of the stack, which stays. */
+static bool check_property(struct reading_state *state, int64_t op, int64_t constant)
+{
+    uint16_t place = constant_place(state->program, constant);
+    if (place == NO_PLACE || state->depth == MOST_STACK)
+        return false;
+    add_step(state, op, (size_t)(FIRST_RESULT + state->depth), state->stack[state->depth - 1], place)->check = true;
+    state->fresh = false;
+    return true;
+}
+
+static bool check_divisible(struct reading_state *state, int64_t divisor)
+{
+    if (divisor <= 0)
+        return false;
+    bool power = is_power(divisor);
+    bool checked = check_property(state, power ? OP_ALIGNED : OP_DIVISIBLE, power ? divisor - 1 : divisor);
+    state->depth--;
+    return checked;
+}
+
+/* Take an output from the stack. A result moves to the output's own place, as does another output; slots and constants stay where they are. */
+static bool take_output(struct reading_state *state, int64_t output)
+{
+    uint16_t place = state->stack[--state->depth];
+    if (output < 0 || output >= MOST_OUTPUTS)
+        return false;
+    size_t own = (size_t)(FIRST_OUTPUT + output);
+    for (int i = 0; i < state->depth; i++)
+        if (state->stack[i] == own)
+            return false; /* what it was is still to be read */
+    if (FIRST_OUTPUT <= place && place < FIRST_CONSTANT) {
+        if (state->fresh)
+            state->program->steps[state->program->count - 1].target = (uint16_t)own;
+        else
+            add_step(state, OP_MOVE, own, place, place);
+        place = (uint16_t)own;
+    }
+    state->program->places[output] = place;
+    if ((size_t)output >= state->program->outputs)
+        state->program->outputs = (size_t)output + 1;
+    state->fresh = false;
+    return true;
+}
+
+static bool read_step(struct reading_state *state, int64_t op, int64_t operand)
+{
+    int taken = values_taken(op);
+    if (taken < 0 || taken > state->depth)
+        return false;
+    switch (op) {
     case OP_CONST:
-        return step->operand != INT64_MIN; /* it has no negative, so it is no number of a program */
+        return push_constant(state, operand);
+    case OP_SLOT:
+        return push_slot(state, operand);
+    case OP_GET:
+        return push_output(state, operand);
+    case OP_OUT:
+        return take_output(state, operand);
+    case OP_CHECK:
+        return check(state);
+    case OP_DIVISIBLE:
+        return check_divisible(state, operand);
+    case OP_FITS:
+        return operand != 0 && -64 <= operand && operand <= 64 && check_property(state, op, operand);
     default:
-        return true;
+        return compute(state, op, taken);
     }
 }
 
-static bool verify_step(struct program *program, const struct step *step, bool *written, int *depth)
+static bool read_steps(struct program *program, const char *bytes, size_t count)
 {
-    int taken = values_taken(step->op);
-    if (taken < 0 || taken > *depth)
-        return false;
-    *depth += (leaves_value(step->op) ? 1 : 0) - taken;
-    return *depth <= MOST_STACK && verify_operand(program, step, written);
-}
-
-static bool verify(struct program *program)
-{
-    bool written[MOST_OUTPUTS] = {false};
-    int depth = 0;
-    for (size_t i = 0; i < program->count; i++) {
-        if (!verify_step(program, &program->steps[i], written, &depth)) {
-            PyErr_Format(PyExc_ValueError, "the program's step %zu (op %lld) is malformed", i, (long long)program->steps[i].op);
+    struct reading_state state = {.program = program};
+    for (size_t i = 0; i < MOST_OUTPUTS; i++)
+        program->places[i] = NO_PLACE;
+    for (size_t i = 0; i < count; i++) {
+        int64_t pair[2];
+        memcpy(pair, bytes + i * sizeof pair, sizeof pair); /* little-endian, as every host of a CUDA driver */
+        if (!read_step(&state, pair[0], pair[1])) {
+            PyErr_Format(PyExc_ValueError, "the program's step %zu (op %lld) is malformed", i, (long long)pair[0]);
             return false;
         }
     }
-    if (depth != 0)
+    if (state.depth != 0)
         PyErr_SetString(PyExc_ValueError, "the program leaves values on its stack");
-    return depth == 0;
+    return state.depth == 0;
+}
+
+/* Outputs that are never written are 0. */
+static bool settle_outputs(struct program *program)
+{
+    uint16_t zero = constant_place(program, 0);
+    for (size_t i = 0; i < program->outputs; i++)
+        if (program->places[i] == NO_PLACE)
+            program->places[i] = zero;
+    if (zero == NO_PLACE)
+        PyErr_SetString(PyExc_ValueError, "the program has more constants than the launch core takes");
+    return zero != NO_PLACE;
 }
 
 bool program_read(struct program *program, PyObject *bytes)
 {
     *program = (struct program){0};
-    if (!PyBytes_Check(bytes) || (size_t)PyBytes_GET_SIZE(bytes) % sizeof(struct step) != 0) {
+    size_t pair = 2 * sizeof(int64_t);
+    if (!PyBytes_Check(bytes) || (size_t)PyBytes_GET_SIZE(bytes) % pair != 0) {
         PyErr_SetString(PyExc_ValueError, "a program is bytes: pairs of an op and an operand, 64-bit integers");
         return false;
     }
-    size_t size = (size_t)PyBytes_GET_SIZE(bytes);
-    program->steps = PyMem_Malloc(size + 1); /* one more, since a program may be empty */
-    if (program->steps == NULL) {
+    size_t count = (size_t)PyBytes_GET_SIZE(bytes) / pair;
+    program->steps = PyMem_Calloc(count + 1, sizeof *program->steps); /* one more, since a program may be empty */
+    program->constants = PyMem_Calloc(MOST_CONSTANTS, sizeof *program->constants);
+    if (program->steps == NULL || program->constants == NULL)
         PyErr_NoMemory();
-        return false;
-    }
-    memcpy(program->steps, PyBytes_AS_STRING(bytes), size); /* little-endian, as every host of a CUDA driver */
-    program->count = size / sizeof(struct step);
-    if (verify(program))
+    else if (read_steps(program, PyBytes_AS_STRING(bytes), count) && settle_outputs(program))
         return true;
     program_free(program);
     return false;
@@ -116,6 +246,7 @@ bool program_read(struct program *program, PyObject *bytes)
 void program_free(struct program *program)
 {
     PyMem_Free(program->steps);
+    PyMem_Free(program->constants);
     *program = (struct program){0};
 }
 
@@ -148,15 +279,15 @@ static bool floor_modulo(int64_t a, int64_t b, int64_t *result)
     return true;
 }
 
-/* Raise a value to the next power of two. */
-static bool next_power(int64_t *value)
+/* The next power of two. */
+static bool next_power(int64_t value, int64_t *result)
 {
-    if (*value < 0)
+    if (value < 0)
         return false;
     uint64_t power = 1;
-    while (power < (uint64_t)*value)
+    while (power < (uint64_t)value)
         power <<= 1;
-    *value = (int64_t)power;
+    *result = (int64_t)power;
     return power <= INT64_MAX;
 }
 
@@ -175,96 +306,104 @@ static bool is_beyond(int64_t value)
     return value == INT64_MIN;
 }
 
-bool program_run(const struct program *program, const int64_t *slots, int64_t *outputs)
+bool program_run(const struct program *program, int64_t *numbers)
 {
-    int64_t stack[MOST_STACK + 1], *top = stack; /* `top` is the last value; `verify` saw that it stays within */
+    for (size_t i = 0; i < program->constant_count; i++)
+        numbers[FIRST_CONSTANT + i] = program->constants[i];
     for (const struct step *step = program->steps, *end = step + program->count; step < end; step++) {
-        int64_t operand = step->operand;
+        int64_t a = numbers[step->a], b = numbers[step->b], value;
         switch (step->op) {
-        case OP_CONST:
-            *++top = operand;
+        case OP_MOVE:
+            value = a;
             break;
-        case OP_SLOT:
-            *++top = slots[operand];
+        case OP_ALIGNED:
+            value = (a & b) == 0;
             break;
-        case OP_GET:
-            *++top = outputs[operand];
-            break;
-        case OP_OUT:
-            outputs[operand] = *top--;
-            break;
-        case OP_CHECK:
-            if (*top-- == 0)
-                return false;
+        case OP_MASK:
+            value = a & b;
             break;
         case OP_DIVISIBLE:
-            if (*top-- % operand != 0)
-                return false;
+            value = a % b == 0;
             break;
         case OP_FITS:
-            if (!fits(*top, operand))
-                return false;
+            value = fits(a, b);
             break;
         case OP_NEG:
-            *top = -*top;
+            value = -a;
             break;
         case OP_NOT:
-            *top = *top == 0;
+            value = a == 0;
             break;
         case OP_POW2:
-            if (!next_power(top))
+            if (!next_power(a, &value))
                 return false;
             break;
         case OP_ADD:
-            top--;
-            if (__builtin_add_overflow(top[0], top[1], top) || is_beyond(*top))
+            if (__builtin_add_overflow(a, b, &value) || is_beyond(value))
                 return false;
             break;
         case OP_SUB:
-            top--;
-            if (__builtin_sub_overflow(top[0], top[1], top) || is_beyond(*top))
+            if (__builtin_sub_overflow(a, b, &value) || is_beyond(value))
                 return false;
             break;
         case OP_MUL:
-            top--;
-            if (__builtin_mul_overflow(top[0], top[1], top) || is_beyond(*top))
+            if (__builtin_mul_overflow(a, b, &value) || is_beyond(value))
                 return false;
             break;
         case OP_FLOORDIV:
-            top--;
-            if (!floor_divide(top[0], top[1], top))
+            if (!floor_divide(a, b, &value))
                 return false;
             break;
         case OP_CDIV:
-            top--;
-            if (!ceiling_divide(top[0], top[1], top))
+            if (!ceiling_divide(a, b, &value))
                 return false;
             break;
         case OP_MOD:
-            top--;
-            if (!floor_modulo(top[0], top[1], top))
+            if (!floor_modulo(a, b, &value))
                 return false;
             break;
-#define BINARY(op, value) \
-        case op: { \
-            int64_t b = *top--, a = *top; \
-            *top = (value); \
-            break; \
+        case OP_MIN:
+            value = a < b ? a : b;
+            break;
+        case OP_MAX:
+            value = a > b ? a : b;
+            break;
+        case OP_EQ:
+            value = a == b;
+            break;
+        case OP_NE:
+            value = a != b;
+            break;
+        case OP_LT:
+            value = a < b;
+            break;
+        case OP_LE:
+            value = a <= b;
+            break;
+        case OP_GT:
+            value = a > b;
+            break;
+        case OP_GE:
+            value = a >= b;
+            break;
+        case OP_BOTH:
+            value = a != 0 && b != 0;
+            break;
+        case OP_EITHER:
+            value = a != 0 || b != 0;
+            break;
+        case OP_AND:
+            value = a != 0 ? b : a;
+            break;
+        case OP_OR:
+            value = a != 0 ? a : b;
+            break;
+        default: /* there is none: `program_read` has made the steps */
+            return false;
         }
-        BINARY(OP_MIN, a < b ? a : b)
-        BINARY(OP_MAX, a > b ? a : b)
-        BINARY(OP_EQ, a == b)
-        BINARY(OP_NE, a != b)
-        BINARY(OP_LT, a < b)
-        BINARY(OP_LE, a <= b)
-        BINARY(OP_GT, a > b)
-        BINARY(OP_GE, a >= b)
-        BINARY(OP_BOTH, a != 0 && b != 0)
-        BINARY(OP_EITHER, a != 0 || b != 0)
-        BINARY(OP_AND, a != 0 ? b : a)
-        BINARY(OP_OR, a != 0 ? a : b)
-#undef BINARY
-        }
+        if (step->check && value == 0)
+            return false;
+        numbers[step->target] = value;
     }
     return true;
 }

@@ -1,8 +1,8 @@
-/* The program of a launch plan: a flat postfix program over 64-bit integers.
+/* The program of a launch plan: arithmetic over 64-bit integers, without jumps.
  *
- * Python writes it once for a plan (`run` in runtime/tilec_runtime/launch/program.py is the reference); `program_run` evaluates it at each launch.
+ * Python writes it once for a plan, as postfix code (`run` in runtime/tilec_runtime/launch/program.py is the reference). `program_read` verifies
+ * it, and turns it into steps whose operands have places that are known: the stack is gone. `program_run` does them at each launch.
  * Every value lies between -2**63 and 2**63, both excluded.
- * A program has no jumps: its stack depth is known before it runs, so `program_read` verifies it and `program_run` need not.
  */
 #ifndef TILEC_EXPR_H
 #define TILEC_EXPR_H
@@ -38,27 +38,52 @@ enum op {
     OP_OR,
     OP_FITS,
     OP_DIVISIBLE,
+    OP_MOVE = 64, /* from here on: steps that postfix code has not */
+    OP_ALIGNED,
+    OP_MASK,
 };
 
-/* Values that a program may have on its stack at a time. */
+/* Values that a program may have on its stack at a time, and different constants. */
 #define MOST_STACK 64
+#define MOST_CONSTANTS 256
 
+/* The numbers of a run lie in one array: the slots of the call first, then outputs, results of steps, and constants. A place is an index. */
+enum {
+    FIRST_OUTPUT = MOST_SLOTS,
+    FIRST_RESULT = FIRST_OUTPUT + MOST_OUTPUTS,
+    FIRST_CONSTANT = FIRST_RESULT + MOST_STACK,
+    MOST_NUMBERS = FIRST_CONSTANT + MOST_CONSTANTS,
+};
+
+/* One operation: on the numbers at two places, its result to a third one. */
 struct step {
-    int64_t op, operand;
+    uint8_t op;
+    bool check; /* whether the plan applies only where the result is not 0 */
+    uint16_t target, a, b;
 };
 
 struct program {
     struct step *steps;
-    size_t count;
-    size_t slots;   /* how many slots it reads: one more than the largest index */
-    size_t outputs; /* how many outputs it writes, likewise */
+    int64_t *constants;
+    size_t count, constant_count;
+    size_t slots;                   /* how many slots it reads: one more than the largest index */
+    size_t outputs;                 /* how many outputs it has, likewise */
+    uint16_t places[MOST_OUTPUTS];  /* of each output */
 };
 
-/* Read and verify a program: bytes that hold op, operand, op, operand, ... Sets ValueError and returns false for anything else. */
+/* Read a postfix program: bytes that hold op, operand, op, operand, ... Sets ValueError and returns false for what is malformed, or beyond the
+ * limits. */
 bool program_read(struct program *program, PyObject *bytes);
 void program_free(struct program *program);
 
-/* Evaluate a program. Returns false where the plan does not apply: a check failed, or a value has no result. */
-bool program_run(const struct program *program, const int64_t *slots, int64_t *outputs);
+/* Run a program over an array of MOST_NUMBERS that begins with the slots. Returns false where the plan does not apply: a check failed, or a
+ * value has no result. */
+bool program_run(const struct program *program, int64_t *numbers);
+
+/* An output of the last run. */
+static inline int64_t program_output(const struct program *program, const int64_t *numbers, size_t output)
+{
+    return numbers[program->places[output]];
+}
 
 #endif

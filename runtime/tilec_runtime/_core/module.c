@@ -5,6 +5,8 @@
 #include "table.h"
 #include "tensor.h"
 
+#include <string.h>
+
 /* State ------------------------------------------------------------------------------------------------------------------------------ */
 
 struct core *core_of(PyObject *module)
@@ -26,7 +28,14 @@ static bool read_dtype(struct core *core, PyObject *row, PyObject *numbers)
     struct dtype dtype;
     if (core->dtype_count == MOST_DTYPES || !PyArg_ParseTuple(row, "sbb", &name, &dtype.code, &dtype.bits))
         return false;
+    if (dtype.bits > 128 || (dtype.bits >= 8 && (dtype.bits & (dtype.bits - 1)) != 0)) {
+        PyErr_Format(PyExc_ValueError, "elements of %s are no power of two of bytes", name);
+        return false;
+    }
     PyObject *number = PyLong_FromSize_t(core->dtype_count);
+    dtype.size = dtype.bits < 8 ? 1 : dtype.bits / 8;
+    if (dtype.bits >= 8 && dtype.code < MOST_CODES)
+        core->exchanged[dtype.code][__builtin_ctz(dtype.size)] = (uint8_t)(core->dtype_count + 1);
     core->dtypes[core->dtype_count++] = dtype;
     bool set = number != NULL && PyDict_SetItemString(numbers, name, number) == 0;
     Py_XDECREF(number);
@@ -36,6 +45,7 @@ static bool read_dtype(struct core *core, PyObject *row, PyObject *numbers)
 static bool read_dtypes(struct core *core, PyObject *rows)
 {
     core->dtype_count = 0;
+    memset(core->exchanged, 0, sizeof core->exchanged);
     Py_XSETREF(core->dtype_numbers, PyDict_New());
     if (core->dtype_numbers == NULL)
         return false;
@@ -125,14 +135,19 @@ static PyObject *run(PyObject *Py_UNUSED(module), PyObject *args)
 {
     PyObject *bytes, *sequence, *result = NULL;
     struct program program;
-    int64_t slots[MOST_SLOTS], outputs[MOST_OUTPUTS] = {0};
+    int64_t numbers[MOST_NUMBERS], outputs[MOST_OUTPUTS];
     Py_ssize_t count;
-    if (!PyArg_ParseTuple(args, "OO:run", &bytes, &sequence) || !copy_slots(sequence, slots, &count) || !program_read(&program, bytes))
+    if (!PyArg_ParseTuple(args, "OO:run", &bytes, &sequence) || !copy_slots(sequence, numbers, &count) || !program_read(&program, bytes))
         return NULL;
     if ((Py_ssize_t)program.slots > count)
         PyErr_SetString(PyExc_ValueError, "the program reads more slots than there are");
-    else
-        result = program_run(&program, slots, outputs) ? tuple_of(outputs, program.outputs) : Py_NewRef(Py_None);
+    else if (!program_run(&program, numbers))
+        result = Py_NewRef(Py_None);
+    else {
+        for (size_t i = 0; i < program.outputs; i++)
+            outputs[i] = program_output(&program, numbers, i);
+        result = tuple_of(outputs, program.outputs);
+    }
     program_free(&program);
     return result;
 }

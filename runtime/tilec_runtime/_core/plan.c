@@ -77,11 +77,12 @@ static bool patch_is_sound(const struct plan *plan, const struct signature *sign
         return false;
     if (PyUnicode_GET_LENGTH(patch->format) == 0 || (uint64_t)patch->offset + patch->size > plan->block_size)
         return false;
-    size_t size = PyUnicode_GET_LENGTH(patch->format) == 1 ? scalar_size((char)PyUnicode_READ_CHAR(patch->format, 0)) : 0;
+    size_t size = PyUnicode_GET_LENGTH(patch->format) == 1 ? scalar_size(patch->code) : 0;
     return patch->kind == PATCH_ADDRESS ? patch->size == sizeof(int64_t) : patch->kind == PATCH_VALUE || (size != 0 && size == patch->size);
 }
 
-static bool read_patch(struct plan *plan, const struct signature *signature, PyObject *numbers, struct patch *patch)
+static bool read_patch(
+    struct plan *plan, const struct signature *signature, const struct call *call, PyObject *numbers, struct patch *patch)
 {
     if (!PyTuple_Check(numbers) ||
         !PyArg_ParseTuple(numbers, "iIIIU", &patch->kind, &patch->source, &patch->offset, &patch->size, &patch->format)) {
@@ -89,10 +90,15 @@ static bool read_patch(struct plan *plan, const struct signature *signature, PyO
         return refuse("a patch of the plan is malformed");
     }
     Py_INCREF(patch->format);
-    return patch_is_sound(plan, signature, patch) || refuse("a patch of the plan reads or writes what there is not");
+    patch->code = PyUnicode_GET_LENGTH(patch->format) == 0 ? '\0' : (char)PyUnicode_READ_CHAR(patch->format, 0);
+    if (!patch_is_sound(plan, signature, patch))
+        return refuse("a patch of the plan reads or writes what there is not");
+    if (patch->kind != PATCH_VALUE)
+        patch->place = patch->kind == PATCH_ADDRESS ? call->tensor_slots[patch->source] : plan->program.places[patch->source];
+    return true;
 }
 
-static bool copy_patches(struct plan *plan, const struct signature *signature, PyObject *patches)
+static bool copy_patches(struct plan *plan, const struct signature *signature, const struct call *call, PyObject *patches)
 {
     size_t count = (size_t)PyTuple_GET_SIZE(patches);
     plan->patches = PyMem_Calloc(count + 1, sizeof *plan->patches);
@@ -100,15 +106,15 @@ static bool copy_patches(struct plan *plan, const struct signature *signature, P
         return no_memory();
     plan->patch_count = count; /* those that are not read yet have no format */
     for (size_t i = 0; i < count; i++)
-        if (!read_patch(plan, signature, PyTuple_GET_ITEM(patches, (Py_ssize_t)i), &plan->patches[i]))
+        if (!read_patch(plan, signature, call, PyTuple_GET_ITEM(patches, (Py_ssize_t)i), &plan->patches[i]))
             return false;
     return true;
 }
 
-static bool read_patches(struct plan *plan, const struct signature *signature)
+static bool read_patches(struct plan *plan, const struct signature *signature, const struct call *call)
 {
     PyObject *patches = tuple_of(plan, "patches");
-    bool copied = patches != NULL && copy_patches(plan, signature, patches);
+    bool copied = patches != NULL && copy_patches(plan, signature, call, patches);
     Py_XDECREF(patches);
     return copied;
 }
@@ -153,13 +159,13 @@ static bool read_function(struct plan *plan, bool natively)
     return !PyErr_Occurred();
 }
 
-struct plan *plan_new(struct core *core, PyObject *source, const struct signature *signature, bool natively)
+struct plan *plan_new(struct core *core, PyObject *source, const struct signature *signature, const struct call *call, bool natively)
 {
     struct plan *plan = (struct plan *)core->plan_type->tp_alloc(core->plan_type, 0);
     if (plan == NULL)
         return NULL;
     plan->source = Py_NewRef(source);
-    if (copy_program(plan) && read_template(plan) && read_offsets(plan) && read_patches(plan, signature) && read_cluster(plan) &&
+    if (copy_program(plan) && read_template(plan) && read_offsets(plan) && read_patches(plan, signature, call) && read_cluster(plan) &&
         read_flag(plan, "cooperative", &plan->cooperative) && read_flag(plan, "programmatic", &plan->programmatic) &&
         read_function(plan, natively))
         return plan;
@@ -169,20 +175,19 @@ struct plan *plan_new(struct core *core, PyObject *source, const struct signatur
 
 /* Launches --------------------------------------------------------------------------------------------------------------------------- */
 
-bool plan_applies(const struct plan *plan, const struct call *call, int64_t *outputs)
+bool plan_applies(const struct plan *plan, struct call *call)
 {
-    return plan->program.slots <= call->slot_count && program_run(&plan->program, call->slots, outputs);
+    return plan->program.slots <= call->slot_count && program_run(&plan->program, call->numbers);
 }
 
-static enum outcome apply_patch(
-    const struct patch *patch, const struct core *core, const struct call *call, const int64_t *outputs, unsigned char *target)
+static enum outcome apply_patch(const struct patch *patch, const struct core *core, const struct call *call, unsigned char *target)
 {
     switch (patch->kind) {
     case PATCH_ADDRESS:
-        memcpy(target, &call->slots[call->tensor_slots[patch->source]], sizeof(int64_t));
+        memcpy(target, &call->numbers[patch->place], sizeof(int64_t));
         return DONE;
     case PATCH_OUTPUT:
-        return scalar_encode((char)PyUnicode_READ_CHAR(patch->format, 0), outputs[patch->source], target) ? DONE : DECLINED;
+        return scalar_encode(patch->code, call->numbers[patch->place], target) ? DONE : DECLINED;
     default:
         return value_encode(core, patch->format, call->values[patch->source], target, patch->size);
     }
@@ -193,7 +198,7 @@ enum outcome plan_fill(const struct plan *plan, const struct core *core, const s
     memcpy(prepared->block, plan->block, plan->block_size);
     for (size_t i = 0; i < plan->patch_count; i++) {
         const struct patch *patch = &plan->patches[i];
-        enum outcome outcome = apply_patch(patch, core, call, prepared->outputs, prepared->block + patch->offset);
+        enum outcome outcome = apply_patch(patch, core, call, prepared->block + patch->offset);
         if (outcome != DONE)
             return outcome;
     }

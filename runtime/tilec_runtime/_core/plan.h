@@ -3,7 +3,6 @@
 #define TILEC_PLAN_H
 
 #include "call.h"
-#include "expr.h"
 
 /* The first outputs of a program: grid, block and dynamic shared memory. */
 enum { OUTPUT_GRID = 0, OUTPUT_BLOCK = 3, OUTPUT_SHARED = 6, SHAPE_OUTPUTS = 7 };
@@ -15,6 +14,8 @@ struct patch {
     int kind;
     uint32_t source, offset, size;
     PyObject *format; /* text: a character of the struct module, or what Python's encoder knows */
+    char code;        /* the character */
+    uint16_t place;   /* of an address or an output among the numbers of a call */
 };
 
 struct plan {
@@ -33,17 +34,16 @@ struct plan {
 
 /* One launch of a plan, with memory for its arguments: it lives on the call's stack. */
 struct prepared {
-    int64_t outputs[MOST_OUTPUTS];
     void *parameters[MOST_ARGUMENTS];
     _Alignas(16) unsigned char block[MOST_BLOCK];
 };
 
-/* Copy Python's plan, for launches of this signature. `natively` tells whether the driver itself
+/* Copy Python's plan, for calls of this signature that have the key of this call. `natively` tells whether the driver itself
  * launches it. NULL with ValueError where the core does not take it. */
-struct plan *plan_new(struct core *core, PyObject *source, const struct signature *signature, bool natively);
+struct plan *plan_new(struct core *core, PyObject *source, const struct signature *signature, const struct call *call, bool natively);
 
-/* Whether a plan applies to a call; its outputs are written then. Runs no Python. */
-bool plan_applies(const struct plan *plan, const struct call *call, int64_t *outputs);
+/* Whether a plan applies to a call, whose numbers have its outputs then. Runs no Python. */
+bool plan_applies(const struct plan *plan, struct call *call);
 
 /* Fill the arguments of a launch of a plan that applies. May run Python. */
 enum outcome plan_fill(const struct plan *plan, const struct core *core, const struct call *call, struct prepared *prepared);

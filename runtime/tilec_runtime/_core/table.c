@@ -20,23 +20,24 @@ struct table {
 
 /* Launch ----------------------------------------------------------------------------------------------------------------------------- */
 
-static void shape_launch(const struct plan *plan, const int64_t *outputs, CUstream stream, struct launch *launch)
+static void shape_launch(const struct plan *plan, const struct call *call, CUstream stream, struct launch *launch)
 {
     for (int i = 0; i < 3; i++) {
-        launch->config.grid[i] = (uint32_t)outputs[OUTPUT_GRID + i];
-        launch->config.block[i] = (uint32_t)outputs[OUTPUT_BLOCK + i];
+        launch->config.grid[i] = (uint32_t)program_output(&plan->program, call->numbers, (size_t)(OUTPUT_GRID + i));
+        launch->config.block[i] = (uint32_t)program_output(&plan->program, call->numbers, (size_t)(OUTPUT_BLOCK + i));
     }
-    launch->config.shared = (uint32_t)outputs[OUTPUT_SHARED];
+    launch->config.shared = (uint32_t)program_output(&plan->program, call->numbers, OUTPUT_SHARED);
     launch->config.stream = stream;
     launch_attributes(launch, plan->cluster, plan->cooperative, plan->programmatic);
 }
 
 /* Enqueue through the driver. Returns its result, or NULL with an exception. */
-static PyObject *launch_natively(const struct table *table, const struct plan *plan, CUstream stream, struct prepared *prepared)
+static PyObject *launch_natively(
+    const struct table *table, const struct call *call, const struct plan *plan, CUstream stream, struct prepared *prepared)
 {
     struct launch launch = {
         .function = plan->function, .place = table->place, .parameters = prepared->parameters};
-    shape_launch(plan, prepared->outputs, stream, &launch);
+    shape_launch(plan, call, stream, &launch);
     CUresult result;
     Py_BEGIN_ALLOW_THREADS /* a full queue of the device makes the driver wait */
     result = driver_launch(&table->core->driver, &launch);
@@ -45,9 +46,12 @@ static PyObject *launch_natively(const struct table *table, const struct plan *p
 }
 
 /* Let a driver's double launch. */
-static PyObject *launch_double(const struct table *table, const struct plan *plan, CUstream stream, struct prepared *prepared)
+static PyObject *launch_double(
+    const struct table *table, const struct call *call, const struct plan *plan, CUstream stream, struct prepared *prepared)
 {
-    const long long *of = (const long long *)prepared->outputs;
+    long long of[SHAPE_OUTPUTS];
+    for (size_t i = 0; i < SHAPE_OUTPUTS; i++)
+        of[i] = program_output(&plan->program, call->numbers, i);
     PyObject *result = PyObject_CallFunction(table->launcher, "O(LLL)(LLL)LNN", plan->source, of[0], of[1], of[2], of[3], of[4], of[5],
         of[OUTPUT_SHARED], PyLong_FromVoidPtr(stream), PyLong_FromVoidPtr(prepared->parameters));
     int failed = result == NULL ? -1 : PyObject_IsTrue(result);
@@ -58,13 +62,14 @@ static PyObject *launch_double(const struct table *table, const struct plan *pla
     return result;
 }
 
-static PyObject *launch_prepared(const struct table *table, const struct plan *plan, CUstream stream, struct prepared *prepared)
+static PyObject *launch_prepared(
+    const struct table *table, const struct call *call, const struct plan *plan, CUstream stream, struct prepared *prepared)
 {
     if (!plan->launches)
         return Py_NewRef(Py_True);
     if (table->launcher != NULL)
-        return launch_double(table, plan, stream, prepared);
-    return launch_natively(table, plan, stream, prepared);
+        return launch_double(table, call, plan, stream, prepared);
+    return launch_natively(table, call, plan, stream, prepared);
 }
 
 static PyObject *outcome_value(enum outcome outcome)
@@ -75,8 +80,7 @@ static PyObject *outcome_value(enum outcome outcome)
 /* Which tensors of a call are tilec's own. */
 static PyObject *own_tensor(const struct table *table, const struct call *call, size_t index)
 {
-    PyObject *value = call->values[table->signature.tensors[index]];
-    return PyObject_TypeCheck(value, table->core->described_type) ? value : NULL;
+    return call->owned[index] ? call->values[table->signature.tensors[index]] : NULL;
 }
 
 /* Whether all tensors of tilec's own are unclaimed (or claimed by the caller), and can be used on the line as they are. Nothing of Python
@@ -94,20 +98,18 @@ static bool can_use(const struct table *table, const struct call *call, bool cla
 
 /* Find the line of a launch: the caller's, one that Python orders (the last that happens before the driver is called), or that of the
  * stream. None where there is none, or nothing is to be noted. A new reference. */
-static enum outcome find_line(const struct table *table, const struct call *call, CUstream stream, PyObject *order, PyObject **line)
+static enum outcome find_line(
+    const struct table *table, const struct call *call, const struct stream *stream, PyObject *order, PyObject **line)
 {
-    bool claimed = order != NULL && PyObject_TypeCheck(order, table->core->line_type);
+    bool claimed = order != NULL && is_kind(order, table->core->line_type);
     if (order != NULL && !claimed) {
         *line = PyObject_CallNoArgs(order);
         return *line == NULL ? RAISED : DONE;
     }
-    bool own = false;
-    for (size_t i = 0; i < table->signature.tensor_count && !own; i++)
-        own = own_tensor(table, call, i) != NULL;
-    *line = claimed ? Py_NewRef(order) : own ? line_find(table->core, table->lines, stream) : Py_NewRef(Py_None);
+    *line = claimed ? Py_NewRef(order) : call->any_owned ? line_find(table->core, table->lines, stream) : Py_NewRef(Py_None);
     if (*line == NULL)
         return declined();
-    if (!own || can_use(table, call, claimed, *line))
+    if (!call->any_owned || can_use(table, call, claimed, *line))
         return DONE;
     Py_CLEAR(*line);
     return DECLINED;
@@ -128,13 +130,14 @@ static bool note_uses(const struct table *table, const struct call *call, PyObje
 
 /* Launch what is prepared, on a line. */
 static PyObject *launch_on(
-    const struct table *table, const struct call *call, const struct plan *plan, CUstream stream, struct prepared *prepared, PyObject *order)
+    const struct table *table, const struct call *call, const struct plan *plan, const struct stream *stream, struct prepared *prepared,
+    PyObject *order)
 {
     PyObject *line = NULL;
     enum outcome outcome = find_line(table, call, stream, order, &line);
     if (outcome != DONE)
         return outcome_value(outcome);
-    PyObject *result = launch_prepared(table, plan, stream, prepared);
+    PyObject *result = launch_prepared(table, call, plan, stream->handle, prepared);
     if (result == Py_True && !note_uses(table, call, line))
         Py_CLEAR(result);
     Py_DECREF(line);
@@ -142,10 +145,10 @@ static PyObject *launch_on(
 }
 
 /* Launch a call that was read. */
-static PyObject *launch_call(const struct table *table, const struct call *call, CUstream stream, PyObject *order)
+static PyObject *launch_call(struct table *table, struct call *call, const struct stream *stream, PyObject *order)
 {
     struct prepared prepared;
-    struct plan *plan = cache_find(&table->cache, call, prepared.outputs);
+    struct plan *plan = cache_find(&table->cache, call);
     if (plan == NULL)
         return Py_NewRef(Py_False);
     /* From here on the plan is this call's own: another thread may evict it while Python runs or the driver waits. */
@@ -162,14 +165,16 @@ PyObject *table_try(PyObject *object, PyObject *stream, PyObject *const *values,
     bool noted = (order != NULL && PyCallable_Check(order)) || PyDict_GET_SIZE(table->recordings) == 0;
     if (!noted || count != table->signature.parameters)
         return outcome_value(DECLINED);
-    CUstream handle;
+    struct stream taken = {0};
     struct call call;
-    enum outcome outcome = stream == Py_None ? DONE : stream_handle(table->core, stream, &handle);
+    enum outcome outcome = stream == Py_None ? DONE : stream_handle(table->core, stream, &taken);
     if (outcome == DONE)
         outcome = call_read(table->core, &table->signature, values, &(struct reading){table->read, NULL, true}, &call);
     if (outcome == DONE && stream == Py_None)
-        outcome = call_stream(table->core, &table->signature, &call, &handle);
-    return outcome == DONE ? launch_call(table, &call, handle, order) : outcome_value(outcome);
+        outcome = call_stream(table->core, &table->signature, &call, &taken);
+    PyObject *result = outcome == DONE ? launch_call(table, &call, &taken, order) : outcome_value(outcome);
+    Py_XDECREF(taken.number);
+    return result;
 }
 
 PyDoc_STRVAR(launch_doc,
@@ -204,7 +209,7 @@ static PyObject *types_of(const struct signature *signature, PyObject *const *va
 
 static bool add_plan(struct table *table, const struct call *call, PyObject *source)
 {
-    struct plan *plan = plan_new(table->core, source, &table->signature, table->launcher == NULL);
+    struct plan *plan = plan_new(table->core, source, &table->signature, call, table->launcher == NULL);
     PyObject *types = plan == NULL ? NULL : types_of(&table->signature, call->values);
     bool added = types != NULL && cache_add(&table->cache, call, types, plan);
     Py_XDECREF(types);

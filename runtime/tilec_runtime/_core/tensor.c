@@ -57,15 +57,17 @@ static bool copy_facts(struct core *core, struct described *tensor)
 enum outcome tensor_read(struct core *core, PyObject *value, int64_t *room, size_t count, struct facts *facts)
 {
     struct described *tensor = (struct described *)value;
-    if (!PyObject_TypeCheck(value, core->described_type) || !copy_facts(core, tensor))
+    if (!copy_facts(core, tensor))
         return declined();
     size_t rank = (size_t)tensor->facts.rank;
     if (2 * rank > count)
         return DECLINED;
     *facts = tensor->facts;
-    memcpy(room, tensor->layout, 2 * rank * sizeof *room);
+    for (size_t i = 0; i < 2 * rank; i++)
+        room[i] = tensor->layout[i];
     facts->extents = room;
     facts->strides = room + rank;
+    facts->owned = true;
     return DONE;
 }
 
@@ -88,7 +90,7 @@ static bool is_unclaimed(PyObject *taken, bool write)
 static bool is_free(const struct core *core, PyObject *object, bool write)
 {
     bool leaf = true;
-    while (object != NULL && PyObject_TypeCheck(object, core->lease_type)) {
+    while (object != NULL && is_kind(object, core->lease_type)) {
         const struct lease *lease = (const struct lease *)object;
         if (leaf && !is_unclaimed(lease->base.objects[TAKEN], write))
             return false;
@@ -109,7 +111,7 @@ static bool is_free(const struct core *core, PyObject *object, bool write)
 static bool is_ordered(const struct core *core, PyObject *other, long long number, PyObject *line)
 {
     return other == line ||
-           (((struct line *)line)->own && PyObject_TypeCheck(other, core->line_type) && ((struct line *)other)->done >= number);
+           (((struct line *)line)->own && is_kind(other, core->line_type) && ((struct line *)other)->done >= number);
 }
 
 /* Whether the reads since the last write need no wait. */
@@ -128,7 +130,7 @@ static bool reads_are_ordered(const struct core *core, PyObject *reads, PyObject
 /* Whether a use on this line needs to wait for nothing. */
 static bool is_in_order(const struct core *core, PyObject *object, bool write, PyObject *line)
 {
-    if (object == NULL || !PyObject_TypeCheck(object, core->uses_type))
+    if (object == NULL || !is_kind(object, core->uses_type))
         return false;
     const struct uses *uses = (const struct uses *)object;
     PyObject *written = uses->base.objects[WRITTEN], *reads = uses->base.objects[READS];
@@ -180,12 +182,13 @@ bool tensor_note(PyObject *value, bool write, PyObject *object)
     return true;
 }
 
-PyObject *line_find(const struct core *core, PyObject *lines, CUstream stream)
+PyObject *line_find(const struct core *core, PyObject *lines, const struct stream *stream)
 {
-    PyObject *handle = PyLong_FromVoidPtr(stream);
+    bool known = stream->number != NULL && PyLong_CheckExact(stream->number);
+    PyObject *handle = known ? Py_NewRef(stream->number) : PyLong_FromVoidPtr(stream->handle);
     PyObject *line = handle == NULL ? NULL : PyDict_GetItemWithError(lines, handle);
     Py_XDECREF(handle);
-    return line != NULL && PyObject_TypeCheck(line, core->line_type) ? Py_NewRef(line) : NULL;
+    return line != NULL && is_kind(line, core->line_type) ? Py_NewRef(line) : NULL;
 }
 
 /* Types ------------------------------------------------------------------------------------------------------------------------------ */

@@ -3,11 +3,12 @@
 #define TILEC_TENSOR_H
 
 #include "array.h"
+#include "call.h"
 
 /* Make the types and add them to the module. */
 bool tensor_types(PyObject *module, struct core *core);
 
-/* Read a tensor's facts; extents and strides go into `room`. Anything else is declined. */
+/* Read the facts of a tensor of the described type; extents and strides go into `room`. */
 enum outcome tensor_read(struct core *core, PyObject *value, int64_t *room, size_t count, struct facts *facts);
 
 /* Whether a tensor is usable and unclaimed, and writable where it is to be written. */
@@ -20,6 +21,6 @@ bool tensor_is_in_order(const struct core *core, PyObject *value, bool write, Py
 bool tensor_note(PyObject *value, bool write, PyObject *line);
 
 /* The line of a stream out of {handle: line}, a new reference; NULL where there is none, or with an exception. */
-PyObject *line_find(const struct core *core, PyObject *lines, CUstream stream);
+PyObject *line_find(const struct core *core, PyObject *lines, const struct stream *stream);
 
 #endif

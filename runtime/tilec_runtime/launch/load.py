@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,7 @@ from tilec_runtime.bundle.choose import JIT_VARIABLE
 from tilec_runtime.bundle.read import Bundle
 from tilec_runtime.device.devices import driver_of, find_device
 from tilec_runtime.device.seam_types import DeviceInfo
-from tilec_runtime.forks import ForkLock, Once
+from tilec_runtime.forks import Once
 from tilec_runtime.launch.images import store_of
 from tilec_runtime.launch.launcher import Launcher
 from tilec_runtime.launch.prepare import Site
@@ -93,9 +93,11 @@ class Module(Uncopied):
     def __init__(self, site: Site) -> None:
         """Use `load`."""
         self._site = site
-        launchers = _Launchers(site)
-        self.kernels: Mapping[str, Launcher] = launchers
-        self._named = launchers.named
+        # A plain dict: packages look a launcher up at each launch. None of them reads its kernel yet.
+        self.kernels: Mapping[str, Launcher] = {
+            name: Launcher(name, site) for name in site.bundle.kernels
+        }
+        self._named = functools.partial(_named, self.kernels, site.bundle)
 
     @property
     def info(self) -> BundleInfo:
@@ -137,47 +139,15 @@ class Module(Uncopied):
         return f"<Module {package.name} {package.version} on {self.device}>"
 
 
-class _Launchers(Mapping[str, Launcher]):
-    """Launchers by kernel name, in the manifest's order; made when asked for."""
-
-    def __init__(self, site: Site) -> None:
-        self._site = site
-        self._made: dict[str, Launcher] = {}
-        self._lock = ForkLock()
-
-    def __getitem__(self, name: str) -> Launcher:
-        with self._lock:
-            if name not in self._made:
-                if name not in self._site.bundle.kernels:
-                    raise KeyError(self._unknown(name))
-                self._made[name] = Launcher(name, self._site)
-            return self._made[name]
-
-    def named(self, name: str, owner: object) -> Launcher:
-        """Return the launcher of an attribute's name; raise AttributeError for one that is none."""
-        if name not in self:
-            raise AttributeError(self._unknown(name), name=name, obj=owner)
-        return self[name]
-
-    def _unknown(self, name: str) -> str:
+def _named(kernels: Mapping[str, Launcher], bundle: Bundle, name: str, owner: object) -> Launcher:
+    """Return the launcher of an attribute's name; raise AttributeError for one that is none."""
+    if name not in kernels:
         from tilec_runtime.model.suggest import did_you_mean  # for the message alone
 
-        hint = did_you_mean(name, self) or f"; it has {', '.join(self)}"
-        return f"{self._site.bundle.info.package.name} has no kernel {name!r}{hint}"
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._site.bundle.kernels
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._site.bundle.kernels)
-
-    def __len__(self) -> int:
-        return len(self._site.bundle.kernels)
-
-    def __repr__(self) -> str:
-        """Package, version, device: what modules of generated packages show."""
-        package = self._site.bundle.info.package
-        return f"<kernels of {package.name} {package.version} on {self._site.device}>"
+        hint = did_you_mean(name, kernels) or f"; it has {', '.join(kernels)}"
+        package = bundle.info.package.name
+        raise AttributeError(f"{package} has no kernel {name!r}{hint}", name=name, obj=owner)
+    return kernels[name]
 
 
 def _jit() -> Jit:

@@ -135,7 +135,7 @@ def test_an_interval_of_samples_that_hang_together_is_right_as_often_as_it_says(
 STEADY = [1.0 + 0.001 * (i % 3) for i in range(30)]
 
 
-def test_what_is_too_wide_to_tell_is_unclear_and_so_are_too_few_samples() -> None:
+def test_wide_intervals_and_few_samples_are_unclear() -> None:
     wide = [1.0, 1.2, 1.4] * 10
     assert change_of(STEADY, [1.1, 0.95, 1.4] * 10).standing is Standing.UNCLEAR
     assert change_of(wide, [1.1 * sample for sample in wide]).standing is Standing.UNCLEAR

@@ -68,7 +68,7 @@ def test_samples_that_hang_together_make_a_median_known_later() -> None:
     assert len(measure(drifting, options, clock=drifting.clock).samples) == 40
 
 
-def test_what_holds_the_clocks_back_is_noticed() -> None:
+def test_reads_why_clocks_are_held_back() -> None:
     fast, slow = ClockReading(sm=1980, memory=3201), ClockReading(sm=1500, memory=3201)
     subject = Planned([1e-3], [fast] * 10 + [slow] * 400)
     found = measure(subject, MeasureOptions(sample=1e-4, least=30), clock=subject.clock)

@@ -157,7 +157,7 @@ def test_a_cold_sample_of_a_rival_is_flushed_and_has_one_launch_for_each_copy() 
         (lambda torch: CupyLibrary(torch, 0), "CuPy's launches are enqueued one by one"),
     ],
 )  # fmt: skip
-def test_what_is_not_captured_is_launched_one_by_one(make: Callable[[Any], Any], note: str) -> None:
+def test_launches_singly_where_nothing_is_captured(make: Callable[[Any], Any], note: str) -> None:
     module = Torch(captures=False)
     module.cuda.Device = module.cuda.ExternalStream = lambda *_, **__: contextlib.nullcontext()
     found, _ = rival(make(module))

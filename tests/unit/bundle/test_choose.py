@@ -402,7 +402,9 @@ def test_the_cpu_device_takes_tile_ir_whatever_its_driver_would_have_to_be() -> 
         ("", "tile", ["the bundle holds no image of it", 'add "tileir"']),
     ],
 )
-def test_what_the_cpu_device_lacks(given: str, language: str, words: list[str]) -> None:
+def test_says_why_no_image_runs_on_the_cpu_device(
+    given: str, language: str, words: list[str]
+) -> None:
     with pytest.raises(NoImageError) as caught:
         require_image(
             [image(text) for text in given.split()], CPU, kernel="k-f32", language=language

@@ -34,7 +34,7 @@ def test_a_kernel_that_is_not_there() -> None:
         ),
     ],
 )
-def test_what_is_no_cubin(data: bytes, says: str) -> None:
+def test_refuses_files_that_are_no_cubin(data: bytes, says: str) -> None:
     with pytest.raises(BundleError, match=says):
         read_cubin(data)
 

@@ -73,7 +73,7 @@ def test_every_field_of_the_dataclasses_is_kept() -> None:
     assert kernel["params"][0].keys() == names(Param)
 
 
-def test_what_is_known_of_safety_is_checked() -> None:
+def test_refuses_safety_facts_that_do_not_fit() -> None:
     info = Sample().info()
     plain = plain_index(info)
     plain["kernels"]["add"]["safety"] = {
@@ -413,7 +413,7 @@ def with_optional() -> BundleInfo:
     return dataclasses.replace(info, kernels=(kernel, *info.kernels[1:]))
 
 
-def test_what_is_none_belongs_together() -> None:
+def test_refuses_facts_of_absent_tensors() -> None:
     info = with_optional()
     first = info.kernels[0]
     scalar = next(

@@ -69,7 +69,7 @@ def test_each_kernel_is_what_the_whole_index_says(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_is_wrong_with_a_kernel_is_said_when_it_is_asked_for(
+def test_refuses_a_bad_row_when_its_kernel_is_asked_for(
     change: Callable[[Any], object], said: str
 ) -> None:
     bundle = changed(change, SECOND)
@@ -107,7 +107,7 @@ def test_to_open_a_bundle_parses_no_row(monkeypatch: pytest.MonkeyPatch) -> None
         ),
     ],
 )
-def test_what_holds_for_the_whole_is_checked_at_once(
+def test_opening_checks_rules_of_the_whole_index(
     change: Callable[[Any], object], said: str
 ) -> None:
     members = index_members(INFO)

@@ -31,7 +31,7 @@ def test_nothing_is_in_place_before_everything_is_written(tmp_path: Path) -> Non
     assert names_in(tmp_path / "deep") == ["b.txt"]
 
 
-def test_what_is_not_put_in_place_goes(tmp_path: Path) -> None:
+def test_removes_staged_files_that_were_not_put_in_place(tmp_path: Path) -> None:
     def fail() -> None:
         with Stage() as stage:
             stage.write(tmp_path / "a", b"1")
@@ -57,7 +57,7 @@ def test_an_obstacle_is_seen_before_the_first_file_is_put_in_place(tmp_path: Pat
     assert names_in(tmp_path) == ["a", "b"]
 
 
-def test_what_a_killed_process_left_is_swept_beside_new_files(tmp_path: Path) -> None:
+def test_sweeps_staged_files_of_killed_processes(tmp_path: Path) -> None:
     path, mine, running = (
         tmp_path / "a",
         tmp_path / ".notes.tmp",

@@ -159,7 +159,7 @@ def test_layout_is_read_by_people() -> None:
         ("schema_version", KeyError, "schema version None"),
     ],
 )
-def test_what_does_not_fit_is_located(path: str, value: Any, what: str) -> None:
+def test_locates_values_that_do_not_fit(path: str, value: Any, what: str) -> None:
     text = changed(path, value)
     shown = refusal(text)
     assert what in shown

@@ -140,7 +140,9 @@ def test_a_step_that_is_refused_is_the_cases_error(tilec: Tilec) -> None:
         (["debug", "both/good"], ONE_BY_ONE),
     ],
 )
-def test_what_a_chain_is_not_taken_for(tilec: Tilec, arguments: list[str], told: str) -> None:
+def test_refuses_chains_where_kernels_are_meant(
+    tilec: Tilec, arguments: list[str], told: str
+) -> None:
     done = tilec(*arguments)
     assert done.code == 2
     assert told in done.err
@@ -279,7 +281,7 @@ def bound(*steps: str, inputs: tuple[Input, ...] = INPUTS) -> BoundCase:
     return chain_cases(chain, BUILT)[0]
 
 
-def test_what_steps_say_of_an_input_is_brought_together() -> None:
+def test_steps_of_a_chain_agree_on_their_inputs() -> None:
     made = bound("scale(z, x, a)", "any(x, x=z, BM=128)")
     assert made.params == (
         Param(name="z", kind=ParamKind.TENSOR, dtype="f32", rank=1, out=True),
@@ -341,7 +343,7 @@ def test_each_step_gets_its_own_arguments() -> None:
     assert (given["y"].to_host()[0], given["z"].to_host()[0]) == (6, 3 - 6)
 
 
-def test_what_a_step_did_is_not_put_down_to_the_step_behind_it() -> None:
+def test_blames_the_step_that_failed() -> None:
     module, driver = device(fails)
     chain = Chain(
         name="c",
@@ -354,7 +356,7 @@ def test_what_a_step_did_is_not_put_down_to_the_step_behind_it() -> None:
     assert (result.status, str(result.error)) == ("error", "add-any: it went wrong")
 
 
-def test_where_one_kernel_needs_a_gpu_the_chain_does() -> None:
+def test_a_chain_needs_a_gpu_if_one_kernel_does() -> None:
     alone = tuple(dataclasses.replace(variant, images=(image("add"),)) for variant in ADD.variants)
     module, driver = device(
         add, ADD, dataclasses.replace(ADD, name="threads", language="cuda", variants=alone)

@@ -392,7 +392,7 @@ def test_without_a_gpu_it_says_what_it_would_need(
     assert done.out == ""
 
 
-def test_what_runs_nowhere_is_refused_before_a_gpu_is_looked_for(
+def test_refuses_kernels_that_run_nowhere_before_it_asks_for_a_gpu(
     tilec: Tilec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def missing() -> None:
@@ -438,7 +438,7 @@ TWO = dataclasses.replace(
         ("0 - 1", "", ""),
     ],
 )
-def test_what_is_compared_is_said_to_take_another_variant_than_what_is_measured(
+def test_notes_a_compared_case_of_another_variant(
     tilec: Tilec, tmp_path: Path, z: str, more: str, told: str
 ) -> None:
     write_bundle(

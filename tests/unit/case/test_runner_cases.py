@@ -55,7 +55,7 @@ def test_an_open_dtype_axis_runs_for_each_built_value() -> None:
         ),
     ],
 )
-def test_what_does_not_fit_is_said_with_its_place(broken: object, words: str) -> None:
+def test_locates_operations_that_do_not_fit(broken: object, words: str) -> None:
     place = Location(file="tilec.toml", line=7)
     with pytest.raises(CaseError) as caught:
         expand_cases(kernel(broken), add(points=TWO), locate=lambda path: place)  # type: ignore[arg-type]

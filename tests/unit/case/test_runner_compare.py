@@ -96,7 +96,7 @@ def test_chunks_do_not_change_the_result(monkeypatch: pytest.MonkeyPatch) -> Non
     assert whole.mismatches > 0
 
 
-def test_which_tolerance_holds() -> None:
+def test_chooses_tolerances_by_dtype() -> None:
     general, half = Tolerance(rtol=1, atol=1), Tolerance(rtol=2, dtype="f16")
     assert tolerance_for((general, half), "f16") == half
     assert tolerance_for((general, half), "f32") == general

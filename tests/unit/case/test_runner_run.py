@@ -169,7 +169,7 @@ def test_an_output_that_was_not_written_fails(project: Path, ticks: Callable[[],
         ("add", "passed", ""),
     ],
 )
-def test_what_makes_a_comparison_doubtful_is_told(
+def test_notes_nan_and_coarse_references(
     project: Path, ticks: Callable[[], float], function: str, status: str, note: str
 ) -> None:
     """NaN on both sides fits whatever it ought to be: a kernel that writes nothing leaves such an

@@ -121,7 +121,7 @@ def check(sanitizer: Callable[..., Sanitizer]) -> Check:
     return checks
 
 
-def test_which_nan_a_result_is_does_not_matter(check: Check) -> None:
+def test_bits_of_nan_are_no_difference(check: Check) -> None:
     """Processors take the bits of a NaN from one operand or the other."""
 
     def work(run: CpuRun) -> None:

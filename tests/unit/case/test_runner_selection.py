@@ -73,7 +73,7 @@ def test_globs_and_an_expression_both_hold() -> None:
         ("not " * 5000 + "a", f"it has more than {MOST_NESTED} brackets and nots", MOST_NESTED + 1),
     ],
 )
-def test_what_is_no_expression_is_shown(text: str, why: str, column: int | None) -> None:
+def test_refuses_expressions_at_their_column(text: str, why: str, column: int | None) -> None:
     """Where it is, is Python's to say in most cases."""
     with pytest.raises(UsageError) as caught:
         parse_expression(text)

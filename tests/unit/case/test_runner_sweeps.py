@@ -28,7 +28,7 @@ from tilec_runtime.errors import UsageError
         (f"n={','.join(map(str, range(MOST + 1)))}", "has more than 64 points"),
     ],
 )
-def test_what_is_none_is_refused(text: str, said: str) -> None:
+def test_refuses_sweeps_that_are_none(text: str, said: str) -> None:
     with pytest.raises(UsageError) as caught:
         parse_sweep(text)
     assert said in caught.value.what

@@ -74,7 +74,7 @@ def desk(tmp_path: Path) -> Desk:
     return Desk(tmp_path)
 
 
-def test_what_is_shown_fits_80_columns(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_table_fits_80_columns(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
     assert desk.bench()[0] == 0
     shown = capsys.readouterr().out
     assert shown == SHOWN
@@ -117,7 +117,7 @@ def test_the_gate_fails_a_case_that_is_slower_twice(
     assert "1 slower, 1 same" in capsys.readouterr().out
 
 
-def test_what_was_slower_once_only_is_let_pass_and_said(
+def test_the_gate_passes_a_case_that_was_slower_once(
     desk: Desk, capsys: pytest.CaptureFixture[str]
 ) -> None:
     desk.bench(save="main")
@@ -212,7 +212,7 @@ def test_saving_over_what_was_measured_elsewhere_is_told(
     )
 
 
-def test_what_another_run_saves_meanwhile_stays(desk: Desk) -> None:
+def test_saving_keeps_cases_that_another_run_saved(desk: Desk) -> None:
     def plan(case: str, n: int) -> float:
         if case == "bare" and not other.exists():  # what another run does while this one measures
             other.touch()
@@ -399,7 +399,7 @@ def test_the_cpu_device_is_named_as_such(desk: Desk, capsys: pytest.CaptureFixtu
     assert "the cpu device (says nothing of a GPU)" in (desk.root / "b.md").read_text()
 
 
-def test_what_makes_times_doubtful_is_said(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+def test_tells_what_makes_times_doubtful(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
     hot = PlannedPlace(
         times,
         reading=ClockReading(sm=1500, memory=3201, held_back=("heat",)),
@@ -487,7 +487,7 @@ def test_functions_of_a_file_are_rivals_too(desk: Desk, capsys: pytest.CaptureFi
 @pytest.mark.parametrize(
     ("each", "hosts"), [(10e-6, [64] * 15), (5e-3, [6] * 15), (0.1, [1] * 5), (2.0, [1])]
 )
-def test_what_launches_cost_the_host_is_not_waited_for_long(
+def test_long_launches_are_timed_on_the_host_few_times(
     desk: Desk, each: float, hosts: list[int]
 ) -> None:
     """Launches that keep the device busy are not enqueued by the hundred."""

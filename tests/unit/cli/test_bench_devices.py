@@ -340,7 +340,7 @@ def test_without_a_gpu_nothing_is_measured(cli: Any, project: Path) -> None:
         (("--bundle", "other.tilec"), "other.tilec"),
     ],
 )
-def test_what_is_not_there_is_named(
+def test_refuses_unknown_kernels_devices_and_files(
     cli: Any, project: Path, args: tuple[str, ...], said: str
 ) -> None:
     ran = cli("bench", "--bundle", "sample.tilec", "--device", "cpu", *args)
@@ -371,9 +371,7 @@ def test_a_rival_that_is_none_is_refused_where_it_is_written(cli: Any, project: 
 
 @pytest.mark.usefixtures("bare")
 @pytest.mark.parametrize("option", ["--hot", "--cold", "--measure-ceilings"])
-def test_what_the_cpu_device_would_not_heed_is_refused(
-    cli: Any, project: Path, option: str
-) -> None:
+def test_refuses_options_that_the_cpu_device_ignores(cli: Any, project: Path, option: str) -> None:
     ran = cli("bench", "--bundle", "sample.tilec", "--device", "cpu", option)
     assert (ran.code, ran.out) == (2, "")
     assert ran.err.startswith(f"error: {option}: the cpu device has no c")

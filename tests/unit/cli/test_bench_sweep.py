@@ -41,7 +41,7 @@ def test_a_case_has_the_variants_that_its_inputs_leave_open() -> None:
     }
 
 
-def test_what_a_case_chooses_is_not_swept() -> None:
+def test_a_sweep_keeps_the_axes_that_a_case_chooses() -> None:
     (chosen,) = cases(axes=(("BM", 64),))
     assert variants_of(chosen, GEMM) == (chosen,)
     assert all_variants((chosen,), {"add": ADD}, {}) == ((chosen,), {})

@@ -54,7 +54,7 @@ toolchain
 """
 
 
-def test_what_is_denied_by_default_is_shown_where_that_matters(cli, tmp_path: Path) -> None:
+def test_shows_images_that_jit_fallback_denies(cli, tmp_path: Path) -> None:
     made = Sample()
     info = made.info()
 

@@ -88,7 +88,7 @@ def test_alignment_decides(cli: Cli, bundle: Path) -> None:
     assert document["launch"] == {"grid": [16, 1, 1], "block": [256, 1, 1], "shared": 0}
 
 
-def test_what_a_launch_takes_is_what_is_told(
+def test_why_names_the_variant_that_a_launch_takes(
     cli: Cli, bundle: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     driver = fake_driver(ADD, GEMM)
@@ -172,7 +172,7 @@ def test_a_tensor_that_may_be_none_is_described_so(cli: Cli, tmp_path: Path) -> 
     )
 
 
-def test_what_would_have_to_be_compiled_is_denied_by_default(cli: Cli, bundle: Path) -> None:
+def test_why_shows_denied_compilation_at_load(cli: Cli, bundle: Path) -> None:
     asked = ("inspect", str(bundle), "--why", "attention", "--device", "sm_120")
     done = cli(*asked, "--json")
     document = json.loads(done.out)

@@ -182,9 +182,7 @@ def launch(folder: Path, monkeypatch):
     return call
 
 
-def test_what_a_case_leaves_empty_is_not_written_for_initcheck(
-    launch, folder: Path, monkeypatch
-) -> None:
+def test_initcheck_leaves_empty_inputs_unwritten(launch, folder: Path, monkeypatch) -> None:
     """Else the tool would take what tilec fills it with for something that the kernel may read."""
     copied: list[int] = []
     monkeypatch.setattr(

@@ -132,7 +132,9 @@ def test_failures_beyond_the_first_are_counted(tmp_path, capsys) -> None:
         ({}, {"TERM": "dumb"}, True, LineProgress),
     ],
 )
-def test_which_display(tmp_path, monkeypatch, facts, environ, terminal: bool, kind: type) -> None:
+def test_chooses_the_progress_display(
+    tmp_path, monkeypatch, facts, environ, terminal: bool, kind: type
+) -> None:
     if terminal:
         monkeypatch.setattr(sys, "stderr", Terminal())
     app = App(settings=read_settings(environ, tmp_path), **facts)

@@ -55,7 +55,7 @@ def ending(tool: str, code: int) -> str:
         ("kill -9 $$", 1, "error", "4 could not be checked"),
     ],
 )
-def test_what_a_tool_finds_and_a_tool_that_fails_decide_the_exit_code(
+def test_findings_and_failed_tools_set_the_exit_code(
     sanitize, folder: Path, script: str, code: int, status: str, words: str
 ) -> None:
     write_tool(folder, "compute-sanitizer", script)

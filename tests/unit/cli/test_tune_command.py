@@ -47,7 +47,7 @@ def test_times_are_read(text: str, seconds: float) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "0", "0s", "-5m", "soon", "5d", "m", "1e9h", "40000h"])
-def test_what_is_no_time_is_refused(text: str) -> None:
+def test_refuses_times_that_cannot_be_read(text: str) -> None:
     with pytest.raises(click.BadParameter, match="is no time to tune for: write 90s, 10m or 1h30m"):
         Duration().convert(text, None, None)
 

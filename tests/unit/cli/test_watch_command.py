@@ -47,7 +47,7 @@ def test_sources_count_and_outputs_do_not(tmp_path: Path) -> None:
     assert set(snapshot(tmp_path)) == set(sources)
 
 
-def test_what_the_last_build_read_counts_too(tmp_path: Path) -> None:
+def test_watches_files_that_the_last_build_read(tmp_path: Path) -> None:
     root = tmp_path / "project"
     put(tmp_path, "lib/shared.cuh", "project/tilec.toml", "project/tuning/gemm.json")
     names = (str(tmp_path / "lib/shared.cuh"), "tuning/gemm.json", "gone.json", "tilec.toml")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -122,18 +121,3 @@ def hanging(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
     monkeypatch.setattr(WorkerProcess, "receive", receive_or_time_out)
     return pids
-
-
-@pytest.fixture
-def writable_again() -> Iterator[Callable[[Path], None]]:
-    """Takes away the right to write below a directory, until the test ends."""
-    closed: list[Path] = []
-
-    def close(path: Path) -> None:
-        for folder, _, _ in os.walk(path):
-            closed.append(Path(folder))
-            closed[-1].chmod(0o555)
-
-    yield close
-    for path in closed:
-        path.chmod(0o755)

@@ -67,7 +67,7 @@ def test_budgets_are_of_optimized_code(debug: bool, found: list[str]) -> None:
     assert [error.what for error in errors] == found
 
 
-def test_what_no_gpu_compiles_is_noted_where_nothing_is_said() -> None:
+def test_notes_code_that_is_compiled_on_no_gpu() -> None:
     images = tuple(image("k", target) for target in ("sm_90", "compute_80", "lto_80", "tileir"))
     kernel = dataclasses.replace(ADD, variants=(VariantInfo(id="add", abi=ADD_ABI, images=images),))
     (note,) = never_compiled(bundle_of(kernel).info)

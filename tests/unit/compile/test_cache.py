@@ -278,7 +278,7 @@ def test_folders_of_entries_that_others_can_change_are_one_note_with_its_mend(
     assert cache.get(KEY)
 
 
-def test_what_is_made_is_for_its_user_alone(tmp_path: Path, notes: Notes) -> None:
+def test_cache_files_are_private_to_their_user(tmp_path: Path, notes: Notes) -> None:
     before = os.umask(0)
     try:
         cache = Cache(tmp_path / "deep" / "cache", note=notes.append)

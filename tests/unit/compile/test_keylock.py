@@ -101,7 +101,7 @@ def test_a_lock_ends_with_its_holder(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL])
-def test_where_there_are_no_locks_every_name_is_free(
+def test_without_file_locks_every_name_is_free(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     def refuse(*_: object) -> None:
@@ -138,7 +138,7 @@ def test_builds_at_once_compile_each_key_once(tmp_path: Path) -> None:
     assert len({(digest, notes) for _, digest, notes in said}) == 1
 
 
-def test_who_waits_in_vain_compiles_and_is_not_out_of_time(project) -> None:
+def test_a_build_that_waits_in_vain_compiles_itself(project) -> None:
     """A process that hangs with the lock costs others the time limit once: it does not begin before
     they have the job.
     """

@@ -277,7 +277,7 @@ def test_a_harmless_field_changes_nothing(kind: type, name: str, value: Any) -> 
     assert maker().explain(other) == maker().explain(JOB)
 
 
-def test_what_looks_alike_has_its_own_key() -> None:
+def test_values_that_print_alike_have_different_keys() -> None:
     points = [
         1,
         1.0,
@@ -312,7 +312,7 @@ def test_what_looks_alike_has_its_own_key() -> None:
     )
 
 
-def test_what_changed_is_named() -> None:
+def test_explain_names_changed_inputs() -> None:
     old = maker().explain(JOB)
     new = maker(inputs=(INPUT, dataclasses.replace(HEADER, name="include/new.h"))).explain(
         with_field(Job, "hints", (("occupancy", 4),))

@@ -32,7 +32,7 @@ def root(tmp_path: Path) -> Path:
     return write(tmp_path / "project", HEAD + TWICE)
 
 
-def test_what_is_there_is_opened(root: Path) -> None:
+def test_opens_a_project_whose_files_exist(root: Path) -> None:
     project = open_project(root / "tilec.toml", ToolSearch())
     assert project.sources["twice"].path == "k/twice.cu"
     assert list(project.frontends) == ["cuda"]
@@ -211,7 +211,7 @@ def test_tools_that_several_languages_lack_are_told_at_once(
         (("g*",), "add", False),
     ],
 )
-def test_what_a_selection_may_mean(select: tuple[str, ...], kernel: str, may: bool) -> None:
+def test_a_selection_may_concern_a_kernel(select: tuple[str, ...], kernel: str, may: bool) -> None:
     assert may_select(select, kernel) is may
 
 

@@ -39,7 +39,7 @@ def test_a_second_build_waits_and_says_so(tmp_path: Path) -> None:
     assert notes == ["another build of this project is running: waiting for it"]
 
 
-def test_what_killed_builds_left_is_swept_and_living_ones_are_not(tmp_path: Path) -> None:
+def test_sweeps_leftovers_of_dead_builds_only(tmp_path: Path) -> None:
     work = WorkDir(tmp_path)
     done = subprocess.run(
         [sys.executable, "-c", "import os; print(os.getpid())"],

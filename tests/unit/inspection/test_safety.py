@@ -50,7 +50,7 @@ def test_facts_of_the_source_and_of_the_launch() -> None:
     ]
 
 
-def test_what_a_language_does_not_say_is_not_guaranteed() -> None:
+def test_guarantees_nothing_that_the_language_does_not_state() -> None:
     plain = Sample().kernel("rmsnorm")
     with_address = dataclasses.replace(
         plain, params=(*plain.params, Param(name="p", kind=ParamKind.PTR))

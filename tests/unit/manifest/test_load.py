@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,9 @@ from tilec.manifest.types import (
     Manifest,
     Output,
     ParamTable,
+    Profile,
     Tolerance,
+    Toolchain,
 )
 from tilec_runtime.errors import ManifestError
 from tilec_runtime.model.arch import Target
@@ -57,23 +60,105 @@ def refused(text: str) -> str:
     return str(caught.value)
 
 
+# Of the sample that has every table: what each leads to, by the names of fields and by places.
+EXPECTED = {
+    "package.license_files": ("LICENSE", "third-party/NOTICE"),
+    "package.module": "acme",
+    "targets.groups": (
+        ("ci", (Target.parse("sm_90"),)),
+        ("all-of-it", (Target.parse("sm_80"), Target.parse("sm_90"))),
+    ),
+    "targets.min_driver": 580,
+    "targets.jit_fallback": JitFallback.WARN,
+    "profiles": (
+        Profile(name="release", opt=2, lineinfo=False, debug=False),
+        Profile(name="debug", opt=2, lineinfo=True, debug=True, bounds=True),
+        Profile(name="fast", opt=3, lineinfo=False, debug=False),
+        Profile(name="traced", opt=3, lineinfo=True, debug=True, bounds=True),
+    ),
+    "toolchain": Toolchain(cuda=">=13.2,<13.5", prefer="system", timeout=60.0),
+    "kernels.2.language": "prebuilt",
+    "kernels.2.options": (
+        ("files", (("prebuilt/scan.sm_90.cubin", f"{2:064}"),)),
+        ("sha256", f"{1:064}"),
+    ),
+    "kernels.0.matrix.axes": (
+        ("T", ("f16", "bf16")),
+        ("BM", (64, 128)),
+        ("FAST", (True, False)),
+        ("SCALE", (0.5,)),
+        ("MODE", ("a b",)),
+    ),
+    "kernels.0.matrix.exclude": (
+        Exclude(when="BM * 2 > 512"),
+        Exclude(values=(("T", "bf16"), ("BM", 64))),
+    ),
+    "kernels.0.matrix.include": (
+        (("T", "f32"), ("BM", 32), ("FAST", True), ("SCALE", 1.0), ("MODE", "c")),
+    ),
+    "kernels.0.matrix.max_variants": 64,
+    "kernels.0.assume": (
+        AssumeSet(
+            name="vec",
+            divisible=(("a", (16, 16)),),
+            stride=(("a", (8, 1)),),
+            aligned=(("a", 16), ("b", 32)),
+        ),
+        AssumeSet(extent=(("a", (None, 4096)),), contiguous=("a",)),
+        AssumeSet(contiguous=("",)),
+        AssumeSet(aligned=(("", 16),)),
+        AssumeSet(),
+    ),
+    "kernels.0.hints": (("", (("occupancy", 2),)), ("sm_100", (("num_ctas", 2),))),
+    "kernels.0.params.0": ParamTable(
+        name="a", dtype="T", rank=2, stride=(None, 1), divisible=(8, 8), aligned=16, doc="left"
+    ),
+    "kernels.0.default": (("BM", 32), ("FAST", True)),
+    "kernels.0.budget": Budget(registers=255, spills=0, shared=49152, stack=1024, constant=2048),
+    "kernels.0.cases.0.inputs.1": Input(
+        name="b",
+        shape=("a.shape[1]", "BM * 2", "3"),
+        dtype="T",
+        dist="uniform",
+        seed=1,
+        low=-1.0,
+        high=2.0,
+    ),
+    "kernels.0.cases.0.inputs.2": Input(name="alpha", value=1.5),
+    "kernels.0.cases.0.reference": "ref.py:gemm",
+    "kernels.0.cases.0.tolerance": (Tolerance(rtol=0.01), Tolerance(dtype="f16", atol=0.1, ulp=4)),
+    "kernels.0.cases.0.axes": (("BM", 64), ("FAST", True)),
+    "kernels.0.cases.0.bench.against": ("torch:matmul(a, b)",),
+    "kernels.1.function": "rmsnorm",
+    "kernels.1.symbol": "acme::rmsnorm<{T}, {VEC}>",
+    "kernels.1.language": "cuda",
+    "kernels.1.args": ("y.ptr", "x.ptr", "i32(x.shape[1])", "eps"),
+    "kernels.1.launch.grid": ("x.shape[0]", "1"),
+    "kernels.1.launch.block": ("256",),
+    "kernels.1.launch.shared": "256 * 4",
+    "kernels.1.launch.cooperative": True,
+    "kernels.1.launch.programmatic": True,
+    "kernels.1.launch.cluster": (2, 1, 1),
+    "kernels.1.options": (
+        ("compiler", "nvrtc"),
+        ("include", ("include/rms",)),
+        ("std", "c++17"),
+    ),
+    "overrides.0.hints": (("occupancy", 2),),
+    "overrides.1.targets": (Target.parse("sm_80"),),
+    "output": Output(dir="out/dist", emit=("bundle", "wheel"), max_size=90 * 2**20),
+}
+
+
+def at(value: Any, path: str) -> Any:
+    for step in path.split("."):
+        value = value[int(step)] if step.isdigit() else getattr(value, step)
+    return value
+
+
 def test_every_table() -> None:
     manifest = load(SAMPLES / "good" / "full.toml", languages=LANGUAGES)
-    assert manifest.package.license_files == ("LICENSE", "third-party/NOTICE")
-    assert manifest.package.module == "acme"
-    assert dict(manifest.targets.groups)["ci"] == (Target.parse("sm_90"),)
-    assert (manifest.targets.min_driver, manifest.targets.jit_fallback) == (580, JitFallback.WARN)
-    assert {p.name: (p.opt, p.lineinfo, p.debug) for p in manifest.profiles} == {
-        "release": (2, False, False),
-        "debug": (2, True, True),
-        "fast": (3, False, False),
-        "traced": (3, True, True),
-    }
-    assert (manifest.toolchain.cuda, manifest.toolchain.prefer, manifest.toolchain.timeout) == (
-        ">=13.2,<13.5",
-        "system",
-        60.0,
-    )
+    assert {path: at(manifest, path) for path in EXPECTED} == EXPECTED
     assert dict(manifest.frontends)["cuda"] == (
         ("compiler", "nvcc"),
         ("define", (("EMPTY", ""), ("NDEBUG", "1"), ("WIDTH", "4"))),
@@ -83,78 +168,6 @@ def test_every_table() -> None:
         ("std", "c++20"),
         ("unchecked-flags", False),
     )
-    gemm, rms, scan = manifest.kernels
-    assert scan.language == "prebuilt"
-    assert scan.options == (
-        ("files", (("prebuilt/scan.sm_90.cubin", f"{2:064}"),)),
-        ("sha256", f"{1:064}"),
-    )
-    assert gemm.matrix.axes == (
-        ("T", ("f16", "bf16")),
-        ("BM", (64, 128)),
-        ("FAST", (True, False)),
-        ("SCALE", (0.5,)),
-        ("MODE", ("a b",)),
-    )
-    assert gemm.matrix.exclude == (
-        Exclude(when="BM * 2 > 512"),
-        Exclude(values=(("T", "bf16"), ("BM", 64))),
-    )
-    assert gemm.matrix.include == (
-        (("T", "f32"), ("BM", 32), ("FAST", True), ("SCALE", 1.0), ("MODE", "c")),
-    )
-    assert gemm.matrix.max_variants == 64
-    assert gemm.assume[0] == AssumeSet(
-        name="vec",
-        divisible=(("a", (16, 16)),),
-        stride=(("a", (8, 1)),),
-        aligned=(("a", 16), ("b", 32)),
-    )
-    assert gemm.assume[1] == AssumeSet(extent=(("a", (None, 4096)),), contiguous=("a",))
-    assert gemm.assume[2] == AssumeSet(contiguous=("",))
-    assert gemm.assume[3] == AssumeSet(aligned=(("", 16),))
-    assert gemm.hints == (("", (("occupancy", 2),)), ("sm_100", (("num_ctas", 2),)))
-    assert gemm.params[0] == ParamTable(
-        name="a", dtype="T", rank=2, stride=(None, 1), divisible=(8, 8), aligned=16, doc="left"
-    )
-    assert gemm.default == (("BM", 32), ("FAST", True))
-    assert gemm.budget == Budget(registers=255, spills=0, shared=49152, stack=1024, constant=2048)
-    case = gemm.cases[0]
-    assert case.inputs[1] == Input(
-        name="b",
-        shape=("a.shape[1]", "BM * 2", "3"),
-        dtype="T",
-        dist="uniform",
-        seed=1,
-        low=-1.0,
-        high=2.0,
-    )
-    assert case.inputs[2] == Input(name="alpha", value=1.5)
-    assert case.reference == "ref.py:gemm"
-    assert case.tolerance == (Tolerance(rtol=0.01), Tolerance(dtype="f16", atol=0.1, ulp=4))
-    assert case.axes == (("BM", 64), ("FAST", True))
-    assert case.bench is not None
-    assert case.bench.against == ("torch:matmul(a, b)",)
-    assert (rms.function, rms.symbol, rms.language) == (
-        "rmsnorm",
-        "acme::rmsnorm<{T}, {VEC}>",
-        "cuda",
-    )
-    assert rms.args == ("y.ptr", "x.ptr", "i32(x.shape[1])", "eps")
-    assert (rms.launch.grid, rms.launch.block, rms.launch.shared) == (
-        ("x.shape[0]", "1"),
-        ("256",),
-        "256 * 4",
-    )
-    assert (rms.launch.cooperative, rms.launch.programmatic, rms.launch.cluster) == (
-        True,
-        True,
-        (2, 1, 1),
-    )
-    assert rms.options == (("compiler", "nvrtc"), ("include", ("include/rms",)), ("std", "c++17"))
-    assert manifest.overrides[0].hints == (("occupancy", 2),)
-    assert manifest.overrides[1].targets == (Target.parse("sm_80"),)
-    assert manifest.output == Output(dir="out/dist", emit=("bundle", "wheel"), max_size=90 * 2**20)
 
 
 def test_a_budget_of_nothing_is_a_size_too_and_a_bundle_weighs_something() -> None:

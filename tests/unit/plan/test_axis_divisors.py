@@ -47,6 +47,6 @@ def expanded(axes, *sets):
         ("N", (("N", (0, 4)),), "axis N is 0 in a variant: divisors are positive integers"),
     ],
 )
-def test_what_is_no_divisor_is_told(divisor, axes, said):
+def test_refuses_divisors_that_are_none(divisor, axes, said):
     _, told = expanded(axes, AssumeSet(divisible=(("x", (1, divisor)),)))
     assert told[0] == (said, ("kernel", "k", "assume", "sets", 0, "divisible", "x", 1))

@@ -110,7 +110,7 @@ def groups(made: Plan) -> dict[str, tuple[Member, ...]]:
     return {job.id: job.group for job in made.jobs}
 
 
-def test_what_is_selected_changes_no_group() -> None:
+def test_selection_changes_no_group() -> None:
     whole = groups(plan(scale()))
     for select, targets in (
         (("scale-f16-VEC1",), ()),

@@ -119,7 +119,9 @@ def planned_of(kernel: Kernel, decl: KernelDecl) -> Plan:
         ),
     ],
 )
-def test_where_they_cannot_stand(changes: dict[str, object], what: str) -> None:
+def test_refuses_optional_parameters_where_none_may_stand(
+    changes: dict[str, object], what: str
+) -> None:
     with pytest.raises(ManifestError) as caught:
         planned(norm(**changes))
     assert what in str(caught.value)

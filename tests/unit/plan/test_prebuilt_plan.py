@@ -78,7 +78,7 @@ def test_too_few_names() -> None:
     assert found[0] == f"{expected}: name each, in order, or say with args what each of them gets"
 
 
-def test_what_is_not_known_has_to_be_said() -> None:
+def test_asks_for_parameters_that_code_does_not_name() -> None:
     (first, *_) = problems(LAUNCH.replace("cdiv(y.size, 256)", "1"))
     assert first.startswith(
         "kernel.k: the source does not say what parameter 'param_0' is: params.param_0 = "

@@ -41,7 +41,7 @@ KERNEL = Kernel(
 )
 
 
-def test_what_is_open_may_be_given_for_launches_without_a_config_and_for_cases() -> None:
+def test_cases_need_a_default_for_open_grids() -> None:
     case = Case(
         name="small",
         inputs=(

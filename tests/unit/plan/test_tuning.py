@@ -118,7 +118,7 @@ def test_a_record_becomes_the_kernels_table() -> None:
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_what_does_not_hold_is_refused_in_the_file(files: dict[str, Tuned], what: str) -> None:
+def test_refuses_records_that_do_not_hold_at_their_line(files: dict[str, Tuned], what: str) -> None:
     (message,) = refused(files)
     assert what in message
     if "changed" in what or "target" in what:
@@ -160,7 +160,7 @@ def test_entries_of_other_dtypes_may_speak_of_the_same_sizes() -> None:
     )
 
 
-def test_what_is_not_shipped_passes_over_a_file_that_does_not_hold() -> None:
+def test_builds_aside_pass_over_stale_records() -> None:
     """All points are there to be looked at, and launches take one that fits."""
     kernel = dataclasses.replace(tile_kernel(), table="tuning/gemm.json", keep="winners")
     held = plan(kernel, tuned=tuned(GOOD, of=kernel), shipped=False).kernels[0]

@@ -27,7 +27,7 @@ class Tensor:
         return self.index
 
     def is_neg(self) -> bool:
-        return self.negative
+        return self.negative and self.dtype in ("torch.float16", "torch.float32", "torch.float64")
 
     def is_conj(self) -> bool:
         return False

@@ -40,9 +40,7 @@ POINT = points()[0]
         ),
     ],
 )
-def test_what_is_over_the_budget_or_fits_nowhere_is_not_measured(
-    used, budget: Budget, said: str
-) -> None:
+def test_prunes_candidates_over_budget_or_without_a_device(used, budget: Budget, said: str) -> None:
     assert refusal(built(POINT, **used).images, budget) == said
 
 

@@ -75,7 +75,7 @@ def test_files_that_changed_without_the_code_are_confirmed(results) -> None:
     )
 
 
-def test_what_changed_in_earnest_is_not_confirmed(results) -> None:
+def test_confirm_refuses_changed_code(results) -> None:
     record, codes = coded(results)
     for facts in (
         dataclasses.replace(FACTS, space_digest="c" * 64),

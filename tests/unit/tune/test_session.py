@@ -185,7 +185,7 @@ def test_the_fastest_wins_and_the_best_two_are_held_side_by_side(tune) -> None:
     assert bests == [32, 64, 64]
 
 
-def test_where_clocks_were_held_back_all_that_are_near_are_held_side_by_side(tune) -> None:
+def test_held_back_clocks_widen_the_run_off(tune) -> None:
     """Measured one after the other, 128 was slow because the clock was; side by side it wins."""
     alone, beside = {32: 1.02, 64: 1.0, 128: 1.05}, {32: 1.02, 64: 1.0, 128: 0.9}
 
@@ -291,7 +291,7 @@ def test_the_run_off_may_turn_the_order_round(tune, monkeypatch: pytest.MonkeyPa
     assert dict(result.second.point)["BM"] == 64
 
 
-def test_what_fails_is_a_record_with_its_reason_and_is_not_measured(tune) -> None:
+def test_records_failed_candidates_with_their_reason(tune) -> None:
     place = Place(
         answer=lambda request: wire.Measured(status=Status.WRONG, reason="c[0] is 1, expected 2")
     )
@@ -313,7 +313,7 @@ def test_a_single_right_candidate_needs_no_run_off(tune) -> None:
     assert result.runoff is None
 
 
-def test_what_an_earlier_tuning_measured_is_not_measured_again(tune) -> None:
+def test_resuming_measures_no_trial_again(tune) -> None:
     tune(Place())
     known = tune.log.read(HEADER)
     place = Place()
@@ -323,7 +323,7 @@ def test_what_an_earlier_tuning_measured_is_not_measured_again(tune) -> None:
     assert len(tune.log.read(HEADER)) == 1, "what is known is not written twice"
 
 
-def test_what_was_measured_shortly_is_measured_again_in_full(tune) -> None:
+def test_full_measurements_replace_short_ones(tune) -> None:
     tune(Place())
     known = [dataclasses.replace(trial, effort=0.3) for trial in tune.log.read(HEADER)]
     place = Place()

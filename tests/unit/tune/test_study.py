@@ -46,9 +46,7 @@ def study_of(
     return found
 
 
-def test_what_a_lost_device_was_at_is_tried_on_another_and_given_up_after_the_second(
-    info: KernelInfo, kernel
-) -> None:
+def test_a_candidate_moves_from_a_lost_device_once(info: KernelInfo, kernel) -> None:
     heard: list[tuple[Trial, bool]] = []
     study = study_of(info, kernel, heard, devices=3)
     first, _ = study.take()
@@ -76,7 +74,7 @@ def test_it_is_over_with_the_last_device(info: KernelInfo, kernel) -> None:
     assert study.wanted(8) == []
 
 
-def test_what_comes_to_the_same_is_measured_once(info: KernelInfo, kernel) -> None:
+def test_equal_code_is_measured_once(info: KernelInfo, kernel) -> None:
     """The grid of the kernel counts tiles of BM, so that they differ although their code does not."""
     study = study_of(info, kernel, [], devices=1, same=True)
     taken = []

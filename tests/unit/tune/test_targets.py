@@ -39,7 +39,7 @@ def test_the_best_of_the_project_that_the_device_runs(default, more, device, fou
     assert str(target_for(project(*default, more=more, jit="allow"), "k", device, "")) == found
 
 
-def test_what_the_device_would_have_to_compile_is_not_tuned_for_unless_that_is_allowed() -> None:
+def test_tunes_for_ptx_only_where_jit_fallback_allows_it() -> None:
     found = project("sm_80", "compute_80", "lto_80", "tileir")
     with pytest.raises(
         UsageError, match=r"cannot be tuned on .*: no target of this project runs there"

@@ -102,7 +102,7 @@ def test_a_wrong_candidate_is_not_measured(driver: FakeDriver, subject: wire.Sub
         ("launch", "CUDA_ERROR_ILLEGAL_ADDRESS", True),
     ],
 )
-def test_what_a_driver_refuses_is_a_failed_candidate(
+def test_a_refused_launch_fails_its_candidate(
     driver: FakeDriver, subject: wire.Subject, call: str, result: str, fatal: bool
 ) -> None:
     made = worker.Worker(wire.Setup(device="cuda:0"))
@@ -114,7 +114,7 @@ def test_what_a_driver_refuses_is_a_failed_candidate(
     assert found.fatal == fatal
 
 
-def test_what_is_compared_may_be_smaller_than_what_is_measured(
+def test_compares_a_smaller_case_than_it_measures(
     driver: FakeDriver, subject: wire.Subject, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The reference's results are of `small`; `floats` above would write beyond them if it were
@@ -139,7 +139,7 @@ def test_what_is_compared_may_be_smaller_than_what_is_measured(
     assert set(counts[1:]) == {64 * COUNT}
 
 
-def test_what_is_compared_has_to_take_the_variant_that_is_measured(
+def test_the_compared_case_must_take_the_measured_variant(
     driver: FakeDriver, subject: wire.Subject
 ) -> None:
     """63 elements fit the general variant alone, 4096 the one that assumes multiples of 16."""

@@ -24,14 +24,19 @@ def undefined_names(function: FunctionType, texts: Mapping[str, str]) -> tuple[D
     table = _table(symtable.symtable(text, file, "exec"), node)
     free = set() if table is None else {name for name in _globals(table) if name not in scope}
     local = set() if table is None else set(table.get_locals())
+    uses = [
+        each
+        for statement in (node.body if free else ())
+        for each in ast.walk(statement)
+        if isinstance(each, ast.Name) and each.id in free
+    ]
     found: dict[str, Diagnostic] = {}
-    for statement in node.body if free else ():
-        for each in ast.walk(statement):
-            if isinstance(each, ast.Name) and each.id in free and each.id not in found:
-                place, line = node_location(texts, file, each)
-                hint = did_you_mean(each.id, (*local, *function.__globals__)).removeprefix("; ")
-                what = f"{each.id} is not defined"
-                found[each.id] = Diagnostic(message=what, location=place, excerpt=line, hint=hint)
+    for use in sorted(uses, key=lambda use: (use.lineno, use.col_offset)):
+        place, line = node_location(texts, file, use)
+        hint = did_you_mean(use.id, (*local, *function.__globals__)).removeprefix("; ")
+        what = f"{use.id} is not defined"
+        problem = Diagnostic(message=what, location=place, excerpt=line, hint=hint)
+        found.setdefault(use.id, problem)
     return tuple(found.values())
 
 

@@ -104,6 +104,44 @@ def test_every_operation_at_the_edges(op):
             ), (op, a, b)
 
 
+@pytest.mark.parametrize("op", [py.MOD, py.FLOORDIV, py.CDIV, py.DIVISIBLE])
+@pytest.mark.parametrize("divisor", [1, 2, 3, 16, 48, 2**31, 2**62, -16])
+def test_divisors_that_are_known(op, divisor):
+    """Of powers of two the core masks remainders."""
+    if op == py.DIVISIBLE:
+        steps = [(py.SLOT, 0), (op, abs(divisor)), (py.SLOT, 0), (py.OUT, 0)]
+    else:
+        steps = [(py.SLOT, 0), (py.CONST, divisor), (op, 0), (py.OUT, 0)]
+    for value in EDGES:
+        expected = py.run(steps, (value,), 1)
+        assert core.run(bytes_of(steps), (value,)) == (
+            None if expected is None else tuple(expected)
+        ), value
+
+
+def test_outputs_may_be_written_again():
+    total = [(py.SLOT, 0), (py.SLOT, 1), (py.ADD, 0), (py.OUT, 0)]
+    again = [*total, (py.GET, 0), (py.OUT, 1), (py.GET, 0), (py.CONST, 1), (py.ADD, 0), (py.OUT, 0)]
+    assert core.run(bytes_of(again), (3, 4)) == (8, 7)
+    assert core.run(bytes_of([*again, (py.CONST, 5), (py.OUT, 0)]), (3, 4)) == (5, 7)
+    with pytest.raises(ValueError, match=r"step 6 .* malformed"):  # while it is still to be read
+        core.run(bytes_of([*total, (py.GET, 0), (py.CONST, 5), (py.OUT, 0), (py.OUT, 1)]), (3, 4))
+    assert core.run(bytes_of([(py.SLOT, 0), (py.OUT, 2)]), (3,)) == (0, 0, 3)
+
+
+def test_programs_have_so_many_constants():
+    def sums(count):
+        return [
+            step
+            for number in range(count)
+            for step in ((py.SLOT, 0), (py.CONST, number), (py.NE, 0), (py.CHECK, 0))
+        ]
+
+    assert core.run(bytes_of(sums(256)), (-1,)) == ()
+    with pytest.raises(ValueError, match=r"step 1025 .* malformed"):
+        core.run(bytes_of(sums(257)), (-1,))
+
+
 @pytest.mark.parametrize(
     ("steps", "why"),
     [

@@ -331,6 +331,15 @@ def test_the_oldest_of_too_many_plans_of_a_key_leaves() -> None:
     assert [plans.launch(5, (number,)) for number in range(20)] == [False] * 12 + [True] * 8
 
 
+def test_the_plan_of_a_key_that_was_used_last_stays() -> None:
+    plans = table(Recorder())
+    for number in range(40):
+        plans.add((number,), Plan([(op.SLOT, 0), (op.CONST, number), (op.EQ, 0), (op.CHECK, 0)]))
+        assert plans.launch(5, (0,)) is True
+    assert len(plans) == 16
+    assert [n for n in range(40) if plans.launch(5, (n,))] == [0, *range(25, 40)]
+
+
 def test_a_plan_that_is_added_twice_is_kept_once() -> None:
     plans, plan = table(Recorder()), Plan()
     assert [plans.add((1,), plan) for _ in range(3)] == [True] * 3

@@ -189,7 +189,7 @@ def test_views_of_one_array_share_their_bytes() -> None:
         ),
     ],
 )
-def test_what_is_no_call_is_refused_as_on_a_gpu(
+def test_refuses_wrong_calls_as_a_gpu_does(
     error: type, words: str, arguments: Callable[[], tuple[Any, ...]]
 ) -> None:
     module, driver = device(lambda run: pytest.fail("it was launched"))

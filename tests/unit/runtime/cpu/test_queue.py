@@ -145,7 +145,7 @@ def test_work_that_waits_for_what_comes_behind_it_is_told_so() -> None:
         queue.check()
 
 
-def test_whoever_reads_a_tensor_on_its_streams_thread_gets_no_half_done_result() -> None:
+def test_refuses_to_wait_on_a_streams_own_thread() -> None:
     """What the op uses stays until the work is done."""
     driver, said, go = CpuDriver(), [], threading.Event()
     with Stream("cpu", driver=driver) as stream:

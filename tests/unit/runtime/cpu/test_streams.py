@@ -126,7 +126,7 @@ def test_an_error_comes_out_of_the_next_call_on_its_stream_and_of_no_other() -> 
                 call(stream)
 
 
-def test_what_the_interpreter_does_wrong_is_an_error_of_tilec() -> None:
+def test_bugs_of_the_interpreter_are_internal_errors() -> None:
     def broken(run: CpuRun) -> None:
         raise RuntimeError("oh")
 
@@ -275,7 +275,7 @@ def test_a_mark_behind_a_failed_launch_is_reached() -> None:
         driver.event_reached(-1, 5)
 
 
-def test_who_waits_for_a_mark_can_be_interrupted() -> None:
+def test_waits_for_events_can_be_interrupted() -> None:
     gate = Gate()
     module, driver = device(gate)
     with (

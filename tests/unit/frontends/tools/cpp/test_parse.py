@@ -236,8 +236,8 @@ def test_macros_aliases_and_conditionals() -> None:
 def test_a_reference_is_refused_where_it_stands() -> None:
     text = "__global__ void k(int* z,\n  const Params& p) {}\n__global__ void fine(int* z) {}"
     refused, fine = find_kernels(text, "k.cu")
-    (diagnostic,) = refused.refused
-    assert fine.refused == ()
+    (diagnostic,) = refused.decl.refused
+    assert fine.decl.refused == ()
     assert diagnostic.render().startswith(
         "k.cu:2:3: error: a kernel cannot take a reference: const Params&p"
     )

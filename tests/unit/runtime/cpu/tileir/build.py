@@ -24,8 +24,8 @@ from tilec_runtime.cpu.tileir.ir import (
     Value,
 )
 from tilec_runtime.cpu.tileir.memory import Memory
-from tilec_runtime.cpu.tileir.program import BINDERS, Program, bind, body_of, run_whole
-from tilec_runtime.cpu.tileir.values import STORAGE, Array
+from tilec_runtime.cpu.tileir.program import BINDERS, Program, bind, body_of
+from tilec_runtime.cpu.tileir.values import STORAGE
 
 FILE = "kernel.py"
 NEWEST = (13, 4)
@@ -215,16 +215,6 @@ def run_op(
 def bodies(block: Block) -> Callable[[Frame], tuple[Any, ...]]:
     """Makes bodies of nested blocks, as the binder of an operation wants them."""
     return body_of(block)
-
-
-def run_program(made: Program, arguments: Sequence[Array], blocks: int = 1, **more: Any) -> None:
-    """Run a kernel on one batch, its parameters holding these arrays."""
-    where = launch(blocks, **more)
-    frame = Frame(where, np.arange(blocks))
-    for parameter, held in zip(made.function.body.args, arguments, strict=True):
-        frame.set(parameter, held)
-    with np.errstate(all="ignore"):
-        run_whole(made, frame)
 
 
 def _pairs(value: Any) -> tuple[tuple[Type, Any], ...]:

@@ -268,7 +268,7 @@ def test_bits_are_read_as_another_type() -> None:
     [Scalar.I1, Scalar.I4, Scalar.I16, Scalar.I32, Scalar.F4E2M1FN, Scalar.F16, Scalar.F32],
     ids=str,
 )
-def test_what_is_packed_can_be_unpacked(kind: Scalar) -> None:
+def test_unpack_inverts_pack(kind: Scalar) -> None:
     rng = np.random.default_rng(1)
     data = rng.integers(-128, 128, (2, 32)).astype(np.int8)
     number = 32 * 8 // kind.bits

@@ -218,7 +218,7 @@ def test_negations_and_truncations_keep_promises_too() -> None:
     ]
 
 
-def test_what_all_blocks_share_is_reported_for_all() -> None:
+def test_reports_a_shared_wrap_for_every_block() -> None:
     watcher: Any = Watcher()
     one = np.array([127], np.int8)
     run_op(

@@ -10,7 +10,7 @@ from tilec_runtime.cpu.tileir.values import LAYOUTS, STORAGE
 
 
 @pytest.mark.parametrize("element", Scalar, ids=str)
-def test_what_is_held_and_what_lies_in_memory_are_the_same(element: Scalar) -> None:
+def test_elements_survive_memory_and_back(element: Scalar) -> None:
     kind = LAYOUTS[element]
     assert kind.packed == (element.bits == 4)
     assert kind.size == max(element.bits, 8 if element is not Scalar.TF32 else 32) // 8

@@ -86,7 +86,7 @@ def test_groups_hold_the_same_elements() -> None:
     assert assume(SameElements((3,)), [[7, 7, 7, 8, 8], [7, 7, 7, 8, 9]]) == [1]
 
 
-def test_what_is_the_same_for_all_blocks_is_broken_for_all() -> None:
+def test_reports_a_shared_broken_promise_for_every_block() -> None:
     listener = Listener()
     run_op(
         "assume",

@@ -23,7 +23,7 @@ def test_the_page_says_what_the_table_says() -> None:
     assert told == tolerance.FUNCTIONS
 
 
-def test_what_is_no_function_is_rounded_once() -> None:
+def test_tolerances_of_single_operations() -> None:
     assert tolerance.of("addf", Scalar.F32) == 0.5
     assert tolerance.of("exp", Scalar.BF16) == tolerance.of("exp", Scalar.F32) == 0.51
     assert tolerance.of("tan", Scalar.F64) == 4

@@ -151,7 +151,7 @@ def test_who_reads_them_is_told_where_there_are_any() -> None:
     assert seen == [("load_view_tko", 2, True)]
 
 
-def test_what_an_atomic_gives_where_it_does_nothing() -> None:
+def test_a_masked_atomic_gives_undetermined_elements() -> None:
     array = np.array([5], np.int32)
     pointer = (tile(Pointer(Scalar.I32)), np.array([array.ctypes.data]))
     operands = {

@@ -381,7 +381,7 @@ def test_a_broken_promise_of_bounds() -> None:
         matrix(array, (2, 2), np.array([1]), np.array([2]), inbounds=inbounds)
 
 
-def test_what_is_checked_along_one_dimension_breaks_no_promise_along_another() -> None:
+def test_a_checked_dimension_breaks_no_promise_of_another() -> None:
     array = np.ones((4, 4), np.float32)
     watcher = Watcher()
     found = matrix(
