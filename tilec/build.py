@@ -36,7 +36,7 @@ from tilec.compile.state import WorkDir
 from tilec.frontends.base import BUILTIN, ToolSearch
 from tilec.frontends.tools.environment import OWN
 from tilec.frontends.tools.search import used as tools_used
-from tilec.manifest.files import reference_problems
+from tilec.manifest.files import reference_parameter_problems, reference_problems
 from tilec.manifest.problems import order_of
 from tilec.manifest.types import Manifest
 from tilec.model.atomic import Stage
@@ -466,6 +466,10 @@ def check(request: BuildRequest, observer: Observer) -> Plan:
     except ManifestError as exc:
         problems += exc.problems
         fix = exc.fix
+    for planned in plan.kernels if plan else ():
+        names = (*(param.name for param in planned.info.params), *dict(planned.info.axes))
+        known = {planned.info.name: names}
+        problems += reference_parameter_problems(project.manifest, known)
     problems.sort(key=lambda problem: order_of(problem, project.manifest.locate.file))
     if declared.unreadable:
         failed = BuildError(declared.unreadable, total=declared.sources, what=UNREADABLE)

@@ -91,6 +91,10 @@ _HINTS = tuple(
             r"from tilec.lang import \1, and call it without tl in front",
         ),
         (
+            r"numpy\.ufunc",
+            "NumPy runs on the host: tl.exp and its like are the operations of tiles",
+        ),
+        (
             r"cannot implicitly cast",
             "cast it where it is stored: value.astype(array.dtype)",
         ),
