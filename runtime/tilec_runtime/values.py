@@ -39,7 +39,7 @@ else:
 def _defined(cls: type[Any], *, kw_only: bool, eq: bool) -> type[Any]:
     """The class with slots and the methods of a value."""
     body = dict(cls.__dict__)
-    annotations: dict[str, Any] = body.get("__annotations__", {})
+    annotations: dict[str, Any] = cls.__annotations__
     names = tuple(
         name for name, kind in annotations.items() if not str(kind).startswith("ClassVar")
     )

@@ -68,10 +68,10 @@ def test_a_first_kernel(my_module: ModuleType, stream: Stream) -> None:
     x, y = ones(stream), ones(stream)
     z = api.zeros((32, 32)).sync_on(stream)
 
-    my_module.add(z.partition_mut(4, 4), x.borrow(), y.borrow()).sync_on(stream)
+    _ = my_module.add(z.partition_mut(4, 4), x.borrow(), y.borrow()).sync_on(stream)
     assert whole(z)  # z was written in place, and the borrows ended with their op
-    my_module.add(z.partition_mut(4, 4), x.borrow(), y.borrow()).sync_on(stream)
-    assert whole(z.share())
+    _ = my_module.add(z.borrow_mut().partition(4, 4), x.borrow(), y.borrow()).sync_on(stream)
+    assert whole(z.share())  # word by word: (&mut z).partition([4, 4])
 
 
 def test_borrowed_arguments_keep_their_owner(my_module: ModuleType, stream: Stream) -> None:

@@ -18,7 +18,19 @@ import pytest
 
 from tests.seeds.conftest import Built
 from tilec.testing.fake_driver import FakeDriver, FakeKernel
-from tilec_runtime import Device, LaunchConfig, Module, Tensor, api, load, use_device, zip_ops
+from tilec_runtime import (
+    AsyncKernelLaunch,
+    Device,
+    KernelFunction,
+    LaunchConfig,
+    Module,
+    Tensor,
+    api,
+    load,
+    load_module_from_ptx,
+    use_device,
+    zip_ops,
+)
 from tilec_runtime.bundle.read import Bundle
 from tilec_runtime.errors import ArgumentError, LaunchLimitError, NoDeviceError, RequirementError
 
@@ -205,6 +217,29 @@ def test_a_closures_numbers_are_passed_at_each_launch(pretended: Pretended) -> N
     with pytest.raises(ArgumentError, match="argument 'shift' is 2147483648"):
         module.scale_and_shift(y, 2.0, 2**31, config=config)
     assert len(driver.launches) == before
+
+
+def test_a_low_level_launch_of_slices_and_of_a_struct(bundle: Path, pretended: Pretended) -> None:
+    """`cuda_launch!` with `slice`, `slice_mut` and a struct by value, of a module that was loaded."""
+    _, driver = pretended
+    opened = Bundle.open(bundle)
+
+    def function(name: str) -> KernelFunction:
+        images = opened.kernel(name).variants[0].images
+        (ptx,) = [each for each in images if str(each.target) == "compute_90"]
+        text = opened.image(ptx.digest).decode()
+        return load_module_from_ptx(text).function(ptx.symbol)
+
+    a, b, c = (api.zeros(N).sync() for _ in range(3))
+    launch = AsyncKernelLaunch(function("vecadd"))
+    for t in (a, b, c):
+        launch.push_arg(t).push_arg(t.size, "u64")
+    launch.set_launch_config(LaunchConfig.for_num_elems(N)).sync()
+    assert driver.launches[-1].arguments == (a.ptr, N, b.ptr, N, c.ptr, N)
+    affine = np.array((2.0, 1.0), dtype=[("scale", "f4"), ("shift", "f4")]).tobytes()
+    launch = AsyncKernelLaunch(function("affine")).push_arg(c).push_arg(c.size, "u64")
+    launch.push_arg(affine).set_launch_config(LaunchConfig.for_num_elems(N)).sync()
+    assert driver.launches[-1].arguments == (c.ptr, N, affine)
 
 
 # --- on a GPU

@@ -73,7 +73,7 @@ def test_what_is_declared_and_not_defined(tmp_path: Path, options: dict[str, Opt
     )
     (found,) = error.diagnostics
     assert str(found.location) == "k/a.cu:2:17"
-    assert found.message == "ext (_Z3extf) is declared and defined nowhere, called by k"
+    assert found.message == "ext (_Z3extf) is declared and defined nowhere"
     assert "include the file that defines it" in found.hint
 
 

@@ -79,13 +79,6 @@ def test_missing_import(tile, tmp_path):
     assert error.what.startswith("k.py cannot be imported: ModuleNotFoundError")
 
 
-def test_missing_module_of_a_package_that_is_there(tile, tmp_path):
-    error = declare_error(tile, tmp_path, {"k.py": "import cuda.tiles as ct\n"})
-    assert only(error).endswith(
-        "hint: the package cuda is installed, and has no such module; did you mean 'cuda.tile'"
-    )
-
-
 def test_an_exception_at_import_shows_the_users_frames(tile, tmp_path):
     files = {
         "k.py": "from lib.tools import f\n\nprint('about to fail')\nLIMIT = f(0)\n",
@@ -147,7 +140,7 @@ def test_modules_by_computed_names(tile, tmp_path):
     assert only(error).startswith(
         "k.py:3:5: error: " if sys.version_info >= (3, 11) else "k.py:3:1: error: "
     )
-    assert 'fix: inputs = ["helper.py"] beside the kernel\'s source' in only(error)
+    assert 'fix: reads = ["helper.py"] beside the kernel\'s source' in only(error)
 
 
 def test_modules_through_a_changed_path(tile, tmp_path):
@@ -162,7 +155,7 @@ def test_modules_through_a_changed_path(tile, tmp_path):
         in error.what
     )
     assert only(error).startswith("k.py:3:1: error: ")
-    assert 'fix: inputs = ["deep/deeper.py"] beside the kernel\'s source' in only(error)
+    assert 'fix: reads = ["deep/deeper.py"] beside the kernel\'s source' in only(error)
     assert sys.path == before
     assert not list(tmp_path.rglob("__pycache__"))
 
@@ -307,24 +300,8 @@ def test_parameters_that_nobody_describes(tile, tmp_path):
         ),
         ((tensor("x", rank=-1), scalar("scale")), {"TILE": 16}, "tensor 'x' has no rank"),
         ((tensor("x", ""), scalar("scale")), {"TILE": 16}, "parameter 'x' has no dtype"),
-        ((tensor("x", "f33"), scalar("scale")), {"TILE": 16}, "unknown dtype 'f33'"),
-        (
-            (tensor("x", stride=(1, 1)), scalar("scale")),
-            {"TILE": 16},
-            "tensor 'x' has rank 1, and 2 strides",
-        ),
+        ((tensor("x", "f33"), scalar("scale")), {"TILE": 16}, "no dtype that cuda.tile knows"),
         ((tensor("x", stride=(-1,)), scalar("scale")), {"TILE": 16}, "negative stride"),
-        (
-            (tensor("x", shape_divisible=(4, 4)), scalar("scale")),
-            {"TILE": 16},
-            "2 divisors of its shape",
-        ),
-        (
-            (tensor("x", stride_divisible=(4,)), scalar("scale")),
-            {"TILE": 16},
-            "stride 0 of tensor 'x' is 1, and is assumed",
-        ),
-        ((tensor("x", align=0), scalar("scale")), {"TILE": 16}, "is not positive"),
         (
             (tensor("x"), Param(name="scale", kind=ParamKind.PTR)),
             {"TILE": 16},

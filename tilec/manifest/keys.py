@@ -405,7 +405,7 @@ LAUNCH = Table(
         Key("cluster", ListOf(Integer(1, 16), least=1, most=3), "Cluster dimensions."),
         Key(
             "open",
-            ListOf(Text("a part of a launch", choices=("grid", "block", "shared")), most=3),
+            ListOf(Text("part of a launch", choices=("grid", "block", "shared")), most=3),
             "What each launch says by `config`.",
         ),
     ),

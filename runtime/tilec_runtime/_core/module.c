@@ -209,7 +209,7 @@ static bool make_names(struct core *core)
     return true;
 }
 
-static int module_exec(PyObject *module)
+static int fill_module(PyObject *module)
 {
     struct core *core = core_of(module);
     if (!make_names(core))
@@ -258,7 +258,7 @@ static void module_free(void *module)
 }
 
 static PyModuleDef_Slot module_slots[] = {
-    {Py_mod_exec, module_exec},
+    {Py_mod_exec, fill_module},
 #ifdef Py_mod_multiple_interpreters
     {Py_mod_multiple_interpreters, Py_MOD_MULTIPLE_INTERPRETERS_NOT_SUPPORTED},
 #endif

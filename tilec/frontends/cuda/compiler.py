@@ -4,29 +4,28 @@ from __future__ import annotations
 
 from tilec.frontends.cuda import mangled
 from tilec.frontends.cuda.job import CudaJob, Program
-from tilec.frontends.cuda.link import LinkedFiles
+from tilec.frontends.cuda.link import inputs as linked_inputs
 from tilec.frontends.cuda.program import ProgramCompiler, Programs
-from tilec.frontends.tools import ltoir, ptx, ptxas
+from tilec.frontends.tools import ltoir, ptx
 from tilec.frontends.tools.abi import check as check_arguments
 from tilec.frontends.tools.abi import derive
 from tilec.frontends.tools.cpp import declare, includes
+from tilec.frontends.tools.cpp.device import DeviceCode
 from tilec.frontends.tools.cpp.symbol import bindings, name_expression
-from tilec.frontends.tools.machine_code import check_cluster, oldest_cuda
+from tilec.frontends.tools.machine_code import Code, check_cluster, finished
 from tilec.model.cpp import cut
 from tilec.model.job import Member
 from tilec_runtime.errors import BundleError, CompileError
-from tilec_runtime.model.digest import sha256
-from tilec_runtime.model.driver import cuda_of_ptx_isa
-from tilec_runtime.model.image import Image, ImageInfo
+from tilec_runtime.model.image import Image
 
 
 class Compiler:
     """Compiles one job."""
 
-    def __init__(self, job: CudaJob, files: LinkedFiles, programs: Programs) -> None:
+    def __init__(self, job: CudaJob, code: DeviceCode, programs: Programs) -> None:
         """Take the job; `programs` may hold the program that it is in."""
         self._cuda, self._job = job, job.job
-        self._files, self._programs = files, programs
+        self._code, self._programs = code, programs
 
     def run(self) -> Image:
         """Return the image.
@@ -65,7 +64,7 @@ class Compiler:
         return self._programs.get(
             lambda: self._state(expressions),
             (self._job.target, self._job.spec.max_isa),
-            ProgramCompiler(self._cuda, self._files, expressions),
+            ProgramCompiler(self._cuda, self._code, expressions),
         )
 
     def _state(self, expressions: tuple[str, ...]) -> tuple[object, ...]:
@@ -73,7 +72,7 @@ class Compiler:
         spec, options = self._job.spec, self._cuda.options
         define = [value for _, value in options.define]
         files = includes.closure(spec.source.root, spec.source.path, options.include, define)
-        files += self._files.inputs(spec.source.root, options)
+        files += linked_inputs(spec.source.root, options)
         return (
             spec.source,
             self._job.target.number,
@@ -90,7 +89,7 @@ class Compiler:
         return name_expression(member.symbol, dict(member.axes), found)
 
     def _image(self, program: Program, expression: str, linking: tuple[str, ...]) -> Image:
-        cuda, spec, target = self._cuda, self._job.spec, self._job.target
+        cuda, spec = self._cuda, self._job.spec
         symbol, decl = program.symbols.get(expression, ""), cuda.found.decl
         axes = dict(self._job.variant.axes)
         try:
@@ -106,31 +105,23 @@ class Compiler:
         except CompileError as exc:
             exc.log, exc.command = program.log, program.command
             raise
-        data = program.cubin
-        if cuda.ptx:
-            data = program.text.encode("utf-8", "surrogateescape")
-        elif cuda.lto:
-            data = program.ltoir
-        isa, called = program.isa, ptx.calls(program.text, symbol)
-        info = ImageInfo(
-            target=target,
-            digest=sha256(data),
-            size=len(data),
+        nvcc = cuda.options.compiler == "nvcc"
+        code = Code(
+            text=program.text,
             symbol=symbol,
-            ptx_isa=cuda.tools["libnvrtc"].release if cuda.lto else isa,
-            cuda=cuda_of_ptx_isa(isa)
-            if isa
-            else oldest_cuda(self._job, cuda.tools["ptxas"].release),
-            resources=kernel.resources(ptxas.spills(program.log, symbol, called)),
-            max_threads=kernel.max_threads or decl.max_threads,
-            required_block=kernel.required_block,
-            cluster=kernel.cluster,
+            abi=abi,
+            warnings=program.warnings,
+            ltoir=program.ltoir if cuda.lto else b"",
+            ltoir_release=cuda.tools["libnvrtc"].release if cuda.lto else None,
             linking=linking,
             # nvcc writes the path of its temporary source into debug information.
-            reproducible=not cuda.options.unchecked
-            and not (spec.debug and cuda.options.compiler == "nvcc"),
+            reproducible=not cuda.options.unchecked and not (spec.debug and nvcc),
+            max_threads=decl.max_threads,
         )
-        return Image(info=info, data=data, abi=abi, warnings=program.warnings)
+        release = cuda.tools["ptxas"].release
+        return finished(
+            self._job, code, kernel, cubin=program.cubin, log=program.log, release=release
+        )
 
     def _linking(self) -> tuple[str, ...]:
         """Return the linker options that LTO-IR is shipped with.

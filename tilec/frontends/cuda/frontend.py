@@ -9,10 +9,11 @@ from pathlib import Path
 from tilec.frontends.base import ToolSearch
 from tilec.frontends.cuda.compiler import Compiler
 from tilec.frontends.cuda.job import CudaJob
-from tilec.frontends.cuda.link import LinkedFiles
+from tilec.frontends.cuda.link import inputs as linked_inputs
 from tilec.frontends.cuda.program import Programs
 from tilec.frontends.tools.cpp import includes
 from tilec.frontends.tools.cpp.declare import find, kernels, together
+from tilec.frontends.tools.cpp.device import DeviceCode
 from tilec.frontends.tools.cpp.nvcc import host_parts
 from tilec.frontends.tools.cpp.options import CudaOptions, read_options
 from tilec.frontends.tools.digests import DigestTable
@@ -44,7 +45,7 @@ class CudaFrontend:
         self._search = search
         self._found: dict[tuple[str, ...], dict[str, Tool]] = {}
         self._programs = Programs()
-        self._files = LinkedFiles()
+        self._code = DeviceCode()
 
     def refuse(self, target: Target) -> str:
         """Every target of the architecture table can be compiled for."""
@@ -86,8 +87,7 @@ class CudaFrontend:
         files = includes.closure(
             source.root, source.path, options.include, [value for _, value in options.define]
         )
-        if options.link:
-            files += self._files.inputs(source.root, options)
+        files += linked_inputs(source.root, options)
         if options.compiler == "nvcc":
             files += self._nvcc_parts()
         return sorted(dict.fromkeys(files), key=lambda f: f.name)
@@ -129,7 +129,7 @@ class CudaFrontend:
                 tools=tools,
                 path=self._search.path,
             )
-            return Compiler(cuda_job, self._files, self._programs).run()
+            return Compiler(cuda_job, self._code, self._programs).run()
 
     # --- parts
     # --------------------------------------------------------------------------------------------------------------------

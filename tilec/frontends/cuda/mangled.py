@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ctypes
-import dataclasses
 import functools
 import re
 from collections.abc import Mapping, Sequence
 
-from tilec.frontends.tools.cpp.types import element, scalar
-from tilec.model.declaration import KernelDecl
+from tilec.frontends.tools.cpp.params import Scope, parameters, split
+from tilec.frontends.tools.cpp.tokens import Token, lex
+from tilec.model.declaration import KernelDecl, ParamDecl
 from tilec_runtime.errors import CompileError, Diagnostic
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.model.kernel import AxisValue
@@ -18,23 +18,8 @@ from tilec_runtime.model.signature import AbiSlot, Param
 _POINTER = re.compile(r"\s*(\w+)\.ptr\s*")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Compiled:
-    """The type of one parameter.
-
-    Attributes:
-        text: as C++ spells it.
-        pointer: whether it is a pointer.
-        dtype: its dtype, of a pointer that of the elements; empty where it is none.
-    """
-
-    text: str
-    pointer: bool
-    dtype: str
-
-
 @functools.lru_cache(maxsize=1024)
-def parameter_types(symbol: str) -> tuple[Compiled, ...] | None:
+def parameter_types(symbol: str) -> tuple[ParamDecl, ...] | None:
     """Return the types of an entry's parameters, or None where its name holds none."""
     text = _demangled(symbol)
     if not text.endswith(")"):
@@ -43,16 +28,23 @@ def parameter_types(symbol: str) -> tuple[Compiled, ...] | None:
     for start in range(len(text) - 1, -1, -1):
         depth += (text[start] == ")") - (text[start] == "(")
         if depth == 0:
-            return tuple(map(_compiled, _split(text[start + 1 : -1])))
-    return None
+            break
+    tokens: list[Token] = []
+    for part in split(lex(text[start + 1 : -1]).tokens):
+        # With a name, the last word of `unsigned long long` is none.
+        tokens += [*part, Token("name", "unnamed", 1, 1), Token("punct", ",", 1, 1)]
+    try:
+        return parameters(tokens, Scope(file=""), ())
+    except CompileError:  # a reference within the type of a lambda
+        return None
 
 
-def pointed(abi: Sequence[AbiSlot], symbol: str) -> dict[str, Compiled]:
+def pointed(abi: Sequence[AbiSlot], symbol: str) -> dict[str, ParamDecl]:
     """Return the pointer types of the tensors that an entry takes, by the tensors' names."""
-    types: dict[str, Compiled] = {}
+    types: dict[str, ParamDecl] = {}
     for slot, type_ in zip(abi, parameter_types(symbol) or (), strict=False):
         name = _tensor(slot)
-        if name and type_.pointer:
+        if name and type_.kind == "tensor":
             types.setdefault(name, type_)
     return types
 
@@ -84,26 +76,26 @@ def check(
     for slot, type_ in zip(abi, parameter_types(symbol) or (), strict=False):
         mine, theirs = DTYPES.get(slot.type), DTYPES.get(type_.dtype)
         floats = {dtype.kind == "float" for dtype in (mine, theirs) if dtype is not None}
-        if mine and not type_.pointer and len(floats) == 2:
-            what = f"{slot.expr} is passed as {slot.type}, and the compiled kernel takes {type_.text} ({type_.dtype})"
+        if mine and type_.kind != "tensor" and len(floats) == 2:
+            what = f"{slot.expr} is passed as {slot.type}, and the compiled kernel takes {type_.type} ({type_.dtype})"
             raise _error(what, f"pass it as {type_.dtype}", decl, slot.expr)
 
 
 def _check_tensor(
-    name: str, stated: str, compiled: Compiled | None, symbol: str, decl: KernelDecl
+    name: str, stated: str, compiled: ParamDecl | None, symbol: str, decl: KernelDecl
 ) -> None:
     dtype = compiled.dtype if compiled else ""
     if not stated and not dtype:
         why = "the source does not show it"
         if compiled:
-            why = f"the compiled kernel takes {compiled.text}, which is no dtype"
+            why = f"the compiled kernel takes {compiled.type}, which is no dtype"
         elif parameter_types(symbol) is None:
             why = 'its compiled name holds no types, as of extern "C"'
         what = f"nothing says the dtype of {name!r}: {why}"
         raise _error(what, f"write it as params.{name}.dtype", decl, name)
     visible = any(param.name == name and param.dtype for param in decl.params)
     if stated and compiled and dtype and not _agree(stated, dtype, visible=visible):
-        what = f"dtype {stated!r} of {name!r} is not what the compiled kernel takes, {compiled.text} ({dtype})"
+        what = f"dtype {stated!r} of {name!r} is not what the compiled kernel takes, {compiled.type} ({dtype})"
         fix = f'params.{name}.dtype = "{dtype}", or leave it out: the compiled name says it'
         raise _error(what, fix, decl, name)
 
@@ -131,36 +123,6 @@ def _error(what: str, fix: str, decl: KernelDecl, name: str) -> CompileError:
     at = next(filter(None, places), decl.location)
     diagnostic = Diagnostic(message=what, location=at, hint=fix)
     return CompileError(f"{decl.name}: {what}", diagnostics=(diagnostic,), fix=fix)
-
-
-def _compiled(text: str) -> Compiled:
-    outer = _outside(text)
-    end = min((place for place, char in outer if char in "*("), default=len(text))
-    base = " ".join(word for word in text[:end].split() if word not in ("const", "volatile"))
-    stars = sum(char == "*" for _, char in outer)
-    dtype = "u64" if stars > 1 else element(base) if stars else scalar(base)
-    return Compiled(text=text, pointer=bool(stars), dtype=dtype)
-
-
-def _split(text: str) -> list[str]:
-    """A list of types cut at its commas; `void` alone, or nothing, is an empty one."""
-    cuts = [place for place, char in _outside(text, brackets="<([{") if char == ","]
-    parts = [
-        text[start:end].strip()
-        for start, end in zip([0, *(cut + 1 for cut in cuts)], [*cuts, len(text)], strict=True)
-    ]
-    return [] if parts in ([""], ["void"]) else parts
-
-
-def _outside(text: str, brackets: str = "<") -> list[tuple[int, str]]:
-    """Characters with their places that are in no brackets of these kinds."""
-    closing = "".join({"<": ">", "(": ")", "[": "]", "{": "}"}[bracket] for bracket in brackets)
-    found, depth = [], 0
-    for place, char in enumerate(text):
-        depth += (char in brackets) - (char in closing)
-        if depth == 0 and char not in closing:
-            found.append((place, char))
-    return found
 
 
 def _demangled(symbol: str) -> str:

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from tilec.frontends.cuda import link as link_module
 from tilec.frontends.cuda.job import CudaJob, Program
-from tilec.frontends.cuda.link import LinkedFiles
 from tilec.frontends.tools import ptx as ptx_text
 from tilec.frontends.tools import ptxas
 from tilec.frontends.tools.cpp import includes, nvrtc
+from tilec.frontends.tools.cpp.device import DeviceCode
 from tilec.frontends.tools.cpp.diagnostics import read_log, refusal
 from tilec.frontends.tools.cpp.nvcc import compile_ptx
 from tilec.frontends.tools.machine_code import not_lowered, shipped_isa, timeout_error
@@ -66,9 +66,9 @@ class Programs:
 class ProgramCompiler:
     """Compiles entry points of a job's source, for its target and with its options."""
 
-    def __init__(self, job: CudaJob, files: LinkedFiles, expressions: tuple[str, ...]) -> None:
+    def __init__(self, job: CudaJob, code: DeviceCode, expressions: tuple[str, ...]) -> None:
         """Take the C++ names of the entry points; each may use the job's time limit."""
-        self._job, self._files, self._expressions = job, files, expressions
+        self._job, self._code, self._expressions = job, code, expressions
         self._spec = job.job.spec
         self._limit = self._spec.timeout * len(expressions)
         self._to_ltoir = bool(job.options.link) or job.lto
@@ -87,7 +87,7 @@ class ProgramCompiler:
         if self._job.options.compiler == "nvcc":
             return self._nvcc()
         program = self._nvrtc()
-        return link_module.link(self._job, self._files, program) if program.ltoir else program
+        return link_module.link(self._job, self._code, program) if program.ltoir else program
 
     def can_use(self, compiled: Program) -> bool:
         """Return whether a program compiled for the same architecture serves this job too."""
@@ -134,14 +134,13 @@ class ProgramCompiler:
         # Without a fixed seed, NVRTC puts its process id into names that are local to a file.
         arguments += ["-frandom-seed=tilec", f"-I{toolkit}", f"-I{toolkit}/cccl"]
         arguments += ["-dlto", "-rdc=true"] if link else []
-        done = self._run_nvrtc(self._read(), arguments)
+        source = includes.source_bytes(spec.source.root, spec.source.path)
+        done = self._run_nvrtc(source, arguments)
         if done.timed_out:
             raise self._timeout(done.log, shown)
-        if not done.ok and not virtual and link_module.undefined_in(done.log):
-            self._virtual = True  # PTX shows the callers
-            return self._nvrtc()
         if not done.ok:
-            raise self._refused(done.log or done.result, shown)
+            missing = link_module.undefined(self._job, "", done.log, shown)
+            raise missing or self._refused(done.log or done.result, shown)
         return Program(
             text=done.ptx,
             cubin=done.cubin,
@@ -189,7 +188,7 @@ class ProgramCompiler:
         (expression,) = self._expressions
         done = compile_ptx(
             self._job.tools["nvcc"].path,
-            self._read(),
+            includes.source_bytes(self._spec.source.root, self._spec.source.path),
             self._spec.source.path,
             expression,
             root=self._spec.source.root,
@@ -204,16 +203,6 @@ class ProgramCompiler:
             raise self._refused(done.log, done.command)
         symbols = {expression: done.symbol}
         return Program(text=done.text, symbols=symbols, log=done.log, command=done.command)
-
-    def _read(self) -> bytes:
-        name = self._spec.source.path
-        try:
-            data = Path(self._spec.source.root, name).read_bytes()
-        except OSError as exc:
-            raise CompileError(f"cannot read {name}: {exc.strerror}") from exc
-        if b"\0" in data:
-            raise CompileError(f"{name} holds a zero byte: it is no C++ text")
-        return data
 
     # --- machine code
 
@@ -240,7 +229,7 @@ class ProgramCompiler:
         if done.timed_out:
             raise self._timeout(log, command)
         if job.options.link or not done.cubin:
-            missing = link_module.undefined(job, program, done.log, command)
+            missing = link_module.undefined(job, program.text, done.log, command)
             if missing:
                 raise missing
         if not done.cubin:

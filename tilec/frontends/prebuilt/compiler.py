@@ -12,9 +12,10 @@ from tilec.frontends.tools import abi as arguments
 from tilec.frontends.tools import ltoir, ptx, ptxas, sass
 from tilec.frontends.tools.compiled_files import FileKind, fault, prebuilt_files
 from tilec.frontends.tools.machine_code import (
+    Code,
     check_cluster,
+    finished,
     not_lowered,
-    oldest_cuda,
     shipped_isa,
     timeout_error,
 )
@@ -26,7 +27,6 @@ from tilec_runtime.bundle.cubin import Cubin, CubinKernel, CubinParam, read_cubi
 from tilec_runtime.errors import BundleError, CompileError, Diagnostic, Location
 from tilec_runtime.model.arch import TargetKind, Version
 from tilec_runtime.model.digest import sha256
-from tilec_runtime.model.driver import cuda_of_ptx_isa
 from tilec_runtime.model.image import Image, ImageInfo
 from tilec_runtime.model.signature import AbiSlot
 
@@ -127,32 +127,19 @@ class _Maker:
             raise self._refused(done, text, lowered, isa)
         _, kernel = self._read(done.cubin)
         check_cluster(self._job.spec.cluster, kernel, "code")
-        abi = self._checked(kernel.params)
-        spills = ptxas.spills(done.log, self._symbol, ptx.calls(text, self._symbol))
         lto = target.kind is TargetKind.LTOIR
-        data = (
-            lowered.encode("utf-8", "surrogateescape")
-            if isa
-            else self._ltoir()
-            if lto
-            else done.cubin
-        )
-        toolkit = self._opener.release("ptxas")
-        info = ImageInfo(
-            target=target,
-            digest=sha256(data),
-            size=len(data),
+        code = Code(
+            text=lowered,
             symbol=self._symbol,
+            abi=self._checked(kernel.params),
+            ltoir=self._ltoir() if lto else b"",
             # Which release wrote the LTO-IR is in no file: that of this toolkit read it.
-            ptx_isa=self._opener.release("libnvJitLink") if lto else isa,
-            cuda=cuda_of_ptx_isa(isa) if isa else oldest_cuda(self._job, toolkit),
-            resources=kernel.resources(spills),
-            max_threads=kernel.max_threads or entry.max_threads,
-            required_block=kernel.required_block or entry.required_block,
-            cluster=kernel.cluster,
+            ltoir_release=self._opener.release("libnvJitLink") if lto else None,
             linking=ltoir.linking(opt=self._job.spec.opt) if lto else (),
+            max_threads=entry.max_threads,
         )
-        return Image(info=info, data=data, abi=abi)
+        release = self._opener.release("ptxas")
+        return finished(self._job, code, kernel, cubin=done.cubin, log=done.log, release=release)
 
     def _ltoir(self) -> bytes:
         return self._opener.ltoir(self._member.file, self._job.target, opt=self._job.spec.opt)

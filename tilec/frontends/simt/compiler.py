@@ -14,15 +14,16 @@ from tilec.frontends.simt.bind import Bound, bind
 from tilec.frontends.simt.declare import Declared
 from tilec.frontends.simt.errors import kernel_error
 from tilec.frontends.simt.function import capturing, with_constants
-from tilec.frontends.simt.link import Library, linked, misdeclared, undefined
+from tilec.frontends.simt.link import linked, misdeclared, pieces, undefined
 from tilec.frontends.simt.toolchain import LINKER
 from tilec.frontends.tools import ltoir, ptx
+from tilec.frontends.tools.cpp.device import DeviceCode
 from tilec.frontends.tools.isolated import isolated
 from tilec.frontends.tools.kernels import Subject
 from tilec.frontends.tools.machine_code import Lowered, image, shipped_isa
 from tilec.frontends.tools.modules import LoadedModule
 from tilec.frontends.tools.nvjitlink import Piece
-from tilec.frontends.tools.python_errors import line_of
+from tilec.frontends.tools.python_errors import located
 from tilec.frontends.tools.search import Tool
 from tilec.model.job import Job
 from tilec_runtime.errors import Diagnostic
@@ -39,14 +40,14 @@ class JobCompiler:
         module: LoadedModule,
         kernel: Declared,
         tools: Mapping[str, Tool],
-        library: Library,
+        code: DeviceCode,
     ) -> None:
-        self._job, self._module, self._kernel, self._tools, self._library = (
+        self._job, self._module, self._kernel, self._tools, self._code = (
             job,
             module,
             kernel,
             tools,
-            library,
+            code,
         )
         self._is_lto = job.target.kind is TargetKind.LTOIR
         # LTO-IR would name files by directories of this machine.
@@ -157,7 +158,7 @@ class JobCompiler:
         if not called and not self._is_lto:
             return compiled.ptx, b""
         arch = f"compute_{job.target.number}"
-        pieces = [
+        parts = [
             Piece(
                 name=job.spec.source.path,
                 kind="LTOIR",
@@ -165,12 +166,12 @@ class JobCompiler:
             )
         ]
         if called:
-            pieces += self._library.pieces(
-                job, called, compiled.sources, self._tools, portable=self._is_lto
+            parts += pieces(
+                job, called, compiled.sources, self._tools, self._code, portable=self._is_lto
             )
         options = (*self._linking(), *(["-lineinfo"] if self._lineinfo else []))
         done = ltoir.as_one(
-            self._tools[LINKER], pieces, f"sm_{job.target.number}", options, whole=self._is_lto
+            self._tools[LINKER], parts, f"sm_{job.target.number}", options, whole=self._is_lto
         )
         if missing := sorted(undefined(done.text)):
             what = f"it calls {', '.join(missing)}, which is defined nowhere"
@@ -205,14 +206,8 @@ class JobCompiler:
             return words
         at = self._kernel.decl.location
         what = "the kernel waits for its whole grid, and its launches are not cooperative: they stop with an error"
-        excerpt, hint = (
-            line_of(self._module.texts, at.file, at.line),
-            "say launch.cooperative = true",
-        )
-        return (
-            *words,
-            Diagnostic(message=what, location=at, severity="warning", excerpt=excerpt, hint=hint),
-        )
+        hint = "say launch.cooperative = true"
+        return (*words, located(self._module.texts, at, what, hint=hint, severity="warning"))
 
 
 def symbol_of(name: str) -> str:

@@ -18,7 +18,7 @@ from tilec.frontends.tools.modules import LoadedModule
 from tilec.frontends.tools.python_errors import (
     definition_location,
     function_node,
-    line_of,
+    located,
     parameter_nodes,
     written_parameters,
 )
@@ -300,14 +300,7 @@ class _Reader:
 
     def _refuse(self, what: str, at: Location, hint: str = "") -> None:
         message = f"kernel {self._name!r}: {what}"
-        self._problems.append(
-            Diagnostic(
-                message=message,
-                location=at,
-                excerpt=line_of(self._texts, at.file, at.line),
-                hint=hint,
-            )
-        )
+        self._problems.append(located(self._texts, at, message, hint=hint))
 
 
 def alignment_of(layout: Any) -> int:

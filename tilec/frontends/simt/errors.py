@@ -5,13 +5,13 @@ matter, and the calls that lead there.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from tilec.frontends.simt import api
 from tilec.frontends.simt.declare import Declared
 from tilec.frontends.tools.modules import LoadedModule
-from tilec.frontends.tools.python_errors import line_of
-from tilec_runtime.errors import CompileError, Diagnostic, Location
+from tilec.frontends.tools.python_errors import located, traced
+from tilec_runtime.errors import CompileError, Location
 
 _COLOR = re.compile(r"\x1b\[[0-9;]*m")
 _PLACES = re.compile(r'File "([^"\n]+)", line (\d+)|\bat ([^\s()]+) \((\d+)\)')
@@ -104,34 +104,16 @@ def kernel_error(
     at = kernel.decl.location
     if isinstance(exc, api.ReturnsError):
         first = f"a kernel returns nothing, and this one returns {exc}"
-        place = Diagnostic(
-            message=first,
-            location=at,
-            excerpt=line_of(module.texts, at.file, at.line),
-            hint="store results in a simt.Mut",
-        )
+        place = located(module.texts, at, first, hint="store results in a simt.Mut")
         return CompileError(f"{what}: {first}", diagnostics=(place,))
     said = _COLOR.sub("", str(exc))
     first = _first(said) or type(exc).__name__
-    places = list(dict.fromkeys(_places(exc, said, module)))
+    places = [(place, "") for place in dict.fromkeys(_places(exc, said, module))]
     hint = next((hint for pattern, hint in _HINTS if pattern.search(said)), "")
-    diagnostics = tuple(_diagnostics(places or [at], first, hint, module))
+    diagnostics = traced(module.texts, places or [(at, "")], first, hint)
     return CompileError(
         f"{what}: {first}", diagnostics=diagnostics, log=f"{type(exc).__name__}: {said}"
     )
-
-
-def _diagnostics(
-    places: Sequence[Location], first: str, hint: str, module: LoadedModule
-) -> Iterator[Diagnostic]:
-    for index, place in enumerate(places):
-        excerpt = line_of(module.texts, place.file, place.line)
-        if index == 0:
-            yield Diagnostic(message=first, location=place, excerpt=excerpt, hint=hint)
-        else:
-            yield Diagnostic(
-                message="called from here", location=place, severity="note", excerpt=excerpt
-            )
 
 
 def _places(exc: Exception, said: str, module: LoadedModule) -> Iterator[Location]:

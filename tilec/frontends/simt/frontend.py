@@ -9,8 +9,9 @@ from tilec.frontends.base import ToolSearch
 from tilec.frontends.simt import api
 from tilec.frontends.simt.compiler import JobCompiler
 from tilec.frontends.simt.declare import declared
-from tilec.frontends.simt.link import Library, linked_inputs
+from tilec.frontends.simt.link import linked_inputs
 from tilec.frontends.simt.toolchain import TOOLS, toolchain
+from tilec.frontends.tools.cpp.device import DeviceCode
 from tilec.frontends.tools.inputs import closure
 from tilec.frontends.tools.kernels import Kernels, naming
 from tilec.frontends.tools.modules import LoadedModule, load
@@ -39,7 +40,7 @@ class SimtFrontend:
         """Keep where to look for tools."""
         self._search = search
         self._kernels = Kernels("SIMT kernel", "@simt.kernel or @cuda.jit", _loaded, declared)
-        self._library = Library()
+        self._code = DeviceCode()
         self._tools: Mapping[str, Tool] = {}
 
     def refuse(self, target: Target) -> str:
@@ -89,7 +90,7 @@ class SimtFrontend:
         module, kernel = self._kernels.find(job)
         self._tools = self._tools or require(TOOLS, self._search, digest=False)
         with naming(job):
-            return JobCompiler(job, module, kernel, self._tools, self._library).run()
+            return JobCompiler(job, module, kernel, self._tools, self._code).run()
 
 
 def _loaded(source: Source, *, again: bool) -> LoadedModule:

@@ -4,20 +4,20 @@ Private names live here only.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import io
-import os
 import tempfile
 import typing
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
 
 from tilec.frontends.tile import patches
+from tilec.frontends.tools.environment import variables_hidden
 from tilec_runtime.errors import ToolchainError
 from tilec_runtime.model.arch import Version
 
@@ -115,7 +115,7 @@ def cuda_tile() -> ModuleType:
         ToolchainError: it is not installed, or only in part.
     """
     try:
-        with _without_its_variables():
+        with _environment():
             import cuda.tile
             import cuda.tile.compilation
     except ModuleNotFoundError as exc:
@@ -151,26 +151,17 @@ def language_names() -> frozenset[str]:
     )
 
 
-@contextmanager
-def _without_its_variables() -> Iterator[None]:
-    """Import cuda.tile as if none of its variables were set: some change what it compiles, and it
-    reads them once.
+def _environment() -> contextlib.AbstractContextManager[None]:
+    """Hide the variables of cuda.tile: some change what it compiles, and it reads them once.
+
+    Its cache stays off. With a directory given it makes none of its own, which a killed worker
+    would leave behind.
     """
-    saved = {
-        k: v
-        for k, v in os.environ.items()
-        if k.startswith(("CUDA_TILE_", "EXPERIMENTAL_CUDA_TILE_"))
-    }
-    for key in saved:
-        del os.environ[key]
-    # Its cache stays off, and with a directory given it makes none of its own (which a killed
-    # worker would leave behind).
-    os.environ.update(CUDA_TILE_CACHE_DIR="off", CUDA_TILE_TEMP_DIR=tempfile.gettempdir())
-    try:
-        yield
-    finally:
-        del os.environ["CUDA_TILE_CACHE_DIR"], os.environ["CUDA_TILE_TEMP_DIR"]
-        os.environ.update(saved)
+    return variables_hidden(
+        ("CUDA_TILE_", "EXPERIMENTAL_CUDA_TILE_"),
+        CUDA_TILE_CACHE_DIR="off",
+        CUDA_TILE_TEMP_DIR=tempfile.gettempdir(),
+    )
 
 
 def is_kernel(value: object) -> bool:

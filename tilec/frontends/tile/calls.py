@@ -9,7 +9,7 @@ from types import FunctionType
 
 from tilec.frontends.tile.bodies import Body
 from tilec.frontends.tile.values import Values
-from tilec.frontends.tools.python_errors import node_location
+from tilec.frontends.tools.python_errors import located, node_location
 from tilec_runtime.errors import Diagnostic
 
 # Calls of a kernel with more distinct ones are not followed at all.
@@ -55,8 +55,8 @@ def _calls_in(call: Call, texts: Mapping[str, str]) -> Iterator[Call]:
         callee = call.values.callee(node.func) if isinstance(node, ast.Call) else None
         if callee is None or not isinstance(node, ast.Call):
             continue
-        at, excerpt = node_location(texts, call.body.file, node)
+        at, _ = node_location(texts, call.body.file, node)
         what = f"called from here, in {call.body.function.__name__}"
-        note = Diagnostic(message=what, location=at, severity="note", excerpt=excerpt)
+        note = located(texts, at, what, severity="note")
         inside = call.values.inside(callee, node)
         yield Call(body=callee, values=inside, notes=(note, *call.notes))

@@ -15,7 +15,7 @@ from tilec.frontends.tile.signature import Bound, bind, did_you_mean, symbol_of
 from tilec.frontends.tile.toolchain import find
 from tilec.frontends.tools.kernels import Kernels
 from tilec.frontends.tools.modules import LoadedModule, load
-from tilec.frontends.tools.python_errors import line_of
+from tilec.frontends.tools.python_errors import located
 from tilec.frontends.tools.search import Tool
 from tilec.frontends.tools.tileiras import bytecode_image, cubin_image
 from tilec.model.declaration import KernelDecl
@@ -56,7 +56,7 @@ class Compiler:
         """
         module, kernel = self._kernels.find(job)
         at = kernel.decl.location
-        bound = bind(job, kernel.params, at, line_of(module.texts, at.file, at.line))
+        bound = bind(job, kernel.params, at)
         portable = job.target.kind is TargetKind.TILEIR
         symbol = symbol_of(job.spec.name)
         # Drivers read versions up to their own: portable bytecode has the oldest in which the
@@ -161,7 +161,7 @@ class Compiler:
                 raise export_error(
                     exc, source=job.spec.source, texts=module.texts, kernel=name, at=at
                 ) from exc
-        _check_tiles(exported.bytecode, name, at, line_of(module.texts, at.file, at.line))
+        _check_tiles(exported.bytecode, name, at, module.texts)
         return exported
 
 
@@ -194,7 +194,7 @@ def _kernel_of(
         yield made
 
 
-def _check_tiles(bytecode: bytes, kernel: str, at: Location, line: str) -> None:
+def _check_tiles(bytecode: bytes, kernel: str, at: Location, texts: Mapping[str, str]) -> None:
     """Refuse tiles that nothing can run: cuda.tile writes them, and tileiras refuses its bytecode
     at no place of the source.
     """
@@ -208,7 +208,7 @@ def _check_tiles(bytecode: bytes, kernel: str, at: Location, line: str) -> None:
     hint = "give the axes of the matrix that its extents come from smaller values"
     raise CompileError(
         f"kernel {kernel!r} does not compile: {what}",
-        diagnostics=(Diagnostic(message=what, location=at, excerpt=line, hint=hint),),
+        diagnostics=(located(texts, at, what, hint=hint),),
     )
 
 
@@ -253,10 +253,5 @@ def _warnings(
         place = (
             Location(file=warned.filename, line=warned.lineno) if warned.filename in texts else at
         )
-        excerpt = line_of(texts, place.file, place.line)
-        found.append(
-            Diagnostic(
-                message=str(warned.message), location=place, severity="warning", excerpt=excerpt
-            )
-        )
+        found.append(located(texts, place, str(warned.message), severity="warning"))
     return tuple(dict.fromkeys(found))

@@ -147,10 +147,7 @@ class _JobCompiler:
     def _bytecode(self, expression: str) -> tuple[bytes, tuple[Diagnostic, ...]]:
         """Return the source's Tile IR with project-relative file names, and nvcc's warnings."""
         spec, root, target = self._spec, self._spec.source.root, self._job.target
-        try:
-            text = Path(root, spec.source.path).read_bytes()
-        except OSError as exc:
-            raise CompileError(f"cannot read {spec.source.path}: {exc.strerror}") from exc
+        text = includes.source_bytes(root, spec.source.path)
         arch = _OLDEST if target.kind is TargetKind.TILEIR else f"sm_{target.number}"
         flags = ["--tilebc", "--enable-tile", "--tile-only", f"-arch={arch}"]
         done = run_nvcc(

@@ -18,12 +18,12 @@ from tilec.frontends.tools.python_errors import (
     definition_location,
     function_node,
     line_of,
-    node_location,
-    parameter_nodes,
+    located,
+    written_parameters,
 )
 from tilec.frontends.tools.undefined import undefined_names
 from tilec.model.declaration import KernelDecl, ParamDecl
-from tilec_runtime.errors import CompileError, Diagnostic, Location
+from tilec_runtime.errors import CompileError, Location
 
 # Calls of cuda.tile whose first argument is written to.
 _WRITES = ("store", "store_advanced_indexing", "scatter")
@@ -87,27 +87,25 @@ def _kernel(module: LoadedModule, name: str, kernel: Any) -> Declared:
         what = (
             f"the annotations of kernel {name!r} cannot be evaluated: {type(exc).__name__}: {exc}"
         )
-        excerpt = line_of(module.texts, at.file, at.line)
-        diagnostic = Diagnostic(message=what, location=at, excerpt=excerpt)
-        raise CompileError(what, diagnostics=(diagnostic,)) from exc
+        raise CompileError(what, diagnostics=(located(module.texts, at, what),)) from exc
     written = _written(node, function.__globals__) if node is not None else set()
+    places = written_parameters(module.texts, at.file, node)
     params, decls = [], []
     for item in inspect.signature(function).parameters.values():
         annotation = annotations.get(item.name, api.Annotation())
-        place, type_text = _parameter(module.texts, node, at, item.name)
+        place, type_text = places.get(item.name, (at, ""))
         default = item.default if isinstance(item.default, int | float) else None
         plain = annotation.plain or api.PLAIN.get(type(default), "")
         kind = "constant" if annotation.constant else "tensor"
         if kind == "tensor" and (annotation.scalar or plain):
             kind = "scalar"
-        excerpt = line_of(module.texts, place.file, place.line)
         params.append(
             FunctionParam(
                 name=item.name,
                 annotation=annotation,
                 default=default,
                 location=place,
-                excerpt=excerpt,
+                excerpt=line_of(module.texts, place.file, place.line),
             )
         )
         decls.append(
@@ -142,45 +140,27 @@ def _definition(
     return node, definition_location(module.texts, code.co_filename, node)
 
 
-def _parameter(
-    texts: Mapping[str, str], node: ast.FunctionDef | None, at: Location, name: str
-) -> tuple[Location, str]:
-    """Place and annotation (as written) of a parameter."""
-    for arg in parameter_nodes(node) if node is not None else ():
-        if arg.arg == name:
-            place, _ = node_location(texts, at.file, arg)
-            return place, ast.unparse(arg.annotation) if arg.annotation else ""
-    return at, ""
-
-
 def _written(node: ast.FunctionDef, scope: Mapping[str, Any]) -> set[str]:
-    """Names that the body hands to a writing function of cuda.tile itself; what helper functions
-    write cannot be seen here.
+    """Return the names that the body hands to a writing function of cuda.tile; what helper
+    functions write is not seen.
     """
-    names = set()
+    tile, names = api.cuda_tile(), set()
+    writers = [
+        value
+        for name, value in vars(tile).items()
+        if name in _WRITES or name.startswith(_WRITES_PREFIX)
+    ]
     for call in ast.walk(node):
-        if not isinstance(call, ast.Call) or not _writes(call.func, scope):
-            continue
-        target = (
-            call.args[0]
-            if call.args
-            else next((k.value for k in call.keywords if k.arg == "array"), None)
-        )
-        if isinstance(target, ast.Name):
-            names.add(target.id)
+        match call:
+            case ast.Call(func=ast.Name(id=name)):
+                called = scope.get(name)
+            case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr=attribute)):
+                called = getattr(tile, attribute, None) if scope.get(name) is tile else None
+            case _:
+                continue
+        if any(called is writer for writer in writers):
+            target = next((k.value for k in call.keywords if k.arg == "array"), None)
+            target = call.args[0] if call.args else target
+            if isinstance(target, ast.Name):
+                names.add(target.id)
     return names
-
-
-def _writes(called: ast.expr, scope: Mapping[str, Any]) -> bool:
-    tile = api.cuda_tile()
-    if isinstance(called, ast.Attribute) and isinstance(called.value, ast.Name):
-        return scope.get(called.value.id) is tile and (
-            called.attr in _WRITES or called.attr.startswith(_WRITES_PREFIX)
-        )
-    if isinstance(called, ast.Name):
-        value = scope.get(called.id)
-        name = getattr(value, "__name__", "")
-        return (name in _WRITES or name.startswith(_WRITES_PREFIX)) and value is getattr(
-            tile, name, None
-        )
-    return False

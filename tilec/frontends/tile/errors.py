@@ -7,9 +7,15 @@ import traceback
 from collections.abc import Mapping
 
 from tilec.frontends.tile import api
-from tilec.frontends.tools.python_errors import characters, line_of, parameter_place
+from tilec.frontends.tools.python_errors import (
+    characters,
+    line_of,
+    located,
+    parameter_place,
+    traced,
+)
 from tilec.model.job import Source
-from tilec_runtime.errors import CompileError, Diagnostic, Location
+from tilec_runtime.errors import CompileError, Location
 from tilec_runtime.model.suggest import did_you_mean
 
 # An array of the safe language as cuda.tile shows it: with its fields.
@@ -118,41 +124,14 @@ def export_error(
         _ARRAY.sub(r"tl.\1[\2]", line) for line in lines if line != "Unknown location"
     ] or [type(exc).__name__]
     user = [f for f in frames if f.file in texts]
-    diagnostics = []
-    if user:
-        location, excerpt = _place(user[0], texts)
-        diagnostics.append(
-            Diagnostic(
-                message=first,
-                location=location,
-                excerpt=excerpt,
-                hint=" ".join(more) or _hint(first),
-            )
-        )
-        for frame in dict.fromkeys(
-            user[1:]
-        ):  # a function that calls itself without end is in there a thousand times
-            location, excerpt = _place(frame, texts)
-            diagnostics.append(
-                Diagnostic(
-                    message=f"called from here, in {frame.function}",
-                    location=location,
-                    severity="note",
-                    excerpt=excerpt,
-                )
-            )
-    else:
-        diagnostics.append(
-            Diagnostic(
-                message=first,
-                location=at,
-                excerpt=line_of(texts, at.file, at.line),
-                hint=_hint(first),
-            )
-        )
+    places = [(_place(frame, texts), frame.function) for frame in user]
+    # A function that calls itself without end is in there a thousand times.
+    places[1:] = dict.fromkeys(places[1:])
+    hint = (" ".join(more) if user else "") or _hint(first)
+    diagnostics = traced(texts, places or [(at, "")], first, hint)
     return CompileError(
         f"{source.path}: kernel {kernel!r} does not compile: {first}",
-        diagnostics=tuple(diagnostics),
+        diagnostics=diagnostics,
         log=f"{type(exc).__name__}: {_told(exc, message)}",
         cause="cuda.tile calls this an error of its own" if api.is_bug(exc) else "",
     )
@@ -179,13 +158,7 @@ def _other_error(
     frames = traceback.format_list(traceback.extract_tb(exc.__traceback__)[-3:])
     return CompileError(
         f"kernel {kernel!r} does not compile: {message}",
-        diagnostics=(
-            Diagnostic(
-                message=message,
-                location=location,
-                excerpt=line_of(texts, location.file, location.line),
-            ),
-        ),
+        diagnostics=(located(texts, location, message),),
         log=f"{name}: {text}" if known else "".join((*frames, f"{name}: {text}\n")),
         cause=""
         if known
@@ -209,7 +182,7 @@ def _hint(message: str) -> str:
     return ""
 
 
-def _place(frame: api.Frame, texts: Mapping[str, str]) -> tuple[Location, str]:
+def _place(frame: api.Frame, texts: Mapping[str, str]) -> Location:
     line = line_of(texts, frame.file, frame.line)
     column = characters(line, frame.column) + 1 if frame.column >= 0 else 0
-    return Location(file=frame.file, line=frame.line, column=column), line
+    return Location(file=frame.file, line=frame.line, column=column)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from tilec.frontends.tile import api
 from tilec.frontends.tile.bodies import Body, scope_of
 from tilec.frontends.tile.values import Values
-from tilec.frontends.tools.python_errors import node_location
+from tilec.frontends.tools.python_errors import located, node_location
 from tilec_runtime.errors import Diagnostic
 
 # How the fields of the language's objects begin.
@@ -40,8 +40,7 @@ def reaching_around(body: Body, texts: Mapping[str, str]) -> Iterator[Diagnostic
             case ast.Call(func=function):
                 what, hint = _call(function, values)
         if what:
-            at, excerpt = node_location(texts, body.file, node)
-            yield Diagnostic(message=what, location=at, excerpt=excerpt, hint=hint)
+            yield located(texts, node_location(texts, body.file, node)[0], what, hint=hint)
 
 
 def _is_getattr(node: ast.Name | ast.Attribute, values: Values) -> bool:

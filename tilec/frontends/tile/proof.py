@@ -24,7 +24,7 @@ from tilec.frontends.tile.values import (
     passed_to,
     size_text,
 )
-from tilec.frontends.tools.python_errors import node_location
+from tilec.frontends.tools.python_errors import located, node_location
 from tilec.model.alike import Alike
 from tilec_runtime.errors import Diagnostic
 from tilec_runtime.model.safety import Fact, Guarantee
@@ -297,9 +297,9 @@ class _Reader:
             yield _Finding(param=param.name, fact=fact, doubt=doubt)
 
     def _doubt(self, node: ast.expr, said: str, why: str, hint: str) -> Diagnostic:
-        at, line = node_location(self._texts, self._body.file, node)
+        at, _ = node_location(self._texts, self._body.file, node)
         message = f"{said} is checked inside of the kernel: {why}"
-        return Diagnostic(message=message, location=at, excerpt=line, hint=hint)
+        return located(self._texts, at, message, hint=hint)
 
 
 def _is_unchecked(call: ast.Call) -> bool:

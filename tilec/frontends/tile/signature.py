@@ -10,8 +10,9 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from tilec.frontends.tile import api
+from tilec.frontends.tools.kernels import MismatchError, Mismatches
 from tilec.model.job import Job
-from tilec_runtime.errors import CompileError, Diagnostic, Location
+from tilec_runtime.errors import Location
 from tilec_runtime.model.dtype import DTYPES, DType
 from tilec_runtime.model.kernel import AxisValue
 from tilec_runtime.model.signature import AbiSlot, Assumption, Param, ParamKind
@@ -41,7 +42,7 @@ class Bound:
     abi: tuple[AbiSlot, ...]
 
 
-def bind(job: Job, params: Sequence[FunctionParam], at: Location, excerpt: str = "") -> Bound:
+def bind(job: Job, params: Sequence[FunctionParam], at: Location) -> Bound:
     """Work out what each parameter of the function is in this job; `at` is where the kernel is
     defined.
 
@@ -50,38 +51,24 @@ def bind(job: Job, params: Sequence[FunctionParam], at: Location, excerpt: str =
             parameter it concerns.
     """
     binder = _Binder(job)
+    mismatches = Mismatches(job)
     bindings: list[api.Binding] = []
     slots: list[AbiSlot] = []
     for item in params:
-        try:
+        with mismatches.at(item.location, item.excerpt):
             binding, abi = binder.parameter(item)
-        except _MismatchError as exc:
-            binder.problems.append(
-                Diagnostic(
-                    message=exc.what, location=item.location, excerpt=item.excerpt, hint=exc.hint
-                ),
-            )
-            continue
-        bindings.append(binding)
-        slots.extend(abi)
+            bindings.append(binding)
+            slots.extend(abi)
     names = [p.name for p in params]
     for extra in job.spec.params:
-        if extra.name not in names:
-            binder.problems.append(
-                Diagnostic(
-                    message=f"the manifest has a parameter {extra.name!r} that kernel {job.spec.decl.name!r} does not take",
-                    location=at,
-                    excerpt=excerpt,
-                    hint=did_you_mean(extra.name, names)
-                    or f"the kernel takes {', '.join(names) or 'no parameters'}",
+        with mismatches.at(at):
+            if extra.name not in names:
+                what = f"the manifest has a parameter {extra.name!r} that kernel {job.spec.decl.name!r} does not take"
+                hint = did_you_mean(extra.name, names)
+                raise MismatchError(
+                    what, hint or f"the kernel takes {', '.join(names) or 'no parameters'}"
                 )
-            )
-    if binder.problems:
-        first = binder.problems[0].message
-        raise CompileError(
-            f"kernel {job.spec.decl.name!r} and the manifest do not fit together: {first}",
-            diagnostics=tuple(binder.problems),
-        )
+    mismatches.check()
     return Bound(bindings=tuple(bindings), abi=tuple(slots))
 
 
@@ -97,15 +84,6 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """A hint with the closest of the known names, or nothing."""
     close = nearest(name, known)
     return f"did you mean {close!r}?" if close else ""
-
-
-class _MismatchError(Exception):
-    """One problem, told by `bind` at the parameter's place."""
-
-    def __init__(self, what: str, hint: str = "") -> None:
-        super().__init__(what)
-        self.what = what
-        self.hint = hint
 
 
 def _whole_bytes(dtype: DType, divisors: tuple[int, ...], where: Sequence[bool]) -> tuple[int, ...]:
@@ -128,18 +106,17 @@ class _Binder:
         read = [p for p in job.spec.params if p.kind is ParamKind.TENSOR and not p.out]
         # One array alone has nothing to overlap with: cuda.tile refuses a group of one.
         self._inputs_share = len(read) > 1
-        self.problems: list[Diagnostic] = []
 
     def parameter(self, item: FunctionParam) -> tuple[api.Binding, tuple[AbiSlot, ...]]:
         """Binding and slots of one parameter of the function."""
         if item.annotation.unsupported:
-            raise _MismatchError(f"parameter {item.name!r}: {item.annotation.unsupported}")
+            raise MismatchError(f"parameter {item.name!r}: {item.annotation.unsupported}")
         param = self._params.get(item.name)
         if item.annotation.constant or (param is None and item.name in self._axes):
             return self._constant(item), ()
         if param is None:
             close = did_you_mean(item.name, [*self._params, *self._axes])
-            raise _MismatchError(
+            raise MismatchError(
                 f"kernel {self._kernel!r} takes {item.name!r}, and neither params nor an axis of the matrix says what it is",
                 close
                 or f"add it to [{self._table}.params], or annotate it with ct.Constant and add an axis to [{self._table}.matrix]",
@@ -148,21 +125,21 @@ class _Binder:
             return self._scalar(item, param)
         if param.kind is ParamKind.TENSOR:
             return self._array(item, param)
-        raise _MismatchError(
+        raise MismatchError(
             f"parameter {item.name!r} is a {param.kind.value} in the manifest: tile kernels take tensors and scalars"
         )
 
     def _constant(self, item: FunctionParam) -> api.Constant:
         if item.name in self._params:
             what = f"{item.name!r} is a compile-time constant in the kernel and a launch parameter in the manifest"
-            raise _MismatchError(
+            raise MismatchError(
                 what,
                 f"take it out of [{self._table}.params] and make it an axis of [{self._table}.matrix]",
             )
         value = self._axes.get(item.name, item.default)
         if value is None:
             close = did_you_mean(item.name, self._axes)
-            raise _MismatchError(
+            raise MismatchError(
                 f"constant {item.name!r} has no value in this variant",
                 close
                 or f"add an axis to [{self._table}.matrix], such as {item.name} = [128], or give it a default in the source",
@@ -174,14 +151,14 @@ class _Binder:
                 if value in DTYPES
                 else ""
             )
-            raise _MismatchError(
+            raise MismatchError(
                 f"constant {item.name!r} is {value!r}, a text: constants are integers, floats and booleans",
                 hint,
             )
         if inner is float and type(value) is int:
             return api.Constant(float(value))
         if inner in (int, float, bool) and type(value) is not inner:
-            raise _MismatchError(
+            raise MismatchError(
                 f"constant {item.name!r} is declared as {inner.__name__}, and its value is {value!r}"
             )
         return api.Constant(value)
@@ -190,11 +167,11 @@ class _Binder:
         dtype = self._dtype(param)
         wanted = item.annotation.scalar
         if wanted and wanted != dtype.name:
-            raise _MismatchError(
+            raise MismatchError(
                 f"scalar {item.name!r} is annotated as {wanted} in the kernel, and is {dtype.name} in the manifest"
             )
         if item.annotation.index != "i32":
-            raise _MismatchError(
+            raise MismatchError(
                 f"{item.name!r} is annotated as an array in the kernel, and is a scalar in the manifest"
             )
         return api.Scalar(dtype.tile), (
@@ -203,12 +180,12 @@ class _Binder:
 
     def _array(self, item: FunctionParam, param: Param) -> tuple[api.Binding, tuple[AbiSlot, ...]]:
         if item.annotation.scalar:
-            raise _MismatchError(
+            raise MismatchError(
                 f"{item.name!r} is annotated as a scalar in the kernel, and is a tensor in the manifest"
             )
         rank = param.rank
         if rank < 0:
-            raise _MismatchError(
+            raise MismatchError(
                 f"tensor {item.name!r} has no rank: a tile kernel is compiled for one",
                 f"give {self._path(param)}.rank",
             )
@@ -224,12 +201,14 @@ class _Binder:
             index=item.annotation.index,
             strides=strides,
             shape_divisible=_whole_bytes(
-                dtype, self._shape_divisors(param, extents, assume), inner
+                dtype, self._divisors(param.shape_divisible, assume.shape, extents), inner
             ),
             stride_divisible=_whole_bytes(
-                dtype, self._stride_divisors(param, strides, assume), [s is None for s in strides]
+                dtype,
+                self._divisors(param.stride_divisible, assume.stride, strides),
+                [s is None for s in strides],
             ),
-            align=self._positive(param, "align", math.lcm(param.align, assume.align)),
+            align=math.lcm(param.align, assume.align),
             shared=self._inputs_share and not param.out,
             overlaps_itself=0 in strides,
             extents=assume.extent,
@@ -249,22 +228,14 @@ class _Binder:
         return array, tuple(slots)
 
     def _dtype(self, param: Param) -> DType:
-        name = param.dtype
-        if not name:
-            raise _MismatchError(
-                f"parameter {param.name!r} has no dtype",
-                f'give {self._path(param)}.dtype, such as "f32" or an axis',
-            )
-        if name in self._axes and name not in DTYPES:
-            name = str(self._axes[name])
+        name = str(self._axes.get(param.dtype, param.dtype))
         dtype = DTYPES.get(name)
-        if dtype is None:
-            raise _MismatchError(
-                f"parameter {param.name!r} has an unknown dtype {name!r}",
-                did_you_mean(name, [*DTYPES, *self._axes]) or f"known are {', '.join(DTYPES)}",
+        if dtype is None or not dtype.tile:
+            known = ", ".join(dtype.name for dtype in DTYPES.values() if dtype.tile)
+            raise MismatchError(
+                f"parameter {param.name!r} has no dtype that cuda.tile knows ({name!r})",
+                f"give {self._path(param)}.dtype: one of {known}, or an axis",
             )
-        if not dtype.tile:
-            raise _MismatchError(f"parameter {param.name!r}: cuda.tile has no dtype {name}")
         return dtype
 
     def _strides(self, param: Param) -> tuple[int | None, ...]:
@@ -272,54 +243,21 @@ class _Binder:
             # C-contiguous: the launcher checks it, and only the last stride is the same for every
             # shape.
             return (*(None,) * (param.rank - 1), 1)[: param.rank]
-        if len(param.stride) != param.rank:
-            raise _MismatchError(
-                f"tensor {param.name!r} has rank {param.rank}, and {len(param.stride)} strides in the manifest"
-            )
         if any(s is not None and s < 0 for s in param.stride):
-            raise _MismatchError(
+            raise MismatchError(
                 f"tensor {param.name!r} has a negative stride: tile kernels take none"
             )
         return param.stride
 
     def _divisors(
-        self, param: Param, what: str, fixed: tuple[int, ...], assumed: tuple[int, ...]
+        self, fixed: tuple[int, ...], assumed: tuple[int, ...], known: Sequence[int | None]
     ) -> tuple[int, ...]:
-        for facts in (fixed, assumed):
-            if facts and len(facts) != param.rank:
-                raise _MismatchError(
-                    f"tensor {param.name!r} has rank {param.rank}, and {len(facts)} divisors of its {what} are given"
-                )
-        ones = (1,) * param.rank
+        """Return common multiples of the divisors, 1 where the number itself is known."""
+        ones = (1,) * len(known)
         return tuple(
-            self._positive(param, what, math.lcm(a, b))
-            for a, b in zip(fixed or ones, assumed or ones, strict=True)
+            math.lcm(one, other) if number is None else 1
+            for one, other, number in zip(fixed or ones, assumed or ones, known, strict=True)
         )
-
-    def _shape_divisors(
-        self, param: Param, extents: tuple[int | None, ...], assume: Assumption
-    ) -> tuple[int, ...]:
-        divisors = self._divisors(param, "shape", param.shape_divisible, assume.shape)
-        return tuple(
-            1 if extent is not None else divisor
-            for extent, divisor in zip(extents, divisors, strict=True)
-        )
-
-    def _stride_divisors(
-        self, param: Param, strides: tuple[int | None, ...], assume: Assumption
-    ) -> tuple[int, ...]:
-        divisors = self._divisors(param, "stride", param.stride_divisible, assume.stride)
-        for k, (stride, divisor) in enumerate(zip(strides, divisors, strict=True)):
-            if stride is not None and stride % divisor:
-                raise _MismatchError(
-                    f"stride {k} of tensor {param.name!r} is {stride}, and is assumed to be divisible by {divisor}"
-                )
-        return tuple(1 if s is not None else d for s, d in zip(strides, divisors, strict=True))
-
-    def _positive(self, param: Param, what: str, value: int) -> int:
-        if value < 1:
-            raise _MismatchError(f"tensor {param.name!r}: a divisor of its {what} is not positive")
-        return value
 
     def _path(self, param: Param) -> str:
         return f"{self._table}.params.{param.name}"

@@ -74,7 +74,7 @@ def input_files(source: Source) -> list[InputFile]:
     """
     return sorted(
         (
-            InputFile(name=name, digest=sha256(_read(source, name)))
+            InputFile(name=name, digest=sha256(read_file(source.root, name)))
             for name in digests_stated(source)
         ),
         key=lambda f: f.name,
@@ -139,7 +139,7 @@ def fault(
 
 
 def _checked(source: Source, name: str, stated: str) -> Prebuilt:
-    data = _read(source, name)
+    data = read_file(source.root, name)
     digest = sha256(data)
     key = f'sha256 = "{digest}"' if name == source.path else f'files = {{ "{name}" = "{digest}" }}'
     if not stated:
@@ -161,9 +161,14 @@ def _checked(source: Source, name: str, stated: str) -> Prebuilt:
     return Prebuilt(path=name, kind=kind_of(name, data), data=data, digest=digest)
 
 
-def _read(source: Source, name: str) -> bytes:
+def read_file(root: str, name: str) -> bytes:
+    """Return the bytes of a project's file.
+
+    Raises:
+        CompileError: it cannot be read, or leaves the project.
+    """
     try:
-        return contained(source.root, name).read_bytes()
+        return contained(root, name).read_bytes()
     except LinkError as exc:
         raise fault(name, f"the file lies outside of the project: {exc.what}", fix=exc.fix) from exc
     except OSError as exc:

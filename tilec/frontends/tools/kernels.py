@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Generic, Protocol, TypeVar
 
 from tilec.frontends.tools.modules import LoadedModule
-from tilec.frontends.tools.python_errors import line_of
+from tilec.frontends.tools.python_errors import located
 from tilec.model.declaration import KernelDecl
 from tilec.model.job import Job, Source
 from tilec_runtime.errors import CompileError, Diagnostic, Location
@@ -119,10 +119,7 @@ class Subject:
         overtime: bool = False,
     ) -> CompileError:
         """Return an error at the kernel's definition."""
-        at = self.decl.location
-        place = Diagnostic(
-            message=what, location=at, excerpt=line_of(self.texts, at.file, at.line), hint=fix
-        )
+        place = located(self.texts, self.decl.location, what, hint=fix)
         return CompileError(
             f"kernel {self.job.spec.decl.name!r}: {what}",
             diagnostics=(place,),
@@ -155,12 +152,14 @@ class Mismatches:
         self._found: list[Diagnostic] = []
 
     @contextlib.contextmanager
-    def at(self, place: Location) -> Iterator[None]:
+    def at(self, place: Location, excerpt: str = "") -> Iterator[None]:
         """Keep a mismatch that is raised meanwhile, at a parameter's place."""
         try:
             yield
         except MismatchError as exc:
-            self._found.append(Diagnostic(message=exc.what, location=place, hint=exc.hint))
+            self._found.append(
+                Diagnostic(message=exc.what, location=place, excerpt=excerpt, hint=exc.hint)
+            )
 
     def check(self) -> None:
         """Raise an error with every mismatch.

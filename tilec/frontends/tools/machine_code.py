@@ -20,45 +20,56 @@ from tilec_runtime.model.signature import AbiSlot
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class Lowered:
-    """A kernel as PTX.
+class Code:
+    """A kernel as PTX, with what its image says of it.
 
     Attributes:
         text: the PTX; of an `lto_NN` target, what a linker makes of `ltoir`.
-        maker: the compiler that made it, for messages.
         symbol: of the entry point.
         abi: what a launch packs.
-        arch: what ptxas assembles for (`sm_90a`).
-        opt, lineinfo, debug: for ptxas.
-        flags: further flags of ptxas.
         warnings: of the compiler.
-        ltoir: LTO-IR, where that is what is wanted; `ltoir_release` is the toolkit that wrote it,
-            `linking` what a linker is told.
+        ltoir: LTO-IR of an `lto_NN` target; `ltoir_release` is the toolkit that wrote it, `linking`
+            options of the linker.
         exact: machine code runs on exactly this architecture.
-        max_threads: of a block, where the code does not say.
+        reproducible: another build gives the same bytes.
+        max_threads: of a block, if the code does not say.
         block: threads that the compiler chose. cluster: blocks that it chose.
-        shared: dynamic shared memory in bytes. shared_cause, shared_fix: for a block that needs too
-            much.
+        shared: dynamic shared memory in bytes.
     """
 
     text: str
-    maker: str
     symbol: str
     abi: tuple[AbiSlot, ...]
-    arch: str
-    opt: int
-    lineinfo: bool
-    debug: bool = False
-    flags: tuple[str, ...] = ()
     warnings: tuple[Diagnostic, ...] = ()
     ltoir: bytes = b""
     ltoir_release: Version | None = None
     linking: tuple[str, ...] = ()
     exact: bool = False
+    reproducible: bool = True
     max_threads: int = 0
     block: tuple[int, ...] = ()
     cluster: tuple[int, ...] = ()
     shared: int = 0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Lowered(Code):
+    """Code that is still to be assembled.
+
+    Attributes:
+        maker: the compiler that made it, for messages.
+        arch: what ptxas assembles for (`sm_90a`).
+        opt, lineinfo, debug: for ptxas.
+        flags: further flags of ptxas.
+        shared_cause, shared_fix: for a block that needs too much shared memory.
+    """
+
+    maker: str
+    arch: str
+    opt: int
+    lineinfo: bool
+    debug: bool = False
+    flags: tuple[str, ...] = ()
     shared_cause: str = ""
     shared_fix: str
 
@@ -71,7 +82,7 @@ def image(subject: Subject, lowered: Lowered, tool: Tool) -> Image:
             log and command.
         ToolchainError: ptxas does not start.
     """
-    job, target = subject.job, subject.job.target
+    job = subject.job
     done = _assembled(subject, lowered, tool)
     try:
         entry = read_cubin(done.cubin).kernel(lowered.symbol)
@@ -83,31 +94,47 @@ def image(subject: Subject, lowered: Lowered, tool: Tool) -> Image:
         abi.check(lowered.abi, entry.params, subject.decl, stated=bool(job.spec.abi))
     except CompileError as exc:
         raise subject.error(exc.what, fix=exc.fix) from exc
-    is_ptx = target.kind is TargetKind.PTX
-    if not is_ptx:
+    if job.target.kind is not TargetKind.PTX:
         _check_shared(subject, lowered, entry)
-    isa = ptx.isa(lowered.text) if is_ptx else None
-    spills = ptxas.spills(done.log, lowered.symbol, ptx.calls(lowered.text, lowered.symbol))
-    data = lowered.text.encode() if is_ptx else lowered.ltoir or done.cubin
+    return finished(job, lowered, entry, cubin=done.cubin, log=done.log, release=tool.release)
+
+
+def finished(
+    job: Job, code: Code, entry: CubinKernel, *, cubin: bytes, log: str, release: Version
+) -> Image:
+    """Return the image of a kernel that was assembled, read back and checked.
+
+    Args:
+        job: the job.
+        code: the kernel.
+        entry: its entry point in the machine code.
+        cubin: the machine code; the image holds PTX or LTO-IR for such targets.
+        log: of ptxas.
+        release: toolkit of ptxas.
+    """
+    is_ptx = job.target.kind is TargetKind.PTX
+    isa = ptx.isa(code.text) if is_ptx else None
+    spills = ptxas.spills(log, code.symbol, ptx.calls(code.text, code.symbol))
+    text = code.text.encode("utf-8", "surrogateescape")
+    data = text if is_ptx else code.ltoir or cubin
     info = ImageInfo(
-        target=target,
+        target=job.target,
         digest=sha256(data),
         size=len(data),
-        symbol=lowered.symbol,
-        exact=lowered.exact,
-        ptx_isa=lowered.ltoir_release or isa,
-        cuda=cuda_of_ptx_isa(isa) if isa else oldest_cuda(job, tool.release),
-        resources=dataclasses.replace(
-            entry.resources(spills), shared=entry.shared + lowered.shared
-        ),
-        max_threads=entry.max_threads or lowered.max_threads,
+        symbol=code.symbol,
+        exact=code.exact,
+        ptx_isa=code.ltoir_release or isa,
+        cuda=cuda_of_ptx_isa(isa) if isa else oldest_cuda(job, release),
+        resources=dataclasses.replace(entry.resources(spills), shared=entry.shared + code.shared),
+        max_threads=entry.max_threads or code.max_threads,
         required_block=entry.required_block,
-        cluster=lowered.cluster or entry.cluster,
-        block=lowered.block,
-        dynamic_shared=lowered.shared,
-        linking=lowered.linking,
+        cluster=code.cluster or entry.cluster,
+        block=code.block,
+        dynamic_shared=code.shared,
+        linking=code.linking,
+        reproducible=code.reproducible,
     )
-    return Image(info=info, data=data, abi=lowered.abi, warnings=lowered.warnings)
+    return Image(info=info, data=data, abi=code.abi, warnings=code.warnings)
 
 
 def oldest_cuda(job: Job, release: Version) -> Version:

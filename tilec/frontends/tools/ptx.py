@@ -75,15 +75,6 @@ def calls(text: str, symbol: str) -> set[str] | None:
     return found
 
 
-def users(text: str, symbol: str) -> tuple[str, ...]:
-    """Return the functions and entries whose bodies name a symbol, in order."""
-    heads = list(_HEAD.finditer(text))
-    pieces = zip(heads, [*(h.start() for h in heads[1:]), len(text)], strict=True)
-    # A declaration ends before its first brace; it may stand before the entry's own.
-    bodies = ((head["name"], text[head.end() : end].partition("{")[2]) for head, end in pieces)
-    return tuple(dict.fromkeys(name for name, body in bodies if symbol in _WORD.findall(body)))
-
-
 def complaints(log: str) -> list[tuple[str, int]]:
     """Return message and PTX line of every ptxas error that names a line."""
     return [(m[2].strip(), int(m[1])) for m in _COMPLAINT.finditer(log)]

@@ -5,8 +5,6 @@ from __future__ import annotations
 import ast
 import dataclasses
 import functools
-import pkgutil
-import sys
 import traceback
 from collections.abc import Mapping, Sequence
 from types import TracebackType
@@ -49,7 +47,8 @@ def import_error(where: ImportFailure, exc: BaseException) -> CompileError:
         message = f"the module calls exit ({exc.code!r}) when it is imported"
     hint = ""
     if isinstance(exc, ModuleNotFoundError):
-        hint = _missing(exc.name or "")
+        package = (exc.name or "").partition(".")[0]
+        hint = f"install {package} where you build, or: {IMPORTS}"
     elif isinstance(exc, SyntaxError | UnicodeError) and own and "encod" in text:
         hint = "save the file as UTF-8, or name its encoding in its first line"
     elif isinstance(exc, AttributeError) and exc.name:
@@ -62,21 +61,6 @@ def import_error(where: ImportFailure, exc: BaseException) -> CompileError:
         diagnostics=(Diagnostic(message=message, location=location, excerpt=excerpt, hint=hint),),
         log=log + (f"--- printed before ---\n{where.output}" if where.output else ""),
     )
-
-
-def _missing(name: str) -> str:
-    """What to do about a module that is not there: install its package, or spell it as the package
-    does.
-    """
-    parent = name.rpartition(".")[0]
-    package = sys.modules.get(parent)
-    if package is None:
-        return f"install {name.partition('.')[0]} where you build, or: {IMPORTS}"
-    known = [
-        module.name
-        for module in pkgutil.iter_modules(getattr(package, "__path__", ()), f"{parent}.")
-    ]
-    return f"the package {parent} is installed, and has no such module{did_you_mean(name, known)}"
 
 
 def _user_frames(
@@ -102,6 +86,32 @@ def _syntax_place(where: ImportFailure, exc: SyntaxError) -> tuple[Location, str
     file = exc.filename if exc.filename and exc.filename in where.texts else where.source.path
     line = line_of(where.texts, file, exc.lineno or 0) or (exc.text or "").rstrip("\n")
     return Location(file=file, line=exc.lineno or 0, column=max(exc.offset or 0, 0)), line
+
+
+def located(
+    texts: Mapping[str, str], at: Location, message: str, *, hint: str = "", severity: str = "error"
+) -> Diagnostic:
+    """Return a diagnostic with the source line of its place."""
+    excerpt = line_of(texts, at.file, at.line)
+    return Diagnostic(message=message, location=at, severity=severity, excerpt=excerpt, hint=hint)
+
+
+def traced(
+    texts: Mapping[str, str], places: Sequence[tuple[Location, str]], message: str, hint: str
+) -> tuple[Diagnostic, ...]:
+    """Return an error with the calls that lead to it.
+
+    Args:
+        texts: of the project's files.
+        places: each with the name of its function, empty if unknown; the innermost first.
+        message: the error's.
+        hint: the error's.
+    """
+    calls = (
+        located(texts, at, f"called from here{f', in {name}' if name else ''}", severity="note")
+        for at, name in places[1:]
+    )
+    return (located(texts, places[0][0], message, hint=hint), *calls)
 
 
 def node_location(

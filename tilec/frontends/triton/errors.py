@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 
 from tilec.frontends.tools.modules import LoadedModule
-from tilec.frontends.tools.python_errors import line_of
+from tilec.frontends.tools.python_errors import line_of, located, traced
 from tilec.frontends.triton import api
 from tilec.frontends.triton.declare import HOW, Declared
 from tilec_runtime.errors import CompileError, Diagnostic, Location
@@ -65,16 +65,8 @@ def kernel_error(
         or _first_line(str(exc))
         or type(exc).__name__
     )
-    diagnostics = tuple(_frames(frames, module, kernel, first))
-    if not diagnostics:
-        diagnostics = (
-            Diagnostic(
-                message=first,
-                location=at,
-                excerpt=line_of(module.texts, at.file, at.line),
-                hint=_hint(first),
-            ),
-        )
+    places = list(_places(frames, module, kernel))[::-1] or [(at, "")]
+    diagnostics = traced(module.texts, places, first, _hint(first))
     return CompileError(
         f"{what}: {first}", diagnostics=diagnostics, log=f"{type(exc).__name__}: {exc}"
     )
@@ -126,20 +118,14 @@ def _stage_error(
         if d.location
     )
     placed = tuple(dict.fromkeys(placed))
-    other = Diagnostic(
-        message=first,
-        location=at,
-        excerpt=line_of(module.texts, at.file, at.line),
-        hint=_hint(first),
-    )
+    other = located(module.texts, at, first, hint=_hint(first))
     return CompileError(f"{what}: {first}", diagnostics=placed or (other,), log=exc.log)
 
 
-def _frames(
-    frames: Iterable[api.Complaint], module: LoadedModule, kernel: Declared, first: str
-) -> Iterator[Diagnostic]:
-    """The innermost place that is the user's, then where it was called from."""
-    places = []
+def _places(
+    frames: Iterable[api.Complaint], module: LoadedModule, kernel: Declared
+) -> Iterator[tuple[Location, str]]:
+    """Yield the places of frames that are the user's."""
     for frame in frames:
         function = next(
             (f for f in _functions(module, kernel) if api.text_of(f) == frame.text), None
@@ -152,14 +138,7 @@ def _frames(
         text = frame.text.split("\n")[frame.line - 1 : frame.line]
         # Errors count in the function's text, which starts where its `def` does.
         shift = max(excerpt.find(text[0]), 0) if text and text[0] else 0
-        places.append((Location(file=file, line=line, column=shift + frame.column + 1), excerpt))
-    for index, (place, excerpt) in enumerate(reversed(places)):
-        if index == 0:
-            yield Diagnostic(message=first, location=place, excerpt=excerpt, hint=_hint(first))
-        else:
-            yield Diagnostic(
-                message="called from here", location=place, severity="note", excerpt=excerpt
-            )
+        yield Location(file=file, line=line, column=shift + frame.column + 1), ""
 
 
 def _functions(module: LoadedModule, kernel: Declared) -> Iterator[object]:

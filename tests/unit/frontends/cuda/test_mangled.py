@@ -23,7 +23,7 @@ from tilec_runtime.model.signature import AbiSlot, Param, ParamKind
             "_Z1kPVKdxybca",
             [
                 *[
-                    ("double const volatile*", "f64"),
+                    ("double const*", "f64"),
                     ("long long", "i64"),
                     ("unsigned long long", "u64"),
                 ],
@@ -42,7 +42,7 @@ from tilec_runtime.model.signature import AbiSlot, Param, ParamKind
             "_Z1kPK6__halfS1_PS_",
             [("__half const*", "f16"), ("__half const*", "f16"), ("__half*", "f16")],
         ),
-        ("_ZN12_GLOBAL__N_11kEPA4_fPFviE", [("float (*) [4]", "f32"), ("void (*)(int)", "")]),
+        ("_ZN12_GLOBAL__N_11kEPA4_fPFviE", [("float(*)[4]", "f32"), ("void(*)(int)", "")]),
         (
             "_Z1kP6float4PK1SIfLi3EEPPf",
             [("float4*", "f32"), ("S<float, 3> const*", ""), ("float**", "u64")],
@@ -54,9 +54,10 @@ from tilec_runtime.model.signature import AbiSlot, Param, ParamKind
 )
 def test_types_of_parameters(symbol, wanted):
     found = parameter_types(symbol)
-    assert (None if found is None else [(type_.text, type_.dtype) for type_ in found]) == wanted
+    assert (None if found is None else [(type_.type, type_.dtype) for type_ in found]) == wanted
     assert all(
-        type_.pointer == type_.text.endswith(("*", "*) [4]", ")(int)")) for type_ in found or ()
+        (type_.kind == "tensor") == type_.type.endswith(("*", "*)[4]", ")(int)"))
+        for type_ in found or ()
     )
 
 

@@ -235,7 +235,7 @@ def test_all_problems_are_told_at_once():
     with pytest.raises(CompileError) as caught:
         bind(job(tensor("w"), tensor("x", dtype="F")), function("x", "y", "z"), HERE)
     assert [d.message.split(",")[0] for d in caught.value.diagnostics] == [
-        "parameter 'x' has an unknown dtype 'F'",
+        "parameter 'x' has no dtype that cuda.tile knows ('F')",
         "kernel 'k' takes 'y'",
         "kernel 'k' takes 'z'",
         "the manifest has a parameter 'w' that kernel 'k' does not take",

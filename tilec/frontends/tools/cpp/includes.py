@@ -94,6 +94,23 @@ def closure(
     )
 
 
+def source_bytes(root: str, name: str) -> bytes:
+    """Return the text of a source.
+
+    Raises:
+        CompileError: it cannot be read, or is no text.
+    """
+    at = Location(file=name, line=1)
+    try:
+        data = Path(root, name).read_bytes()
+    except OSError as exc:
+        what = f"cannot read {name}: {exc.strerror or exc}"
+        raise _error(what, at, "see that the file is there and readable") from exc
+    if b"\0" in data:
+        raise _error(f"{name} holds a zero byte: it is no C++ text", at, "")
+    return data
+
+
 def kernel_files(root: str, path: str, include: Sequence[str]) -> list[str]:
     """Project headers in the closure that mention `__global__` or `__tile_global__`, sorted by name
     (the source itself left out).

@@ -5,17 +5,12 @@ them.
 from __future__ import annotations
 
 import dataclasses
-from pathlib import PurePosixPath
+import typing
 
 from tilec.frontends.tools.cpp.flags import OptionError, read_flags
 from tilec.model.job import Option, Options
 from tilec.model.link import LinkEntry, entries
 from tilec_runtime.errors import UsageError
-
-_COMPILERS = ("nvrtc", "nvcc")
-_STANDARDS = ("c++14", "c++17", "c++20", "c++23")
-_KEYS = ("compiler", "std", "include", "define", "flags", "unchecked-flags", "group", "link")
-_MOST = 64
 
 # nvcc starts its parts through a shell, which expands these in spite of nvcc's quotes.
 _EXPANDED = "$`\\"
@@ -71,35 +66,26 @@ def unspeakable(path: str) -> str:
 
 
 def read_options(options: Options) -> CudaOptions:
-    """Check and type the options.
+    """Type the options, whose keys and kinds of values the manifest has checked.
 
     Raises:
-        UsageError: an unknown key, a value of the wrong kind, or a flag or text that could do more
-            than change the code.
+        UsageError: a flag or text could do more than change the code.
     """
-    values = dict(options)
-    for key in values:
-        if key not in _KEYS:
-            raise UsageError(
-                f"unknown option {key!r} of the cuda frontend", fix=f"known are {', '.join(_KEYS)}"
-            )
-    compiler = _choice("compiler", values.get("compiler", "nvrtc"), _COMPILERS)
-    unchecked = values.get("unchecked-flags", False)
-    if not isinstance(unchecked, bool):
-        raise UsageError(f"unchecked-flags = {unchecked!r} must be true or false")
-    flags = read_flags(
-        _texts("flags", values.get("flags", ())), compiler=compiler, unchecked=unchecked
-    )
+    values: dict[str, Option] = dict(options)
+    compiler = str(values.get("compiler", "nvrtc"))
+    unchecked = values.get("unchecked-flags") is True
+    flags = read_flags(_texts(values.get("flags", ())), compiler=compiler, unchecked=unchecked)
+    group = values.get("group")
     read = CudaOptions(
         compiler=compiler,
-        std=_choice("std", values.get("std", "c++17"), _STANDARDS),
-        include=tuple(_directory(path) for path in _texts("include", values.get("include", ()))),
-        define=_pairs(values.get("define", ())),
+        std=str(values.get("std", "c++17")),
+        include=_texts(values.get("include", ())),
+        define=typing.cast("tuple[tuple[str, str], ...]", values.get("define", ())),
         flags=flags.compiler,
         ptxas=flags.ptxas,
         unchecked=unchecked,
-        group=_count("group", values["group"]) if "group" in values else None,
-        link=_linked(_texts("link", values.get("link", ()))),
+        group=group if isinstance(group, int) else None,
+        link=entries(_texts(values.get("link", ()))),
     )
     if compiler == "nvcc":
         if read.link:
@@ -154,54 +140,5 @@ def _one_value(value: str) -> str:
     return '"'.join(parts)
 
 
-def _count(key: str, value: Option) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _MOST:
-        raise UsageError(f"{key} = {value!r} must be a number from 1 to {_MOST}")
-    return value
-
-
-def _choice(key: str, value: Option, known: tuple[str, ...]) -> str:
-    if value not in known:
-        raise UsageError(
-            f"{key} = {value!r} is not known to the cuda frontend", fix=f"one of {', '.join(known)}"
-        )
-    return str(value)
-
-
-def _texts(key: str, value: Option) -> tuple[str, ...]:
-    if isinstance(value, str):
-        return (value,)
-    if not isinstance(value, tuple) or not all(isinstance(v, str) for v in value):
-        raise UsageError(f"{key} must be a list of texts, not {value!r}")
-    return tuple(str(v) for v in value)
-
-
-def _linked(texts: tuple[str, ...]) -> tuple[LinkEntry, ...]:
-    try:
-        return entries(texts)
-    except ValueError as exc:
-        raise UsageError(f"link: {exc}") from exc
-
-
-def _pairs(value: Option) -> tuple[tuple[str, str], ...]:
-    if not isinstance(value, tuple):
-        raise UsageError(f"define must be a table of names and values, not {value!r}")
-    pairs = []
-    for entry in value:
-        name, text = (entry, "") if isinstance(entry, str) else entry
-        if not name.replace("_", "a").isalnum() or name[:1].isdigit():
-            raise UsageError(f"define: {name!r} is no macro name")
-        if "\n" in text:
-            raise UsageError(f"define: the value of {name} has more than one line")
-        pairs.append((name, text))
-    return tuple(pairs)
-
-
-def _directory(path: str) -> str:
-    pure = PurePosixPath(path)
-    if pure.is_absolute():
-        raise UsageError(
-            f"include directory {path!r} is absolute",
-            fix="give it relative to the project, so that every checkout builds the same",
-        )
-    return str(pure)
+def _texts(value: Option) -> tuple[str, ...]:
+    return tuple(map(str, value)) if isinstance(value, tuple) else (str(value),)

@@ -59,24 +59,9 @@ def test_flags_of_ptxas_are_taken_out() -> None:
     assert options.ptxas == ("-maxrregcount", "64", "-warn-spills", "-O2", "-v")
 
 
-@pytest.mark.parametrize(
-    ("key", "value", "says"),
-    [
-        ("compiler", "clang", "one of nvrtc, nvcc"),
-        ("std", "c++98", "one of c\\+\\+14"),
-        ("include", ("/usr/include",), "relative to the project"),
-        ("include", 3, "must be a list of texts"),
-        ("define", (("A B", "1"),), "is no macro name"),
-        ("define", (("A", "1\n2"),), "more than one line"),
-        ("flags", ("-Xptxas",), "needs a value"),
-        ("unchecked-flags", 1, "must be true or false"),
-        ("inlcude", ("x",), "known are compiler, std"),
-    ],
-)
-def test_what_is_refused(key: str, value: Option, says: str) -> None:
-    with pytest.raises(UsageError) as caught:
-        read_options(((key, value),))
-    assert re.search(says, str(caught.value))
+def test_a_flag_without_its_value_is_refused() -> None:
+    with pytest.raises(UsageError, match="needs a value"):
+        read_options((("flags", ("-Xptxas",)),))
 
 
 @pytest.mark.parametrize("value", ["$(touch x)", "`touch x`", "a\\b"])
