@@ -256,7 +256,7 @@ def test_ptx_that_ptxas_refuses_is_shown_at_its_line(tmp_path: Path) -> None:
     with pytest.raises(CompileError, match="ptxas refuses this PTX for sm_90") as caught:
         frontend().compile(job(source(tmp_path, {"k.ptx": text.encode()}), "k", params=()))
     assert str(caught.value.diagnostics[0].location) == "k.ptx:6"
-    assert caught.value.diagnostics[0].excerpt == "nonsense.u32 %r1;"
+    assert caught.value.diagnostics[0].excerpt == "  nonsense.u32 %r1;"
 
 
 @pytest.mark.parametrize(

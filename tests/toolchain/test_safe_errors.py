@@ -131,6 +131,10 @@ BODIES = {
         "k(",
         "k is a kernel, which only a launch calls\n    {line}\n  hint: put what both do into a function without @tl.kernel",
     ),
+    "replace(x, _tl_checked=False)": (
+        "_tl_checked",
+        "_tl_checked is a part that a launch alone sets\n    {line}\n  hint: declare the parameter tl.Ptr[T] where the kernel has to",
+    ),
     "tl.Mut(x, (0, 0), (BM, BN)).store(1)": (
         "tl.Mut",
         "tl.Mut is made by a launch alone\n    {line}\n  hint: take it as a parameter",

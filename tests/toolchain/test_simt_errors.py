@@ -8,6 +8,7 @@ import pytest
 
 from tests.toolchain.simt_jobs import COMMON, frontend, job, scalar, tensor, write
 from tilec.frontends.simt import api
+from tilec.frontends.tools.packages import require_minor
 from tilec.model.job import Source
 from tilec_runtime.errors import CompileError, ToolchainError
 from tilec_runtime.model.signature import AbiSlot, Param, ParamKind
@@ -409,4 +410,4 @@ def test_the_simulator_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_installed_version_is_the_one_that_is_wrapped() -> None:
     import numba_cuda
 
-    api.require_version(numba_cuda.__version__)
+    require_minor("numba-cuda", numba_cuda.__version__, api.TESTED, api.FIX)

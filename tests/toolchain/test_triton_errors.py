@@ -284,7 +284,6 @@ def test_annotations_are_held_against_the_manifest(root: Path) -> None:
         ({"num_warps": 3}, "sm_90", "the hint num_warps is 3, and must be a power of two"),
         ({"num_stages": 0}, "sm_90", "the hint num_stages is 0, and must be at least 1"),
         ({"fp_fusion": 2}, "sm_90", "the hint fp_fusion is 2, and must be 0 or 1"),
-        ({"num_warp": 4}, "sm_90", "unknown hint 'num_warp' for sm_90"),
         ({"num_ctas": 2}, "sm_80", "num_ctas > 1 requires NVIDIA SM90+"),
         ({"num_stages": 60}, "sm_80", "bytes of shared memory, and sm_80 has 166912"),
     ],

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import inspect
 import pickle
 import subprocess
 import sys
@@ -13,7 +12,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from tilec_runtime.values import value_class
+from tilec_runtime.values import replace, value_class
 
 
 @value_class(frozen=True, kw_only=True, slots=True)
@@ -42,17 +41,10 @@ class Plain:
 
 @value_class(frozen=True, slots=True)
 class Pair:
-    """Two values, of which one counts."""
+    """Two values."""
 
     first: Any
-    second: Any = dataclasses.field(compare=False, repr=False)
-
-
-@value_class(frozen=True, slots=True, eq=False)
-class Thing:
-    """Itself."""
-
-    number: int = 1
+    second: Any
 
 
 @value_class(frozen=True, slots=True)
@@ -65,13 +57,11 @@ def test_values_are_equal_by_their_fields() -> None:
     assert hash(Point(x=1)) == hash(Point(x=1)) == hash(Plain(x=1))
     other: Any = Plain(x=1)
     assert Point(x=1) != other
-    assert Pair(1, 2) == Pair(1, 3)
-    assert len({Pair(1, 2), Pair(1, 3), Pair(2, 3)}) == 2
-    assert Thing() != Thing()
+    assert len({Pair(1, 2), Pair(1, 2), Pair(2, 3)}) == 2
     assert Nothing() == Nothing()
     assert hash(Nothing()) == hash(())
     nan = float("nan")
-    assert Pair(nan, 0) == Pair(nan, 1)  # as tuples compare
+    assert Pair(nan, 0) == Pair(nan, 0)  # as tuples compare
 
 
 def test_values_show_their_fields() -> None:
@@ -81,7 +71,7 @@ def test_values_show_their_fields() -> None:
         == "Point(x=1, y=0.5, name='a')"
     )
     assert str(Point(x=1, name="a")) == "a"
-    assert repr(Pair(1, 2)) == "Pair(first=1)"
+    assert repr(Pair(1, 2)) == "Pair(first=1, second=2)"
     assert repr(Nothing()) == "Nothing()"
 
 
@@ -122,45 +112,31 @@ def test_functions_of_dataclasses_take_values() -> None:
     assert dataclasses.replace(Point(x=1), y=2.0) == Point(x=1, y=2.0)
     assert dataclasses.replace(Pair(1, 2), first=3).second == 2
     assert dataclasses.asdict(Point(x=1)) == {"x": 1, "y": 0.5, "name": ""}
-    assert inspect.signature(Point) == inspect.signature(Plain)
-    if hasattr(copy, "replace"):
-        assert copy.replace(Point(x=1), x=2) == Point(x=2)
+    assert replace(Point(x=1), x=2) == Point(x=2)
 
 
 def test_patterns_take_what_is_positional() -> None:
     match Pair(1, 2):
         case Pair(first, second):
             assert (first, second) == (1, 2)
-    assert Point.__match_args__ == ()
 
 
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (lambda: Point(), "missing required arguments: 'x'"),  # type: ignore[call-arg]
-        (lambda: Point(y=1.0, name=""), "missing required arguments: 'x'"),  # type: ignore[call-arg]
-        (lambda: Point(x=1, z=2), "unexpected keyword argument 'z'"),  # type: ignore[call-arg]
-        (lambda: Point(y=1.0, name="", z=1), "unexpected keyword argument 'z'"),  # type: ignore[call-arg]
-        (lambda: Point(1), "takes 1 positional arguments but 2 were given"),  # type: ignore[call-arg]
-        (lambda: Pair(1, 2, 3), "takes 3 positional arguments but 4 were given"),  # type: ignore[call-arg]
-        (lambda: Pair(1, first=2), "multiple values for argument 'first'"),  # type: ignore[call-arg, misc]
+        (lambda: Point(), "lacks the values of 'x'"),  # type: ignore[call-arg]
+        (lambda: Point(x=1, z=2), "has no field 'z'"),  # type: ignore[call-arg]
+        (lambda: Point(y=1.0, name="", z=1), "has no field 'z'"),  # type: ignore[call-arg]
+        (lambda: Pair(1, 2, 3), "takes 2 values, got 3"),  # type: ignore[call-arg]
+        (
+            lambda: value_class(frozen=True, slots=True)(type("Sub", (Exception,), {})),
+            "base classes",
+        ),
     ],
 )
-def test_arguments_that_do_not_fit_are_refused(make: Any, said: str) -> None:
+def test_what_does_not_fit_is_refused(make: Any, said: str) -> None:
     with pytest.raises(TypeError, match=said):
         make()
-
-
-def test_what_is_no_value_class_is_refused() -> None:
-    with pytest.raises(TypeError, match="frozen and has slots"):
-        value_class(frozen=False, slots=True)
-    with pytest.raises(TypeError, match="base classes or __post_init__"):
-        value_class(frozen=True, slots=True)(type("Sub", (Exception,), {}))
-    field: Any = dataclasses.field(default_factory=list)
-    with pytest.raises(TypeError, match="compare and repr only"):
-        value_class(frozen=True, slots=True)(
-            type("Made", (), {"__annotations__": {"x": "list"}, "x": field})
-        )
 
 
 def test_defining_values_imports_and_compiles_nothing() -> None:

@@ -132,14 +132,9 @@ def _unfit(name: str, found: str) -> str:
     from tilec.frontends.tools.packages import FIX, require_minor
     from tilec.frontends.triton import api as triton
 
+    tested = {"numba-cuda": (simt.TESTED, simt.FIX), "triton": (triton.TESTED, triton.FIX)}
     try:
-        if name == "numba-cuda":
-            simt.require_version(found)
-            simt.require_numpy(version("numpy"))
-        elif name == "triton":
-            triton.require_version(found)
-        else:
-            require_minor(name, found, TESTED, FIX)
+        require_minor(name, found, *tested.get(name, (TESTED, FIX)))
     except TilecError as exc:
         return exc.what
     return ""

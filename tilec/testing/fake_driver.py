@@ -243,9 +243,7 @@ class FakeDriver(GraphDouble):
         """
         kernel = self._kernel(function)
         lost = self._losses.errors
-        self._losses.suspects(ordinal).add(
-            LaunchRecord(kernel=parts.kernel, shape=shape, stream=stream)
-        )
+        self._losses.suspect(ordinal, LaunchRecord(kernel=parts.kernel, shape=shape, stream=stream))
 
         def call(parameters: int, extra: int) -> tuple[str]:
             assert extra == 0

@@ -34,9 +34,7 @@ class FragileCpuDriver(CpuDriver):
         """A call that takes the arguments and enqueues the run."""
         call = super().bind_launch(ordinal, function, shape, stream, parts)
         assert isinstance(call, QueuedCall)
-        self._losses.suspects(ON_CPU).add(
-            LaunchRecord(kernel=parts.kernel, shape=shape, stream=stream)
-        )
+        self._losses.suspect(ON_CPU, LaunchRecord(kernel=parts.kernel, shape=shape, stream=stream))
         prepare = call.launching.prepare
 
         def fragile(parameters: int, held: tuple[tuple[Any, ...], tuple[Any, ...]]) -> _Work:

@@ -31,60 +31,21 @@ def absence() -> str:
 CORE = _loaded()
 
 
-class PlainLine:
-    """A stream, and how many uses of memory on it there were and are complete."""
-
-    __slots__ = ("count", "done", "handle", "open", "ordinal", "own")
-
-    count: int
-    done: int
-    handle: int
-    open: bool
-    ordinal: int
-    own: bool
-
-
-class PlainUses:
-    """The last write of memory (its line and number), and the numbers of the reads since then."""
-
-    __slots__ = ("at", "reads", "written")
-
-    at: int
-    reads: dict[Any, int]
-    written: Any
-
-
-class PlainLease:
-    """The right to use a tensor."""
-
-    __slots__ = ("held", "parent", "taken")
-
-    held: bool
-    parent: Any
-    taken: dict[int, Any]
-
-
-class PlainDescribed:
-    """A tensor: its facts (TensorFacts), its lease, the uses of its memory, and whether it can be
-    used at all.
-    """
-
-    __slots__ = ("facts", "lease", "usable", "uses")
-
-    facts: Any
-    lease: Any
-    usable: bool
-    uses: Any
+def _fields(name: str, *slots: str) -> Any:
+    """Return the base type of a class whose fields the launch core reads."""
+    return type(name, (), {"__slots__": slots}) if CORE is None else getattr(CORE, name)
 
 
 if TYPE_CHECKING:
-    LineFields = PlainLine
-    UsesFields = PlainUses
-    LeaseFields = PlainLease
-    DescribedFields = PlainDescribed
+
+    class Fields: ...
+
+    LineFields = Fields
+    UsesFields = Fields
+    LeaseFields = Fields
+    DescribedFields = Fields
 else:
-    LineFields, UsesFields, LeaseFields, DescribedFields = (
-        (PlainLine, PlainUses, PlainLease, PlainDescribed)
-        if CORE is None
-        else (CORE.LineFields, CORE.UsesFields, CORE.LeaseFields, CORE.DescribedFields)
-    )
+    LineFields = _fields("LineFields", "count", "done", "handle", "open", "ordinal", "own")
+    UsesFields = _fields("UsesFields", "at", "reads", "written")
+    LeaseFields = _fields("LeaseFields", "held", "parent", "taken")
+    DescribedFields = _fields("DescribedFields", "facts", "lease", "usable", "uses")

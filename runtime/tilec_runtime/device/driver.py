@@ -219,9 +219,8 @@ class Driver(GraphCalls):
         """A call that enqueues this launch; it reports failure by its result and never raises for
         one.
         """
-        self._losses.suspects(ordinal).add(
-            LaunchRecord(kernel=parts.kernel, shape=shape, stream=stream)
-        )
+        record = LaunchRecord(kernel=parts.kernel, shape=shape, stream=stream)
+        self._losses.suspect(ordinal, record)
         context = self._context(ordinal)
         expected = int(context)
         # The legacy default stream is the current context's: where there are several, the thread's

@@ -21,17 +21,6 @@ _UNKNOWN = r"(\d+) is not a valid CUresult"
 _STARTED: weakref.WeakSet[Calls] = weakref.WeakSet()
 
 
-class _Nothing:
-    """A block that needs nothing before and after."""
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, *_: object) -> None: ...
-
-
-_NOTHING = _Nothing()
-
-
 class Calls:
     """Calls of cuda.bindings. All contexts are the devices' primary ones, which torch and CuPy
     share.
@@ -92,7 +81,7 @@ class Calls:
         context = self._context(ordinal)
         found = self._api.cuCtxGetCurrent()
         if found[0] == self._success and self._numbers.get(int(found[1])) == ordinal:
-            return _NOTHING
+            return contextlib.nullcontext()
         return self._pushed(context)
 
     def adopt(self, ordinal: int) -> None:

@@ -10,9 +10,6 @@ from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.values import replace, value_class
 
 Shape = tuple[int, ...]
-# Of a tensor: address, extents, strides, and its class: what no condition of a plan can ask (None
-# for no tensor). The second part of a class is the number of dimensions.
-Look = tuple[int, Shape, Shape, tuple[object, ...] | None]
 # Device numbers of tensors that live on no GPU, on all of them (managed memory, and tensors of no
 # elements), where only the driver can tell, or on some accelerator that is not said.
 ON_CPU = -1
@@ -31,7 +28,7 @@ def device_words(ordinal: int) -> str:
 
 @value_class(frozen=True, kw_only=True, slots=True)
 class TensorFacts:
-    """What a launch knows of one tensor; expressions read it too.
+    """The facts of one tensor that launches and expressions read.
 
     Attributes:
         ptr: address of its first element.
@@ -69,14 +66,37 @@ class TensorFacts:
         """Whether the strides are those of a C-contiguous tensor."""
         return self.stride == contiguous_stride(self.shape)
 
-    def look(self, *more: object) -> Look:
-        """What a launch reads of it; `more` is part of its class."""
-        return (
-            self.ptr,
-            self.shape,
-            self.stride,
-            (self.dtype, len(self.shape), self.device, self.readonly, self.contiguous, *more),
-        )
+    @property
+    def empty(self) -> bool:
+        """Whether it has no elements."""
+        return 0 in self.shape
+
+    @property
+    def sound(self) -> bool:
+        """Whether it is aligned to its elements, and has memory if it has any."""
+        size = self.itemsize
+        return size > 0 and self.ptr % size == 0 and (self.ptr != 0 or self.empty)
+
+    @property
+    def ahead(self) -> bool:
+        """Whether no stride is negative."""
+        return min(self.stride, default=0) >= 0
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """Addresses of its first byte, and of the one behind its last."""
+        low, high = byte_range(self)
+        return self.ptr + low, self.ptr + high
+
+    @property
+    def order(self) -> list[int]:
+        """Its dimensions, those with the smallest steps first."""
+        return sorted(range(len(self.shape)), key=lambda dim: (self.stride[dim], self.shape[dim]))
+
+    @property
+    def pinned(self) -> TensorFacts:
+        """Itself, for what needs plain extents and strides (`keys.TracedTensor`)."""
+        return self
 
 
 @functools.lru_cache(maxsize=1024)
@@ -131,34 +151,25 @@ def byte_range(facts: TensorFacts) -> tuple[int, int]:
     return low * facts.itemsize, (high + 1) * facts.itemsize
 
 
-def span(facts: TensorFacts) -> tuple[int, int]:
-    """Addresses of a tensor's first byte, and of the one behind its last."""
-    low, high = byte_range(facts)
-    return facts.ptr + low, facts.ptr + high
-
-
-def nesting(facts: TensorFacts) -> list[int] | None:
-    """The dimensions, outermost first, if steps of each pass all elements of the next, so that no
-    two indices name one element: as in rows or columns of a larger matrix. None where they are
-    interleaved.
+def _is_nested(facts: TensorFacts) -> bool:
+    """Whether steps of each dimension pass all elements of the smaller ones, as in rows or columns
+    of a larger matrix: then no two indices name one element.
     """
-    order = sorted(
-        range(len(facts.shape)), key=lambda dim: (facts.stride[dim], facts.shape[dim]), reverse=True
-    )
     reach = 1
-    for dim in reversed(order):
+    for dim in facts.order:
         if facts.stride[dim] < reach:
-            return None
+            return False
         reach = facts.shape[dim] * facts.stride[dim]
-    return order
+    return True
 
 
 def overlaps_itself(facts: TensorFacts) -> bool:
     """Whether several indices certainly name one element, as in an expanded tensor or in
     overlapping windows: for this, two dimensions are looked at at a time.
     """
-    if 0 in facts.shape:
+    if facts.empty or facts.contiguous or _is_nested(facts):
         return False
+    facts = facts.pinned
     dims = [
         (extent, abs(stride))
         for extent, stride in zip(facts.shape, facts.stride, strict=True)
@@ -173,19 +184,16 @@ def overlaps_itself(facts: TensorFacts) -> bool:
     return False
 
 
-def spans_meet(a: TensorFacts, b: TensorFacts) -> bool:
-    """Whether bytes of one tensor lie between the first and the last byte of another."""
-    (a_start, a_end), (b_start, b_end) = span(a), span(b)
-    return a_start < b_end and b_start < a_end
-
-
 def may_overlap(a: TensorFacts, b: TensorFacts) -> bool:
     """Whether two tensors can share a byte. Side by side columns of one matrix are told apart;
     stranger interleavings are not.
     """
-    if 0 in (*a.shape, *b.shape) or not spans_meet(a, b):
+    if a.empty or b.empty:
         return False
-    a, b = as_bytes(a), as_bytes(b)
+    (a_start, a_end), (b_start, b_end) = a.span, b.span
+    if (a_end <= b_start) | (b_end <= a_start):  # one decision: which of them comes first is none
+        return False
+    a, b = as_bytes(a.pinned), as_bytes(b.pinned)
     pitch = math.gcd(*_outer(a), *_outer(b))
     if pitch == 0:
         return True

@@ -45,24 +45,6 @@ class LaunchRecord:
         return f"{self.kernel} ({sizes}stream {self.stream:#x}){self.where and ', ' + self.where}"
 
 
-class Suspects:
-    """The kernels that were made ready to be launched on one device: known without a step on the
-    way of a launch.
-    """
-
-    def __init__(self) -> None:
-        """Start with none."""
-        self._records: collections.deque[LaunchRecord] = collections.deque(maxlen=_REMEMBERED)
-
-    def add(self, record: LaunchRecord) -> None:
-        """A launch was made ready."""
-        self._records.append(record)
-
-    def latest(self) -> list[LaunchRecord]:
-        """What may be to blame, the latest first."""
-        return list(dict.fromkeys(reversed(self._records)))
-
-
 class Losses:
     """The lost contexts of one driver.
 
@@ -73,15 +55,18 @@ class Losses:
     def __init__(self) -> None:
         """Start with none."""
         self.errors: dict[int, ContextLostError] = {}
-        self._suspects: dict[int, Suspects] = {}
+        self._suspects: dict[int, collections.deque[LaunchRecord]] = {}
 
     def __contains__(self, ordinal: int) -> bool:
         """Whether a device's context is lost."""
         return ordinal in self.errors
 
-    def suspects(self, ordinal: int) -> Suspects:
-        """Return the launches that may be to blame if a device's context is lost."""
-        return self._suspects.setdefault(ordinal, Suspects())
+    def suspect(self, ordinal: int, record: LaunchRecord) -> None:
+        """Remember a kernel that was made ready to be launched on a device: it may be to blame if
+        the context is lost. Launches themselves note nothing.
+        """
+        records = self._suspects.setdefault(ordinal, collections.deque(maxlen=_REMEMBERED))
+        records.append(record)
 
     def check(self, ordinal: int) -> None:
         """See that a device's context is not lost.
@@ -167,25 +152,20 @@ class Losses:
 
     def _named(self, ordinal: int, kernel: str) -> tuple[tuple[str, ...], str]:
         """The launches that may be to blame, and the words that say so."""
-        suspects = self._suspects.get(ordinal)
         if kernel:
             return (kernel,), f"; launches fail by themselves here, so it was {kernel}"
-        launches = (
-            tuple(str(record) for record in suspects.latest()) if suspects is not None else ()
-        )
-        if suspects is None or not launches:
+        records = reversed(self._suspects.get(ordinal, ()))
+        launches = tuple(map(str, dict.fromkeys(records)))
+        if not launches:
             return (
                 (),
                 "; nothing of tilec was launched there: look at other libraries of this process",
             )
         told = f"; launched there by tilec in this process (newest first): {_first(launches)}"
         ops = [op for pending in PENDING for op in pending(self, ordinal)]
-        return (
-            launches,
-            f"{told}; ops that were not done (the first of each stream first): {_first(ops)}"
-            if ops
-            else told,
-        )
+        if ops:
+            told += f"; ops that were not done (the first of each stream first): {_first(ops)}"
+        return launches, told
 
 
 def _first(things: Sequence[str]) -> str:

@@ -39,7 +39,6 @@ class Raw:
         """Made by `Place.raw`."""
         self.storage = storage
         self.facts = facts
-        self._tilec_look_ = facts.look()
 
     def _tilec_facts_(self) -> TensorFacts:
         return self.facts

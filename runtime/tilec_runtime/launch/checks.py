@@ -5,7 +5,7 @@ aliasing, requirements.
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from tilec_runtime.device.layout import (
@@ -31,6 +31,8 @@ from tilec_runtime.errors import (
 )
 from tilec_runtime.launch.binding import stream_by_name
 from tilec_runtime.launch.contract import Contract
+from tilec_runtime.launch.keys import Facts, facts_of, is_cut, traced
+from tilec_runtime.launch.program import Trace
 from tilec_runtime.model.dtype import BY_NUMPY, DTYPES
 from tilec_runtime.model.expr import Expr, parse
 from tilec_runtime.model.kernel import AxisValue
@@ -50,7 +52,17 @@ class Call:
     dtype axes; expressions read `env`.
     """
 
-    __slots__ = ("axes", "contract", "driver", "env", "tensors", "values")
+    __slots__ = (
+        "axes",
+        "contract",
+        "driver",
+        "env",
+        "facts",
+        "numbers",
+        "tensors",
+        "trace",
+        "values",
+    )
 
     def __init__(
         self,
@@ -58,9 +70,18 @@ class Call:
         values: Values,
         axes: dict[str, AxisValue],
         driver: DeviceDriver,
-        tensors: Sequence[TensorFacts | None] | None = None,
+        facts: Facts | None = None,
+        trace: Trace | None = None,
     ) -> None:
-        """Read the arguments, but for tensors that were read already.
+        """Read the arguments.
+
+        Args:
+            contract: of the kernel.
+            values: all arguments in order.
+            axes: those that are settled.
+            driver: which device an address belongs to is asked of it.
+            facts: of the call; None where they are not read yet.
+            trace: writes the program of the call's plan; None for no plan.
 
         Raises:
             ArgumentError: an argument is of the wrong kind, or cannot be read.
@@ -70,10 +91,13 @@ class Call:
         self.axes = axes
         self.driver = driver
         self.tensors: dict[str, TensorFacts] = {}
-        if tensors is not None:
+        self.numbers: dict[str, int] = {}
+        if facts is not None:
             names = (contract.params[place].name for place in contract.tensors)
             self.tensors = {
-                name: facts for name, facts in zip(names, tensors, strict=True) if facts is not None
+                name: read
+                for name, read in zip(names, facts.tensors, strict=True)
+                if read is not None
             }
         for param, value in zip(contract.params, values, strict=True):
             match param.kind:
@@ -117,6 +141,11 @@ class Call:
                         )
                 case ParamKind.STRUCT:
                     self._check_struct(param, value)
+        tensors = [self.tensors.get(contract.params[place].name) for place in contract.tensors]
+        self.facts = facts or facts_of(contract, values, tensors)
+        self.trace = trace
+        if trace is not None:
+            self.tensors, self.numbers = traced(contract, values, self.facts, trace)
         self.env: dict[str, Any] = {}
 
     def refuse(
@@ -175,7 +204,7 @@ class Call:
         return [
             (place, self.values[place])
             for place in self.contract.outs
-            if hasattr(type(self.values[place]), "grid_wish")
+            if is_cut(self.values[place])
         ]
 
     def open(self) -> None:
@@ -184,6 +213,7 @@ class Call:
             p.name: self.tensors.get(p.name, v)
             for p, v in zip(self.contract.params, self.values, strict=True)
         }
+        self.env.update(self.numbers)
         self.env.update(self.axes)
 
     def check_dtypes(self) -> None:
@@ -250,7 +280,7 @@ class Call:
         """Every tensor lives on the kernel's device, and has memory there if it has elements."""
         for param, facts in self._tensor_params():
             if facts.device in (device.ordinal, ON_ANY):
-                if not facts.ptr and facts.size:
+                if not facts.sound and not facts.ptr:
                     what = f"has shape {facts.shape} and no memory: its address is 0"
                     raise self.refuse(
                         PlacementError,
@@ -276,23 +306,25 @@ class Call:
         """Strides as the parameter asks for them, and addresses aligned to the element."""
         for param, facts in self._tensor_params():
             if param.stride is None:
-                if facts.stride != contiguous_stride(facts.shape):
+                if not facts.contiguous:
                     wanted = contiguous_stride(facts.shape)
                     what = f"has strides {facts.stride} for shape {facts.shape}, and must be C-contiguous: strides {wanted}"
                     raise self.refuse(LayoutError, param, what, self._way_to_strides(param, facts))
             else:
                 for dim, (wants, has) in enumerate(zip(param.stride, facts.stride, strict=False)):
-                    if wants is not None and has != wants and facts.shape[dim] > 1 and facts.size:
+                    if wants is None or facts.empty:
+                        continue
+                    if has != wants and facts.shape[dim] > 1:
                         raise self.refuse(
                             LayoutError,
                             param,
                             f"has stride {has} in dimension {dim}, and {wants} is taken",
                         )
-            # What cuda.tile is told of every array.
-            if self.contract.info.language == "tile" and facts.stride and min(facts.stride) < 0:
+            # cuda.tile assumes so of every array.
+            if self.contract.info.language == "tile" and not facts.ahead:
                 what = f"has strides {facts.stride}, and tile kernels take none that is negative"
                 raise self.refuse(LayoutError, param, what, "pass a copy")
-            if facts.ptr % facts.itemsize:
+            if not facts.sound:
                 what = f"has address {facts.ptr:#x}, which is not aligned to its {facts.itemsize}-byte elements"
                 raise self.refuse(
                     LayoutError,
@@ -302,10 +334,10 @@ class Call:
                 )
 
     def _way_to_strides(self, param: Param, facts: TensorFacts) -> str:
-        """What to do where a tensor has gaps: entry points of tile kernels take strides, those of
-        others only where their code asks.
+        """Return the next step for a tensor with gaps. Entry points of tile kernels take strides;
+        those of other languages take them only if their code asks.
         """
-        if self.contract.info.language != "tile" or min(facts.stride) < 0:
+        if self.contract.info.language != "tile" or not facts.ahead:
             return "pass a contiguous copy"
         pitched = ", ".join(('"?"',) * (len(facts.stride) - 1) + ("1",))
         key = f"stride = [{pitched}]" if facts.stride[-1] == 1 else "contiguous = false"
@@ -327,23 +359,20 @@ class Call:
 
     def check_aliases(self) -> None:
         """No output shares memory with another argument."""
-        for param, facts in self._tensor_params():
-            if not param.out:
+        for pair in self.contract.pairs:
+            param, other = (self.contract.params[place] for place in pair)
+            facts, other_facts = self.tensors.get(param.name), self.tensors.get(other.name)
+            if facts is None or other_facts is None or not may_overlap(facts, other_facts):
                 continue
-            for other, other_facts in self._tensor_params():
-                if other is not param and may_overlap(facts, other_facts):
-                    noun = "output" if other.out else "argument"
-                    what = f"overlaps {noun} {other.name!r}: {_extent(facts)} and {_extent(other_facts)}"
-                    error = self.refuse(
-                        AliasError, param, what, "pass separate memory, or a copy of the input"
-                    )
-                    error.cause = self._both(param, other)
-                    raise error
+            noun = "output" if other.out else "argument"
+            what = f"overlaps {noun} {other.name!r}: {_extent(facts)} and {_extent(other_facts)}"
+            fix = "pass separate memory, or a copy of the input"
+            error = self.refuse(AliasError, param, what, fix)
+            error.cause = self._both(param, other)
+            raise error
 
     def _both(self, one: Param, two: Param) -> str:
-        """What two arguments are, where they were made as far as that is known, and who passes
-        them.
-        """
+        """Name two arguments with the lines that made them, if those are known, and the launch."""
         from tilec_runtime.tensors.lease import holder  # for messages alone
 
         values = dict(zip((param.name for param in self.contract.params), self.values, strict=True))
@@ -357,7 +386,7 @@ class Call:
         name = self.contract.name
         absent = self.absent
         for condition in self.contract.requires:
-            if absent and absent & condition.names:  # nothing is asked of what is not there
+            if absent and absent & condition.names:  # a condition on an absent tensor holds
                 continue
             if not self.evaluate(condition):
                 raise RequirementError(
@@ -366,9 +395,7 @@ class Call:
                 )
 
     def check_facts(self) -> None:
-        """What the manifest says of every launch's tensors: divisible extents and strides, aligned
-        addresses.
-        """
+        """Divisors of extents and strides, and alignments, that the manifest demands of all launches."""
         for param, facts in self._tensor_params():
             for dim, (divisor, extent) in enumerate(
                 zip(param.shape_divisible, facts.shape, strict=False)

@@ -16,7 +16,7 @@ Axes = tuple[tuple[str, AxisValue], ...]
 
 
 class Contract:
-    """What every launch of one kernel is held against.
+    """The conditions of every launch of one kernel.
 
     Attributes:
         info: the kernel's row of the index. name: its name.
@@ -108,7 +108,7 @@ class Contract:
 
     @functools.cached_property
     def usage(self) -> str:
-        """What the launcher takes, for messages: `z, x, y, alpha=1.0`."""
+        """The launcher's parameters, for messages: `z, x, y, alpha=1.0`."""
         return ", ".join(
             p.name if p.default is None and not p.optional else f"{p.name}={p.default!r}"
             for p in self.params

@@ -28,7 +28,7 @@ class Function:
 
 
 class ImageStore:
-    """What is loaded through one driver. Images stay loaded as long as the process: kernels may
+    """The images that one driver has loaded. Images stay loaded as long as the process: kernels may
     still run from them.
     """
 

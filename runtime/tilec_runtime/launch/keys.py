@@ -1,5 +1,5 @@
-"""What a launch looks its plan up by: the class of a call, and its slots, which the programs of
-plans read.
+"""The facts of a call: its key, by which plans are found, and its slots, which their programs
+read.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ import struct
 from collections.abc import Iterable
 from typing import Any
 
-from tilec_runtime.device.layout import TensorFacts, span
+from tilec_runtime.device.layout import TensorFacts
 from tilec_runtime.launch.contract import Contract
-from tilec_runtime.launch.program import BOUND
-from tilec_runtime.values import value_class
+from tilec_runtime.launch.program import BOUND, Trace
+from tilec_runtime.values import replace, value_class
 
 Key = tuple[Any, ...]
 Slots = list[int]
@@ -20,9 +20,7 @@ Slots = list[int]
 
 @value_class(frozen=True, slots=True)
 class Facts:
-    """The facts of a call: of each tensor parameter (None for one that is not given), its class,
-    and its slots.
-    """
+    """The facts of each tensor parameter (None for one that is not given), the key, and the slots."""
 
     tensors: tuple[TensorFacts | None, ...]
     key: Key
@@ -34,11 +32,11 @@ def facts_of(
 ) -> Facts:
     """Return the facts of a call whose tensors were read.
 
-    The class holds what no program can check: of each tensor its dtype, rank, device, whether it is
-    read-only, contiguous or empty, whether it is aligned to its elements and has memory, and
-    whether no stride is negative; of every other argument its type, and by their bits the values
-    that expressions read and that have no slot. The slots of a tensor are its address, the
-    addresses where its bytes begin and end, its extents, and its strides.
+    The key holds the facts that no program checks. Of a tensor these are dtype, rank and device;
+    whether it is read-only, contiguous, empty, aligned with memory (`sound`), and without negative
+    strides (`ahead`). Of any other argument it is the type, and the bits of values that expressions
+    read and that have no slot. The slots of a tensor are its address, the addresses where its bytes
+    begin and end, its extents, and its strides.
     """
     slots: Slots = []
     key: list[Any] = []
@@ -48,12 +46,7 @@ def facts_of(
             slots.append(0)
             key.append(None)
             continue
-        slots += (facts.ptr, *span(facts), *facts.shape, *facts.stride)
-        empty, size = 0 in facts.shape, facts.itemsize
-        sound = size > 0 and facts.ptr % size == 0 and (facts.ptr != 0 or empty)
-        ahead = min(facts.stride, default=0) >= 0
-        # How a partition is cut.
-        cut = values[place]._tilec_look_[3][5:] if hasattr(type(values[place]), "grid_wish") else ()
+        slots += (facts.ptr, *facts.span, *facts.shape, *facts.stride)
         key.append(
             (
                 facts.dtype,
@@ -61,10 +54,10 @@ def facts_of(
                 facts.device,
                 facts.readonly,
                 facts.contiguous,
-                empty,
-                sound,
-                ahead,
-                *cut,
+                facts.empty,
+                facts.sound,
+                facts.ahead,
+                *(values[place].cut if is_cut(values[place]) else ()),
             )
         )
     for place in contract.others:
@@ -85,9 +78,7 @@ def has_slot(value: Any) -> bool:
 
 
 def _bits(value: Any) -> object:
-    """What tells values of one type apart that expressions read: 0.0 equals -0.0, and gives another
-    argument.
-    """
+    """Return the bits of a value that expressions read: 0.0 equals -0.0, and gives another argument."""
     if isinstance(value, float):
         return struct.pack("=d", float.__float__(value))
     if isinstance(value, int):
@@ -95,23 +86,95 @@ def _bits(value: Any) -> object:
     return value.tobytes() if hasattr(value, "tobytes") else repr(value)  # NumPy's
 
 
-def tensor_slots(contract: Contract, key: Key) -> list[tuple[int, int]]:
-    """Where the slots of each tensor begin and end."""
-    ends = itertools.accumulate(
-        (1 if kind is None else 3 + 2 * kind[1] for kind in key[: len(contract.tensors)]), initial=0
-    )
-    return list(itertools.pairwise(ends))
+def is_cut(value: Any) -> bool:
+    """Whether an argument is a partition."""
+    return hasattr(type(value), "grid_wish")
 
 
-def exact_key(contract: Contract, facts: Facts) -> Key:
-    """The key of a plan that is for one set of extents and strides: all facts of a call but
-    addresses, and numbers that decide nothing.
+class TracedTensor(TensorFacts):
+    """The facts of a tensor whose address, extents and strides are traced. All else is in the key
+    of the call.
     """
-    slots = facts.slots
-    layouts = [slots[begin + 3 : end] for begin, end in tensor_slots(contract, facts.key)]
-    numbers = zip(contract.others, slots[len(slots) - len(contract.others) :], strict=True)
-    return (
-        facts.key,
-        *itertools.chain(*layouts),
-        *(number for place, number in numbers if place in contract.keyed),
-    )
+
+    __slots__ = ("_facts", "_span")
+    _facts: TensorFacts
+    _span: tuple[int, int]
+
+    def __init__(self, facts: TensorFacts, trace: Trace, first: int) -> None:
+        """Trace a tensor whose slots begin at `first`."""
+        rank = len(facts.shape)
+        numbers = (facts.ptr, *facts.span, *facts.shape, *facts.stride)
+        ptr, start, end, *layout = itertools.starmap(trace.slot, enumerate(numbers, first))
+        if rank and facts.contiguous:
+            layout[-1] = 1
+        super().__init__(
+            ptr=ptr,
+            shape=tuple(layout[:rank]),
+            stride=tuple(layout[rank:]),
+            dtype=facts.dtype,
+            device=facts.device,
+            readonly=facts.readonly,
+        )
+        object.__setattr__(self, "_facts", facts)
+        object.__setattr__(self, "_span", (start, end))
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """Addresses of its first byte, and of the one behind its last."""
+        return self._span
+
+    @property
+    def contiguous(self) -> bool:
+        """As of the tensor."""
+        return self._facts.contiguous
+
+    @property
+    def empty(self) -> bool:
+        """As of the tensor."""
+        return self._facts.empty
+
+    @property
+    def sound(self) -> bool:
+        """As of the tensor."""
+        return self._facts.sound
+
+    @property
+    def ahead(self) -> bool:
+        """As of the tensor."""
+        return self._facts.ahead
+
+    @property
+    def order(self) -> list[int]:
+        """As of the tensor: a guess, which `overlaps_itself` verifies."""
+        return self._facts.order
+
+    @property
+    def pinned(self) -> TensorFacts:
+        """The tensor with these extents and strides, at whatever address."""
+        for number in (*self.shape, *self.stride):
+            int(number)
+        return replace(self._facts, ptr=self.ptr)
+
+
+def traced(
+    contract: Contract, values: tuple[Any, ...], facts: Facts, trace: Trace
+) -> tuple[dict[str, TensorFacts], dict[str, int]]:
+    """Return the tensors of a call, and its numbers that decide, as a trace writes them down."""
+    tensors: dict[str, TensorFacts] = {}
+    first = 0
+    for place, read in zip(contract.tensors, facts.tensors, strict=True):
+        if read is not None:
+            tensors[contract.params[place].name] = TracedTensor(read, trace, first)
+        first += 1 if read is None else 3 + 2 * len(read.shape)
+    numbers = {
+        contract.params[place].name: trace.slot(slot, facts.slots[slot])
+        for slot, place in enumerate(contract.others, first)
+        if place in contract.keyed and has_slot(values[place])
+    }
+    return tensors, numbers
+
+
+def address_slots(facts: Facts) -> tuple[int, ...]:
+    """Return the slots of the tensors' addresses."""
+    sizes = (1 if read is None else 3 + 2 * len(read.shape) for read in facts.tensors)
+    return tuple(itertools.accumulate(sizes, initial=0))[:-1]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any
 
 from tilec_runtime.device.handles import current_stream, stream_handle
 from tilec_runtime.device.marks import Line
 from tilec_runtime.device.recording import RECORDINGS, own_recording, recording_of
 from tilec_runtime.device.scalars import MISFITS, is_number
-from tilec_runtime.device.seam_types import GridWish, LaunchCall
+from tilec_runtime.device.seam_types import GridWish
 from tilec_runtime.errors import ArgumentError
 from tilec_runtime.launch.binding import bind, check_axes, check_count, given_axes
 from tilec_runtime.launch.contract import Contract
@@ -82,7 +83,7 @@ class Launcher(Uncopied, LauncherBase):
 
     @property
     def contract(self) -> Contract:
-        """What every launch is held against. Threads that ask at once may each read it."""
+        """The kernel's launch contract. Threads that ask at once may each read it."""
         contract = self._contract
         if contract is None:
             contract = self._contract = Contract(self.info)
@@ -95,10 +96,11 @@ class Launcher(Uncopied, LauncherBase):
 
     def _call(self, /, *args: Any, stream: StreamLike | None = None, **kwargs: Any) -> None:
         """Make a call that the launch core did not."""
-        if kwargs or not self.contract.required <= len(args) <= len(self.contract.params):
+        contract = self.contract
+        if kwargs or not contract.required <= len(args) <= len(contract.params):
             launcher, values = self._bound(args, kwargs)
             launcher.launch(stream, values)
-        elif defaults := self.contract.defaults[len(args) :]:
+        elif defaults := contract.defaults[len(args) :]:
             self.launch(stream, args + defaults)
         else:
             self._launch(stream, args)
@@ -123,9 +125,8 @@ class Launcher(Uncopied, LauncherBase):
         """Make a launch that the launch core did not."""
         if choices:
             named = zip(self.contract.choices, choices, strict=True)
-            self._restrict({name: value for name, value in named if value is not None}).launch(
-                stream, values
-            )
+            chosen = {name: value for name, value in named if value is not None}
+            self._restrict(chosen).launch(stream, values)
             return
         stream = current_stream(values) if stream is None else stream
         self.enqueue(stream, values)
@@ -138,17 +139,10 @@ class Launcher(Uncopied, LauncherBase):
         Raises:
             As for a call.
         """
-        contract, site = self.contract, self.site
-        check_count(contract, values)
-        handle = stream_handle(stream, contract.name)
-        leased = [place for place in contract.tensors if is_leased(values[place])]
-        self._check_leases(contract, values, leased)
-        order = self._order(handle, values, leased)
-        ordered = (
-            bool(leased) or own_recording(site.driver, site.device.ordinal, handle) is not None
-        )
-        if not (ordered and self._launch_in_core(handle, values, order)):
-            self._launch_in_python(handle, values, order)
+        check_count(self.contract, values)
+        handle = stream_handle(stream, self.contract.name)
+        self._check_leases(values)
+        self._run(handle, values)
 
     def launch_claimed(self, line: Line, values: tuple[Any, ...]) -> None:
         """Make a launch of an op, which holds the leases of its tensors.
@@ -156,91 +150,75 @@ class Launcher(Uncopied, LauncherBase):
         Raises:
             As for a call.
         """
-        if self._table is not None:
-            answer = self._table.launch(line.handle, values, line)
-            if answer is True:
-                return
-            if answer:
-                self._refused(answer, line.handle, values)
-                return
-        check_count(self.contract, values)
-        leased = [place for place in self.contract.tensors if is_leased(values[place])]
-        order = self._order(line.handle, values, leased)
-        if not self._launch_in_core(line.handle, values, order):
-            self._launch_in_python(line.handle, values, order)
+        if not self._run_in_core(line.handle, values, line):
+            check_count(self.contract, values)
+            self._run(line.handle, values)
 
-    def _launch_in_core(self, handle: int, values: tuple[Any, ...], order: Order) -> bool:
-        """Let the launch core make a launch with tensors whose leases were checked, or on a stream
-        that is captured; whether it did.
-        """
+    def _run(self, handle: int, values: tuple[Any, ...]) -> None:
+        """Make a launch whose leases were checked: by a cached plan, or by a new one."""
+        order = functools.partial(self._order, handle, values)
+        if self._run_in_core(handle, values, order):
+            return
+        facts = self._facts(values)
+        ready = None if facts is None else self.plans.find(facts)
+        if ready is None or facts is None:
+            ready, facts = self._prepared(values, facts)
+        call = ready.plan.call(handle, ready.outputs)  # the driver notes what may fail
+        if self._teach(values, facts, ready.plan) and self._run_in_core(handle, values, order):
+            return
+        block = self._filled(ready, values)
+        line = order()
+        kept = (ready.addresses, values) if self.site.driver.holds_arguments else 0
+        if result := call(block.address, kept)[0]:
+            self._refused(result, handle, values)
+        elif line is not None:
+            for place in self._leased(values):
+                write = self.contract.params[place].out
+                values[place].storage.uses.note(line, write=write)
+
+    def _run_in_core(self, handle: int, values: tuple[Any, ...], order: Order | Line) -> bool:
+        """Let the launch core make a launch whose leases were checked; return whether it did."""
         answer = None if self._table is None else self._table.launch(handle, values, order)
         if answer is None or isinstance(answer, bool):
             return answer is True
         self._refused(answer, handle, values)
         return True
 
-    def _launch_in_python(self, handle: int, values: tuple[Any, ...], order: Order) -> None:
-        """Launch without the launch core, which then learns of the plan."""
-        driver, ordinal = self.site.driver, self.site.device.ordinal
-        facts = self._facts(values)
-        ready = self._known(facts)
-        if ready is None or facts is None:
-            # The first launch loads the image, which a capture of whatever thread may forbid.
-            with driver.outside_captures(ordinal):
-                ready, facts = self._prepared(values, facts)
-            driver.adopt(ordinal)
-            ready.plan.call(handle, ready.outputs)  # the driver notes what may fail
-            if (
-                ready.plan.native
-                and self._keep(values, facts, ready.plan)
-                and self._launch_in_core(handle, values, order)
-            ):
-                return
-        call, block = ready.plan.call(handle, ready.outputs), self._filled(ready, values)
-        line = order()
-        self._enqueue(ready, call, block, handle, values)
-        if line is not None:
-            for place in self.contract.tensors:
-                if is_leased(values[place]):
-                    write = self.contract.params[place].out
-                    values[place].storage.uses.note(line, write=write)
-        if ready.plan.native:
-            self._keep(values, facts, ready.plan)
-
-    def _order(self, handle: int, values: tuple[Any, ...], leased: list[int]) -> Order:
-        """Return what lets a stream wait for the uses of tilec's own tensors that a launch on it
-        comes after, and gives the stream's line, on which the launch is their next use.
+    def _order(self, handle: int, values: tuple[Any, ...]) -> Line | None:
+        """Let a stream wait for the uses of tilec's own tensors that a launch on it comes after.
+        Return the stream's line, on which the launch is their next use.
 
         Of a stream that is captured, the graph learns of the tensors instead, and keeps what else
         the launch uses.
         """
+        driver, ordinal, leased = self.site.driver, self.site.device.ordinal, self._leased(values)
+        recording = recording_of(driver, ordinal, handle) if leased or RECORDINGS else None
+        line = None
+        for place in leased:
+            storage, write = values[place].storage, self.contract.params[place].out
+            if recording is None:
+                line = storage.line(handle, ordinal)
+                storage.wait_for_uses(line, write=write)
+            else:
+                recording.touch(storage, write=write)
+        if recording is not None:
+            others = [value for place, value in enumerate(values) if place not in leased]
+            recording.keep(*(value for value in others if not is_number(value)))
+        return line
 
-        def order() -> Line | None:
-            driver, ordinal, line = self.site.driver, self.site.device.ordinal, None
-            recording = recording_of(driver, ordinal, handle) if leased or RECORDINGS else None
-            for place in leased:
-                storage, write = values[place].storage, self.contract.params[place].out
-                if recording is None:
-                    line = storage.line(handle, ordinal)
-                    storage.wait_for_uses(line, write=write)
-                else:
-                    recording.touch(storage, write=write)
-            if recording is not None:
-                places = [place for place in range(len(values)) if place not in leased]
-                recording.keep(*(values[place] for place in places if not is_number(values[place])))
-            return line
+    def _leased(self, values: tuple[Any, ...]) -> list[int]:
+        """Return the places of tilec's own tensors."""
+        return [place for place in self.contract.tensors if is_leased(values[place])]
 
-        return order
-
-    def _keep(self, values: tuple[Any, ...], facts: Facts, plan: Plan) -> bool:
-        """Let the launch core do calls like this one; whether it takes them. Its table is made when
-        the device has its context.
+    def _teach(self, values: tuple[Any, ...], facts: Facts, plan: Plan) -> bool:
+        """Let the launch core make calls like this one; return whether it takes them. Its table is
+        made when the device has its context.
         """
+        if not plan.native:
+            return False
         if not self._tabled:
-            self._tabled, self._table = (
-                True,
-                table_of(self.contract, self.site.driver, self.site.device.ordinal),
-            )
+            self._tabled = True
+            self._table = table_of(self.contract, self.site.driver, self.site.device.ordinal)
         if self._table is None:
             return False
         try:
@@ -250,17 +228,15 @@ class Launcher(Uncopied, LauncherBase):
             return False
 
     def _refused(self, result: Any, stream: StreamLike | None, values: tuple[Any, ...]) -> None:
-        """Let the driver deal with a launch of the launch core that it refused."""
+        """Let the driver deal with a launch that it refused."""
         handle = stream_handle(current_stream(values) if stream is None else stream, self.info.name)
 
         def again() -> int:
-            leased = [place for place in self.contract.tensors if is_leased(values[place])]
-            self._launch_in_python(handle, values, self._order(handle, values, leased))
+            self._run(handle, values)
             return 0
 
-        self.site.driver.launch_failed(
-            self.site.device.ordinal, result, handle, again, self.info.name
-        )
+        driver, ordinal = self.site.driver, self.site.device.ordinal
+        driver.launch_failed(ordinal, result, handle, again, self.info.name)
 
     def _complete(self, stream: StreamLike, values: tuple[Any, ...]) -> None:
         """Wait for a launch on the cpu device that takes an array of another library, unless a
@@ -278,28 +254,6 @@ class Launcher(Uncopied, LauncherBase):
             if not waited and own_recording(driver, ordinal, handle) is None:
                 driver.synchronize(ordinal, handle)
 
-    def _enqueue(
-        self, ready: Ready, call: LaunchCall, block: Block, handle: int, values: tuple[Any, ...]
-    ) -> None:
-        """Call the driver."""
-        driver = self.site.driver
-        result = call(block.address, (ready.addresses, values) if driver.holds_arguments else 0)[0]
-        if result:
-            self._failed(ready.plan, call, block, handle, result)
-
-    def _failed(self, plan: Plan, call: LaunchCall, block: Block, handle: int, result: Any) -> None:
-        """Let the driver deal with a launch that it refused; returns where a second try was
-        accepted.
-        """
-        driver, name = self.site.driver, self.info.name
-        try:
-            driver.launch_failed(
-                self.site.device.ordinal, result, handle, lambda: call(block.address, 0)[0], name
-            )
-        except BaseException:
-            plan.bind.cache_clear()
-            raise
-
     def _facts(self, values: tuple[Any, ...]) -> Facts | None:
         """The facts of a call; None where an argument cannot be read, which `prepare` then
         explains.
@@ -315,27 +269,17 @@ class Launcher(Uncopied, LauncherBase):
         except Exception:  # noqa: BLE001 - tensors of other libraries raise what they like
             return None
 
-    def _known(self, facts: Facts | None) -> Ready | None:
-        """A cached plan for a call; None on a miss."""
-        return None if facts is None else self.plans.find(self.contract, facts)
-
     def _prepared(self, values: tuple[Any, ...], facts: Facts | None) -> tuple[Ready, Facts]:
         """Make the plan of a call on a miss, and cache it."""
-        contract = self.contract
-        plan, facts = prepare(contract, values, self.pinned, self.site, self._grid, facts)
-        self.plans.add(contract, facts, plan)
+        driver, ordinal = self.site.driver, self.site.device.ordinal
+        # The first launch loads the image, which a capture of whatever thread may forbid.
+        with driver.outside_captures(ordinal):
+            plan, facts = prepare(self.contract, values, self.pinned, self.site, self._grid, facts)
+        driver.adopt(ordinal)
+        self.plans.add(facts, plan)
         ready = plan.ready(facts.slots)
-        assert ready is not None  # `prepare` tried it
+        assert ready is not None  # a plan applies to its own call
         return ready, facts
-
-    def plan_of(self, values: tuple[Any, ...]) -> Plan:
-        """The plan of a call, cached or new.
-
-        Raises:
-            As for a call.
-        """
-        facts = self._facts(values)
-        return (self._known(facts) or self._prepared(values, facts)[0]).plan
 
     def _filled(self, ready: Ready, values: tuple[Any, ...]) -> Block:
         """An argument block for a call.
@@ -348,9 +292,8 @@ class Launcher(Uncopied, LauncherBase):
             return ready.plan.fill(ready, values)
         except MISFITS as error:
             name = self.info.name
-            prepare(
-                self.contract, values, self.pinned, self.site, self._grid
-            )  # raises for a number that does not fit its parameter
+            # Raises for a number that does not fit its parameter.
+            prepare(self.contract, values, self.pinned, self.site, self._grid)
             what = f"{name}: a number does not fit the type in which the kernel's entry point takes it: {error}"
             fix = "pass a number that fits, or build the kernel with a wider type of that argument"
             raise ArgumentError(
@@ -392,21 +335,15 @@ class Launcher(Uncopied, LauncherBase):
             ArgumentError: it is no configuration, the kernel takes none, or it says otherwise than
                 the manifest.
         """
-        from tilec_runtime.launch.config import LaunchConfig, configured  # few kernels take one
+        from tilec_runtime.launch.config import configured  # few kernels take one
 
         if config is None:
             return self
-        given: object = config
-        known = (
-            self._derived.get(("config", config.shape)) if isinstance(given, LaunchConfig) else None
-        )
-        if known is None:
-            info = configured(self.info, config)
-            known = self._derive(("config", config.shape), info=info)
-        return known
+        info = configured(self.info, config)
+        return self._derive(("config", config.shape), info=info)
 
     def on_grid(self, wishes: tuple[GridWish, ...]) -> Launcher:
-        """This launcher, held to what a caller says of the grid."""
+        """Return this launcher with a caller's wishes for the grid."""
         return self._derive(("grid", *wishes), grid=wishes)
 
     def _derive(self, key: tuple[Any, ...], **changed: Any) -> Launcher:
@@ -435,7 +372,7 @@ class Launcher(Uncopied, LauncherBase):
         return explain(launcher.contract, values, launcher.pinned, self.site, self._grid)
 
     def residency(self, *args: Any, **kwargs: Any) -> Residency:
-        """What the device holds at once of a launch with these arguments (without the stream):
+        """Count what the device holds at once of a launch with these arguments (without the stream):
         `max_active_blocks`, `max_cooperative_grid` and `suggest_block_size`. The image is loaded,
         nothing is enqueued.
 
@@ -472,11 +409,8 @@ class Launcher(Uncopied, LauncherBase):
         from tilec_runtime.launch.stepping import step_launch
 
         launcher, values = self._bound(args, kwargs)
-        contract = launcher.contract
-        self._check_leases(
-            contract, values, [place for place in contract.tensors if is_leased(values[place])]
-        )
-        return step_launch(contract, values, launcher.pinned, self.site, block)
+        self._check_leases(values)
+        return step_launch(launcher.contract, values, launcher.pinned, self.site, block)
 
     def _restrict(self, axes: dict[str, AxisValue]) -> Launcher:
         """The launcher with these axes pinned."""
@@ -488,17 +422,14 @@ class Launcher(Uncopied, LauncherBase):
             pinned={**self.pinned, **axes},
         )
 
-    def _check_leases(self, contract: Contract, values: tuple[Any, ...], leased: list[int]) -> None:
+    def _check_leases(self, values: tuple[Any, ...]) -> None:
         """See that tilec's own tensors may be used as the kernel uses them; errors name both sides."""
+        leased = self._leased(values)
         if not leased:
             return
-        from tilec_runtime.tensors.lease import (
-            holder,
-        )  # there is one of tilec's tensors, so it is loaded
+        from tilec_runtime.tensors.lease import holder  # a tensor of tilec's has loaded it
 
         who = holder(f"the launch of {self.info.name}")
         for place in leased:
-            tensor = values[place]
-            (tensor.require_writable if contract.params[place].out else tensor.require_readable)(
-                who
-            )
+            tensor, write = values[place], self.contract.params[place].out
+            (tensor.require_writable if write else tensor.require_readable)(who)

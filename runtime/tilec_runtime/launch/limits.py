@@ -1,18 +1,16 @@
-"""Grid, block, shared memory and residency of a launch, held against the device and the loaded
-image.
-"""
+"""Checks of a launch shape: limits of the device, of the loaded image, and residency."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from tilec_runtime.device.seam_types import DeviceInfo, Dim3, LaunchShape, dim3
 from tilec_runtime.errors import ArgumentError, LaunchLimitError
 from tilec_runtime.launch.checks import Call
 from tilec_runtime.launch.images import Function
-from tilec_runtime.launch.program import FLOORDIV, LE, NE, Demand, Term, binary, divides, product
+from tilec_runtime.launch.program import TracedInt, at_most, concrete
 from tilec_runtime.model.arch import TargetKind
 from tilec_runtime.model.expr import Expr
 from tilec_runtime.model.image import ImageInfo
@@ -44,9 +42,9 @@ def launch_shape(call: Call) -> LaunchShape:
     """
     contract = call.contract
     _require_config(contract.info)
-    grid = _dims(call, "grid", contract.grid)
-    block = _dims(call, "block", contract.block)
-    shared = _whole(call, "shared memory", contract.shared)
+    grid = _dims(call, "grid", contract.grid, 0)
+    block = _dims(call, "block", contract.block, 3)
+    shared = _whole(call, "shared memory", contract.shared, 6)
     launch = contract.info.launch
     return LaunchShape(
         grid=grid,
@@ -84,29 +82,56 @@ def as_compiled(shape: LaunchShape, image: ImageInfo) -> LaunchShape:
     )
 
 
-def _dims(call: Call, noun: str, expressions: tuple[Expr, ...]) -> Dim3:
+def _dims(call: Call, noun: str, expressions: tuple[Expr, ...], first: int) -> Dim3:
     values = [
-        _whole(call, f"{noun}.{_AXES[i]}", expression) for i, expression in enumerate(expressions)
+        _whole(call, f"{noun}.{_AXES[i]}", expression, first + i)
+        for i, expression in enumerate(expressions)
     ]
     return dim3(values)
 
 
-def _whole(call: Call, noun: str, expression: Expr) -> int:
+def _whole(call: Call, noun: str, expression: Expr, output: int) -> int:
+    """Evaluate one number of a launch shape, which is this output of the plan's program."""
     value: Any = call.evaluate(expression)
-    if not isinstance(value, int) or value < 0:
+    if isinstance(value, TracedInt):  # several limits read it: it is computed once
+        number = value.trace.output(output, value)
+    else:
+        number = int(value) if isinstance(value, int) else -1
+    if number < 0:
         name = call.contract.name
         what = f"{name}: {noun} is {value!r} by {expression.text}, and must be a whole number that is not negative"
         raise LaunchLimitError(what, kernel=name)
-    return int(value)
+    return number
 
 
 def check_device_limits(name: str, shape: LaunchShape, device: DeviceInfo) -> None:
-    """What needs no image: the shape in itself, then against what the device allows at all.
+    """Compare a launch shape with what the device allows, whatever is launched.
 
     Raises:
-        LaunchLimitError: the first of these that does not hold.
+        LaunchLimitError: the first limit that the shape exceeds.
     """
-    _require(name, limits_of(shape.grid, shape.block, shape.cluster, device))
+    for noun, dims, one in (("block", shape.block, "thread"), ("cluster", shape.cluster, "block")):
+        for axis, has in zip(_AXES, dims, strict=False):
+            if has == 0:
+                raise _refuse(name, f"{noun}.{axis} is 0: a {noun} has one {one} at least")
+    for axis, blocks, extent in zip(_AXES, shape.grid, shape.block, strict=True):
+        if blocks > MOST_THREADS_ALONG // extent:
+            what = f"grid.{axis} {blocks} times block.{axis} {extent} is beyond 32-bit coordinates"
+            raise _refuse(name, what)
+    _check_whole_clusters(name, shape.grid, shape.cluster)
+    for noun, dims, limits in (
+        ("grid", shape.grid, device.max_grid),
+        ("block", shape.block, device.max_block),
+    ):
+        for axis, has, most in zip(_AXES, dims, limits, strict=True):
+            if has > most:
+                fix = f"choose larger tiles or blocks, or give the longest dimension to x, which allows {device.max_grid[0]}"
+                what = f"{noun}.{axis} is {has}, and {device} allows {most}"
+                raise _refuse(name, what, fix if noun == "grid" and axis != "x" else "")
+    threads = math.prod(shape.block)
+    if threads > device.max_threads:
+        what = f"the block has {threads} threads, and {device} allows {device.max_threads}"
+        raise _refuse(name, what)
     if shape.programmatic and device.interprets is None and device.cc < _PROGRAMMATIC:
         own = f"{device.cc[0]}.{device.cc[1]}"
         raise _refuse(
@@ -114,55 +139,18 @@ def check_device_limits(name: str, shape: LaunchShape, device: DeviceInfo) -> No
         )
 
 
-def limits_of(
-    grid: Sequence[Term], block: Sequence[Term], cluster: Sequence[int], device: DeviceInfo
-) -> Iterator[Demand]:
-    """What a launch shape has to be on a device, whatever is launched: over numbers or over terms
-    of a program.
-    """
-    for noun, dims, one in (("block", block, "thread"), ("cluster", cluster, "block")):
-        for axis, has in zip(_AXES, dims, strict=False):
-            yield binary(NE, has, 0), "{0}.{1} is 0: a {0} has one {2} at least", (noun, axis, one)
-    for axis, blocks, extent in zip(_AXES, grid, block, strict=True):
-        most = binary(FLOORDIV, MOST_THREADS_ALONG, extent)
-        yield (
-            binary(LE, blocks, most),
-            "grid.{0} {1} times block.{0} {2} is beyond 32-bit coordinates",
-            (axis, blocks, extent),
-        )
-    yield from whole_clusters(grid, cluster)
-    for noun, dims, limits in (("grid", grid, device.max_grid), ("block", block, device.max_block)):
-        for axis, has, most in zip(_AXES, dims, limits, strict=True):
-            yield (
-                binary(LE, has, most),
-                "{}.{} is {}, and {} allows {}",
-                (noun, axis, has, device, most),
-            )
-    threads = product(block)
-    yield (
-        binary(LE, threads, device.max_threads),
-        "the block has {} threads, and {} allows {}",
-        (threads, device, device.max_threads),
-    )
-
-
-def whole_clusters(grid: Sequence[Term], cluster: Sequence[int]) -> Iterator[Demand]:
-    """The grid is made of whole clusters."""
+def _check_whole_clusters(name: str, grid: Dim3, cluster: Sequence[int]) -> None:
     for axis, blocks, extent in zip(_AXES, grid, cluster, strict=False):
-        yield (
-            divides(extent, blocks),
-            "grid.{0} is {1}, and must be divisible by cluster.{0} {2}",
-            (axis, blocks, extent),
-        )
+        if blocks % extent:
+            what = f"grid.{axis} is {blocks}, and must be divisible by cluster.{axis} {extent}"
+            raise _refuse(name, what)
 
 
-def _require(name: str, demands: Iterable[Demand]) -> None:
-    for holds, what, values in demands:
-        if not holds:
-            fix = ""
-            if values[:2] in (("grid", "y"), ("grid", "z")):
-                fix = f"choose larger tiles or blocks, or give the longest dimension to x, which allows {values[3].max_grid[0]}"
-            raise _refuse(name, what.format(*values), fix)
+def _smaller(axis: str, device: DeviceInfo) -> str:
+    """How to make the grid smaller along an axis."""
+    if axis == "x":
+        return ""
+    return f"choose larger tiles or blocks, or give the longest dimension to x, which allows {device.max_grid[0]}"
 
 
 def check_compiled(name: str, shape: LaunchShape, image: ImageInfo) -> None:
@@ -191,7 +179,7 @@ def check_compiled(name: str, shape: LaunchShape, image: ImageInfo) -> None:
             name,
             f"the cluster is {dim3(shape.cluster)}, and the kernel was compiled for {dim3(image.cluster)}",
         )
-    _require(name, whole_clusters(shape.grid, image.cluster))
+    _check_whole_clusters(name, shape.grid, image.cluster)
 
 
 def admit(
@@ -202,8 +190,8 @@ def admit(
     function: Function,
     driver: DeviceDriver,
 ) -> None:
-    """Hold a launch against its loaded image, then opt the function in to what such launches have
-    to be allowed.
+    """Check a launch against its loaded image, then opt the function in to the shared memory and
+    clusters of such launches.
 
     Raises:
         LaunchLimitError: the image or the device has no such launches; nothing was changed then.
@@ -236,15 +224,13 @@ def _check_loaded(
 
 
 def check_recorded(name: str, shape: LaunchShape, device: DeviceInfo, image: ImageInfo) -> None:
-    """What `check_compiled` and `admit` hold against the image, as far as the bundle tells; nothing
-    is loaded.
+    """Make the checks of `check_compiled` and `admit` that need only the bundle; nothing is loaded.
 
     Raises:
         LaunchLimitError: the first of these that does not hold.
     """
     check_compiled(name, shape, image)
-    # What the bundle has of a kernel whose block the compiler chose counts the dynamic shared
-    # memory in.
+    # Where the compiler chose the block, the bundle's number includes dynamic shared memory.
     _check_shared(name, image.resources.shared or 0, 0 if image.block else shape.shared, device)
 
 
@@ -269,7 +255,7 @@ def _opt_in(
     elsewhere keeps what it was promised.
     """
     if function.facts.static_shared + shape.shared > device.shared_default:
-        driver.allow_shared(function.handle, shape.shared)
+        driver.allow_shared(function.handle, at_most(shape.shared))
     if math.prod(cluster_of(shape, image)) > _PORTABLE_CLUSTER:
         driver.allow_wide_clusters(function.handle)
 
@@ -291,7 +277,12 @@ def check_residency(
     Raises:
         LaunchLimitError: it has not; the message has the number that fits.
     """
-    size, threads = math.prod(cluster_of(shape, image)), math.prod(shape.block)
+    size, blocks = math.prod(cluster_of(shape, image)), math.prod(shape.grid)
+    if size > 1 or shape.cooperative:
+        # The driver counts for one block and its shared memory, and any grid.
+        block, grid = dim3(list(map(int, shape.block))), dim3(list(map(concrete, shape.grid)))
+        shape = replace(shape, grid=grid, block=block, shared=int(shape.shared))
+    threads = math.prod(shape.block)
     if shape.cluster and size > 1:
         widest = driver.widest_cluster(device.ordinal, function.handle, shape)
         if size > widest:
@@ -304,10 +295,7 @@ def check_residency(
                 name, f"no cluster of {size} blocks with {threads} threads fits on {device}"
             )
     if shape.cooperative:
-        blocks, most = (
-            math.prod(shape.grid),
-            resident_blocks(shape, device, image, function, driver),
-        )
+        most = resident_blocks(shape, device, image, function, driver)
         if blocks > most:
             of = f" in clusters of {size}" if size > 1 else ""
             raise _refuse(

@@ -74,8 +74,8 @@ class PlainLauncher:
     ) -> None:
         """Check the arguments and enqueue the kernel; generated code calls this.
 
-        On the cpu device, a launch that takes an array of another library returns when it is done:
-        whoever reads such an array waits for nothing. Tensors of tilec's own wait when they are
+        On the cpu device, a launch that takes an array of another library returns when it is done,
+        because reads of such an array wait for nothing. Tensors of tilec's own wait when they are
         read.
 
         Args:

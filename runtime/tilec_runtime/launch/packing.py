@@ -6,19 +6,21 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tilec_runtime.device.scalars import encoder_of, format_of, numpy_dtype
 from tilec_runtime.errors import LayoutError
 from tilec_runtime.launch.checks import Call
+from tilec_runtime.launch.program import SHAPE_OUTPUTS, TracedInt, concrete
+from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.model.expr import parse
 from tilec_runtime.model.signature import AbiSlot, ParamKind
 from tilec_runtime.model.tensormap import SIZE as MAP_SIZE
 
 _POINTER = 8
 
-# What helps where an extent or a stride is beyond what a kernel counts in.
+# The next step for an extent or a stride that a kernel's index type cannot hold.
 WIDER = "pass parts of the tensor whose extents and strides fit, or build the kernel with 64-bit ones (`ct.IndexedWithInt64`, `i64(…)`)"
 
 
@@ -47,29 +49,6 @@ class Block:
         self.address = ctypes.addressof(self._array)
 
 
-Fixed = bytes | tuple[int, Callable[[int], bytes]]
-
-
-def fixed_parts(call: Call, abi: tuple[AbiSlot, ...], ordinal: int) -> dict[int, Fixed]:
-    """Arguments that a call's extents, strides and deciding numbers determine, by place: bytes, or
-    what makes a tensor map of an address.
-
-    Raises:
-        LayoutError: a computed argument does not fit its slot, or no map can be made of a tensor.
-    """
-    contract, found = call.contract, dict[int, Fixed]()
-    for number, slot in enumerate(abi):
-        if slot.type.startswith("tensormap:"):
-            from tilec_runtime.launch.tensormaps import encoder  # few kernels take any
-
-            found[number] = encoder(call, slot, ordinal)
-        elif not slot.scratch and (
-            contract.computes(slot) or contract.index.get(slot.expr.strip()) in contract.keyed
-        ):
-            found[number] = _constant(call, slot)
-    return found
-
-
 Patch = tuple[int, int, int, int, str]
 ADDRESS, OUTPUT, SCALAR = range(3)
 
@@ -82,27 +61,21 @@ class Packing:
         patches: (kind, source, offset, size, format) of the values that a launch writes: a tensor's
             `ADDRESS`, an `OUTPUT` of the program, a `SCALAR` of the call. The format is that of the
             struct module, or the name of a small float.
+        maps: (tensor, what makes the map of an address, offset) of each tensor map.
+        outputs: how many the program has, those of the launch shape included.
     """
 
-    __slots__ = ("_maps", "offsets", "patches", "template")
+    __slots__ = ("maps", "offsets", "outputs", "patches", "template")
 
-    def __init__(
-        self,
-        call: Call,
-        abi: tuple[AbiSlot, ...],
-        fixed: Mapping[int, Fixed],
-        arguments: Mapping[tuple[str, str], int],
-    ) -> None:
+    def __init__(self, call: Call, abi: tuple[AbiSlot, ...], ordinal: int) -> None:
         """Lay out the arguments of a checked call.
 
-        Args:
-            call: the call.
-            abi: the entry point's arguments.
-            fixed: of `fixed_parts`.
-            arguments: outputs of the plan's program, by (expression, type) of the arguments.
+        Raises:
+            LayoutError: a computed argument does not fit its slot, or no map can be made of a
+                tensor.
         """
-        layout, placed = _Layout(), dict[tuple[str, str], int]()
-        contract = call.contract
+        contract, layout, self.outputs = call.contract, _Layout(), SHAPE_OUTPUTS
+        placed: dict[tuple[str, str], int] = {}
         for number, place in enumerate(contract.tensors):
             placed[f"{contract.params[place].name}.ptr", "ptr"] = layout.add(
                 ADDRESS, number, "Q", _POINTER, _POINTER
@@ -111,36 +84,43 @@ class Packing:
             placed[contract.params[place].name, kind] = layout.add(
                 SCALAR, place, _format(kind, size), size, align
             )
-        for key, output in arguments.items():
-            size = next(slot.size for slot in abi if (slot.expr.strip(), slot.type) == key)
-            placed[key] = layout.add(OUTPUT, output, format_of(key[1]), size, size)
-        constants: list[tuple[int, bytes]] = []
-        offsets: list[int] = []
-        maps: list[tuple[int, Callable[[int], bytes], int]] = []
-        for number, slot in enumerate(abi):
+        offsets, maps = [], []
+        for slot in abi:
             name = slot.expr.strip()
-            data = fixed.get(number)
-            at = placed.get(
-                (name, slot.type), placed.get((name, "ptr")) if name.endswith(".ptr") else None
-            )
-            if (
-                at is None or slot.scratch or isinstance(data, tuple)
-            ):  # whoever enqueues the launch writes the address of scratch memory
+            key = (name, "ptr" if name.endswith(".ptr") else slot.type)
+            if slot.type.startswith("tensormap:"):
+                from tilec_runtime.launch.tensormaps import encoder  # few kernels take any
+
                 at = layout.reserve(slot.size, slot.align)
-                if isinstance(data, tuple):
-                    maps.append((*data, at))
-                elif data is not None:
-                    constants.append((at, data))
+                maps.append((*encoder(call, slot, ordinal), at))
+            elif slot.scratch:  # `scratch.with_scratch` writes the address
+                at = layout.reserve(slot.size, slot.align)
+            elif contract.computes(slot):
+                if key not in placed:
+                    placed[key] = self._computed(call, slot, layout)
+                at = placed[key]
+            else:
+                if contract.index.get(name) in contract.keyed:
+                    _constant(call, slot, call.evaluate(parse(slot.expr)))
+                at = placed[key]
             offsets.append(at)
-        template = bytearray(layout.size)
-        for offset, data in constants:
-            template[offset : offset + len(data)] = data
-        self.template, self.offsets, self.patches = (
-            bytes(template),
-            tuple(offsets),
-            tuple(layout.patches),
-        )
-        self._maps = tuple(maps)
+        self.template, self.offsets = layout.template, tuple(offsets)
+        self.patches, self.maps = tuple(layout.patches), tuple(maps)
+
+    def _computed(self, call: Call, slot: AbiSlot, layout: _Layout) -> int:
+        """Place an argument that is computed: an output of the program, or a constant."""
+        value = call.evaluate(parse(slot.expr))
+        data = _constant(call, slot, value)
+        row = DTYPES.get(slot.type)
+        if not isinstance(value, TracedInt):
+            return layout.constant(data, slot.align)
+        if row is None or encoder_of(slot.type) is not None or slot.type == "f16":
+            int(value)  # no output of a program
+            return layout.constant(data, slot.align)
+        bits = {"int": row.bits, "uint": -row.bits}.get(row.kind, 0)
+        value.trace.output(self.outputs, value != 0 if row.kind == "bool" else value, bits)
+        self.outputs += 1
+        return layout.add(OUTPUT, self.outputs - 1, format_of(slot.type), slot.size, slot.size)
 
     def pack(
         self, addresses: Sequence[int], outputs: Sequence[int], values: tuple[Any, ...]
@@ -158,7 +138,7 @@ class Packing:
         block, sources = Block(self.template, self.offsets), (addresses, outputs, values)
         for kind, source, offset, size, format_ in self.patches:
             block.values[offset : offset + size] = encoded(format_, sources[kind][source])
-        for place, encode, at in self._maps:
+        for place, encode, at in self.maps:
             block.values[at : at + MAP_SIZE] = encode(addresses[place])
         return block
 
@@ -219,13 +199,20 @@ class _Layout:
     """Places values one after another, each aligned; collects those that are packed at each launch."""
 
     def __init__(self) -> None:
-        self.size = 0
+        self._bytes = bytearray()
         self.patches: list[Patch] = []
 
+    @property
+    def template(self) -> bytes:
+        return bytes(self._bytes)
+
     def reserve(self, size: int, align: int) -> int:
-        offset = -(-self.size // align) * align
-        self.size = offset + size
-        return offset
+        return self.constant(bytes(size), align)
+
+    def constant(self, data: bytes, align: int) -> int:
+        self._bytes += bytes(-len(self._bytes) % align)
+        self._bytes += data
+        return len(self._bytes) - len(data)
 
     def add(self, kind: int, source: int, format_: str, size: int, align: int) -> int:
         offset = self.reserve(size, align)
@@ -233,12 +220,16 @@ class _Layout:
         return offset
 
 
-def _constant(call: Call, slot: AbiSlot) -> bytes:
-    """Bytes of an argument that the plan's facts determine."""
-    value = call.evaluate(parse(slot.expr))
+def _constant(call: Call, slot: AbiSlot, value: Any) -> bytes:
+    """Return the bytes of an argument that the call determines.
+
+    Raises:
+        LayoutError: its type cannot hold the value.
+    """
     code, encode = format_of(slot.type), encoder_of(slot.type)
     try:
-        return struct.pack(f"={code}", encode(value) if encode else value)
+        number = concrete(value)
+        return struct.pack(f"={code}", encode(number) if encode else number)
     except (struct.error, OverflowError, TypeError) as error:
         name = call.contract.name
         what = f"{name}: {slot.expr} is {value!r}, which the kernel's {slot.type} cannot hold"

@@ -1,6 +1,4 @@
-"""From one call to a plan that later calls with the same facts reuse: every check, the variant, the
-image, the launch shape.
-"""
+"""Turns a call into a plan: every check in order, the variant, the image, the launch shape."""
 
 from __future__ import annotations
 
@@ -21,10 +19,9 @@ from tilec_runtime.device.seam_types import (
 )
 from tilec_runtime.errors import DeviceError
 from tilec_runtime.launch.checks import Call, Values
-from tilec_runtime.launch.conditions import Admitted, settled_program, why_exact
 from tilec_runtime.launch.contract import Contract
 from tilec_runtime.launch.images import Function, ImageStore
-from tilec_runtime.launch.keys import Facts, facts_of, tensor_slots
+from tilec_runtime.launch.keys import Facts, address_slots, is_cut
 from tilec_runtime.launch.limits import (
     admit,
     as_compiled,
@@ -34,8 +31,9 @@ from tilec_runtime.launch.limits import (
     check_residency,
     launch_shape,
 )
-from tilec_runtime.launch.packing import Packing, fixed_parts
+from tilec_runtime.launch.packing import Packing
 from tilec_runtime.launch.plans import Bind, Plan
+from tilec_runtime.launch.program import Trace
 from tilec_runtime.launch.select import Considered, Settled, settle
 from tilec_runtime.model.image import ImageInfo
 from tilec_runtime.model.jit import JitFallback
@@ -55,8 +53,8 @@ MOST_OTHERS = 8
 class Site:
     """Where a bundle is loaded: one device, through one driver, with what is loaded there.
 
-    `asked` is what the caller or the environment says of compiling at load, before the bundle is
-    asked; `jit` gives what does it.
+    `asked` is the policy of the caller or the environment for compiling at load; None leaves it to
+    the bundle. `jit` gives the compiler.
     """
 
     bundle: Bundle
@@ -67,7 +65,7 @@ class Site:
     jit: Callable[[], Jit]
 
     def facts(self, kernel: KernelInfo) -> DeviceFacts:
-        """What the choice of a kernel's image knows of the device."""
+        """Return the device's facts for the choice of a kernel's image."""
         device, jit = self.device, self.asked or kernel.jit
         return DeviceFacts(
             cc=device.cc,
@@ -185,7 +183,7 @@ def prepare(
         values: all arguments in order.
         axes: those that the launcher is restricted to.
         site: where the bundle is loaded.
-        grid: what the caller says of it.
+        grid: the caller's wishes for it.
         read: the call's facts; None where they could not be read, or were not.
 
     Raises:
@@ -193,16 +191,10 @@ def prepare(
         NoImageError: the bundle has no image of the variant for this device.
         DriverError: the driver refuses the image.
     """
+    trace = Trace()
     try:
-        call = Call(
-            contract, values, dict(axes), site.driver, None if read is None else read.tensors
-        )
-        facts = read or facts_of(
-            contract,
-            values,
-            [call.tensors.get(contract.params[place].name) for place in contract.tensors],
-        )
-        return _prepared(call, facts, axes, site, grid), facts
+        call = Call(contract, values, dict(axes), site.driver, read, trace)
+        return _prepared(call, trace, axes, site, grid), call.facts
     except DeviceError as error:
         if error.device is None:
             error.device = site.device.ordinal
@@ -210,12 +202,12 @@ def prepare(
 
 
 def _prepared(
-    call: Call, facts: Facts, axes: dict[str, AxisValue], site: Site, grid: tuple[GridWish, ...]
+    call: Call, trace: Trace, axes: dict[str, AxisValue], site: Site, grid: tuple[GridWish, ...]
 ) -> Plan:
     contract, settled = call.contract, _settled(call, axes, site)
     variant = settled.considered[-1].variant
     name, device, driver = contract.name, site.device, site.driver
-    own = shape = _settled_shape(call, grid)
+    shape = _settled_shape(call, grid)
     check_device_limits(name, shape, device)
     taken = require_image(
         variant.images,
@@ -227,36 +219,28 @@ def _prepared(
     if image.block:
         shape = as_compiled(shape, image)
         check_device_limits(name, shape, device)
-    fixed = fixed_parts(call, variant.abi, device.ordinal)
+    packing = Packing(call, variant.abi, device.ordinal)
     function: Function | None = None
-    resident: int | None = None
     bind: Bind = _launch_nothing
     if 0 not in shape.grid:
         check_compiled(name, shape, image)
         function = site.function(taken, contract.info, variant.id)
         admit(name, shape, device, image, function, driver)
-        resident = check_residency(name, shape, device, image, function, driver)
+        check_residency(name, shape, device, image, function, driver)
         bind = _binder(call, variant, site, function)
-    exact = why_exact(call, variant.abi, device, grid)
-    admitted = Admitted(
-        own=own,
-        shape=shape,
-        image=image,
-        function=function,
-        wished=bool(grid or call.cut_outputs),
-        resident=resident,
-    )
-    program, exact = settled_program(call, settled, device, admitted, facts.slots, exact)
+    for output, number in enumerate((*shape.grid, *shape.block, shape.shared)):
+        trace.output(output, number)
     return Plan(
         variant=variant.id,
         function=None if function is None else function.handle,
         shape=shape,
-        program=program,
-        exact=exact,
-        packing=Packing(call, variant.abi, fixed, program.arguments),
+        steps=trace.steps,
+        packing=packing,
         bind=bind,
-        addresses=tuple(begin for begin, _ in tensor_slots(contract, facts.key)),
-        scratch=any(slot.scratch for slot in variant.abi),
+        addresses=address_slots(call.facts),
+        native=not packing.maps
+        and not any(slot.scratch for slot in variant.abi)
+        and not any(map(is_cut, call.values)),
     )
 
 
@@ -266,7 +250,7 @@ def _launch_nothing(_shape: LaunchShape, _stream: int) -> LaunchCall:
 
 
 def _binder(call: Call, variant: VariantInfo, site: Site, function: Function) -> Bind:
-    """What binds launches of an entry point, with scratch memory where it needs any."""
+    """Return the function that binds launches of an entry point, with its scratch memory, if any."""
     driver, ordinal, parts = site.driver, site.device.ordinal, _parts(call, variant)
 
     def bind(shape: LaunchShape, stream: int) -> LaunchCall:
@@ -281,24 +265,17 @@ def _binder(call: Call, variant: VariantInfo, site: Site, function: Function) ->
 
 
 def _parts(call: Call, variant: VariantInfo) -> LaunchParts:
-    """What a driver that runs kernels itself has to know of a launch."""
+    """Describe a launch for its driver; tensors too, if the driver runs kernels itself."""
     contract = call.contract
-    names = [contract.params[place].name for place in contract.tensors]
-    tensors = tuple(
-        TensorPart.of(name, call.tensors[name]) for name in names if name in call.tensors
-    )
+    slots = tuple(slot.expr.strip() for slot in variant.abi)
     plain = {param.name for param in contract.params if param.kind is ParamKind.PTR}
-    addresses = tuple(
-        (place, slot.expr.strip())
-        for place, slot in enumerate(variant.abi)
-        if slot.expr.strip() in plain
-    )
-    sizes, slots = (
-        tuple(slot.size for slot in variant.abi),
-        tuple(slot.expr.strip() for slot in variant.abi),
-    )
+    tensors = call.tensors if call.driver.holds_arguments else {}
     return LaunchParts(
-        kernel=variant.id, sizes=sizes, addresses=addresses, tensors=tensors, slots=slots
+        kernel=variant.id,
+        sizes=tuple(slot.size for slot in variant.abi),
+        addresses=tuple((place, name) for place, name in enumerate(slots) if name in plain),
+        tensors=tuple(TensorPart.of(name, tensor.pinned) for name, tensor in tensors.items()),
+        slots=slots,
     )
 
 
@@ -330,7 +307,7 @@ def _wished_shape(call: Call, grid: tuple[GridWish, ...]) -> LaunchShape:
     check_grid(
         call, shape.grid, settled, prefix=any(wish.rule is GridRule.AT_MOST for wish in wishes)
     )
-    if not grid:  # whoever gives one as well knows the kernel's blocks
+    if not grid:  # with a grid of their own, callers answer for the blocks
         check_shares(call, shape.grid, parted)
     return replace(shape, grid=settled)
 
@@ -358,9 +335,8 @@ def explain(
     check_device_limits(contract.name, shape, site.device)
     if images.image is not None:
         check_recorded(contract.name, shape, site.device, images.image)
-    fixed_parts(
-        call, considered[-1].variant.abi, site.device.ordinal
-    )  # refuses extents and strides that the kernel's numbers cannot hold
+    # Refuse extents and strides that the kernel's numbers cannot hold.
+    Packing(call, considered[-1].variant.abi, site.device.ordinal)
     return Explanation(
         kernel=contract.name,
         device=site.device,

@@ -1,13 +1,20 @@
-"""Programs of plans: flat postfix code over 64-bit integers, whose checks say where a plan applies
-and whose outputs are its launch.
+"""Programs of plans: flat postfix code over 64-bit integers, which a trace writes while a call is
+prepared.
+
+`prepare` runs on traced numbers. A decision on one becomes a guard of the program: the plan applies
+to another call if all guards hold, because `prepare` would then decide the same. Arithmetic on
+traced numbers is traced too, and its results become the outputs of the program.
 """
 
 from __future__ import annotations
 
+import functools
 import operator
 import struct
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
+
+from tilec_runtime.model.expr_build import Symbol
 
 # Operations. Those from 32 on are tilec's own; all others are what their names say.
 CONST, SLOT, ADD, SUB, MUL, FLOORDIV, MOD, MIN, MAX, NEG = range(1, 11)
@@ -15,17 +22,16 @@ EQ, NE, LT, LE, GT, GE, NOT, BOTH, EITHER, CHECK, OUT = range(11, 22)
 CDIV, POW2, GET, AND, OR, FITS, DIVISIBLE = range(32, 39)
 
 BOUND = 2**63  # numbers lie between -BOUND and BOUND, both excluded, as in the expression language
+# Grid, block and dynamic shared memory come first among the outputs; then computed kernel
+# arguments.
+SHAPE_OUTPUTS = 7
 
 Step = tuple[int, int]
-# What pushes one number: the number itself where it is known, or code.
-Term = int | tuple[Step, ...]
-# A condition, and why it does not hold: a text with places for values. Over numbers it is known;
-# over terms, a program checks it.
-Demand = tuple[Term, str, tuple[Any, ...]]
+Code = tuple[Step, ...]
 
-
-class LoweringError(Exception):
-    """A decision that cannot be written as a program; the text says why."""
+_NEGATED = {EQ: NE, NE: EQ, LT: GE, GE: LT, LE: GT, GT: LE}
+# An operation with this operand on the right gives back the left one.
+_NEUTRAL = {ADD: 0, SUB: 0, MUL: 1, FLOORDIV: 1}
 
 
 def _pow2(value: int) -> int:
@@ -34,7 +40,7 @@ def _pow2(value: int) -> int:
     return 1 << (value - 1).bit_length() if value > 1 else 1
 
 
-_BINARY: dict[int, Callable[[int, int], int]] = {
+_BINARY: dict[int, Callable[[Any, Any], Any]] = {
     ADD: operator.add,
     SUB: operator.sub,
     MUL: operator.mul,
@@ -73,7 +79,7 @@ def run(steps: Sequence[Step], slots: Sequence[int], outputs: int) -> list[int] 
         outputs: how many outputs the program has.
 
     Returns:
-        Its outputs; None where a check does not hold, or a number is beyond 64 bits or divided by
+        Its outputs; None where a guard does not hold, or a number is beyond 64 bits or divided by
         zero.
     """
     stack: list[int] = []
@@ -108,109 +114,195 @@ def run(steps: Sequence[Step], slots: Sequence[int], outputs: int) -> list[int] 
     return found
 
 
-def code(term: Term) -> tuple[Step, ...]:
-    """What pushes a term."""
-    if isinstance(term, tuple):
-        return term
-    if not -BOUND < term < BOUND:
-        raise LoweringError("a number is beyond 64 bits")
-    return ((CONST, int(term)),)
+def packed(steps: Sequence[Step]) -> bytes:
+    """Return a program as bytes: two 64-bit numbers for each step."""
+    return struct.pack(f"<{2 * len(steps)}q", *(number for step in steps for number in step))
 
 
-def unary(op: int, term: Term) -> Term:
-    """An operation on one term; known where the term is."""
-    return (*term, (op, 0)) if isinstance(term, tuple) else _folded(_UNARY[op], term)
-
-
-def binary(op: int, left: Term, right: Term) -> Term:
-    """An operation on two terms; known where both are."""
-    if isinstance(left, tuple) or isinstance(right, tuple):
-        if op == MUL and 1 in (left, right):
-            return right if left == 1 else left
-        if op in (ADD, SUB) and right == 0:
-            return left
-        return (*code(left), *code(right), (op, 0))
-    return _folded(_BINARY[op], left, right)
-
-
-def _folded(apply: Callable[..., int], *numbers: int) -> int:
-    try:
-        value = int(apply(*numbers))
-    except (ZeroDivisionError, OverflowError) as error:
-        raise LoweringError("a number has no value") from error
-    if not -BOUND < value < BOUND:
-        raise LoweringError("a number is beyond 64 bits")
-    return value
-
-
-def product(terms: Iterable[Term]) -> Term:
-    """All terms, multiplied."""
-    whole: Term = 1
-    for term in terms:
-        whole = binary(MUL, whole, term)
-    return whole
-
-
-def divides(divisor: int, term: Term) -> Term:
-    """Whether a term is a multiple of a positive number."""
-    return 1 if divisor == 1 else unary(NOT, binary(MOD, term, divisor))
-
-
-def all_of(terms: Iterable[Term]) -> Term:
-    """Whether all conditions hold."""
-    whole: Term = 1
-    for term in terms:
-        if isinstance(term, tuple):
-            whole = binary(BOTH, whole, term) if isinstance(whole, tuple) else term
-        elif not term:
-            return 0
-    return whole
-
-
-def any_of(terms: Iterable[Term]) -> Term:
-    """Whether a condition holds."""
-    return unary(NOT, all_of([unary(NOT, term) for term in terms]))
-
-
-class Writer:
-    """Collects the `steps` of a program."""
+class Trace:
+    """Writes the program of a plan while its call is prepared."""
 
     def __init__(self) -> None:
         """Start an empty program."""
-        self.steps: list[Step] = []
-        self._checked: set[tuple[Step, ...]] = set()
-        self._divisors: dict[tuple[Step, ...], int] = {}
+        self._pins: dict[Code, int] = {}
+        self._steps: list[Step] = []
+        self._guarded: set[Code] = set()
+        self._divisors: dict[Code, int] = {}
 
-    def check(self, condition: Term) -> None:
-        """Let the plan apply only where a condition holds."""
-        if not isinstance(condition, tuple):
-            if not condition:
-                raise LoweringError("a condition does not hold for the call itself")
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """The program. Pinned slots come first: they tell calls apart at once."""
+        pins = ((*code, (CONST, value), (EQ, 0), (CHECK, 0)) for code, value in self._pins.items())
+        return (*(step for pin in pins for step in pin), *self._steps)
+
+    def slot(self, place: int, value: int) -> int:
+        """Return the traced number of a slot, typed as the number that it stands for."""
+        made: int = _traced(self, ((SLOT, place),), value)
+        return made
+
+    def guard(self, number: TracedInt) -> None:
+        """Let the program apply only where a number is true, or false, as it is now."""
+        code = number.code if number.value else _negated(number.code)
+        if code in self._guarded:
             return
-        if condition in self._checked:
-            return
-        self._checked.add(condition)
-        if (
-            len(condition) > 3
-            and condition[-2:] == ((MOD, 0), (NOT, 0))
-            and condition[-3][0] == CONST
-            and condition[-3][1] > 0
-        ):
-            term, divisor = condition[:-3], condition[-3][1]
+        self._guarded.add(code)
+        if code[-2:] == ((MOD, 0), (NOT, 0)) and code[-3][0] == CONST and code[-3][1] > 0:
+            term, divisor = code[:-3], code[-3][1]
             if self._divisors.get(term, 1) % divisor:
                 self._divisors[term] = divisor
-                self.steps += (*term, (DIVISIBLE, divisor))
+                self._steps += (*term, (DIVISIBLE, divisor))
         else:
-            self.steps += (*condition, (CHECK, 0))
+            self._steps += (*code, (CHECK, 0))
 
-    def out(self, number: int, term: Term, bits: int = 0) -> None:
-        """Give an output a value, which has to fit so many bits (negative: unsigned; 0: any)."""
-        self.steps += code(term)
-        if bits:
-            self.steps.append((FITS, bits))
-        self.steps.append((OUT, number))
+    def pin(self, number: TracedInt) -> int:
+        """Let the program apply only where a number has the value that it has now."""
+        if len(number.code) == 1 and number.code[0][0] == SLOT:
+            self._pins[number.code] = number.value
+        else:
+            bool(number == number.value)
+        return number.value
+
+    def output(self, place: int, number: int | TracedInt, bits: int = 0) -> int:
+        """Give an output a value, which has to fit so many bits (negative: unsigned; 0: any).
+        Return the number that reads the output back.
+        """
+        code = _code(number)
+        if code != ((GET, place),):
+            self._steps += (*code, (FITS, bits), (OUT, place)) if bits else (*code, (OUT, place))
+        made: int = _traced(self, ((GET, place),), concrete(number))
+        return made
 
 
-def packed(steps: Sequence[Step]) -> bytes:
-    """A program as bytes: two 64-bit numbers for each step."""
-    return struct.pack(f"<{2 * len(steps)}q", *(number for step in steps for number in step))
+def _traced(trace: Trace, code: Code, value: int) -> Any:
+    return TracedInt(trace, code, value)
+
+
+def concrete(number: int | TracedInt) -> int:
+    """Return the value of a number without a decision: for messages, and what guards cover."""
+    return number.value if isinstance(number, TracedInt) else number
+
+
+def all_hold(conditions: Iterable[int | TracedInt]) -> bool:
+    """Decide whether all conditions hold. Where one does not, the plan does not depend on which."""
+    deciding = [each for each in conditions if isinstance(each, TracedInt) or not each]
+    if all(map(concrete, deciding)):
+        return all(map(bool, deciding))
+    return bool(functools.reduce(operator.and_, deciding))
+
+
+def at_most(number: int | TracedInt) -> int:
+    """Return the value of a number, and let the plan apply to smaller ones too."""
+    most = concrete(number)
+    _ = bool(number <= most)
+    return most
+
+
+def _combined(op: int, left: Any, right: Any) -> Any:
+    """Return the result of an operation on two numbers, one of which is traced."""
+    trace = left.trace if isinstance(left, TracedInt) else right.trace
+    if op in (FLOORDIV, MOD) and isinstance(right, TracedInt):
+        bool(right)  # where it is zero, there is an error
+    value = _BINARY[op](concrete(left), concrete(right))
+    if not all(
+        isinstance(each, int | TracedInt) and -BOUND < concrete(each) < BOUND
+        for each in (left, right, value)
+    ):  # no number of a program: a float, or one beyond 64 bits
+        left, right = (int(each) if isinstance(each, TracedInt) else each for each in (left, right))
+        return _BINARY[op](left, right)
+    if right.__class__ is int and _NEUTRAL.get(op) == right:
+        return left
+    if left.__class__ is int and op in (ADD, MUL) and _NEUTRAL[op] == left:
+        return right
+    if op == MOD and right.__class__ is int and right == 1:
+        return 0
+    return TracedInt(trace, (*_code(left), *_code(right), (op, 0)), int(value))
+
+
+def _operation(op: int, *, swapped: bool = False) -> Callable[[Any, Any], Any]:
+    """Return the method of an operation."""
+
+    def apply(self: TracedInt, other: Any) -> Any:
+        return _combined(op, other, self) if swapped else _combined(op, self, other)
+
+    return apply
+
+
+def _code(number: int | TracedInt) -> Code:
+    return number.code if isinstance(number, TracedInt) else ((CONST, int(number)),)
+
+
+def _negated(code: Code) -> Code:
+    """Return the code of the opposite truth."""
+    op = code[-1][0]
+    if op == NOT:
+        return code[:-1]
+    return (*code[:-1], (_NEGATED[op], 0)) if op in _NEGATED else (*code, (NOT, 0))
+
+
+class TracedInt(Symbol):
+    """A number of a call on its way through `prepare`: its value, and the code that computes it.
+
+    The truth of one is a decision, which becomes a guard. What takes it for a plain int (a range, a
+    dict, a call of the driver) pins it: the plan is for this value alone.
+    """
+
+    __slots__ = ("code", "trace", "value")
+
+    def __init__(self, trace: Trace, code: Code, value: int) -> None:
+        """Use `Trace.slot`."""
+        self.trace = trace
+        self.code = code
+        self.value = value
+
+    def __bool__(self) -> bool:
+        """Decide on it."""
+        self.trace.guard(self)
+        return bool(self.value)
+
+    def __index__(self) -> int:
+        """Pin it."""
+        return self.trace.pin(self)
+
+    __int__ = __index__
+
+    def __hash__(self) -> int:
+        """Pin it."""
+        return hash(int(self))
+
+    def __repr__(self) -> str:
+        """As its value: messages show it."""
+        return repr(self.value)
+
+    def __format__(self, spec: str) -> str:
+        """As its value."""
+        return format(self.value, spec)
+
+    def __neg__(self) -> TracedInt:
+        return TracedInt(self.trace, (*self.code, (NEG, 0)), -self.value)
+
+    def next_pow2(self) -> TracedInt | int:
+        """Return the smallest power of two that is no less."""
+        value = _pow2(self.value)
+        if value >= BOUND:
+            return _pow2(int(self))
+        return TracedInt(self.trace, (*self.code, (POW2, 0)), value)
+
+    def __eq__(self, other: object) -> Any:
+        """Whether two numbers are equal, as a number."""
+        if other.__class__ is int and other == 0:
+            return TracedInt(self.trace, (*self.code, (NOT, 0)), int(not self.value))
+        return _combined(EQ, self, other)
+
+    __ne__ = _operation(NE)
+    __lt__ = _operation(LT)
+    __le__ = _operation(LE)
+    __gt__ = _operation(GT)
+    __ge__ = _operation(GE)
+    __add__, __radd__ = _operation(ADD), _operation(ADD, swapped=True)
+    __sub__, __rsub__ = _operation(SUB), _operation(SUB, swapped=True)
+    __mul__, __rmul__ = _operation(MUL), _operation(MUL, swapped=True)
+    __floordiv__, __rfloordiv__ = _operation(FLOORDIV), _operation(FLOORDIV, swapped=True)
+    __mod__, __rmod__ = _operation(MOD), _operation(MOD, swapped=True)
+    # Of truths: both sides are computed, and the result is one decision.
+    __and__, __rand__ = _operation(BOTH), _operation(BOTH, swapped=True)
+    __or__, __ror__ = _operation(EITHER), _operation(EITHER, swapped=True)

@@ -5,23 +5,17 @@ arguments satisfy.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import Any
 
 from tilec_runtime.bundle.choose import DeviceFacts, choose_image
-from tilec_runtime.device.layout import TensorFacts, contiguous_stride
+from tilec_runtime.device.layout import contiguous_stride
 from tilec_runtime.errors import LayoutError, VariantError
 from tilec_runtime.launch.binding import check_axes
 from tilec_runtime.launch.checks import Call
 from tilec_runtime.launch.contract import Contract
-from tilec_runtime.launch.program import EQ, Demand, binary, divides
-from tilec_runtime.model.expr import Expr
+from tilec_runtime.launch.program import all_hold, concrete
 from tilec_runtime.model.kernel import AxisValue, KernelInfo, VariantInfo
-from tilec_runtime.model.signature import Assumption
 from tilec_runtime.values import replace, value_class
-
-if TYPE_CHECKING:
-    from tilec_runtime.launch.lowering import TensorTerms
-    from tilec_runtime.model.table import TableEntry
 
 
 @value_class(frozen=True, kw_only=True, slots=True)
@@ -34,26 +28,6 @@ class Considered:
 
 
 @value_class(frozen=True, kw_only=True, slots=True)
-class Decision:
-    """What was decided on the way to a point: a rule held or not, a table had an entry or none, or
-    else a point was passed over.
-
-    Attributes:
-        axes: those that were settled, or the point.
-        when: the rule's condition. held: whether it held.
-        sizes: the table's. entry: that it had.
-        unsayable: whether a rule or a table could not say.
-    """
-
-    axes: Mapping[str, AxisValue]
-    when: Expr | None = None
-    held: bool = False
-    sizes: tuple[Expr, ...] | None = None
-    entry: TableEntry | None = None
-    unsayable: bool = False
-
-
-@value_class(frozen=True, kw_only=True, slots=True)
 class Settled:
     """A point of the matrix and the variant there.
 
@@ -62,14 +36,11 @@ class Settled:
         origins: by axis who says its value, for messages.
         reasons: of the points that come first, why they were taken or passed over; empty without
             table and rules.
-        trail: all that was decided before that point was taken, in order; empty without table and
-            rules.
     """
 
     considered: tuple[Considered, ...]
     origins: Mapping[str, str]
     reasons: tuple[str, ...] = ()
-    trail: tuple[Decision, ...] = ()
 
 
 def settle(call: Call, pinned: Mapping[str, AxisValue]) -> Settled | Mapping[str, str]:
@@ -126,7 +97,7 @@ def settle_axes(
 
 
 def _ways_to_say(contract: Contract, axis: str, value: AxisValue) -> str:
-    """Who may choose an axis that nobody has chosen, and how."""
+    """Return the ways to choose an axis that is still open."""
     cut = contract.info.tiled_by(axis)
     tiles = f", or a partition of {cut[0]} into such tiles" if cut else ""
     return f"pass {axis}={value!r} to the launcher{tiles}; in the manifest, axes of a case say it, and dispatch.default for all launches"
@@ -147,7 +118,7 @@ def _take_tiles(call: Call, pinned: Mapping[str, AxisValue], origins: dict[str, 
             continue
         wanted = dict(zip(region.tile, tile, strict=True))
         if any(name in pinned and pinned[name] != extent for name, extent in wanted.items()):
-            continue  # the caller's is the caller's: tiles are held against it later
+            continue  # the caller's value stays: `check_tiles` compares the tiles with it
         for name, extent in wanted.items():
             built = call.contract.axes.get(name, ())
             if len(built) < 2 or name in pinned:
@@ -177,16 +148,8 @@ def select_variant(call: Call) -> tuple[Considered, ...]:
     considered: list[Considered] = []
     for variant in contract.matching(call.axes):
         why = _other_tensors(call, variant) if contract.optionals else ""
-        demands = (
-            demand
-            for fact in variant.assume
-            if not fact.absent
-            for demand in assumed(fact, call.tensors[fact.param])
-        )
-        why = why or next(
-            (what.format(*values) for holds, what, values in demands if not holds), ""
-        )
-        if not why:
+        demands = [] if why else list(_demands(call, variant))
+        if not why and all_hold(holds for holds, _, _ in demands):
             reason = (
                 "the arguments satisfy all its assumptions"
                 if variant.assume
@@ -194,6 +157,9 @@ def select_variant(call: Call) -> tuple[Considered, ...]:
             )
             considered.append(Considered(variant=variant, taken=True, reason=reason))
             return tuple(considered)
+        why = why or next(
+            what.format(*values) for holds, what, values in demands if not concrete(holds)
+        )
         considered.append(Considered(variant=variant, taken=False, reason=why))
     lines = [f"{contract.name}: the arguments satisfy the assumptions of no variant"]
     lines += [f"  {entry.variant.id}: {entry.reason}" for entry in considered]
@@ -345,31 +311,26 @@ def _other_tensors(call: Call, variant: VariantInfo) -> str:
     return ""
 
 
-def assumed(fact: Assumption, tensor: TensorFacts | TensorTerms) -> Iterator[Demand]:
-    """What a variant assumes of a tensor, over its numbers or over terms of a program."""
-    for dim, (wanted, extent) in enumerate(zip(fact.extent, tensor.shape, strict=False)):
-        if wanted is not None:
-            yield (
-                binary(EQ, extent, wanted),
-                "{}.shape[{}] is {}, not {}",
-                (fact.param, dim, extent, wanted),
-            )
-    for noun, divisors, numbers in (
-        ("shape", fact.shape, tensor.shape),
-        ("stride", fact.stride, tensor.stride),
-    ):
-        for dim, (divisor, value) in enumerate(zip(divisors, numbers, strict=False)):
-            yield (
-                divides(divisor, value),
-                "{}.{}[{}] is {}, not divisible by {}",
-                (fact.param, noun, dim, value, divisor),
-            )
-    if fact.contiguous:
-        dense = contiguous_stride(tensor.shape) if isinstance(tensor, TensorFacts) else ()
-        what = "{} has strides {}, not those of a contiguous tensor, {}"
-        yield int(tensor.contiguous), what, (fact.param, tensor.stride, dense)
-    yield (
-        divides(fact.align, tensor.ptr),
-        "{} has address {:#x}, not divisible by {}",
-        (fact.param, tensor.ptr, fact.align),
-    )
+def _demands(call: Call, variant: VariantInfo) -> Iterator[tuple[int, str, tuple[Any, ...]]]:
+    """Yield the assumptions of a variant: whether each holds, and a text with values for why not."""
+    for fact in variant.assume:
+        if fact.absent:
+            continue
+        tensor = call.tensors[fact.param]
+        for dim, (wanted, extent) in enumerate(zip(fact.extent, tensor.shape, strict=False)):
+            if wanted is not None:
+                what = "{}.shape[{}] is {}, not {}"
+                yield extent == wanted, what, (fact.param, dim, extent, wanted)
+        for noun, divisors, numbers in (
+            ("shape", fact.shape, tensor.shape),
+            ("stride", fact.stride, tensor.stride),
+        ):
+            for dim, (divisor, value) in enumerate(zip(divisors, numbers, strict=False)):
+                what = "{}.{}[{}] is {}, not divisible by {}"
+                yield value % divisor == 0, what, (fact.param, noun, dim, value, divisor)
+        if fact.contiguous:
+            dense = contiguous_stride(tuple(map(concrete, tensor.shape)))
+            what = "{} has strides {}, not those of a contiguous tensor, {}"
+            yield tensor.contiguous, what, (fact.param, tensor.stride, dense)
+        what = "{} has address {:#x}, not divisible by {}"
+        yield tensor.ptr % fact.align == 0, what, (fact.param, tensor.ptr, fact.align)

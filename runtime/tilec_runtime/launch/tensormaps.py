@@ -32,7 +32,7 @@ def encoder(call: Call, slot: AbiSlot, ordinal: int) -> tuple[int, Encode]:
     assert wanted is not None  # the index was checked
     name = slot.expr.strip().removesuffix(".ptr")
     param = contract.params[contract.index[name]]
-    facts = call.tensors[name]
+    facts = call.tensors[name].pinned
     size = DTYPES[contract.dtype_of(param, call.axes)].bytes
     strides = tuple(stride * size for stride in facts.stride)
 

@@ -29,8 +29,8 @@ def settle_grid(kernel: str, own: Dim3, wishes: Sequence[GridWish]) -> Dim3:
     """
     grid, source = own, "the kernel's own expressions give"
     instead = [wish for wish in wishes if wish.rule is GridRule.INSTEAD]
-    # Callers are held against each other first: a kernel's expressions follow from the same
-    # tensors, and say less of what is wrong.
+    # Callers are compared with each other first: a kernel's expressions follow from the same
+    # tensors, and tell less about the mistake.
     said = instead or [wish for wish in wishes if wish.rule is GridRule.EXACTLY]
     for wish in said[1:]:
         if wish.grid != said[0].grid:
@@ -58,7 +58,7 @@ def _disagree(kernel: str, grid: Dim3, source: str, wish: GridWish) -> LaunchLim
 
 
 def check_tiles(call: Call, parted: Sequence[tuple[int, Any]]) -> None:
-    """Hold partitions against the tiles that the kernel writes.
+    """Compare partitions with the tiles that the kernel writes.
 
     Args:
         call: the call.
@@ -113,7 +113,7 @@ def check_counts(call: Call, grid: Dim3) -> None:
         if not region.mapped:
             continue
         tiles = [
-            int(call.evaluate(parse(f"cdiv({region.param}.shape[{axis}], {size})")))
+            call.evaluate(parse(f"cdiv({region.param}.shape[{axis}], {size})"))
             for axis, size in enumerate(region.tile)
         ]
         blocks = math.prod(grid)

@@ -11,7 +11,8 @@ from tilec_runtime.device.seam_types import DeviceInfo
 from tilec_runtime.errors import LaunchError, LayoutError, RequirementError, VariantError
 from tilec_runtime.launch.checks import Call
 from tilec_runtime.launch.contract import Contract
-from tilec_runtime.launch.select import Decision, Settled, no_variant, select_variant, settle_axes
+from tilec_runtime.launch.program import TracedInt
+from tilec_runtime.launch.select import Settled, no_variant, select_variant, settle_axes
 from tilec_runtime.model.kernel import AxisValue
 from tilec_runtime.model.table import Lookup, Point, look_up, same_point
 
@@ -30,10 +31,9 @@ def settle_in_turn(call: Call, origins: Mapping[str, str], device: DeviceInfo) -
     """
     contract = call.contract
     reasons: list[str] = []
-    trail: list[Decision] = []
     first: LaunchError | None = None
     said = dict(call.axes)
-    for point, who, why in _points(call, device, reasons, trail):
+    for point, who, why in _points(call, device, reasons):
         call.axes = dict(point)
         reasons.append(why)
         try:
@@ -41,25 +41,20 @@ def settle_in_turn(call: Call, origins: Mapping[str, str], device: DeviceInfo) -
             considered = select_variant(call)
         except (LayoutError, RequirementError, VariantError) as error:
             first = first or error
-            trail.append(Decision(axes=dict(point)))
             reasons.append(f"passed over: {error.what.splitlines()[0]}")
             continue
         found = {axis: origins[axis] if axis in said else who for axis in call.axes}
-        return Settled(
-            considered=considered, origins=found, reasons=tuple(reasons), trail=tuple(trail)
-        )
+        return Settled(considered=considered, origins=found, reasons=tuple(reasons))
     call.axes = said
     raise first or no_variant(contract, said)
 
 
-def _points(
-    call: Call, device: DeviceInfo, reasons: list[str], trail: list[Decision]
-) -> Iterator[tuple[Point, str, str]]:
+def _points(call: Call, device: DeviceInfo, reasons: list[str]) -> Iterator[tuple[Point, str, str]]:
     """The points that a call may take, best first, each with who says so and why; each once."""
     contract, said = call.contract, dict(call.axes)
     seen: list[Point] = []
     if contract.table is not None:
-        found = _look_up(call, device, trail)
+        found = _look_up(call, device)
         if found.entry is None:
             reasons.append(found.reason)
         elif not contract.matching(dict(found.entry.point)):
@@ -67,7 +62,7 @@ def _points(
         else:
             seen.append(_ordered(contract, dict(found.entry.point)))
             yield seen[0], "the tuning table's", found.reason
-    for point, who, why in _by_rule(call, said, reasons, trail):
+    for point, who, why in _by_rule(call, said, reasons):
         if point not in seen:
             seen.append(point)
             yield point, who, why
@@ -88,7 +83,7 @@ def _points(
 
 
 def _by_rule(
-    call: Call, said: Mapping[str, AxisValue], reasons: list[str], trail: list[Decision]
+    call: Call, said: Mapping[str, AxisValue], reasons: list[str]
 ) -> Iterator[tuple[Point, str, str]]:
     """The points of the rules that hold, in order."""
     contract = call.contract
@@ -110,11 +105,8 @@ def _by_rule(
                 if when
                 else []
             )
-            trail.append(Decision(axes=dict(said), when=when, unsayable=True))
             reasons.append(f"{name} cannot say: {f'{none[0]} is None' if none else error.what}")
             continue
-        if when is not None:
-            trail.append(Decision(axes=dict(said), when=when, held=holds))
         if not holds:
             reasons.append(f"{name} does not hold")
             continue
@@ -128,7 +120,7 @@ def _by_rule(
             reasons.append(
                 f"{name} holds, and says {_point_text(take)}, which was not built with what is settled already"
             )
-        # What neither arguments nor rule say is the default's, where that was built.
+        # Axes that neither arguments nor rule set have their default, if that point was built.
         for point in sorted(
             points,
             key=lambda point: not same_point(point, {**contract.default, **said, **dict(take)}),
@@ -136,22 +128,19 @@ def _by_rule(
             yield point, f"dispatch rule {number}'s", f"{name} holds: {_point_text(point)}"
 
 
-def _look_up(call: Call, device: DeviceInfo, trail: list[Decision]) -> Lookup:
+def _look_up(call: Call, device: DeviceInfo) -> Lookup:
     contract, said = call.contract, call.axes
     table = contract.table
     assert table is not None
     call.open()
-    sizes: list[int] = []
-    trail.append(
-        Decision(axes=dict(said), sizes=contract.sizes, unsayable=True)
-    )  # as long as it has not said anything
+    sizes: list[Any] = []
     for size in contract.sizes:
         try:
             value: Any = call.evaluate(size)
         except RequirementError as error:
             return Lookup(entry=None, reason=f"{table.source} cannot say: {error.what}")
         try:
-            sizes.append(int(value))
+            sizes.append(value if isinstance(value, TracedInt) else int(value))
         except (
             TypeError,
             ValueError,
@@ -161,7 +150,7 @@ def _look_up(call: Call, device: DeviceInfo, trail: list[Decision]) -> Lookup:
                 entry=None,
                 reason=f"{table.source} cannot say: {size.text} is {value!r}, and no number of anything",
             )
-    found = look_up(
+    return look_up(
         table,
         device=device.name,
         cc=device.cc,
@@ -169,8 +158,6 @@ def _look_up(call: Call, device: DeviceInfo, trail: list[Decision]) -> Lookup:
         sizes=sizes,
         fits=lambda point: same_point(point, said),
     )
-    trail[-1] = Decision(axes=dict(said), sizes=contract.sizes, entry=found.entry)
-    return found
 
 
 def _point_text(point: Point) -> str:

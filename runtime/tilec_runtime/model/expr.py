@@ -31,11 +31,10 @@ class Expr:
         extents: (name, attribute, index) of each part of a shape or stride whose index is written
             out: `("x", "shape", -1)`.
         kind: of its value: `number`, `truth`, `text`, or `any` for a bare name.
-        tree: as Python's parser reads it.
         run: computes the value over parameters and axes; `evaluate` adds the errors.
     """
 
-    __slots__ = ("extents", "kind", "names", "run", "text", "tree", "uses")
+    __slots__ = ("extents", "kind", "names", "run", "text", "uses")
 
     # A value class with fields that are not compared would import `dataclasses` and `inspect`.
     def __init__(
@@ -45,7 +44,6 @@ class Expr:
         uses: frozenset[tuple[str, str]],
         extents: frozenset[tuple[str, str, int]],
         kind: str,
-        tree: ast.expr,
         run: Run,
     ) -> None:
         """Use `parse`."""
@@ -54,7 +52,6 @@ class Expr:
         self.uses = uses
         self.extents = extents
         self.kind = kind
-        self.tree = tree
         self.run = run
 
     def __eq__(self, other: object) -> bool:
@@ -188,7 +185,7 @@ def _described(node: ast.Call, text: str, names: Collection[str] | None) -> Expr
     whole = found.names.union(*(part.names for part in inner))
     uses = found.uses.union({(tensor, "stride")}, *(part.uses for part in inner))
     extents = frozenset[tuple[str, str, int]]().union(*(part.extents for part in inner))
-    return Expr(found.text, whole, uses, extents, found.kind, found.tree, found.run)
+    return Expr(found.text, whole, uses, extents, found.kind, found.run)
 
 
 def _build(node: ast.expr, text: str, own: str, names: Collection[str] | None) -> Expr:
@@ -204,6 +201,5 @@ def _build(node: ast.expr, text: str, own: str, names: Collection[str] | None) -
         frozenset(builder.uses),
         frozenset(builder.extents),
         kind,
-        node,
         run,
     )

@@ -22,6 +22,16 @@ FUNCTIONS = ("cdiv", "min", "max", "next_pow2", "nbytes")
 Run = Callable[[Mapping[str, Any]], Any]
 
 
+class Symbol:
+    """A number that notes what is computed with it; launches evaluate expressions over such."""
+
+    __slots__ = ()
+
+    def next_pow2(self) -> int | Symbol:
+        """Return the smallest power of two that is no less."""
+        raise NotImplementedError
+
+
 class FaultError(Exception):
     """A value that does not fit, on its way to the expression's `evaluate`."""
 
@@ -244,7 +254,7 @@ class Builder:
                     raise FaultError("division by zero", column) from None
                 except OverflowError:
                     raise FaultError("a value is beyond 64 bits", column) from None
-                if not -INT_BOUND < value < INT_BOUND and value.__class__ is int:
+                if value.__class__ is int and not -INT_BOUND < value < INT_BOUND:
                     raise FaultError("a value is beyond 64 bits", column)
             return value
 
@@ -356,7 +366,7 @@ class Builder:
                 raise FaultError("division by zero", column) from None
             except (TypeError, ValueError, OverflowError) as error:
                 raise FaultError(f"{name}(): {error}", column) from None
-            if not -INT_BOUND < value < INT_BOUND and value.__class__ is int:
+            if value.__class__ is int and not -INT_BOUND < value < INT_BOUND:
                 raise FaultError("a value is beyond 64 bits", column)
             return value
 
@@ -401,6 +411,8 @@ def _lookup(env: Mapping[str, Any], name: str, column: int) -> Any:
 
 def _scalar(value: Any, name: str, column: int) -> Any:
     """A number of another library as a plain one; tensors are refused."""
+    if isinstance(value, Symbol):
+        return value
     if not hasattr(value, "ptr") and not hasattr(value, "stride"):
         if getattr(getattr(value, "dtype", None), "kind", "") == "b":
             return bool(value)  # NumPy's counts as Python's does; older ones warn of their index
@@ -428,11 +440,13 @@ def _cdiv(a: Any, b: Any) -> Any:
     return -(-a // b)
 
 
-def _next_pow2(value: Any) -> int:
+def _next_pow2(value: Any) -> int | Symbol:
     if value.__class__ is float:
         raise TypeError(f"{value!r} is no integer")
     if value < 0:
         raise ValueError(f"{value!r} is negative")
+    if isinstance(value, Symbol):
+        return value.next_pow2()
     return 1 << (int(value) - 1).bit_length() if value > 1 else 1
 
 

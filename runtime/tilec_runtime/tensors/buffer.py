@@ -9,11 +9,12 @@ from typing import Any
 from tilec_runtime.device.devices import driver_of, ordinal_of
 from tilec_runtime.device.frees import FREES, Release
 from tilec_runtime.device.handles import stream_handle
-from tilec_runtime.device.layout import NOWHERE, ON_CPU, TensorFacts, contiguous_stride
+from tilec_runtime.device.layout import TensorFacts, contiguous_stride
 from tilec_runtime.device.seam import DeviceDriver
 from tilec_runtime.errors import DTypeError, SchedulingError, TensorError
-from tilec_runtime.model.dtype import BY_NUMPY, DTYPES, DType
+from tilec_runtime.model.dtype import BY_NUMPY, DTYPES
 from tilec_runtime.protocols import DeviceLike, StreamLike
+from tilec_runtime.tensors.exposed import Exposed
 from tilec_runtime.tensors.facts import UnreadableError
 from tilec_runtime.tensors.host import array_in, memory_of, numpy_dtype
 from tilec_runtime.tensors.shapes import checked_packing, checked_shape
@@ -21,7 +22,7 @@ from tilec_runtime.tensors.storage import allocate_bytes
 from tilec_runtime.values import Uncopied
 
 
-class DeviceBuffer(Uncopied):
+class DeviceBuffer(Exposed, Uncopied):
     """A C-contiguous tensor in device memory. It is given back by `free`, or with the object (in
     the order of its stream).
 
@@ -70,16 +71,13 @@ class DeviceBuffer(Uncopied):
             if self.nbytes
             else 0
         )
-        self._facts = TensorFacts(
+        self.facts = TensorFacts(
             ptr=self._ptr,
             shape=self.shape,
             stride=contiguous_stride(self.shape),
             dtype=dtype,
             device=self.device,
         )
-        self._tilec_look_: Any = (
-            self._facts.look()
-        )  # what a launch reads: ready, since nothing of it changes
         self._release: Release | None = None
         if self._ptr:
             self._release = Release(
@@ -144,79 +142,16 @@ class DeviceBuffer(Uncopied):
             raise SchedulingError("the buffer was freed", fix="free buffers after their last use")
         return self._ptr
 
-    @property
-    def __cuda_array_interface__(self) -> dict[str, Any]:
-        """The buffer as libraries read it that use GPUs."""
-        if self.device == ON_CPU:
-            raise AttributeError("memory of the cpu device has no __cuda_array_interface__")
-        row = self._plain_row()
-        typestr = row.typestr or f"|V{row.bytes}"
-        return {
-            "shape": self.shape,
-            "typestr": typestr,
-            "data": (self.ptr, False),
-            "version": 3,
-            "strides": None,
-            "stream": self._stream,
-        }
-
-    @property
-    def __array_interface__(self) -> dict[str, Any]:
-        """The buffer as NumPy reads it."""
-        if self.device != ON_CPU:
-            raise AttributeError("memory of a GPU has no __array_interface__")
-        row = self._plain_row()
-        if not row.typestr:
-            raise AttributeError(
-                f"__array_interface__ has no word for {self.dtype}: np.asarray(buffer) gives an array of ml_dtypes"
-            )
-        return {
-            "shape": self.shape,
-            "typestr": row.typestr,
-            "data": (self.ptr or NOWHERE, False),
-            "version": 3,
-        }
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        """A NumPy array of a buffer on the cpu device, which shares its memory; of ml_dtypes'
-        dtypes where NumPy has none.
-
-        Raises:
-            TensorError: it is on a GPU, its elements share bytes, or there is no ml_dtypes for its
-                dtype.
-        """
-        if self.device != ON_CPU or DTYPES[self.dtype].packed:
-            why = (
-                "NumPy cannot read the memory of a GPU"
-                if self.device != ON_CPU
-                else f"elements of {self.dtype} share bytes"
-            )
-            raise TensorError(why, fix="copy it to the host first: to_host()")
-        import numpy as np
-
-        found = np.asarray(_Bytes(self)).view(numpy_dtype(self.dtype))
-        if copy is False and dtype is not None and found.dtype != dtype:
-            raise ValueError(f"an array of {dtype} would be a copy of the buffer of {self.dtype}")
-        return (
-            found.astype(dtype)
-            if dtype is not None and found.dtype != dtype
-            else found.copy()
-            if copy
-            else found
-        )
-
-    def _plain_row(self) -> DType:
-        row = DTYPES[self.dtype]
-        if row.packed:
-            raise AttributeError(
-                f"elements of {row} share bytes, which other libraries do not read: to_host() takes them apart"
-            )
-        return row
+    def _expose(self, what: str) -> tuple[Any, int | None]:
+        """See that the buffer was not freed. Readers wait for launches themselves."""
+        del what
+        _ = self.ptr
+        return self, self._stream
 
     def _tilec_facts_(self) -> TensorFacts:
-        if self._tilec_look_ is None:
+        if self._release is not None and not self._release.due:
             raise UnreadableError("the buffer was freed")
-        return self._facts
+        return self.facts
 
     def to_host(self, stream: StreamLike = 0) -> Any:
         """A NumPy array with the contents, once everything on `stream` is done.
@@ -247,9 +182,6 @@ class DeviceBuffer(Uncopied):
 
     def free(self) -> None:
         """Give the memory back, in the order of the buffer's stream. May be called more than once."""
-        self._tilec_look_ = (
-            None  # a launch that still uses it fails its fast look, and the slow path says why
-        )
         if self._release is not None:
             self._release()
 
@@ -262,17 +194,3 @@ def _free(driver: DeviceDriver, ordinal: int, address: int, stream: int | None) 
         return
     with driver.outside_captures(ordinal):
         driver.free(ordinal, address, stream)
-
-
-class _Bytes:
-    """A buffer's memory as numbers of its elements' size, for NumPy, which keeps the buffer by it."""
-
-    def __init__(self, buffer: DeviceBuffer) -> None:
-        self._buffer = buffer
-        size = "|u1" if DTYPES[buffer.dtype].bytes == 1 else f"<u{DTYPES[buffer.dtype].bytes}"
-        self.__array_interface__ = {
-            "shape": buffer.shape,
-            "typestr": size,
-            "data": (buffer.ptr or NOWHERE, False),
-            "version": 3,
-        }

@@ -1,6 +1,4 @@
-"""What all kinds of tensors have in common: metadata that asks no device, who may use them, and
-what launches read of them.
-"""
+"""The base of all kinds of tensors: metadata, leases, and the facts that launches read."""
 
 from __future__ import annotations
 
@@ -10,10 +8,8 @@ from typing import Any, NoReturn
 from tilec_runtime.device.core import DescribedFields
 from tilec_runtime.device.layout import (
     ON_CPU,
-    Look,
     Shape,
     TensorFacts,
-    contiguous_stride,
     settled_stride,
 )
 from tilec_runtime.device.scalars import is_whole
@@ -49,29 +45,12 @@ def dtype_name(dtype: Any) -> str:
     raise TensorError(f"{dtype!r} is no dtype; {known}")
 
 
-class Described(DescribedFields):
-    """Memory with a shape. Nothing here waits for a device.
+class Shaped:
+    """The metadata of what has a shape, strides and a dtype. Nothing here asks a device."""
 
-    Attributes:
-        storage: the memory. facts: address, shape, strides, dtype. lease: of this tensor.
-        usable: whether it was neither moved nor given up.
-        noun: what messages call it.
-    """
+    __slots__ = ()
 
-    __slots__ = ("__weakref__", "storage")
-
-    noun = "the tensor"
-    _tilec_leased_ = True
-
-    def __init__(self, storage: Storage, facts: TensorFacts, lease: Lease) -> None:
-        """Describe memory; made by the kinds of tensors alone."""
-        self.storage = storage
-        self.uses = storage.uses
-        self.lease: Lease = lease
-        self.usable = True
-        self.facts: TensorFacts = facts
-
-    # Metadata
+    facts: TensorFacts
 
     @property
     def shape(self) -> Shape:
@@ -87,11 +66,6 @@ class Described(DescribedFields):
     def dtype(self) -> str:
         """tilec's name of the dtype, such as `f32`."""
         return self.facts.dtype
-
-    @property
-    def device(self) -> int:
-        """Ordinal of the device; -1 for the cpu device."""
-        return self.storage.ordinal
 
     @property
     def ndim(self) -> int:
@@ -116,7 +90,51 @@ class Described(DescribedFields):
     @property
     def is_contiguous(self) -> bool:
         """Whether elements lie one after another, the last dimension innermost."""
-        return self.facts.stride == contiguous_stride(self.facts.shape)
+        return self.facts.contiguous
+
+    def __len__(self) -> int:
+        """Extent of the first dimension.
+
+        Raises:
+            TypeError: it has none.
+        """
+        if not self.shape:
+            raise TypeError("a tensor of no dimensions has no length")
+        return self.shape[0]
+
+    def _described(self) -> str:
+        """`Tensor f32[4, 8]`, for `repr`."""
+        extents = ", ".join(map(str, self.shape))
+        steps = "" if self.is_contiguous else f", strides {self.strides}"
+        return f"{type(self).__name__} {self.dtype}[{extents}]{steps}"
+
+
+class Described(Shaped, DescribedFields):
+    """Memory with a shape. Nothing here waits for a device.
+
+    Attributes:
+        storage: the memory. facts: address, shape, strides, dtype. lease: of this tensor.
+        usable: whether it was neither moved nor given up.
+        noun: what messages call it.
+    """
+
+    __slots__ = ("__weakref__", "storage")
+
+    noun = "the tensor"
+    _tilec_leased_ = True
+
+    def __init__(self, storage: Storage, facts: TensorFacts, lease: Lease) -> None:
+        """Describe memory; made by the kinds of tensors alone."""
+        self.storage = storage
+        self.uses = storage.uses
+        self.lease: Lease = lease
+        self.usable = True
+        self.facts: TensorFacts = facts
+
+    @property
+    def device(self) -> int:
+        """Ordinal of the device; -1 for the cpu device."""
+        return self.storage.ordinal
 
     @property
     def readonly(self) -> bool:
@@ -133,25 +151,13 @@ class Described(DescribedFields):
         self.require(Holder(what="the address"))
         return self.facts.ptr
 
-    # What cuTile Rust calls these.
-    device_id, num_bytes, device_pointer = device, nbytes, ptr
-
-    def __len__(self) -> int:
-        """Extent of the first dimension.
-
-        Raises:
-            TypeError: it has none.
-        """
-        if not self.shape:
-            raise TypeError("a tensor of no dimensions has no length")
-        return self.shape[0]
+    # The names of cuTile Rust.
+    device_id, num_bytes, device_pointer = device, Shaped.nbytes, ptr
 
     def __repr__(self) -> str:
         """`<Tensor f32[4, 8] on cuda:0>`; never looks at the contents."""
-        extents = ", ".join(str(extent) for extent in self.shape)
         where = "cpu" if self.device == ON_CPU else f"cuda:{self.device}"
-        steps = "" if self.is_contiguous else f", strides {self.strides}"
-        return f"<{type(self).__name__} {self.dtype}[{extents}]{steps} on {where}{self._state()}>"
+        return f"<{self._described()} on {where}{self._state()}>"
 
     def __reduce__(self) -> NoReturn:
         """Tensors are neither pickled nor copied in passing: there would be two owners.
@@ -168,13 +174,13 @@ class Described(DescribedFields):
 
     @property
     def _tilec_origin_(self) -> str:
-        """What it is, for messages; of a borrow, who has it and since which line."""
+        """Its name in messages; of a borrow, its holder and the line that made it."""
         return repr(self) if self.lease.parent is None else str(self.lease.who)
 
     # Use
 
     def require(self, who: Holder) -> None:
-        """See that it can be used by somebody: the kinds of tensors say when it cannot.
+        """See that a holder can use it.
 
         Raises:
             OwnershipError: it was moved elsewhere, or its borrow has ended.
@@ -215,7 +221,7 @@ class Described(DescribedFields):
             self.lease.let_go()
 
     def require_readable(self, who: Holder) -> None:
-        """See that somebody may read it now.
+        """See that a holder may read it now.
 
         Raises:
             OwnershipError: it cannot be used, or is being written.
@@ -224,7 +230,7 @@ class Described(DescribedFields):
         self.lease.require_free_for(Claim(who, writes=False))
 
     def require_writable(self, who: Holder) -> None:
-        """See that somebody may write it now.
+        """See that a holder may write it now.
 
         Raises:
             OwnershipError: it cannot be used, is being read or written, or only read access was
@@ -249,11 +255,7 @@ class Described(DescribedFields):
                 fix="use borrow_mut() of what owns the memory and parts of that (m[0:4]), or a copy (dup)",
             )
 
-    # What launches read
-
-    @property
-    def _tilec_look_(self) -> Look:
-        return self._tilec_facts_().look()
+    # Launches
 
     def _tilec_facts_(self) -> TensorFacts:
         if not self.usable or self.lease.ended:  # the check of the lease says why

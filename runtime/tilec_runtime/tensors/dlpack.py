@@ -14,7 +14,7 @@ CPU, CUDA, CUDA_HOST, CUDA_MANAGED = 1, 2, 3, 13
 READ_ONLY = 1
 # What the array standard says for "do not synchronise": the launch names its stream, and its order
 # is the caller's.
-_NO_SYNC = -1
+NO_SYNC = -1
 
 
 class RawDevice(ctypes.Structure):
@@ -73,7 +73,7 @@ class View:
     readonly: bool
 
 
-def view(exporter: Any, *, stream: int | None = _NO_SYNC) -> View:
+def view(exporter: Any, *, stream: int | None = NO_SYNC) -> View:
     """Look at a tensor through its `__dlpack__`.
 
     The capsule is not consumed: its own destructor gives it back when this returns, and the
@@ -88,7 +88,7 @@ def view(exporter: Any, *, stream: int | None = _NO_SYNC) -> View:
         ValueError: what it gave is no DLPack capsule of a version known here.
         Exception: whatever the exporter itself raises.
     """
-    if stream == _NO_SYNC and is_of_jax(
+    if stream == NO_SYNC and is_of_jax(
         type(exporter)
     ):  # which takes it for a handle; asked without one, it waits on the host
         stream = None

@@ -15,8 +15,9 @@ from tilec_runtime.device.layout import (
     settled_stride,
 )
 from tilec_runtime.model.dtype import BY_DLPACK, BY_NUMPY, BY_TYPESTR, DTYPES
+from tilec_runtime.values import replace
 
-# What to do with elements that share bytes, of which other libraries do not say how.
+# The next step for elements that share bytes: other libraries do not describe their order.
 _PACKED = "copy a host array with api.from_host(x), or pass packed bytes as u8 and reinterpret them"
 
 
@@ -61,7 +62,7 @@ def tensor_facts(value: Any, pointer_device: Callable[[int], int | None]) -> Ten
         _refuse_packed(value, facts)
     if facts.device == ON_OTHER:
         found = pointer_device(facts.ptr)
-        return _on_device(facts, ON_CPU if found is None else found)
+        return replace(facts, device=ON_CPU if found is None else found)
     return facts
 
 
@@ -162,31 +163,34 @@ def _interface_facts(value: Any) -> TensorFacts:
         if hasattr(value, "__dlpack__"):
             return _dlpack_facts(value)
         raise UnreadableError(f"its __cuda_array_interface__ cannot be read: {error}") from error
+    facts = _described_by(value, interface, "__cuda_array_interface__")
+    device = ON_ANY if not facts.ptr or facts.empty else _named_device(value)
+    return replace(facts, device=device)
+
+
+def _described_by(value: Any, interface: Any, name: str) -> TensorFacts:
+    """Return the facts that one of the two array interfaces gives, as of host memory."""
     try:
         address, readonly = interface["data"]
         shape = tuple(int(extent) for extent in interface["shape"])
         typestr, steps = interface["typestr"], interface.get("strides")
     except (KeyError, TypeError, ValueError) as error:
-        raise UnreadableError(f"its __cuda_array_interface__ is malformed: {error!r}") from error
+        raise UnreadableError(f"its {name} is malformed: {error!r}") from error
     if interface.get("mask") is not None:
         raise UnreadableError("it is a masked array, and kernels know no masks")
     foreign = str(getattr(value, "dtype", typestr))
     dtype = BY_TYPESTR.get(typestr) or BY_NUMPY.get(foreign)
     stride = None
     if steps is not None:
-        size = dtype.bytes if dtype else _item_bytes(typestr)
-        stride = _elements(steps, size)
+        stride = _elements(steps, dtype.bytes if dtype else _item_bytes(typestr))
         if len(stride) != len(shape):
-            raise UnreadableError(
-                f"its __cuda_array_interface__ has {len(stride)} strides for {len(shape)} extents"
-            )
-    device = ON_ANY if not address or 0 in shape else _named_device(value)
+            raise UnreadableError(f"its {name} has {len(stride)} strides for {len(shape)} extents")
     return TensorFacts(
         ptr=int(address or 0),
         shape=shape,
         stride=settled_stride(shape, stride),
         dtype=dtype.name if dtype else foreign,
-        device=device,
+        device=ON_CPU,
         readonly=bool(readonly) or is_of_jax(type(value)),
     )
 
@@ -223,69 +227,28 @@ def _dlpack_facts(value: Any) -> TensorFacts:
     from tilec_runtime.tensors import dlpack  # arrays of torch and CuPy are read without it
 
     try:
-        where, number = value.__dlpack_device__()
-        if int(where) in (dlpack.CPU, dlpack.CUDA_HOST):
-            return _host_facts(value)
-        view = dlpack.view(value)
+        where, number = (int(part) for part in value.__dlpack_device__())
+        host = where in (dlpack.CPU, dlpack.CUDA_HOST)
+        interface = getattr(value, "__array_interface__", None) if host else None
+        if isinstance(interface, dict):  # it also knows read-only arrays and small dtypes
+            facts = _described_by(value, interface, "__array_interface__")
+            return replace(facts, ptr=0) if facts.empty else facts
+        view = dlpack.view(value, stream=None if host else dlpack.NO_SYNC)
     except (AttributeError, BufferError, TypeError, ValueError, RuntimeError) as error:
         raise UnreadableError(f"its __dlpack__ cannot be read: {error}") from error
     if view.lanes != 1:
         raise UnreadableError(
             f"its elements are vectors of {view.lanes}, and kernels take plain elements"
         )
-    dtype = BY_DLPACK.get(view.dtype)
-    device = {dlpack.CUDA: int(number), dlpack.CUDA_MANAGED: ON_ANY}.get(int(where), ON_GPU)
+    name = str(getattr(value, "dtype", "")) if host else ""
+    dtype = BY_DLPACK.get(view.dtype) or BY_NUMPY.get(name)
+    device = {dlpack.CUDA: number, dlpack.CUDA_MANAGED: ON_ANY}.get(where, ON_GPU)
+    empty = 0 in view.shape
     return TensorFacts(
-        ptr=view.address,
+        ptr=0 if host and empty else view.address,
         shape=view.shape,
         stride=settled_stride(view.shape, view.stride),
-        dtype=dtype.name if dtype else "DLPack type code {} of {} bits".format(*view.dtype),
-        device=ON_ANY if 0 in view.shape and device != ON_GPU else device,
+        dtype=dtype.name if dtype else name or "DLPack type code {} of {} bits".format(*view.dtype),
+        device=ON_CPU if host else ON_ANY if empty and device != ON_GPU else device,
         readonly=view.readonly or is_of_jax(type(value)),
-    )
-
-
-def _host_facts(value: Any) -> TensorFacts:
-    """A tensor in host memory: through NumPy's protocol, which also knows read-only arrays and
-    small dtypes, else through DLPack.
-    """
-    name = str(getattr(value, "dtype", ""))
-    dtype = BY_NUMPY.get(name)
-    interface = getattr(value, "__array_interface__", None)
-    if isinstance(interface, dict):
-        shape = tuple(int(extent) for extent in interface["shape"])
-        steps, (address, readonly) = interface.get("strides"), interface["data"]
-        stride = (
-            None
-            if steps is None
-            else _elements(steps, dtype.bytes if dtype else _item_bytes(interface["typestr"]))
-        )
-    else:
-        from tilec_runtime.tensors import dlpack
-
-        found = dlpack.view(value, stream=None)
-        if found.lanes != 1:
-            raise UnreadableError(
-                f"its elements are vectors of {found.lanes}, and kernels take plain elements"
-            )
-        dtype = BY_DLPACK.get(found.dtype) or dtype
-        shape, stride, address, readonly = found.shape, found.stride, found.address, found.readonly
-    return TensorFacts(
-        ptr=address if 0 not in shape else 0,
-        shape=shape,
-        stride=settled_stride(shape, stride),
-        dtype=dtype.name if dtype else name,
-        device=ON_CPU,
-        readonly=bool(readonly) or is_of_jax(type(value)),
-    )
-
-
-def _on_device(facts: TensorFacts, device: int) -> TensorFacts:
-    return TensorFacts(
-        ptr=facts.ptr,
-        shape=facts.shape,
-        stride=facts.stride,
-        dtype=facts.dtype,
-        device=device,
-        readonly=facts.readonly,
     )

@@ -208,7 +208,7 @@ def _strided(source: Any, facts: TensorFacts) -> Array:
         )
     dtype = _dtype(facts)
     strides = tuple(step * dtype.itemsize for step in facts.stride)
-    view = _Keeping(
+    view = Keeping(
         source,
         {
             "data": (facts.ptr, True),
@@ -229,7 +229,7 @@ def _dtype(facts: TensorFacts) -> np.dtype[Any]:
     return numpy_dtype(facts.dtype)
 
 
-class _Keeping:
+class Keeping:
     """Lets NumPy see memory of an object, which it keeps."""
 
     def __init__(self, owner: Any, interface: dict[str, Any]) -> None:

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from typing import Any, NoReturn, final
 
-from tilec_runtime.device.layout import Shape, contiguous_stride, settled_stride
+from tilec_runtime.device.layout import ON_ANY, Shape, TensorFacts, settled_stride
 from tilec_runtime.errors import TensorError
 from tilec_runtime.model.dtype import DTYPES
-from tilec_runtime.tensors.described import dtype_name
+from tilec_runtime.tensors.described import Shaped, dtype_name
 from tilec_runtime.tensors.facts import UnreadableError
 from tilec_runtime.tensors.shapes import (
     checked_packing,
     checked_shape,
     grid_of,
-    is_contiguous,
     reinterpreted,
     reshaped,
     sliced,
@@ -23,15 +21,15 @@ from tilec_runtime.tensors.shapes import (
 
 
 @final
-class MetaTensor:
+class MetaTensor(Shaped):
     """Shape, strides and dtype, as a tensor of it would have them. Nothing of it moves or is
     borrowed, and launches refuse it.
 
     Attributes:
-        shape: extents. strides: steps in elements. dtype: tilec's name.
+        facts: shape, strides and dtype.
     """
 
-    __slots__ = ("dtype", "shape", "strides")
+    __slots__ = ("facts",)
 
     def __init__(self, shape: Any, dtype: Any = "f32", strides: Any = None) -> None:
         """Describe a tensor.
@@ -44,12 +42,10 @@ class MetaTensor:
         Raises:
             TensorError: the shape or the dtype is off.
         """
-        self.shape: Shape = checked_shape(shape)
-        self.dtype: str = dtype_name(dtype)
-        checked_packing(self.dtype, self.shape, strides)
-        self.strides: Shape = settled_stride(
-            self.shape, None if strides is None else tuple(strides)
-        )
+        extents, name = checked_shape(shape), dtype_name(dtype)
+        checked_packing(name, extents, strides)
+        steps = settled_stride(extents, None if strides is None else tuple(strides))
+        self.facts = TensorFacts(ptr=0, shape=extents, stride=steps, dtype=name, device=ON_ANY)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NoReturn:
         """NumPy gets none.
@@ -62,31 +58,6 @@ class MetaTensor:
         raise TensorError(
             f"{self!r} has no contents that NumPy could read: it describes a tensor", fix=fix
         )
-
-    @property
-    def ndim(self) -> int:
-        """Number of dimensions."""
-        return len(self.shape)
-
-    @property
-    def size(self) -> int:
-        """Number of elements."""
-        return math.prod(self.shape)
-
-    @property
-    def itemsize(self) -> int:
-        """Bytes of one element; of a packed dtype, of the byte that its elements share."""
-        return DTYPES[self.dtype].bytes
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes that its elements would take."""
-        return DTYPES[self.dtype].size_of(self.size)
-
-    @property
-    def is_contiguous(self) -> bool:
-        """Whether elements would lie one after another, the last dimension innermost."""
-        return is_contiguous(self.shape, self.strides)
 
     def reshape(self, *shape: Any) -> MetaTensor:
         """The same elements in another shape; one extent may be -1.
@@ -137,32 +108,15 @@ class MetaTensor:
 
     def __eq__(self, other: object) -> bool:
         """Whether shape, strides and dtype are the same."""
-        if not isinstance(other, MetaTensor):
-            return NotImplemented
-        return (self.shape, self.strides, self.dtype) == (other.shape, other.strides, other.dtype)
+        return self.facts == other.facts if isinstance(other, MetaTensor) else NotImplemented
 
     def __hash__(self) -> int:
         """Equal for equal ones."""
-        return hash((self.shape, self.strides, self.dtype))
-
-    def __len__(self) -> int:
-        """Extent of the first dimension.
-
-        Raises:
-            TypeError: it has none.
-        """
-        if not self.shape:
-            raise TypeError("a tensor of no dimensions has no length")
-        return self.shape[0]
+        return hash(self.facts)
 
     def __repr__(self) -> str:
         """`<MetaTensor f32[4, 8]>`."""
-        steps = "" if self.strides == contiguous_stride(self.shape) else f", strides {self.strides}"
-        return f"<MetaTensor {self.dtype}[{', '.join(map(str, self.shape))}]{steps}>"
-
-    @property
-    def _tilec_look_(self) -> NoReturn:
-        self._tilec_facts_()
+        return f"<{self._described()}>"
 
     def _tilec_facts_(self) -> NoReturn:
         raise UnreadableError(

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator
 from typing import Any, Generic, TypeVar
 
-from tilec_runtime.device.layout import Look, Shape
+from tilec_runtime.device.layout import Shape
 from tilec_runtime.device.scalars import whole
 from tilec_runtime.device.seam_types import GridRule, GridWish
 from tilec_runtime.errors import LaunchLimitError, TensorError
@@ -134,11 +134,7 @@ class Partition(Exchanged, Generic[T]):
         return GridWish(grid=(x, y, z), rule=rule, source=f"the partition {name}")
 
     @property
-    def _tilec_look_(self) -> Look:
-        return self._tilec_facts_().look(*self._cut)
-
-    @property
-    def _cut(self) -> tuple[object, ...]:
+    def cut(self) -> tuple[object, ...]:
         """What launches that write differently cut tensors have different plans by."""
         return self.tile, self.grid, self.prefix
 
@@ -196,7 +192,7 @@ class MappedPartition(Partition[T]):
         )
 
     @property
-    def _cut(self) -> tuple[object, ...]:
+    def cut(self) -> tuple[object, ...]:
         return self.tile, self.grid, self.blocks
 
     def tiles_of(self, block: int) -> Iterator[Shape]:

@@ -157,7 +157,7 @@ ON_THE_PATH = {
     "bundle": "archive choose codec format limits read rules schema",
     "device": "core devices driver driver_calls driver_graphs driver_memory handles layout "
     "libcuda lost marks recording scalars seam_types",
-    "launch": "binding checks conditions contract images keys launcher limits load lowering native "
+    "launch": "binding checks contract images keys launcher limits load native "
     "packing plans prepare program select",
     "model": "arch digest driver dtype expr expr_build expr_tree image jit kernel safety signature "
     "table tensormap",

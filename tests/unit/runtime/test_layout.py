@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 
 import pytest
@@ -111,16 +110,3 @@ def test_tensors_that_write_one_place_twice():
 def test_two_dimensions_that_write_one_place_twice_are_found_exactly(dims):
     tensor = facts(tuple(extent for extent, _ in dims), tuple(stride for _, stride in dims))
     assert overlaps_itself(tensor) == (len(touched(tensor)) < tensor.nbytes)
-
-
-def test_tensors_of_one_class_differ_in_numbers_only():
-    _, shape, stride, kind = facts((5, 7)).look()
-    assert (shape, stride) == ((5, 7), (7, 1))
-    assert facts((7, 5), ptr=0x9000).look() == (0x9000, (7, 5), (5, 1), kind)
-    for other in (
-        facts((5, 7), (14, 2)),
-        facts((5, 7, 1)),
-        dataclasses.replace(facts((5, 7)), readonly=True),
-    ):
-        assert other.look()[3] != kind
-    assert facts((5, 7)).look("more")[3] != kind

@@ -41,7 +41,7 @@ def test_numpy_reads_buffers_of_dtypes_that_it_has_not() -> None:
     assert np.asarray(buffer, dtype=np.float32).tolist() == [3.0, -2.0]
     assert np.asarray(DeviceBuffer((2,), "f32", "cpu")).dtype == np.float32
     with pytest.raises(
-        AttributeError, match=r"no word for bf16: np.asarray\(buffer\) gives an array of ml_dtypes"
+        AttributeError, match=r"no word for bf16: np.asarray gives an array of ml_dtypes"
     ):
         buffer.__array_interface__  # noqa: B018
 
@@ -54,7 +54,7 @@ def test_numpy_is_told_why_it_gets_nothing() -> None:
         np.asarray(MetaTensor((4,), "f32"))
     with pytest.raises(TensorError, match=r"(?s)cannot read the memory of a GPU.*to_host\(\)"):
         np.asarray(DeviceBuffer((4,), "f32", 0, driver=FakeDriver()))
-    with pytest.raises(TensorError, match=r"(?s)elements of f4e2m1 share bytes.*to_host\(\)"):
+    with pytest.raises(TensorError, match=r"(?s)elements of f4e2m1 share a byte.*to_host\(\)"):
         np.asarray(DeviceBuffer((4,), "f4e2m1", "cpu"))
 
 

@@ -19,6 +19,7 @@ from tilec.frontends.tools.machine_code import (
     shipped_isa,
     timeout_error,
 )
+from tilec.frontends.tools.python_errors import located
 from tilec.frontends.tools.tile_bytecode import read_tile
 from tilec.frontends.tools.tileiras import OLDEST_CUDA, bytecode_image
 from tilec.frontends.tools.tileiras import assemble as assemble_tile
@@ -63,7 +64,6 @@ class _Maker:
         return self._of_ptx()
 
     # --- machine code
-    # -------------------------------------------------------------------------------------------------------------
 
     def _of_cubin(
         self,
@@ -106,7 +106,6 @@ class _Maker:
             ) from exc
 
     # --- PTX
-    # ----------------------------------------------------------------------------------------------------------------------
 
     def _of_ptx(self) -> Image:
         target = self._job.target
@@ -197,40 +196,22 @@ class _Maker:
     def _refused(
         self, done: ptxas.Assembled, text: str, lowered: str, isa: Version | None
     ) -> CompileError:
-        lines = lowered.split("\n")
-        # Lines of a text that was made of another file say nothing about that file.
-        own = self._member.form is FileKind.PTX and "(" not in self._path
-        found = tuple(
-            Diagnostic(
-                message=message,
-                location=Location(file=self._path, line=line if own else 1),
-                excerpt=lines[line - 1].strip() if 0 < line <= len(lines) else "",
-            )
-            for message, line in ptx.complaints(done.log)
-        )
-        words = (
-            found[0].message
-            if found
-            else next(
-                (
-                    line.strip()
-                    for line in done.log.splitlines()
-                    if "error" in line or "fatal" in line
-                ),
-                "",
-            )
-        )
         if text != lowered and isa is not None and self._ptxas(text).cubin:
             error = not_lowered(lowered, isa, done.log, done.command)
-            error.diagnostics = found
-            return error
-        what = f"ptxas refuses this PTX for {self._job.target}: {words or 'no message'}"
-        error = fault(self._path, what, log=done.log, command=done.command)
-        error.diagnostics = found or error.diagnostics
+        else:
+            first = ptx.first_complaint(done.log)
+            what = f"ptxas refuses this PTX for {self._job.target}: {first}"
+            error = fault(self._path, what, log=done.log, command=done.command)
+        # Lines of a text that was made of another file say nothing about that file.
+        if self._member.form is FileKind.PTX and "(" not in self._path:
+            places = [
+                located({self._path: lowered}, Location(file=self._path, line=line), message)
+                for message, line in ptx.complaints(done.log)
+            ]
+            error.diagnostics = tuple(places) or error.diagnostics
         return error
 
     # --- Tile IR
-    # ------------------------------------------------------------------------------------------------------------------
 
     def _of_bytecode(self) -> Image:
         job, data = self._job, self._member.file.data
@@ -257,7 +238,6 @@ class _Maker:
         )
 
     # --- checks
-    # -------------------------------------------------------------------------------------------------------------------
 
     def _checked(self, params: Sequence[CubinParam]) -> tuple[AbiSlot, ...]:
         abi = arguments.from_code(self._job, params)

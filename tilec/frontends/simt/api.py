@@ -11,7 +11,6 @@ import sys
 import traceback
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from importlib.metadata import version
 from pathlib import Path
 from types import FunctionType
 from typing import Any
@@ -27,9 +26,6 @@ from tilec_runtime.model.arch import Version
 # The versions that this file was written against: part of what it uses is private, and moves from
 # one minor version to the next.
 TESTED: Version = (0, 30)
-# The first NumPy that these do not work with: they read a name of it that is gone. Their own
-# requirements allow it.
-NUMPY: Version = (2, 5)
 FIX = "pip install 'tilec[simt]'"
 _DTYPES = {name: dtype for dtype, name in NAMES.items()} | {
     "bool": "bool",
@@ -105,8 +101,7 @@ def load() -> Any:
             from numba.cuda.core import config
     except ImportError as exc:
         raise ToolchainError(f"numba-cuda cannot be imported: {exc}", fix=FIX) from exc
-    require_version(str(numba_cuda.__version__))
-    require_numpy(version("numpy"))
+    require_minor("numba-cuda", str(numba_cuda.__version__), TESTED, FIX)
     if config.ENABLE_CUDASIM:
         raise ToolchainError(
             "numba's simulator is in the place of its compiler",
@@ -114,31 +109,6 @@ def load() -> Any:
             fix="unset NUMBA_ENABLE_CUDASIM",
         )
     return cuda
-
-
-def require_version(version: str) -> None:
-    """Refuse an untested version.
-
-    Raises:
-        ToolchainError: it is one.
-    """
-    require_minor("numba-cuda", version, TESTED, FIX)
-
-
-def require_numpy(version: str) -> None:
-    """Refuse a NumPy that numba-cuda does not work with.
-
-    Raises:
-        ToolchainError: it is one.
-    """
-    first = ".".join(map(str, NUMPY))
-    numbers = [int(word) if word.isdecimal() else 0 for word in version.split(".")[:2]]
-    if tuple(numbers) >= NUMPY:
-        raise ToolchainError(
-            f"NumPy is of version {version}, and numba-cuda {'.'.join(map(str, TESTED))} works with those before {first}",
-            cause=f"numba-cuda reads a name that NumPy {first} has no more, and its requirements do not say so",
-            fix=FIX,
-        )
 
 
 def kernel_of(value: Any) -> Kernel | None:

@@ -4,8 +4,6 @@ it.
 
 from __future__ import annotations
 
-from importlib.metadata import version
-
 from tilec.frontends.base import ToolSearch
 from tilec.frontends.simt import api
 from tilec.frontends.tools import packages as python
@@ -32,8 +30,7 @@ def toolchain(search: ToolSearch) -> tuple[ToolInfo, ...]:
             ("llvmlite", "llvmlite", "llvmlite/__init__.py"),
         )
     ]
-    api.require_version(made[0].version)
-    api.require_numpy(version("numpy"))
+    python.require_minor("numba-cuda", made[0].version, api.TESTED, api.FIX)
     tools = require(TOOLS, search)
     rows = (
         ToolInfo(name=t.name, version=t.version, digest=t.digest)

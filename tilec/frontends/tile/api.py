@@ -24,13 +24,12 @@ from tilec_runtime.model.arch import Version
 # Bytecode versions that cuda.tile writes, oldest first; and those that it writes without a target.
 BYTECODES: tuple[Version, ...] = ((13, 1), (13, 2), (13, 3), (13, 4))
 PORTABLE: tuple[Version, ...] = BYTECODES[2:]
-HINTS = ("num_ctas", "occupancy", "num_worker_warps", "opt_level")
 FIX = "pip install 'tilec[build]'"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Array:
-    """What the compiler is told of one tensor; the fields are those of cuda.tile's ArrayConstraint.
+    """The compiler's facts about one tensor; the fields are those of cuda.tile's ArrayConstraint.
 
     Attributes:
         dtype: attribute name in cuda.tile.
@@ -77,7 +76,7 @@ PLAIN: dict[object, str] = {bool: "bool", int: "i32", float: "f32"}
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Annotation:
-    """What a kernel's parameter is annotated with.
+    """The annotation of a kernel's parameter.
 
     Attributes:
         constant: it is a compile-time constant; `inner` is the type inside, or None.

@@ -11,7 +11,7 @@ from tilec.frontends.tile import api
 from tilec.frontends.tile.declare import Declared, declared
 from tilec.frontends.tile.entry import entry
 from tilec.frontends.tile.errors import export_error
-from tilec.frontends.tile.signature import Bound, bind, did_you_mean, symbol_of
+from tilec.frontends.tile.signature import Bound, bind, symbol_of
 from tilec.frontends.tile.toolchain import find
 from tilec.frontends.tools.kernels import Kernels
 from tilec.frontends.tools.modules import LoadedModule, load
@@ -88,7 +88,7 @@ class Compiler:
         )
 
     def tools(self) -> dict[str, Tool]:
-        """tileiras and what it uses, looked for once."""
+        """Return tileiras and the tools that it uses, searched once."""
         if not self._found:
             self._found = find(self._search, digest=False)
         return self._found
@@ -137,7 +137,7 @@ class Compiler:
     ) -> api.Exported:
         target = "" if job.target.kind is TargetKind.TILEIR else str(job.target)
         name, at = kernel.decl.name, kernel.decl.location
-        hints = _hints(job, kernel)
+        hints = _hints(job)
         with (
             module.active(),
             _kernel_of(job, module, kernel, _divisors(kernel, bound, version)) as plain,
@@ -231,18 +231,8 @@ def _divisors(
     return found
 
 
-def _hints(job: Job, kernel: Declared) -> dict[str, int]:
-    hints: dict[str, int] = {}
-    for given, value in job.hints:
-        name = _ALIASES.get(given, given)
-        if name not in api.HINTS:
-            raise CompileError(
-                f"kernel {kernel.decl.name!r}: unknown hint {given!r} for {job.target}",
-                fix=did_you_mean(given, api.HINTS)
-                or f"the hints of tile kernels are {', '.join(api.HINTS)}",
-            )
-        hints[name] = value
-    return hints
+def _hints(job: Job) -> dict[str, int]:
+    return {_ALIASES.get(name, name): value for name, value in job.hints}
 
 
 def _warnings(

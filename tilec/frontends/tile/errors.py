@@ -1,4 +1,4 @@
-"""Turns what cuda.tile refuses into located compile errors."""
+"""Turn errors of cuda.tile into located compile errors."""
 
 from __future__ import annotations
 

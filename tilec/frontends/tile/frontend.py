@@ -37,7 +37,7 @@ class TileFrontend:
         self._python, self._cpp = Compiler(search), CppCompiler(search)
 
     def refuse(self, target: Target) -> str:
-        """Why a target cannot be compiled for, with what would do; empty where it can."""
+        """Return why a target cannot be compiled for, with an alternative; empty if it can."""
         if target.kind is TargetKind.TILEIR:
             return ""
         if target.kind is TargetKind.PTX:
@@ -51,7 +51,7 @@ class TileFrontend:
         return ""
 
     def toolchain(self) -> Sequence[ToolInfo]:
-        """cuda-tile, Python, tileiras and what tileiras uses.
+        """Return cuda-tile, Python, tileiras and the tools that it uses.
 
         Raises:
             ToolchainError: something is missing, too old or half installed.

@@ -30,6 +30,8 @@ def reaching_around(body: Body, texts: Mapping[str, str]) -> Iterator[Diagnostic
         match node:
             case ast.Attribute(attr=name) if name.startswith(_PRIVATE):
                 what = f"{ast.unparse(node)} reaches around the safe language"
+            case ast.keyword(arg=str(name)) if name.startswith(_PRIVATE):
+                what = f"{name} is a part that a launch alone sets"
             case ast.Constant(value=str(name)) if name.startswith(_PRIVATE):
                 what = f"{name!r} names what the safe language keeps to itself"
             case ast.Name() | ast.Attribute() if (

@@ -1,4 +1,4 @@
-"""What is replaced in cuda.tile, which has no hook for it; checked against cuda-tile 1.7.
+"""Functions of cuda.tile that are replaced for want of a hook; checked against cuda-tile 1.7.
 
 - Files of installed packages are named without the directory that they are installed in, so that
   images do not depend on it.

@@ -281,7 +281,8 @@ class _Reader:
             if isinstance(node, ast.Assign) and isinstance(node.value, ast.Name):
                 value = self._values.of(node.value)
                 names = all(isinstance(target, ast.Name) for target in node.targets)
-                if names and all(self._values.of(target) is value for target in node.targets):
+                known = names and isinstance(value, SafeParam)
+                if known and all(self._values.of(target) is value for target in node.targets):
                     self._accounted.add(id(node.value))
 
     def _unaccounted(self, node: ast.Name) -> Iterator[_Finding]:

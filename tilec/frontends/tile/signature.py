@@ -1,5 +1,5 @@
-"""Binds a job's parameters, axes and assumptions to a kernel function: what cuda.tile is told, and
-the entry point's ABI.
+"""Bind a job's parameters, axes and assumptions to a kernel function: the signature for cuda.tile,
+and the entry point's ABI.
 """
 
 from __future__ import annotations
@@ -43,8 +43,7 @@ class Bound:
 
 
 def bind(job: Job, params: Sequence[FunctionParam], at: Location) -> Bound:
-    """Work out what each parameter of the function is in this job; `at` is where the kernel is
-    defined.
+    """Bind each parameter of the function; `at` is where the kernel is defined.
 
     Raises:
         CompileError: function, manifest and axes do not fit together; every problem found, at the

@@ -34,7 +34,7 @@ def toolchain(search: ToolSearch) -> tuple[ToolInfo, ...]:
 
 
 def find(search: ToolSearch, *, digest: bool = True) -> dict[str, Tool]:
-    """tileiras and what it uses, as one set.
+    """Return tileiras and the tools that it uses, of one toolkit release.
 
     Raises:
         ToolchainError: something is missing, too old or half installed.

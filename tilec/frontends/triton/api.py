@@ -156,17 +156,8 @@ def load() -> Any:
             import triton.compiler
     except ImportError as exc:
         raise ToolchainError(f"triton cannot be imported: {exc}", fix=FIX) from exc
-    require_version(str(triton.__version__))
+    require_minor("triton", str(triton.__version__), TESTED, FIX)
     return triton
-
-
-def require_version(version: str) -> None:
-    """Refuse an untested version.
-
-    Raises:
-        ToolchainError: it is one.
-    """
-    require_minor("triton", version, TESTED, FIX)
 
 
 def kernel_of(value: Any) -> Any:

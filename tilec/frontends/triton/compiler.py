@@ -20,7 +20,6 @@ from tilec_runtime.model.driver import ptx_isa_of_cuda
 from tilec_runtime.model.expr import DESCRIPTOR
 from tilec_runtime.model.image import Image
 from tilec_runtime.model.signature import SCRATCH, AbiSlot
-from tilec_runtime.model.suggest import did_you_mean
 
 # From here on, Triton makes code of exactly one compute capability: it uses what only an `a` target
 # has.
@@ -122,14 +121,6 @@ class JobCompiler:
     def _options(self) -> dict[str, object]:
         options: dict[str, object] = {}
         for name, value in self._job.hints:
-            if name not in api.HINTS:
-                known = (
-                    did_you_mean(name, api.HINTS).removeprefix("; ")
-                    or f"the hints of Triton kernels are {', '.join(api.HINTS)}"
-                )
-                raise self._subject.error(
-                    f"unknown hint {name!r} for {self._job.target}", fix=known
-                )
             fits = value in (0, 1) if name == "fp_fusion" else value > 0
             if not fits or (name in ("num_warps", "num_ctas") and value & (value - 1)):
                 rule = (

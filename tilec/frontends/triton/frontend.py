@@ -33,7 +33,7 @@ class TritonFrontend:
     suffixes: tuple[str, ...] = ()
     kinds: tuple[TargetKind, ...] = (TargetKind.CUBIN, TargetKind.PTX)
     simt: bool = False
-    hints: tuple[str, ...] = ("num_warps", "num_stages", "num_ctas", "maxnreg", "fp_fusion")
+    hints: tuple[str, ...] = api.HINTS
 
     def __init__(self, search: ToolSearch) -> None:
         """Keep where to look for tools."""

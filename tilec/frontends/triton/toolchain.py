@@ -22,7 +22,7 @@ def toolchain(search: ToolSearch) -> tuple[ToolInfo, ...]:
     package = python.package(
         "triton", "triton", part, whose="Triton", fix=api.FIX, verify=search.verify
     )
-    api.require_version(package.version)
+    python.require_minor("triton", package.version, api.TESTED, api.FIX)
     tools = require(("ptxas",), search)
     return (
         package,

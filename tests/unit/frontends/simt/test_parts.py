@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from pathlib import Path
 from types import FunctionType
 from typing import Any
 
@@ -17,6 +16,7 @@ from tilec.frontends.simt.compiler import symbol_of
 from tilec.frontends.simt.frontend import SimtFrontend
 from tilec.frontends.simt.function import with_constants
 from tilec.frontends.simt.link import misdeclared, undefined
+from tilec.frontends.tools.packages import require_minor
 from tilec_runtime.errors import ToolchainError, UsageError
 from tilec_runtime.model.arch import Target
 
@@ -106,24 +106,8 @@ def test_other_versions_of_numba_cuda_are_refused(version: str) -> None:
     with pytest.raises(
         ToolchainError, match=rf"numba-cuda is of version {version}, and tilec compiles with 0\.30"
     ) as caught:
-        api.require_version(version)
+        require_minor("numba-cuda", version, api.TESTED, api.FIX)
     assert caught.value.fix == "pip install 'tilec[simt]'"
-
-
-def test_a_numpy_that_numba_cuda_fails_with_is_refused_by_name() -> None:
-    """Its requirements let one be installed with which every kernel fails with "module 'numpy' has
-    no attribute 'row_stack'".
-    """
-    for version in ("1.26.4", "2.4.6", "2.4.0rc1"):
-        api.require_numpy(version)
-    for version in ("2.5.0", "2.5.5", "2.10.0", "3.0.0"):
-        with pytest.raises(ToolchainError, match="works with those before") as caught:
-            api.require_numpy(version)
-        assert (
-            caught.value.what
-            == f"NumPy is of version {version}, and numba-cuda 0.30 works with those before 2.5"
-        )
-        assert caught.value.fix == "pip install 'tilec[simt]'"
 
 
 def test_a_field_that_a_struct_does_not_have_is_said_to_be_none() -> None:
@@ -133,16 +117,6 @@ def test_a_field_that_a_struct_does_not_have_is_said_to_be_none() -> None:
         errors._first("Untyped global name 'width': of no type")
         == "Untyped global name 'width': of no type"
     )
-
-
-def test_what_is_installed_for_simt_kernels_fits() -> None:
-    """The extra, and what tests are installed with, name a NumPy that numba-cuda works with."""
-    text = Path(__file__).parents[4].joinpath("pyproject.toml").read_text(encoding="utf-8")
-    bound = f'"numpy<{".".join(map(str, api.NUMPY))}"'
-    extra = next(line for line in text.splitlines() if line.startswith("simt = "))
-    group = text.partition("\ndev = [\n")[2].partition("\n]\n")[0]
-    assert bound in extra
-    assert bound in group
 
 
 # --- text

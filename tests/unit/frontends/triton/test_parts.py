@@ -14,6 +14,7 @@ from types import SimpleNamespace
 import pytest
 
 from tilec.frontends.base import BUILTIN, ToolSearch
+from tilec.frontends.tools.packages import require_minor
 from tilec.frontends.triton import api, errors
 from tilec.frontends.triton.errors import native_diagnostics
 from tilec.frontends.triton.frontend import TritonFrontend
@@ -53,14 +54,14 @@ def test_targets(target: str, why: str) -> None:
 @pytest.mark.parametrize("version", ["3.8.1", "3.10.0", "4.0", "39.0", "3"])
 def test_versions_that_were_not_tested_are_refused(version: str) -> None:
     with pytest.raises(ToolchainError) as caught:
-        api.require_version(version)
+        require_minor("triton", version, api.TESTED, api.FIX)
     assert caught.value.what == f"triton is of version {version}, and tilec compiles with 3.9"
     assert caught.value.fix == "pip install 'tilec[triton]'"
 
 
 @pytest.mark.parametrize("version", ["3.9.0", "3.9.1", "3.9.0+git1234"])
 def test_versions_that_were_tested_pass(version: str) -> None:
-    api.require_version(version)
+    require_minor("triton", version, api.TESTED, api.FIX)
 
 
 def test_a_triton_that_is_missing_half_there_or_of_another_version(
@@ -105,7 +106,6 @@ def test_the_environment_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_hints_are_told_without_triton() -> None:
-    assert TritonFrontend.hints == api.HINTS
     assert BUILTIN["triton"] == "tilec.frontends.triton.frontend:TritonFrontend"
     program = "import sys, tilec.frontends.triton.frontend as t; t.TritonFrontend(None); sys.exit('triton' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False, timeout=120).returncode == 0

@@ -230,12 +230,15 @@ def test_a_launcher_is_one_of_the_core(both: Any) -> None:
 
 def test_a_plan_beyond_the_limits_of_the_core_is_offered_once(both: Any) -> None:
     (module, driver), _ = both
-    plan = module.add.plan_of((*vectors(), 1.5))
+    driver.launch_target, target = (lambda _: None), driver.launch_target
+    module.add(*vectors(), 1.5, stream=5)
+    driver.launch_target, module.add._tabled = target, False
+    plan = module.add.plans.find(module.add._facts((*vectors(), 1.5))).plan
     plan.template += bytes(5000)
     for _ in range(2):
         module.add(*vectors(), 1.5, stream=5)
         assert not plan.native
-    assert (driver.hits, len(driver.launches)) == (0, 2)
+    assert (driver.hits, len(driver.launches)) == (0, 3)
 
 
 def test_another_stream_may_be_met_while_one_tells_its_handle(both: Any) -> None:

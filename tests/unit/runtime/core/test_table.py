@@ -93,7 +93,7 @@ def test_tensors_of_tilecs_own_are_launched_for_who_minds_their_leases(
     with pytest.raises(TypeError):
         plans.launch(5, values, 3)
     assert len(driver.launches) == 3
-    monkeypatch.setattr(type(module.add), "_launch_in_python", None)
+    monkeypatch.setattr(type(module.add), "_facts", None)
     module.add(*tensors, stream=5)
     with tensors[0].borrow(), pytest.raises(BorrowError, match="the launch of add"):
         module.add(*tensors, stream=5)
