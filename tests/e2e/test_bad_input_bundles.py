@@ -5,7 +5,6 @@ the runtime.
 from __future__ import annotations
 
 import shutil
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -48,25 +47,6 @@ def test_cut_short(cli: Cli, bundle: bytes, tmp_path: Path, part: float) -> None
         in said
     )
     assert "\n  fix: fetch it again, or rebuild it with `tilec build`\n" in said
-
-
-def test_files_that_are_something_else(cli: Cli, dist: Path, tmp_path: Path) -> None:
-    text = tmp_path / "text.tilec"
-    text.write_text("hello world\n" * 100)
-    assert "the bundle is not a bundle: it does not read as a zip file\n" in refused(cli, text)
-    other = tmp_path / "other.tilec"
-    with zipfile.ZipFile(other, "w") as file:
-        file.writestr("readme.txt", "hello")
-    refused(cli, other)
-    wheel = tmp_path / "broken-1.0-py3-none-any.whl"
-    wheel.write_bytes((dist / "acme-1.0.0-py3-none-any.whl").read_bytes()[:3000])
-    assert "is damaged or no wheel" in refused(cli, wheel)
-    missing = cli(tmp_path, "inspect", "missing.tilec")
-    assert missing.code == 1
-    assert (
-        "missing.tilec: no such file or directory\n  fix: name a .tilec bundle, a generated package (its directory"
-        in missing.err
-    )
 
 
 def test_a_package_whose_bundle_was_changed(cli: Cli, dist: Path, tmp_path: Path) -> None:

@@ -236,6 +236,7 @@ def test_a_full_disk(tmp_path: Path, disk: Disk, cached: bool) -> None:
     assert tree(root / "dist") != before
 
 
+@pytest.mark.long
 def test_a_disk_that_fills_while_outputs_are_written(tmp_path: Path, disk: Disk) -> None:
     """Room for some of the files, not for all: none takes its place."""
     cli = Cli(environment(tmp_path / "cache"))

@@ -398,31 +398,6 @@ def test_a_template_without_arguments_is_one_problem(cli: Cli, tmp_path: Path) -
     assert done.err.count("error:") == 2
 
 
-def test_manifests_that_cannot_be_read(cli: Cli, tmp_path: Path) -> None:
-    root = write(tmp_path / "p", CUDA)
-    (root / "tilec.toml").write_bytes(b"edition = 1\nname = '\xff'\n")
-    done = cli(root, "build")
-    assert (done.code, done.err.split("\n")[0]) == (
-        2,
-        "tilec.toml:2:9: error: the manifest is not UTF-8: byte 0xff cannot be read",
-    )
-    (root / "tilec.toml").write_text("")
-    done = cli(root, "build")
-    assert (done.code, done.err.split("\n")[0]) == (
-        2,
-        "tilec.toml:1:1: error: 'edition' is missing: write edition = 1 in the first line",
-    )
-    (root / "tilec.toml").unlink()
-    done = cli(root, "build")
-    assert (done.code, done.err.split("\n")[0]) == (
-        2,
-        f"error: no tilec.toml in {root} or any directory above it",
-    )
-    assert "\n  fix: start a project with `tilec new NAME`" in done.err
-    done = cli(root, "build", "--manifest", "other.toml")
-    assert (done.code, done.err.split("\n")[0]) == (2, "error: other.toml: no such manifest")
-
-
 @pytest.mark.parametrize(
     ("arguments", "words", "fix"),
     [
@@ -463,11 +438,3 @@ def test_slips_on_the_command_line(
     assert words in first
     assert f"  fix: {fix}" in "\n".join(rest)
     assert not (tmp_path / "dist").exists()
-
-
-def test_a_slip_in_the_commands_name(cli: Cli, tmp_path: Path) -> None:
-    done = cli(tmp_path, "biuld")
-    assert (done.code, done.err.split("\n")[0]) == (
-        2,
-        "error: no such command: biuld; did you mean `build`?",
-    )

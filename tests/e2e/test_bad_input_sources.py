@@ -143,6 +143,7 @@ def test_a_source_that_does_not_compile(cli: Cli, tmp_path: Path, name: str) -> 
     assert str(tmp_path) not in done.err
 
 
+@pytest.mark.long
 def test_a_kernel_that_takes_too_long(cli: Cli, tmp_path: Path) -> None:
     unfolded = "template <int A, int B> struct S { enum { v = S<A - 1, B * 2>::v + S<A - 1, B * 2 + 1>::v }; };\n"
     text = (
@@ -257,6 +258,7 @@ def test_an_instruction_that_min_driver_cannot_read(cli: Cli, tmp_path: Path) ->
     )
 
 
+@pytest.mark.long
 def test_one_name_in_two_namespaces(cli: Cli, tmp_path: Path) -> None:
     """The symbol says which is meant; without it, or with another, the message lists them."""
     text = TWICE_CU.replace('extern "C" ', "")
@@ -279,6 +281,7 @@ def test_one_name_in_two_namespaces(cli: Cli, tmp_path: Path) -> None:
     assert "k/twice.cu has no kernel 'd::twice'; did you mean 'a::twice'\n" in done.err
 
 
+@pytest.mark.long
 def test_a_broken_source_is_in_the_way_of_its_own_kernels_only(cli: Cli, tmp_path: Path) -> None:
     rule = '[[override]]\nselect = "add-*"\nhints = { occupancy = 2 }\n'
     root = write(

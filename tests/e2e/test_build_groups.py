@@ -134,6 +134,7 @@ def test_variants_can_be_compiled_alone(cli: Cli, built: Path, tmp_path: Path) -
     assert {job: found[job] for job in OTHER} == {job: together[job] for job in OTHER}
 
 
+@pytest.mark.long
 def test_standard_files_hold_the_whole_group(cli: Cli, built: Path, tmp_path: Path) -> None:
     root = write(tmp_path, MANIFEST, FILES)
     cli.good(root, "build", "--emit", "fatbin,cubin,ptx")

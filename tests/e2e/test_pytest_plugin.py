@@ -113,6 +113,7 @@ def test_cases_are_tests(run: Run, tmp_path: Path) -> None:
     assert run("--collect-only", "-q").count("twice/") == 3
 
 
+@pytest.mark.long
 def test_errors_are_told_as_the_command_does(run: Run, tmp_path: Path) -> None:
     kernel = tmp_path / "k/twice.py"
     kernel.write_text(kernel.read_text().replace("ct.load(x", "ct.loud(x"))
@@ -142,6 +143,7 @@ inputs.y = { shape = [100], dtype = "f32", dist = "empty" }
 """
 
 
+@pytest.mark.long
 def test_chains_are_tests_too(run: Run, tmp_path: Path) -> None:
     (tmp_path / "tilec.toml").write_text(MANIFEST + CHAINS)
     (tmp_path / "k/chains.py").write_text("def four(x):\n    return 2 * x, 4 * x\n")

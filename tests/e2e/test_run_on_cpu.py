@@ -118,6 +118,7 @@ def test_a_loop_without_an_end_stops_at_its_limit_and_says_where(cli: Cli, tmp_p
     assert "raise the limit of steps (--steps)" in done.out
 
 
+@pytest.mark.long
 def test_a_case_that_hangs_ends_the_run(cli: Cli, tmp_path: Path) -> None:
     """Also where nothing is a terminal."""
     sources = {"first": COPY, "spin": SPIN, "second": COPY}

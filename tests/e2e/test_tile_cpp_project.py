@@ -12,7 +12,7 @@ import pytest
 from tests.e2e.harness import Cli, edit
 from tilec_runtime.bundle.read import Bundle
 
-pytestmark = [pytest.mark.e2e, pytest.mark.toolchain]
+pytestmark = [pytest.mark.e2e, pytest.mark.toolchain, pytest.mark.long]
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "tile_cpp"
 BUNDLE = "dist/tilec-tile-cpp-examples-0.1.0.tilec"

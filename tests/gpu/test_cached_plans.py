@@ -1,12 +1,15 @@
-"""Launches on a GPU whose plan is cached: nothing that changed since the plan was made is
-overlooked.
-"""
+"""Launches on a GPU whose plan is cached, and of any arguments: nothing that changed is overlooked."""
 
 from __future__ import annotations
 
-import pytest
+import os
+from pathlib import Path
 
-from tilec_runtime import Tensor, current_device
+import pytest
+from hypothesis import given, settings
+
+from tests.dispatch_cases import arguments, check_choice, cut
+from tilec_runtime import Tensor, current_device, load
 from tilec_runtime.errors import (
     AliasError,
     ArgumentError,
@@ -21,6 +24,8 @@ pytestmark = [
         "ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning"
     ),
 ]
+
+
 SIZE, TIMES = 4096, 4
 
 
@@ -99,3 +104,55 @@ def test_modes_of_torch_and_gradients(kernels, torch):
                 torch.testing.assert_close(z, x + weight.detach())
                 kernels.vector_add(z, x, y)
                 torch.testing.assert_close(z, x + y)
+
+
+BUNDLE = Path(__file__).resolve().parents[2] / "dist" / "dispatch" / "dist" / "blends-1.0.tilec"
+
+
+EXAMPLES = int(os.environ.get("TILEC_DISPATCH_EXAMPLES", "300"))
+
+
+@pytest.fixture(scope="module")
+def module(torch):
+    if not BUNDLE.is_file():
+        pytest.skip(f"{BUNDLE} is not there: build it first, as the head of this file says")
+    return load(BUNDLE, 0)
+
+
+@settings(deadline=None, max_examples=EXAMPLES)
+@given(arguments())
+def test_any_arguments_get_the_right_answer(module, torch, drawn):
+    shape, cuts, more, seed = drawn
+    made = [cut(shape, how, more, seed + number) for number, how in enumerate(cuts)]
+    bases = [torch.from_numpy(base).cuda() for base, _ in made]
+    places = [
+        (place[:2], place[2:], how.offset) for (_, place), how in zip(made, cuts, strict=True)
+    ]
+    z, x, y = (torch.as_strided(base, *place) for base, place in zip(bases, places, strict=True))
+    wanted, before = x * 2 + y, bases[0].clone()
+    facts = {
+        name: (tuple(t.shape), tuple(t.stride()), t.data_ptr())
+        for name, t in (("z", z), ("x", x), ("y", y))
+    }
+    stream = torch.cuda.current_stream()
+    check_choice(module.blend.explain(z, x, y), facts)
+    for _ in range(2):
+        module.blend(z, x, y, stream=stream)
+        torch.cuda.synchronize()
+    assert torch.equal(z, wanted)
+    torch.as_strided(before, *places[0]).copy_(wanted)
+    assert torch.equal(bases[0], before)
+
+
+def test_every_variant_gives_the_same(module, torch):
+    """Forced one by one, with arguments that fit all assumptions."""
+    stream = torch.cuda.current_stream()
+    x, y = (torch.randn(96, 64, device="cuda") for _ in range(2))
+    for bm, bn in ((4, 32), (16, 16), (16, 32)):
+        z = torch.full_like(x, float("nan"))
+        module.blend.variant(BM=bm, BN=bn)(z, x, y, stream=stream)
+        assert (
+            module.blend.explain(z, x, y, BM=bm, BN=bn).variant.id
+            == f"blend-f32-BM{bm}-BN{bn}-wide"
+        )
+        torch.testing.assert_close(z, x * 2 + y)

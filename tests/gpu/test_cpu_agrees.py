@@ -1,8 +1,9 @@
-"""The tile examples give on the cpu device what they give on the GPU, case by case."""
+"""The cpu device and a GPU give the same, and each refuses the tensors of the other."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,11 +17,15 @@ from tilec.compile.project import open_project
 from tilec.frontends.base import ToolSearch
 from tilec_runtime.bundle.read import Bundle
 from tilec_runtime.device.devices import driver_of
+from tilec_runtime.errors import PlacementError, SchedulingError
 from tilec_runtime.launch.load import load
 
 pytestmark = pytest.mark.gpu
 
+
 ROOT = Path(__file__).resolve().parents[2]
+
+
 # Every element is the same bit by bit: one addition or multiplication rounds alike everywhere.
 EXACT = ("vector_add", "safe_add")
 
@@ -69,3 +74,28 @@ def test_every_tile_case_agrees(bundle, devices):
                 same = compare(cpu, gpu, tolerance_for(case.tolerance, dtype)).ok
             off.extend([] if same else [f"{case.name}: {out}"])
     assert not off
+
+
+def test_tensors_are_launched_on_where_they_live(package: Any, torch: Any) -> None:
+    on_cpu, on_gpu = package.load("cpu"), package.load(torch.device("cuda", 0))
+    assert str(on_cpu["vector_add"]) == "<Launcher vector_add on the cpu device>"
+    x, y, z = torch.randn(1003), torch.randn(1003).pin_memory(), torch.empty(1003)
+    from tilec_runtime import Stream
+
+    with Stream("cpu") as stream:
+        on_cpu.vector_add(z, x, y, stream=stream)
+        stream.sync()
+    assert torch.equal(z, x + y)
+    there = torch.empty(1003, device="cuda")
+    on_gpu.vector_add(there, x.cuda(), y.cuda())
+    assert torch.equal(there.cpu(), z)
+    with pytest.raises(
+        PlacementError, match="'x' is on device 0, and the kernel is loaded on the cpu device"
+    ):
+        on_cpu.vector_add(z, x.cuda(), y)
+    with pytest.raises(
+        PlacementError, match="'x' is on the CPU, and the kernel is loaded on device 0"
+    ):
+        on_gpu.vector_add(there, x, y.cuda())
+    with pytest.raises(SchedulingError, match="is no stream of the cpu device"):
+        on_cpu.vector_add(z, x, y, stream=torch.cuda.Stream())

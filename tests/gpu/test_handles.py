@@ -1,6 +1,5 @@
 """Handles of other libraries on a GPU: contexts, streams, modules and functions that are borrowed,
-`__cuda_stream__` both ways; parts and partitions of tensors as arguments.
-"""
+`__cuda_stream__` both ways; parts and partitions of tensors as arguments."""
 
 from __future__ import annotations
 
@@ -14,6 +13,8 @@ from tests.gpu.test_device_ops import PTX
 from tilec_runtime import (
     AsyncKernelLaunch,
     Device,
+    DeviceBuffer,
+    Event,
     KernelFunction,
     KernelModule,
     LaunchConfig,
@@ -23,6 +24,7 @@ from tilec_runtime import (
     api,
     load,
 )
+from tilec_runtime.errors import NoDeviceError
 
 pytestmark = [
     pytest.mark.gpu,
@@ -30,8 +32,14 @@ pytestmark = [
         "ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning"
     ),
 ]
+
+
 PARAMS = ("ptr", "u32", "f32")
+
+
 SIZE = 1 << 16
+
+
 LONG = 100_000_000
 
 
@@ -113,3 +121,21 @@ def test_torchs_current_stream_is_ordered_in_both_directions(module: Module, tor
             side.synchronize()
             assert set(back.tolist()) == {float(step) + 2}
             own.sync()
+
+
+def test_a_mark_orders_two_streams_and_measures_time() -> None:
+    try:
+        start, end = Event(0), Event(0)
+    except NoDeviceError as error:
+        pytest.skip(error.what)
+    with start, end, Stream() as one, Stream() as two:
+        buffer = DeviceBuffer((1 << 28,), "u8")
+        start.record(one)
+        for byte in range(64):
+            buffer.fill(byte, one)
+        end.record(one)
+        end.hold(two)
+        host = buffer.to_host(two)
+        assert end.reached
+        assert np.unique(host[:: 1 << 16]).tolist() == [63]
+        assert 0 < end.since(start) < 10

@@ -1,15 +1,22 @@
-"""Any index that can be written is read back equal, and equal indexes give equal bytes."""
+"""Indexes of bundles come back as they were, and changed bundles are refused or give the same."""
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import string
+import tempfile
+from pathlib import Path
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.amount import examples
+from tests.bundle_samples import Sample, members_from, plain_index, write_sample
 from tilec_runtime.bundle.format import from_members, index_members
-from tilec_runtime.errors import Location
+from tilec_runtime.bundle.read import Bundle
+from tilec_runtime.errors import BundleError, Location
 from tilec_runtime.model.arch import ARCHS, Target
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.model.image import ImageInfo, Resources
@@ -26,27 +33,55 @@ from tilec_runtime.model.safety import Checks, Fact, Guarantee, Region, Safety
 from tilec_runtime.model.signature import AbiSlot, Assumption, Param, ParamKind
 
 NAMES = st.text(string.ascii_letters + "_äλ", min_size=1, max_size=8)
+
+
 TEXT = st.text(st.characters(codec="utf-8"), max_size=20)
+
+
 LINES = st.text(
     st.characters(codec="utf-8", exclude_categories=("Cc", "Cf", "Zl", "Zp")), max_size=20
 )
+
+
 COUNT = st.integers(0, 2**40)
+
+
 SMALL = st.integers(0, 2**31 - 1)
+
+
 ALIGNMENTS = st.sampled_from((1, 2, 16, 256))
+
+
 FILES = st.lists(
     st.text(string.ascii_letters + ".-_ <>", min_size=1, max_size=8).filter(lambda s: s != ".."),
     min_size=1,
     max_size=3,
 ).map("/".join)
+
+
 DIGESTS = st.text("0123456789abcdef", min_size=64, max_size=64)
+
+
 VERSIONS = st.tuples(st.integers(0, 99), st.integers(0, 99))
+
+
 FACTS = st.lists(st.integers(1, 64), max_size=3).map(tuple)
+
+
 DIMS = st.lists(st.integers(1, 1024), max_size=3).map(tuple)
+
+
 EXPRESSIONS = st.sampled_from(("cdiv(n, 4)", "x.shape[0]", "1", "256 * 4"))
+
+
 LITERALS = st.one_of(
     st.booleans(), st.integers(-(2**63), 2**63 - 1), st.floats(allow_nan=False), LINES
 )
+
+
 NUMBERS = st.one_of(st.booleans(), st.integers(-(2**63), 2**63 - 1), st.floats(allow_nan=False))
+
+
 TARGETS = st.sampled_from(
     [Target.parse("tileir")]
     + [
@@ -57,7 +92,11 @@ TARGETS = st.sampled_from(
         if isa
     ]
 )
+
+
 MAYBE = st.none() | COUNT
+
+
 RESOURCES = st.builds(
     Resources,
     registers=st.none() | SMALL,
@@ -242,3 +281,97 @@ def test_round_trip(info: BundleInfo) -> None:
     assert again == info
     assert repr(again) == repr(info)  # equality alone takes 1 for True
     assert index_members(again) == data
+
+
+@functools.cache
+def good() -> tuple[bytes, dict[str, bytes]]:
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "a.tilec"
+        sample, _, _ = write_sample(path)
+        return path.read_bytes(), sample.images
+
+
+def use(data: bytes) -> None:
+    _, images = good()
+    with contextlib.suppress(BundleError):
+        bundle = Bundle.open(data)
+        assert bundle.info == Sample().info()
+        for digest, expected in images.items():
+            with contextlib.suppress(BundleError):
+                assert bundle.image(digest) == expected
+    with contextlib.suppress(BundleError):
+        bundle = Bundle.open(data, whole=False)
+        for name in bundle.kernels:
+            with contextlib.suppress(BundleError):
+                assert bundle.kernel(name) in Sample().info().kernels
+
+
+@examples(150)
+@given(
+    st.lists(
+        st.tuples(st.floats(0, 1, exclude_max=True), st.integers(1, 255)), min_size=1, max_size=4
+    )
+)
+def test_flipped_bytes(flips: list[tuple[float, int]]) -> None:
+    data = bytearray(good()[0])
+    for place, mask in flips:
+        data[int(place * len(data))] ^= mask
+    use(bytes(data))
+
+
+@examples(100)
+@given(st.integers(1, 1600), st.integers(1, 255))
+def test_flipped_bytes_in_the_directory(back: int, mask: int) -> None:
+    data = bytearray(good()[0])
+    data[-back] ^= mask
+    use(bytes(data))
+
+
+@examples(100)
+@given(st.floats(0, 1), st.floats(0, 1), st.floats(0, 1), st.booleans())
+def test_moved_and_missing_pieces(start: float, end: float, to: float, keep: bool) -> None:
+    data = good()[0]
+    low, high = sorted((int(start * len(data)), int(end * len(data))))
+    rest = data if keep else data[:low] + data[high:]
+    at = int(to * len(rest))
+    use(rest[:at] + data[low:high] + rest[at:])
+
+
+@examples(50)
+@given(st.binary(max_size=200))
+def test_noise(data: bytes) -> None:
+    use(data)
+    use(b"PK\3\4" + data)
+
+
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
+    max_leaves=5,
+)
+
+
+@examples(200)
+@given(st.data())
+def test_changed_indexes(data: st.DataObject) -> None:
+    """Any value of the index replaced by any other: read as what was written, or refused."""
+    plain: Any = plain_index(Sample().info())
+    place = plain
+    while True:
+        key = data.draw(
+            st.sampled_from(sorted(place) if isinstance(place, dict) else range(len(place)))
+        )
+        inner = place[key]
+        if not isinstance(inner, dict | list) or not inner or data.draw(st.integers(0, 3)) == 0:
+            break
+        place = inner
+    place[key] = data.draw(VALUES)
+    changed = members_from(plain)
+    with contextlib.suppress(BundleError):
+        assert index_members(from_members(changed)) == changed

@@ -142,11 +142,11 @@ static bool copy_tensor(const struct core *core, const DLTensor *tensor, int64_t
 
 /* Whether a torch tensor is no lazy negation, of which DLPack says nothing. Torch makes those of imaginary parts, which are IEEE floats. (A
  * lazy conjugate is complex: no dtype of tilec's.) */
-static bool is_resolved(const struct reader *reader, PyObject *value, const DLTensor *tensor)
+static bool is_resolved(PyObject *is_neg, PyObject *value, const DLTensor *tensor)
 {
     if (tensor->dtype.code != kDLFloat)
         return true;
-    PyObject *negated = PyObject_CallOneArg(reader->is_neg, value);
+    PyObject *negated = PyObject_CallOneArg(is_neg, value);
     Py_XDECREF(negated);
     return negated == Py_False;
 }
@@ -155,20 +155,20 @@ static enum outcome read_torch(
     const struct core *core, const struct reader *reader, PyObject *value, int64_t *room, size_t count, struct facts *facts)
 {
     DLTensor tensor = {0};
-    if (reader->api->dltensor_from_py_object_no_sync(value, &tensor) != 0 || PyErr_Occurred())
-        return declined();
+    PyObject *is_neg = Py_NewRef(reader->is_neg); /* Python that runs meanwhile may empty the cache of readers */
+    bool read = reader->api->dltensor_from_py_object_no_sync(value, &tensor) == 0 && !PyErr_Occurred() &&
+                copy_tensor(core, &tensor, room, count, facts) && is_resolved(is_neg, value, &tensor);
     facts->readonly = false;
-    if (!copy_tensor(core, &tensor, room, count, facts) || !is_resolved(reader, value, &tensor))
-        return declined();
-    return DONE;
+    Py_DECREF(is_neg);
+    return read ? DONE : declined();
 }
 
 /* Arrays of other libraries: with their flags, which the cheaper call of torch's way leaves out. */
 static enum outcome read_managed(
-    const struct core *core, const struct reader *reader, PyObject *value, int64_t *room, size_t count, struct facts *facts)
+    const struct core *core, const DLPackExchangeAPI *api, PyObject *value, int64_t *room, size_t count, struct facts *facts)
 {
     DLManagedTensorVersioned *managed = NULL;
-    if (reader->api->managed_tensor_from_py_object_no_sync(value, &managed) != 0 || managed == NULL)
+    if (api->managed_tensor_from_py_object_no_sync(value, &managed) != 0 || managed == NULL)
         return declined();
     bool whole = managed->version.major == DLPACK_MAJOR_VERSION;
     if (whole) { /* of another major version only the deleter may be used */
@@ -335,14 +335,18 @@ void array_clear(struct core *core)
     }
 }
 
-static enum outcome read_by(struct core *core, const struct reader *reader, PyObject *value, PyObject *fallback, bool minded,
-    int64_t *room, size_t count, struct facts *facts)
+enum outcome array_read(
+    struct core *core, PyObject *value, PyObject *fallback, bool minded, int64_t *room, size_t count, struct facts *facts)
 {
+    const struct reader *reader = reader_of(core, Py_TYPE(value));
+    if (reader == NULL)
+        return declined();
+    facts->owned = reader->kind == BY_OWNER;
     switch (reader->kind) {
     case BY_TORCH_EXCHANGE:
         return read_torch(core, reader, value, room, count, facts);
     case BY_EXCHANGE:
-        return read_managed(core, reader, value, room, count, facts);
+        return read_managed(core, reader->api, value, room, count, facts);
     case BY_LAUNCHER:
         return DECLINED;
     case BY_OWNER:
@@ -350,20 +354,6 @@ static enum outcome read_by(struct core *core, const struct reader *reader, PyOb
     default:
         return read_python(core, fallback, value, room, count, facts);
     }
-}
-
-enum outcome array_read(
-    struct core *core, PyObject *value, PyObject *fallback, bool minded, int64_t *room, size_t count, struct facts *facts)
-{
-    const struct reader *cached = reader_of(core, Py_TYPE(value));
-    if (cached == NULL)
-        return declined();
-    const struct reader reader = *cached; /* Python that runs meanwhile may empty the cache */
-    Py_XINCREF(reader.is_neg);
-    facts->owned = reader.kind == BY_OWNER;
-    enum outcome outcome = read_by(core, &reader, value, fallback, minded, room, count, facts);
-    Py_XDECREF(reader.is_neg);
-    return outcome;
 }
 
 enum streams array_stream(struct core *core, PyObject *value, int device, CUstream *stream)

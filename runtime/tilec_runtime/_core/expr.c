@@ -100,10 +100,20 @@ static uint16_t mask_place(struct program *program, uint16_t divisor)
     return is_power(constant) ? constant_place(program, constant - 1) : NO_PLACE;
 }
 
+/* Whether the last step masks the value on top of the stack. */
+static bool is_masked(const struct reading_state *state)
+{
+    return state->fresh && state->program->steps[state->program->count - 1].op == OP_MASK;
+}
+
 /* Add a step that takes its operands from the stack and leaves its result there. A division takes as long as ten other steps, so the remainder of
  * a power of two is masked. */
 static bool compute(struct reading_state *state, int64_t op, int taken)
 {
+    if (op == OP_NOT && is_masked(state)) { /* one step says whether a power of two divides a value */
+        state->program->steps[state->program->count - 1].op = OP_ALIGNED;
+        return true;
+    }
     state->depth -= taken;
     uint16_t a = state->stack[state->depth], b = state->stack[state->depth + taken - 1];
     size_t target = (size_t)(FIRST_RESULT + state->depth);

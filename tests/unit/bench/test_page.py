@@ -8,7 +8,7 @@ import hashlib
 import re
 
 from tests.bench_samples import CEILINGS
-from tests.unit.inspection.test_html import VOID, Tree
+from tests.unit.inspection.test_page import VOID, Tree
 from tilec.bench.measure import Measurement
 from tilec.bench.page import Report, render
 from tilec.bench.report import CaseBench, Point, RivalResult

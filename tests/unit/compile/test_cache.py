@@ -1,6 +1,5 @@
 """The cache: what it keeps, what it refuses to give back, and that no failure of it is an
-exception.
-"""
+exception."""
 
 from __future__ import annotations
 
@@ -12,21 +11,26 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.waiting import PATIENCE
 from tilec.compile.cache import Cache, index_row
 from tilec.compile.events import Done
+from tilec.model.codec import decode, encode
+from tilec.model.declaration import KernelDecl, ParamDecl
 from tilec_runtime.bundle import place as places
 from tilec_runtime.bundle import store
 from tilec_runtime.errors import CacheError, Diagnostic, Location
 from tilec_runtime.model.arch import Target
 from tilec_runtime.model.digest import sha256
 from tilec_runtime.model.image import Image, ImageInfo, Resources
-from tilec_runtime.model.signature import AbiSlot
+from tilec_runtime.model.signature import AbiSlot, Param, ParamKind
 
 KEY = hashlib.sha256(b"key").hexdigest()
+
+
 OTHER = hashlib.sha256(b"other").hexdigest()
 
 
@@ -618,3 +622,53 @@ def test_processes_share_a_cache(tmp_path: Path) -> None:
     ]
     assert [process.communicate(timeout=60)[0] for process in processes] == ["0 []\n"] * 3
     assert [process.returncode for process in processes] == [0, 0, 0]
+
+
+PLACE = Location(file="k.cu", line=1, column=2)
+
+
+VALUES = [
+    ImageInfo(target=Target.parse("tileir"), digest="d", size=1, symbol="s"),
+    ImageInfo(
+        target=Target.parse("sm_100f"),
+        digest="d",
+        size=1,
+        symbol="s",
+        exact=True,
+        ptx_isa=(8, 8),
+        cuda=(12, 9),
+        resources=Resources(registers=1, code=2),
+        max_threads=3,
+        required_block=(1, 2, 3),
+        cluster=(2,),
+    ),
+    AbiSlot(type="ptr", expr="x.ptr", size=8, align=8),
+    Diagnostic(message="m", location=PLACE, excerpt="x", hint="h"),
+    Diagnostic(message="m"),
+    KernelDecl(
+        name="k",
+        location=PLACE,
+        params=(ParamDecl(name="x", kind="scalar", out=True, default=1.0, location=PLACE),),
+        template=("T",),
+    ),
+    Param(name="x", kind=ParamKind.TENSOR, stride=(None, 1), default=True),
+]
+
+
+@pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
+def test_any_other_shape_is_refused(value: Any) -> None:
+    plain = encode(value)
+    wrong = [
+        None,
+        3,
+        "x",
+        [],
+        {},
+        [plain],
+        {**plain, "more": 1},
+        {k: v for k, v in plain.items() if k != next(iter(plain))},
+    ]
+    wrong += [{**plain, key: object()} for key in plain]
+    for shape in wrong:
+        with pytest.raises(ValueError):
+            decode(type(value), shape)

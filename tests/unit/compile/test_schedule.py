@@ -1,26 +1,33 @@
-"""The guess of what a job takes: close enough to order a cold build, and of no weight once there is
-a measurement.
-"""
+"""Which jobs start first and on which worker: by measured times, guesses, and what workers hold."""
 
 from __future__ import annotations
 
 import dataclasses
 import heapq
 from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tilec.compile.execute import expected_seconds
+from tilec.compile.pool import Task, WorkerPool, _Entry, _Seat
 from tilec.model.job import Job, Variant
 from tilec_runtime.model.arch import Target
 from tilec_runtime.model.signature import Assumption
 
 ASSUME = (Assumption(param="a", shape=(16, 16), align=16),)
+
+
 GEMM, SMALL_GEMM = (
     (("T", "f16"), ("BM", 128), ("BN", 128), ("BK", 64)),
     (("T", "f16"), ("BM", 64), ("BN", 64), ("BK", 64)),
 )
+
+
 NORM, VECTOR = (("T", "bf16"), ("ROWS", 4), ("COLS", 1024)), (("T", "f32"), ("TILE", 1024))
+
+
 # Seconds on one core of a machine: axes, with assumptions, (sm_80, sm_89, sm_90, sm_100, sm_120).
 MEASURED = (
     (GEMM, False, (1.82, 2.72, 6.71, 1.52, 0.84)),
@@ -32,6 +39,8 @@ MEASURED = (
     (VECTOR, False, (0.12, 0.11, 0.11, 0.12, 0.13)),
     (VECTOR, True, (0.09, 0.08, 0.09, 0.09, 0.09)),
 )
+
+
 TARGETS = ("sm_80", "sm_89", "sm_90", "sm_100", "sm_120")
 
 
@@ -80,3 +89,38 @@ def test_the_longest_jobs_are_guessed_to_be_long(measured) -> None:
     longest = max(measured, key=measured.__getitem__)
     assert max(measured, key=expected_seconds) == longest
     assert 0.3 < sum(map(expected_seconds, measured)) / sum(measured.values()) < 3
+
+
+# (task's affinity, shared with "!"); (affinity of the other worker, busy with "!"); own affinity;
+# the tasks that the worker gets, one after another, "-" for none.
+ORDERS = [
+    ("x1 y1 z1 x2 y2 z2", "x", "y", "y1 y2 x1", "its own affinity comes first, then any"),
+    ("x1 y1 z1 x2", "x!", "", "y1 z1 x1 x2", "an affinity of a busy worker comes last"),
+    ("!g1 !h1 !g2", "g", "", "!h1 -", "shared work waits for the idle worker that did it"),
+    ("!g1 !g2 p1", "g!", "", "p1 -", "and for the busy one"),
+    ("!g1 !g2", "", "", "!g1 !g2", "until that worker is dead"),
+]
+
+
+@pytest.mark.parametrize(("waiting", "other", "own", "expected", "why"), ORDERS)
+def test_order_of_tasks(waiting: str, other: str, own: str, expected: str, why: str) -> None:
+    unused: Any = None
+    pool = WorkerPool(
+        size=2, setup=unused, spool=Path(), environ={}, grace=0.0, on_start=lambda _: None
+    )
+
+    def entry(name: str) -> _Entry:
+        task = Task(request=unused, limit=1.0, affinity=name[:-1].strip("!"), shared="!" in name)
+        return _Entry(task, future=name)  # type: ignore[arg-type]
+
+    seat = _Seat(affinity=own)
+    pool._seats = [seat, _Seat(affinity=other.strip("!"), busy=other.endswith("!"))]
+    pool._waiting = [entry(name) for name in waiting.split()]
+    given: list[object] = []
+    for _ in expected.split():
+        chosen = pool._pick(seat)
+        given.append(chosen.future if chosen else "-")
+        if chosen:
+            pool._waiting.remove(chosen)
+            seat.affinity = chosen.task.affinity
+    assert given == expected.split(), why

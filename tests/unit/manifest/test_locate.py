@@ -1,10 +1,15 @@
-"""Places inside text values: escapes, folded lines and quotes count as what they stand for."""
+"""Places in the manifest, and names and paths that no file can have."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from tests.e2e.harness import HEAD, TWICE
+from tilec.manifest.load import load_text
 from tilec.manifest.locate import Locator
+from tilec_runtime.errors import ManifestError
 
 
 @pytest.mark.parametrize(
@@ -33,3 +38,59 @@ def test_nearest_enclosing_key() -> None:
     assert str(locator(("a", "b", 7, "d"))) == "t:3:1"
     assert str(locator(("a", "x"))) == "t:2:2"
     assert str(locator(())) == "t:1:1"
+
+
+LONG = "a" * 101
+
+
+@pytest.mark.parametrize(
+    ("manifest", "message"),
+    [
+        (HEAD.replace("acme", LONG) + TWICE, "package.name: has 101 characters, the most is 100"),
+        (
+            HEAD.replace("1.0.0", f"1.{'0' * 99}") + TWICE,
+            "package.version: has 101 characters, the most is 100",
+        ),
+        (
+            HEAD.replace('"acme"', f'"acme"\nmodule = "{LONG}"') + TWICE,
+            "package.module: has 101 characters, the most is 100",
+        ),
+        (
+            HEAD + TWICE.replace("kernel.twice", f"kernel.{LONG}"),
+            "the name has 101 characters, the most is 100: files are named by it",
+        ),
+    ],
+)
+def test_names_that_are_too_long_for_a_file(manifest: str, message: str) -> None:
+    with pytest.raises(ManifestError) as caught:
+        load_text(manifest, Path("tilec.toml"), languages={"cuda": (".cu",)})
+    assert message in str(caught.value)
+    load_text(
+        manifest.replace(LONG, LONG[1:]).replace("0" * 99, "0" * 98),
+        Path("tilec.toml"),
+        languages={"cuda": (".cu",)},
+    )
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        (
+            "out/" + "a" * 256,
+            "a name in the path has 256 bytes, the most is 255: file systems take no longer one",
+        ),
+        ("é" * 128, "a name in the path has 256 bytes"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("key", "manifest"),
+    [
+        ("output.dir", HEAD + '[output]\ndir = "PATH"\n' + TWICE),
+        ("kernel.twice.source", HEAD + TWICE.replace("k/twice.cu", "PATH")),
+        ("kernel.twice.include[0]", HEAD + TWICE + 'include = ["PATH"]\n'),
+    ],
+)
+def test_paths_that_no_file_system_takes(key: str, manifest: str, path: str, message: str) -> None:
+    with pytest.raises(ManifestError) as caught:
+        load_text(manifest.replace("PATH", path), Path("tilec.toml"), languages={"cuda": (".cu",)})
+    assert f"{key}: {message}" in str(caught.value)

@@ -1,13 +1,11 @@
-"""The JSON Schema: valid in itself, and of one mind with the loader about every sample and about
-every key.
-"""
+"""The JSON Schema, the loader and the sample manifests agree."""
 
 from __future__ import annotations
 
 import copy
 import dataclasses
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +14,7 @@ import pytest
 
 from tilec.manifest import keys, types
 from tilec.manifest.keys import json_schema
-from tilec.manifest.load import load_text
+from tilec.manifest.load import load, load_text
 from tilec.manifest.shapes import Either, ListOf, Table
 from tilec_runtime.errors import ManifestError
 
@@ -25,6 +23,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
+
 LANGUAGES = {
     "tile": (".py",),
     "cuda": (".cu", ".cuh"),
@@ -32,13 +31,25 @@ LANGUAGES = {
     "simt": (),
     "prebuilt": (".ptx", ".cubin"),
 }
+
+
 SAMPLES = Path(__file__).parents[2] / "samples" / "manifests"
+
+
 GOOD = sorted((SAMPLES / "good").glob("*.toml"))
+
+
 BAD = sorted((SAMPLES / "bad").glob("*.toml"))
+
+
 # What is wrong in these takes more than one value to see (or the text itself is no TOML): no schema
 # can say it.
 SEMANTIC = {"duplicate", "toml-string", "toml-syntax", "module-hides", "sources", "symbols"}
+
+
 SCHEMA = json_schema()
+
+
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
 
 
@@ -54,6 +65,8 @@ def test_bad_samples_are_refused(path: Path) -> None:
 
 
 BASE: dict[str, Any] = tomllib.loads((SAMPLES / "good" / "full.toml").read_text(encoding="utf-8"))
+
+
 WRONG: list[Any] = [True, -7, "\u0007 no /..", [[]], {"nonesuch key": 1}]
 
 
@@ -152,6 +165,8 @@ def tables(shape: Any) -> Iterator[Table]:
 
 
 ALL_TABLES = {id(table): table for table in tables(keys.MANIFEST)}
+
+
 # Fields that hold a table's name, what was worked out, or what several keys make together; and keys
 # that become other fields.
 NOT_KEYS = {
@@ -169,7 +184,11 @@ NOT_KEYS = {
     "rules",
     "sizes",
 }
+
+
 OF_CASES = dict.fromkeys(("inputs", "reference", "tolerance", "bench"), "cases")
+
+
 OTHER_FIELD = {
     types.Manifest: {
         "edition": "",
@@ -281,3 +300,22 @@ def test_every_sample_key_of_the_table_is_in_the_full_sample() -> None:
         ".kernel.*.case.*.tolerance.atol",
         ".kernel.*.case.*.tolerance.*.rtol",
     }
+
+
+@pytest.mark.parametrize("path", GOOD, ids=lambda p: p.stem)
+def test_good(path: Path) -> None:
+    manifest = load(path, languages=LANGUAGES)
+    assert manifest.kernels
+    assert manifest.root == str(path.parent.absolute())
+
+
+@pytest.mark.parametrize("path", BAD, ids=lambda p: p.stem)
+def test_bad(path: Path, golden: Callable[[Path, str], None]) -> None:
+    with pytest.raises(ManifestError) as caught:
+        load(path, languages=LANGUAGES, shown="tilec.toml")
+    places = [problem.location for problem in caught.value.problems]
+    assert all(place is not None and place.line and place.column for place in places)
+    assert places == sorted(
+        places, key=lambda place: (place.line, place.column) if place else (0, 0)
+    )
+    golden(path.with_suffix(".txt"), f"{caught.value}\n")

@@ -1,4 +1,4 @@
-"""Tuning tables: which entry a launch takes, and why; buckets; the sizes that tell launches apart."""
+"""Tuning tables and assumptions: what decides for a launch."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from tilec.model.tuning import bucket_of, size_expressions
 from tilec_runtime.errors import Location
 from tilec_runtime.model.kernel import KernelInfo, LaunchInfo
-from tilec_runtime.model.signature import Param, ParamKind
+from tilec_runtime.model.signature import Assumption, Param, ParamKind
 from tilec_runtime.model.table import (
     Lookup,
     Point,
@@ -157,3 +157,33 @@ def test_sizes_that_tell_launches_apart(
     ranks: dict[str, int], requires: tuple[str, ...], sizes: tuple[str, ...]
 ) -> None:
     assert size_expressions(kernel(ranks, *requires)) == sizes
+
+
+FREE = (None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("assumption", "known", "strides"),
+    [
+        (Assumption(param="x"), (None, None, 1), (None, None, 1)),
+        (Assumption(param="x", contiguous=True), FREE, (None, None, 1)),
+        (Assumption(param="x", extent=(7, 5, 3)), FREE, FREE),
+        (Assumption(param="x", extent=(7, 5, 3), contiguous=True), FREE, (15, 3, 1)),
+        (Assumption(param="x", extent=(None, None, 3), contiguous=True), FREE, (None, 3, 1)),
+        (Assumption(param="x", extent=(None, 5, None), contiguous=True), FREE, (None, None, 1)),
+        (
+            Assumption(param="x", extent=(2, 0, 4), contiguous=True),
+            FREE,
+            (4, 4, 1),
+        ),  # as those of an empty array are
+        (
+            Assumption(param="x", extent=(None, None, 3), contiguous=True),
+            (None, 3, 1),
+            (None, 3, 1),
+        ),
+    ],
+)
+def test_strides_that_follow(
+    assumption: Assumption, known: tuple[int | None, ...], strides: tuple[int | None, ...]
+) -> None:
+    assert assumption.strides(known) == strides

@@ -1,4 +1,4 @@
-"""Wheels: names, metadata, records, equal bytes."""
+"""Wheels: names, contents and metadata; and outputs that Ctrl-C does not come between."""
 
 from __future__ import annotations
 
@@ -7,11 +7,16 @@ import csv
 import email
 import hashlib
 import io
+import os
+import signal
+import threading
 import zipfile
 from pathlib import Path
 
 import pytest
 
+from tests.waiting import joined
+from tilec.package.publish import uninterrupted
 from tilec.package.wheel import normalise_version, write_wheel
 from tilec_runtime.errors import OutputError
 from tilec_runtime.model.kernel import PackageInfo
@@ -23,6 +28,8 @@ PACKAGE = PackageInfo(
     description="Fast kernels\n\nSecond paragraph.",
     license="Apache-2.0",
 )
+
+
 FILES: dict[str, bytes | Path] = {
     "acme_kernels/py.typed": b"",
     "acme_kernels/__init__.py": b"X = 1\n",
@@ -135,3 +142,31 @@ def test_names_that_a_wheel_cannot_have(name: str, tmp_path: Path) -> None:
     with pytest.raises(OutputError, match="cannot be the name of a file in a wheel"):
         build(tmp_path, license_files={name: b""})
     assert list(tmp_path.iterdir()) == []
+
+
+def test_ctrl_c_does_not_come_between() -> None:
+    def hear(*_: object) -> None:
+        heard.append("Ctrl-C")
+
+    heard: list[str] = []
+    before = signal.signal(signal.SIGINT, hear)
+    try:
+        with uninterrupted():
+            os.kill(os.getpid(), signal.SIGINT)
+        assert heard == []
+        os.kill(os.getpid(), signal.SIGINT)
+        assert heard == ["Ctrl-C"]
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_another_thread_leaves_signals_alone() -> None:
+    def work() -> None:
+        with uninterrupted():
+            done.append(signal.getsignal(signal.SIGINT))
+
+    done: list[object] = []
+    thread = threading.Thread(target=work)
+    thread.start()
+    joined(thread)
+    assert done == [signal.getsignal(signal.SIGINT)]

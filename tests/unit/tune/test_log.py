@@ -1,18 +1,19 @@
-"""The log: what is appended comes back, whatever tears it off; what is damaged or of something else
-is refused.
-"""
+"""The log of a tuning, and the folder of its candidates."""
 
 from __future__ import annotations
 
 import dataclasses
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from tilec.model.tuning import Status
 from tilec.tune.log import Header, TrialLog
+from tilec.tune.scratch import scratch
 from tilec.tune.trial import Trial
-from tilec_runtime.errors import UsageError
+from tilec_runtime.errors import OutputError, UsageError
 
 HEADER = Header(
     kernel="gemm",
@@ -23,7 +24,11 @@ HEADER = Header(
     device="NVIDIA H200",
     toolchain="nvcc 13.4",
 )
+
+
 POINT = (("T", "f16"), ("BM", 64), ("FAST", True))
+
+
 MEASURED = Trial(
     case="gemm/4k[f16]",
     point=POINT,
@@ -38,6 +43,8 @@ MEASURED = Trial(
     held_back=("power",),
     steady=False,
 )
+
+
 WRONG = Trial(
     case="gemm/4k[f16]",
     point=(("T", "f16"), ("BM", 128), ("FAST", False)),
@@ -131,3 +138,41 @@ def test_a_log_that_another_tuning_writes_is_left_to_it(tmp_path: Path) -> None:
     first.close()
     second.open(HEADER, keep=True)
     second.close()
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from tilec.tune.scratch import scratch
+with scratch(Path(sys.argv[1])) as own:
+    (own / "candidates-1.tilec").write_bytes(b"x")
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_an_empty_folder_goes_too(tmp_path: Path) -> None:
+    with scratch(tmp_path / "tune") as own:
+        (own / "a" / "b").mkdir(parents=True)
+        with scratch(tmp_path / "tune") as other:
+            assert own.is_dir()
+            assert own != other
+    assert not (tmp_path / "tune").exists()
+    (tmp_path / "log").touch()
+    with scratch(tmp_path):
+        pass
+    assert [path.name for path in tmp_path.iterdir()] == ["log"]
+
+
+def test_a_killed_process_is_cleaned_up_by_the_next(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-c", KILLED, str(tmp_path)], timeout=60, check=False)
+    (left,) = tmp_path.glob("work-*")
+    assert (left / "candidates-1.tilec").is_file()
+    with scratch(tmp_path) as own:
+        assert own.is_dir()
+        assert not left.exists()
+
+
+def test_a_folder_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "tune").write_text("a file")
+    with pytest.raises(OutputError, match="cannot make a folder"), scratch(tmp_path / "tune"):
+        pass

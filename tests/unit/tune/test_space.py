@@ -1,19 +1,27 @@
-"""The space of a case: what its inputs leave open, and what there is none of."""
+"""The candidates of a tuning, those that are not worth measuring, and the targets they are for."""
 
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 
 import pytest
 
-from tests.tune_samples import A, B, C, kernel_with
+from tests.runtime_samples import image
+from tests.tune_samples import A, B, C, built, kernel_with, points
 from tilec.case.cases import expand_cases
 from tilec.case.reference import References
-from tilec.manifest.types import Case
+from tilec.manifest.load import load_text
+from tilec.manifest.types import Budget, Case, Manifest
 from tilec.model.tuning import size_expressions
+from tilec.testing.fake_driver import H200
 from tilec.tune.cases import file_name, prepare_case, spaces_of
+from tilec.tune.prune import cost_of, identity, refusal
 from tilec.tune.space import point_text, space_of
+from tilec.tune.targets import target_for
+from tilec_runtime.cpu.driver import CPU
 from tilec_runtime.errors import CaseError, UsageError
+from tilec_runtime.model.image import Resources
 from tilec_runtime.model.kernel import KernelInfo
 
 
@@ -111,3 +119,146 @@ def test_sizes_that_cannot_be_worked_out_name_the_case(info: KernelInfo, kernel,
 
 def test_names_of_files_are_plain() -> None:
     assert file_name("gemm/4k[f16,bf16]") == "gemm.4k_f16_bf16"
+
+
+POINT = points()[0]
+
+
+@pytest.mark.parametrize(
+    ("used", "budget", "said"),
+    [
+        ({"registers": 168}, Budget(registers=128), "168 registers, over the budget of 128"),
+        (
+            {"spill_stores": 4, "spill_loads": 12},
+            Budget(spills=0),
+            "12 bytes spilled, over the budget of 0",
+        ),
+        (
+            {"shared": 65536},
+            Budget(shared=49152),
+            "65536 bytes of shared memory, over the budget of 49152",
+        ),
+        ({"stack": 32}, Budget(stack=0), "32 bytes of stack, over the budget of 0"),
+        ({"registers": 128}, Budget(registers=128), ""),
+        ({}, Budget(registers=1, spills=0), ""),
+        (
+            {"registers": 32, "shared": 300_000},
+            Budget(),
+            "no block fits a multiprocessor: 300000 bytes of shared memory",
+        ),
+    ],
+)
+def test_prunes_candidates_over_budget_or_without_a_device(used, budget: Budget, said: str) -> None:
+    assert refusal(built(POINT, **used).images, budget) == said
+
+
+def test_the_cost_of_a_candidate_is_that_of_its_worst_image() -> None:
+    images = (
+        image(
+            "a",
+            "sm_90",
+            resources=Resources(registers=64, shared=1024, spill_stores=0),
+            required_block=(128, 1, 1),
+        ),
+        image(
+            "b",
+            "sm_90",
+            resources=Resources(registers=255, shared=0, spill_stores=8),
+            required_block=(256, 1, 1),
+        ),
+        image("c", "compute_90", resources=Resources()),
+    )
+    cost = cost_of(images)
+    assert (cost.registers, cost.shared, cost.spills) == (255, 1024, 8)
+    assert cost.occupancy is not None
+    assert (cost.occupancy.blocks_per_sm, cost.occupancy.limiter) == (1, "registers")
+    assert cost_of(()).occupancy is None
+
+
+def test_equal_code_is_one_candidate_only_where_the_launch_is_equal_too(info: KernelInfo) -> None:
+    first, second = ((("T", "f16"), ("BM", 64), ("BK", bk)) for bk in (32, 64))
+    assert identity(info, first, [built(first, symbol="s")]) == identity(
+        info, second, [built(second, symbol="s")]
+    )
+    assert identity(info, first, [built(first, symbol="s")]) != identity(
+        info, second, [built(second, symbol="t")]
+    )
+    other = (("T", "f16"), ("BM", 128), ("BK", 32))  # the grid counts tiles of BM
+    assert identity(info, first, [built(first, symbol="s")]) != identity(
+        info, other, [built(other, symbol="s")]
+    )
+    launch = dataclasses.replace(info.launch, shared="BK * 2")
+    dynamic = dataclasses.replace(info, launch=launch)
+    assert identity(dynamic, first, [built(first, symbol="s")]) != identity(
+        dynamic, second, [built(second, symbol="s")]
+    )
+
+
+HEAD = 'edition = 1\n[package]\nname = "a"\nversion = "1.0"\n[targets]\ndefault = [{}]\ngroups.more = [{}]\n[kernel.k]\nsource = "k.py"\n'
+
+
+B200 = dataclasses.replace(H200, name="B200", cc=(10, 0))
+
+
+def project(*default: str, more: str = "sm_80", jit: str = "deny") -> Manifest:
+    text = HEAD.format(", ".join(f'"{name}"' for name in default), f'"{more}"')
+    text = text.replace("[kernel.k]", f'jit-fallback = "{jit}"\n[kernel.k]')
+    return load_text(text, Path("tilec.toml"), languages={"tile": (".py",)})
+
+
+@pytest.mark.parametrize(
+    ("default", "more", "device", "found"),
+    [
+        (("sm_80", "sm_90"), "sm_100", H200, "sm_90"),
+        (("sm_80",), "sm_90", H200, "sm_90"),
+        (("sm_90", "sm_90a"), "sm_80", H200, "sm_90a"),
+        (("sm_80", "compute_80", "tileir"), "sm_80", H200, "compute_80"),
+        (("sm_90", "tileir"), "sm_80", CPU, "tileir"),
+        (("sm_80", "compute_80", "compute_90"), "sm_80", B200, "compute_90"),
+    ],
+)
+def test_the_best_of_the_project_that_the_device_runs(default, more, device, found) -> None:
+    assert str(target_for(project(*default, more=more, jit="allow"), "k", device, "")) == found
+
+
+def test_tunes_for_ptx_only_where_jit_fallback_allows_it() -> None:
+    found = project("sm_80", "compute_80", "lto_80", "tileir")
+    with pytest.raises(
+        UsageError, match=r"cannot be tuned on .*: no target of this project runs there"
+    ) as caught:
+        target_for(found, "k", H200, "")
+    assert caught.value.fix.startswith("add sm_90 to [targets]; ")
+    with pytest.raises(
+        UsageError,
+        match=r"--target compute_80: .* would have to compile it at load, and jit-fallback is deny",
+    ) as caught:
+        target_for(found, "k", H200, "compute_80")
+    assert caught.value.fix == 'say jit-fallback = "allow" in [targets], or tune for machine code'
+    with pytest.raises(UsageError, match="--target lto_80 does not run on device 0"):
+        target_for(project("lto_80", jit="allow"), "k", H200, "lto_80")
+
+
+def test_without_a_device_the_only_machine_code_is_meant() -> None:
+    assert str(target_for(project("sm_80", "tileir"), "k", None, "")) == "sm_80"
+    with pytest.raises(UsageError) as caught:
+        target_for(project("sm_90", "sm_100"), "k", None, "")
+    assert (
+        caught.value.what
+        == "this project has 3 targets that are machine code: say which to tune for"
+    )
+    assert caught.value.fix.startswith("--target sm_100;")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "device", "said"),
+    [
+        ("sm_91", None, "--target: unknown architecture"),
+        ("sm_100", None, "--target sm_100 is no target of this project"),
+        ("sm_80", H200, "--target sm_80 does not run on device 0 (Fake H200)"),
+        ("sm_90", CPU, "--target sm_90 does not run on the cpu device"),
+    ],
+)
+def test_a_target_that_does_not_do_is_refused(wanted: str, device, said: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        target_for(project("sm_80", "sm_90"), "k", device, wanted)
+    assert said in caught.value.what

@@ -117,6 +117,16 @@ def test_divisors_that_are_known(op, divisor):
         assert core.run(bytes_of(steps), (value,)) == (
             None if expected is None else tuple(expected)
         ), value
+        for more in (
+            [(py.NOT, 0)],
+            [(py.NOT, 0), (py.NOT, 0)],
+            [(py.CONST, 1), (py.NOT, 0), (py.ADD, 0)],
+        ):
+            longer = [*steps[:-1], *more, (py.OUT, 0)]
+            expected = py.run(longer, (value,), 1)
+            assert core.run(bytes_of(longer), (value,)) == (
+                None if expected is None else tuple(expected)
+            ), (value, more)
 
 
 def test_outputs_may_be_written_again():

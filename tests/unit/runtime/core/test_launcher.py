@@ -223,6 +223,36 @@ def test_types_that_come_and_go_are_not_kept() -> None:
     assert handles._current_of.cache_info().currsize <= handles.MOST_TYPES
 
 
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {"ptr": 0x700000},
+        {"shape": (2048,)},
+        {"shape": (16, 64)},
+        {"step": (2,)},
+        {"negative": True},
+        {"dtype": "torch.float64"},
+        {"index": 1},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("place", [0, 1])
+def test_an_object_that_changes_between_calls_is_read_again(
+    both: Any, facts: dict[str, Any], place: int
+) -> None:
+    """As torch's do by `resize_`, `set_`, and `data`."""
+    values = vectors()
+    before = [made(*each, [*values, 1.5], {"stream": 5}) for each in both]
+    assert before[0] == before[1]
+    kept = {name: getattr(values[place], name) for name in facts}
+    for now in (facts, kept):
+        for name, fact in now.items():
+            setattr(values[place], name, fact)
+        found = [made(*each, [*values, 1.5], {"stream": 5}) for each in both]
+        assert found[0] == found[1]
+        assert (found == before) == (now is kept)
+
+
 def test_a_launcher_is_one_of_the_core(both: Any) -> None:
     (module, _), _ = both
     assert isinstance(module.add, core.Launcher)

@@ -1,17 +1,27 @@
-"""Launches: arguments, variables of a module, threads, interrupts, and failures of the interpreter
-itself.
-"""
+"""Running whole kernels: arguments, variables, printing, what is freed when, and how runs end."""
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
-from tests.unit.runtime.cpu.tileir.build import I1, I32, I64, TOKEN, Builder, module, program, tile
+from tests.unit.runtime.cpu.tileir.build import (
+    I1,
+    I32,
+    I64,
+    TOKEN,
+    Builder,
+    module,
+    program,
+    run_op,
+    tile,
+)
 from tilec_runtime.cpu.tileir import program as programs
 from tilec_runtime.cpu.tileir.execute import Options, execute, memory_of_variables, prepare
 from tilec_runtime.cpu.tileir.ir import (
@@ -19,13 +29,16 @@ from tilec_runtime.cpu.tileir.ir import (
     Global,
     MemoryOrder,
     MemoryScope,
+    Overflow,
     Pointer,
     Scalar,
     Tile,
+    Type,
     Value,
 )
 from tilec_runtime.cpu.tileir.memory import Memory
-from tilec_runtime.errors import ArgumentError, FaultError, InternalError
+from tilec_runtime.cpu.tileir.ops import OPS
+from tilec_runtime.errors import ArgumentError, FaultError, InternalError, TileIRError
 
 POINTER = tile(Pointer(Scalar.F32))
 
@@ -184,3 +197,113 @@ def test_too_little_memory_is_a_fault_with_a_way_out(monkeypatch: pytest.MonkeyP
         match=r"kernel: no memory is left for iota\n  cause: 5 blocks run together.*\n  fix: let fewer",
     ):
         execute(made, [], (5, 1, 1), Memory())
+
+
+def show(text: str, *args: tuple[Type, Any], blocks: int = 1) -> str:
+    texts: list[str] = []
+    operands = {"args": [(kind, np.asarray(held)[None]) for kind, held in args]}
+    run_op("print_tko", operands, TOKEN, {"text": text}, output=texts.append, blocks=blocks)
+    return "".join(texts)
+
+
+I8 = tile(Scalar.I8)
+
+
+F32, BF16 = tile(Scalar.F32), tile(Scalar.BF16)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "value", "wanted"),
+    [
+        ("%d", I32, np.int32(-7), "-7"),
+        ("%i|", I32, np.int32(7), "7|"),
+        ("%5d|%%", I32, np.int32(7), "    7|%"),
+        ("%-5d|", I32, np.int32(7), "7    |"),
+        ("%05d", I32, np.int32(-7), "-0007"),
+        ("%+lld", I64, np.int64(2**62), f"+{2**62}"),
+        ("%u", I32, np.int32(-1), str(2**32 - 1)),
+        ("%hhx", I8, np.int8(-1), "ff"),
+        ("%#X", I32, np.int32(255), "0XFF"),
+        ("%o", I32, np.int32(8), "10"),
+        ("%d", I1, np.bool_(True), "1"),
+        ("%f", F32, np.float32(0.5), "0.500000"),
+        ("%.2e", F32, np.float32(1234.5), "1.23e+03"),
+        ("%10.3g|", F32, np.float32(np.pi), "      3.14|"),
+        ("%lf", BF16, np.asarray(1.5, ml_dtypes.bfloat16), "1.500000"),
+        ("%f", F32, np.float32(np.nan), "nan"),
+        ("%a", F32, np.float32(1.5), "0x1.8p+0"),
+        ("%A", F32, np.float32(-1), "-0X1P+0"),
+        ("%10a|", F32, np.float32(0.5), "    0x1p-1|"),
+        ("%.2a", F32, np.float32(1.00390625), "0x1.01p+0"),
+        ("%.1a", F32, np.float32(1.53125), "0x1.8p+0"),
+        ("%a", F32, np.float32(np.inf), "inf"),
+    ],
+)
+def test_formats_are_those_of_c(text: str, kind: Type, value: Any, wanted: str) -> None:
+    assert show(text, (kind, value)) == wanted
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("%d %d", "has more places for values than its 1 values"),
+        ("none", "has 0 places for its 1 values"),
+        ("%s", "has the format %s, which is for neither integers nor floating point numbers"),
+    ],
+)
+def test_formats_that_do_not_fit_are_refused(text: str, wanted: str) -> None:
+    with pytest.raises(TileIRError, match=wanted):
+        show(text, (I32, np.int32(1)))
+
+
+def test_every_operation_has_exactly_one_owner() -> None:
+    names = [name for owner in programs._OWNERS for name in owner.BINDERS]
+    assert sorted([*names, "if", "for", "loop", "yield", "continue", "break", "return"]) == sorted(
+        OPS
+    )
+
+
+def empty(name: str) -> object:
+    return module((), lambda b: b.ret(), name=name)
+
+
+def test_kernels_are_found_by_name() -> None:
+    one, two = (module((), lambda b: b.ret(), name=name) for name in ("one", "two"))
+    both = dataclasses.replace(one, functions=(*one.functions, *two.functions))
+    assert prepare(both, "two").name == "two"
+    assert prepare(one).name == "one"
+    with pytest.raises(
+        TileIRError,
+        match=r"2 kernels in this Tile IR, and no name says which\n  fix: kernels that it has: one, two",
+    ):
+        prepare(both)
+    with pytest.raises(TileIRError, match="no kernel three in this Tile IR"):
+        prepare(both, "three")
+
+
+def test_tiles_are_freed_behind_their_last_use() -> None:
+    held: list[set[int]] = []
+    large = Tile(I32.element, (4,))
+
+    def fill(b: Builder) -> None:
+        first = b.op("iota", {}, large)
+        second = b.op("addi", {"lhs": first, "rhs": first}, large, {"overflow": Overflow.NONE})
+        b.op("print_tko", {"args": [second]}, TOKEN, {"text": "%d"})
+        b.ret()
+
+    made = program((), fill)
+    run = made.code.run
+
+    class Spy:
+        def run(self, frame):
+            yield from ()
+            found = yield from run(frame)
+            held.append(set(frame.values))
+            return found
+
+    texts: list[str] = []
+    execute(
+        dataclasses.replace(made, code=Spy()), [], (2, 1, 1), Memory(), Options(output=texts.append)
+    )
+    assert texts == ["[0, 2, 4, 6]" * 2]
+    assert held == [{2}]  # the token; both tiles are gone

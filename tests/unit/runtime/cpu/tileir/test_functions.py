@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import decimal
 import math
+import re
 from collections.abc import Callable
 from decimal import Decimal
+from pathlib import Path
 
 import ml_dtypes
 import numpy as np
@@ -18,10 +20,16 @@ from tilec_runtime.cpu.tileir.ir import Scalar
 from tilec_runtime.cpu.tileir.values import Array, storage
 
 DIGITS = 60
+
+
 PI = Decimal(
     "3.14159265358979323846264338327950288419716939937510582097494459230781640628620899862803482534211706798"
 )
+
+
 TWO = Decimal(2)
+
+
 KINDS = [Scalar.F16, Scalar.BF16, Scalar.F32, Scalar.F64]
 
 
@@ -76,6 +84,8 @@ EXACT: dict[str, Callable[..., Decimal]] = {
     "fpowf": lambda x, y: x**y,
     "atan2": _angle,
 }
+
+
 POSITIVE = {"log", "log2", "rsqrt", "fpowf"}
 
 
@@ -192,3 +202,27 @@ def test_a_large_batch_gives_what_its_parts_give() -> None:
     (part,) = run_op("exp", {"source": (kind, some[33:34])}, kind)
     assert whole.shape == some.shape
     np.testing.assert_array_equal(whole[33], part[0])
+
+
+PAGE = Path(__file__).parents[5] / "docs" / "cpu-numbers.md"
+
+
+CALLED = {"pow": ("fpowf",)}
+
+
+def test_the_page_says_what_the_table_says() -> None:
+    section = PAGE.read_text(encoding="utf-8").split("## Functions")[1].split("## ")[0]
+    told = {}
+    for names, single, double in re.findall(
+        r"^\| ((?:`\w+` ?)+) \| ([\d.]+) \| ([\d.]+) \|$", section, re.MULTILINE
+    ):
+        for name in re.findall(r"\w+", names):
+            told.update(dict.fromkeys(CALLED.get(name, (name,)), (float(single), float(double))))
+    assert told == tolerance.FUNCTIONS
+
+
+def test_tolerances_of_single_operations() -> None:
+    assert tolerance.of("addf", Scalar.F32) == 0.5
+    assert tolerance.of("exp", Scalar.BF16) == tolerance.of("exp", Scalar.F32) == 0.51
+    assert tolerance.of("tan", Scalar.F64) == 4
+    assert tolerance.of_sum(Scalar.F32, 10) == 10 * 2.0**-24

@@ -1,6 +1,5 @@
 """Kernels, built by hand, that do what cuda.tile cannot be brought to write; run by the interpreter
-with the checker watching.
-"""
+with the checker watching."""
 
 from __future__ import annotations
 
@@ -10,14 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.unit.runtime.cpu.tileir.build import I32, TOKEN, Builder, program, tile
+from tests.unit.runtime.cpu.tileir.build import I32, I64, TOKEN, Builder, module, program, tile
 from tilec_runtime.cpu.tileir.check.checker import Checker
 from tilec_runtime.cpu.tileir.check.findings import Finding, FindingKind, Side
+from tilec_runtime.cpu.tileir.check.provenance import Provenance
 from tilec_runtime.cpu.tileir.execute import Options, execute
 from tilec_runtime.cpu.tileir.ir import (
     Bounded,
     DivBy,
     MemoryOrder,
+    Op,
     Overflow,
     Pointer,
     Scalar,
@@ -29,7 +30,11 @@ from tilec_runtime.cpu.tileir.values import Array
 from tilec_runtime.errors import FaultError
 
 POINTER = tile(Pointer(Scalar.I32))
+
+
 WEAK = {"order": MemoryOrder.WEAK}
+
+
 Fill = Callable[..., object]
 
 
@@ -299,3 +304,74 @@ def test_elements_of_an_array_whose_rows_overlap_are_all_its_own() -> None:
     x = np.lib.stride_tricks.as_strided(np.zeros(32, np.int32), (4, 6), (16, 8))
     fill = lambda b, pointer: load(b, at(b, pointer, b.constant(7)))  # noqa: E731
     assert checked([POINTER], fill, ["x"], {"x": x}, ["x.ptr"], blocks=1) == ()
+
+
+def stored(b: Builder, pointer: Value) -> None:
+    b.op("store_ptr_tko", {"destination": pointer, "value": b.constant(1)}, TOKEN, WEAK)
+
+
+def loaded(b: Builder, pointer: Value, kind: Any = POINTER) -> Value:
+    found: Value = b.op("load_ptr_tko", {"source": pointer}, [kind, TOKEN], WEAK)[0]
+    return found
+
+
+def provenance(fill: Callable[..., object]) -> tuple[Provenance, dict[str, Op]]:
+    """Of a kernel with pointers x and y; and its operations by name."""
+
+    def whole(b: Builder, *args: Value) -> None:
+        fill(b, *args)
+        b.ret()
+
+    function = module([POINTER, POINTER], whole).functions[0]
+    return Provenance(function, ["x", "y"]), {op.name: op for op in function.walk()}
+
+
+def test_loops_hand_pointers_on() -> None:
+    def fill(b: Builder, x: Value, y: Value) -> None:
+        def body(at: Value, pointer: Value) -> None:
+            stored(b, pointer)
+            b.op("continue", {"values": [y]})
+
+        bounds = {name: b.constant(n) for name, n in (("lower", 0), ("upper", 4), ("step", 1))}
+        b.op(
+            "for",
+            {**bounds, "init": [x]},
+            [POINTER],
+            {},
+            [b.region([b.constant(0).type, POINTER], body)],
+        )
+
+    found, _ = provenance(fill)
+    assert set(found.written or ()) == {"x", "y"}
+
+
+def test_branches_yield_pointers() -> None:
+    def fill(b: Builder, x: Value, y: Value) -> None:
+        both = [
+            b.region((), lambda: b.op("yield", {"values": [y]})),
+            b.region((), lambda: b.op("yield", {"values": [y]})),
+        ]
+        stored(b, b.op("if", {"condition": b.constant(True, Scalar.I1)}, [POINTER], {}, both))
+
+    found, _ = provenance(fill)
+    assert set(found.written or ()) == {"y"}
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        lambda b, x: loaded(b, x, POINTER),
+        lambda b, x: b.op("int_to_ptr", {"source": b.constant(64, Scalar.I64)}, POINTER),
+        lambda b, x: b.op(
+            "int_to_ptr", {"source": b.op("ptr_to_int", {"source": x}, I64)}, POINTER
+        ),
+        lambda b, x: b.op("get_global", {}, POINTER, {"name": "table"}),
+    ],
+)
+def test_pointers_out_of_memory_and_numbers_are_anybodys(source: Callable[..., Value]) -> None:
+    def fill(b: Builder, x: Value, y: Value) -> None:
+        stored(b, source(b, x))
+
+    found, ops = provenance(fill)
+    assert found.of(ops["store_ptr_tko"]) is None
+    assert found.written is None

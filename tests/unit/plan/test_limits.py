@@ -1,4 +1,4 @@
-"""Clusters, which older GPUs have none of: told by `check`, for each target that is too old."""
+"""What a target cannot do, or a name cannot hold, is told by `check`: clusters, shared memory, ids."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import dataclasses
 
 from tests.unit.plan.test_plan import CUDA_DECL, cuda_kernel, launch, plan, problems, tile_kernel
 from tilec.manifest.types import Launch, Override
+from tilec.model.job import Job, Variant
+from tilec.plan.checks import check_names
 from tilec_runtime.model.arch import Target
 
 
@@ -50,3 +52,39 @@ def test_compilers_of_tiles_choose_clusters() -> None:
         "leave launch.cluster out; hints = { num_ctas = 2 } lets two blocks work as one"
     )
     assert plan(tile_kernel(launch=Launch(grid=("1",), cluster=(1, 1, 1))), targets=("sm_90",)).jobs
+
+
+TARGETS = ("sm_80", "sm_90", "sm_120", "compute_80")
+
+
+def test_more_than_a_block_of_the_target_has() -> None:
+    greedy = cuda_kernel(launch=launch(shared="200 * 1024"))
+    (said,) = problems(greedy, targets=TARGETS)
+    assert said.startswith(
+        "kernel.scale.launch.shared: sm_80, sm_120 have less shared memory than launches take: 204800 bytes for scale-"
+    )
+    assert said.endswith(
+        ", and a block has 166912 at most: limit what needs it to other targets in [[override]], or take less"
+    )
+    newer = Override(select="scale-*", targets=(Target.parse("sm_90"),))
+    assert {str(job.target) for job in plan(greedy, targets=TARGETS, overrides=(newer,)).jobs} == {
+        "sm_90"
+    }
+
+
+def test_ids_that_are_too_long_for_a_file_are_refused() -> None:
+    def told(length: int) -> list[tuple[str, tuple[str | int, ...]]]:
+        variant = Variant(
+            kernel="scale", id="scale-" + "N" * (length - len("scale-") - len("-sm_90")), axes=()
+        )
+        job = Job(spec=None, variant=variant, target=Target.parse("sm_90"))  # type: ignore[arg-type]
+        found: list[tuple[str, tuple[str | int, ...]]] = []
+        check_names(cuda_kernel(), [job], lambda what, path, column=0: found.append((what, path)))
+        return found
+
+    assert told(240) == []
+    ((what, path),) = told(241)
+    assert what.startswith(
+        "a job's id has 241 characters, the most is 240: files are named by it (scale-NNN"
+    )
+    assert path == ("kernel", "scale", "matrix")
