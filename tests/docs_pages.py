@@ -219,7 +219,7 @@ class Reader:
         ):
             patch.chdir(self.cwd)
             patch.setattr(
-                sites, "_recorded", lambda: False
+                sites, "recorded", lambda: False
             )  # readers are not in debug mode, as the tests are
             exec(compile(step.text, step.place, "exec"), {"__name__": "__docs__"})
         return out.getvalue()

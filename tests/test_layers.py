@@ -150,6 +150,7 @@ EXCEPTIONS = {
     ("tensors.partition", "ops.op"),
     ("tensors.tensor", "ops.copies"),
     ("tensors.tensor", "ops.op"),
+    ("tensors.tensor", "ops.steps"),
 }
 
 

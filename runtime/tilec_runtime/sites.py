@@ -36,7 +36,7 @@ def site() -> Location | None:
     Debug mode is asyncio's convention: `python -X dev`, or any word in `TILEC_DEBUG`. A line costs
     some microseconds, which each op and each lease would pay.
     """
-    if not _recorded():
+    if not recorded():
         return None
     import inspect  # it takes longer to import than a first launch does
 
@@ -59,9 +59,9 @@ def created(name: str, at: Location | None) -> str:
 
 def hinted(fix: str) -> str:
     """Return the next step of an error, with how to get its call sites where none are recorded."""
-    return fix if _recorded() else f"{fix}; {_HINT}"
+    return fix if recorded() else f"{fix}; {_HINT}"
 
 
 @functools.cache  # each op and each lease asks
-def _recorded() -> bool:
+def recorded() -> bool:
     return sys.flags.dev_mode or bool(debugging())

@@ -1,6 +1,8 @@
 /* The extension module `tilec_runtime._core`: launches on the fast path. docs/runtime-core.md walks one launch through it. */
 #include "array.h"
+#include "claims.h"
 #include "launcher.h"
+#include "op.h"
 #include "plan.h"
 #include "table.h"
 #include "tensor.h"
@@ -212,14 +214,19 @@ static bool make_names(struct core *core)
 static int fill_module(PyObject *module)
 {
     struct core *core = core_of(module);
-    if (!make_names(core))
+    if (!make_names(core) || PyModule_AddFunctions(module, claims_methods) < 0)
         return -1;
     core->plan_type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &plan_spec, NULL);
     core->table_type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &table_spec, NULL);
     core->launcher_type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &launcher_spec, NULL);
     if (!tensor_types(module, core) || core->plan_type == NULL || core->table_type == NULL || core->launcher_type == NULL)
         return -1;
-    return PyModule_AddType(module, core->table_type) < 0 ? -1 : PyModule_AddType(module, core->launcher_type);
+    PyObject *op_type = PyType_FromModuleAndSpec(module, &op_spec, NULL);
+    int added = op_type == NULL ? -1 : PyModule_AddType(module, (PyTypeObject *)op_type);
+    Py_XDECREF(op_type);
+    if (added < 0 || PyModule_AddType(module, core->table_type) < 0)
+        return -1;
+    return PyModule_AddType(module, core->launcher_type);
 }
 
 /* The objects that the state owns, but for the readers and the names of attributes. */

@@ -25,6 +25,7 @@ struct uses {
     long long at; /* number of the last write, or of a later read on its line */
 };
 enum { WRITTEN, READS };
+#define FOREVER (1LL << 62) /* the number of uses that last (marks.py has the same one) */
 
 /* The right to use a tensor: objects are the lease that it was taken of, and a dict of the claims of leases that were taken of it. */
 struct lease {
@@ -37,6 +38,7 @@ enum { PARENT, TAKEN };
 struct described {
     struct fields base;
     char usable;
+    char shared; /* whether it is one owner among several, who all read */
     bool read; /* whether the facts were copied */
     struct facts facts;
     int64_t layout[2 * MOST_RANK];
@@ -148,9 +150,58 @@ bool tensor_is_free(const struct core *core, PyObject *value, bool write)
     return tensor->usable && tensor->read && !(write && tensor->facts.readonly) && is_free(core, tensor->base.objects[LEASE], write);
 }
 
+/* The claims on a tensor that it owns, or shares with others; NULL for a borrow, and for what cannot be used. */
+static PyObject *own_claims(const struct core *core, PyObject *value)
+{
+    const struct described *tensor = (const struct described *)value;
+    PyObject *object = tensor->base.objects[LEASE];
+    if (!tensor->usable || object == NULL || !PyObject_TypeCheck(object, core->lease_type))
+        return NULL;
+    PyObject *parent = ((const struct lease *)object)->base.objects[PARENT], *taken = ((const struct lease *)object)->base.objects[TAKEN];
+    return (parent == NULL || parent == Py_None) && taken != NULL && PyDict_CheckExact(taken) ? taken : NULL;
+}
+
+bool tensor_is_usable(PyObject *value)
+{
+    return ((const struct described *)value)->usable != 0;
+}
+
+enum outcome tensor_claim(struct core *core, PyObject *value, bool write, PyObject *number, PyObject *reads, PyObject *moves)
+{
+    const struct described *tensor = (const struct described *)value;
+    PyObject *taken = own_claims(core, value);
+    if (taken == NULL || !copy_facts(core, (struct described *)value) || (write && tensor->facts.readonly) ||
+        !is_unclaimed(taken, !tensor->shared) || PyDict_Contains(taken, number))
+        return PyErr_Occurred() ? declined() : DECLINED;
+    return PyDict_SetItem(taken, number, tensor->shared ? reads : moves) < 0 ? RAISED : DONE;
+}
+
+bool tensor_release(const struct core *core, PyObject *value, PyObject *number)
+{
+    PyObject *object = ((const struct described *)value)->base.objects[LEASE];
+    PyObject *taken = object != NULL && PyObject_TypeCheck(object, core->lease_type) ? ((struct lease *)object)->base.objects[TAKEN] : NULL;
+    if (taken == NULL || !PyDict_CheckExact(taken) || PyDict_GetItemWithError(taken, number) == NULL)
+        return !PyErr_Occurred();
+    return PyDict_DelItem(taken, number) == 0;
+}
+
 bool tensor_is_in_order(const struct core *core, PyObject *value, bool write, PyObject *line)
 {
     return is_in_order(core, ((const struct described *)value)->base.objects[USES], write, line);
+}
+
+bool uses_last(const struct core *core, PyObject *lease, PyObject *object, bool write, PyObject *line)
+{
+    if (!PyObject_TypeCheck(lease, core->lease_type) || !PyObject_TypeCheck(object, core->uses_type))
+        return false;
+    const struct uses *uses = (const struct uses *)object;
+    PyObject *taken = ((const struct lease *)lease)->base.objects[TAKEN], *reads = uses->base.objects[READS];
+    if (taken == NULL || !PyDict_CheckExact(taken) || PyDict_GET_SIZE(taken) != 0 || reads == NULL || !PyDict_CheckExact(reads))
+        return false;
+    if (uses->base.objects[WRITTEN] == line && uses->at == FOREVER)
+        return !write || PyDict_GET_SIZE(reads) == 0;
+    PyObject *number = write ? NULL : PyDict_GetItemWithError(reads, line);
+    return number != NULL && PyLong_Check(number) && PyLong_AsLongLong(number) == FOREVER;
 }
 
 /* Remember a read on a line of its own. */
@@ -245,6 +296,7 @@ static PyMemberDef described_members[] = {
     OBJECT("lease", LEASE),
     OBJECT("uses", USES),
     {"usable", T_BOOL, offsetof(struct described, usable), 0, NULL},
+    {"shared", T_BOOL, offsetof(struct described, shared), 0, NULL},
     {NULL, 0, 0, 0, NULL},
 };
 

@@ -48,4 +48,4 @@ else:
     LineFields = _fields("LineFields", "count", "done", "handle", "open", "ordinal", "own")
     UsesFields = _fields("UsesFields", "at", "reads", "written")
     LeaseFields = _fields("LeaseFields", "held", "parent", "taken")
-    DescribedFields = _fields("DescribedFields", "facts", "lease", "usable", "uses")
+    DescribedFields = _fields("DescribedFields", "facts", "lease", "shared", "usable", "uses")

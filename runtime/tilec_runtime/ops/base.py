@@ -7,13 +7,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
+from tilec_runtime.device.core import CORE
 from tilec_runtime.errors import CallError, Location, UsedOpError
+from tilec_runtime.forks import ForkLock
 from tilec_runtime.ops.context import ExecutionContext
 from tilec_runtime.ops.execution import enqueue, label, run
 from tilec_runtime.ops.policy import as_stream, current_policy, require_policy, stream_of
 from tilec_runtime.protocols import SchedulingPolicy, StreamLike
 from tilec_runtime.running import refuse_nested
-from tilec_runtime.sites import created, hinted, site
+from tilec_runtime.sites import created, hinted, recorded, site
 from tilec_runtime.values import Uncopied
 
 if TYPE_CHECKING:
@@ -24,23 +26,72 @@ if TYPE_CHECKING:
 T_co = TypeVar("T_co", covariant=True)
 
 
-class Op(Uncopied, ABC, Generic[T_co]):
-    """An op without what it is combined into; `DeviceOp` is the class of all ops."""
+_set = object.__setattr__  # a frozen dataclass refuses the other way
+_LOCK = ForkLock()
 
-    # `_fresh`: deleted by whoever uses the op up, in one step of the interpreter. `_gone`: what used
-    # it up, and where. `_site`: in debug mode only.
-    __slots__ = ("_fresh", "_gone", "_site")
-    _fresh: bool
-    _gone: tuple[str, Location | None]
-    _site: Location
+
+class _PlainBase:
+    """What the launch core's base of ops does, where there is no core."""
+
+    __slots__ = ("_gone",)
+    _gone: str | None
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:  # noqa: ARG004 - they are __init__'s
-        """Note its call site; subclasses need not call `super().__init__()`."""
         self = object.__new__(cls)
-        _set(self, "_fresh", True)
-        if (place := site()) is not None:
-            _set(self, "_site", place)
+        _set(self, "_gone", None)
         return self
+
+    def _take(self, where: str) -> None:
+        """Use the op up. Of threads that do so at the same time, one succeeds.
+
+        Args:
+            where: what it moves into, for messages.
+
+        Raises:
+            UsedOpError: it was used before.
+        """
+        with _LOCK:
+            if self._gone is not None:
+                raise self._used()
+            _set(self, "_gone", where)
+
+    def _used(self) -> UsedOpError:
+        raise NotImplementedError
+
+
+if TYPE_CHECKING:
+    _Base = _PlainBase
+else:
+    _Base = _PlainBase if CORE is None else CORE.Op
+
+
+class _Noted(_Base):
+    """In debug mode, ops note where they are made and used up."""
+
+    __slots__ = ("_gone_at", "_site")
+    _gone_at: Location | None
+    _site: Location | None
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:  # noqa: ARG004 - they are __init__'s
+        self = super().__new__(cls)
+        _set(self, "_site", site())
+        return self
+
+    def _take(self, where: str) -> None:
+        super()._take(where)
+        _set(self, "_gone_at", site())
+
+
+if TYPE_CHECKING:
+    OpBase = _PlainBase
+else:
+    OpBase = _Noted if recorded() else _Base
+
+
+class Op(OpBase, Uncopied, ABC, Generic[T_co]):
+    """An op without what it is combined into; `DeviceOp` is the class of all ops."""
+
+    __slots__ = ()
 
     def __array__(self, dtype: object = None, copy: bool | None = None) -> NoReturn:
         """NumPy gets none: it would make an array of one object.
@@ -160,30 +211,15 @@ class Op(Uncopied, ABC, Generic[T_co]):
 
     # Single use
 
-    def _take(self, where: str, place: Location | None = None) -> None:
-        """Use it up. Of threads that do so at the same time, one succeeds.
-
-        Args:
-            where: what it moves into, for messages.
-            place: the call site; None to find it.
-
-        Raises:
-            UsedOpError: it was used before.
-        """
-        try:
-            _delete(self, "_fresh")
-        except AttributeError:
-            raise self._used() from None
-        _set(self, "_gone", (where, place or site()))
-
     @property
     def _is_used(self) -> bool:
-        return not hasattr(self, "_fresh")
+        return self._gone is not None
 
     def _used(self) -> UsedOpError:
-        where, place = getattr(self, "_gone", ("used", self.created))
+        """Return the error of using it again, which `_take` raises."""
+        place = getattr(self, "_gone_at", None)
         return UsedOpError(
-            f"<DeviceOp {self.label}> was used before: {where}{f' at {place}' if place else ''}",
+            f"<DeviceOp {self.label}> was used before: {self._gone}{f' at {place}' if place else ''}",
             cause="an op is single use: it moves into what is made of it, and runs once",
             fix=hinted("make a new one, or let all users share it: op.shared()"),
         )
@@ -209,10 +245,6 @@ class Op(Uncopied, ABC, Generic[T_co]):
         """
 
 
-# A frozen dataclass refuses the other way.
-_set, _delete = object.__setattr__, object.__delattr__
-
-
 def take_all(ops: Sequence[Op[Any]], where: str) -> None:
     """Use several ops up, or none of them.
 
@@ -226,5 +258,5 @@ def take_all(ops: Sequence[Op[Any]], where: str) -> None:
             taken.append(op)
     except UsedOpError:
         for op in taken:
-            _set(op, "_fresh", True)
+            _set(op, "_gone", None)
         raise

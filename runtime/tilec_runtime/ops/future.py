@@ -27,21 +27,20 @@ from tilec_runtime.sites import created
 from tilec_runtime.values import Uncopied
 
 T = TypeVar("T")
-# An op that was enqueued: its result, what must live until that is ready, and the mark behind it.
+# An op that was enqueued: its result, its context with what it keeps, and the mark behind it.
 Work = tuple[T, ExecutionContext, Mark]
 _LOG = logging.getLogger("tilec_runtime")
-# Seconds for which `await op` asks by itself: small ops are done sooner than a thread wakes up.
+# Seconds for which `await op` polls: small ops are done before a completion thread wakes up.
 _SPIN = 20e-6
-# Set once the process ends: what fails from then on is nobody's to be told.
+# Filled once the process ends: failures from then on are not logged. It is called before the one of
+# `COMPLETIONS`, which was registered earlier and waits for the device.
 _ENDING: list[bool] = []
-atexit.register(
-    _ENDING.append, True
-)  # called before that of `COMPLETIONS`, which was registered earlier, waits for the device
+atexit.register(_ENDING.append, True)
 
 
 class _Callback:
-    """Settles a future. It lets go of the future, and so of its arguments, when somebody else has
-    settled that: the completion thread may wake up much later.
+    """Settles a future on a completion thread. It drops the future, and so its arguments, once a
+    caller has settled that: the thread may wake up much later.
     """
 
     __slots__ = ("future",)
@@ -63,23 +62,23 @@ class _Callback:
 
 @final
 class DeviceFuture(concurrent.futures.Future[T], Uncopied):
-    """The result of an op that was enqueued. Whoever drops it, or cancels the task that awaits it,
+    """The result of an op that was enqueued. Dropping it, or cancelling the task that awaits it,
     leaves the work as it is: its arguments live until the device is done, and are given back then
     (to `result`, or to their memory's pool).
 
-    It is a `concurrent.futures.Future` that runs, and cannot be cancelled. An error that nobody
-    asked for by the time the future goes is logged (`tilec_runtime`), unless a task that awaited it
-    was cancelled.
+    It is a `concurrent.futures.Future` that runs, and cannot be cancelled. An error that was not
+    asked for when the future goes is logged (`tilec_runtime`), unless a task that awaited it was
+    cancelled.
     """
 
     def __init__(self, op: Runnable[T]) -> None:
-        """Made by `DeviceOp.future` and `DeviceOp.schedule`."""
+        """Use `DeviceOp.future` or `DeviceOp.schedule`."""
         super().__init__()
         self.set_running_or_notify_cancel()
         self._named = (op.name, op.created)
-        self._work: Work[T] | None = None  # until somebody knows what it came to
+        self._work: Work[T] | None = None  # until it is settled
         self._callback: _Callback | None = None
-        self._heard = False  # somebody was told of the outcome, or does not want to be
+        self._heard = False  # a caller got the outcome, or its task was cancelled
 
     @property
     def label(self) -> str:
@@ -87,7 +86,7 @@ class DeviceFuture(concurrent.futures.Future[T], Uncopied):
         return created(*self._named)
 
     def __del__(self) -> None:
-        """Log an error that nobody asked for."""
+        """Log an error that was not asked for."""
         if (
             self.__dict__.get("_heard", True)
             or _ENDING
@@ -102,21 +101,21 @@ class DeviceFuture(concurrent.futures.Future[T], Uncopied):
             )
 
     def done(self) -> bool:
-        """Whether the device is done, well or not. Does not wait."""
+        """Return whether the device is done, well or not; do not wait."""
         work = self._work
         if work is not None and _reached(work[2]):
             self._settle(_failure(work[2]))
         return super().done()
 
     def result(self, timeout: float | None = None) -> T:
-        """The op's result, once the device is done.
+        """Wait for the device, and return the op's result.
 
         Args:
             timeout: most seconds to wait; None for as long as it takes.
 
         Raises:
             TimeoutError: the device is not done by then. CallError: these are no seconds.
-            BaseException: what the op came to.
+            BaseException: the op's error.
         """
         error = self.exception(timeout)
         try:
@@ -130,7 +129,7 @@ class DeviceFuture(concurrent.futures.Future[T], Uncopied):
             )  # an error's traceback has this frame, and the future has the error: memory would wait for the collector
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
-        """What the op came to; None for a result. Waits as `result` does."""
+        """Wait as `result` does; return the op's error, None for a result."""
         work = self._work
         if timeout is not None:
             timeout = _seconds(timeout)
@@ -161,11 +160,11 @@ class DeviceFuture(concurrent.futures.Future[T], Uncopied):
         super().add_done_callback(functools.partial(_call, fn))
 
     def __await__(self) -> Generator[Any, None, T]:
-        """Let other tasks run until the device is done. Under asyncio, trio, and anyio on either."""
+        """Let other tasks run until the device is done: under asyncio, trio, and anyio on either."""
         if not self.done():
             try:
-                yield from _waiting(self)
-            except BaseException:  # cancelled: nobody wants to know any more
+                yield from _wait(self).__await__()
+            except BaseException:  # cancelled: the error need not be logged
                 self._heard = True
                 raise
         try:
@@ -179,15 +178,13 @@ class DeviceFuture(concurrent.futures.Future[T], Uncopied):
         return f"<DeviceFuture {state}: {self.label}>"
 
     def _begin(self, work: Work[T], stream: int) -> None:
-        """Let a completion thread have this future until the work is done: with its value, the
-        arguments.
-        """
+        """Let a completion thread hold this future, and so the arguments, until the work is done."""
         self._work = work
         self._callback = _Callback(self)
         COMPLETIONS.watch(work[2], stream, self._callback)
 
     def _settle(self, error: BaseException | None) -> None:
-        """Take what the work came to; the first who knows does it."""
+        """Take the outcome of the work; the first caller does it."""
         with self._condition:
             work, self._work = self._work, None
         if work is None:
@@ -203,17 +200,17 @@ class DeviceFuture(concurrent.futures.Future[T], Uncopied):
 
 
 def awaited(op: Runnable[T]) -> Generator[Any, None, T]:
-    """What `await op` does. Small ops are done before a completion thread need know of them."""
+    """Enqueue an op, and let other tasks run until it is done; poll first, for small ops."""
     refuse_nested(op)
     stream = stream_of(current_policy())
     work = enqueue(op, stream)
     mark = work[2]
     try:
-        _spin(mark)
+        reached = _spin(mark)
     except BaseException:  # Ctrl-C
         work[1].leave(mark)
         raise
-    if _reached(mark):
+    if reached:
         error = _failure(mark)
         if error is None:
             return work[0]
@@ -229,7 +226,7 @@ def awaited(op: Runnable[T]) -> Generator[Any, None, T]:
 
 
 def start(op: Runnable[T], policy: Callable[[], SchedulingPolicy]) -> DeviceFuture[T]:
-    """Enqueue an op on a stream of a policy; its future, which has the error where that failed.
+    """Enqueue an op on a stream of a policy; return its future, which has the error of a failure.
 
     Args:
         op: runs once.
@@ -239,74 +236,39 @@ def start(op: Runnable[T], policy: Callable[[], SchedulingPolicy]) -> DeviceFutu
         UsedOpError: it was used before. NestedExecutionError: this thread executes another op.
     """
     refuse_nested(op)
-    made = [
-        DeviceFuture(op)
-    ]  # taken out of this frame in the end: an error has its frames, and a future its error
+    # Taken out of this frame in the end: an error has its frames, and a future its error.
+    made = [DeviceFuture(op)]
     try:
         stream = stream_of(policy())
         made[0]._begin(enqueue(op, stream), stream.handle)  # noqa: SLF001 - its own module
-    except (UsedOpError, NestedExecutionError) as error:
-        if not error.op:
+    except Exception as error:
+        ours = isinstance(error, (UsedOpError, NestedExecutionError)) and not error.op
+        if ours:  # and not of an op inside of this one
             raise
-        _fail(made[0], error)  # of an op inside of this one
-    except Exception as error:  # noqa: BLE001 - it belongs to whoever waits for the result
-        _fail(made[0], error)
+        without_frames(error)
+        made[0].set_exception(error)
     return made.pop()
 
 
-def _fail(future: DeviceFuture[Any], error: Exception) -> None:
-    without_frames(error)
-    future.set_exception(error)
-
-
-def _waiting(future: DeviceFuture[Any]) -> Generator[Any, None, None]:
-    """Let other tasks of the running loop run until a future is done."""
+async def _wait(future: DeviceFuture[Any]) -> None:
+    """Let other tasks of the running loop, of trio or asyncio, run until a future is done."""
     trio = sys.modules.get("trio")
-    task = None
+    event: Any = None
     if trio is not None:
         with contextlib.suppress(RuntimeError):  # no loop of trio is running here
-            task = trio.lowlevel.current_task()
-    return (_asyncio_wait(future) if task is None else _trio_wait(trio, task, future)).__await__()
+            call_soon = trio.lowlevel.current_trio_token().run_sync_soon
+            event = trio.Event()
+    if event is None:
+        import asyncio  # programs that await have imported it
 
+        call_soon, event = asyncio.get_running_loop().call_soon_threadsafe, asyncio.Event()
 
-async def _asyncio_wait(future: DeviceFuture[Any]) -> None:
-    import asyncio  # whoever awaits has it, and nobody else needs it
+    def wake(_: DeviceFuture[Any]) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: no task waits any more
+            call_soon(event.set)
 
-    loop = asyncio.get_running_loop()
-    waiter = loop.create_future()
-
-    def wake() -> None:
-        if not waiter.done():  # cancelled meanwhile
-            waiter.set_result(None)
-
-    def told(_: DeviceFuture[Any]) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed by now: nobody waits any more
-            loop.call_soon_threadsafe(wake)
-
-    future.add_done_callback(told)
-    await waiter
-
-
-async def _trio_wait(trio: Any, task: Any, future: DeviceFuture[Any]) -> None:
-    token, waiting = trio.lowlevel.current_trio_token(), [True]
-
-    def wake() -> None:
-        if waiting.pop():
-            trio.lowlevel.reschedule(task)
-        waiting.append(False)
-
-    def told(_: DeviceFuture[Any]) -> None:
-        try:
-            token.run_sync_soon(wake)
-        except trio.RunFinishedError:
-            _LOG.debug("a task that awaited %r is gone", future)
-
-    def abort(_: Any) -> Any:
-        waiting[0] = False
-        return trio.lowlevel.Abort.SUCCEEDED
-
-    future.add_done_callback(told)
-    await trio.lowlevel.wait_task_rescheduled(abort)
+    future.add_done_callback(wake)
+    await event.wait()
 
 
 def _seconds(timeout: Any) -> float:
@@ -318,12 +280,16 @@ def _seconds(timeout: Any) -> float:
     return min(float(timeout), threading.TIMEOUT_MAX)
 
 
-def _spin(mark: Mark) -> None:
-    end = time.perf_counter() + (
-        0.0 if COMPLETIONS.busy else _SPIN
-    )  # where others wait for the device, they have something to do
-    while not _reached(mark) and time.perf_counter() < end:
-        pass
+def _spin(mark: Mark) -> bool:
+    """Wait a moment for a mark; return whether it was reached. Where others wait for the device
+    too, they have something to do meanwhile.
+    """
+    reached = _reached(mark)
+    if not reached and not COMPLETIONS.busy:
+        end = time.perf_counter() + _SPIN
+        while not reached and time.perf_counter() < end:
+            reached = _reached(mark)
+    return reached
 
 
 def _reached(mark: Mark) -> bool:

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NoReturn, Protocol, TypeVar, cast
 
+from tilec_runtime.device.core import CORE
 from tilec_runtime.device.frees import Release
 from tilec_runtime.device.handles import stream_handle
 from tilec_runtime.device.marks import Line, line_of
@@ -67,15 +68,12 @@ class Replays(Uncopied, Generic[T]):
         """
         where: Any = self.stream if stream is None else stream
         handle = stream_handle(where, "CudaGraph.replay")
-        if isinstance(where, Stream | ExecutionContext):
+        if isinstance(where, (Stream, ExecutionContext)):
             self._enqueue(where.driver, where.device, handle)
-        else:
-            index = getattr(
-                getattr(where, "device", None), "index", None
-            )  # streams of torch say where they are
-            self._enqueue(
-                self.stream.driver, index if type(index) is int else self.stream.device, handle
-            )
+            return
+        index = getattr(getattr(where, "device", None), "index", None)  # of streams of torch
+        ordinal = index if type(index) is int else self.stream.device
+        self._enqueue(self.stream.driver, ordinal, handle)
 
     def update(self, op: Op[U]) -> U:
         """Run an op on the graph's stream, and do not wait for it: it is there to copy new contents
@@ -173,7 +171,7 @@ class Replays(Uncopied, Generic[T]):
         return state
 
     def _renew(self, capture: Capture, output: T) -> bool:
-        """Do what a capture says from now on; whether the executable could be kept."""
+        """Replay a capture from now on; return whether the executable could be kept."""
         before = self._state.executable if self._state is not None else None
         executable, self.nodes = _finished(capture, before)
         self._state = _State(executable, capture)
@@ -182,9 +180,8 @@ class Replays(Uncopied, Generic[T]):
         return executable is before
 
     def _enqueue(self, driver: DeviceDriver, ordinal: int, stream: int) -> None:
-        with (
-            self._lock
-        ):  # of threads that replay it, one after another finds the order and takes its place in it
+        # Of threads that replay it, each finds the order and takes its place in it at once.
+        with self._lock:
             state = self._state
             if (
                 state is None
@@ -205,9 +202,7 @@ class Replays(Uncopied, Generic[T]):
                 self._refuse_captured()
 
     def _require_place(self, driver: DeviceDriver, ordinal: int, stream: int) -> _State:
-        """What a replay needs, on a stream where there may be one, as far as that can be told
-        without the driver.
-        """
+        """Return what a replay needs; refuse a place where none can be, without asking the driver."""
         state = self._open("replayed")
         if driver is not state.driver or ordinal != state.ordinal:
             what = f"{self!r} was captured on device {state.ordinal}, and the stream is on device {ordinal}"
@@ -229,7 +224,7 @@ class Replays(Uncopied, Generic[T]):
 
 
 class Executable:
-    """What the driver replays. It goes with the object: the driver lets replays finish.
+    """What the driver replays. It is destroyed with the object; the driver lets replays finish.
 
     Attributes:
         handle: the driver's.
@@ -244,7 +239,7 @@ class Executable:
 
     @classmethod
     def of(cls, driver: DeviceDriver, ordinal: int, graph: GraphHandle) -> Executable:
-        """Make a graph ready, and bring it to the device: the first replay need not."""
+        """Instantiate a graph, and upload it: the first replay need not."""
         made = cls(driver, ordinal, driver.instantiate_graph(ordinal, graph))
         with capture_stream(driver, ordinal) as line:
             driver.upload_graph(ordinal, made.handle, line)
@@ -253,8 +248,8 @@ class Executable:
 
 
 def _finished(capture: Capture, before: Executable | None) -> tuple[Executable, int]:
-    """What a capture is replayed by, which is what was there before where that can be changed; and
-    the number of its works.
+    """End a capture; return its executable (the one from before where the driver can update it)
+    and the number of its nodes.
     """
     driver, ordinal = capture.driver, capture.ordinal
     graph = capture.end()
@@ -275,7 +270,7 @@ def _destroy(driver: DeviceDriver, ordinal: int, handle: ExecutableHandle) -> No
 class _State:
     """One capture of a graph, and what it owns."""
 
-    __slots__ = ("_line", "_marks", "driver", "executable", "ordinal", "uses")
+    __slots__ = ("_line", "_marks", "_uses", "driver", "executable", "ordinal", "uses")
 
     def __init__(self, executable: Executable, capture: Capture) -> None:
         context = capture.context
@@ -283,37 +278,41 @@ class _State:
         self.ordinal = capture.ordinal
         self.executable = executable
         self._marks = context.marks
-        self._line: Line | None = (
-            None  # of the last replay: most are on the same stream as the one before
-        )
+        # Of the last replay: most are on the same stream as the one before.
+        self._line: Line | None = None
         # Memory of no bytes, which each replay writes: so replays come one after the other on
-        # whatever streams, and what is kept for the graph goes after the last of them, as foreign
-        # memory's owner does.
-        own = Storage(
-            self.driver, self.ordinal, 0, 0, owner=tuple(context.recording.kept.values()) or None
+        # whatever streams, and what the graph keeps lives until the last of them is done, as the
+        # owner of foreign memory does.
+        kept = tuple(context.recording.kept.values()) or None
+        own = Storage(self.driver, self.ordinal, 0, 0, owner=kept)
+        self.uses: tuple[tuple[Storage, bool], ...] = (
+            *context.recording.uses.values(),
+            (own, True),
         )
-        self.uses = (*context.recording.uses.values(), (own, True))
+        self._uses = tuple((storage.lease, storage.uses, write) for storage, write in self.uses)
 
     def ready(self, graph: object, stream: int) -> bool:
-        """Return whether a replay needs to wait for nothing, and to be noted nowhere: the last uses
-        of its memory are replays on the same stream.
+        """Return whether a replay waits for nothing and is noted: the last uses of its memory are
+        replays on the same stream.
 
         Raises:
-            BorrowError: somebody borrows what a replay uses otherwise; it names both.
+            BorrowError: a borrow is in the way; it names both.
         """
         line = self._line
         if line is None or line.handle != stream or not line.open:
             line = self._line = line_of(self.driver, self.ordinal, stream)
+        if CORE is not None and not self._marks and CORE.are_last(self._uses, line):
+            return True
         ready = not self._marks
-        for storage, write in self.uses:
-            if storage.lease.taken:
-                storage.lease.require_free_for(Claim(holder(f"the replay of {graph!r}"), write))
-            ready = ready and storage.uses.lasts(line, write=write)
+        for lease, uses, write in self._uses:
+            if lease.taken:
+                lease.require_free_for(Claim(holder(f"the replay of {graph!r}"), write))
+            ready = ready and uses.lasts(line, write=write)
         return ready
 
     def order(self, stream: int) -> None:
-        """Let a stream wait for what a replay has to come after; this replay and later ones there
-        are the next uses.
+        """Let a stream wait for what a replay has to come after, and note it and later ones there
+        as the next uses.
         """
         self._marks = [mark for mark in self._marks if not mark.reached]
         for mark in self._marks:

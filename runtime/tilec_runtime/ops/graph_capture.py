@@ -15,7 +15,7 @@ from tilec_runtime.device.seam import DeviceDriver, GraphHandle
 from tilec_runtime.device.streams import Stream
 from tilec_runtime.errors import GraphCaptureError, TilecError
 from tilec_runtime.ops.context import ExecutionContext
-from tilec_runtime.running import Runnable, executing
+from tilec_runtime.running import RUNNING, Runnable, refuse_nested
 from tilec_runtime.tensors.storage import Storage
 
 T = TypeVar("T")
@@ -178,9 +178,13 @@ class Capture:
             GraphCaptureError: something in it cannot be captured.
         """
         try:
-            with executing(op):
-                op._take("captured in a graph")  # noqa: SLF001 - the two are one thing
+            refuse_nested(op)
+            RUNNING.op = op
+            try:
+                op._take("captured in a graph")  # noqa: SLF001 - of every op
                 return op._run_in(self.context)  # noqa: SLF001
+            finally:
+                RUNNING.op = None
         except BaseException:
             self.abandon()
             raise

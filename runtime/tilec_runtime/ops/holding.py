@@ -6,32 +6,55 @@ claimed, and ops among them run first.
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
+from tilec_runtime.device.core import CORE
 from tilec_runtime.device.layout import device_words
 from tilec_runtime.device.scalars import is_number
 from tilec_runtime.errors import PlacementError
 from tilec_runtime.ops.base import take_all
 from tilec_runtime.ops.context import ExecutionContext
 from tilec_runtime.ops.op import DeviceOp
+from tilec_runtime.tensors.debug import leases
 from tilec_runtime.tensors.described import Described
-from tilec_runtime.tensors.lease import LOCK, NUMBERS, Holder
+from tilec_runtime.tensors.lease import LOCK, NUMBERS, Claim, Holder
 
 T_co = TypeVar("T_co", covariant=True)
 # Kinds of arguments that need neither a claim nor to be kept alive.
 _PLAIN = (int, float, bool, type(None))
+# What claims arguments in one call; it logs no claims.
+_CORE = CORE if leases() is None else None
+
+
+class MovingClaims(NamedTuple):
+    """What an op claims into which tensors move.
+
+    Attributes:
+        who: the op, for messages. reads: of a shared tensor. moves: of an owned one.
+    """
+
+    who: Holder
+    reads: Claim
+    moves: Claim
+
+    @classmethod
+    def of(cls, who: Holder) -> MovingClaims:
+        """Return the claims of an op."""
+        return cls(who, Claim(who, writes=False), Claim(who, writes=True, moved=True))
 
 
 class HoldingOp(DeviceOp[T_co]):
     """An op that holds its arguments, and works on them in `_work`."""
 
-    # `_who`: the op, for messages. `_claims`: numbers of the claims on tensors. `_others`: places of
-    # ops, of other libraries' arrays, and of NumPy's numbers.
-    __slots__ = ("_claims", "_others", "_values", "_who")
+    # `_who`: the op, for messages. `_number`: of the claims that the core took in one call; -1 where
+    # each tensor has its own in `_claims`. `_others`: places of ops, of other libraries' arrays, and
+    # of NumPy's numbers.
+    __slots__ = ("_claims", "_number", "_others", "_values", "_who")
     _who: Holder
     _values: tuple[Any, ...]
-    _claims: list[tuple[int, Described]]
-    _others: list[int]
+    _number: int
+    _claims: Any  # list[tuple[int, Described]]; empty where the core took them
+    _others: Any  # list[int]
 
     def _hold(
         self,
@@ -53,7 +76,8 @@ class HoldingOp(DeviceOp[T_co]):
             OwnershipError: a tensor was moved before, is used elsewhere, or is there twice.
             UsedOpError: an op was used before.
         """
-        self._who, self._values, self._claims, self._others = who, (), [], []
+        self._who, self._number = who, -1
+        self._values, self._claims, self._others = (), [], []
         try:
             with LOCK:
                 for place, value in enumerate(values):
@@ -66,6 +90,25 @@ class HoldingOp(DeviceOp[T_co]):
                 tensor.lease.give_back(number)
             self._values, self._claims = (), []
             raise
+
+    def _move_in(
+        self, claims: MovingClaims, values: tuple[Any, ...], written: tuple[int, ...]
+    ) -> None:
+        """Take all arguments as `_hold` does, owned tensors moving in: in one call of the launch
+        core where it can.
+
+        Args:
+            claims: of the op.
+            values: the arguments.
+            written: places of those that the op writes, in order.
+        """
+        number = next(NUMBERS)
+        if _CORE is None or not _CORE.claim(values, written, number, claims.reads, claims.moves):
+            # A holder of its own tells a tensor that is there twice from one in another op.
+            self._hold(Holder(*claims.who), values, written, moved=True)
+            return
+        self._who, self._values, self._number = claims.who, values, number
+        self._claims = self._others = ()
 
     def _hold_more(self, who: Holder, value: Any, *, write: bool, moved: bool) -> None:
         """Take one more argument; as `_hold`."""
@@ -101,6 +144,9 @@ class HoldingOp(DeviceOp[T_co]):
         Raises:
             OwnershipError: a borrow has ended meanwhile, or a result cannot be used.
         """
+        if self._number >= 0 and _CORE is not None and not _CORE.are_usable(self._values):
+            for tensor in self._tensors():
+                tensor.require(self._who)
         for _, tensor in self._claims:
             if tensor.lease.parent is not None:
                 tensor.lease.require(self._who)
@@ -126,6 +172,12 @@ class HoldingOp(DeviceOp[T_co]):
             ctx.keep(value)
         return value
 
+    def _tensors(self) -> list[Described]:
+        """Return the tensors among the arguments."""
+        if self._number >= 0:
+            return [value for value in self._values if isinstance(value, Described)]
+        return [tensor for _, tensor in self._claims]
+
     def _ops(self) -> list[DeviceOp[Any]]:
         """Return the arguments that are ops and have not run."""
         values = [self._values[place] for place in self._others]
@@ -134,7 +186,7 @@ class HoldingOp(DeviceOp[T_co]):
     def _require_here(self, ctx: ExecutionContext) -> None:
         for op in self._ops():
             op._require_here(ctx)
-        for _, tensor in self._claims:
+        for tensor in self._tensors():
             storage = tensor.storage
             if (ctx.driver, ctx.device) != (storage.driver, storage.ordinal):
                 raise PlacementError(
@@ -144,13 +196,16 @@ class HoldingOp(DeviceOp[T_co]):
 
     def _end(self) -> None:
         """Let go of all arguments, whatever became of the op; may be called more than once."""
-        if self._values:
-            ops, claims = self._ops(), self._claims
-            self._values, self._claims, self._others = (), [], []
-            for number, tensor in claims:
-                tensor.give_back(number)
-            for op in ops:
-                op._discard()
+        values, self._values = self._values, ()
+        if self._number >= 0 and _CORE is not None:
+            _CORE.release(values, self._number)
+            return
+        ops = [values[place] for place in self._others if isinstance(values[place], DeviceOp)]
+        claims, self._claims, self._others = self._claims, [], []
+        for number, tensor in claims:
+            tensor.give_back(number)
+        for op in ops:
+            op._discard()
 
     def _discard(self) -> None:
         self._end()

@@ -19,8 +19,9 @@ from tilec_runtime.launch.plans import MOST_PLANS
 from tilec_runtime.launch.select import require_built, require_options
 from tilec_runtime.model.kernel import AxisValue
 from tilec_runtime.ops.context import ExecutionContext
-from tilec_runtime.ops.holding import HoldingOp
+from tilec_runtime.ops.holding import HoldingOp, MovingClaims
 from tilec_runtime.ops.op import DeviceOp
+from tilec_runtime.sites import recorded
 from tilec_runtime.tensors.lease import holder
 
 if TYPE_CHECKING:
@@ -84,12 +85,21 @@ class Origin:
         self._load = load
         self._launchers: dict[tuple[DeviceDriver, int], Launcher] = {}
         self._wished: dict[tuple[Any, ...], Launcher] = {}
+        self._claims: MovingClaims | None = None
         self.pinned = pinned
 
     @functools.cached_property
     def contract(self) -> Contract:
         """What launches are checked against."""
         return self._find_contract()
+
+    def claims(self) -> MovingClaims:
+        """Return what a launch that is made now claims; in debug mode it has its call site."""
+        claims = self._claims
+        if claims is None or recorded():
+            claims = MovingClaims.of(holder(f"the launch of {self.contract.name}"))
+            self._claims = claims
+        return claims
 
     def launcher(self, ctx: ExecutionContext) -> Launcher:
         """Return the launcher on the device of an execution.
@@ -149,7 +159,7 @@ class LazyLaunch(HoldingOp[R_co]):
 
                 configured(contract.info, config)  # checks that the kernel takes it
             self._wish = _Wish(axes or {}, {}, config=config)
-        self._hold(holder(f"the launch of {contract.name}"), values, contract.outs, moved=True)
+        self._move_in(origin.claims(), values, contract.outs)
 
     @property
     def name(self) -> str:
@@ -234,8 +244,8 @@ class LazyLaunch(HoldingOp[R_co]):
 
     def _execute(self, ctx: ExecutionContext) -> R_co:
         """Launch. The launcher checks where the tensors are."""
+        wish, origin = self._wish, self._origin
         try:
-            wish, origin = self._wish, self._origin
             launcher = origin.launcher(ctx) if wish is _NO_WISH else origin.wished(ctx, wish)
             claimed = not (self._others and self._ops())
             values: Any = self._ready(ctx)

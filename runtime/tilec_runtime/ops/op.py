@@ -20,7 +20,7 @@ from tilec_runtime.ops.once import Once
 from tilec_runtime.ops.policy import as_stream, current_policy, stream_of
 from tilec_runtime.protocols import StreamLike
 from tilec_runtime.running import executing, refuse_nested
-from tilec_runtime.sites import created, site
+from tilec_runtime.sites import created, recorded, site
 
 if TYPE_CHECKING:
     import numpy as np
@@ -189,6 +189,8 @@ class DeviceOp(Op[T_co]):
 
         Every user gets its result: tensors as shares, also in a tuple; an error again.
         """
+        if isinstance(self, SharedOp):
+            return self.clone()
         name = self.name
         name = name if len(name) <= _LONGEST else f"{name[:_LONGEST]}…"
         self._take("moved into shared")
@@ -262,9 +264,8 @@ class DeviceOp(Op[T_co]):
     def _chain(self, verb: str, function: Callable[[Any], Any]) -> DeviceOp[Any]:
         """Go on with what a function makes of the result."""
         require_function(verb, function)
-        place = site()
-        self._take(f"moved into {verb}", place)
-        return Chain(self, verb, function, place)
+        self._take(f"moved into {verb}")
+        return Chain(self, verb, function, site() if recorded() else None)
 
 
 @final
@@ -393,11 +394,7 @@ class SharedOp(DeviceOp[T]):
         """Return another op of the same execution."""
         return SharedOp(self._once, self._name)
 
-    def shared(self) -> SharedOp[Any]:
-        """Do as `clone`."""
-        return self.clone()
-
-    def _take(self, where: str, place: Location | None = None) -> None:
+    def _take(self, where: str) -> None:
         """It is never used up."""
 
     def _require_here(self, ctx: ExecutionContext) -> None:

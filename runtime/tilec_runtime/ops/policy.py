@@ -1,5 +1,5 @@
-"""Who picks the stream of an op that names none: scheduling policies, and the device and policy
-that are the default here.
+"""Scheduling policies, which pick the stream of an op that names none; and the default device and
+policy of a thread or task.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _STREAMS = 4
 
 
 class StreamPoolRoundRobin(Uncopied):
-    """Each op on the next of a few streams, so that ops that do not depend on each other overlap."""
+    """Runs each op on the next of a few streams, so that independent ops overlap."""
 
     def __init__(self, streams: int = _STREAMS, device: DeviceLike | None = None) -> None:
         """Make streams when they are first needed.
@@ -47,7 +47,7 @@ class StreamPoolRoundRobin(Uncopied):
         self._lock = ForkLock()
 
     def next_stream(self) -> Stream:
-        """The next stream in turn.
+        """Return the next stream in turn.
 
         Raises:
             SchedulingError: the policy is closed.
@@ -69,7 +69,7 @@ class StreamPoolRoundRobin(Uncopied):
         """Give the streams back; work on them still finishes. May be called more than once."""
         with self._lock:
             streams, self._streams = self._streams, []
-        with contextlib.ExitStack() as stack:  # all of them, whatever one has to tell
+        with contextlib.ExitStack() as stack:  # closes all of them, whichever raises
             for stream in streams:
                 if stream is not None:
                     stack.callback(stream.close)
@@ -80,7 +80,7 @@ class StreamPoolRoundRobin(Uncopied):
 
 
 class SingleStream(StreamPoolRoundRobin):
-    """Every op on one stream, in the order in which they are run."""
+    """Runs every op on one stream, in the order in which they are run."""
 
     def __init__(self, device: DeviceLike | None = None) -> None:
         """Make the stream when it is first needed.
@@ -91,18 +91,17 @@ class SingleStream(StreamPoolRoundRobin):
         super().__init__(1, device)
 
 
-# By device: for the life of the process, as streams that threads share have to be.
+# By device. Threads share the streams, so they live as long as the process.
 _POLICIES: dict[Device, StreamPoolRoundRobin] = {}
 _LOCK = ForkLock()
-# The device whose policy was asked for last, and that policy: to know the object again costs less
-# than to look it up.
+# The last device with its policy: comparing one object costs less than the look-up.
 _last: tuple[Device | None, StreamPoolRoundRobin | None] = (None, None)
-# Device 0, once somebody meant it: asking the driver for it at every op would cost.
+# Device 0, once it was the default: each op would ask the driver for it.
 _first: Device | None = None
 
 
 def current_device() -> Device:
-    """The default device here: of the innermost `use_device`, else of `set_default_device`, else
+    """Return the default device: of the innermost `use_device`, else of `set_default_device`, else
     device 0.
 
     Raises:
@@ -112,8 +111,8 @@ def current_device() -> Device:
 
 
 def current_policy() -> SchedulingPolicy:
-    """The default policy here: of the innermost `use_policy` or `use_device`, whichever is further
-    in; else the default device's own.
+    """Return the default policy: of the innermost `use_policy` or `use_device`, else the default
+    device's own.
 
     Raises:
         NoDeviceError: none was named, and there is no GPU.
@@ -122,7 +121,7 @@ def current_policy() -> SchedulingPolicy:
 
 
 def default_policy(device: Device) -> SchedulingPolicy:
-    """The policy that a device has by itself: four streams in turn, which all threads share."""
+    """Return the policy of a device: four streams in turn, which all threads share."""
     global _last
     last, policy = _last
     if policy is not None and last is device:
@@ -175,7 +174,7 @@ def use_policy(policy: SchedulingPolicy) -> Iterator[SchedulingPolicy]:
 
 
 def require_policy(policy: Any) -> None:
-    """See that something is a policy.
+    """Check that something is a policy.
 
     Raises:
         SchedulingError: it has no `next_stream`.
@@ -188,10 +187,10 @@ def require_policy(policy: Any) -> None:
 
 
 def stream_of(policy: SchedulingPolicy) -> Stream:
-    """The next stream of a policy.
+    """Return the next stream of a policy.
 
     Raises:
-        SchedulingError: what it gave is none.
+        SchedulingError: the policy gave something else.
     """
     given = policy.next_stream()
     try:
@@ -205,7 +204,7 @@ def stream_of(policy: SchedulingPolicy) -> Stream:
 
 
 def as_stream(stream: StreamLike | Stream) -> Stream:
-    """A stream of any library as one of tilec, with its device.
+    """Return a stream of any library as one of tilec, with its device.
 
     Raises:
         ArgumentError: it is none.
@@ -226,9 +225,8 @@ def _within(defaults: Defaults) -> Iterator[None]:
     try:
         yield
     finally:
-        with contextlib.suppress(
-            ValueError
-        ):  # a generator's block may end in another context than it began in: there is nothing to undo
+        # A generator's block may end in another context than it began in: nothing is to be undone.
+        with contextlib.suppress(ValueError):
             HERE.reset(token)
 
 

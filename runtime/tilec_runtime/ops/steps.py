@@ -4,7 +4,7 @@ ops lend: `op.reshape(4)` is an op of what the `reshape` of its result gives.
 
 from __future__ import annotations
 
-from typing import Any, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from tilec_runtime.errors import CallError
 from tilec_runtime.ops.base import Op
@@ -40,8 +40,14 @@ class Unpartitions(Protocol[R_co]):
     def unpartition(self) -> R_co: ...
 
 
-class Shares(Protocol[R_co]):
-    def share(self) -> R_co: ...
+class Shares(Generic[R_co]):
+    """Base of the tensors with `share`; type checkers tell overloads of protocols apart badly."""
+
+    __slots__ = ()
+
+    def share(self) -> R_co:
+        """Return it for many readers and no writer."""
+        raise NotImplementedError
 
 
 class Copies(Protocol[R_co]):
@@ -94,7 +100,7 @@ def listed(result: Any) -> list[Any]:
 
 def require_op(verb: str, value: Any) -> None:
     """Check that a function of `then` gave an op."""
-    if not isinstance(value, Op):
+    if not hasattr(value, "_run_in"):
         raise CallError(
             f"the function of `{verb}` gave a {type(value).__qualname__}, and not a DeviceOp",
             fix="return an op, value(x) for one that is only a value, or use `map`",

@@ -14,6 +14,7 @@ from tilec_runtime.errors import OwnershipError, UseAfterMoveError
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.ops.copies import Dup
 from tilec_runtime.ops.op import DeviceOp
+from tilec_runtime.ops.steps import Shares
 from tilec_runtime.sites import hinted
 from tilec_runtime.tensors.described import dtype_name, facts_of, recast, with_layout
 from tilec_runtime.tensors.interop import Exchanged
@@ -79,7 +80,7 @@ class TensorView(Borrow, Readable):
     noun = "the view"
 
 
-class Tensor(Readable):
+class Tensor(Readable, Shares["SharedTensor"]):
     """Device memory with dtype, shape and strides, and one owner.
 
     It moves into what uses it up (a partition, `share`, `reshape`): afterwards this object only
@@ -369,6 +370,7 @@ class SharedTensor(Readable):
             storage, facts.shape, facts.dtype, facts.stride, start=facts.ptr, readonly=True
         )
         super().__init__(storage, readonly, storage.lease)
+        self.shared = True
         self._owners = {} if owners is None else owners
         self._number = next(_NUMBERS)
         self._gone: Holder | None = None

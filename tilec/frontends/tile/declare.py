@@ -60,20 +60,21 @@ def declared(module: LoadedModule) -> dict[str, Declared]:
             if not (api.is_kernel(value) or isinstance(value, safe)):
                 continue
             try:
-                found[name] = _declare(module, name, value)
+                plain = api.is_kernel(value)
+                function = api.function_of(value) if plain else inspect.unwrap(value.function)
+                found[name] = _declare(module, name, value, function)
             except CompileError as exc:
                 refused = KernelDecl.refuse(name, module.source.path, exc.diagnostics)
                 found[name] = Declared(kernel=None, params=(), decl=refused)
     return found
 
 
-def _declare(module: LoadedModule, name: str, value: Any) -> Declared:
+def _declare(module: LoadedModule, name: str, value: object, function: FunctionType) -> Declared:
     if api.is_kernel(value):
-        made, function = _kernel(module, name, value), api.function_of(value)
+        made = _kernel(module, name, value)
     else:
         kernel, decl = declare_safe(module, name, value)
         made = Declared(kernel=None, params=kernel.arguments, decl=decl, safe=kernel)
-        function = inspect.unwrap(value.function)
     refused = undefined_names(function, module.texts)
     return dataclasses.replace(made, decl=dataclasses.replace(made.decl, refused=refused))
 

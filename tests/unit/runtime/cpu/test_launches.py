@@ -406,7 +406,6 @@ def test_masks_and_dtypes_that_no_kernel_knows() -> None:
         assert caught.value.fix.startswith(fix)
 
 
-def test_launchers_say_where_they_are_from() -> None:
+def test_a_module_says_where_it_is_from() -> None:
     module, _ = device()
-    assert repr(module.kernels) == "<kernels of sample 1.0 on the cpu device>"
     assert repr(module) == "<Module sample 1.0 on the cpu device>"

@@ -4,6 +4,7 @@ one sees what became of it.
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import pytest
@@ -11,7 +12,13 @@ import pytest
 from tests.unit.runtime.ops.chain_samples import Gpu, chained, on, owned
 from tests.waiting import at_once
 from tilec_runtime import value, zip_ops
-from tilec_runtime.errors import BorrowError, DriverError, UseAfterMoveError, UsedOpError
+from tilec_runtime.errors import (
+    BorrowError,
+    DriverError,
+    UsageError,
+    UseAfterMoveError,
+    UsedOpError,
+)
 
 
 def test_use_between_the_op_and_its_return(gpu: Gpu) -> None:
@@ -164,4 +171,31 @@ def test_threads_that_take_the_same_tensors(gpu: Gpu) -> None:
     at_once(*[take] * 4)
     assert len(taken) == 1
     taken.clear()
+    assert owned(z, x, y)
+
+
+@pytest.mark.parametrize("given", [None, 3, "op", value])
+def test_a_step_among_launches_that_gives_no_op_is_named(gpu: Gpu, given: Any) -> None:
+    module, driver = gpu
+    z, x, y = on(driver, 512, 512, 512)
+    op = chained(module.lazy.add(z, x, y), 5, lambda found: module.lazy.add(*found))
+    op, line = op.then(lambda _: given), sys._getframe().f_lineno
+    with pytest.raises(UsageError, match="the function of `then` gave a ") as caught:
+        op.then(lambda found: module.lazy.add(*found)).sync()
+    assert str(caught.value.op) == f"then, created at {__file__}:{line}"
+    assert owned(z, x, y)
+
+
+def test_an_error_of_a_function_among_launches_is_named_by_its_own_step(gpu: Gpu) -> None:
+    module, driver = gpu
+    z, x, y = on(driver, 512, 512, 512)
+
+    def fails(_: object) -> Any:
+        raise UsageError("no")
+
+    op = chained(module.lazy.add(z, x, y), 5, lambda found: module.lazy.add(*found))
+    op, line = op.then(fails), sys._getframe().f_lineno
+    with pytest.raises(UsageError) as caught:
+        op.then(lambda found: module.lazy.add(*found)).sync()
+    assert str(caught.value.op) == f"then, created at {__file__}:{line}"
     assert owned(z, x, y)

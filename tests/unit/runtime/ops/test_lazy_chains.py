@@ -56,21 +56,6 @@ def test_every_launch_of_a_chain_gets_its_own_arguments(gpu: tuple[Module, FakeD
     assert alpha == 4.0
 
 
-def test_the_same_launch_over_and_over(gpu: tuple[Module, FakeDriver]) -> None:
-    module, driver = gpu
-    add = module.lazy.add
-    with Stream(0, driver=driver) as stream, Stream(0, driver=driver) as other:
-        z, x, y = on(driver, 512, 512, 512)
-        for where in (stream, stream, other):
-            op: Any = add(z, x, y)
-            for _ in range(5):
-                op = op.then(lambda found: add(*found))
-            z, x, y, _ = op.sync_on(where)
-        handles = [stream.handle] * 12 + [other.handle] * 6
-    assert [launch.stream for launch in driver.launches] == handles
-    assert {launch.arguments for launch in driver.launches} == {(z.ptr, x.ptr, y.ptr, 512, 1.0)}
-
-
 def test_the_first_launch_of_a_package_is_an_op() -> None:
     """Nothing has read the kernel's row on that device before."""
     driver, package = fake_driver(ADD), Package("sample", "sample.tilec")

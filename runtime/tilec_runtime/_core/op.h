@@ -1,0 +1,9 @@
+/* The base type of ops, which are used once. */
+#ifndef TILEC_OP_H
+#define TILEC_OP_H
+
+#include "core.h"
+
+extern PyType_Spec op_spec;
+
+#endif
