@@ -203,7 +203,8 @@ def _misfits(
     known = {
         *own,
         *(param.name for param in kernel.params),
-        *(axis for axis, _ in kernel.matrix.axes),
+        *(axis for axis, _ in (*kernel.matrix.axes, *kernel.let)),
+        *expr.DEVICE_FACTS,
     }
     launch = kernel.launch
     rows: list[tuple[_Path, str]] = [((*base, "launch", "shared"), launch.shared)]

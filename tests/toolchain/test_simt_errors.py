@@ -255,10 +255,16 @@ SOURCES = {
         "",
     ),
     "signature": (
-        '@cuda.jit("void(float32[:])")\ndef k(z):\n    z[0] = 1\n',
+        '@cuda.jit("void(int64[:, :])")\ndef k(z):\n    z[0] = 1\n',
+        "@cuda.jit is given (array(int64, 2d, A)), and the manifest passes (array(",
+        1,
+        "take the signature out",
+    ),
+    "GPU at import": (
+        "held = cuda.to_device(np.zeros(3))\n@cuda.jit\ndef k(z):\n    z[0] = 1\n",
         "the module asks for a GPU when it is imported",
         0,
-        "take the signature out",
+        "move such calls under",
     ),
     "linked": (
         '@cuda.jit(link=["a.cu"])\ndef k(z):\n    z[0] = 1\n',

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 
 from tilec.manifest.locate import Locator, Path
 from tilec.manifest.types import Bench, Case, Input, Kernel, Operand, Tolerance
-from tilec_runtime.errors import CaseError, Location
+from tilec_runtime.errors import CaseError, ExpressionError, Location
 from tilec_runtime.model.dtype import DTYPES
+from tilec_runtime.model.expr import parse
 from tilec_runtime.model.kernel import AxisValue, KernelInfo, VariantInfo
 from tilec_runtime.model.signature import Param, ParamKind
 from tilec_runtime.model.suggest import did_you_mean
@@ -48,6 +50,7 @@ class BoundCase:
         kernel: launcher name; for a chain its name.
         case: the case's name in the manifest; empty for a run from the command line.
         axes: every axis whose value is known, dtypes included; expressions see them.
+        let: derived axes whose values are known.
         choose: axes that the launcher takes by keyword, since its arguments do not decide them.
         variants: ids of the variants built at these axes; a launch takes one of them.
         params: the launcher's parameters in order, with dtypes in place of axis names.
@@ -59,6 +62,7 @@ class BoundCase:
         location: of the case in the manifest.
         keys: locations of keys of the case, by path: `("bench", "against", 0)`.
         steps: of a chain, in order; empty for a case of one kernel.
+        root: the project's directory, for files of inputs.
         error: why the case does not fit the build; then only its name is known.
     """
 
@@ -66,6 +70,7 @@ class BoundCase:
     kernel: str
     case: str = ""
     axes: Axes = ()
+    let: Axes = ()
     choose: Axes = ()
     variants: tuple[str, ...] = ()
     params: tuple[Param, ...] = ()
@@ -77,11 +82,17 @@ class BoundCase:
     location: Location | None = None
     keys: Mapping[Path, Location] = dataclasses.field(default_factory=dict, compare=False)
     steps: tuple[BoundStep, ...] = ()
+    root: str = ""
     error: CaseError | None = dataclasses.field(default=None, compare=False)
 
     def place(self, *key: str | int) -> Location | None:
         """Return the location of a key, or of the case if the command line gave the value."""
         return self.keys.get(key, self.location)
+
+    @property
+    def known(self) -> Axes:
+        """Axes and derived axes whose values are known."""
+        return (*self.axes, *self.let)
 
     @property
     def outs(self) -> tuple[str, ...]:
@@ -111,8 +122,21 @@ def expand_cases(
     for case in kernel.cases:
         keys = keys_of("kernel", kernel.name, case, locate) if locate else {}
         bound = _expand(case, info, _place(kernel, case, locate), files=files)
-        found += (dataclasses.replace(each, keys=keys) for each in bound)
+        root = locate.root if locate else ""
+        found += (
+            dataclasses.replace(each, keys=keys, root=root, let=tuple(_derived(kernel, each.axes)))
+            for each in bound
+        )
     return tuple(found)
+
+
+def _derived(kernel: Kernel, axes: Axes) -> Iterator[tuple[str, AxisValue]]:
+    """Yield the derived axes of a kernel whose values follow from these axes."""
+    env = dict(axes)
+    for name, text in kernel.let:
+        with contextlib.suppress(ExpressionError):  # it names an axis that the launch settles
+            env[name] = parse(text).evaluate(env)
+            yield name, env[name]
 
 
 def small_case(case: BoundCase) -> BoundCase:

@@ -105,6 +105,7 @@ class _Binder:
             bench=case.bench,
             location=_location(locate, chain, "case", case.name),
             keys=keys_of("chain", chain.name, case, locate) if locate else {},
+            root=locate.root if locate else "",
         )
 
     def _step(self, index: int, step: Step) -> BoundStep:
@@ -197,8 +198,8 @@ class _Binder:
                 f"{operand.name} is {dtype}, and {kernel} takes {param.dtype} for {param.name!r}",
                 at,
             )
-        if (item.shape is not None) != (param.kind is ParamKind.TENSOR):
-            what = "a tensor" if item.shape is not None else "a number"
+        if item.tensor != (param.kind is ParamKind.TENSOR):
+            what = "a tensor" if item.tensor else "a number"
             raise self._error(
                 f"{operand.name} is {what}, and {param.name!r} of {kernel} is a {param.kind.value}",
                 at,

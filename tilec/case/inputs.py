@@ -13,6 +13,7 @@ import numpy as np
 from tilec.case.cases import BoundCase
 from tilec.case.files import FORMS, UnfitError, parse_place, read_array
 from tilec.case.files import numpy_dtype as numpy_dtype
+from tilec.case.functions import Functions
 from tilec.manifest.types import Input
 from tilec_runtime.errors import CaseError, ExpressionError
 from tilec_runtime.model import expr
@@ -20,9 +21,21 @@ from tilec_runtime.model.dtype import BY_NUMPY, DTYPES, DType
 from tilec_runtime.model.kernel import AxisValue
 
 Array = np.ndarray[Any, np.dtype[Any]]
+Env = dict[str, Any]
 Value = Array | int | float | bool
 
-DISTRIBUTIONS = ("normal", "uniform", "integers", "zeros", "ones", "arange", "empty")
+DISTRIBUTIONS = (
+    "normal",
+    "uniform",
+    "integers",
+    "sorted",
+    "permutation",
+    "arange",
+    "constant",
+    "zeros",
+    "ones",
+    "empty",
+)
 POISON = 0xCB
 # NumPy counts the bytes of an array in 64 bits.
 MOST_ELEMENTS = (2**63 - 1) // 8
@@ -43,7 +56,8 @@ def make_inputs(case: BoundCase) -> dict[str, Value]:
     """Return every input of a case by name, in order; tensors are C-contiguous.
 
     `normal` is N(0, 1); `uniform` is [low, high), by default [0, 1); `integers` is [low, high), by
-    default [0, 100); `arange` counts from 0 in C order; `empty` is poisoned with NaN or, for dtypes
+    default [0, 100); `sorted` is `integers` in ascending order along the last dimension;
+    `permutation` is the numbers from 0 in random order, and `arange` in C order; `empty` is poisoned with NaN or, for dtypes
     without NaN, with 0xCB bytes. Float scalars are rounded to the kernel's dtype, so that kernel
     and reference see one value.
 
@@ -54,12 +68,17 @@ def make_inputs(case: BoundCase) -> dict[str, Value]:
     if case.error is not None:
         raise case.error
     made: dict[str, Value] = {}
-    env: dict[str, Any] = dict(case.axes)
+    env: Env = dict(case.known)
     for name, path in case.files:
         made[name] = _read(case, name, path)
         env[name] = facts_of(made[name])
+    functions = Functions(case.root, "function")
     for item in case.inputs:
-        if item.shape is None:
+        if item.file:
+            made[item.name] = _read(case, item.name, str(Path(case.root, item.file)), item)
+        elif item.make:
+            made[item.name] = _made(case, item, functions, made, env)
+        elif item.shape is None:
             made[item.name] = _scalar(case, item)
         else:
             made[item.name] = _tensor(case, item, _shape(case, item, env))
@@ -67,15 +86,17 @@ def make_inputs(case: BoundCase) -> dict[str, Value]:
     return made
 
 
-def planned_inputs(case: BoundCase) -> dict[str, Any]:
-    """Return what expressions of a case see, without making its arrays.
+def planned_inputs(case: BoundCase) -> Env:
+    """Return what expressions of a case see; arrays are made where a file or a function says them.
 
     Raises:
         CaseError: as `make_inputs`; or an input is read from a file.
     """
-    env: dict[str, Any] = dict(case.axes)
+    env: Env = dict(case.known)
     if case.files:
         raise CaseError(f"{case.name}: its inputs are in files", location=case.location)
+    if any(item.file or item.make for item in case.inputs):
+        return environment(case, make_inputs(case))
     for item in case.inputs:
         if item.shape is None:
             env[item.name] = _scalar(case, item)
@@ -93,9 +114,9 @@ def planned_inputs(case: BoundCase) -> dict[str, Any]:
     return env
 
 
-def environment(case: BoundCase, inputs: Mapping[str, Value]) -> dict[str, Any]:
+def environment(case: BoundCase, inputs: Mapping[str, Value]) -> Env:
     """Return what expressions of a case see: its axes and inputs."""
-    return {**dict(case.axes), **{name: facts_of(value) for name, value in inputs.items()}}
+    return {**dict(case.known), **{name: facts_of(value) for name, value in inputs.items()}}
 
 
 def facts_of(value: Value) -> TensorFacts | int | float | bool:
@@ -123,7 +144,7 @@ def poisoned(shape: tuple[int, ...], dtype: DType) -> Array:
     return np.full((*shape, dtype.bytes), POISON, np.uint8).view(numpy_dtype(dtype)).reshape(shape)
 
 
-def _shape(case: BoundCase, item: Input, env: Mapping[str, Any]) -> tuple[int, ...]:
+def _shape(case: BoundCase, item: Input, env: Env) -> tuple[int, ...]:
     extents = []
     for axis, text in enumerate(item.shape or ()):
         try:
@@ -149,6 +170,27 @@ def _tensor(case: BoundCase, item: Input, shape: tuple[int, ...]) -> Array:
         raise too_large from error
 
 
+def _made(
+    case: BoundCase,
+    item: Input,
+    functions: Functions,
+    made: Mapping[str, Value],
+    env: Env,
+) -> Array:
+    """Return what a function of the project makes."""
+    dtype = numpy_dtype(DTYPES[item.dtype])
+    shape = None if item.shape is None else _shape(case, item, env)
+    more = {**dict(case.known), "shape": shape, "dtype": dtype, "seed": item.seed}
+    result = functions.call(case, item.make, ("inputs", item.name), made, more)
+    array = np.asarray(result)
+    if array.dtype != dtype or (shape is not None and array.shape != shape):
+        wanted = f"{dtype}{'' if shape is None else list(shape)}"
+        what = f"{item.make} returned {array.dtype}{list(array.shape)}, and {wanted} is taken"
+        raise _error(case, item, what)
+    found: Array = np.require(array, dtype, "C")
+    return found
+
+
 def _filled(case: BoundCase, item: Input, shape: tuple[int, ...], dtype: DType) -> Array:
     """Return the elements of an input, maybe in a wider dtype."""
     rng = np.random.Generator(np.random.PCG64(item.seed))
@@ -165,6 +207,12 @@ def _filled(case: BoundCase, item: Input, shape: tuple[int, ...], dtype: DType) 
             unit *= high - low
             unit += low
             return unit
+        case "sorted":
+            return np.sort(_integers(case, item, shape, dtype, rng), axis=-1)
+        case "permutation":
+            return rng.permutation(math.prod(shape)).reshape(shape)
+        case "constant":
+            return np.full(shape, item.value)
         case "integers":
             return _integers(case, item, shape, dtype, rng)
         case "zeros":
@@ -222,13 +270,14 @@ def _scalar(case: BoundCase, item: Input) -> int | float | bool:
     return int(value)
 
 
-def _read(case: BoundCase, name: str, text: str) -> Array:
+def _read(case: BoundCase, name: str, text: str, item: Input | None = None) -> Array:
     dtype = numpy_dtype(DTYPES[case.dtype_of(name)])
     try:
         return read_array(parse_place(text, cwd=Path()), name, dtype)
     except UnfitError as error:
         what = f"{case.name}: {name} cannot be read from {text}: {error}"
-        raise CaseError(what, fix=f"give {FORMS}") from error
+        location = case.place("inputs", name) if item else None
+        raise CaseError(what, fix=f"give {FORMS}", location=location) from error
 
 
 def _error(case: BoundCase, item: Input, what: str) -> CaseError:

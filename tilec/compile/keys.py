@@ -23,6 +23,9 @@ from tilec_runtime.model.signature import Assumption, Param
 #: Raised whenever tilec itself compiles the same inputs into something else: everything cached before is then passed over.
 RECIPE = 6
 
+#: Raised whenever tilec declares the same source as something else.
+READING = 1
+
 #: Fields that no compile depends on. Every other field of the dataclasses below a job is in the key without being named anywhere.
 EXEMPT: Mapping[type, frozenset[str]] = {
     Source: frozenset({"root"}),
@@ -46,6 +49,8 @@ EXEMPT: Mapping[type, frozenset[str]] = {
             "block",
             "kinds",
             "typed",
+            "configs",
+            "note",
         )
     ),
     ParamDecl: frozenset({"location"}),
@@ -203,7 +208,11 @@ def declaration_key(
     recipe: int = RECIPE,
 ) -> str:
     """Return the key of a source's declarations."""
-    rows: list[Row] = [("declare", recipe), ("language", language), ("source", source.path)]
+    rows: list[Row] = [
+        ("declare", [recipe, READING]),
+        ("language", language),
+        ("source", source.path),
+    ]
     rows += [(f"option {name}", _plain(option)) for name, option in source.options]
     rows += [(f"tool {tool.name}", [tool.version, tool.digest]) for tool in tools]
     rows += [(f"input {file.name}", file.digest) for file in inputs]
@@ -257,6 +266,8 @@ def _variant_rows(variant: Variant) -> Iterator[Row]:
             yield from ((f"axis {axis}", _plain(point)) for axis, point in value)
         elif name == "assume":
             yield from map(_fact_row, value)
+        elif name == "let":
+            yield from ((f"let {axis}", _plain(derived)) for axis, derived in value)
         else:
             yield f"variant {name}", _plain(value)
 

@@ -41,7 +41,7 @@ def _case(name: str, found: Row, shared: Row, scope: Scope) -> Case:
     inputs = []
     # A shape may use the inputs before it: names that come later are not there yet when it is
     # worked out.
-    names, later = set(scope.axes), set(merged)
+    names, later = {*scope.axes, *scope.let}, set(merged)
     for parameter, item in merged.items():
         at = (*(path if parameter in own else scope.path), "inputs", parameter)
         inputs.append(_input(parameter, item, names, later, at, scope))
@@ -59,10 +59,13 @@ def _case(name: str, found: Row, shared: Row, scope: Scope) -> Case:
 
 
 def _merged(shared: Whole | tuple[object, ...], own: Whole | tuple[object, ...]) -> Whole:
-    """Return an input of a case over that of all cases; a list is the shape of a tensor."""
+    """Return an input of a case over that of all cases; a list is the shape of a tensor.
+
+    An input that comes from a file or a function stands alone.
+    """
     base = {"shape": shared} if isinstance(shared, tuple) else shared
     given = {"shape": own} if isinstance(own, tuple) else own
-    if isinstance(base, dict) and isinstance(given, dict):
+    if isinstance(base, dict) and isinstance(given, dict) and not {"file", "make"} & given.keys():
         return {**base, **given}
     return base if given is None else given
 
@@ -84,14 +87,13 @@ def _input(
     for key in ("shape", "small"):
         _extents(name, key, item.get(key, ()), names, later, path, scope)
     shape, small = item.get("shape", BAD), item.get("small", BAD)
-    if shape is BAD and "shape" not in reported:
-        scope.problems.add(path, "'shape' is missing", at_key=True)
     if small is not BAD and shape is not BAD and len(small) != len(shape):
         scope.problems.add(
             (*path, "small"),
             f"the number of extents is {len(small)}, and that of shape {len(shape)}",
         )
-    bounded = item.get("dist") in ("uniform", "integers")
+    bounded = item.get("dist") in ("uniform", "integers", "sorted")
+    _check_origin(item, reported, path, scope.problems)
     unread = (
         "dist" in reported or reported - keys.INPUT.by_name.keys()
     )  # a wrong key may have been meant for `dist`
@@ -99,7 +101,7 @@ def _input(
         if key in item and not bounded and not unread:
             scope.problems.add(
                 (*path, key),
-                f"bounds uniform and integers only, dist is {item.get('dist', Input(name='').dist)}",
+                f"bounds uniform, integers and sorted only, dist is {item.get('dist', Input(name='').dist)}",
                 at_key=True,
             )
     if bounded and item.get("low", 0.0) >= item.get("high", float("inf")):
@@ -107,6 +109,31 @@ def _input(
             (*path, "high"), f"{item['high']} is not above low = {item.get('low', 0.0)}"
         )
     return Input(name=name, **item)
+
+
+def _check_origin(
+    item: dict[str, Any], reported: Collection[object], path: Path, problems: Problems
+) -> None:
+    """Report an input that says its contents twice, or not at all.
+
+    `reported` has its keys that cannot be read.
+    """
+    origins = [key for key in ("dist", "file", "make") if key in item]
+    for again in origins[1:]:
+        problems.add((*path, again), f"{origins[0]} says it already: give one of both", at_key=True)
+    if "file" in item:
+        for key in ("shape", "small", "seed"):
+            if key in item:
+                problems.add((*path, key), "the file says it: leave it out", at_key=True)
+    elif not {"shape", "file", "make"} & {*item, *reported}:
+        problems.add(path, "'shape' is missing", at_key=True)
+    if ("value" in item) != (item.get("dist") == "constant"):
+        what = (
+            'is for dist = "constant"'
+            if "value" in item
+            else "'value' is missing: dist = \"constant\", value = 1"
+        )
+        problems.add((*path, "value") if "value" in item else path, what, at_key=True)
 
 
 def _extents(

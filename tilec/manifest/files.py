@@ -53,19 +53,15 @@ def reference_problems(manifest: Manifest) -> tuple[Diagnostic, ...]:
     problems = []
     read: dict[str, tuple[str, frozenset[str] | None]] = {}
     for table, name, cases in _cases(manifest):
-        for case in cases:
-            file, _, function = case.reference.rpartition(":")
-            if not file:
-                continue
+        for key, text in (named for case in cases for named in _functions_of(case)):
+            file, _, function = text.rpartition(":")
             if file not in read:
                 read[file] = _functions(Path(manifest.root) / file, file)
             what, known = read[file]
             if known is not None and function not in known:
                 what = f"{file} has no function {function!r}{did_you_mean(function, known)}"
             if what:
-                problems.append(
-                    manifest.locate.problem((table, name, "case", case.name, "reference"), what)
-                )
+                problems.append(manifest.locate.problem((table, name, "case", *key), what))
     return tuple(problems)
 
 
@@ -111,6 +107,15 @@ def _demanded(node: ast.FunctionDef) -> list[str]:
         *plain[: len(plain) - len(spec.defaults)],
         *(arg.arg for arg, default in keyword if default is None),
     ]
+
+
+def _functions_of(case: Case) -> Iterator[tuple[_Key, str]]:
+    """Yield the functions that a case names, each with its key."""
+    if case.reference:
+        yield (case.name, "reference"), case.reference
+    for item in case.inputs:
+        if item.make:
+            yield (case.name, "inputs", item.name, "make"), item.make
 
 
 def _functions(path: Path, file: str) -> tuple[str, frozenset[str] | None]:
@@ -178,12 +183,12 @@ def _named_paths(manifest: Manifest) -> Iterator[tuple[_Key, str, str]]:
             yield ("kernel", kernel.name, "dispatch", "table"), kernel.table, ""
     for table, name, cases in _cases(manifest):
         for case in cases:
-            if case.reference:
-                yield (
-                    (table, name, "case", case.name, "reference"),
-                    case.reference.rpartition(":")[0],
-                    "",
-                )
+            for inner, text in _functions_of(case):
+                yield (table, name, "case", *inner), text.rpartition(":")[0], ""
+            for item in case.inputs:
+                if item.file:
+                    at: _Key = (table, name, "case", case.name, "inputs", item.name, "file")
+                    yield at, item.file.partition(":")[0], "file"
 
 
 def _leaving(manifest: Manifest, key: _Key, name: str) -> Diagnostic | None:

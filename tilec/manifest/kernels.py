@@ -41,13 +41,17 @@ def read_kernel(
         problems.add(path, what, at_key=True)
     file, function = found.get("source", ("", ""))
     language = _language(found, file, path, problems, languages) if file else ""
-    matrix, axes = _matrix(found.get("matrix", {}), (*path, "matrix"), problems)
-    scope = Scope(path, axes, problems)
+    table = found.get("matrix", {})
+    table = {"autotune": True} if table == "autotune" else table
+    named = tuple(found.get("let", {}))
+    matrix, axes = _matrix(table, named, (*path, "matrix"), problems)
+    let = _let(found.get("let", {}), Scope((*path, "let"), axes, problems, open=matrix.autotune))
+    scope = Scope(path, axes, problems, named, open=matrix.autotune)
     symbol = found.get("symbol", "")
     _check_symbol(symbol, function, scope)
     params = tuple(_param(param, table, scope) for param, table in found.get("params", {}).items())
     for param in params:
-        if param.name in axes:
+        if param.name in (*axes, *scope.let):
             problems.add(
                 (*path, "params", param.name),
                 f"{param.name!r} is an axis of the matrix too",
@@ -65,6 +69,7 @@ def read_kernel(
         symbol=symbol,
         language=language,
         matrix=matrix,
+        let=let,
         assume=_assume(found, scope),
         hints=_hints(found.get("hints", {}), (*path, "hints"), problems),
         params=params,
@@ -155,7 +160,7 @@ def _check_symbol(symbol: str, function: str, scope: Scope) -> None:
             scope.problems.add(
                 path, f"{match[0]!r} has no partner: an axis is written {{T}}", index=match.start()
             )
-        elif name not in scope.axes:
+        elif name not in (*scope.axes, *scope.let):
             known = did_you_mean(name, scope.axes) or (
                 f"; known are {', '.join(scope.axes)}"
                 if scope.axes
@@ -168,11 +173,18 @@ def _check_symbol(symbol: str, function: str, scope: Scope) -> None:
         )
 
 
-def _matrix(found: dict[str, Any], path: Path, problems: Problems) -> tuple[Matrix, Axes]:
+def _matrix(
+    found: dict[str, Any], let: tuple[str, ...], path: Path, problems: Problems
+) -> tuple[Matrix, Axes]:
     axes: Axes = {}
+    by_target = []
     for name, items in found.items():
         if name in keys.MATRIX.by_name:
             continue
+        if isinstance(items, dict):
+            _check_targets(items, (*path, name), problems)
+            by_target.append((name, tuple((key, _as_dtypes(each)) for key, each in items.items())))
+            items = tuple(dict.fromkeys(item for each in items.values() for item in each))
         if keyword.iskeyword(name):
             problems.add(
                 (*path, name),
@@ -192,23 +204,49 @@ def _matrix(found: dict[str, Any], path: Path, problems: Problems) -> tuple[Matr
             for name, value in point.items():
                 if axes.get(name) and type(value) is type(axes[name][0]):
                     reach[name][value] = None
-    scope = Scope(path, {name: tuple(items) for name, items in reach.items()}, problems)
+    whole = found.get("autotune", False)
+    reached = {name: tuple(items) for name, items in reach.items()}
+    scope = Scope(path, reached, problems, open=whole)
     exclude = []
     for index, rule in enumerate(found.get("exclude", ())):
         if rule is not BAD:
             inner = (*path, "exclude", index)
             when = rule.get("when", "")
             if when:
-                scope.expression(when, scope.axes, (*inner, "when"))
+                scope.expression(when, {*scope.axes, *let}, (*inner, "when"))
             point = scope.point({key: value for key, value in rule.items() if key != "when"}, inner)
             exclude.append(Exclude(when=when, values=point))
     matrix = Matrix(
         axes=tuple(axes.items()),
         exclude=tuple(exclude),
         include=tuple(include),
+        by_target=tuple(by_target),
+        autotune=whole,
         max_variants=found.get("max-variants", Matrix().max_variants),
     )
     return matrix, scope.axes
+
+
+def _check_targets(found: Mapping[str, object], path: Path, problems: Problems) -> None:
+    """Report keys of values by target that are no targets."""
+    for key in found:
+        try:
+            key == "*" or values.target(key)
+        except ValueError as error:
+            problems.add((*path, key), f'{error}; "*" stands for all others', at_key=True)
+
+
+def _let(found: Mapping[str, str], scope: Scope) -> tuple[tuple[str, str], ...]:
+    """Return the derived axes; each may use the axes of the matrix and those before it."""
+    known = set(scope.axes)
+    for name, text in found.items():
+        path = (*scope.path, name)
+        if name in scope.axes or keyword.iskeyword(name):
+            what = "an axis of the matrix too" if name in scope.axes else "a keyword of Python"
+            scope.problems.add(path, f"{name!r} is {what}", at_key=True)
+        scope.expression(text, known, path)
+        known.add(name)
+    return tuple(found.items())
 
 
 def _as_dtypes(items: tuple[AxisValue, ...]) -> tuple[AxisValue, ...]:
@@ -218,6 +256,8 @@ def _as_dtypes(items: tuple[AxisValue, ...]) -> tuple[AxisValue, ...]:
 
 
 def _check_axis(name: str, items: tuple[Any, ...], path: Path, problems: Problems) -> None:
+    # None of Triton stands beside values of any type.
+    items = tuple(item for item in items if item != "None")
     good = [item for item in items if item is not BAD]
     for index, item in enumerate(items):
         if item is not BAD and type(item) is not type(good[0]):
@@ -333,6 +373,7 @@ def _param(name: str, table: dict[str, Any], scope: Scope) -> ParamTable:
             "aligned",
             "size",
             "default",
+            "list",
         ):
             if kind == wrong and key in table and key not in allowed:
                 problems.add((*path, key), f"does not concern a {wrong}", at_key=True)
@@ -343,7 +384,7 @@ def _param(name: str, table: dict[str, Any], scope: Scope) -> ParamTable:
 
 
 _KEYS_OF_KIND = {
-    "tensor": ("rank", "out", "stride", "contiguous", "optional", "divisible", "aligned"),
+    "tensor": ("rank", "out", "stride", "contiguous", "optional", "divisible", "aligned", "list"),
     "slice": ("rank", "out", "divisible", "aligned"),
     "scalar": ("default",),
     "ptr": ("aligned", "out"),

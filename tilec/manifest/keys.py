@@ -29,7 +29,18 @@ from tilec_runtime.model.signature import ParamKind
 
 EDITION = 1
 EMIT = ("bundle", "package", "wheel", "fatbin", "cubin", "ptx")
-DISTS = ("normal", "uniform", "integers", "zeros", "ones", "arange", "empty")
+DISTS = (
+    "normal",
+    "uniform",
+    "integers",
+    "sorted",
+    "permutation",
+    "arange",
+    "constant",
+    "zeros",
+    "ones",
+    "empty",
+)
 
 _TARGET = Text("target", known=values.target_names, convert=values.target)
 _TARGETS = ListOf(_TARGET, least=1, unique=True)
@@ -262,6 +273,7 @@ FRONTENDS = Table(
         "Options of a language that a plug-in brings.",
     ),
 )
+_VALUES = ListOf(Plain(), least=1, unique=True)
 MATRIX = Table(
     keys=(
         Key(
@@ -280,13 +292,28 @@ MATRIX = Table(
             ListOf(Table(names=_axes(), least=1)),
             "Points to add; each gives every axis.",
         ),
+        Key(
+            "autotune",
+            Flag(),
+            "Take the configurations of the source's @triton.autotune as points, too.",
+        ),
         Key("max-variants", Integer(1, 100_000), "Most variants that the matrix may give."),
     ),
     names=Names(
         values.IDENTIFIER,
         "an axis's name",
-        ListOf(Plain(), least=1, unique=True),
-        "An axis: its values, all of one type.",
+        Either(
+            (
+                _VALUES,
+                Table(
+                    names=Names(
+                        r"\*|" + values.IDENTIFIER, 'a target, or "*" for all others', _VALUES
+                    ),
+                    least=1,
+                ),
+            )
+        ),
+        'An axis: its values, all of one type; or a list of values by target, "*" for all others.',
     ),
 )
 ASSUME = Table(
@@ -358,6 +385,11 @@ PARAM = Table(
         Key("dtype", _DTYPE, "A dtype, or the axis that holds it."),
         Key("rank", Integer(-1, 8), "Number of dimensions; -1 takes any."),
         Key("out", Flag(), "The kernel writes it."),
+        Key(
+            "list",
+            Either((Integer(1, 64), Text("an axis", pattern=values.IDENTIFIER))),
+            "A tuple of so many arrays, each a parameter of its own: NAME_0, NAME_1, … .",
+        ),
         Key(
             "stride",
             ListOf(
@@ -484,8 +516,25 @@ INPUT = Table(
             "What the tensor is filled with; empty is poisoned before the run.",
         ),
         Key("seed", Integer(0), "Seed of the random numbers."),
-        Key("low", Number(), "Least value of uniform and integers."),
-        Key("high", Number(), "Upper bound of uniform and integers."),
+        Key("low", Number(), "Least value of uniform, integers and sorted."),
+        Key("high", Number(), "Upper bound of uniform, integers and sorted."),
+        Key("value", Scalar(), "Of constant: every element."),
+        Key(
+            "file",
+            Text(
+                "a file such as x.npy or x.npz:key", pattern=values.ARRAY, convert=values.inner_path
+            ),
+            "File of the project that holds the array: .npy, .npz or .safetensors.",
+        ),
+        Key(
+            "make",
+            Text(
+                "a file and a function such as inputs.py:sorted_ids",
+                pattern=values.FUNCTION,
+                convert=values.inner_path,
+            ),
+            "Function that returns the array, given shape, dtype, seed, axes and earlier inputs by name.",
+        ),
     ),
 )
 _RTOL = Key("rtol", Number(least=0), "Relative tolerance.")
@@ -581,8 +630,13 @@ KERNEL = Table(
         ),
         Key(
             "matrix",
-            MATRIX,
+            Either((MATRIX, Text("matrix", choices=("autotune",)))),
             "Axes whose product gives the variants; names match the kernel's constants and dtype variables.",
+        ),
+        Key(
+            "let",
+            Table(names=Names(values.IDENTIFIER, "a derived axis's name", Formula(0))),
+            "Derived axes: expressions over the axes, evaluated at each point.",
         ),
         Key("assume", ASSUME, "Facts that the compiler may use."),
         Key("hints", HINTS, "Compiler hints, for all targets or in a table named by a target."),

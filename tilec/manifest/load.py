@@ -82,7 +82,7 @@ def load_text(text: str, path: Path, *, languages: Languages, shown: str = "") -
         ManifestError: as `load`.
     """
     text = text.replace("\r\n", "\n")
-    locator = Locator(text, shown or str(path))
+    locator = Locator(text, shown or str(path), str(path.absolute().parent))
     data = _parse(text, locator)
     problems = Problems()
     manifest = _read(data, path, locator, problems, languages)

@@ -210,9 +210,12 @@ EXCERPT = 200
 class Locator:
     """Finds the locations of keys in one manifest; a call returns that of a key."""
 
-    def __init__(self, text: str, file: str) -> None:
-        """Keep the text (with single line feeds) and the file's name for messages."""
+    def __init__(self, text: str, file: str, root: str = "") -> None:
+        """Keep the text (with single line feeds), the file's name for messages, and the directory
+        that its paths start at.
+        """
         self.text = text
+        self.root = root
         self.file = file
 
     def __call__(self, path: Path) -> Location:

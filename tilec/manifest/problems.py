@@ -120,12 +120,15 @@ def mark(value: AxisValue) -> Mark:
 class Scope:
     """Path, axes and problems of one kernel, for checks of names.
 
-    `axes` have the values that included points add.
+    `axes` have the values that included points add; `let` names the derived axes. It is
+    `open` where the source has more axes: planning then checks their names.
     """
 
     path: Path
     axes: Axes
     problems: Problems
+    let: tuple[str, ...] = ()
+    open: bool = False
     marks: dict[str, frozenset[Mark]] = dataclasses.field(init=False)
 
     def __post_init__(self) -> None:
@@ -136,7 +139,7 @@ class Scope:
 
     def axis(self, name: str, path: Path) -> bool:
         """Return whether there is such an axis; report it if not."""
-        if name in self.axes:
+        if name in self.axes or self.open:
             return True
         if self.axes:
             self.problems.unknown(path, "axis", name, tuple(self.axes), at_key=True)
@@ -154,7 +157,7 @@ class Scope:
         found = {name: self.value(name, value) for name, value in found.items()}
         for name, value in found.items():
             inner = (*path, name)
-            if self.axis(name, inner) and mark(value) not in self.marks[name]:
+            if self.axis(name, inner) and name in self.axes and mark(value) not in self.marks[name]:
                 known = ", ".join(map(shown, self.axes[name][:12]))
                 self.problems.add(
                     inner, f"{shown(value)} is not a value of axis {name}: it has {known}"
@@ -178,6 +181,6 @@ class Scope:
     def expression(self, text: str, names: set[str] | Axes, path: Path) -> None:
         """Check an expression whose names are all known."""
         try:
-            parse(text, names=names)
+            parse(text, names=None if self.open else names)
         except ExpressionError as error:
             self.problems.expression(path, error)

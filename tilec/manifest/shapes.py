@@ -242,8 +242,8 @@ class Scalar(Shape):
     accepts: tuple[type, ...] = (bool, int, float)
 
     def of(self, value: Any, path: Path, problems: Problems) -> Any:
-        if isinstance(value, str) and not (value and value.isprintable()):
-            problems.add(path, "has characters that cannot be printed" if value else "is empty")
+        if isinstance(value, str) and not value.isprintable():
+            problems.add(path, "has characters that cannot be printed")
         elif isinstance(value, float) and not math.isfinite(value):
             problems.add(path, f"{value} is no finite number")
         elif isinstance(value, int) and not -INT_LIMIT <= value <= INT_LIMIT:
@@ -264,7 +264,7 @@ class Plain(Scalar):
     accepts = (str, bool, int, float)
 
     def schema(self) -> dict[str, Any]:
-        return {"anyOf": [*super().schema()["anyOf"], {"type": "string", "minLength": 1}]}
+        return {"anyOf": [*super().schema()["anyOf"], {"type": "string"}]}
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -325,6 +325,9 @@ class Either(Shape):
 
     def takes(self, value: Any) -> bool:
         return any(shape.takes(value) for shape in self.shapes)
+
+    def hint(self, value: Any) -> str:
+        return next(filter(None, (shape.hint(value) for shape in self.shapes)), "")
 
     def of(self, value: Any, path: Path, problems: Problems) -> Any:
         return next(shape for shape in self.shapes if shape.takes(value)).of(value, path, problems)
@@ -461,7 +464,9 @@ class Table(Shape):
         if near:
             return f"; did you mean {near!r}"
         for key in self.keys:
-            inner = nearest(name, key.shape.by_name) if isinstance(key.shape, Table) else ""
+            shapes = key.shape.shapes if isinstance(key.shape, Either) else (key.shape,)
+            tables = [shape.by_name for shape in shapes if isinstance(shape, Table)]
+            inner = nearest(name, tables[0]) if tables else ""
             if inner:
                 return f"; did you mean '{key.name}.{inner}'"
         return f"; known are {', '.join(known)}" if known else ""

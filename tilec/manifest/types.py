@@ -85,11 +85,19 @@ class Exclude:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Matrix:
-    """[kernel.NAME.matrix]: the product of axes, minus exclude, plus include."""
+    """[kernel.NAME.matrix]: the product of axes, minus exclude, plus include.
+
+    `by_target` has the axes whose values differ by target, each with its values by target, `*` for
+    all others; `axes` then has every value. With `autotune` the product is over the source's
+    `configs` too, which planning finds.
+    """
 
     axes: tuple[tuple[str, tuple[AxisValue, ...]], ...] = ()
     exclude: tuple[Exclude, ...] = ()
     include: tuple[tuple[tuple[str, AxisValue], ...], ...] = ()
+    by_target: tuple[tuple[str, tuple[tuple[str, tuple[AxisValue, ...]], ...]], ...] = ()
+    autotune: bool = False
+    configs: tuple[tuple[tuple[str, AxisValue], ...], ...] = ()
     max_variants: int = 256
 
 
@@ -130,6 +138,7 @@ class ParamTable:
     default: AxisValue | None = None
     size: int | None = None
     optional: bool = False
+    list: int | str | None = None
     doc: str = ""
 
 
@@ -178,10 +187,12 @@ class Input:
     """kernel.NAME.case.C.inputs.P: a tensor to make (shape, dtype, dist, seed), or a plain value
     for a scalar.
 
-    `shape` holds numbers or expressions over the case's earlier inputs and axes. `dist` is normal,
-    uniform, integers, zeros, ones, arange or empty (poisoned before the run); `low` and `high`
-    bound uniform and integers. `dtype` may name a matrix axis: the case then runs for each value.
-    `small` holds the extents of runs that are compared, where they are not those of `shape`.
+    `shape` holds numbers or expressions over the case's earlier inputs and axes; it is None where
+    `file` holds the array, and may be where `make` names a function that returns it. `dist` is
+    normal, uniform, integers, sorted, permutation, arange, constant (`value`), zeros, ones or empty
+    (poisoned before the run); `low` and `high` bound uniform, integers and sorted. `dtype` may name
+    a matrix axis: the case then runs for each value. `small` holds the extents of runs that are
+    compared, where they are not those of `shape`.
     """
 
     name: str
@@ -193,6 +204,13 @@ class Input:
     low: float | None = None
     high: float | None = None
     value: AxisValue | None = None
+    file: str = ""
+    make: str = ""
+
+    @property
+    def tensor(self) -> bool:
+        """Whether it is an array, not a number."""
+        return self.shape is not None or bool(self.file or self.make)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -249,7 +267,7 @@ class Rule:
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Kernel:
     """[kernel.NAME]. `source` is relative to the project; `function` stands behind its colon (or is
-    the symbol's base name, or NAME).
+    the symbol's base name, or NAME). `let` has the derived axes: expressions over those before them.
     """
 
     name: str
@@ -258,6 +276,7 @@ class Kernel:
     symbol: str = ""
     language: str
     matrix: Matrix = Matrix()
+    let: tuple[tuple[str, str], ...] = ()
     assume: tuple[AssumeSet, ...] = (AssumeSet(),)
     hints: tuple[tuple[str, tuple[tuple[str, int], ...]], ...] = ()
     params: tuple[ParamTable, ...] = ()

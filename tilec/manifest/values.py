@@ -34,6 +34,7 @@ DRIVER = r"[0-9]{3,4}(?:\.[0-9]+){0,2}"
 SIZE = r"[0-9]+(?:\.[0-9]+)? ?(?:B|KB|MB|GB|KiB|MiB|GiB)"
 SYMBOL = rf"(?:::)?{IDENTIFIER}(?:::{IDENTIFIER})*(?: ?<.*>)?"
 SOURCE = rf"[^:]+(?::{IDENTIFIER}(?:::{IDENTIFIER})*)?"
+ARRAY = r".+\.npy|.+\.(?:npz|safetensors)(?::.+)?"
 FUNCTION = rf"[^:]+:{IDENTIFIER}"
 AGAINST = r"[A-Za-z][A-Za-z0-9_]*:.+"
 

@@ -19,8 +19,8 @@ class ParamDecl:
         name: its name in the source.
         type: its type as written, for messages (`const T*`, `ct.Constant[int]`); empty where the
             language has none.
-        kind: `tensor` (a pointer or array), `scalar`, `struct` or `constant` (a compile-time
-            constant, bound by a matrix axis).
+        kind: `tensor` (a pointer or array), `scalar`, `struct`, `empty` (a tag without a value) or
+            `constant` (a compile-time constant, bound by a matrix axis).
         dtype: a dtype's name, or the name of a template parameter, or empty where the source does
             not say.
         out: True where the source says that it is written, False where it says that it is only
@@ -40,6 +40,11 @@ class ParamDecl:
     default: AxisValue | None = None
     location: Location | None = None
     rank: int = -1
+
+    @property
+    def given(self) -> bool:
+        """Whether a launch gives it a value."""
+        return self.kind not in ("constant", "empty")
 
 
 @value_class(frozen=True, kw_only=True, slots=True)
@@ -86,6 +91,9 @@ class KernelDecl:
         captures: variables around the kernel that it reads. Those of kind `scalar` are numbers,
             which the manifest may make parameters of the launch; of the others, `type` says what
             they are.
+        configs: values of constants and hints that the source lists to be tried, each for one
+            variant (`@triton.autotune`).
+        note: what a build says once of how the source is compiled.
         typed: the compiled entry's name holds the types of its parameters, so that dtypes may be
             left to it.
     """
@@ -113,6 +121,8 @@ class KernelDecl:
     kinds: tuple[str, ...] = ()
     captures: tuple[ParamDecl, ...] = ()
     typed: bool = False
+    note: str = ""
+    configs: tuple[tuple[tuple[str, AxisValue], ...], ...] = ()
 
     @classmethod
     def refuse(cls, name: str, file: str, problems: tuple[Diagnostic, ...]) -> KernelDecl:

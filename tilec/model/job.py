@@ -10,6 +10,8 @@ from tilec_runtime.model.kernel import AxisValue
 from tilec_runtime.model.safety import Checks
 from tilec_runtime.model.signature import AbiSlot, Assumption, Param
 
+EMPTY = AbiSlot(type="u8", expr="0", size=1, align=1)
+"""What a launch passes for a parameter of an empty type."""
 Option = str | int | float | bool | tuple[str, ...] | tuple[tuple[str, str], ...]
 Options = tuple[tuple[str, Option], ...]
 
@@ -41,12 +43,21 @@ class InputFile:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Variant:
-    """A kernel at one point of its matrix, under one set of assumptions."""
+    """A kernel at one point of its matrix, under one set of assumptions.
+
+    `let` has the values of the derived axes there: constants of the code, which no launch knows.
+    """
 
     kernel: str
     id: str
     axes: tuple[tuple[str, AxisValue], ...] = ()
     assume: tuple[Assumption, ...] = ()
+    let: tuple[tuple[str, AxisValue], ...] = ()
+
+    @property
+    def constants(self) -> tuple[tuple[str, AxisValue], ...]:
+        """The axes, then the derived ones."""
+        return (*self.axes, *self.let)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)

@@ -207,10 +207,15 @@ def _hints(kernel: KernelInfo) -> list[tuple[str, tuple[AxisValue, ...]]]:
 
 
 def is_open(kernel: KernelInfo, axis: str) -> bool:
-    """Whether a caller may leave an axis open: there is a default, or a tuning table, rules or the
-    tiles of a partition may say.
+    """Whether a caller may leave an axis open: there is a default, or a tuning table, rules, the
+    device or the tiles of a partition may say.
     """
-    return kernel.dispatched or axis in dict(kernel.default) or bool(kernel.tiled_by(axis))
+    return (
+        kernel.dispatched
+        or axis in dict(kernel.default)
+        or kernel.by_device(axis)
+        or bool(kernel.tiled_by(axis))
+    )
 
 
 def defaults(kernel: KernelInfo) -> tuple[str, ...]:

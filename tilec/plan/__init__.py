@@ -20,8 +20,10 @@ from tilec.plan.checks import (
     check_names,
     check_shared,
 )
+from tilec.plan.lists import with_lists
 from tilec.plan.matrix import expand
 from tilec.plan.params import Resolver, abi_of_args, with_slices
+from tilec.plan.points import inlined, is_for, with_configs, with_derived
 from tilec.plan.source import check_checks, check_source_axes, safety_of, with_names, with_source
 from tilec.plan.targets import LanguageFacts, Selection, no_target, parse_targets
 from tilec.plan.tuning import PASSED_OVER, Tuned, check_record, newer_tools, space_digest, winners
@@ -88,7 +90,7 @@ def _member(job: Job) -> Member:
     named = set(_PLACE.findall(job.spec.symbol))
     return Member(
         symbol=job.spec.symbol,
-        axes=tuple((name, value) for name, value in job.variant.axes if name in named),
+        axes=tuple((name, value) for name, value in job.variant.constants if name in named),
     )
 
 
@@ -262,6 +264,10 @@ class _Planner:
         """Plan a kernel. Its jobs mean nothing if problems were reported."""
         report, selection = self.report, self.selection
         self.problems.update(dict.fromkeys(check_checks(kernel, decl, report)))
+        kernel = with_derived(with_configs(kernel, decl, report), report)
+        if decl.note:
+            self.remarks.append(decl.note)
+        kernel, decl = with_lists(kernel, decl, report)
         decl = with_captures(kernel, with_names(kernel, decl, report), report)
         kernel = with_slices(kernel, decl, report)
         language = language.of(decl)
@@ -277,6 +283,8 @@ class _Planner:
         refused = {target: reason for target in targets if (reason := language.refuse(target))}
         targets = [target for target in targets if target not in refused]
         variants, table = self._taken_up(kernel, params, everything, targets, tuned)
+        if kernel.matrix.by_target:
+            variants = tuple(v for v in variants if any(is_for(kernel, v.axes, t) for t in targets))
         for variant in set(everything).difference(
             variants
         ):  # overrides may well speak of what a table leaves out
@@ -326,7 +334,9 @@ class _Planner:
         ):  # variants differ in what `args` packs where it packs dtype axes
             spec = dataclasses.replace(
                 spec,
-                abi=abi_of_args(kernel, spec.decl, spec.params, dict(variant.axes), self.report),
+                abi=abi_of_args(
+                    kernel, spec.decl, spec.params, dict(variant.constants), self.report
+                ),
             )
         # Hints that are axes of the matrix are the variant's identity, so nothing overrides them.
         axes = {
@@ -336,7 +346,7 @@ class _Planner:
         }
         for target in targets:
             hints = self.selection.hints(kernel, variant.id, target)
-            if self.selection.allows(variant.id, target):
+            if self.selection.allows(variant.id, target) and is_for(kernel, variant.axes, target):
                 job = Job(
                     spec=spec,
                     variant=variant,
@@ -412,13 +422,15 @@ class _Planner:
 def _info(
     kernel: Kernel, decl: KernelDecl, params: tuple[Param, ...], variants: Sequence[Variant]
 ) -> KernelInfo:
-    built: dict[str, dict[AxisValue, None]] = {name: {} for name, _ in kernel.matrix.axes}
+    derived = dict(kernel.let)
+    listed = [(name, values) for name, values in kernel.matrix.axes if name not in derived]
+    built: dict[str, dict[AxisValue, None]] = {name: {} for name, _ in listed}
     for variant in variants:
         for name, value in variant.axes:
             built[name][value] = None
     # Points that are left out change which value is met first, and those that are added bring
     # values of their own.
-    ordered = {name: dict.fromkeys((*values, *built[name])) for name, values in kernel.matrix.axes}
+    ordered = {name: dict.fromkeys((*values, *built[name])) for name, values in listed}
     axes = tuple(
         (name, tuple(value for value in values if value in built[name]))
         for name, values in ordered.items()
@@ -439,13 +451,13 @@ def _info(
         default=tuple(default.items()),
         rules=tuple(DispatchRule(when=rule.when, take=rule.take) for rule in kernel.rules),
         launch=LaunchInfo(
-            grid=kernel.launch.grid,
-            block=kernel.launch.block or ("1",),
-            shared=kernel.launch.shared,
+            grid=tuple(inlined(kernel, text) for text in kernel.launch.grid),
+            block=tuple(inlined(kernel, text) for text in kernel.launch.block) or ("1",),
+            shared=inlined(kernel, kernel.launch.shared),
             cluster=kernel.launch.cluster or decl.cluster,
             cooperative=kernel.launch.cooperative,
             programmatic=kernel.launch.programmatic,
-            requires=kernel.launch.requires,
+            requires=tuple(inlined(kernel, text) for text in kernel.launch.requires),
             open=kernel.launch.open,
             preset=kernel.launch.preset,
         ),

@@ -6,7 +6,7 @@ import dataclasses
 
 from tilec.manifest.types import Kernel, ParamTable
 from tilec.model.declaration import KernelDecl, ParamDecl
-from tilec.plan.matrix import Report
+from tilec.plan.points import Report
 from tilec_runtime.model.dtype import DTYPES
 
 # Kinds of dtypes that hold a captured number of a kind: an integer may become a float.

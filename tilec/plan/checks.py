@@ -11,8 +11,8 @@ from tilec.manifest.types import Case, Input, Kernel
 from tilec.model.cpp import cut
 from tilec.model.declaration import KernelDecl
 from tilec.model.job import Job, Variant
-from tilec.plan.matrix import Report
 from tilec.plan.params import suggest, symbol_places
+from tilec.plan.points import Report
 from tilec.plan.targets import LanguageFacts
 from tilec.plan.tuning import misread
 from tilec_runtime.errors import ExpressionError
@@ -95,7 +95,8 @@ def _check_axes(
                 or [name.removesuffix("...") for name in decl.template]
             )
             what = f"axis {name!r} is neither a constant of the kernel nor used by its symbol, dtypes or launch"
-            report(what + suggest(name, known), ("kernel", kernel.name, "matrix", name))
+            table = "let" if name in dict(kernel.let) else "matrix"
+            report(what + suggest(name, known), ("kernel", kernel.name, table, name))
     for param in params:
         included = [
             value for point in kernel.matrix.include for name, value in point if name == param.dtype
@@ -111,7 +112,13 @@ def _check_axes(
 
 def _in_expressions(kernel: Kernel, name: str) -> bool:
     launch = kernel.launch
-    texts = (*launch.grid, *launch.block, launch.shared, *launch.requires)
+    texts = (
+        *launch.grid,
+        *launch.block,
+        launch.shared,
+        *launch.requires,
+        *dict(kernel.let).values(),
+    )
     return any(name in expr.parse(text).names for text in texts) or any(
         name in expr.parse_abi(text)[1].names for text in kernel.args or ()
     )
@@ -143,7 +150,7 @@ def check_entry(kernel: Kernel, decl: KernelDecl, report: Report) -> bool:
         )
         report(f"{len(arguments)} template arguments, but {decl.name} has {shown}", path)
         return False
-    declared = [p for p in decl.params if p.kind != "constant"]
+    declared = [p for p in decl.params if p.given]
     if kernel.args is not None and len(kernel.args) != len(declared):
         shown = ", ".join(f"{p.type} {p.name}".strip() for p in declared)
         what = f"{len(kernel.args)} args, but {decl.name} takes {len(declared)} parameters: {shown}"
@@ -267,7 +274,7 @@ def check_shared(kernel: Kernel, jobs: Sequence[Job], report: Report) -> None:
         with contextlib.suppress(
             ExpressionError
         ):  # one that reads arguments is checked at the launch
-            wanted = expr.parse(kernel.launch.shared).evaluate(dict(job.variant.axes))
+            wanted = expr.parse(kernel.launch.shared).evaluate(dict(job.variant.constants))
             if (
                 job.target.kind is TargetKind.CUBIN
                 and arch is not None
@@ -331,7 +338,7 @@ def _check_expressions(
             for key, text in (("flops", case.bench.flops), ("bytes", case.bench.bytes)):
                 if text:
                     at = ("kernel", kernel.name, "case", case.name, "bench", key)
-                    _check_expression(text, kernel, params, unresolved, at, report)
+                    _check_expression(text, kernel, params, unresolved, at, report, device=())
                     given = {item.name for item in case.inputs}
                     _check_given(
                         text, [param for param in params if param.name not in given], at, report
@@ -371,15 +378,16 @@ def _check_expression(
     report: Report,
     *,
     truth: bool = False,
+    device: Collection[str] = expr.DEVICE_FACTS,
 ) -> None:
     """Report unknown names, attributes and extents, and a value of the wrong kind.
 
-    With `truth`, the value has to be a condition.
+    With `truth`, the value has to be a condition. `device` has the facts of a device that it sees.
     """
     axes = [name for name, _ in kernel.matrix.axes]
     by_name = {p.name: p for p in params}
     try:
-        parsed = expr.parse(text, names=[*by_name, *axes, *unresolved])
+        parsed = expr.parse(text, names=[*by_name, *axes, *unresolved, *device])
     except ExpressionError as error:
         report(error.what, path, error.column)
         return
@@ -430,9 +438,11 @@ def _check_default(
 ) -> None:
     path = ("kernel", kernel.name, "dispatch", "default")
     axes = dict(kernel.matrix.axes)
-    built = {name: {dict(v.axes)[name] for v in variants} for name in axes} if variants else {}
+    built = {name: {dict(v.constants).get(name) for v in variants} for name in axes}
     for name, value in kernel.default:
-        if variants and value not in built[name]:
+        if name not in axes:  # of a matrix that the source completes
+            report(f"unknown axis {name!r}{suggest(name, list(axes))}", (*path, name))
+        elif variants and value not in built[name]:
             shown = ", ".join(map(str, sorted(built[name], key=str)))
             report(f"no variant has {name} = {value!r}: built are {shown}", (*path, name))
         elif any(p.dtype == name for p in params):
@@ -577,11 +587,11 @@ def _check_input(
     report: Report,
 ) -> None:
     """Report a case's input that no launch takes; runs are often on another machine."""
-    if param.kind is ParamKind.SCALAR and item.shape is not None:
+    if param.kind is ParamKind.SCALAR and item.tensor:
         report(f"{item.name} is a number, and a tensor is given: inputs.{item.name} = 2", path)
     if param.kind is not ParamKind.TENSOR:
         return
-    if item.value is not None:
+    if item.value is not None and not item.tensor:
         report(
             f"{item.name} is a tensor, and a number is given: inputs.{item.name} = {{ shape = [1024] }}",
             path,
@@ -591,7 +601,7 @@ def _check_input(
             f"{len(item.shape)} extents, and the kernel takes {param.rank} for {item.name}",
             (*path, "shape"),
         )
-    taken = {dict(variant.axes).get(param.dtype, param.dtype) for variant in variants}
+    taken = {dict(variant.constants).get(param.dtype, param.dtype) for variant in variants}
     if item.dtype in DTYPES and taken and item.dtype not in taken:
         shown = ", ".join(sorted(map(str, taken)))
         report(f"{item.dtype}, and the kernel takes {shown} for {item.name}", (*path, "dtype"))

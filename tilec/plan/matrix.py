@@ -3,29 +3,17 @@
 from __future__ import annotations
 
 import itertools
-import math
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from tilec.manifest.types import AssumeSet, Kernel
 from tilec.model.job import Variant
-from tilec_runtime.errors import ExpressionError
-from tilec_runtime.model import expr
-from tilec_runtime.model.kernel import AxisValue
+from tilec.plan.points import Point, Report, derived_at, points_of
 from tilec_runtime.model.signature import Assumption, Param, ParamKind
 from tilec_runtime.model.suggest import did_you_mean
 
-Point = tuple[tuple[str, AxisValue], ...]
 # A set of assumptions: its part of the variant's id, and the facts.
 Labelled = tuple[str, tuple[Assumption, ...]]
-
-
-class Report(Protocol):
-    """Collects a problem."""
-
-    def __call__(self, what: str, path: tuple[str | int, ...], column: int = 0) -> None:
-        """Collect a problem at a key path, and a column (from 1) inside its value if known."""
 
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.]")
@@ -43,7 +31,7 @@ def expand(
             sense.
         unresolved: names of parameters that were reported already.
     """
-    points = tuple(_points(kernel, report))
+    points = tuple(points_of(kernel, report))
     optional = [param.name for param in params if param.optional]
     count = len(points) * len(kernel.assume) * 2 ** len(optional)
     if count > kernel.matrix.max_variants:
@@ -63,16 +51,27 @@ def expand(
         for _, divisors in assume.divisible
         for divisor in divisors
     )
+    let = {point: tuple(derived_at(kernel, point, report)) for point in points}
     first = assumption_sets(
-        kernel, params, report, unresolved=unresolved, point=points[0] if points else ()
+        kernel,
+        params,
+        report,
+        unresolved=unresolved,
+        point=(*points[0], *let[points[0]]) if points else (),
     )
     variants = tuple(
         Variant(
-            kernel=kernel.name, id=_variant_id(kernel.name, point, label), axes=point, assume=facts
+            kernel=kernel.name,
+            id=_variant_id(kernel.name, point, label),
+            axes=point,
+            assume=facts,
+            let=let[point],
         )
         for point in points
         for label, facts in with_absent(
-            assumption_sets(kernel, params, report, unresolved=unresolved, point=point)
+            assumption_sets(
+                kernel, params, report, unresolved=unresolved, point=(*point, *let[point])
+            )
             if named
             else first,
             optional,
@@ -90,70 +89,15 @@ def expand(
     return variants
 
 
-def _points(kernel: Kernel, report: Report) -> Iterator[Point]:
-    matrix = kernel.matrix
-    names = [name for name, _ in matrix.axes]
-    total = math.prod(len(values) for _, values in matrix.axes)
-    if total > 1_000_000:
-        report(
-            f"the matrix is a product of {total} points: that is no build",
-            ("kernel", kernel.name, "matrix"),
-        )
-        return
-    excluded = _excluder(kernel, names, report)
-    seen = set()
-    for values in itertools.product(*(values for _, values in matrix.axes)):
-        point = tuple(zip(names, values, strict=True))
-        if not excluded(point):
-            seen.add(point)
-            yield point
-    for included in matrix.include:
-        given = dict(included)
-        point = tuple((name, given[name]) for name in names)
-        if point not in seen:
-            seen.add(point)
-            yield point
-
-
-def _excluder(kernel: Kernel, names: Sequence[str], report: Report) -> Callable[[Point], bool]:
-    rules: list[tuple[int, expr.Expr | None, Mapping[str, AxisValue]]] = []
-    for index, rule in enumerate(kernel.matrix.exclude):
-        parsed = expr.parse(rule.when, names=names) if rule.when else None
-        rules.append((index, parsed, dict(rule.values)))
-    broken: set[int] = set()
-
-    def excluded(point: Point) -> bool:
-        env = dict(point)
-        for index, when, values in rules:
-            if values and any(env.get(name) != value for name, value in values.items()):
-                continue
-            if when is None:
-                return True
-            try:
-                if when.evaluate(env):
-                    return True
-            except ExpressionError as error:
-                if index not in broken:
-                    broken.add(index)
-                    report(
-                        error.what,
-                        ("kernel", kernel.name, "matrix", "exclude", index, "when"),
-                        error.column,
-                    )
-        return False
-
-    return excluded
-
-
 def _variant_id(kernel: str, point: Point, label: str) -> str:
     parts = [kernel]
     for name, value in point:
-        if isinstance(value, str):
+        if isinstance(value, str) and value:
             parts.append(_UNSAFE.sub("_", value))
-        elif isinstance(value, bool):
-            parts.append(f"{name}{int(value)}")
-        else:
-            parts.append(f"{name}{value}")
+            continue
+        shown = int(value) if isinstance(value, bool) else value
+        # BLOCK_M1=32: the axis M1, or M with 132, would be read out of BLOCK_M132.
+        parts.append(f"{name}{'=' if name[-1].isdigit() or shown == '' else ''}{shown}")
     if label:
         parts.append(label)
     return "-".join(parts)

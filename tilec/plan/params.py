@@ -10,7 +10,8 @@ from typing import Any
 from tilec.manifest.types import Kernel, ParamTable
 from tilec.model.cpp import cut, dtype_of
 from tilec.model.declaration import KernelDecl, ParamDecl
-from tilec.plan.matrix import Report
+from tilec.model.job import EMPTY
+from tilec.plan.points import Report, inlined
 from tilec_runtime.errors import ExpressionError
 from tilec_runtime.model import expr
 from tilec_runtime.model.dtype import DTYPES
@@ -65,9 +66,7 @@ def with_slices(kernel: Kernel, decl: KernelDecl, report: Report) -> Kernel:
     ):  # SIMT Python has slices itself; `args` say what is passed
         return kernel
     axes = dict(kernel.matrix.axes)
-    declared = [
-        param for param in decl.params if param.kind != "constant" and param.name not in axes
-    ]
+    declared = [param for param in decl.params if param.given and param.name not in axes]
     tables = {table.name: table for table in kernel.params}
     args: list[str] = []
     taken: list[ParamTable] = []
@@ -139,7 +138,7 @@ class Resolver:
         """Return the launcher's parameters in order."""
         if self.kernel.args is not None:
             return self._params_of_args(self.kernel.args)
-        runtime = [p for p in self.decl.params if p.kind != "constant" and p.name not in self.axes]
+        runtime = [p for p in self.decl.params if p.given and p.name not in self.axes]
         names = [p.name for p in runtime]
         for name in self.tables:
             if name not in names:
@@ -154,7 +153,7 @@ class Resolver:
         return self._resolved({decl.name: decl for decl in runtime})
 
     def _params_of_args(self, args: Sequence[str]) -> tuple[Param, ...]:
-        declared = [p for p in self.decl.params if p.kind != "constant"]
+        declared = [p for p in self.decl.params if p.given]
         path = ("kernel", self.kernel.name, "args")
         parsed = [expr.parse_abi(text)[1] for text in args]
         passed = [_passed(entry) for entry in parsed]
@@ -166,7 +165,7 @@ class Resolver:
         more = [name for name in source if name not in self.tables]
         names = dict.fromkeys((*source, *self.tables) if more else self.tables)
         for index, entry in enumerate(parsed):
-            for name in sorted(entry.names.difference(names, self.axes)):
+            for name in sorted(entry.names.difference(names, self.axes, expr.DEVICE_FACTS)):
                 self.unresolved.add(name)
                 if name in [p.name for p in declared]:
                     what = f"{name!r} is a parameter of the source, not of the launcher: add {name} = {{}} to params, in the launcher's order"
@@ -362,9 +361,10 @@ def abi_of_args(
     Dtype axes differ from point to point.
     """
     by_name = {p.name: p for p in params}
-    declared = [p for p in decl.params if p.kind != "constant"]
+    declared = [p for p in decl.params if p.given]
     slots = []
     for index, (text, param_decl) in enumerate(zip(kernel.args or (), declared, strict=False)):
+        text = inlined(kernel, text)
         kind, parsed = expr.parse_abi(text)
         param = by_name.get(parsed.text.strip())
         if not kind and param is not None:
@@ -414,4 +414,7 @@ def abi_of_args(
             slots.append(AbiSlot(type=kind, expr=parsed.text, size=size, align=size))
         else:
             report(f"{text!r} has no type: cast it, for example i32({text})", path)
+    for place, param_decl in enumerate(p for p in decl.params if p.kind != "constant"):
+        if param_decl.kind == "empty":
+            slots.insert(place, EMPTY)
     return tuple(slots)

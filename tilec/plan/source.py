@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from tilec.manifest.types import Kernel
 from tilec.model.alike import Alike, conditions, unstated
 from tilec.model.declaration import AxisUse, KernelDecl
-from tilec.plan.matrix import Report
+from tilec.plan.points import Report, filled, inlined
 from tilec_runtime.errors import Diagnostic, ExpressionError
 from tilec_runtime.model.dtype import DTYPES
-from tilec_runtime.model.kernel import AxisValue
 from tilec_runtime.model.safety import Checks, Fact, Guarantee, Safety
-
-_NAME = re.compile(r"[^\W\d]\w*")
 
 
 def with_source(kernel: Kernel, decl: KernelDecl, report: Report) -> Kernel:
@@ -39,7 +35,7 @@ def with_source(kernel: Kernel, decl: KernelDecl, report: Report) -> Kernel:
         for p in decl.params
         if p.kind == "constant" and p.name not in axes and p.default is not None
     }
-    source = (_filled(text, constants) for text in (*_equal_extents(kernel, decl), *decl.requires))
+    source = (filled(text, constants) for text in (*_equal_extents(kernel, decl), *decl.requires))
     requires = tuple(dict.fromkeys((*launch.requires, *source)))
     block = launch.block or tuple(map(str, decl.block))
     return dataclasses.replace(
@@ -147,15 +143,14 @@ def safety_of(kernel: Kernel, decl: KernelDecl) -> Safety | None:
         return None
     checks = Checks(kernel.checks or Checks.ON.value)
     facts = tuple(_unchecked(fact) if checks is Checks.OFF else fact for fact in decl.safety.facts)
-    return dataclasses.replace(decl.safety, checks=checks, facts=facts)
+    regions = tuple(
+        dataclasses.replace(region, tile=tuple(inlined(kernel, side) for side in region.tile))
+        for region in decl.safety.regions
+    )
+    return dataclasses.replace(decl.safety, checks=checks, facts=facts, regions=regions)
 
 
 def _unchecked(fact: Fact) -> Fact:
     if fact.guarantee is not Guarantee.KERNEL:
         return fact
     return dataclasses.replace(fact, guarantee=Guarantee.NONE, what=f'{fact.what} (checks = "off")')
-
-
-def _filled(text: str, constants: Mapping[str, AxisValue]) -> str:
-    """Return a condition with the defaults of constants that are no axes."""
-    return _NAME.sub(lambda m: str(constants.get(m[0], m[0])), text) if constants else text

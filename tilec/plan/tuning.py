@@ -234,7 +234,7 @@ def space_digest(manifest: Manifest, kernel: Kernel, variants: Sequence[Variant]
         kernel: the manifest's table.
         variants: all that its matrix gives.
     """
-    points = sorted(((v.id, v.axes, v.assume) for v in variants), key=lambda point: point[0])
+    points = sorted(((v.id, v.constants, v.assume) for v in variants), key=lambda point: point[0])
     ids = [kernel.name, *(variant.id for variant in variants)]
     rules = [
         (rule.select, rule.hints)

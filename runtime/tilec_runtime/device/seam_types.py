@@ -62,6 +62,16 @@ class DeviceInfo:
     l2: int = 0
     interprets: tuple[Version, Version] | None = None
 
+    @property
+    def facts(self) -> dict[str, int]:
+        """What expressions of a launch may name, as `DEVICE_FACTS` lists it."""
+        return {
+            "sm_count": self.multiprocessors,
+            "cc": self.cc[0] * 10 + self.cc[1],
+            "block_shared": self.shared_optin,
+            "l2_size": self.l2,
+        }
+
     def __str__(self) -> str:
         """`device 0 (NVIDIA H200)`, or `the cpu device`."""
         return "the cpu device" if self.interprets else f"device {self.ordinal} ({self.name})"

@@ -55,6 +55,7 @@ class Call:
     __slots__ = (
         "axes",
         "contract",
+        "device",
         "driver",
         "env",
         "facts",
@@ -70,6 +71,7 @@ class Call:
         values: Values,
         axes: dict[str, AxisValue],
         driver: DeviceDriver,
+        device: DeviceInfo,
         facts: Facts | None = None,
         trace: Trace | None = None,
     ) -> None:
@@ -80,6 +82,7 @@ class Call:
             values: all arguments in order.
             axes: those that are settled.
             driver: which device an address belongs to is asked of it.
+            device: where the call is launched.
             facts: of the call; None where they are not read yet.
             trace: writes the program of the call's plan; None for no plan.
 
@@ -90,6 +93,7 @@ class Call:
         self.values = values
         self.axes = axes
         self.driver = driver
+        self.device = device
         self.tensors: dict[str, TensorFacts] = {}
         self.numbers: dict[str, int] = {}
         if facts is not None:
@@ -168,7 +172,7 @@ class Call:
         if size != param.size:
             raise self.refuse(ArgumentError, param, f"takes {param.size} bytes, got {size}")
 
-    def check_signature(self, device: DeviceInfo) -> None:
+    def check_signature(self) -> None:
         """Dtypes (which binds the dtype axes), ranks, devices, layouts, writability, aliasing: in
         this order.
 
@@ -177,7 +181,7 @@ class Call:
         """
         self.check_dtypes()
         self.check_ranks()
-        self.check_places(device)
+        self.check_places()
         self.check_layouts()
         self.check_writable()
         self.check_aliases()
@@ -209,12 +213,9 @@ class Call:
 
     def open(self) -> None:
         """Let expressions read the arguments, and the axes as far as they are settled."""
-        self.env = {
-            p.name: self.tensors.get(p.name, v)
-            for p, v in zip(self.contract.params, self.values, strict=True)
-        }
-        self.env.update(self.numbers)
-        self.env.update(self.axes)
+        arguments = zip(self.contract.params, self.values, strict=True)
+        given = {param.name: self.tensors.get(param.name, value) for param, value in arguments}
+        self.env = {**self.device.facts, **given, **self.numbers, **self.axes}
 
     def check_dtypes(self) -> None:
         """Bind the dtype axes from the arguments; everything of one axis agrees with it."""
@@ -276,8 +277,9 @@ class Call:
                     f"has {dims} (shape {facts.shape}), the kernel takes {param.rank}",
                 )
 
-    def check_places(self, device: DeviceInfo) -> None:
+    def check_places(self) -> None:
         """Every tensor lives on the kernel's device, and has memory there if it has elements."""
+        device = self.device
         for param, facts in self._tensor_params():
             if facts.device in (device.ordinal, ON_ANY):
                 if not facts.sound and not facts.ptr:
@@ -471,6 +473,9 @@ def _value(node: ast.expr, env: Mapping[str, Any]) -> Any:
             return _use(env, name, attribute)
         case ast.Constant():
             return node.value
+        case ast.Subscript(value=whole, slice=ast.Slice(lower=first, upper=last)):
+            ends = (None if end is None else _value(end, env) for end in (first, last))
+            return _value(whole, env)[slice(*ends)]
         case ast.Tuple():
             return tuple(_value(part, env) for part in node.elts)
     return parse(ast.unparse(node)).evaluate(env)

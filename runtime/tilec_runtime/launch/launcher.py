@@ -18,7 +18,7 @@ from tilec_runtime.launch.native import LauncherBase, table_of
 from tilec_runtime.launch.packing import Block
 from tilec_runtime.launch.plans import MOST_PLANS, Plan, Plans, Ready
 from tilec_runtime.launch.prepare import Explanation, Site, explain, prepare
-from tilec_runtime.launch.select import narrowed, require_built, require_options
+from tilec_runtime.launch.select import for_device, narrowed, require_built, require_options
 from tilec_runtime.model.kernel import AxisValue, KernelInfo
 from tilec_runtime.tensors.facts import is_foreign, is_leased, tensor_facts
 from tilec_runtime.values import Uncopied
@@ -86,7 +86,8 @@ class Launcher(Uncopied, LauncherBase):
         """The kernel's launch contract. Threads that ask at once may each read it."""
         contract = self._contract
         if contract is None:
-            contract = self._contract = Contract(self.info)
+            info = for_device(self.info, self.site.facts(self.info))
+            contract = self._contract = Contract(info)
         return contract
 
     def __repr__(self) -> str:

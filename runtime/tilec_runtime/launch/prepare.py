@@ -193,7 +193,7 @@ def prepare(
     """
     trace = Trace()
     try:
-        call = Call(contract, values, dict(axes), site.driver, read, trace)
+        call = Call(contract, values, dict(axes), site.driver, site.device, read, trace)
         return _prepared(call, trace, axes, site, grid), call.facts
     except DeviceError as error:
         if error.device is None:
@@ -324,7 +324,7 @@ def explain(
     Raises:
         LaunchError: the call is refused.
     """
-    call = Call(contract, values, dict(axes), site.driver)
+    call = Call(contract, values, dict(axes), site.driver, site.device)
     settled = _settled(call, axes, site)
     considered = settled.considered
     images = choose_image(considered[-1].variant.images, site.facts(contract.info))
@@ -365,7 +365,7 @@ def _left(contract: Contract, call: Call, settled: Settled) -> Iterator[Consider
 
 
 def _settled(call: Call, axes: dict[str, AxisValue], site: Site) -> Settled:
-    call.check_signature(site.device)
+    call.check_signature()
     settled = settle(call, axes)
     if isinstance(settled, Settled):
         return settled

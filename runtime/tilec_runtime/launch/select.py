@@ -270,6 +270,20 @@ def require_options(
     raise VariantError(what, fix=fix, kernel=name)
 
 
+def for_device(info: KernelInfo, facts: DeviceFacts) -> KernelInfo:
+    """The kernel with the variants that a device runs, where axes differ by target.
+
+    Machine code goes before what would have to be compiled.
+    """
+    default = dict(info.default)
+    if not any(axis not in default and info.by_device(axis) for axis in info.choices):
+        return info
+    taken = [(variant, choose_image(variant.images, facts).taken) for variant in info.variants]
+    ready = tuple(variant for variant, image in taken if image is not None and image.jit is None)
+    runs = ready or tuple(variant for variant, image in taken if image is not None)
+    return narrowed(info, runs) if runs else info
+
+
 def narrowed(info: KernelInfo, variants: tuple[VariantInfo, ...]) -> KernelInfo:
     """A kernel with some of its variants only: axes have the values that are left."""
     points = [dict(variant.axes) for variant in variants]

@@ -17,6 +17,9 @@ from tilec_runtime.model.expr_tree import column_of, parse_tree
 # In `args`: a tensor that the kernel takes as a tensor descriptor.
 DESCRIPTOR = "descriptor"
 
+# Facts of the device that expressions of a launch may name; parameters and axes go before them.
+DEVICE_FACTS = ("sm_count", "cc", "block_shared", "l2_size")
+
 Value = int | bool | float | str
 
 

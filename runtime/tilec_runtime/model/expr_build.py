@@ -19,7 +19,8 @@ ATTRIBUTES = ("shape", "stride", "size", "ptr", "dtype")
 TRUTHS = {"true": True, "false": False}  # as TOML writes them
 FUNCTIONS = ("cdiv", "min", "max", "next_pow2", "nbytes")
 
-Run = Callable[[Mapping[str, Any]], Any]
+Env = Mapping[str, Any]
+Run = Callable[[Env], Any]
 
 
 class Symbol:
@@ -131,7 +132,7 @@ class Builder:
             raise self.error(node, "a dtype or text can only be compared with == or !=")
         column = column_of(node, self.text)
 
-        def checked(env: Mapping[str, Any]) -> Any:
+        def checked(env: Env) -> Any:
             value = run(env)
             if value.__class__ is str:
                 raise FaultError(f"{value!r} is no number", column)
@@ -171,7 +172,7 @@ class Builder:
         self.uses.add((name, ""))
         column = column_of(node, self.text)
 
-        def run(env: Mapping[str, Any]) -> Any:
+        def run(env: Env) -> Any:
             value = _lookup(env, name, column)
             return value if value.__class__ in _PLAIN else _scalar(value, name, column)
 
@@ -190,7 +191,7 @@ class Builder:
         self.uses.add((name, attribute))
         kind, column = _KINDS[attribute], column_of(node, self.text)
 
-        def run(env: Mapping[str, Any]) -> Any:
+        def run(env: Env) -> Any:
             value = _lookup(env, name, column)
             try:
                 found = getattr(value, attribute)
@@ -206,7 +207,9 @@ class Builder:
         base = node.value
         if not isinstance(base, ast.Attribute) or _KINDS.get(base.attr, "tuple") != "tuple":
             raise self.error(node, "only shapes and strides have parts, as in x.shape[0]")
-        if isinstance(node.slice, ast.Slice | ast.Tuple):
+        if isinstance(node.slice, ast.Slice):
+            return self.cut(base, node.slice, depth)
+        if isinstance(node.slice, ast.Tuple):
             raise self.error(node, "one index is needed, as in x.shape[0]")
         whole, index = self.build(base, depth + 1)[1], self.number(node.slice, depth + 1)
         column, fixed = column_of(node, self.text), _literal(node.slice)
@@ -215,7 +218,7 @@ class Builder:
         if fixed is not None:
             self.extents.add((name, attribute, fixed))
 
-        def run(env: Mapping[str, Any]) -> Any:
+        def run(env: Env) -> Any:
             extents, at = whole(env), index(env)
             try:
                 return extents[at]
@@ -225,6 +228,25 @@ class Builder:
                 ) from None
 
         return "number", run
+
+    def cut(self, base: ast.expr, part: ast.Slice, depth: int) -> Part:
+        """Dimensions from one index up to another, as in x.shape[1:]."""
+        if part.step is not None:
+            raise self.error(part.step, "a part of a shape has two ends, as in x.shape[1:3]")
+        whole = self.build(base, depth + 1)[1]
+        first, last = (
+            None if end is None else self.number(end, depth + 1) for end in (part.lower, part.upper)
+        )
+        column = column_of(base, self.text)
+
+        def run(env: Env) -> Any:
+            ends = [None if end is None else end(env) for end in (first, last)]
+            try:
+                return whole(env)[slice(*ends)]
+            except TypeError:
+                raise FaultError(f"an end of a part is no whole number: {ends!r}", column) from None
+
+        return "tuple", run
 
     def arithmetic(self, node: ast.BinOp, depth: int) -> Part:
         # A chain such as a + b + c leans to the left as deep as it is long: it is unrolled, so that
@@ -245,7 +267,7 @@ class Builder:
                 raise self.error(part.right, "division by zero")
             steps.append((_ARITHMETIC[type(part.op)], right, column_of(part.right, self.text)))
 
-        def run(env: Mapping[str, Any]) -> Any:
+        def run(env: Env) -> Any:
             value = first(env)
             for apply, operand, column in steps:
                 try:
@@ -276,7 +298,7 @@ class Builder:
         kind = "truth" if kinds == {"truth"} else "any" if kinds <= {"truth", "any"} else "number"
         stop_at = isinstance(node.op, ast.Or)
 
-        def run(env: Mapping[str, Any]) -> Any:
+        def run(env: Env) -> Any:
             value: Any = None
             for part in parts:
                 value = part(env)
@@ -322,7 +344,7 @@ class Builder:
             )
         first = parts[0][1]
 
-        def run(env: Mapping[str, Any]) -> bool:
+        def run(env: Env) -> bool:
             left = first(env)
             for apply, equality, operand, column in steps:
                 right = operand(env)
@@ -359,7 +381,7 @@ class Builder:
             raise self.error(node.args[1], "division by zero")
         apply, column = _CALLS[name], column_of(node, self.text)
 
-        def run(env: Mapping[str, Any]) -> Any:
+        def run(env: Env) -> Any:
             try:
                 value = apply(*[part(env) for part in parts])
             except ZeroDivisionError:
@@ -378,7 +400,7 @@ class Builder:
         name, column = self.known_name(node), column_of(node, self.text)
         self.uses.add((name, "nbytes"))
 
-        def run(env: Mapping[str, Any]) -> Any:
+        def run(env: Env) -> Any:
             value = _lookup(env, name, column)
             found = getattr(value, "nbytes", None)
             if found is None and hasattr(value, "itemsize") and hasattr(value, "size"):
@@ -402,7 +424,7 @@ def _literal(node: ast.expr) -> int | None:
     return node.value if isinstance(node, ast.Constant) and node.value.__class__ is int else None
 
 
-def _lookup(env: Mapping[str, Any], name: str, column: int) -> Any:
+def _lookup(env: Env, name: str, column: int) -> Any:
     try:
         return env[name]
     except KeyError:

@@ -12,12 +12,12 @@ from tilec_runtime.errors import ExpressionError
 MAX_LENGTH = 1000
 
 _PIECE = r"""[ \t\r\n]+ | (?:0[xX][0-9a-fA-F]+ | (?:0|[1-9][0-9]*(?:_[0-9]+)*)(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?)(?![A-Za-z0-9_])
-    | [A-Za-z_][A-Za-z0-9_]*(?!["']) | "[^"\\\x00-\x1f]*" | '[^'\\\x00-\x1f]*' | // | [=!<>]= | [-+*%<>()\[\],.]"""
+    | [A-Za-z_][A-Za-z0-9_]*(?!["']) | "[^"\\\x00-\x1f]*" | '[^'\\\x00-\x1f]*' | // | [=!<>]= | [-+*%<>()\[\],.:]"""
 _STRANGE = r"\w+|\*\*|&&|\|\|"
 # Two signs that are one operator, then signs that are one by themselves: an attribute's dot is one
 # only in front of its name.
 _PAIRS = ("<=", ">=", "!=", "==", "//", ".shape", ".stride", ".size", ".ptr", ".dtype")
-_SINGLES = str.maketrans(dict.fromkeys("()[],+-*%<> \t\r\n", " "))
+_SINGLES = str.maketrans(dict.fromkeys("()[],:+-*%<> \t\r\n", " "))
 _BLANKS = str.maketrans("\t\r\n", "   ")
 _WAITING = tuple("-+*/%<>=([,.")
 _FOREIGN = {

@@ -146,6 +146,14 @@ class KernelInfo:
         bound = {param.dtype for param in self.params} & set(self.dtype_axes)
         return tuple(name for name, values in self.axes if len(values) > 1 and name not in bound)
 
+    def by_device(self, axis: str) -> bool:
+        """Whether the device says what an axis is: each target has images of one value alone."""
+        values: dict[Target, set[AxisValue]] = {}
+        for variant in self.variants:
+            for image in variant.images:
+                values.setdefault(image.target, set()).add(dict(variant.axes)[axis])
+        return bool(values) and all(len(built) == 1 for built in values.values())
+
     def tiled_by(self, axis: str) -> tuple[str, ...]:
         """Outputs whose partitions say what an axis is: it is an extent of the tiles that the
         kernel divides them into.

@@ -10,10 +10,22 @@ import numpy as np
 import pytest
 
 from tilec.case.cases import BoundCase
+from tilec.manifest.locate import Locator, Path
 from tilec.manifest.types import Case, Input, Kernel
 from tilec_runtime.errors import DriverError, Location
 from tilec_runtime.model.kernel import KernelInfo, VariantInfo
 from tilec_runtime.model.signature import Param, ParamKind
+
+
+class At(Locator):
+    """Every key of a manifest at one place."""
+
+    def __init__(self, place: Location) -> None:
+        super().__init__("", place.file)
+        self._place = place
+
+    def __call__(self, path: Path) -> Location:
+        return self._place
 
 
 def tensor(name: str, dtype: str = "T", rank: int = 1, **facts: Any) -> Param:

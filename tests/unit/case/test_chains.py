@@ -22,6 +22,7 @@ from tilec.build import BuildRequest
 from tilec.case.cases import BoundCase
 from tilec.case.chains import chain_cases
 from tilec.case.device import ModuleDevice, calls_of
+from tilec.case.inputs import make_inputs
 from tilec.case.reference import References
 from tilec.case.run import run_case
 from tilec.cli.main import run
@@ -324,6 +325,15 @@ def test_a_step_that_does_not_fit_its_kernel(steps: list[str], what: str) -> Non
 def test_an_input_of_another_dtype_than_a_kernel_takes() -> None:
     with pytest.raises(CaseError, match="x is f16, and scale takes f32 for 'x'"):
         bound("scale(z, x)", inputs=(INPUTS[0], dataclasses.replace(INPUTS[1], dtype="f16")))
+
+
+def test_a_reference_names_the_arrays_that_it_gives(tmp_path: Path) -> None:
+    (tmp_path / "sums.py").write_text("def last(x):\n    return {'z': x - 3 * x}\n")
+    inputs = tuple(Input(name=n, shape=("7",)) for n in "xyz")
+    steps = (parse_step("add(y, x, x, 2)"), parse_step("add(z, y, x, -1)"))
+    case = Case(name="one", inputs=inputs, reference="sums.py:last")
+    (made,) = chain_cases(Chain(name="sums", steps=steps, cases=(case,)), {"add": ADD})
+    assert list(References(str(tmp_path)).expected(made, make_inputs(made))) == ["z"]
 
 
 def test_each_step_gets_its_own_arguments() -> None:

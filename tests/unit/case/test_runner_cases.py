@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.case.conftest import case, info, kernel, made, tensor
+from tests.unit.case.conftest import At, case, info, kernel, made, tensor
 from tilec.case.cases import bind, expand_cases, unbuilt_cases
 from tilec.manifest.types import Kernel, Matrix, ParamTable
 from tilec_runtime.errors import CaseError, Location
@@ -58,7 +58,7 @@ def test_an_open_dtype_axis_runs_for_each_built_value() -> None:
 def test_locates_operations_that_do_not_fit(broken: object, words: str) -> None:
     place = Location(file="tilec.toml", line=7)
     with pytest.raises(CaseError) as caught:
-        expand_cases(kernel(broken), add(points=TWO), locate=lambda path: place)  # type: ignore[arg-type]
+        expand_cases(kernel(broken), add(points=TWO), locate=At(place))
     assert words in str(caught.value)
     assert caught.value.location == place
 
@@ -91,7 +91,7 @@ def test_cases_of_a_kernel_that_was_not_built_have_the_names_they_would_have() -
         points=tuple({"T": t, "VEC": v} for t in ("f16", "f32") for v in (1, 4)),
     )
     place = Location(file="tilec.toml", line=7)
-    unbuilt = unbuilt_cases(table, locate=lambda path: place)  # type: ignore[arg-type]
+    unbuilt = unbuilt_cases(table, locate=At(place))
     assert [one.name for one in unbuilt] == [one.name for one in expand_cases(table, built)]
     assert [one.name for one in unbuilt] == [
         "add/open[f16]",

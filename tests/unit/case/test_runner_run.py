@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.unit.case.conftest import FakeDevice, broken, case, info, kernel, made, tensor
+from tests.unit.case.conftest import At, FakeDevice, broken, case, info, kernel, made, tensor
 from tilec.case.cases import BoundCase, expand_cases
 from tilec.case.reference import References
 from tilec.case.report import case_json
@@ -102,7 +102,7 @@ def cases(
     place = Location(file="tilec.toml", line=9)
     reference = f"{file}:{function}" if function else ""
     return expand_cases(
-        kernel(case("c", *inputs, reference=reference, **more)), INFO, locate=lambda _: place
+        kernel(case("c", *inputs, reference=reference, **more)), INFO, locate=At(place)
     )
 
 
@@ -202,7 +202,7 @@ def test_a_device_error_is_a_result_and_the_run_goes_on(
         ("ad", "refs/reference.py has no function 'ad'; did you mean 'add'", "tilec.toml:9"),
         (
             "misses",
-            "reference 'misses' does not fit: it takes 'w', which is no input of the case; it has x, y, z",
+            "reference 'misses' does not fit: it takes 'w', which is no input of the case and no axis; it has x, y, z, T",
             "refs/reference.py:10",
         ),
         ("positional", "its parameter 'x' cannot be given by name", "refs/reference.py:30"),
@@ -218,7 +218,7 @@ def test_a_device_error_is_a_result_and_the_run_goes_on(
         ),
         ("leaves", "the reference raised SystemExit: 0", "refs/reference.py:55"),
         ("short", "z has shape [32]; the kernel's has [33]", "tilec.toml:9"),
-        ("nothing", "it returned None for 'z'", "tilec.toml:9"),
+        ("nothing", "it returned None for z: nothing is compared", "tilec.toml:9"),
         ("text", "z has dtype <U1; the kernel's has float32", "tilec.toml:9"),
         ("too_many", "it returned z, q; the kernel writes z", "tilec.toml:9"),
     ],
@@ -284,6 +284,26 @@ def test_several_outputs_by_name_or_in_order(project: Path, ticks: Callable[[], 
         inputs = (made("x", 5), made("a", 5, dist="empty"), made("b", 5, dist="empty"))
         (bound,) = expand_cases(kernel(case("c", *inputs, reference=f"two.py:{function}")), two)
         assert run(project, bound, ticks, code=split).status == status
+
+
+@pytest.mark.parametrize(
+    ("result", "compared"), [("(x, None)", "a"), ("{'a': None, 'b': VEC * x}", "b")]
+)
+def test_an_output_that_the_reference_leaves_out_is_not_compared(
+    project: Path, ticks: Callable[[], float], result: str, compared: str
+) -> None:
+    (project / "two.py").write_text(f"def some(x, VEC):\n    return {result}\n")
+    two = info(
+        tensor("a", out=True), tensor("b", out=True), tensor("x"), points=({"T": "f32", "VEC": 2},)
+    )
+
+    def split(a: np.ndarray, b: np.ndarray, x: np.ndarray) -> None:
+        a[...], b[...] = x, 2 * x
+
+    inputs = (made("x", 5), made("a", 5, dist="empty"), made("b", 5, dist="empty"))
+    (bound,) = expand_cases(kernel(case("c", *inputs, reference="two.py:some")), two)
+    found = run(project, bound, ticks, code=split)
+    assert (found.status, [output.name for output in found.outputs]) == ("passed", [compared])
 
 
 def nearly(z: np.ndarray, x: np.ndarray, y: np.ndarray) -> None:

@@ -144,7 +144,13 @@ CHANGED: dict[type, dict[str, Any]] = {
         "size": 8,
     },
     AbiSlot: {"type": "i64", "expr": "x.size", "size": 4, "align": 4},
-    Variant: {"kernel": "sub", "id": "add-f32", "axes": (("N", 4), ("T", "f16")), "assume": ()},
+    Variant: {
+        "kernel": "sub",
+        "id": "add-f32",
+        "axes": (("N", 4), ("T", "f16")),
+        "assume": (),
+        "let": (("WIDE", 8),),
+    },
     Assumption: {
         "param": "y",
         "shape": (),
@@ -182,6 +188,8 @@ HARMLESS: dict[type, dict[str, Any]] = {
         "block": (128, 1, 1),
         "kinds": ("cubin",),
         "typed": True,
+        "note": "compiled with nvcc",
+        "configs": ((("BLOCK", 64),),),
     },
     ParamDecl: {"location": None},
     Param: {"doc": "another text", "optional": True},

@@ -387,7 +387,7 @@ def test_a_parameter_that_the_manifest_reads_as_an_array_needs_a_rank() -> None:
         ),
         (
             tile_kernel(rules=(Rule(when="q.shape[0] < 9", take=(("BM", 64),)),)),
-            "kernel.gemm.dispatch.rules[0].when: unknown name 'q'; known are BM, BN, T, a, c",
+            "kernel.gemm.dispatch.rules[0].when: unknown name 'q'; known are BM, BN, T, a, block_shared, c, cc, l2_size, sm_count",
         ),
         (
             tile_kernel(rules=(Rule(when="a.shape[0]", take=(("BM", 64),)),)),

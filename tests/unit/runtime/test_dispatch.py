@@ -16,6 +16,7 @@ from tilec.testing.fake_driver import H200, FakeDriver
 from tilec_runtime import Device, Module, Tensor, use_device
 from tilec_runtime.bundle.format import from_members, index_members
 from tilec_runtime.errors import LayoutError, RequirementError, VariantError
+from tilec_runtime.model.jit import JitFallback
 from tilec_runtime.model.kernel import KernelInfo, LaunchInfo, VariantInfo
 from tilec_runtime.model.safety import Region, Safety
 from tilec_runtime.model.signature import Assumption, Param
@@ -592,3 +593,49 @@ def test_the_index_keeps_them() -> None:
     info = bundle_of(FACTS, TILED).info
     assert info.kernels == (FACTS, TILED)
     assert from_members(index_members(info)) == info
+
+
+def persistent(*, default: tuple[tuple[str, int], ...] = ()) -> KernelInfo:
+    """A kernel whose tile is 128 on compute capability 9.0, and 64 elsewhere."""
+    built = ((128, ("sm_90",)), (64, ("sm_80", "compute_80")))
+    return kernel(
+        "rows",
+        (Param(name="x", kind=TENSOR, dtype="f32", rank=2, out=True),),
+        tuple(
+            VariantInfo(
+                id=f"rows-BM{bm}",
+                axes=(("BM", bm),),
+                abi=(slot("ptr", "x.ptr"), slot("i32", "sm_count")),
+                images=tuple(image(f"rows_{bm}", target) for target in targets),
+            )
+            for bm, targets in built
+        ),
+        axes=(("BM", (128, 64)),),
+        default=default,
+        launch=LaunchInfo(
+            grid=("min(sm_count, cdiv(x.shape[0], BM))",),
+            block=("128",),
+            requires=("x.shape[1:] == (4,)", "cc >= 80"),
+        ),
+        jit=JitFallback.ALLOW,
+    )
+
+
+def test_the_device_says_what_an_axis_is_that_differs_by_target() -> None:
+    module, driver = loaded(persistent())
+    for rows, blocks in ((300, 3), (128 * 500, 132)):
+        module.rows(Array(rows, 4), stream=3)
+        assert (driver.launches[-1].symbol, driver.launches[-1].shape.grid) == (
+            "rows_128",
+            (blocks, 1, 1),
+        )
+    with pytest.raises(
+        RequirementError, match=r"requires x.shape\[1:\] == \(4,\): left-hand side is \(5,\)"
+    ):
+        module.rows(Array(3, 5), stream=3)
+    older = dataclasses.replace(H200, cc=(8, 6), multiprocessors=7)
+    module, driver = loaded(persistent(), devices=(older,))
+    module.rows(Array(64 * 100, 4), stream=3)
+    assert (driver.launches[-1].symbol, driver.launches[-1].shape.grid) == ("rows_64", (7, 1, 1))
+    with pytest.raises(VariantError, match="BM"):
+        module.rows(Array(64, 4), stream=3, BM=128)

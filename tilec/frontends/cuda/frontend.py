@@ -14,6 +14,7 @@ from tilec.frontends.cuda.program import Programs
 from tilec.frontends.tools.cpp import includes
 from tilec.frontends.tools.cpp.declare import find, kernels, together
 from tilec.frontends.tools.cpp.device import DeviceCode
+from tilec.frontends.tools.cpp.host import with_compiler
 from tilec.frontends.tools.cpp.nvcc import host_parts
 from tilec.frontends.tools.cpp.options import CudaOptions, read_options
 from tilec.frontends.tools.digests import DigestTable
@@ -28,6 +29,7 @@ from tilec_runtime.model.kernel import ToolInfo
 
 _ALWAYS = ("libnvrtc", "libnvrtc-builtins", "ptxas", "headers", "crt-headers", "cccl-headers")
 _LINKER = "libnvJitLink"
+_PROGRAM = '{} has a main(): it is compiled with nvcc, which needs a host C++ compiler; compiler = "nvrtc" or "nvcc" in the manifest decides'
 _NVCC = ("nvcc", "cudafe++", "cicc", "fatbinary", *_ALWAYS)
 
 
@@ -83,7 +85,7 @@ class CudaFrontend:
             CompileError: a file cannot be read, or leaves the project.
             UsageError: an option is wrong.
         """
-        options = read_options(source.options)
+        options = read_options(with_compiler(source).options)
         files = includes.closure(
             source.root, source.path, options.include, [value for _, value in options.define]
         )
@@ -99,8 +101,11 @@ class CudaFrontend:
             CompileError: a file cannot be read, or a kernel takes a reference.
             UsageError: an option is wrong.
         """
-        most = together(source)
-        return [dataclasses.replace(found.decl, together=most) for found in kernels(source)]
+        chosen = with_compiler(source)
+        most, note = together(chosen), "" if chosen is source else _PROGRAM.format(source.path)
+        return [
+            dataclasses.replace(found.decl, together=most, note=note) for found in kernels(source)
+        ]
 
     def compile(self, job: Job) -> Image:
         """Compile one job.
@@ -110,7 +115,7 @@ class CudaFrontend:
             ToolchainError: a tool is missing.
             UsageError: an option is wrong.
         """
-        options = read_options(job.spec.source.options)
+        options = read_options(with_compiler(job.spec.source).options)
         with naming(job):
             self._check_include(job, options)
             linked = options.link or job.target.kind is TargetKind.LTOIR

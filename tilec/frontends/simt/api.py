@@ -17,6 +17,7 @@ from typing import Any
 
 from tilec.frontends.simt.entry import NAMES, Argument, entry, inner, numba_type
 from tilec.frontends.simt.patches import install, stop_on_error
+from tilec.frontends.simt.patches import noting_signatures as noting_signatures
 from tilec.frontends.tools.environment import variables_hidden
 from tilec.frontends.tools.packages import require_minor
 from tilec.simt import Kernel, Options
@@ -136,6 +137,30 @@ def linked_by(value: Any) -> tuple[str, ...]:
     """Return the files that `@cuda.jit(link=…)` of a kernel names."""
     found = dispatcher_of(value)
     return tuple(map(str, found.targetoptions.get("link") or ())) if found is not None else ()
+
+
+def signatures_of(value: object) -> tuple[tuple[object, ...], ...]:
+    """Return the types of the parameters in each signature that `@cuda.jit` of a kernel is given."""
+    found = dispatcher_of(value)
+    return tuple(found.overloads) if found is not None else ()
+
+
+def disagreement(signatures: Sequence[tuple[object, ...]], arguments: Sequence[Argument]) -> str:
+    """Return the arguments of a launch where no signature is for them, or an empty text.
+
+    Arrays agree by dtype and rank: layouts are what the manifest says of strides.
+    """
+    given = [inner(argument) for argument in arguments]
+    if not signatures or any(
+        [_alike(kind) for kind in types] == [_alike(kind) for kind in given] for types in signatures
+    ):
+        return ""
+    said = " or ".join(f"({', '.join(map(str, types))})" for types in signatures)
+    return f"@cuda.jit is given {said}, and the manifest passes ({', '.join(map(str, given))})"
+
+
+def _alike(kind: object) -> object:
+    return (getattr(kind, "dtype", None), kind.ndim) if hasattr(kind, "ndim") else kind
 
 
 def dispatcher_of(value: Any) -> Any:

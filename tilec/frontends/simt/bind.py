@@ -64,7 +64,7 @@ def bind(job: Job, kernel: Declared) -> Bound:
 class _Binder:
     def __init__(self, job: Job, kernel: Declared) -> None:
         self._job, self._said = job, kernel.said
-        self._axes: dict[str, AxisValue] = dict(job.variant.axes)
+        self._axes: dict[str, AxisValue] = dict(job.variant.constants)
         self._params = {p.name: p for p in job.spec.params}
         self._given = list(job.spec.abi)
         self._taken = 0

@@ -67,6 +67,10 @@ class JobCompiler:
             what = f"@cuda.jit(link=…) names {', '.join(self._kernel.linked)}, which a build does not link"
             raise self._subject.error(what, fix="call functions of Python only")
         bound = bind(self._job, self._kernel)
+        if what := api.disagreement(self._kernel.signatures, bound.arguments):
+            raise self._subject.error(
+                what, fix="say the same in params and args, or take the signature out"
+            )
         api.warm()
         compiled = isolated(functools.partial(self._ptx, bound))
         text, code = self._linked(compiled)
@@ -96,7 +100,7 @@ class JobCompiler:
         """Return the kernel's function with the variant's constants, and with captured numbers as
         parameters.
         """
-        kernel, axes = self._kernel, dict(self._job.variant.axes)
+        kernel, axes = self._kernel, dict(self._job.variant.constants)
         held = {
             name: api.value(axes[axis.name]) for name, axis in kernel.captured if axis.name in axes
         }
@@ -117,7 +121,7 @@ class JobCompiler:
 
     def _ptx(self, bound: Bound) -> api.Compiled:
         job, kernel = self._job, self._kernel
-        axes = dict(job.variant.axes)
+        axes = dict(job.variant.constants)
         values = [
             (vars(self._module.modules[module]), name, api.value(axes[axis.name]))
             for module, name, axis in kernel.variables

@@ -38,7 +38,7 @@ class Declared:
 
     `node` is its definition; `variables` are those of modules that hold axes which the kernel, or
     what it calls, may name; `captured` are axes that it captures of the function which made it, by
-    name.
+    name; `signatures` are those of `@cuda.jit`.
     """
 
     kernel: Kernel
@@ -47,6 +47,7 @@ class Declared:
     node: ast.FunctionDef | None
     variables: tuple[tuple[str, str, Axis], ...]
     linked: tuple[str, ...] = ()
+    signatures: tuple[tuple[object, ...], ...] = ()
     captured: tuple[tuple[str, Axis], ...] = ()
 
 
@@ -64,7 +65,9 @@ def declared(module: LoadedModule) -> dict[str, Declared]:
                 problems = list(undefined_names(kernel.function, module.texts))
                 made = _Reader(module, name, kernel, problems).read(api.linked_by(value))
                 decl = dataclasses.replace(made.decl, refused=tuple(problems))
-                found[name] = dataclasses.replace(made, decl=decl)
+                found[name] = dataclasses.replace(
+                    made, decl=decl, signatures=api.signatures_of(value)
+                )
     return found
 
 

@@ -96,22 +96,18 @@ class SimtFrontend:
 def _loaded(source: Source, *, again: bool) -> LoadedModule:
     api.load()
     try:
-        with api.environment():
+        with api.environment(), api.noting_signatures():
             return load(source, again=again)
     except CompileError as exc:
         raise _without_driver(exc) from exc
 
 
 def _without_driver(exc: CompileError) -> CompileError:
-    """The error of a module that compiles a kernel when it is imported, as `@cuda.jit` with a
-    signature does; others as they are.
-    """
+    """The error of a module that asks for a GPU when it is imported; others as they are."""
     if "CudaSupportError" not in exc.what:
         return exc
-    what = "the module asks for a GPU when it is imported: @cuda.jit with a signature does, or a call of numba.cuda outside of kernels"
-    hint = (
-        "take the signature out, and annotate the parameters or say in the manifest what they are"
-    )
+    what = "the module asks for a GPU when it is imported: a call of numba.cuda outside of kernels does, or @cuda.jit(signature, device=True)"
+    hint = 'move such calls under `if __name__ == "__main__"`, and take signatures of device functions out'
     place = next((d for d in exc.diagnostics if d.location), Diagnostic(message=what))
     told = dataclasses.replace(place, message=what, hint=hint)
     return CompileError(what, diagnostics=(told,), fix=hint, log=exc.log)

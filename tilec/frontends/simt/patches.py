@@ -3,6 +3,7 @@
 Each kernel is compiled in a process of its own, which ends with what was replaced there.
 
 - Device functions are compiled for the target, and no driver is asked for a device.
+- `@cuda.jit(signature)` notes the types and compiles nothing, while a module is imported.
 - Atomics of arrays that are only read are errors, as numba-cuda's other stores to them are.
 - Checks of indices, which numba-cuda has written and turned off, are made, and a failed one stops
   the kernel.
@@ -10,9 +11,10 @@ Each kernel is compiled in a process of its own, which ends with what was replac
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from tilec_runtime.model.arch import Version
@@ -45,6 +47,25 @@ def install(*, capability: Version, lineinfo: bool, optimize: bool, bounds: bool
     _refuse_readonly_atomics()
     if bounds:
         _check_indices()
+
+
+@contextlib.contextmanager
+def noting_signatures() -> Iterator[None]:
+    """Let `@cuda.jit(signature)` note its types alone: numba would compile the kernel for the
+    current device at once.
+    """
+    from numba.cuda.dispatcher import CUDADispatcher
+
+    own = CUDADispatcher.compile
+
+    def note(self: CUDADispatcher, types: tuple[object, ...]) -> None:
+        self.overloads[types] = None
+
+    CUDADispatcher.compile = note
+    try:
+        yield
+    finally:
+        CUDADispatcher.compile = own
 
 
 def _refuse_readonly_atomics() -> None:

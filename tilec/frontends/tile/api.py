@@ -67,7 +67,14 @@ class Constant:
     value: bool | int | float
 
 
-Binding = Array | Scalar | Constant
+@dataclasses.dataclass(frozen=True, slots=True)
+class Arrays:
+    """A tuple of arrays."""
+
+    items: tuple[Array, ...]
+
+
+Binding = Array | Arrays | Scalar | Constant
 
 
 PLAIN: dict[object, str] = {bool: "bool", int: "i32", float: "f32"}
@@ -264,6 +271,8 @@ def _constraint(binding: Binding) -> Any:
         return ctc.ConstantConstraint(binding.value)
     if isinstance(binding, Scalar):
         return ctc.ScalarConstraint(getattr(ct, binding.dtype))
+    if isinstance(binding, Arrays):
+        return ctc.TupleConstraint([_constraint(item) for item in binding.items])
     return ctc.ArrayConstraint(
         getattr(ct, binding.dtype),
         len(binding.strides),

@@ -180,7 +180,7 @@ def _kernel_of(
         return
     values = {
         **{p.name: p.default for p in kernel.safe.params if p.default is not None},
-        **dict(job.variant.axes),
+        **dict(job.variant.constants),
     }
     modules = list(module.modules.values())
     with entry(

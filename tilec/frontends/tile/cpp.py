@@ -101,7 +101,7 @@ class _JobCompiler:
     def image(self) -> Image:
         job, spec, decl = self._job, self._spec, self._found.decl
         opt = self._opt()
-        axes = dict(job.variant.axes)
+        axes = dict(job.variant.constants)
         expression = name_expression(spec.symbol, axes, self._found)
         data, warnings = self._bytecode(expression)
         file = Prebuilt(path=spec.source.path, kind=FileKind.TILEIR, data=data, digest=sha256(data))

@@ -5,6 +5,7 @@ and the entry point's ABI.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from tilec.frontends.tile import api
 from tilec.frontends.tools.kernels import MismatchError, Mismatches
 from tilec.model.job import Job
+from tilec.model.lists import item_name
 from tilec_runtime.errors import Location
 from tilec_runtime.model.dtype import DTYPES, DType
 from tilec_runtime.model.kernel import AxisValue
@@ -61,7 +63,7 @@ def bind(job: Job, params: Sequence[FunctionParam], at: Location) -> Bound:
     names = [p.name for p in params]
     for extra in job.spec.params:
         with mismatches.at(at):
-            if extra.name not in names:
+            if extra.name not in (*names, *binder.taken):
                 what = f"the manifest has a parameter {extra.name!r} that kernel {job.spec.decl.name!r} does not take"
                 hint = did_you_mean(extra.name, names)
                 raise MismatchError(
@@ -99,12 +101,13 @@ class _Binder:
     def __init__(self, job: Job) -> None:
         self._kernel = job.spec.decl.name
         self._table = f"kernel.{job.spec.name}"
-        self._axes: Mapping[str, AxisValue] = dict(job.variant.axes)
+        self._axes: Mapping[str, AxisValue] = dict(job.variant.constants)
         self._params: Mapping[str, Param] = {p.name: p for p in job.spec.params}
         self._assume: Mapping[str, Assumption] = {a.param: a for a in job.variant.assume}
         read = [p for p in job.spec.params if p.kind is ParamKind.TENSOR and not p.out]
         # One array alone has nothing to overlap with: cuda.tile refuses a group of one.
         self._inputs_share = len(read) > 1
+        self.taken: set[str] = set()  # arrays of lists
 
     def parameter(self, item: FunctionParam) -> tuple[api.Binding, tuple[AbiSlot, ...]]:
         """Binding and slots of one parameter of the function."""
@@ -113,6 +116,8 @@ class _Binder:
         param = self._params.get(item.name)
         if item.annotation.constant or (param is None and item.name in self._axes):
             return self._constant(item), ()
+        if param is None and (items := self._items(item.name)):
+            return self._arrays(item, items)
         if param is None:
             close = did_you_mean(item.name, [*self._params, *self._axes])
             raise MismatchError(
@@ -177,7 +182,24 @@ class _Binder:
             AbiSlot(type=dtype.name, expr=item.name, size=dtype.bytes, align=dtype.bytes),
         )
 
-    def _array(self, item: FunctionParam, param: Param) -> tuple[api.Binding, tuple[AbiSlot, ...]]:
+    def _items(self, name: str) -> list[Param]:
+        """The arrays of a list, which are parameters of their own."""
+        names = map(item_name, itertools.repeat(name), itertools.count())
+        found = map(self._params.get, names)
+        return [
+            param for param in itertools.takewhile(lambda param: param is not None, found) if param
+        ]
+
+    def _arrays(
+        self, item: FunctionParam, params: Sequence[Param]
+    ) -> tuple[api.Binding, tuple[AbiSlot, ...]]:
+        parts = [self._array(item, param) for param in params]
+        self.taken.update(param.name for param in params)
+        return api.Arrays(tuple(array for array, _ in parts)), tuple(
+            slot for _, slots in parts for slot in slots
+        )
+
+    def _array(self, item: FunctionParam, param: Param) -> tuple[api.Array, tuple[AbiSlot, ...]]:
         if item.annotation.scalar:
             raise MismatchError(
                 f"{item.name!r} is annotated as a scalar in the kernel, and is a tensor in the manifest"

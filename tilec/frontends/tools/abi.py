@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 
 from tilec.model.declaration import KernelDecl, ParamDecl
-from tilec.model.job import Job
+from tilec.model.job import EMPTY, Job
 from tilec_runtime.bundle.cubin import CubinParam
 from tilec_runtime.errors import CompileError, Diagnostic
 from tilec_runtime.model.dtype import DTYPES
@@ -35,6 +35,9 @@ def derive(
     ):
         assert isinstance(param, ParamDecl)
         dtype = DTYPES.get(str(bound.get(param.dtype, param.dtype)))
+        if param.kind == "empty":
+            slots.append(EMPTY)
+            continue
         if param.kind in ("tensor", "ptr"):
             address = f"{param.name}.ptr" if param.kind == "tensor" else param.name
             slot = AbiSlot(type="ptr", expr=address, size=8, align=8)
@@ -56,7 +59,9 @@ def from_code(job: Job, compiled: Sequence[CubinParam]) -> tuple[AbiSlot, ...]:
     sizes = [
         (made.size, _align(end, made.offset)) for end, made in zip(ends, compiled, strict=False)
     ]
-    return derive(dataclasses.replace(job.spec.decl, params=params), dict(job.variant.axes), sizes)
+    return derive(
+        dataclasses.replace(job.spec.decl, params=params), dict(job.variant.constants), sizes
+    )
 
 
 def _with_stated(param: ParamDecl, stated: Param | None) -> ParamDecl:

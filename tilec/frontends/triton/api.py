@@ -45,6 +45,8 @@ NAMES = {
     "f8e5m2": "fp8e5",
 }
 """Triton's name of a dtype, by tilec's."""
+NONE = "None"
+"""The value of an axis that stands for None, which TOML has not."""
 _DTYPES = {name: dtype for dtype, name in NAMES.items()} | {"u1": "bool", "int1": "bool"}
 # What Triton, MLIR and LLVM read of the environment changes code; a build depends on its inputs
 # only.
@@ -199,6 +201,8 @@ def parameters_of(kernel: Any) -> tuple[Parameter, ...]:
         text = str(param.annotation)
         element = text.removeprefix("*k").removeprefix("*")
         default = param.default if param.has_default else None
+        if param.has_default and default is None and param.is_constexpr:
+            default = NONE
         found.append(
             Parameter(
                 name=param.name,
@@ -214,11 +218,51 @@ def parameters_of(kernel: Any) -> tuple[Parameter, ...]:
     return tuple(found)
 
 
+def configs_of(value: object, params: Sequence[Parameter]) -> tuple[dict[str, object], ...]:
+    """Return what the decorators around a kernel say of constants and hints, for each configuration
+    of `@triton.autotune`.
+
+    Values of `@triton.heuristics` are among them where they follow from constants: what reads the
+    arguments of a launch is left out.
+    """
+    from triton.runtime.autotuner import Autotuner, Heuristics
+
+    configs: list[dict[str, object]] = [{}]
+    rules: list[Mapping[str, Callable[[Mapping[str, object]], object]]] = []
+    while isinstance(value, Autotuner | Heuristics):
+        if isinstance(value, Autotuner):
+            configs = [_config(each) for each in value.configs]
+        else:
+            rules.insert(0, value.values)  # the innermost are computed first
+        value = value.fn
+    given = {param.name: param.default for param in params if param.default is not None}
+    if all(config.get("num_ctas", 1) == 1 for config in configs):
+        configs = [{k: v for k, v in config.items() if k != "num_ctas"} for config in configs]
+    for config in configs:
+        for name, rule in (pair for each in rules for pair in each.items()):
+            with contextlib.suppress(Exception):  # it reads what a launch is given
+                config[name] = rule({**given, **config})
+    return tuple(configs)
+
+
+def _config(config: object) -> dict[str, object]:
+    hints = {name: getattr(config, name, None) for name in HINTS}
+    return {
+        **getattr(config, "kwargs", {}),
+        **{name: value for name, value in hints.items() if value is not None},
+    }
+
+
 def dtype(name: str) -> Any:
     """Return Triton's object of a dtype."""
     import triton.language as tl
 
     return tl.dtype({"bool": "int1"}.get(name) or _language_name(NAMES[name]))
+
+
+def dtype_name(value: object) -> str:
+    """Return tilec's name of Triton's object of a dtype, or an empty text."""
+    return next((name for name in NAMES if str(dtype(name)) == str(value)), "")
 
 
 def _language_name(name: str) -> str:

@@ -98,7 +98,7 @@ class _Binder:
     def __init__(self, job: Job, kernel: Declared) -> None:
         self._job = job
         self._described = kernel.described
-        self._axes: dict[str, AxisValue] = dict(job.variant.axes)
+        self._axes: dict[str, AxisValue] = dict(job.variant.constants)
         self._params = {p.name: p for p in job.spec.params}
         self._facts = Facts(job.spec.params, job.variant)
         self._absent = frozenset(fact.param for fact in job.variant.assume if fact.absent)
@@ -240,7 +240,9 @@ class _Binder:
             what = f"{param.name!r} is a compile-time constant in the kernel and a launch parameter in the manifest"
             raise MismatchError(what, f"make it an axis of [kernel.{self._job.spec.name}.matrix]")
         value: Any = self._axes.get(param.name, param.default)
-        if isinstance(value, str) and value in api.NAMES:
+        if value == api.NONE:
+            value = None
+        elif isinstance(value, str) and value in api.NAMES:
             value = api.dtype(value)
         self.types[param.name], self.constants[index] = "constexpr", value
 

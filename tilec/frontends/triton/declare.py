@@ -22,6 +22,7 @@ from tilec.frontends.triton import api
 from tilec.frontends.triton.writes import Function, resolver, written
 from tilec.model.declaration import KernelDecl, ParamDecl
 from tilec_runtime.errors import Location
+from tilec_runtime.model.kernel import AxisValue
 
 DESCRIPTOR = "{!r} is a tensor descriptor, and the manifest passes something else"
 HOW = 'args = ["descriptor(x, BM, BK)", …]: a tensor, and the extents of the box that one load takes, as the kernel has them'
@@ -49,16 +50,16 @@ def declared(module: LoadedModule) -> dict[str, Declared]:
     syntax_of = _functions()
     with module.active():
         for name, value in vars(module.main).items():
-            kernel = api.kernel_of(value)
-            if kernel is None:
+            if api.kernel_of(value) is None:
                 continue
-            found[name] = _kernel(module, name, kernel, syntax_of)
+            found[name] = _kernel(module, name, value, syntax_of)
     return found
 
 
 def _kernel(
-    module: LoadedModule, name: str, kernel: Any, syntax_of: Callable[[Any], Function | None]
+    module: LoadedModule, name: str, value: object, syntax_of: Callable[[object], Function | None]
 ) -> Declared:
+    kernel = api.kernel_of(value)
     function = api.function_of(kernel)
     file = function.__code__.co_filename
     node = function_node(module.texts.get(file, ""), api.definition_line(kernel))
@@ -103,9 +104,22 @@ def _kernel(
         doc=doc,
         params=tuple(decls),
         refused=undefined_names(function, module.texts),
+        configs=tuple(
+            tuple((axis, _plain(given)) for axis, given in config.items())
+            for config in api.configs_of(value, params)
+        ),
     )
     described = frozenset(p.name for p in params if p.descriptor).union(ranks)
     return Declared(kernel=kernel, params=params, decl=decl, described=described)
+
+
+def _plain(value: object) -> AxisValue:
+    """Return a constant as the value of an axis; a dtype of Triton's by tilec's name."""
+    if value is None:
+        return api.NONE
+    if isinstance(value, bool | int | float | str):
+        return value
+    return api.dtype_name(value) or str(value)
 
 
 def _functions() -> Callable[[Any], Function | None]:

@@ -27,7 +27,7 @@ class Facts:
     def __init__(self, params: tuple[Param, ...], variant: Variant) -> None:
         """Take the launcher's parameters, and the variant's axes and assumptions."""
         self._tensors = {p.name: p for p in params if p.kind is ParamKind.TENSOR}
-        self._axes: Mapping[str, AxisValue] = dict(variant.axes)
+        self._axes: Mapping[str, AxisValue] = dict(variant.constants)
         self._assume = {a.param: a for a in variant.assume}
 
     def alignment(self, name: str) -> int:

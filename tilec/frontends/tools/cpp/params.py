@@ -173,6 +173,8 @@ def _meaning(
     dtype = types.scalar(base)
     if dtype:
         return "scalar", dtype, None, 0
+    if types.is_tag(base):
+        return "empty", "", None, 1
     return "struct", "", None, types.struct_size(base)
 
 

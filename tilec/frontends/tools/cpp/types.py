@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from tilec.model.cpp import dtype_of, plain
 from tilec_runtime.model.dtype import DTYPES
 
@@ -59,6 +61,16 @@ def element(name: str) -> str:
     none.
     """
     return dtype_of(name) or _VECTORS.get(plain(name), "")
+
+
+_TAG = re.compile(
+    r"(?:::)?(?:cuda::)?std::(?:bool_constant<.*>|integral_constant<.*>|true_type|false_type)"
+)
+
+
+def is_tag(name: str) -> bool:
+    """Return whether a type is empty, and chooses code by its template arguments alone."""
+    return _TAG.fullmatch(re.sub(r"\s+", "", name)) is not None
 
 
 def struct_size(name: str) -> int:

@@ -1,0 +1,49 @@
+"""What real kernels need, from `check` to launches on the cpu device: each with a kernel and a case."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.harness import Cli
+from tilec_runtime.bundle.read import Bundle
+
+pytestmark = [pytest.mark.e2e, pytest.mark.toolchain]
+
+SAMPLE = Path(__file__).resolve().parents[1] / "samples" / "needs_project"
+
+
+@pytest.fixture(scope="module")
+def project(cli: Cli, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("needs") / "project"
+    shutil.copytree(SAMPLE, root, ignore=shutil.ignore_patterns("dist", ".tilec", "__pycache__"))
+    cli.good(root, "check")
+    return root
+
+
+def test_every_case_passes_on_the_cpu_device(cli: Cli, project: Path) -> None:
+    found = cli.good(project, "run", "--device", "cpu", "--json").json()
+    statuses = {case["name"]: case["status"] for case in found["cases"]}
+    skipped = {name for name, status in statuses.items() if status == "skipped"}
+    assert skipped == {
+        "scale_tuned/relu[f32]",
+        "twice/thousand",
+        "axpy/thousand",
+        "scale_signed/thousand",
+    }
+    assert {statuses[name] for name in statuses.keys() - skipped} == {"passed"}
+    outputs = {case["name"]: [one["name"] for one in case["outputs"]] for case in found["cases"]}
+    assert outputs["take_rows/routed"] == ["y"]  # the reference leaves `seen` out
+    assert outputs["take_and_scale/sorted"] == ["y"]
+
+
+def test_kernels_of_gpus_build_as_their_authors_wrote_them(cli: Cli, project: Path) -> None:
+    selected = [f"--select={name}*" for name in ("scale_tuned", "twice", "axpy", "scale_signed")]
+    found = cli.good(project, "build", "--targets", "sm_90", *selected)
+    assert "program.cu has a main(): it is compiled with nvcc" in found.out + found.err
+    bundle = Bundle.open(project / "dist" / "needs-1.0.tilec")
+    tuned, axpy = bundle.kernel("scale_tuned"), bundle.kernel("axpy")
+    assert (len(tuned.variants), dict(tuned.default)["BLOCK"]) == (8, 256)
+    assert [slot.expr for slot in axpy.variants[0].abi] == ["y.ptr", "x.ptr", "a", "x.size", "0"]

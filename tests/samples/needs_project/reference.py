@@ -1,0 +1,34 @@
+"""References of the sample's cases."""
+
+
+def scale_rows(x, N):
+    return N * x
+
+
+def take_rows(x, ids):
+    return x[ids], None
+
+
+def take_and_scale(x, ids):
+    return {"y": 2 * x[ids]}
+
+
+def scale_tuned(x, ACTIVATION, BIAS):
+    assert (ACTIVATION, BIAS) == ("relu", 2)
+    return (2 * x + 2).clip(0)
+
+
+def grouped_gemm(a_0, a_1, a_2, b_0, b_1, b_2):
+    return a_0 @ b_0, a_1 @ b_1, a_2 @ b_2
+
+
+def twice(x):
+    return 2 * x
+
+
+def axpy(y, x, a):
+    return y + a * x
+
+
+def scale_signed(x, a):
+    return a * x

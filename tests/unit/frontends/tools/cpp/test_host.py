@@ -1,0 +1,43 @@
+"""Sources that are programs, and parameters that are empty tags."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tilec.frontends.tools.abi import derive
+from tilec.frontends.tools.cpp.declare import kernels
+from tilec.frontends.tools.cpp.host import with_compiler
+from tilec.model.job import EMPTY, Options, Source
+
+KERNEL = "__global__ void k(float* x, int n) {}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "compiler"),
+    [
+        (KERNEL + "int main() { return 0; }\n", (), "nvcc"),
+        (KERNEL + "static int main(int argc, char** argv) {}\n", (), "nvcc"),
+        (KERNEL + "int main() {}\n", (("compiler", "nvrtc"),), "nvrtc"),
+        (KERNEL + "// int main() {}\nint domain() { return 0; }\n", (), None),
+        ("#ifndef __CUDACC_RTC__\nint main() {}\n#endif\n" + KERNEL, (), None),
+    ],
+)
+def test_a_program_is_compiled_with_nvcc(
+    tmp_path: Path, text: str, options: Options, compiler: str | None
+) -> None:
+    (tmp_path / "k.cu").write_text(text)
+    source = Source(root=str(tmp_path), path="k.cu", options=options)
+    assert dict(with_compiler(source).options).get("compiler") == compiler
+
+
+@pytest.mark.parametrize(
+    "tag", ["std::bool_constant<B>", "cuda::std::integral_constant<int, 4>", "::std::true_type"]
+)
+def test_an_empty_tag_needs_no_argument(tmp_path: Path, tag: str) -> None:
+    text = f"template <bool B> __global__ void k(float* x, {tag} how, int n) {{}}\n"
+    (tmp_path / "k.cu").write_text(text)
+    (found,) = kernels(Source(root=str(tmp_path), path="k.cu"))
+    assert [param.given for param in found.decl.params] == [True, False, True]
+    assert derive(found.decl, {}, ())[1] == EMPTY

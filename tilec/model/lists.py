@@ -1,0 +1,8 @@
+"""Names of the arrays of a list."""
+
+from __future__ import annotations
+
+
+def item_name(name: str, place: int) -> str:
+    """Return the name of one array of a list: `a_0`."""
+    return f"{name}_{place}"

@@ -1,0 +1,183 @@
+"""Points of a matrix, with the derived axes at each."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Protocol
+
+from tilec.manifest.types import Kernel
+from tilec.model.declaration import KernelDecl
+from tilec_runtime.errors import ExpressionError
+from tilec_runtime.model import expr
+from tilec_runtime.model.arch import Target
+from tilec_runtime.model.kernel import AxisValue
+
+Point = tuple[tuple[str, AxisValue], ...]
+
+
+class Report(Protocol):
+    """Collects a problem."""
+
+    def __call__(self, what: str, path: tuple[str | int, ...], column: int = 0) -> None:
+        """Collect a problem at a key path, and a column (from 1) inside its value if known."""
+
+
+# A name, or a text in quotes, which holds none.
+_NAME = re.compile(r"""'[^']*'|"[^"]*"|(?<![\w.])[^\W\d]\w*""")
+
+
+def with_configs(kernel: Kernel, decl: KernelDecl, report: Report) -> Kernel:
+    """Return the kernel with the configurations of its source as points of its matrix.
+
+    The first is the default where the manifest chooses none. An axis of the matrix takes the place
+    of one of the source.
+    """
+    matrix, path = kernel.matrix, ("kernel", kernel.name, "matrix")
+    if not matrix.autotune:
+        return kernel
+    own = dict(matrix.axes)
+    configs = tuple(
+        dict.fromkeys(
+            tuple((name, value) for name, value in config if name not in own)
+            for config in decl.configs
+        )
+    )
+    if not any(configs):
+        report(f"{decl.name} has no @triton.autotune whose configurations could be taken", path)
+        return kernel
+    names = {frozenset(name for name, _ in config) for config in configs}
+    if len(names) > 1:
+        odd = sorted(frozenset.union(*names) - frozenset.intersection(*names))
+        what = f"some configurations of {decl.name} say nothing of {', '.join(odd)}"
+        report(f"{what}: make it an axis of the matrix", path)
+        return kernel
+    axes = [
+        (name, tuple(dict.fromkeys(dict(config)[name] for config in configs)))
+        for name, _ in configs[0]
+    ]
+    chosen = kernel.default or kernel.table or kernel.rules
+    return dataclasses.replace(
+        kernel,
+        matrix=dataclasses.replace(matrix, axes=(*matrix.axes, *axes), configs=configs),
+        default=kernel.default if chosen else configs[0],
+    )
+
+
+def points_of(kernel: Kernel, report: Report) -> Iterator[Point]:
+    """Yield the points of a kernel's matrix in order, without the derived axes."""
+    matrix = kernel.matrix
+    configs = matrix.configs or ((),)
+    apart = {*dict(kernel.let), *dict(configs[0])}
+    axes = [(name, values) for name, values in matrix.axes if name not in apart]
+    names = [*(name for name, _ in axes), *dict(configs[0])]
+    total = math.prod(len(values) for _, values in axes) * len(configs)
+    if total > 1_000_000:
+        report(
+            f"the matrix is a product of {total} points: that is no build",
+            ("kernel", kernel.name, "matrix"),
+        )
+        return
+    excluded = _excluder(kernel, names, report)
+    seen = set()
+    products = itertools.product(*([(n, value) for value in values] for n, values in axes))
+    for pairs, config in itertools.product(products, configs):
+        point = (*pairs, *config)
+        if not excluded(point):
+            seen.add(point)
+            yield point
+    for included in matrix.include:
+        given = dict(included)
+        if missing := [name for name in names if name not in given]:
+            what = f"an included point gives every axis: {', '.join(missing)} is missing"
+            report(what, ("kernel", kernel.name, "matrix", "include"))
+            continue
+        point = tuple((name, given[name]) for name in names)
+        if point not in seen:
+            seen.add(point)
+            yield point
+
+
+def _excluder(kernel: Kernel, names: Sequence[str], report: Report) -> Callable[[Point], bool]:
+    rules: list[tuple[int, expr.Expr | None, Mapping[str, AxisValue]]] = []
+    for index, rule in enumerate(kernel.matrix.exclude):
+        text = inlined(kernel, rule.when)
+        parsed = expr.parse(text, names=names) if text else None
+        rules.append((index, parsed, dict(rule.values)))
+    broken: set[int] = set()
+
+    def excluded(point: Point) -> bool:
+        env = dict(point)
+        for index, when, values in rules:
+            if values and any(env.get(name) != value for name, value in values.items()):
+                continue
+            if when is None:
+                return True
+            try:
+                if when.evaluate(env):
+                    return True
+            except ExpressionError as error:
+                if index not in broken:
+                    broken.add(index)
+                    report(
+                        error.what,
+                        ("kernel", kernel.name, "matrix", "exclude", index, "when"),
+                        error.column,
+                    )
+        return False
+
+    return excluded
+
+
+def is_for(kernel: Kernel, point: Point, target: Target) -> bool:
+    """Whether a point is built for a target: axes may have values of their own there."""
+    at = dict(point)
+    for name, by_target in kernel.matrix.by_target:
+        values = dict(by_target)
+        own = values.get(str(target), values.get("*", ()))
+        if at[name] not in own and any(at[name] in each for each in values.values()):
+            return False
+    return True
+
+
+def with_derived(kernel: Kernel, report: Report) -> Kernel:
+    """Return the kernel with its derived axes among those of its matrix.
+
+    Checks then treat them as the others: each has the values that it takes somewhere.
+    """
+    if not kernel.let:
+        return kernel
+    values: dict[str, dict[AxisValue, None]] = {name: {} for name, _ in kernel.let}
+    for point in points_of(kernel, report):
+        for name, value in derived_at(kernel, point, report):
+            values[name][value] = None
+    axes = (*kernel.matrix.axes, *((name, tuple(found)) for name, found in values.items()))
+    return dataclasses.replace(kernel, matrix=dataclasses.replace(kernel.matrix, axes=axes))
+
+
+def derived_at(kernel: Kernel, point: Point, report: Report) -> Iterator[tuple[str, AxisValue]]:
+    """Yield the derived axes with their values at a point, in order."""
+    env = dict(point)
+    for name, text in kernel.let:
+        try:
+            env[name] = expr.parse(text).evaluate(env)
+        except ExpressionError as error:
+            report(error.what, ("kernel", kernel.name, "let", name), error.column)
+            return
+        yield name, env[name]
+
+
+def inlined(kernel: Kernel, text: str) -> str:
+    """Return an expression of launches, which know no derived axes: their formulas are in it."""
+    formulas: dict[str, str] = {}
+    for name, formula in kernel.let:
+        formulas[name] = f"({filled(formula, formulas)})"
+    return filled(text, formulas)
+
+
+def filled(text: str, names: Mapping[str, object]) -> str:
+    """Return an expression with values or formulas in place of names."""
+    return _NAME.sub(lambda match: str(names.get(match[0], match[0])), text) if names else text
