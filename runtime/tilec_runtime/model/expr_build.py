@@ -166,8 +166,7 @@ class Builder:
 
     def name(self, node: ast.Name) -> Part:
         if node.id in TRUTHS and node.id not in (self.known or ()):
-            truth = TRUTHS[node.id]
-            return "number", lambda _env: truth
+            return self.constant(ast.Constant(value=TRUTHS[node.id]))
         name = self.known_name(node)
         self.uses.add((name, ""))
         column = column_of(node, self.text)
