@@ -36,10 +36,11 @@ from tilec.compile.state import WorkDir
 from tilec.frontends.base import BUILTIN, ToolSearch
 from tilec.frontends.tools.environment import OWN
 from tilec.frontends.tools.search import used as tools_used
-from tilec.manifest.files import reference_problems
+from tilec.manifest.files import reference_parameter_problems, reference_problems
 from tilec.manifest.problems import order_of
 from tilec.manifest.types import Manifest
 from tilec.model.atomic import Stage
+from tilec.model.declaration import KernelDecl
 from tilec.package.marks import stale_outputs
 from tilec.package.outputs import Output, fingerprint, save_outputs, unchanged_outputs
 from tilec.plan import Plan, make_plan, near_job
@@ -61,7 +62,7 @@ class BuildRequest:
     """What is asked of a build.
 
     Attributes:
-        manifest_path: the tilec.toml.
+        manifest_path: the tilec.toml; with `manifest_text` it is no file.
         targets: names of targets or groups; empty takes the manifest's default.
         select: globs over job ids; empty takes everything.
         profile: profile's name.
@@ -82,6 +83,7 @@ class BuildRequest:
     """
 
     manifest_path: Path
+    manifest_text: str = ""
     targets: tuple[str, ...] = ()
     select: tuple[str, ...] = ()
     profile: str = "release"
@@ -129,7 +131,7 @@ def build(request: BuildRequest, observer: Observer) -> BuildResult:
         ManifestError, ToolchainError, BuildError, OutputError: the exit code is the error's.
     """
     started, started_ns = time.monotonic(), time.time_ns()
-    project = open_project(request.manifest_path, request.search)
+    project = open_project(request.manifest_path, request.search, request.manifest_text)
     if request.aside:
         project = _concerned_part(project, request.targets)
     work = WorkDir(Path(project.manifest.root))
@@ -464,6 +466,10 @@ def check(request: BuildRequest, observer: Observer) -> Plan:
     except ManifestError as exc:
         problems += exc.problems
         fix = exc.fix
+    for planned in plan.kernels if plan else ():
+        names = (*(param.name for param in planned.info.params), *dict(planned.info.axes))
+        known = {planned.info.name: names}
+        problems += reference_parameter_problems(project.manifest, known)
     problems.sort(key=lambda problem: order_of(problem, project.manifest.locate.file))
     if declared.unreadable:
         failed = BuildError(declared.unreadable, total=declared.sources, what=UNREADABLE)
@@ -499,10 +505,22 @@ def explain(
 
 
 def _planned(request: BuildRequest, observer: Observer) -> tuple[Project, Plan, Declared]:
-    project = open_project(request.manifest_path, request.search)
+    project = open_project(request.manifest_path, request.search, request.manifest_text)
     declared = _declared(project, request, observer, declare)
     declared.require_all()
     return project, _plan(project, declared, request), declared
+
+
+def declarations(request: BuildRequest, observer: Observer) -> Mapping[str, KernelDecl]:
+    """Return the declaration of each kernel; nothing is planned.
+
+    Raises:
+        ManifestError, BuildError: a source cannot be read, or has not the kernel.
+    """
+    project = open_project(request.manifest_path, request.search, request.manifest_text)
+    declared = _declared(project, request, observer, declare)
+    declared.require_all()
+    return declared.kernels
 
 
 def _declared(

@@ -164,8 +164,30 @@ class PackageKernels:
         return self._loaded.compiled
 
     def __getitem__(self, kernel: str) -> Launcher:
-        """Return the launcher of a kernel."""
+        """Return the launcher of a kernel.
+
+        Raises:
+            KeyError: there is no such kernel; names the nearest one.
+        """
+        if kernel not in self._loaded.kernels:
+            raise KeyError(self._unknown(kernel))
         return self._loaded.kernels[kernel]
+
+    def __getattr__(self, name: str) -> NoReturn:
+        """Refuse a name that no kernel has, with the nearest one.
+
+        Raises:
+            AttributeError: always.
+        """
+        what = name if name.startswith("_") else self._unknown(name)
+        raise AttributeError(what, name=name, obj=self)
+
+    def _unknown(self, name: str) -> str:
+        from tilec_runtime.model.suggest import did_you_mean  # for the message alone
+
+        known = tuple(self._loaded.kernels)
+        hint = did_you_mean(name, known) or f"; it has {', '.join(known)}"
+        return f"{self._loaded.info.package.name} has no kernel {name!r}{hint}"
 
     def __repr__(self) -> str:
         """Package, version, device."""

@@ -180,13 +180,6 @@ MANIFESTS = {
         '"i32(x.size)"',
         "kernel.twice.args[2]: 'i32(x.size)' packs i32, but the source takes long long n (i64)",
     ),
-    "args without params": (
-        CUDA,
-        "params = { y = { out = true }, x = {} }\n",
-        "",
-        "args",
-        "kernel.twice.args: args without params: say what the launcher takes, in its order, for example params = { y = {}, x = {} }",
-    ),
     "a parameter there is not": (
         TILE,
         "\nx = {",

@@ -12,19 +12,38 @@ from tests.e2e.harness import Cli
 pytestmark = [pytest.mark.e2e, pytest.mark.toolchain]
 
 
-@pytest.mark.parametrize(("kind", "jobs"), [("tile", 4), ("cuda", 2), ("mixed", 6)])
+@pytest.mark.parametrize(
+    ("kind", "jobs"),
+    [("tile", 1), ("cuda", 1), ("mixed", 2), ("cutile", 2), ("triton", 2), ("simt", 2)],
+)
 def test_a_new_project_builds_as_it_is(cli: Cli, tmp_path: Path, kind: str, jobs: int) -> None:
     home = tmp_path / "größer als"
     home.mkdir()
     cli.good(home, "new", "demo", "--kind", kind)
     made = home / "demo"
-    assert cli.good(made, "check", "--targets", "ci", "--json").json()["jobs"] == jobs
-    built = cli.good(made, "build", "--targets", "ci", "--json").json()
+    assert cli.good(made, "check", "--targets", "sm_90", "--json").json()["jobs"] == jobs
+    built = cli.good(made, "build", "--targets", "sm_90", "--json").json()
     assert (built["jobs"], built["up_to_date"]) == (jobs, False)
-    assert cli.good(made, "build", "--targets", "ci").up_to_date
+    assert cli.good(made, "build", "--targets", "sm_90").up_to_date
     shown = cli.good(made, "inspect", "dist/demo", "--verify", "--json").json()["kernels"]
     assert sum(len(v["images"]) for kernel in shown for v in kernel["variants"]) == jobs
     assert str(made) not in json.dumps(shown)
     cli.good(made, "clean")
     assert not (made / "dist").exists()
     assert not (made / ".tilec").exists()
+
+
+def test_a_file_is_looked_at_without_a_manifest(cli: Cli, tmp_path: Path) -> None:
+    cli.good(tmp_path, "new", "demo", "--kind", "mixed")
+    made = tmp_path / "demo"
+    (made / "tilec.toml").unlink()
+    ran = cli.good(made, "run", "kernels.py:scale", "--device", "cpu")
+    assert "\ny: f32 4096: " in ran.out
+    assert not (made / "tilec.toml").exists()
+    built = cli(made, "run", "kernels.cu:axpy", "--device", "cpu")
+    assert built.code == 3
+    assert built.out.startswith("kernel  variants  images  regs")
+    assert "axpy is built for sm_90 and not run" in built.err
+    wrong = cli(made, "run", "kernels.py")
+    assert (wrong.code, "'kernels.py' does not name one kernel of a file" in wrong.err) == (2, True)
+    assert "error: no such file: gone.py\n" in cli(made, "run", "gone.py:k").err

@@ -135,20 +135,18 @@ def test_the_frontend_that_the_page_shows_has_fifty_lines() -> None:
 
 
 def test_the_readmes_quick_start(reader: Reader) -> None:
-    """`new`, `check`, `build`, `inspect` and `run`, then the kernel and the table that it shows, in
-    a project of their own.
-    """
+    """Follow it; then build the kernel and the manifest that it shows in a project of their own."""
     found = steps("README.md")
     for step in found:
         reader.follow(step)
     assert reader.cwd.name == "demo"
     assert (reader.cwd / "dist" / "demo" / "__init__.py").is_file()
-    kernel = next(step for step in found if step.language == "python" and "@ct.kernel" in step.text)
+    kernel = next(step for step in found if step.language == "python" and "@tl.kernel" in step.text)
     table = next(step for step in found if step.language == "toml")
     alone = reader.home / "alone"
-    (alone / "kernels").mkdir(parents=True)
-    (alone / "kernels" / "vector_add.py").write_text(kernel.text)
-    (alone / "tilec.toml").write_text(completed(table.text))
+    alone.mkdir()
+    (alone / "kernels.py").write_text(kernel.text)
+    (alone / "tilec.toml").write_text(table.text)
     subprocess.run(
         ["tilec", "build"], cwd=alone, env=reader.env, check=True, capture_output=True, timeout=120
     )

@@ -58,7 +58,7 @@ def compiled(
 SOURCES = {
     "unknown name": (
         "@simt.kernel\ndef k(z: simt.Mut[T]):\n    z[0] = w\n",
-        "NameError: name 'w' is not defined",
+        "w is not defined",
         2,
         "",
     ),

@@ -204,6 +204,11 @@ class _Binder:
                 f"{operand.name} is {what}, and {param.name!r} of {kernel} is a {param.kind.value}",
                 at,
             )
+        if item.shape is not None and param.rank >= 0 and len(item.shape) != param.rank:
+            raise self._error(
+                f"{operand.name} has {len(item.shape)} dimensions, and {kernel} takes {param.rank} for {param.name!r}",
+                at,
+            )
         self._params[operand.name] = Param(
             name=operand.name,
             kind=param.kind,

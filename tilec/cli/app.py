@@ -45,6 +45,7 @@ class App:
     Attributes:
         settings: environment and working directory.
         command: name of the command.
+        manifest_text: of a manifest that is no file: what a run of a source alone takes in its place.
         showing: whether `status` has a line on the terminal.
     """
 
@@ -57,6 +58,7 @@ class App:
     debug: bool = False
     json: bool = False
     command: str = ""
+    manifest_text: str = ""
     showing: bool = False
 
     @property
@@ -95,6 +97,8 @@ class App:
             raise UsageError(
                 f"-C {self.directory}: not a directory", fix="name a directory that exists"
             )
+        if self.manifest_text:
+            return Path(self.manifest)
         if self.manifest:
             path = self.path(self.manifest)
             path = path / MANIFEST if path.is_dir() else path

@@ -211,6 +211,7 @@ def make_request(
         search = dataclasses.replace(search, state_dir="", verify=True)
     return BuildRequest(
         manifest_path=manifest_path,
+        manifest_text=app.manifest_text,
         targets=targets,
         select=select,
         profile=profile,
@@ -277,6 +278,17 @@ def _print_result(app: App, result: BuildResult) -> None:
     cached = f", {result.cached} cached" if result.cached else ""
     built = style("built", fg="green", bold=True)
     app.say(f"{built} {jobs}: {result.compiled} compiled{cached}, {seconds}")
+    package = next((output for output in result.outputs if output.kind == "package"), None)
+    if package is not None:
+        _say_how_to_import(app, Path(package.path).parent)
+
+
+def _say_how_to_import(app: App, package: Path) -> None:
+    project = app.manifest_path().parent
+    path = f"PYTHONPATH={app.show(package.parent)}"
+    if (project / "pyproject.toml").is_file():
+        path = f"pip install -e {app.show(project)}, or {path}"
+    app.say(f"to import {package.name}: {path}")
 
 
 def print_kernels(app: App, kernels: Iterable[KernelSummary]) -> None:

@@ -157,7 +157,7 @@ def render(exc: TilecError, *, verbose: bool = False, command: str = "", show: S
         show: shortens a path.
     """
     if isinstance(exc, ManifestError):
-        lines = [diagnostic_text(problem, show) for problem in exc.problems]
+        lines = _problem_lines(exc.problems, verbose=verbose, show=show)
         lines += [f"{_red('error:')} {_count(exc)}"]
         return "\n".join([*lines, f"  fix: {exc.fix}"] if exc.fix else lines)
     if isinstance(exc, BuildError):
@@ -167,6 +167,22 @@ def render(exc: TilecError, *, verbose: bool = False, command: str = "", show: S
     if isinstance(exc, CompileError):
         return _render_group(group([exc])[0], verbose=verbose, show=show)
     return f"{_red('error:')} {located_text(exc, show)}"
+
+
+def _problem_lines(problems: Sequence[Diagnostic], *, verbose: bool, show: Show) -> list[str]:
+    """Return the text of each problem; what is wrong in several places is told once."""
+    same: dict[tuple[str, str], list[Diagnostic]] = {}
+    for problem in problems:
+        path, _, what = problem.message.partition(": ")
+        key = (problem.message, "") if verbose or " " in path else (path.rpartition(".")[2], what)
+        same.setdefault(key, []).append(problem)
+    lines = []
+    for first, *rest in same.values():
+        lines.append(diagnostic_text(first, show))
+        places = [f"line {each.location.line}" for each in rest if each.location]
+        if places:
+            lines.append(f"  {len(rest)} more of this: {listed(list(dict.fromkeys(places)), 6)}")
+    return lines
 
 
 def located_text(exc: TilecError, show: Show) -> str:

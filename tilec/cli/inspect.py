@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -40,6 +42,7 @@ IMAGE_HEADS = columns(
 )
 DIFF_HEADS = columns("~image", ">regs", ">spills", ">shared", ">stack", ">occupancy", ">code")
 ARROW = "→"
+PACE = 5.0  # seconds between two lines of progress on a pipe
 IDS_SHOWN = 10
 
 
@@ -223,12 +226,23 @@ def _write_page(app: App, opened: Container, found: Report, path: Path) -> None:
     from tilec.inspection.page import make_page
     from tilec.model.atomic import atomic_write
 
+    begun, read = time.monotonic(), 0
+
+    def on_image(name: str) -> None:
+        nonlocal begun, read
+        read += 1
+        app.status(f"reading the code of {name}")
+        if not sys.stderr.isatty() and time.monotonic() - begun >= PACE:
+            begun = time.monotonic()
+            app.note(f"reading code: {read} images")
+
     page = make_page(
         opened.bundle,
         dataclasses.replace(found, path=app.show(found.path)),
         app.settings.search,
         _sources(app),
-        on_image=lambda name: app.status(f"reading the code of {name}"),
+        workers=app.settings.cores,
+        on_image=on_image,
     )
     package = found.info.package
     data = render(page, amount=bytes_text, title=f"{package.name} {package.version}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import keyword
 import re
 import sys
@@ -16,13 +17,16 @@ from tilec.cli.app import App, examples, json_option
 from tilec.cli.style import style
 from tilec_runtime.errors import OutputError, TilecError, UsageError
 
+# Folders of templates/new beside `common`, by kind.
 KINDS = {
-    "tile": ("common", "tile"),
-    "cuda": ("common", "cuda"),
-    "mixed": ("common", "tile", "cuda"),
+    "tile": ("tile",),
+    "cuda": ("cuda",),
+    "triton": ("triton",),
+    "simt": ("simt",),
+    "cutile": ("cutile",),
+    "mixed": ("tile", "cuda"),
 }
-# The next command: tile kernels run on any machine.
-NEXT = {"tile": "tilec run", "cuda": "tilec build", "mixed": "tilec run"}
+ANYWHERE = {"tile", "cutile"}  # what the cpu device runs too
 TAKEN = ("tilec", "tilec_runtime", "cuda", "numpy")  # as the manifest has it
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 
@@ -32,7 +36,7 @@ _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
     epilog=examples(
         "tilec new acme-kernels",
         "tilec new acme-kernels --kind cuda",
-        "tilec -C ~/src new acme-kernels --kind mixed",
+        "tilec -C ~/src new acme-kernels --kind triton",
     ),
 )
 @click.argument("name")
@@ -41,13 +45,13 @@ _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
     type=click.Choice(list(KINDS)),
     default="tile",
     show_default=True,
-    help="Kernels in cuTile Python (tile), in CUDA C++ (cuda), or one of each (mixed).",
+    help="Language of the kernel: safe tiles, CUDA C++, Triton, SIMT Python, cuTile Python; mixed: tile and cuda.",
 )
 @json_option
 @click.pass_obj
 def command(app: App, name: str, kind: str) -> None:
-    """Start a project in a new directory NAME: tilec.toml, kernels with cases and references, a
-    README and a CI workflow.
+    """Start a project in a new directory NAME: a kernel with two cases and a reference, tilec.toml,
+    pyproject.toml, a README and a CI workflow.
 
     It passes `tilec check` and builds as it is. Nothing that exists is overwritten.
     """
@@ -63,7 +67,8 @@ def command(app: App, name: str, kind: str) -> None:
     for file in sorted(files):
         app.say(f"  {app.show(target / file)}")
     done, place = style("created", fg="green", bold=True), app.show(target)
-    app.say(f"{done} {place}; next: cd {place} && {NEXT[kind]}")
+    then = "run" if ANYWHERE.intersection(KINDS[kind]) else "build"
+    app.say(f"{done} {place}; next: cd {place} && tilec {then}")
 
 
 def module_name(name: str) -> str:
@@ -79,7 +84,12 @@ def module_name(name: str) -> str:
             fix="choose another, such as acme-kernels; -C DIR says where the project goes",
         )
     module = re.sub(r"[-_.]+", "_", name).lower()
-    if not module.isidentifier() or keyword.iskeyword(module):
+    if keyword.iskeyword(module):
+        raise UsageError(
+            f"{name!r} gives the module name {module!r}, which is a keyword of Python",
+            fix=f"choose another name, such as {module}-kernels",
+        )
+    if not module.isidentifier():
         raise UsageError(
             f"{name!r} gives the module name {module!r}, which Python cannot import",
             fix="choose a name that begins with a letter",
@@ -100,10 +110,20 @@ def render(kind: str, values: dict[str, str]) -> dict[str, bytes]:
     """
     from jinja2 import Environment, StrictUndefined
 
+    from tilec.manifest.keys import json_schema
+
     env = Environment(undefined=StrictUndefined, keep_trailing_newline=True, autoescape=False)  # noqa: S701
-    parts, files = KINDS[kind], dict[str, bytes]()
-    context = {**values, "tile": "tile" in parts, "cuda": "cuda" in parts}
-    for part in parts:
+    parts = KINDS[kind]
+    # Editors read the schema where the first line of tilec.toml says.
+    schema = json.dumps(json_schema(), separators=(",", ":")) + "\n"
+    files = {".tilec/schema.json": schema.encode(), ".tilec/.gitignore": b"*\n"}
+    context = {
+        **values,
+        "parts": parts,
+        "tile": bool(ANYWHERE.intersection(parts)),
+        "scale": parts != ("cuda",),
+    }
+    for part in ("common", *parts):
         root = _templates() / part
         for path in sorted(root.rglob("*")):
             if not path.is_file() or "__pycache__" in path.parts:

@@ -32,6 +32,7 @@ from tilec.cli.cases import (
 )
 from tilec.cli.complete import completes, devices_of, names_of
 from tilec.cli.devices import NEEDS_GPU, find_device
+from tilec.cli.look import Values, open_source, sourced, target_of
 from tilec_runtime.errors import MissingError, OutputError, TilecError, UsageError
 from tilec_runtime.model.suggest import did_you_mean
 
@@ -81,6 +82,7 @@ class _Given:
     epilog=examples(
         "tilec run                               # every case of every kernel",
         "tilec run gemm softmax",
+        "tilec run kernels.py:scale              # a first look at a file without a manifest",
         "tilec run inter_kernel                  # a chain: its kernels in turn, over the same arrays",
         "tilec run -k 'gemm and not f16' --device cuda:1",
         "tilec run gemm --case 4k --json",
@@ -198,7 +200,13 @@ def command(app: App, /, **options: Any) -> int:
     order = _order(given.block_order)
     wish = _wish(app, given)
     # A bundle and --arg need no project.
-    project = None if given.bundle and given.args else open_project(app)
+    source = None if given.bundle else sourced(app, given.kernels)
+    if source is not None:
+        project: Project | None = open_source(app, source)
+        given = dataclasses.replace(given, kernels=(source.name,))
+        wish = dataclasses.replace(wish, kernels=given.kernels)
+    else:
+        project = None if given.bundle and given.args else open_project(app)
     if project is not None and given.args:
         require_kernel(project.manifest, given.kernels[0])
     elif project is not None:
@@ -300,6 +308,9 @@ def _run(
         only_cpu=next((name for name, value in options.items() if value), ""),
         cpu=_cpu_options(given, order, blocks, root, print_line),
     )
+    if app.manifest_text and project is not None and not given.targets:
+        target = target_of(app, project, device)
+        given = dataclasses.replace(given, targets=(target,) if target else ())
     opened = open_bundle(
         app,
         project,
@@ -407,6 +418,7 @@ class _Run:
         self._device, self._place, self._cases = device, place, cases
         self._references = References(manifest.root if manifest else str(app.base))
         self._save = _saver(app, app.path(given.save)) if given.save else None
+        self._values = Values(app) if app.manifest_text and not given.save else None
         self._results: list[CaseResult] = []
         self._shown: Results = Results(app, cases)
 
@@ -432,7 +444,11 @@ class _Run:
         with self._limit(case, place, count):
             if times is None:
                 result = run_case(
-                    case, place, self._references, clock=time.perf_counter, save=self._save
+                    case,
+                    place,
+                    self._references,
+                    clock=time.perf_counter,
+                    save=self._values or self._save,
                 )
             else:
                 result = repeat_case(
@@ -441,7 +457,7 @@ class _Run:
                     self._references,
                     times=times,
                     clock=time.perf_counter,
-                    save=self._save,
+                    save=self._values or self._save,
                 )
         assert self._opened.bundle is not None
         return _with_variant_note(result, case, self._opened.bundle, self._device)
@@ -465,6 +481,8 @@ class _Run:
             self._app.document("run", {**head, **body, "ok": code == 0})
         elif code or len(self._results) > 1 or self._results[0].status == "ran":
             self._app.say(summary(report, self._device))
+        if self._values is not None:
+            self._values.print()
         return code
 
     @contextlib.contextmanager

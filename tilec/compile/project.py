@@ -23,7 +23,7 @@ from tilec.frontends.base import (
 from tilec.frontends.tools.cpp.flags import OptionError
 from tilec.frontends.tools.cpp.options import of_tiles, read_options
 from tilec.manifest.files import file_problems, source_problem
-from tilec.manifest.load import load
+from tilec.manifest.load import load, load_text
 from tilec.manifest.locate import render
 from tilec.manifest.tuning_file import read_record
 from tilec.manifest.types import Kernel, Manifest
@@ -34,6 +34,7 @@ from tilec.plan import LanguageFacts
 from tilec.plan.tuning import Tuned, kernel_digest
 from tilec_runtime.errors import (
     BuildError,
+    CompileError,
     Diagnostic,
     ManifestError,
     MissingError,
@@ -44,7 +45,7 @@ from tilec_runtime.errors import (
 from tilec_runtime.model.kernel import ToolInfo
 from tilec_runtime.model.suggest import did_you_mean
 
-UNREADABLE = "sources cannot be read"
+UNREADABLE = "sources have errors"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -106,26 +107,26 @@ class Declared:
             raise BuildError(self.unreadable, total=self.sources, what=UNREADABLE)
 
 
-def open_project(manifest_path: Path, search: ToolSearch) -> Project:
+def open_project(manifest_path: Path, search: ToolSearch, text: str = "") -> Project:
     """Load the manifest and check that its sources are there.
 
     Raises:
         ManifestError: every problem of the manifest, or of the sources that it names.
     """
-    project, problems = look_at_project(manifest_path, search)
+    project, problems = look_at_project(manifest_path, search, text=text)
     if problems:
         raise ManifestError(problems)
     return project
 
 
 def look_at_project(
-    manifest_path: Path, search: ToolSearch, *, plugins: bool = True
+    manifest_path: Path, search: ToolSearch, *, plugins: bool = True, text: str = ""
 ) -> tuple[Project, tuple[Diagnostic, ...]]:
     """Return the project as far as it is there, and the problems with what it names.
 
     `Project.sources` lacks kernels whose source is missing, or whose options are refused. Without
     `plugins`, no code of a frontend that a plug-in brings is imported, and `Project.frontends`
-    lacks it.
+    lacks it. With `text`, that is the manifest, and no file is read.
 
     Raises:
         ManifestError: every problem of the manifest.
@@ -137,7 +138,10 @@ def look_at_project(
         **dict.fromkeys(others, ()),
         **{name: cls.suffixes for name, cls in table.items()},
     }
-    manifest = load(manifest_path, languages=suffixes)
+    if text:
+        manifest = load_text(text, manifest_path, languages=suffixes, shown=NO_FILE)
+    else:
+        manifest = load(manifest_path, languages=suffixes)
     search = dataclasses.replace(
         search, prefer=manifest.toolchain.prefer, cuda=manifest.toolchain.cuda
     )
@@ -310,11 +314,20 @@ def look_at_sources(
     kernels, unknown = pick(
         project.manifest, {name: found[pair] for name, pair in readable.items()}
     )
+    refused: dict[str, list[Diagnostic]] = {}
+    for name in [name for name, decl in kernels.items() if decl.refused]:
+        problems = kernels.pop(name).refused
+        if may_select(select, name):
+            refused.setdefault(by_kernel[name][1].path, []).extend(problems)
+    errors = [
+        CompileError(f"{path}: {problems[0].message}", diagnostics=tuple(dict.fromkeys(problems)))
+        for path, problems in refused.items()
+    ]
     return Declared(
         kernels=kernels,
         inputs={name: inputs[pair] for name, pair in readable.items()},
         tools=tools,
-        unreadable=tuple(error for pair, error in failures.items() if pair in asked),
+        unreadable=(*(error for pair, error in failures.items() if pair in asked), *errors),
         passed_over=tuple(error for pair, error in failures.items() if pair not in asked),
         unknown=unknown,
         sources=len(unique),
@@ -418,6 +431,8 @@ def pick(
             what = f"{kernel.source} has no kernel {named!r}{hint}"
         else:
             what = f"{kernel.source} has no kernel at all"
+            if kernel.language == "tile" and kernel.source.endswith(".py"):
+                what += f": put @tl.kernel (import tilec.lang as tl) above def {named}"
         spoken, decorator = (
             _python_language(Path(manifest.root, kernel.source), named)
             if not candidates
@@ -444,6 +459,19 @@ def _has_tiles(path: Path) -> bool:
         return False
 
 
+def language_of(path: Path, name: str) -> str:
+    """Return the language of a kernel in a file of its own, by the file's text."""
+    if path.suffix == ".py":
+        return _python_language(path, name)[0] or "tile"
+    fits = [
+        language
+        for language, where in BUILTIN.items()
+        if path.suffix in load_frontend(where, language).suffixes
+    ]
+    return "tile" if fits == ["cuda"] and _has_tiles(path) else fits[0] if fits else "cuda"
+
+
+NO_FILE = "(in place of tilec.toml)"  # what a manifest that is no file is called in messages
 _DECORATORS = {"triton.jit": "triton", "simt.kernel": "simt", "cuda.jit": "simt"}
 
 

@@ -6,7 +6,8 @@ import base64
 import dataclasses
 import gzip
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from pathlib import Path
 
 from tilec.frontends.base import ToolSearch
@@ -106,6 +107,7 @@ def make_page(
     folder: Path,
     *,
     limits: Limits = Limits(),
+    workers: int = 1,
     on_image: Callable[[str], None] = lambda _: None,
 ) -> Page:
     """Return the contents of a report's page.
@@ -118,18 +120,23 @@ def make_page(
         search: where the disassembler is looked for.
         folder: where the bundle's source files may be.
         limits: how much of the code to take.
+        workers: disassemblers that run at once.
         on_image: gets the id of each image before its code is read.
 
     Raises:
         BundleError: an image is damaged.
     """
-    maker = _Maker(bundle, search, limits)
-    images = []
-    for kernel, variant, image in _rows(report):
-        name = image_id(variant, image)
-        if maker.room:
-            on_image(name)
-        images.append(maker.image(name, kernel, variant, image))
+    rows = list(_rows(report))
+    with ThreadPoolExecutor(workers) as pool:
+        maker = _Maker(bundle, search, limits)
+        maker.start([image for _, _, image in rows], pool)
+        images = []
+        for kernel, variant, image in rows:
+            name = image_id(variant, image)
+            if maker.room:
+                on_image(name)
+            images.append(maker.image(name, kernel, variant, image))
+        pool.shutdown(cancel_futures=True)  # the page may be full before all are read
     files = maker.sources(folder)
     return Page(
         report=report,
@@ -167,9 +174,20 @@ class _Maker:
         self._read: dict[tuple[str, str], _Code] = {}
         self._size = 0
         self._left = 0
+        self._texts: dict[tuple[str, str], Future[tuple[str, str]]] = {}
         self._missing = ""
         self.embedded: dict[str, str] = {}
         self.tool = ""
+
+    def start(self, images: Sequence[ImageInfo], pool: Executor) -> None:
+        """Begin to disassemble the images that a page may hold: each takes a process of its own."""
+        unique = {(image.digest, image.symbol): image for image in images}
+        for key, image in list(unique.items())[: self._limits.images]:
+            if image.target.kind is TargetKind.CUBIN:
+                data = self._bundle.image(image.digest)
+                self._texts[key] = pool.submit(
+                    machine_code, data, image.symbol, self._search, places=True
+                )
 
     @property
     def room(self) -> bool:
@@ -245,7 +263,7 @@ class _Maker:
         data = self._bundle.image(image.digest)
         match image.target.kind:
             case TargetKind.CUBIN:
-                tool, text = machine_code(data, image.symbol, self._search, places=True)
+                tool, text = self._texts.pop((image.digest, image.symbol)).result()
                 self.tool = tool.strip()
                 listing = sass_listing(text)
             case TargetKind.PTX:

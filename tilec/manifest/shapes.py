@@ -280,6 +280,8 @@ class ListOf(Shape):
     accepts = (list,)
 
     def hint(self, value: Any) -> str:
+        if isinstance(value, str) and re.fullmatch("-?[0-9]+", value):
+            return f"write [{value}]"
         return (
             f"write [{value!r}]".replace("'", '"')
             if self.item.takes(value) and isinstance(value, str | int)

@@ -81,6 +81,7 @@ class KernelDecl:
         safety: what is known of its safety, None where the language does not say.
         unproven: accesses that need a check inside of the kernel, each with what would prove it,
             and notes of the calls on the way to it.
+        refused: why it cannot be compiled, each at its place; other kernels of the source can be.
         named: its parameters have names of their own; where not, the manifest's `params` name them
             in order.
         simt: the manifest says how many threads a block has; None as the language has it.
@@ -113,6 +114,7 @@ class KernelDecl:
     alike: tuple[Alike, ...] = ()
     safety: Safety | None = None
     unproven: tuple[Diagnostic, ...] = ()
+    refused: tuple[Diagnostic, ...] = ()
     named: bool = True
     simt: bool | None = None
     block: tuple[int, ...] = ()
@@ -121,6 +123,14 @@ class KernelDecl:
     typed: bool = False
     note: str = ""
     configs: tuple[tuple[tuple[str, AxisValue], ...], ...] = ()
+
+    @classmethod
+    def refuse(cls, name: str, file: str, problems: tuple[Diagnostic, ...]) -> KernelDecl:
+        """Return the declaration of a kernel of which only its problems are known."""
+        place = problems[0].location if problems else None
+        return cls(
+            name=name, qualified=name, location=place or Location(file=file), refused=problems
+        )
 
     @property
     def variadic(self) -> bool:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import math
 from collections.abc import Collection, Sequence
 
-from tilec.manifest.types import Input, Kernel
+from tilec.manifest.types import Case, Input, Kernel
 from tilec.model.cpp import cut
 from tilec.model.declaration import KernelDecl
 from tilec.model.job import Job, Variant
@@ -153,14 +154,6 @@ def check_entry(kernel: Kernel, decl: KernelDecl, report: Report) -> bool:
     if kernel.args is not None and len(kernel.args) != len(declared):
         shown = ", ".join(f"{p.type} {p.name}".strip() for p in declared)
         what = f"{len(kernel.args)} args, but {decl.name} takes {len(declared)} parameters: {shown}"
-        report(what, ("kernel", kernel.name, "args"))
-        return False
-    if kernel.args and not kernel.params and declared:
-        example = (
-            ", ".join(f"{p.name} = {{}}" for p in declared if p.kind == "tensor")
-            or f"{declared[0].name} = {{}}"
-        )
-        what = f"args without params: say what the launcher takes, in its order, for example params = {{ {example} }}"
         report(what, ("kernel", kernel.name, "args"))
         return False
     return True
@@ -531,6 +524,59 @@ def _check_cases(
         ):
             shown = ", ".join(f"{name} = {value!r}" for name, value in case.axes)
             report(f"no variant has {shown}", (*base, "axes"))
+        _check_requires(kernel, case, variants, base, report)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class _Planned:
+    """A tensor of a case, as conditions read it."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    ptr: int = 0
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def stride(self) -> tuple[int, ...]:
+        return tuple(math.prod(self.shape[dim + 1 :]) for dim in range(len(self.shape)))
+
+
+def _check_requires(
+    kernel: Kernel,
+    case: Case,
+    variants: Sequence[Variant],
+    path: tuple[str | int, ...],
+    report: Report,
+) -> None:
+    """Report conditions of the launch that a case cannot meet with any variant."""
+    fitting = [each for each in variants if set(case.axes) <= set(each.axes)]
+    for text in kernel.launch.requires:
+        values = [_value_of(text, case, variant) for variant in fitting]
+        if values and all(value is False for value in values):
+            report(f"its inputs break the kernel's requirement {text!r}", path)
+
+
+def _value_of(text: str, case: Case, variant: Variant) -> object:
+    """Return the value of a condition for the inputs of a case, or None if they do not say it."""
+    env: dict[str, object] = dict(variant.axes)
+    try:
+        for item in case.inputs:
+            if item.shape is None:
+                env[item.name] = item.value
+                continue
+            extents = [expr.parse(extent).evaluate(env) for extent in item.shape]
+            shape = tuple(extent for extent in extents if isinstance(extent, int))
+            dtype = str(env.get(item.dtype, item.dtype))
+            env[item.name] = _Planned(shape=shape, dtype=dtype)
+        parsed = expr.parse(text)
+        if any(attribute == "dtype" for _, attribute in parsed.uses):
+            return None
+        return parsed.evaluate(env)
+    except ExpressionError:
+        return None
 
 
 def _check_input(

@@ -155,24 +155,24 @@ class Resolver:
     def _params_of_args(self, args: Sequence[str]) -> tuple[Param, ...]:
         declared = [p for p in self.decl.params if p.given]
         path = ("kernel", self.kernel.name, "args")
+        parsed = [expr.parse_abi(text)[1] for text in args]
+        passed = [_passed(entry) for entry in parsed]
         source: dict[str, ParamDecl] = {}
-        for index, (text, decl) in enumerate(zip(args, declared, strict=True)):
-            parsed = expr.parse_abi(text)[1]
-            for name in sorted(parsed.names):
-                if name in self.tables or name in self.axes or name in expr.DEVICE_FACTS:
-                    continue
+        for name, decl in zip(passed, declared, strict=True):
+            if name in self.tables or (name == decl.name and name not in self.axes):
+                source.setdefault(name, decl)
+        # What params name has their order; where args name more, theirs is that of the launcher.
+        more = [name for name in source if name not in self.tables]
+        names = dict.fromkeys((*source, *self.tables) if more else self.tables)
+        for index, entry in enumerate(parsed):
+            for name in sorted(entry.names.difference(names, self.axes, expr.DEVICE_FACTS)):
                 self.unresolved.add(name)
                 if name in [p.name for p in declared]:
                     what = f"{name!r} is a parameter of the source, not of the launcher: add {name} = {{}} to params, in the launcher's order"
                 else:
-                    what = f"unknown name {name!r}{suggest(name, [*self.tables, *self.axes])}"
+                    what = f"unknown name {name!r}{suggest(name, [*names, *self.axes])}"
                 self.report(what, (*path, index))
-            if (
-                parsed.text.strip() in (f"{n}.ptr" for n in parsed.names)
-                or parsed.text.strip() in parsed.names
-            ):
-                source.setdefault(parsed.text.strip().removesuffix(".ptr"), decl)
-        return self._resolved({name: source.get(name) for name in self.tables})
+        return self._resolved({name: source.get(name) for name in names})
 
     def _resolved(self, wanted: Mapping[str, ParamDecl | None]) -> tuple[Param, ...]:
         found = {name: self._param(name, decl) for name, decl in wanted.items()}
@@ -265,14 +265,31 @@ class Resolver:
             return ParamKind(table.kind)
         if decl is not None and decl.type and decl.kind in ("tensor", "scalar", "struct"):
             return ParamKind(decl.kind)
-        if table.rank is not None or table.out is not None or table.stride is not None:
+        if name in self.tables and self._is_array(name, table, decl):
             return ParamKind.TENSOR
+        if table.default is not None and dtype == "":
+            what = f"{name!r} has a default, so that it is a number, and nothing says its dtype"
+            self.report(f'{what}: params.{name}.dtype = "f32"', path)
+            return None
         if dtype:
             return ParamKind.SCALAR
         where = path if name in self.tables else ("kernel", self.kernel.name)
-        example = f'params.{name} = {{ dtype = "…", rank = 1 }} for a tensor, {{ dtype = "…" }} for a scalar'
+        example = f'params.{name} = {{ dtype = "f32", rank = 1 }} for a tensor, {{ dtype = "f32" }} for a number'
         self.report(f"the source does not say what parameter {name!r} is: {example}", where)
         return None
+
+    def _is_array(self, name: str, table: ParamTable, decl: ParamDecl | None) -> bool:
+        """Return whether manifest or source treat a parameter of no stated kind as an array."""
+        facts = (table.rank, table.out, table.stride, table.contiguous)
+        if any(fact is not None for fact in (*facts, table.divisible, table.aligned)):
+            return True
+        if table.optional or (decl is not None and (decl.out or decl.rank >= 0)):
+            return True
+        launch = self.kernel.launch
+        texts = (*launch.grid, *launch.block, launch.shared, *launch.requires)
+        used = any(name == of and what for t in texts for of, what in expr.parse(t).uses)
+        inputs = (item for case in self.kernel.cases for item in case.inputs)
+        return used or any(item.name == name and item.shape is not None for item in inputs)
 
     def _out(self, name: str, table: ParamTable, decl: ParamDecl | None) -> bool:
         said = decl.out if decl else None
@@ -319,6 +336,12 @@ class Resolver:
         return any(
             (name, "stride") in expr.parse_abi(text)[1].uses for text in self.kernel.args or ()
         )
+
+
+def _passed(entry: expr.Expr) -> str:
+    """Return the parameter that an entry of `args` passes as it is, or an empty text."""
+    name = entry.text.strip().removesuffix(".ptr")
+    return name if name in entry.names else ""
 
 
 def _offsets(decl: ParamDecl) -> str:

@@ -236,5 +236,5 @@ def no_driver(error: BaseException) -> NoDeviceError:
         f"the CUDA driver (libcuda) cannot be loaded: {error}",
         cause="no NVIDIA driver is installed on this machine, or this container was started without its GPU",
         fix="install the NVIDIA driver, or start the container with its GPU (--gpus all); building and inspecting need no driver, "
-        'nor does load("cpu"), which runs tile kernels without a GPU',
+        'nor does the cpu device, which runs tile kernels: load("cpu"), or use_device("cpu") around ops',
     )

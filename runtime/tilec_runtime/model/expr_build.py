@@ -16,6 +16,7 @@ MAX_DEPTH = 32
 MAX_NODES = 256
 INT_BOUND = 2**63
 ATTRIBUTES = ("shape", "stride", "size", "ptr", "dtype")
+TRUTHS = {"true": True, "false": False}  # as TOML writes them
 FUNCTIONS = ("cdiv", "min", "max", "next_pow2", "nbytes")
 
 Env = Mapping[str, Any]
@@ -164,6 +165,8 @@ class Builder:
         return name
 
     def name(self, node: ast.Name) -> Part:
+        if node.id in TRUTHS and node.id not in (self.known or ()):
+            return self.constant(ast.Constant(value=TRUTHS[node.id]))
         name = self.known_name(node)
         self.uses.add((name, ""))
         column = column_of(node, self.text)
@@ -289,7 +292,9 @@ class Builder:
     def logic(self, node: ast.BoolOp, depth: int) -> Part:
         built = [self.build(part, depth + 1) for part in node.values]
         parts = [self.checked(part, *one) for part, one in zip(node.values, built, strict=True)]
-        kind = "truth" if all(one[0] == "truth" for one in built) else "number"
+        # An axis or a scalar may be a boolean: what it is, its value tells.
+        kinds = {one[0] for one in built}
+        kind = "truth" if kinds == {"truth"} else "any" if kinds <= {"truth", "any"} else "number"
         stop_at = isinstance(node.op, ast.Or)
 
         def run(env: Env) -> Any:

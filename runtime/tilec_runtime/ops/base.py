@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Sequence
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
 from tilec_runtime.device.core import CORE
 from tilec_runtime.errors import CallError, Location, UsedOpError
@@ -92,6 +92,18 @@ class Op(OpBase, Uncopied, ABC, Generic[T_co]):
     """An op without what it is combined into; `DeviceOp` is the class of all ops."""
 
     __slots__ = ()
+
+    def __array__(self, dtype: object = None, copy: bool | None = None) -> NoReturn:
+        """NumPy gets none: it would make an array of one object.
+
+        Raises:
+            CallError: always.
+        """
+        del dtype, copy
+        raise CallError(
+            "an op is not an array: it describes work that is still to be done",
+            fix="run it: op.to_host().sync() is a NumPy array, op.sync() what the op gives",
+        )
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Check that `_execute` returns its result itself.

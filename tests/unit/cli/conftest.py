@@ -76,6 +76,7 @@ def fake_build(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     @dataclasses.dataclass(frozen=True, kw_only=True)
     class BuildRequest:
         manifest_path: Path
+        manifest_text: str = ""
         targets: tuple[str, ...] = ()
         select: tuple[str, ...] = ()
         profile: str = "release"

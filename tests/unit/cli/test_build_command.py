@@ -77,6 +77,7 @@ package  dist/acme_kernels/             52.8 KiB  2 files
 cubin    dist/cubin/a.cubin                100 B  unchanged
 
 built 24 jobs: 20 compiled, 4 cached, 7.3 s
+to import acme_kernels: PYTHONPATH=dist
 """
 
 
@@ -377,10 +378,10 @@ def test_check_tells_of_sources_that_cannot_be_read(cli, project: Path, fake_bui
         ),
     )
     bare = CompileError("a.cu: the compiler crashed", fix="report it")
-    fake_build.check = raising(BuildError((located, bare), total=3, what="sources cannot be read"))
+    fake_build.check = raising(BuildError((located, bare), total=3, what="sources have errors"))
     done = cli("check")
     assert done.code == 1
-    assert done.err.endswith("\n\nerror: 2 of 3 sources cannot be read\n")
+    assert done.err.endswith("\n\nerror: 2 of 3 sources have errors\n")
     done = cli("check", "--json")
     assert done.code == 1
     document = json.loads(done.out)

@@ -50,12 +50,8 @@ def new(scene: Scene) -> str:
 def check(scene: Scene) -> str:
     scene.ran("new", "acme")
     path = scene.folder / "acme" / "tilec.toml"
-    text = (
-        path.read_text()
-        .replace('dist = "normal", seed = 2', 'dist = "nromal", seed = 2')
-        .replace("min-driver", "min-drivr")
-    )
-    path.write_text(text.replace('reference = "kernels/reference.py:vector_add"\n', "", 1))
+    text = path.read_text().replace("[5003]", '{ dist = "nromal" }')
+    path.write_text(text.replace("\n[kernel", '\ntargets.min-drivr = "580"\n\n[kernel'))
     return scene.ran("-C", "acme", "check")
 
 
@@ -162,7 +158,7 @@ def tune(scene: Scene) -> str:
 def errors(scene: Scene) -> str:
     scene.ran("new", "acme")
     lines = [
-        ("run", "vectr_add"),
+        ("run", "scal"),
         ("run", "--device", "gpu"),
         ("run", "--set", "x"),
         ("bench", "--fail-slower", "5%"),

@@ -6,21 +6,28 @@ from pathlib import Path
 import pytest
 
 from tilec.cli import new
+from tilec.manifest.load import load
 from tilec_runtime.errors import OutputError, TilecError
 
 FILES = {
-    "tile": ["kernels/vector_add.py"],
-    "cuda": ["include/index.cuh", "kernels/scale.cu"],
-    "mixed": ["include/index.cuh", "kernels/scale.cu", "kernels/vector_add.py"],
+    "tile": ["kernels.py"],
+    "cuda": ["kernels.cu"],
+    "triton": ["kernels.py"],
+    "simt": ["kernels.py"],
+    "cutile": ["kernels.py"],
+    "mixed": ["kernels.cu", "kernels.py"],
 }
 COMMON = [
     ".github/workflows/kernels.yml",
     ".gitignore",
+    ".tilec/.gitignore",
+    ".tilec/schema.json",
     "README.md",
-    "kernels/reference.py",
     "pyproject.toml",
+    "reference.py",
     "tilec.toml",
 ]
+LANGUAGES = {"tile": (".py",), "cuda": (".cu",), "triton": (), "simt": ()}
 
 
 @pytest.mark.parametrize("kind", FILES)
@@ -32,7 +39,7 @@ def test_a_project_is_made(cli, tmp_path: Path, kind: str) -> None:
     assert made == sorted([*COMMON, *FILES[kind]])
     assert (
         done.out.splitlines()[-1]
-        == f"created acme-kernels; next: cd acme-kernels && tilec {'build' if kind == 'cuda' else 'run'}"
+        == f"created acme-kernels; next: cd acme-kernels && tilec {'run' if kind in ('tile', 'cutile', 'mixed') else 'build'}"
     )
     assert [path.name for path in tmp_path.iterdir() if path.name != "home"] == ["acme-kernels"]
     for path in root.rglob("*"):
@@ -43,6 +50,35 @@ def test_a_project_is_made(cli, tmp_path: Path, kind: str) -> None:
             assert "{{" not in text.replace("${{", "")
             assert "{%" not in text
             assert "\n\n\n\n" not in text
+
+
+@pytest.mark.parametrize("kind", FILES)
+def test_its_manifest_loads(cli, tmp_path: Path, kind: str) -> None:
+    cli("new", "Acme.Kernels", "--kind", kind)
+    text = (tmp_path / "Acme.Kernels" / "tilec.toml").read_text()
+    assert text.startswith("#:schema .tilec/schema.json\n")
+    assert len([line for line in text.splitlines() if line]) <= 15
+    manifest = load(tmp_path / "Acme.Kernels" / "tilec.toml", languages=LANGUAGES)
+    assert (manifest.package.name, manifest.package.module) == ("Acme.Kernels", "acme_kernels")
+    languages = {"mixed": {"tile", "cuda"}, "cutile": {"tile"}}.get(kind, {kind})
+    assert {kernel.language for kernel in manifest.kernels} == languages
+    assert all(kernel.cases for kernel in manifest.kernels)
+
+
+@pytest.mark.parametrize("kind", FILES)
+def test_its_python_compiles_and_its_references_compute(cli, tmp_path: Path, kind: str) -> None:
+    import numpy as np
+
+    cli("new", "acme", "--kind", kind)
+    for path in (tmp_path / "acme").rglob("*.py"):
+        compile(path.read_text(), str(path), "exec")
+    names: dict[str, object] = {}
+    exec((tmp_path / "acme" / "reference.py").read_text(), names)
+    x = np.float32([1, 2])
+    if kind != "cuda":
+        assert names["scale"](x, 3).tolist() == [3, 6]  # type: ignore[operator]
+    if kind in ("cuda", "mixed"):
+        assert names["axpy"](x, x, 3).tolist() == [4, 8]  # type: ignore[operator]
 
 
 def test_the_workflow_keeps_its_own_braces(cli, tmp_path: Path) -> None:
@@ -73,7 +109,7 @@ def test_json(cli, tmp_path: Path) -> None:
         ("naïve", "'naïve' is not a package name"),
         ("", "'' is not a package name"),
         ("3d", "'3d' gives the module name '3d', which Python cannot import"),
-        ("class", "'class' gives the module name 'class', which Python cannot import"),
+        ("class", "'class' gives the module name 'class', which is a keyword of Python"),
         ("json", "'json' gives the module name 'json', which hides another module"),
         ("cuda", "'cuda' gives the module name 'cuda', which hides another module"),
         ("numpy", "'numpy' gives the module name 'numpy', which hides another module"),

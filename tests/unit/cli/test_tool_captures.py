@@ -113,9 +113,8 @@ def watch(scene: Scene) -> str:
     scene.ran("new", "acme")
     root = scene.folder / "acme"
     manifest = root / "tilec.toml"
-    manifest.write_text(
-        manifest.read_text().replace("min-driver", "min-drivr").replace("groups.ci", "gruops.ci")
-    )
+    wrong = '\ntargets.min-drivr = "580"\ntargets.gruops.ci = ["sm_90"]\n\n[kernel'
+    manifest.write_text(manifest.read_text().replace("\n[kernel", wrong))
 
     def save() -> None:
         manifest.write_text(manifest.read_text().replace("min-drivr", "min-driver"))

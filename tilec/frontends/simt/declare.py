@@ -22,9 +22,10 @@ from tilec.frontends.tools.python_errors import (
     parameter_nodes,
     written_parameters,
 )
+from tilec.frontends.tools.undefined import undefined_names
 from tilec.model.declaration import AxisUse, KernelDecl, ParamDecl
 from tilec.simt import Access, Array, Axis, ByValue, Constant, DTypeAxis, Kernel
-from tilec_runtime.errors import CompileError, Diagnostic, Location, TilecError
+from tilec_runtime.errors import Diagnostic, Location, TilecError
 
 HELP = "simt.Ref[T], simt.Mut[T, 2], simt.Struct[…], simt.Const[int], or the dtype of a scalar (float32, T)"
 _FORMS = {Access.READ: False, Access.WRITE: True}
@@ -54,21 +55,19 @@ def declared(module: LoadedModule) -> dict[str, Declared]:
     """Every kernel among the module's attributes, imported ones too, by attribute name in order of
     appearance.
 
-    Raises:
-        CompileError: an annotation cannot be read.
+    A kernel that cannot be declared has its problems in its declaration, as `refused`.
     """
     found: dict[str, Declared] = {}
-    problems: list[Diagnostic] = []
     with module.active():
         for name, value in list(vars(module.main).items()):
             kernel = api.kernel_of(value)
             if kernel is not None:
-                read = _Reader(module, name, kernel, problems).read(api.linked_by(value))
-                found[name] = dataclasses.replace(read, signatures=api.signatures_of(value))
-    if problems:
-        raise CompileError(
-            f"{module.source.path}: {problems[0].message}", diagnostics=tuple(problems)
-        )
+                problems = list(undefined_names(kernel.function, module.texts))
+                made = _Reader(module, name, kernel, problems).read(api.linked_by(value))
+                decl = dataclasses.replace(made.decl, refused=tuple(problems))
+                found[name] = dataclasses.replace(
+                    made, decl=decl, signatures=api.signatures_of(value)
+                )
     return found
 
 

@@ -77,6 +77,10 @@ class Arrays:
 Binding = Array | Arrays | Scalar | Constant
 
 
+PLAIN: dict[object, str] = {bool: "bool", int: "i32", float: "f32"}
+"""The dtype of a number of Python, as cuda.tile passes it."""
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Annotation:
     """The annotation of a kernel's parameter.
@@ -84,6 +88,8 @@ class Annotation:
     Attributes:
         constant: it is a compile-time constant; `inner` is the type inside, or None.
         scalar: dtype of an annotated scalar (`i32`, `i64`), or empty.
+        plain: dtype of what is annotated with a number type of Python, which the manifest may
+            change.
         index: type of extents and strides, `i32` or `i64`.
         unsupported: why tilec cannot pass such a parameter, or empty.
     """
@@ -91,6 +97,7 @@ class Annotation:
     constant: bool = False
     inner: type | None = None
     scalar: str = ""
+    plain: str = ""
     index: str = "i32"
     unsupported: str = ""
 
@@ -187,7 +194,8 @@ def _annotation(hint: Any) -> Annotation:
     ct = cuda_tile()
     if typing.get_origin(hint) is not typing.Annotated:
         return Annotation(
-            unsupported="tuples are not supported" if typing.get_origin(hint) is tuple else ""
+            plain=PLAIN.get(hint, ""),
+            unsupported="tuples are not supported" if typing.get_origin(hint) is tuple else "",
         )
     inner, *extras = typing.get_args(hint)
     unsupported = "tuples are not supported" if typing.get_origin(inner) is tuple else ""

@@ -21,6 +21,7 @@ from tilec.frontends.tools.python_errors import (
     located,
     written_parameters,
 )
+from tilec.frontends.tools.undefined import undefined_names
 from tilec.model.declaration import KernelDecl, ParamDecl
 from tilec_runtime.errors import CompileError, Location
 
@@ -47,32 +48,35 @@ def declared(module: LoadedModule) -> dict[str, Declared]:
     """Every kernel among the module's attributes, imported ones too, by attribute name in order of
     appearance.
 
-    Raises:
-        CompileError: an annotation cannot be evaluated, or a kernel of the safe language breaks its
-            rules; every problem of every kernel.
+    A kernel that cannot be declared has its problems in its declaration, as `refused`.
     """
     language = sys.modules.get(
         "tilec.lang"
     )  # modules without kernels of the language need not wait for it
     safe: Any = language.Kernel if language is not None else ()
     found: dict[str, Declared] = {}
-    refused: list[CompileError] = []
     with module.active():
         for name, value in vars(module.main).items():
-            if api.is_kernel(value):
-                found[name] = _kernel(module, name, value)
-            elif isinstance(value, safe):
-                try:
-                    kernel, decl = declare_safe(module, name, value)
-                except CompileError as exc:
-                    refused.append(exc)
-                    continue
-                found[name] = Declared(kernel=None, params=kernel.arguments, decl=decl, safe=kernel)
-    if refused:
-        raise CompileError(
-            refused[0].what, diagnostics=tuple(d for exc in refused for d in exc.diagnostics)
-        )
+            if not (api.is_kernel(value) or isinstance(value, safe)):
+                continue
+            try:
+                plain = api.is_kernel(value)
+                function = api.function_of(value) if plain else inspect.unwrap(value.function)
+                found[name] = _declare(module, name, value, function)
+            except CompileError as exc:
+                refused = KernelDecl.refuse(name, module.source.path, exc.diagnostics)
+                found[name] = Declared(kernel=None, params=(), decl=refused)
     return found
+
+
+def _declare(module: LoadedModule, name: str, value: object, function: FunctionType) -> Declared:
+    if api.is_kernel(value):
+        made = _kernel(module, name, value)
+    else:
+        kernel, decl = declare_safe(module, name, value)
+        made = Declared(kernel=None, params=kernel.arguments, decl=decl, safe=kernel)
+    refused = undefined_names(function, module.texts)
+    return dataclasses.replace(made, decl=dataclasses.replace(made.decl, refused=refused))
 
 
 def _kernel(module: LoadedModule, name: str, kernel: Any) -> Declared:
@@ -92,7 +96,10 @@ def _kernel(module: LoadedModule, name: str, kernel: Any) -> Declared:
         annotation = annotations.get(item.name, api.Annotation())
         place, type_text = places.get(item.name, (at, ""))
         default = item.default if isinstance(item.default, int | float) else None
-        kind = "constant" if annotation.constant else "scalar" if annotation.scalar else "tensor"
+        plain = annotation.plain or api.PLAIN.get(type(default), "")
+        kind = "constant" if annotation.constant else "tensor"
+        if kind == "tensor" and (annotation.scalar or plain):
+            kind = "scalar"
         params.append(
             FunctionParam(
                 name=item.name,
@@ -105,9 +112,10 @@ def _kernel(module: LoadedModule, name: str, kernel: Any) -> Declared:
         decls.append(
             ParamDecl(
                 name=item.name,
-                type=type_text,
+                # What a number of Python is, the manifest may say otherwise.
+                type="" if kind == "scalar" and plain else type_text,
                 kind=kind,
-                dtype=annotation.scalar,
+                dtype=annotation.scalar or (plain if kind == "scalar" else ""),
                 out=True if item.name in written else None,
                 default=default,
                 location=place,

@@ -23,6 +23,14 @@ _NESTED = r"(?:[^][]|\[(?:[^][]|\[[^][]*\])*\])*"
 _ARRAY = re.compile(rf"\b(\w+)\[_tl_array: Array\[(\w+){_NESTED}\]{_NESTED}\]")
 
 _MEMORY = "tilec.lang has no memory operations: import cuda.tile as ct for those, on a tl.Ptr"
+# What other languages have, in operations that cuda.tile has.
+_WRITTEN_OUT = {
+    "sigmoid": "1 / (1 + ct.exp(-x))",
+    "silu": "x / (1 + ct.exp(-x))",
+    "relu": "ct.maximum(x, 0)",
+    "gelu": "0.5 * x * (1 + ct.tanh(0.7978846 * (x + 0.044715 * x * x * x)))",
+    "square": "x * x",
+}
 _HINTS = tuple(
     (re.compile(pattern, re.IGNORECASE), hint)
     for pattern, hint in (
@@ -33,7 +41,8 @@ _HINTS = tuple(
         (
             r"'Ref' object has no attribute '(?:store|store_tile|load)'",
             (
-                "a tl.Ref is only read, by tiles: declare it tl.Mut[T, (BM, BN)] to write it, "
+                "a tl.Ref is only read, by tiles: to write it, declare it tl.Mut with the tile of a "
+                "block, such as tl.Mut[tl.float32, TILE] for a vector or tl.Mut[T, (BM, BN)], "
                 "and read with load_tile(index, shape)"
             ),
         ),
@@ -86,6 +95,10 @@ _HINTS = tuple(
         (
             r"^(static_\w+)\(\) must be used directly by name",
             r"from tilec.lang import \1, and call it without tl in front",
+        ),
+        (
+            r"numpy\.ufunc",
+            "NumPy runs on the host: tl.exp and its like are the operations of tiles",
         ),
         (
             r"cannot implicitly cast",
@@ -155,6 +168,8 @@ def _other_error(
 
 def _hint(message: str) -> str:
     unknown = re.search(r"Module '(cuda\.tile|tilec\.lang)' has no attribute '(\w+)'", message)
+    if unknown and unknown[2] in _WRITTEN_OUT:
+        return f"write it out: {_WRITTEN_OUT[unknown[2]]}"
     if unknown:
         module = api.lang() if unknown[1] == "tilec.lang" else api.cuda_tile()
         names = [name for name in dir(module) if not name.startswith("_")]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Generic, Protocol, TypeVar
 
 from tilec.frontends.tools.modules import LoadedModule
@@ -45,10 +45,14 @@ class Kernels(Generic[K]):
         """Execute a module, and return its kernels in order of appearance.
 
         Raises:
-            CompileError: it cannot be executed, or a kernel cannot be read; with the user's line.
+            CompileError: it cannot be executed, or none of its kernels can be compiled; with the
+                user's line.
             ToolchainError: the language's compiler is missing.
         """
-        return tuple(kernel.decl for kernel in self._read(source, again=True)[1].values())
+        decls = tuple(kernel.decl for kernel in self._read(source, again=True)[1].values())
+        if decls and all(decl.refused for decl in decls):
+            raise _refusal(source.path, [problem for decl in decls for problem in decl.refused])
+        return decls
 
     def find(self, job: Job) -> tuple[LoadedModule, K]:
         """Return the job's kernel and its module.
@@ -60,6 +64,8 @@ class Kernels(Generic[K]):
         module, kernels = self._read(job.spec.source, again=False)
         name = job.spec.decl.name
         if name in kernels:
+            if kernels[name].decl.refused:
+                raise _refusal(module.source.path, kernels[name].decl.refused)
             return module, kernels[name]
         what = f"{module.source.path} has no {self._word} {name!r}; it has {', '.join(kernels) or 'none'}"
         hint = (
@@ -168,3 +174,8 @@ class Mismatches:
                 diagnostics=tuple(self._found),
                 fix=first.hint,
             )
+
+
+def _refusal(path: str, problems: Sequence[Diagnostic]) -> CompileError:
+    unique = tuple(dict.fromkeys(problems))
+    return CompileError(f"{path}: {unique[0].message}", diagnostics=unique)

@@ -17,6 +17,7 @@ from tilec.frontends.tools.python_errors import (
     parameter_nodes,
     written_parameters,
 )
+from tilec.frontends.tools.undefined import undefined_names
 from tilec.frontends.triton import api
 from tilec.frontends.triton.writes import Function, resolver, written
 from tilec.model.declaration import KernelDecl, ParamDecl
@@ -102,6 +103,7 @@ def _kernel(
         location=at,
         doc=doc,
         params=tuple(decls),
+        refused=undefined_names(function, module.texts),
         configs=tuple(
             tuple((axis, _plain(given)) for axis, given in config.items())
             for config in api.configs_of(value, params)

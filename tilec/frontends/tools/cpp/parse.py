@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 from tilec.frontends.tools.cpp.params import Scope, parameters, split, template_parameter
 from tilec.frontends.tools.cpp.tokens import Lexed, Token, lex
-from tilec.model.declaration import KernelDecl
-from tilec_runtime.errors import Location
+from tilec.model.declaration import KernelDecl, ParamDecl
+from tilec_runtime.errors import CompileError, Diagnostic, Location
 
 SIMT, TILE = "__global__", "__tile_global__"
 """What marks a kernel: of CUDA C++, and of CUDA Tile C++."""
@@ -173,16 +173,15 @@ class _Reader:
         names, required, variadic = template
         head = self._tokens[start : open_ - 1]
         tail = self._tokens[close + 1 : after]
+        qualified = "::".join((*namespaces, name.text))
+        taken, refused = self._parameters(open_, close, names)
         decl = KernelDecl(
             name=name.text,
-            qualified="::".join((*namespaces, name.text)),
+            qualified=qualified,
             location=Location(file=self._file, line=name.line, column=name.column),
             doc=self._doc(self._tokens[start].line),
-            params=parameters(
-                self._tokens[open_ + 1 : close],
-                self._scope,
-                tuple(n.removesuffix("...") for n in names),
-            ),
+            params=taken,
+            refused=refused,
             template=names,
             max_threads=self._bounds((*head, *tail)),
             cluster=self._cluster((*head, *tail)),
@@ -195,6 +194,16 @@ class _Reader:
         before = self._found.get(key)
         if before is None or (found.defined and not before.defined):
             self._found[key] = found
+
+    def _parameters(
+        self, open_: int, close: int, names: tuple[str, ...]
+    ) -> tuple[tuple[ParamDecl, ...], tuple[Diagnostic, ...]]:
+        """Return the parameters, or why the kernel cannot take them."""
+        template = tuple(n.removesuffix("...") for n in names)
+        try:
+            return parameters(self._tokens[open_ + 1 : close], self._scope, template), ()
+        except CompileError as exc:
+            return (), exc.diagnostics
 
     def _template(self, start: int, end: int) -> tuple[tuple[str, ...], int, bool] | None:
         """(names, how many need an argument, has a pack) of the last template header; None for

@@ -1,0 +1,163 @@
+"""What a user reads after the mistakes of a first hour: each message names its cause and place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.harness import Cli, write
+
+pytestmark = [pytest.mark.e2e, pytest.mark.toolchain]
+
+TILE = """\
+edition = 1
+package.name = "demo"
+targets.default = ["tileir"]
+[kernel.scale]
+source = "k.py"
+"""
+SCALE = """\
+import numpy as np
+import cuda.tile as ct
+import tilec.lang as tl
+
+TILE = 1024
+
+@tl.kernel
+def scale(y: tl.Mut[tl.float32, TILE], x: tl.Ref[tl.float32, 1], factor: float) -> None:
+    y.store(x.load_tile_like(y) * factor)
+"""
+CASES = """\
+inputs = { x = [64], y = ["x.size"], factor = 2.0 }
+reference = "ref.py:scale"
+case.one = {}
+"""
+REF = "def scale(x, factor):\n    return x * factor\n"
+CUTILE = """\
+edition = 1
+package.name = "demo"
+targets.default = ["tileir"]
+[kernel.axpy]
+source = "k.py"
+matrix = { TILE = [128], NEG = [false, true] }
+params = { z = { dtype = "f32", rank = 1 }, x = { dtype = "f32", rank = 1 } }
+launch = { grid = ["cdiv(z.shape[0], TILE)"] }
+"""
+AXPY = """\
+import cuda.tile as ct
+
+@ct.kernel
+def axpy(z, x, alpha: float, n: int, TILE: ct.Constant[int], NEG: ct.Constant[bool]):
+    i = ct.bid(0)
+    ct.store(z, (i,), ct.load(x, (i,), (TILE,)) * alpha + n)
+"""
+REFERENCE = """\
+edition = 1
+package.name = "demo"
+targets.default = ["sm_90"]
+[kernel.good]
+source = "k.cu"
+launch = { grid = ["1"], block = [32] }
+"""
+KERNELS = """\
+struct S { int a; };
+__global__ void bad(float* y, const S& s) { y[0] = s.a; }
+__global__ void good(float* y) { y[0] = 1; }
+"""
+TABLE = {
+    "a number of Python is a scalar": (CUTILE, AXPY, "tilec.toml: no problems; 1 kernel, 2 jobs"),
+    "a boolean axis is a condition": (
+        CUTILE.replace("grid", 'requires = ["NEG or n > 1", "NEG == true or n > 1"], grid'),
+        AXPY,
+        "tilec.toml: no problems; 1 kernel, 2 jobs",
+    ),
+    "an array without a rank": (
+        CUTILE.replace('x = { dtype = "f32", rank = 1 }', 'x = { dtype = "f32" }').replace(
+            "grid", 'requires = ["x.shape[0] == z.shape[0]"], grid'
+        ),
+        AXPY,
+        "kernel.axpy.params.x: a tensor parameter needs a rank: params.x.rank = 1, 2, …\n",
+    ),
+    "a text for a list of numbers": (
+        CUTILE.replace("[128]", '"128"'),
+        AXPY,
+        "hint: write [128]\n",
+    ),
+    "an undefined name": (
+        TILE,
+        SCALE.replace("* factor", "* factr"),
+        "k.py:9:35: error: factr is not defined\n",
+    ),
+    "a type that there is not": (
+        TILE,
+        SCALE.replace("tl.Ref[tl.float32", "tl.Ref[tl.flaot32"),
+        "hint: did you mean 'float32'\n\nerror: 1 of 1 sources have errors\n",
+    ),
+    "no decorator": (
+        TILE,
+        SCALE.replace("@tl.kernel\n", ""),
+        "k.py has no kernel at all: put @tl.kernel (import tilec.lang as tl) above def scale\n",
+    ),
+    "a reference of other inputs": (
+        TILE + CASES,
+        SCALE,
+        "ref.py:scale takes 'weight', which is no input; there are factor, x, y\n",
+    ),
+    "a case that breaks what its kernel requires": (
+        TILE + CASES.replace('"x.size"', "65"),
+        SCALE,
+        "kernel.scale.case.one: its inputs break the kernel's requirement 'x.shape == y.shape'\n",
+    ),
+    "one problem in many places": (
+        TILE
+        + "case.a.tolerance.rtoll = 1\ncase.b.tolerance.rtoll = 1\ncase.c.tolerance.rtoll = 1\n",
+        SCALE,
+        "  2 more of this: line 7, line 8\n",
+    ),
+    "a kernel that cannot be taken, beside one that can": (
+        REFERENCE,
+        KERNELS,
+        "tilec.toml: no problems; 1 kernel, 1 job\n",
+    ),
+}
+
+
+@pytest.mark.parametrize("mistake", TABLE)
+def test_what_check_says(cli: Cli, tmp_path: Path, mistake: str) -> None:
+    manifest, source, message = TABLE[mistake]
+    reference = REF.replace("factor", "weight") if "other inputs" in mistake else REF
+    name = "k.cu" if "k.cu" in manifest else "k.py"
+    root = write(tmp_path, manifest, {name: source, "ref.py": reference})
+    done = cli(root, "check")
+    assert message in done.out + done.err
+    assert (done.out + done.err).count(": error: ") <= 1
+    assert done.code == (
+        0
+        if "no problems" in message
+        else 1
+        if "sources" in message or "not defined" in message
+        else 2
+    )
+
+
+BUILDS = {
+    "NumPy's function": (
+        "tl.exp(x.load_tile_like(y))",
+        "np.exp(x.load_tile_like(y))",
+        "hint: NumPy runs on the host: tl.exp and its like are the operations of tiles\n",
+    ),
+    "an operation of another library": (
+        "x.load_tile_like(y) * factor",
+        "ct.sigmoid(x.load_tile_like(y))",
+        "hint: write it out: 1 / (1 + ct.exp(-x))\n",
+    ),
+}
+
+
+@pytest.mark.parametrize("mistake", BUILDS)
+def test_what_a_build_says(cli: Cli, tmp_path: Path, mistake: str) -> None:
+    good, bad, message = BUILDS[mistake]
+    source = SCALE.replace("x.load_tile_like(y) * factor", good).replace(good, bad)
+    root = write(tmp_path, TILE, {"k.py": source})
+    assert message in cli(root, "build").err

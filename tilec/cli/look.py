@@ -1,0 +1,122 @@
+"""A first look at one kernel of a source file, as `tilec run kernels.py:scale`."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tilec.cli.app import MANIFEST, App
+from tilec_runtime.errors import NoDeviceError, UsageError
+
+if TYPE_CHECKING:
+    from tilec.case.cases import BoundCase
+    from tilec.case.inputs import Array
+    from tilec.compile.project import Project
+    from tilec_runtime.device.seam import DeviceInfo
+
+SHOWN = 6  # first elements of an output
+GPU_TARGET = "sm_90"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Sourced:
+    """A kernel that the command line names by its file."""
+
+    path: Path
+    name: str
+
+
+def sourced(app: App, words: Sequence[str]) -> Sourced | None:
+    """Return the kernel of `kernels.py:scale`; None for names of kernels.
+
+    Raises:
+        UsageError: there is no such file, or the word names none of its kernels.
+    """
+    named = [word for word in words if ":" in word or "." in word]
+    if not named:
+        return None
+    file, _, name = named[0].partition(":")
+    path = app.path(file)
+    if not path.is_file():
+        raise UsageError(f"no such file: {app.show(path)}", fix="name a kernel, or FILE:KERNEL")
+    if len(words) > 1 or not name.isidentifier():
+        raise UsageError(
+            f"{named[0]!r} does not name one kernel of a file",
+            fix=f"say which, alone: tilec run {file}:KERNEL",
+        )
+    return Sourced(path=path.resolve(), name=name)
+
+
+def open_source(app: App, kernel: Sourced) -> Project:
+    """Open the project of a file without a manifest, with guesses for what its kernel leaves open.
+
+    The manifest is never written: later builds of this run take it from `app`.
+    """
+    from tilec import build
+    from tilec.case.look import bare_manifest, guessed_manifest
+    from tilec.cli.build import make_request
+    from tilec.cli.cases import open_project
+    from tilec.compile.events import SilentObserver
+    from tilec.compile.project import language_of
+
+    app.manifest = str(kernel.path.parent / MANIFEST)
+    language = language_of(kernel.path, kernel.name)
+    app.manifest_text = bare_manifest(kernel.name, kernel.path.name, language)
+    declared = build.declarations(make_request(app), SilentObserver())
+    decl = declared[kernel.name]
+    if decl.template:
+        raise UsageError(
+            f"{kernel.name} is a template, and a file alone does not say of what",
+            fix=f'write a {MANIFEST} with symbol = "{kernel.name}<…>": `tilec new` shows one',
+        )
+    app.manifest_text = guessed_manifest(kernel.name, kernel.path.name, language, decl)
+    app.detail(f"taken for {kernel.path.name}, in place of a {MANIFEST}:\n{app.manifest_text}")
+    return open_project(app)
+
+
+def target_of(app: App, project: Project, device: DeviceInfo) -> str:
+    """Return the target to build for; empty leaves it to the cpu device.
+
+    Raises:
+        NoDeviceError: the kernel runs on a GPU, and there is none. It was built then.
+    """
+    from tilec.build import concerned
+    from tilec.cli.build import print_kernels
+    from tilec.cli.cases import open_bundle
+    from tilec.inspection.report import summarize
+
+    if device.interprets is None:
+        return f"sm_{device.cc[0]}{device.cc[1]}"
+    if concerned(project, ("tileir",)):
+        return ""
+    (kernel,) = project.manifest.kernels
+    opened = open_bundle(
+        app, project, (kernel.name,), bundle=None, targets=(GPU_TARGET,), cpu=False
+    )
+    print_kernels(app, map(summarize, opened.kernels.values()))
+    raise NoDeviceError(
+        f"{kernel.name} is built for {GPU_TARGET} and not run: a kernel of language {kernel.language} needs a GPU",
+        fix="run it on a machine with an NVIDIA GPU",
+    )
+
+
+class Values:
+    """Shows the first elements of each output, once all cases are done."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+        self._lines: list[str] = []
+
+    def __call__(self, case: BoundCase, name: str, array: Array) -> None:
+        """Note an output; it is what a run calls to save one."""
+        first = ", ".join(f"{value:.6g}" for value in array.reshape(-1)[:SHOWN].tolist())
+        more = ", …" if array.size > SHOWN else ""
+        shape = " x ".join(map(str, array.shape))
+        self._lines.append(f"{name}: {case.dtype_of(name)} {shape}: {first}{more}")
+
+    def print(self) -> None:
+        """Print them."""
+        for line in self._lines:
+            self._app.say(line)

@@ -1,0 +1,61 @@
+"""Names in the body of a Python kernel that nothing defines, found without compiling it."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import symtable
+from collections.abc import Iterator, Mapping
+from types import FunctionType
+
+from tilec.frontends.tools.python_errors import function_node, node_location
+from tilec_runtime.errors import Diagnostic
+from tilec_runtime.model.suggest import did_you_mean
+
+
+def undefined_names(function: FunctionType, texts: Mapping[str, str]) -> tuple[Diagnostic, ...]:
+    """Return a problem at the first use of each name that is neither local nor of the module."""
+    file = function.__code__.co_filename
+    text = texts.get(file, "")
+    node = function_node(text, function.__code__.co_firstlineno)
+    if node is None:
+        return ()
+    scope = {**vars(builtins), **function.__globals__}
+    table = _table(symtable.symtable(text, file, "exec"), node)
+    free = set() if table is None else {name for name in _globals(table) if name not in scope}
+    local = set() if table is None else set(table.get_locals())
+    uses = [
+        each
+        for statement in (node.body if free else ())
+        for each in ast.walk(statement)
+        if isinstance(each, ast.Name) and each.id in free
+    ]
+    found: dict[str, Diagnostic] = {}
+    for use in sorted(uses, key=lambda use: (use.lineno, use.col_offset)):
+        place, line = node_location(texts, file, use)
+        hint = did_you_mean(use.id, (*local, *function.__globals__)).removeprefix("; ")
+        what = f"{use.id} is not defined"
+        problem = Diagnostic(message=what, location=place, excerpt=line, hint=hint)
+        found.setdefault(use.id, problem)
+    return tuple(found.values())
+
+
+def _table(table: symtable.SymbolTable, node: ast.FunctionDef) -> symtable.Function | None:
+    lines = {node.lineno, *(decorator.lineno for decorator in node.decorator_list)}
+    for child in table.get_children():
+        named = child.get_name() == node.name and child.get_lineno() in lines
+        if named and isinstance(child, symtable.Function):
+            return child
+        deeper = _table(child, node)
+        if deeper is not None:
+            return deeper
+    return None
+
+
+def _globals(table: symtable.SymbolTable) -> Iterator[str]:
+    """Yield names that a function, or one in it, takes from the module or the built-ins."""
+    for symbol in table.get_symbols():
+        if symbol.is_global() and symbol.is_referenced():
+            yield symbol.get_name()
+    for child in table.get_children():
+        yield from _globals(child)
