@@ -123,10 +123,10 @@ def check_counts(call: Call, grid: Dim3) -> None:
 
 
 def check_shares(call: Call, own: Dim3, parted: Sequence[tuple[int, Any]]) -> None:
-    """See that tiles are dealt out to no fewer blocks than the kernel's own grid has: nobody can
-    tell whether they go on to further tiles.
+    """Check that partitions are dealt out to as many blocks as the grid has, or more.
 
-    Those of kernels that share regions do.
+    With fewer blocks than in the kernel's own grid, tiles stay unwritten unless blocks go on to further tiles. Only blocks of
+    kernels that share regions are known to do so.
 
     Args:
         call: the call.

@@ -70,7 +70,7 @@ class Partition(Exchanged, Generic[T]):
         """What it was cut out of; uses the partition up if it owns that.
 
         Raises:
-            OwnershipError: that was done before, somebody uses it, or the borrow has ended.
+            OwnershipError: that was done before, it is in use, or the borrow has ended.
         """
         who = holder("unpartition")
         self.base.require(who)

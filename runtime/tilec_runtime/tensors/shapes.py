@@ -11,7 +11,7 @@ from tilec_runtime.device.layout import Shape, contiguous_stride, settled_stride
 from tilec_runtime.errors import TensorError
 from tilec_runtime.model.dtype import DTYPES
 
-# Sequences of whole numbers that nobody means as extents.
+# Sequences of whole numbers that are no extents.
 _BYTES = (bytes, bytearray, memoryview)
 
 
