@@ -264,7 +264,7 @@ class Lease(LeaseFields):
             lease = parent
 
     def require_free_for(self, claim: Claim) -> None:
-        """See that no other claim is in the way of one.
+        """Check that no other claim is in the way of one.
 
         Raises:
             BorrowError: one is. UseAfterMoveError: the tensor moved.

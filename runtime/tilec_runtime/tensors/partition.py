@@ -47,7 +47,7 @@ class Partition(Exchanged, Generic[T]):
 
     @staticmethod
     def check(tensor: Described, tile: tuple[Any, ...]) -> None:
-        """See that tiles of this shape cover a tensor, before anything moves.
+        """Check that tiles of this shape cover a tensor, before anything moves.
 
         Raises:
             TensorError: they do not.
@@ -145,7 +145,7 @@ class Partition(Exchanged, Generic[T]):
             release()
 
     def require(self, who: Holder) -> None:
-        """See that its base can be used.
+        """Check that its base can be used.
 
         Raises:
             OwnershipError: it cannot.

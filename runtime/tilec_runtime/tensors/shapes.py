@@ -40,7 +40,7 @@ def checked_shape(shape: Any) -> Shape:
 
 
 def checked_packing(dtype: str, shape: Shape, stride: Shape | None = None, offset: int = 0) -> None:
-    """See that a tensor of a dtype whose elements share bytes has whole bytes in its last
+    """Check that a tensor of a dtype whose elements share bytes has whole bytes in its last
     dimension, one after another.
 
     Args:

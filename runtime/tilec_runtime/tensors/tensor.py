@@ -309,7 +309,7 @@ class Tensor(Readable, Shares["SharedTensor"]):
         return who
 
     def require(self, who: Holder) -> None:
-        """See that it neither moved nor is in an op that has not run.
+        """Check that it neither moved nor is in an op that has not run.
 
         Raises:
             UseAfterMoveError: it was, and where to.
@@ -458,7 +458,7 @@ class SharedTensor(Readable):
             self._leave(holder("drop"))
 
     def require(self, who: Holder) -> None:
-        """See that this is an owner still.
+        """Check that this is an owner still.
 
         Raises:
             UseAfterMoveError: it is not.
