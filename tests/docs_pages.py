@@ -42,7 +42,7 @@ DIRECTIVES = {
     "install": "set-up commands: read by bash, not run",
     "template": "equal to a file that `tilec new` writes",
     "plugin": "entry points of the package in plugin/, which is put on Python's path",
-    "planned": "what a command prints of a pretended GPU: texts of tests/bench_samples.py and tests/sanitizer_samples.py",
+    "planned": "what a command prints of a pretended GPU: texts of tests/bench_samples.py",
     "ci": "marks of the README that .ci/run reads",
 }
 _PROGRESS = re.compile(

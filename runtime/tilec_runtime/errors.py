@@ -34,7 +34,7 @@ TilecError                      1   base: what happened, the usual cause, the ne
    |- TensorError               1   a shape, slice, dtype or partition that does not fit a tensor (also a ValueError)
    |- OwnershipError            1   who may use a tensor
    |  |- UseAfterMoveError      1   it was moved elsewhere; names where
-   |  `- BorrowError            1   somebody else reads or writes it; names both
+   |  `- BorrowError            1   a lease of another reader or writer; names both
    |- FaultError                1   a kernel did on the cpu device what it must not: operation, block, element
    `- LaunchError               1   refused before the driver was asked; starts with the kernel's name
       |- ArgumentError          1   count, name or kind of an argument (also a TypeError)
@@ -397,7 +397,7 @@ class UseAfterMoveError(OwnershipError):
 
 
 class BorrowError(OwnershipError):
-    """Somebody else reads or writes a tensor, or a borrow has ended; the message names both sides
+    """Another lease conflicts with this use, or a borrow has ended; the message names both sides
     and where each was made.
     """
 

@@ -1,4 +1,4 @@
-"""Errors that are kept for somebody who asks later: without the frames that they went through,
+"""Errors that are kept for a later caller: without the frames that they went through,
 which hold tensors.
 """
 

@@ -68,7 +68,7 @@ def executing(op: Labelled | None) -> Iterator[None]:
 
 
 def refuse_nested(op: Labelled | str) -> None:
-    """See that this thread may execute an op, or a transfer of this name that is no op.
+    """Check that this thread may execute an op, or a transfer of this name that is no op.
 
     Raises:
         NestedExecutionError: it enqueues another one at the moment.

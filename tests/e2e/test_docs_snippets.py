@@ -288,6 +288,25 @@ def rows(page: str, heading: str) -> list[list[str]]:
     ]
 
 
+def paths(text: str) -> Iterator[str]:
+    """Yield the files and folders that a page's text names in backticks."""
+    text = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+    for quoted in re.findall(r"`([^`]+)`", text):
+        for word in quoted.split():
+            if re.fullmatch(r"\w[\w./-]*(?:\.(?:py|pyi|c|h|sh|md)|/)", word):
+                yield word
+
+
+@pytest.mark.parametrize("page", ["CONTRIBUTING.md", "docs/design.md", "docs/runtime-core.md"])
+def test_paths_in_the_pages_of_contributors_exist(page: str) -> None:
+    homes = (ROOT, ROOT / "tilec", ROOT / "runtime")
+    core = (ROOT / "runtime/tilec_runtime/_core",) if page.endswith("runtime-core.md") else ()
+    named = list(paths((ROOT / page).read_text(encoding="utf-8")))
+    assert named
+    missing = [path for path in named if not any((home / path).exists() for home in homes + core)]
+    assert not missing
+
+
 def test_the_readme_lists_the_commands() -> None:
     listed = [re.match(r"`tilec (\w+)", row[0]) for row in rows("README.md", "Commands")]
     assert [match[1] for match in listed if match] == list(COMMANDS)

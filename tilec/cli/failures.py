@@ -42,7 +42,7 @@ _FIXES = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Group:
-    """Failures with the same message: shown once, with their jobs and the inputs that were kept."""
+    """Failures with one message, printed once with their jobs and kept inputs."""
 
     failure: TilecError
     jobs: tuple[str, ...]
@@ -114,7 +114,7 @@ def _is_bug(exc: BaseException) -> bool:
 
 
 def _as_error(app: App | None, exc: BaseException) -> TilecError:
-    """Return an error of another kind as one of tilec's."""
+    """Convert an exception of Python's or of a library into a TilecError."""
     if isinstance(exc, TilecError):
         return exc
     if isinstance(exc, StoppedError):
@@ -136,7 +136,7 @@ def _as_error(app: App | None, exc: BaseException) -> TilecError:
 
 
 def _keep_traceback(app: App, exc: BaseException) -> str:
-    """Write a traceback into `.tilec` and return its path; empty where that cannot be."""
+    """Write a traceback into `.tilec` and return its path; empty if writing fails."""
     name = f".tilec/crash-{time.strftime('%Y%m%d-%H%M%S')}.txt"
     try:
         path = contained(app.manifest_path().parent, name)
@@ -153,7 +153,7 @@ def render(exc: TilecError, *, verbose: bool = False, command: str = "", show: S
     Args:
         exc: the error.
         verbose: leave nothing out.
-        command: the command that ran into it.
+        command: the command that failed.
         show: shortens a path.
     """
     if isinstance(exc, ManifestError):
@@ -170,7 +170,7 @@ def render(exc: TilecError, *, verbose: bool = False, command: str = "", show: S
 
 
 def _problem_lines(problems: Sequence[Diagnostic], *, verbose: bool, show: Show) -> list[str]:
-    """Return the text of each problem; what is wrong in several places is told once."""
+    """Return the text of each problem; equal problems share a text."""
     same: dict[tuple[str, str], list[Diagnostic]] = {}
     for problem in problems:
         path, _, what = problem.message.partition(": ")
@@ -233,7 +233,7 @@ def _log_lines(log: str, *, verbose: bool) -> list[str]:
 
 
 def _jobs(one: Group, *, verbose: bool, show: Show) -> Iterator[str]:
-    """Yield lines that say in which jobs it happened, and where their inputs are."""
+    """Yield lines with the jobs of a failure and the paths of their kept inputs."""
     if len(one.jobs) == 1:
         yield f"  in job {one.jobs[0]}"
     elif one.jobs:

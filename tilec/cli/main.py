@@ -30,7 +30,7 @@ COMMANDS = {
     "watch": "Build, or do another command, again whenever a source changes.",
     "bench": "Time kernels on a GPU, against libraries and what was saved.",
     "tune": "Find the fastest variants of a kernel on a GPU.",
-    "sanitize": "Find races and bad accesses: of tile kernels without a GPU, of all on one.",
+    "sanitize": "Find data races and out-of-bounds accesses: of tile kernels without a GPU, of all on one.",
     "profile": "Profile one case with Nsight Compute.",
     "debug": "Step through one case on a GPU with cuda-gdb.",
     "inspect": "Show what is inside a bundle, package or wheel.",
@@ -96,7 +96,7 @@ class LazyGroup(click.Group):
 
 @contextlib.contextmanager
 def _closed_pipes() -> Iterator[None]:
-    """End quietly where nobody reads the output; click would report a failure."""
+    """End quietly if the reader of the output is gone; click would report a failure."""
     try:
         yield
     except BrokenPipeError:

@@ -1,4 +1,4 @@
-"""`tilec sanitize`: find races and bad accesses, on the cpu device or with compute-sanitizer."""
+"""`tilec sanitize`: find data races and out-of-bounds accesses of kernels."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def _tools(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) 
 
 
 @click.command(
-    short_help="Find races and bad accesses: of tile kernels without a GPU, of all on one.",
+    short_help="Find data races and out-of-bounds accesses: of tile kernels without a GPU, of all on one.",
     epilog=examples(
         "tilec sanitize                              # every case of every tile kernel, without a GPU",
         "tilec sanitize softmax --case odd",

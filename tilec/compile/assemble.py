@@ -105,7 +105,7 @@ def bundle_info(
         tool.name: tool for kernel in plan.kernels for tool in declared.tools[kernel.info.language]
     }
     # Files of the project: what lies elsewhere, is a directory or is not there is in the keys of
-    # its jobs, and nobody can look it up here.
+    # its jobs, and cannot be looked up here.
     inputs = {file for name in planned for file in declared.inputs[name]}
     files = {
         file.name: file.digest

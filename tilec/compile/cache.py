@@ -148,7 +148,7 @@ class Cache:
         try:
             meta = index_row(key, image)
         except (TypeError, ValueError):
-            return None  # not what an image holds; whoever uses it will say so
+            return None  # not what an image holds; its user reports that
         if self.shared is not None:
             try:
                 store.save(self.shared, _IMAGES, key, meta, image.data, shared=True)

@@ -8,8 +8,8 @@ from typing import Any
 
 import cuda.tile as _tile
 
-# What reaches memory goes through `Ref` and `Mut`, what the compiler is told and nobody checks goes
-# through the manifest, what launches or compiles is not for kernels. `import cuda.tile` has all of
+# Accesses to memory go through `Ref` and `Mut`, unchecked compiler hints through the manifest.
+# Functions that launch or compile are not for kernels. `import cuda.tile` has all of
 # it, for `Ptr`.
 _MEMORY = (
     "load",

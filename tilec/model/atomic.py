@@ -53,7 +53,7 @@ _CAUSES = {
 
 
 _SUFFIX = ".tilec-new"
-_STALE = 3600.0  # seconds after which nobody still writes a file
+_STALE = 3600.0  # seconds after which no process still writes a file
 
 
 @final

@@ -1,8 +1,8 @@
 """Recognizes files that tilec wrote, by a mark and a digest of their contents.
 
-A mark keeps a build from touching files of others. It is no proof of origin: whoever can write the
-file can write the mark. Text has both in its last line; a bundle has its index, a wheel its RECORD;
-standard files, which hold no foreign bytes, are listed in the `SHA256SUMS` beside them.
+A mark keeps a build from touching files of others. It is no proof of origin: a program that can
+write the file can write the mark. Text has both in its last line; a bundle has its index, a wheel
+its RECORD; standard files, which hold no foreign bytes, are listed in the `SHA256SUMS` beside them.
 """
 
 from __future__ import annotations

@@ -87,7 +87,7 @@ class FragileCpuDriver(CpuDriver):
         super().destroy_stream(ordinal, stream)
 
     def forget(self) -> None:
-        """Wait for the end of all work, and tell nobody what it came to."""
+        """Wait for the end of all work, and drop its errors."""
         for queue in list(self._queues.values()):
             queue.join(10)
             queue.forget()

@@ -40,7 +40,7 @@ static struct plan *put_first(struct entry *entry, size_t place)
 struct plan *cache_find(struct cache *cache, struct call *call)
 {
     struct entry *entry = find_entry(cache, hash_of(call), call);
-    for (size_t i = 0; entry != NULL && i < entry->plan_count; i++) /* every plan that applies launches the same */
+    for (size_t i = 0; entry != NULL && i < entry->plan_count; i++) /* all plans that apply make the same launch */
         if (plan_applies(entry->plans[i], call))
             return (struct plan *)Py_NewRef(put_first(entry, i));
     return NULL;
@@ -48,7 +48,7 @@ struct plan *cache_find(struct cache *cache, struct call *call)
 
 /* Entries ---------------------------------------------------------------------------------------------------------------------------- */
 
-/* References are dropped when the entry is out of the cache, since that may run Python, which may launch. */
+/* Unlink an entry before this: dropping references may run Python, and that may launch. */
 static void free_entry(struct entry *entry)
 {
     for (size_t i = 0; i < entry->plan_count; i++)
@@ -89,7 +89,7 @@ static void link_entry(struct cache *cache, struct entry *entry)
     cache->entry_count++;
 }
 
-/* Take the oldest entry out. */
+/* Unlink the oldest entry and return it. */
 static struct entry *unlink_oldest(struct cache *cache)
 {
     struct entry *oldest = cache->oldest, **link = &cache->buckets[oldest->hash % BUCKETS];
@@ -111,7 +111,7 @@ static bool holds_source(const struct entry *entry, const struct plan *plan)
     return false;
 }
 
-/* Add a plan to its entry, in the place of the one that was not used for longest. Two threads that missed at once add one plan once. */
+/* Add a plan to its entry; a full entry evicts its least recently used plan. Two threads that missed at once add one plan once. */
 static void add_plan(struct entry *entry, struct plan *plan)
 {
     if (holds_source(entry, plan))

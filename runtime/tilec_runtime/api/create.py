@@ -271,7 +271,7 @@ def _count(start: float, stop: float, step: float) -> int:
 
 
 def _held(what: str, number: float, dtype: str) -> None:
-    """See that a dtype holds a number, as its nearest element."""
+    """Check that a dtype holds a number, as its nearest element."""
     why = refusal(number, dtype)
     if why:
         raise TensorError(f"{what}: an element {why}", fix="take a wider dtype, or a smaller range")

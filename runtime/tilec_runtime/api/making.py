@@ -205,7 +205,7 @@ def real(what: str, name: str, value: Any) -> float:
 
 
 def dense(tensor: Described) -> None:
-    """See that a tensor's elements fill a stretch of memory, in whatever order.
+    """Check that a tensor's elements fill a stretch of memory, in whatever order.
 
     Raises:
         TensorError: there are gaps between them.

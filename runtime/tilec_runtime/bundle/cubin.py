@@ -32,7 +32,7 @@ _SIZED = 4  # the only attribute format with a payload behind its header
 _COMPAT_ACCELERATED = 9
 _RELEASE = re.compile(rb"release (\d{1,3})\.(\d{1,3})")
 
-# ELF machines that drivers run beside: where kernels are looked for by those who have a program.
+# ELF machines of hosts that CUDA supports: their programs may contain kernels.
 _HOSTS = {62: "x86-64", 183: "aarch64"}
 
 _ET_REL = 1
@@ -84,8 +84,9 @@ class CubinKernel:
     cluster: tuple[int, ...] = ()
 
     def resources(self, spills: tuple[int, int] | None) -> Resources:
-        """What it needs; `spills` are the bytes stored and loaded, which a cubin does not state:
-        None where nobody says.
+        """Return the kernel's resources.
+
+        `spills` are the bytes stored and loaded, which a cubin does not record; None if unknown.
         """
         stores, loads = spills or (None, None)
         return Resources(
@@ -101,11 +102,10 @@ class CubinKernel:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Cubin:
-    """A cubin: the compute capability it is for, whether it is of an `a` target, and its kernels by
-    order of their symbols.
+    """A cubin: compute capability, whether its target is an `a` target, kernels.
 
-    `tile` tells those that were assembled from Tile IR; `toolkit` is the release that made it, (0,
-    0) where it does not say.
+    Kernels are sorted by symbol. `tile` is True for cubins assembled from Tile IR. `toolkit` is the
+    CUDA release of the assembler, (0, 0) if the cubin does not record it.
     """
 
     cc: tuple[int, int]
@@ -115,7 +115,7 @@ class Cubin:
     toolkit: tuple[int, int] = (0, 0)
 
     def kernel(self, name: str) -> CubinKernel:
-        """The kernel of this symbol.
+        """Return the kernel with a symbol.
 
         Raises:
             BundleError: there is none; names those that are there.
@@ -158,14 +158,15 @@ def read_cubin(data: bytes) -> Cubin:
 
 
 def is_for_linking(data: bytes) -> bool:
-    """Whether a cubin is relocatable code, still to be linked: how much shared memory its kernels
-    take is not known before.
+    """Whether a cubin is relocatable code.
+
+    Only linking sets the shared memory of its kernels.
     """
     return bool(struct.unpack_from("<H", data, 16)[0] == _ET_REL)
 
 
 def is_host_code(data: bytes) -> bool:
-    """Whether bytes are an object, a library or a program of a host; kernels may be inside."""
+    """Whether bytes are a host's object, library or program, with or without kernels."""
     return (
         data[:6] == b"\x7fELF\x02\x01"
         and len(data) >= 20
@@ -174,8 +175,9 @@ def is_host_code(data: bytes) -> bool:
 
 
 def entry_index(data: bytes, name: str) -> int:
-    """The place of an entry point in the symbol table of a cubin, as disassemblers count; 0 where
-    it has no other entry points.
+    """Return the index of an entry point in a cubin's symbol table.
+
+    Disassemblers count in this way. It is 0 if the cubin has one entry point.
 
     Raises:
         BundleError: the bytes are no cubin, are damaged, or have no such entry point.
@@ -192,7 +194,7 @@ def entry_index(data: bytes, name: str) -> int:
 
 
 def section(data: bytes, name: str) -> bytes:
-    """The bytes of a section of a cubin; empty where it has none of that name.
+    """Return the bytes of a section of a cubin; empty if there is no such section.
 
     Raises:
         BundleError: the bytes are no cubin, or are damaged.

@@ -26,7 +26,7 @@ def cache_root(env: Mapping[str, str], cwd: Path | None = None) -> Path | None:
         cwd: what a relative path starts from; the working directory by default.
 
     Raises:
-        CallError: it begins with the home of somebody unknown.
+        CallError: it begins with the home of an unknown user.
     """
     chosen = env.get("TILEC_CACHE_DIR", "")
     if chosen == "off":
@@ -45,7 +45,7 @@ def shared_root(env: Mapping[str, str], cwd: Path | None = None) -> Path | None:
     none.
 
     Raises:
-        CallError: it begins with the home of somebody unknown.
+        CallError: it begins with the home of an unknown user.
     """
     chosen = env.get("TILEC_SHARED_CACHE", "")
     return _path_in("TILEC_SHARED_CACHE", chosen, cwd, "give a path without ~") if chosen else None

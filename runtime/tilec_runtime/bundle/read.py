@@ -194,7 +194,7 @@ def _read_index(read_at: ReadAt, members: dict[str, Member]) -> bytes:
 def _agree(
     images: Iterable[ImageInfo], members: dict[str, Member], *, all_of_them: bool = False
 ) -> None:
-    """See that the images which an index names are held in the sizes it says, and no others where
+    """Check that the images which an index names are held in the sizes it says, and no others where
     these are all of its images.
     """
     named = {image.digest: image.size for image in images}

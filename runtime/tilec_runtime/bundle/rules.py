@@ -117,7 +117,7 @@ def _check_signature(here: str, kernel: KernelInfo) -> None:
 
 
 def _check_rules(here: str, kernel: KernelInfo, axes: dict[str, tuple[Any, ...]]) -> None:
-    """See that what rules take are values of axes that there are."""
+    """Check that what rules take are values of axes that there are."""
     built = (
         {name: {(type(value), value) for value in values} for name, values in axes.items()}
         if kernel.rules
@@ -133,7 +133,7 @@ def _check_rules(here: str, kernel: KernelInfo, axes: dict[str, tuple[Any, ...]]
 
 
 def _check_table(here: str, table: TuningTable, axes: dict[str, tuple[Any, ...]]) -> None:
-    """See that entries speak of every size, and that their points have every axis."""
+    """Check that entries speak of every size, and that their points have every axis."""
     _unique(f"{here}.devices", (device.name for device in table.devices), "device")
     for number, device in enumerate(table.devices):
         for place, entry in enumerate(device.entries):
@@ -177,7 +177,7 @@ def _check_variants(here: str, kernel: KernelInfo) -> None:
 
 
 def _check_abi(here: str, abi: tuple[AbiSlot, ...], kernel: KernelInfo) -> None:
-    """See that each argument has the size of its type, and that what is passed by value is of a
+    """Check that each argument has the size of its type, and that what is passed by value is of a
     kind that can be.
     """
     params = {param.name: param for param in kernel.params}

@@ -50,7 +50,7 @@ _EXTENTS = sequence(optional(_COUNT), most=limits.RANK)
 _ALIGN = power_of_two(limits.ALIGNMENT)
 _LOCATION = record(Location, file=_FILE, line=_COUNT, column=_COUNT)
 _POINT = sequence(row(identifier, literal), most=limits.AXES)
-# What a linker is told by whoever wrote the bundle: options that change the code and nothing else.
+# Linker options that a bundle may set: options that change the code and nothing else.
 _OPTION = text(
     pattern=r"-O0|-(ftz|prec-div|prec-sqrt|fma)=[01]|-maxrregcount=[0-9]{1,3}",
     what="an option of a link",

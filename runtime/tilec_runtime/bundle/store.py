@@ -60,7 +60,7 @@ def load(path: str, *, now: float) -> tuple[Any, str, int, int] | None:
     none; marks the file as used.
 
     The data is held against a checksum, which finds every accident at a tenth of the cost of a
-    SHA-256; that one is for whoever uses it.
+    SHA-256; the user of the image verifies that one.
 
     Raises:
         DamagedError: it is not what was written, or not this user's alone.
@@ -101,7 +101,7 @@ def _read_file(path: str, now: float | None, row: str = "") -> _File | None:
     file of one's own as used.
     """
     try:
-        # Neither a symbolic link nor a pipe that somebody put there is followed or waited for.
+        # Neither a symbolic link nor a pipe in its place is followed or waited for.
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except FileNotFoundError:
         return None

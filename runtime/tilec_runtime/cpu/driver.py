@@ -302,7 +302,7 @@ class CpuDriver(GraphDouble):
         self, ordinal: int, target: int, source: int, size: int, stream: int, kind: CopyKind
     ) -> None:
         """Copy in stream order. Host memory must stay as it is until the copy is done."""
-        # Pinned memory is the device's own too: whoever lent it for this copy may be gone before it
+        # Pinned memory is the device's own too: the lender of this copy may be gone before it
         # is done.
         to = self._part(target, size) if kind in _INTO else self._allocations.part(target, size)
         of = self._part(source, size) if kind in _OUT_OF else self._allocations.part(source, size)
@@ -399,9 +399,7 @@ class CpuDriver(GraphDouble):
         return handle
 
     def destroy_stream(self, ordinal: int, stream: int) -> None:
-        """Give a stream back; work on it still finishes. Raises what its work came to and nobody
-        was told of.
-        """
+        """Give a stream back; work on it still finishes. Raise its first unreported error."""
         with self._lock:
             queue = self._queues.pop(stream, None)
         if queue is not None:
@@ -423,7 +421,7 @@ class CpuDriver(GraphDouble):
         return mark.told()
 
     def synchronize_device(self, ordinal: int) -> None:
-        """Wait for all streams; raise the first error that nobody was told of."""
+        """Wait for all streams; raise the first error that was not reported."""
         self.device(ordinal)
         self._captures.refuse_all("cuCtxSynchronize")
         with self._lock:

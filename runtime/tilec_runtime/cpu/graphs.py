@@ -175,7 +175,7 @@ class Captures:
         return True
 
     def ask(self, event: int, call: str) -> None:
-        """See that an event is no place in a graph.
+        """Check that an event is no place in a graph.
 
         Raises:
             DriverError: it is. While the capture goes on, that breaks it.

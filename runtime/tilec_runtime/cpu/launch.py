@@ -72,7 +72,7 @@ class CpuOptions:
         observer: makes the observer of a launch, on the stream's thread and just before the launch;
             None for none.
         undetermined: says what elements of a launch hold whose value Tile IR leaves open, likewise.
-        cancelled: asked at each pass of a loop whether to stop the launch; None for nobody.
+        cancelled: asked at each pass of a loop whether to stop the launch; None for never.
         run: does a launch; replaced by who wants to look at it closer.
     """
 
@@ -157,7 +157,7 @@ class Launching:
         return work
 
     def run(self, parameters: int, held: tuple[tuple[Any, ...], tuple[Any, ...]]) -> CpuRun:
-        """Take a launch's arguments as `prepare` does, for somebody who carries it out at once and
+        """Take a launch's arguments as `prepare` does, for a caller that executes it at once and
         in another way.
         """
         run = self._made(self._take(parameters, held), None)
@@ -227,7 +227,7 @@ class Launching:
                     run, options=dataclasses.replace(run.options, observer=wish.observer(run))
                 )
             wish.run(run)
-        except (TilecError, OSError):  # the latter from whoever takes what the kernel prints
+        except (TilecError, OSError):  # the latter from the consumer of what the kernel prints
             raise
         except MemoryError as error:
             raise out_of_memory(f"{parts.kernel}: {error}", kernel=parts.kernel) from error
@@ -241,8 +241,8 @@ class Launching:
         low, size = address + part.first, part.end - part.first
         data = self._allocations.part(low, size)
         if data is None:
-            # Of tilec's own the memory is kept, and not the object: a view ends when nobody but the
-            # device has it.
+            # Of tilec's own tensors the memory is kept, and not the object: a view ends when
+            # only the device has it.
             kept = tuple(value.storage if is_leased(value) else value for value in owners)
             data = foreign_bytes(low, size, writable=not part.readonly, owner=kept)
         return Region(

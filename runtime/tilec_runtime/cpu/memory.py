@@ -18,7 +18,7 @@ Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
 
 class Allocations:
-    """What was allocated and not yet freed. Whoever holds the bytes of an allocation keeps its
+    """What was allocated and not yet freed. A holder of the bytes of an allocation keeps its
     memory, also after it was freed.
     """
 
@@ -29,7 +29,7 @@ class Allocations:
         self._starts: list[int] = []
 
     def renew(self) -> None:
-        """Forget who held the lock: in a forked child nobody does."""
+        """Forget who held the lock: in a forked child no thread does."""
         self._lock = threading.RLock()
 
     def allocate(self, size: int) -> int:
@@ -75,7 +75,7 @@ class Allocations:
 
 
 def foreign_bytes(address: int, size: int, *, writable: bool, owner: object) -> Bytes:
-    """Memory of somebody else as bytes, which keep `owner` alive."""
+    """Foreign memory as bytes, which keep `owner` alive."""
     return np.asarray(_Foreign(address, size, writable, owner))
 
 

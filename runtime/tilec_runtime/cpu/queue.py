@@ -1,6 +1,4 @@
-"""One stream of the cpu device: a queue whose work a thread of its own does, in order, while there
-is any.
-"""
+"""One stream of the cpu device: a queue of work, done in order by a thread."""
 
 from __future__ import annotations
 
@@ -22,9 +20,9 @@ from tilec_runtime.kept import copied
 Work = Callable[[Callable[[], bool]], None]
 # Seconds for which a thread without work waits for more before it ends.
 _LINGER = 0.5
-# Failures that a queue remembers after somebody was told.
+# Failures that a queue remembers after it has reported them.
 _FAILURES = 64
-# Seconds after which one who waits for a mark looks whether to give up.
+# Seconds after which a thread that waits for a mark checks whether to give up.
 _PATIENCE = 0.05
 _QUEUES: weakref.WeakSet[Queue] = weakref.WeakSet()
 # Set once the process ends. From then on no queue starts a thread: one that waits for the
@@ -48,12 +46,12 @@ class _Task:
 class Queue:
     """Work of one stream.
 
-    The first error stays until somebody is told of it, by `wait` or `check`; work that was queued
-    behind it until then is dropped. Where nobody can be told any more, since the queue goes or the
-    process ends, it becomes a RuntimeWarning.
+    The queue keeps the first error until `wait` or `check` reports it, and drops work that was
+    queued behind it until then. If the queue is deleted or the process ends before that, the error
+    becomes a RuntimeWarning.
 
-    Once the process ends the thread goes, and what is queued from then on is done by whoever puts
-    it, waits for it or asks about it.
+    When the process ends, the thread ends. A thread that puts, awaits or queries work after that
+    does the work itself.
 
     Attributes:
         name: of the stream, for messages.
@@ -87,16 +85,16 @@ class Queue:
             False  # its stream was given back: a thread without work has nothing to wait for
         )
         self._busy = False  # with work that is not done in any case
-        # Works that failed, or were dropped behind one that had: known also to marks behind them
-        # after somebody else was told. As copies: an error that is raised gets the frames of
-        # whoever was told, and all that these hold.
+        # Work that failed, or was dropped behind work that failed. Marks behind it read this also
+        # after the error was reported. These are copies: a raised error keeps the frames of its
+        # callers, and all that these hold.
         self._failures: collections.deque[tuple[int, BaseException]] = collections.deque(
             maxlen=_FAILURES
         )
         _QUEUES.add(self)
 
     def __del__(self) -> None:
-        """Tell of an error that nobody was told of."""
+        """Report an error that was not reported yet."""
         if (
             self._error is not None and not sys.is_finalizing()
         ):  # at the end of the process, `end_all` has told of it
@@ -106,7 +104,7 @@ class Queue:
         """Queue work; its number.
 
         Args:
-            work: runs on the queue's thread; what it raises is kept for whoever waits.
+            work: runs on the queue's thread; its error is kept for the thread that waits.
             always: run it also where work before it failed.
 
         Raises:
@@ -132,7 +130,7 @@ class Queue:
         return number
 
     def check(self) -> None:
-        """Raise the error that nobody was told of yet, if there is one."""
+        """Raise the error that was not reported yet, if there is one."""
         with self._changed:
             error, self._error = self._error, None
         if error is not None:
@@ -143,7 +141,7 @@ class Queue:
         Interrupted (Ctrl-C), all of the work is given up.
 
         Raises:
-            DriverError: the interpreter is taken apart, and nobody does this work any more.
+            DriverError: the interpreter is being finalized, and no thread does this work.
         """
         if (
             threading.current_thread() is self._thread
@@ -162,7 +160,7 @@ class Queue:
         """Wait until the work of this number is done, well or not, but no longer than this; whether
         it is.
 
-        It is not, and nobody waits, where the interpreter is taken apart: no other thread runs any
+        It returns False at once while the interpreter is finalized: no other thread runs any
         more.
         """
         last = None if seconds is None else time.monotonic() + seconds
@@ -176,7 +174,7 @@ class Queue:
         return True
 
     def refuse_own(self, number: int) -> None:
-        """See that whoever is about to wait for the work of this number is not who does it.
+        """Check that the thread that will wait for work of this number does not do it.
 
         Raises:
             RuntimeError: it is the queue's thread, which would wait for ever. No TilecError: those
@@ -212,7 +210,7 @@ class Queue:
 
     @property
     def failure(self) -> BaseException | None:
-        """The error that nobody was told of yet."""
+        """The error that was not reported yet."""
         return self._error
 
     @property
@@ -221,13 +219,13 @@ class Queue:
         return self._put
 
     def failed_since(self, position: int) -> BaseException | None:
-        """The first error of works behind this position."""
+        """Return the first error of work that was queued after this position."""
         with self._changed:
             found = next((error for number, error in self._failures if number > position), None)
         return None if found is None else copied(found)
 
     def forgive(self, error: BaseException) -> None:
-        """Somebody was told of this error."""
+        """Mark an error as reported."""
         with self._changed:
             if self._error is error:
                 self._error = None
@@ -257,8 +255,9 @@ class Queue:
             self._own.join(max(seconds, 0.0))
 
     def report(self, unfinished: int = 0) -> None:
-        """Warn of an error that nobody was told of, and of work that was given up. Takes no lock:
-        the queue may be on its way out.
+        """Warn of an unreported error, and of work that was given up.
+
+        It takes no lock: the queue may be being deleted.
         """
         error, self._error = self._error, None
         if error is not None:
@@ -270,7 +269,7 @@ class Queue:
             )
 
     def forget(self) -> None:
-        """Another process tells of what happened."""
+        """Drop the error: another process reports it."""
         self._error = None
 
     def join(self, seconds: float) -> bool:
@@ -278,7 +277,7 @@ class Queue:
         return self.wait_for(self._put, seconds)
 
     def _start(self) -> None:
-        # A daemon: a process that ends does not wait for what nobody waited for.
+        # A daemon: a process that ends does not wait for work that no thread waits for.
         thread = threading.Thread(target=self._run, name=f"tilec {self.name}", daemon=True)
         if (
             self._thread is not None
@@ -294,12 +293,14 @@ class Queue:
 
     @property
     def _orphaned(self) -> bool:
-        """Whether there is work that nobody does, since the process ends."""
+        """Whether the process ends and no thread does the queued work."""
         return self._end is not None and self._thread is None and bool(self._tasks)
 
     def _take_over(self, last: int) -> None:
-        """Once the process ends: do what is queued up to this work on this thread, if nobody is at
-        it; what is behind it may wait for work that this thread has in hand. Waits for nobody.
+        """Do the work up to a number on this thread, once the process ends.
+
+        It does nothing if another thread does the work. Later work may wait for work
+        that this thread has in hand. This function does not wait.
         """
         if self._end is None:
             return
@@ -332,7 +333,7 @@ class Queue:
                 if error is not None and number > self._given_up:
                     self._error = error if self._error is None else self._error
                     self._note(number, error)
-                    if self._end is not None:  # nobody may be at it until somebody was told
+                    if self._end is not None:  # no thread does the work until the error is reported
                         self._given_up = self._put
                 elif dropped and behind is not None:
                     self._note(number, behind)
@@ -353,7 +354,7 @@ class Queue:
                 return bool(asked) or number <= self._given_up
 
             work(given_up)
-        except BaseException as error:  # noqa: BLE001 - it belongs to whoever waits for it
+        except BaseException as error:  # noqa: BLE001 - the thread that waits raises it
             return error
         # What is behind it must not go on as if it were done: it may have waited for another
         # stream.
@@ -366,12 +367,12 @@ class Queue:
     def _note(self, number: int, error: BaseException) -> None:
         with contextlib.suppress(
             Exception
-        ):  # no memory: marks behind it do not know of it then, but nobody waits for ever
+        ):  # no memory: marks behind it do not know of it then, but no thread waits for ever
             self._failures.append((number, copied(error)))
 
     def _next(self, last: int | None) -> _Task | None:
         """The oldest work; None where there was none for a while, or none up to the last, and then
-        nobody does the work any more.
+        no thread does the work any more.
         """
         with self._changed:
             if last is None and not self._tasks:
@@ -390,7 +391,7 @@ class Queue:
 
 def end_all(patience: float) -> None:
     """The process ends: give up all work, wait up to this many seconds until it has stopped and all
-    threads have gone, and warn of what nobody was told of.
+    threads have gone, and warn of errors that were not reported.
     """
     _OVER.append(True)
     queues = [(queue, queue.unfinished) for queue in list(_QUEUES)]
@@ -408,8 +409,8 @@ class Mark:
 
     Attributes:
         time: when it was reached, in seconds of a clock that only runs forward; None before.
-        error: what work before it came to: all that nobody was told of until it was reached, and
-            all from `since` on.
+        error: of work before it: the errors that were not reported until it was reached, and all
+            from `since` on.
     """
 
     def __init__(self, queue: Queue, since: int | None = None) -> None:
@@ -440,7 +441,7 @@ class Mark:
                 raise _never_done(self._queue.name, _TAKEN_APART)
 
     def told(self) -> BaseException | None:
-        """`error`, for somebody who takes care of it."""
+        """Return `error` to a caller that handles it."""
         error = self.error
         if error is not None:
             self._queue.forgive(error)
@@ -486,5 +487,5 @@ def _never_done(name: str, cause: str) -> DriverError:
 def _warn(text: str) -> None:
     try:
         warnings.warn(text, RuntimeWarning, stacklevel=3)
-    except RuntimeWarning as warning:  # warnings are errors here, and there is nobody to catch one
+    except RuntimeWarning as warning:  # warnings are errors here, and no caller catches one
         sys.stderr.write(f"RuntimeWarning: {warning}\n")

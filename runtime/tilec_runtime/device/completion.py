@@ -45,7 +45,7 @@ class _Line:
 
 
 class Completions:
-    """Waits for marks. A stream has a thread while somebody waits for its work.
+    """Waits for marks. A stream has a thread while a caller waits for its work.
 
     One thread for all streams would report a short op only after a long one on another stream.
     """

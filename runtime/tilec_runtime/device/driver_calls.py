@@ -128,7 +128,7 @@ class Calls:
         return found
 
     def _some_context(self) -> Any:
-        """The primary context of a device that has one, whoever made it; None where nobody has."""
+        """Return the primary context of a device by any maker, or None."""
         for ordinal in self._contexts or range(self._count):
             if (
                 ordinal in self._contexts

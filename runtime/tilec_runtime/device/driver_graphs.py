@@ -49,7 +49,7 @@ class GraphCalls(MemoryCalls):
         return int(result) == _IMPLICIT
 
     def outside_captures(self, ordinal: int) -> _Relaxed:  # noqa: ARG002 - the mode is a thread's
-        """Let this thread make calls that a capture of somebody else forbids and would break over,
+        """Let this thread make calls that a capture of other code forbids and would break over,
         such as to wait or to free.
         """
         return _Relaxed(self._api)

@@ -47,7 +47,7 @@ class MemoryCalls(Calls):
         does not know.
         """
         result, *values = self._pointer(self._ordinal_of, address)
-        if is_final(result):  # else it would look as if the address were nobody's
+        if is_final(result):  # else it would look as if the address had no owner
             raise self._error("cuPointerGetAttribute", result)
         return int(values[0]) if result == self._success and int(values[0]) >= 0 else None
 
@@ -365,7 +365,7 @@ class MemoryCalls(Calls):
                 self._ask("cuEventRecord", event, stream)
 
     def event_failure(self, ordinal: int, event: int) -> BaseException | None:  # noqa: ARG002 - as `position`
-        """Nothing: a failure is raised by whoever asks whether the mark is reached."""
+        """Nothing: a failure is raised by the call that asks whether the mark is reached."""
         return None
 
     def wait_event(self, ordinal: int, stream: int, event: int, *, anyway: bool = False) -> None:  # noqa: ARG002 - as `position`

@@ -69,7 +69,7 @@ class Losses:
         records.append(record)
 
     def check(self, ordinal: int) -> None:
-        """See that a device's context is not lost.
+        """Check that a device's context is not lost.
 
         Raises:
             ContextLostError: it is.

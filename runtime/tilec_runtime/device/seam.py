@@ -292,7 +292,7 @@ class DeviceDriver(Protocol):
 
     def outside_captures(self, ordinal: int) -> AbstractContextManager[None]:
         """Let this thread wait for streams that are not captured, free there and load images,
-        although somebody captures another one.
+        although another one is captured.
         """
 
     def graph_nodes(self, graph: GraphHandle) -> int:

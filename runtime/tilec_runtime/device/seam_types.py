@@ -156,7 +156,7 @@ class LaunchParts:
             nothing else is known.
         tensors: in the order of the launcher's parameters.
         slots: what each argument is of the launcher's parameters (`x.ptr`, `x.shape[0]`); none
-            where nobody knows.
+            where it is unknown.
     """
 
     kernel: str

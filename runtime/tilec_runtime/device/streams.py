@@ -112,7 +112,7 @@ class Stream(Uncopied):
         is borrowed stays as it is.
 
         Raises:
-            FaultError: on the cpu device, what a launch came to that nobody was told of by now.
+            FaultError: on the cpu device, a launch failed and its error was not reported yet.
         """
         handle, self._handle = self._handle, None
         if handle is not None and not self._borrowed:

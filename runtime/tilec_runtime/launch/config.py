@@ -14,7 +14,7 @@ from tilec_runtime.errors import ArgumentError, CallError, LaunchLimitError
 from tilec_runtime.model.kernel import KernelInfo
 
 _THREADS = 256
-# What a configuration has where nobody said it.
+# The defaults of a configuration.
 _UNSAID = {"grid": ("1", "1", "1"), "block": ("1", "1", "1"), "shared": ("0",)}
 
 

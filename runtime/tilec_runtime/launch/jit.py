@@ -33,8 +33,8 @@ class Compiled:
     Attributes:
         variant: id of the variant. target: what the bundle has of it.
         by: what compiled it.
-        kept: nothing was compiled: the machine code was in tilec's cache. (The driver has a cache
-            of its own, of which nobody knows.)
+        kept: nothing was compiled: the machine code was in tilec's cache. (The driver's own
+            cache is not known here.)
     """
 
     variant: str

@@ -176,7 +176,9 @@ def prepare(
     grid: tuple[GridWish, ...] = (),
     read: Facts | None = None,
 ) -> tuple[Plan, Facts]:
-    """Check a call in the documented order; its plan, and the facts that it was made for.
+    """Check a call, and return its plan with the facts that it was made for.
+
+    docs/launching.md lists the checks under "What is checked, in order".
 
     Args:
         contract: of the kernel.

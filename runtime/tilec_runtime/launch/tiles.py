@@ -99,7 +99,7 @@ def check_tiles(call: Call, parted: Sequence[tuple[int, Any]]) -> None:
 
 
 def check_counts(call: Call, grid: Dim3) -> None:
-    """See that the tiles of outputs that blocks share can be counted: kernels number them in 32
+    """Check that the tiles of outputs that blocks share can be counted: kernels number them in 32
     bits, and go on by the number of blocks.
 
     Args:
@@ -123,10 +123,10 @@ def check_counts(call: Call, grid: Dim3) -> None:
 
 
 def check_shares(call: Call, own: Dim3, parted: Sequence[tuple[int, Any]]) -> None:
-    """See that tiles are dealt out to no fewer blocks than the kernel's own grid has: nobody can
-    tell whether they go on to further tiles.
+    """Check that partitions are dealt out to as many blocks as the grid has, or more.
 
-    Those of kernels that share regions do.
+    With fewer blocks than in the kernel's own grid, tiles stay unwritten unless blocks go on to further tiles. Only blocks of
+    kernels that share regions are known to do so.
 
     Args:
         call: the call.
@@ -154,7 +154,7 @@ def check_shares(call: Call, own: Dim3, parted: Sequence[tuple[int, Any]]) -> No
 
 
 def check_grid(call: Call, own: Dim3, grid: Dim3, *, prefix: bool) -> None:
-    """See that no two blocks own one region on the grid that a caller asks for in place of the
+    """Check that no two blocks own one region on the grid that a caller asks for in place of the
     kernel's own.
 
     Args:

@@ -1,4 +1,4 @@
-"""Ops that are made of values, of functions, and of other ops."""
+"""Makes ops of values, of functions, and of other ops."""
 
 # ruff: noqa: SLF001 - parts of an op are ops too
 from __future__ import annotations
@@ -95,24 +95,25 @@ def shared(content: tuple[Any, ...]) -> SharedOp[Any]: ...
 @overload
 def shared(content: T) -> SharedOp[T]: ...
 def shared(content: Any) -> SharedOp[Any]:
-    """Return an op of a value that is there, which may be used any number of times. Tensors are
-    given as shares, also those in a tuple.
+    """Return an op that gives an existing value and may be used any number of times.
+
+    It gives shares of tensors, also of those in a tuple.
     """
     return SharedOp(Once(None, content), "shared")
 
 
 def value(content: T) -> Value[T]:
-    """An op that gives a value, and does nothing."""
+    """Return an op that gives a value and enqueues nothing."""
     return Value(content)
 
 
 def empty() -> DeviceOp[None]:
-    """An op that gives None, and does nothing."""
+    """Return an op that gives None and enqueues nothing."""
     return Value(None)
 
 
 def as_op(content: T | DeviceOp[T]) -> DeviceOp[T]:
-    """An op as it is; any other value as an op that gives it."""
+    """Return an op unchanged, and any other value as an op that gives it."""
     return content if isinstance(content, DeviceOp) else Value(content)
 
 
@@ -121,7 +122,9 @@ def with_context(function: Callable[[ExecutionContext], DeviceOp[T]]) -> DeviceO
 @overload
 def with_context(function: Callable[[ExecutionContext], T]) -> DeviceOp[T]: ...
 def with_context(function: Callable[[ExecutionContext], Any]) -> DeviceOp[Any]:
-    """An op that is a function of the context, which enqueues on its stream what it likes.
+    """Return an op that calls a function with its context.
+
+    The function may enqueue work on the stream of the context.
 
     Args:
         function: called when the op runs; gives the result, or an op whose result is this one's.
@@ -160,8 +163,9 @@ def zip_ops(
 @overload
 def zip_ops(*ops: DeviceOp[A]) -> DeviceOp[tuple[A, ...]]: ...
 def zip_ops(*ops: DeviceOp[Any]) -> DeviceOp[Any]:
-    """Several ops as one that gives a tuple of their results. They run one after another on one
-    stream.
+    """Return an op that runs several ops in order and gives a tuple of results.
+
+    They run on one stream.
 
     Raises:
         CallError: one of them is no op. UsedOpError: one was used before, or is there twice.

@@ -285,4 +285,4 @@ def _log(error: BaseException | None) -> None:
 
 
 def _ignore(_: BaseException | None) -> None:
-    """Take an error that nobody is told of."""
+    """Take an error that is reported to no caller."""

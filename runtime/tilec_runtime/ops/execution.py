@@ -96,7 +96,7 @@ def run(op: Runnable[T], stream: Stream) -> T:
             error = mark.failure
     except TilecError as lost:
         error = lost
-    except BaseException:  # Ctrl-C: the device goes on, and nobody gets the result
+    except BaseException:  # Ctrl-C: the device goes on, and no caller gets the result
         context.leave(mark or context.mark())
         raise
     if error is None:

@@ -120,7 +120,7 @@ class DeviceFuture(concurrent.futures.Future[T], Uncopied):
         error = self.exception(timeout)
         try:
             if error is not None:
-                raise error.with_traceback(None)  # each raise adds the frames of whoever asks
+                raise error.with_traceback(None)  # each raise adds the frames of its caller
             return super().result()
         finally:
             del (
@@ -310,7 +310,7 @@ def _call(function: Callable[[DeviceFuture[T]], object], future: DeviceFuture[T]
     try:
         function(future)
     except BaseException as error:
-        _LOG.exception("a callback of %r failed", future)  # nobody waits for it
+        _LOG.exception("a callback of %r failed", future)  # no thread waits for it
         if (
             not isinstance(error, Exception)
             and threading.current_thread() is threading.main_thread()

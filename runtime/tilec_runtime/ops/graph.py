@@ -64,7 +64,7 @@ class Replays(Uncopied, Generic[T]):
         Raises:
             GraphError: the graph is closed, or the stream is on another device.
             GraphCaptureError: the stream is captured.
-            BorrowError: somebody reads what the graph writes, or writes what it reads.
+            BorrowError: a lease of another reader or writer conflicts with the graph.
         """
         where: Any = self.stream if stream is None else stream
         handle = stream_handle(where, "CudaGraph.replay")

@@ -1,4 +1,4 @@
-"""Captures ops into a graph: on a stream that nobody else has, so that whatever becomes of a
+"""Captures ops into a graph: on a stream that no other code has, so that whatever becomes of a
 capture, all streams stay usable.
 """
 
@@ -209,13 +209,13 @@ class Capture:
                 self.driver.destroy_graph(self.ordinal, self.end())
 
     def __del__(self) -> None:
-        """A capture that nobody ended is given up."""
+        """Give up a capture that was not ended."""
         self.abandon()
 
 
 @contextlib.contextmanager
 def capture_stream(driver: DeviceDriver, ordinal: int) -> Iterator[int]:
-    """A stream that nobody else has, so that whatever becomes of a capture, all streams stay
+    """A stream that no other code has, so that whatever becomes of a capture, all streams stay
     usable.
     """
     stream = driver.create_stream(ordinal)

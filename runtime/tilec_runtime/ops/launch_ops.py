@@ -129,8 +129,9 @@ class AsyncKernelLaunch(HoldingOp[tuple[Any, ...]]):
         return self
 
     def push_device_ptr(self, address: int) -> AsyncKernelLaunch:
-        """Add an address, unchecked: that its memory is there, is large enough, and is used by
-        nobody else is the caller's care.
+        """Add an address without checks.
+
+        The caller guarantees that its memory exists, is large enough and has no other user.
 
         Raises:
             ArgumentError: it is no address, the parameter is none, or there are more than the

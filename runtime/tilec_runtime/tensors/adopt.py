@@ -144,7 +144,7 @@ def _checked_extent(facts: TensorFacts) -> int:
 
 
 def _check_inside(facts: TensorFacts, nbytes: int, driver: DeviceDriver) -> None:
-    """See that the memory is there, as far as the driver knows: who describes a tensor wrongly
+    """Check that the memory is there, as far as the driver knows: who describes a tensor wrongly
     would have others' memory written.
     """
     if nbytes and not facts.ptr:

@@ -143,7 +143,7 @@ class DeviceBuffer(Exposed, Uncopied):
         return self._ptr
 
     def _expose(self, what: str) -> tuple[Any, int | None]:
-        """See that the buffer was not freed. Readers wait for launches themselves."""
+        """Check that the buffer was not freed. Readers wait for launches themselves."""
         del what
         _ = self.ptr
         return self, self._stream

@@ -180,7 +180,7 @@ class Described(Shaped, DescribedFields):
     # Use
 
     def require(self, who: Holder) -> None:
-        """See that a holder can use it.
+        """Check that a holder can use it.
 
         Raises:
             OwnershipError: it was moved elsewhere, or its borrow has ended.
@@ -221,7 +221,7 @@ class Described(Shaped, DescribedFields):
             self.lease.let_go()
 
     def require_readable(self, who: Holder) -> None:
-        """See that a holder may read it now.
+        """Check that a holder may read it now.
 
         Raises:
             OwnershipError: it cannot be used, or is being written.
@@ -230,7 +230,7 @@ class Described(Shaped, DescribedFields):
         self.lease.require_free_for(Claim(who, writes=False))
 
     def require_writable(self, who: Holder) -> None:
-        """See that a holder may write it now.
+        """Check that a holder may write it now.
 
         Raises:
             OwnershipError: it cannot be used, is being read or written, or only read access was
@@ -241,7 +241,7 @@ class Described(Shaped, DescribedFields):
         self.lease.require_free_for(Claim(who, writes=True))
 
     def require_mutable(self, who: Holder) -> None:
-        """See that it can be written at all.
+        """Check that it can be written at all.
 
         Raises:
             BorrowError: only read access was given, or the memory is never written.
@@ -356,7 +356,7 @@ def ranges_of(ranges: Sequence[Any]) -> tuple[slice, ...]:
 
 
 def require_tensor(found: Any, what: str) -> Described:
-    """See that something is a tensor of tilec, of whatever kind.
+    """Check that something is a tensor of tilec, of whatever kind.
 
     Raises:
         TensorError: it is none; `what` takes one.

@@ -169,7 +169,7 @@ def checked_out(out: Any, name: str, shape: Shape) -> Array:
 
 
 def host_memory(address: int, size: int) -> Array:
-    """Bytes of the host, which somebody else keeps."""
+    """Bytes of the host that another object owns."""
     import numpy as np
 
     return np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(address))

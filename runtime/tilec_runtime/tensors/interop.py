@@ -98,7 +98,7 @@ class Exchanged(Exposed, Described):
             self.storage.pass_through(handle, write=not self.readonly, lasting=True)
 
     def _expose(self, what: str) -> tuple[Any, int | None]:
-        """See that the tensor can be read, and let readers wait for the work on it."""
+        """Check that the tensor can be read, and let readers wait for the work on it."""
         self.require_readable(Holder(what=what))
         storage = self.storage
         if self.device == ON_CPU:

@@ -160,7 +160,7 @@ class Lease(LeaseFields):
             self._settle()
 
     def require(self, who: Holder) -> None:
-        """See that it can be used by somebody; it is asked for again where it was let go.
+        """Check that a user can have it; acquire the lease again if it was released.
 
         Raises:
             BorrowError: it has ended, or cannot be had now. UseAfterMoveError: the tensor moved.
@@ -175,10 +175,10 @@ class Lease(LeaseFields):
             self._settle()
 
     def require_free(self, who: Holder, verb: str = "moved into") -> None:
-        """See that nobody has a lease of it.
+        """Check that it is not leased.
 
         Raises:
-            BorrowError: somebody has, or a borrow has ended. UseAfterMoveError: the tensor moved.
+            BorrowError: it is leased, or a borrow has ended. UseAfterMoveError: the tensor moved.
         """
         self.require(who)
         for claim in self.claims:
@@ -189,7 +189,7 @@ class Lease(LeaseFields):
         caller holds `LOCK`.
 
         Raises:
-            BorrowError: somebody uses it. UseAfterMoveError: it moved.
+            BorrowError: it is in use. UseAfterMoveError: it moved.
         """
         self.require_free(who)
         self.moves += 1
@@ -264,7 +264,7 @@ class Lease(LeaseFields):
             lease = parent
 
     def require_free_for(self, claim: Claim) -> None:
-        """See that no other claim is in the way of one.
+        """Check that no other claim is in the way of one.
 
         Raises:
             BorrowError: one is. UseAfterMoveError: the tensor moved.
@@ -292,7 +292,7 @@ _NOTHING = Lease()
 
 
 def moved_error(who: Holder, into: Holder, noun: str = "the tensor") -> UseAfterMoveError:
-    """Somebody uses a tensor that is another owner's."""
+    """A tensor is used that has another owner."""
     fix = hinted("use what that gave back, share() the tensor first, or borrow it")
     return UseAfterMoveError(f"{who} cannot use {noun}: it was moved into {into}", fix=fix)
 

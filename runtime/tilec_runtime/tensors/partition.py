@@ -47,7 +47,7 @@ class Partition(Exchanged, Generic[T]):
 
     @staticmethod
     def check(tensor: Described, tile: tuple[Any, ...]) -> None:
-        """See that tiles of this shape cover a tensor, before anything moves.
+        """Check that tiles of this shape cover a tensor, before anything moves.
 
         Raises:
             TensorError: they do not.
@@ -70,7 +70,7 @@ class Partition(Exchanged, Generic[T]):
         """What it was cut out of; uses the partition up if it owns that.
 
         Raises:
-            OwnershipError: that was done before, somebody uses it, or the borrow has ended.
+            OwnershipError: that was done before, it is in use, or the borrow has ended.
         """
         who = holder("unpartition")
         self.base.require(who)
@@ -145,7 +145,7 @@ class Partition(Exchanged, Generic[T]):
             release()
 
     def require(self, who: Holder) -> None:
-        """See that its base can be used.
+        """Check that its base can be used.
 
         Raises:
             OwnershipError: it cannot.

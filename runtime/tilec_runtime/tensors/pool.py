@@ -27,8 +27,8 @@ _HERE: contextvars.ContextVar[tuple[MemPool, ...]] = contextvars.ContextVar(
 )
 
 
-# Pools that somebody made, so that what they keep can be had where memory is wanted. The lock:
-# nobody closes one that is trimmed.
+# All pools: their free memory is trimmed when an allocation needs it. The lock keeps a pool that
+# is trimmed from being closed.
 _MADE: weakref.WeakSet[MemPool] = weakref.WeakSet()
 _LOCK = ForkLock()
 # What has pools that were borrowed.

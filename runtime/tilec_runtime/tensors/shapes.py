@@ -11,7 +11,7 @@ from tilec_runtime.device.layout import Shape, contiguous_stride, settled_stride
 from tilec_runtime.errors import TensorError
 from tilec_runtime.model.dtype import DTYPES
 
-# Sequences of whole numbers that nobody means as extents.
+# Sequences of whole numbers that are no extents.
 _BYTES = (bytes, bytearray, memoryview)
 
 
@@ -40,7 +40,7 @@ def checked_shape(shape: Any) -> Shape:
 
 
 def checked_packing(dtype: str, shape: Shape, stride: Shape | None = None, offset: int = 0) -> None:
-    """See that a tensor of a dtype whose elements share bytes has whole bytes in its last
+    """Check that a tensor of a dtype whose elements share bytes has whole bytes in its last
     dimension, one after another.
 
     Args:

@@ -144,7 +144,7 @@ class Staging:
 
 
 class Block:
-    """Pinned memory, until nobody has it any more; NumPy makes arrays of it."""
+    """Pinned memory that lives as long as its references; NumPy makes arrays of it."""
 
     __slots__ = ("__weakref__", "_staging", "address", "size")
 

@@ -42,7 +42,7 @@ class Storage:
         driver, ordinal: of its device. address, nbytes: of the memory; 0 for none.
         lease: of all of it, for what was made and not yet run, and for borrows.
         uses: the last ones.
-        owner: whom memory of somebody else belongs to; None for tilec's own.
+        owner: the owner of foreign memory; None for tilec's own.
         readonly: whether it must never be written.
     """
 
@@ -69,7 +69,7 @@ class Storage:
         owner: Any = None,
         readonly: bool = False,
     ) -> None:
-        """Describe memory of somebody else, which stays there as long as `owner` does; `allocate`
+        """Describe foreign memory, which stays there as long as `owner` does; `allocate`
         makes memory of tilec's own.
 
         Args:
@@ -125,7 +125,7 @@ class Storage:
             made._release = Release(
                 functools.partial(_free, driver, ordinal, made.address, made.uses)
             )
-        made.uses.note(made.line(stream), write=True)  # nobody has used it before
+        made.uses.note(made.line(stream), write=True)  # its first use
         return made
 
     def line(self, stream: int, ordinal: int | None = None) -> Line:
@@ -196,7 +196,7 @@ class Storage:
 
     @property
     def foreign(self) -> bool:
-        """Whether the memory is somebody else's."""
+        """Whether another library owns the memory."""
         return self.owner is not None or self._release is None
 
     def free(self) -> None:
@@ -268,7 +268,7 @@ def _free_now(driver: DeviceDriver, ordinal: int, address: int, uses: Uses) -> N
     if len(last) <= 1 and line is not None and line.ordinal == ordinal and line.open:
         driver.free(ordinal, address, line.handle)  # the stream's own order is enough
         return
-    # A stream that nobody can close, and that nobody uses: what waits there holds up nothing else.
+    # An internal stream, never closed: what waits there holds up no other work.
     home = freeing_stream(driver, ordinal)
     for use in last:
         mark_behind(driver, *use).hold(ordinal, home, anyway=True)

@@ -34,7 +34,7 @@ class Lendable(Viewable[P]):
     __slots__ = ()
 
     def borrow(self) -> TensorView:
-        """Itself to read, for a `with` block: until its end nobody can write or move the tensor.
+        """Itself to read, for a `with` block: until its end the tensor cannot be written or moved.
 
         Raises:
             OwnershipError: it cannot be read.
@@ -103,7 +103,7 @@ class Tensor(Readable, Shares["SharedTensor"]):
         """Own memory.
 
         Args:
-            storage: the memory, which nobody else owns.
+            storage: the memory, which the tensor alone owns.
             shape: extents.
             dtype: tilec's name, or a dtype of NumPy or torch.
             strides: steps in elements; None for a contiguous tensor.
@@ -197,7 +197,7 @@ class Tensor(Readable, Shares["SharedTensor"]):
             who: it moves into, as errors name it.
 
         Raises:
-            UseAfterMoveError: it was moved before. BorrowError: somebody reads or writes it.
+            UseAfterMoveError: it was moved before. BorrowError: it is leased.
         """
         with LOCK:
             self.require(who)
@@ -206,7 +206,7 @@ class Tensor(Readable, Shares["SharedTensor"]):
         return self._of(self.storage, self.facts)
 
     def hold(self, number: int, who: Holder, *, write: bool) -> None:
-        """Claim all of it: until the op has run, nobody else can use any of it."""
+        """Claim all of it: until the op has run, no other use of it is allowed."""
         lease = self.lease
         if lease.taken or not self.usable:
             if self.usable and any(claim.who is who for claim in lease.claims):
@@ -278,10 +278,10 @@ class Tensor(Readable, Shares["SharedTensor"]):
     # Borrows
 
     def borrow_mut(self) -> TensorMut:
-        """The right to write it, for a `with` block: until its end nobody else can use the tensor.
+        """The right to write it, for a `with` block that allows no other use.
 
         Raises:
-            OwnershipError: it was moved, or somebody reads or writes it.
+            OwnershipError: it was moved, or it is leased.
         """
         who = holder("the mutable borrow")
         self.require(who)
@@ -289,12 +289,13 @@ class Tensor(Readable, Shares["SharedTensor"]):
         return TensorMut(self.storage, self.facts, self.claim(who, write=True))
 
     def partition_mut(self, *tile: Any) -> Partition[TensorMut]:
-        """Cut it into tiles in place: until the partition is released or gone, nobody else can use
-        the tensor.
+        """Cut it into tiles in place.
+
+        No other use of the tensor is allowed until the partition is released or deleted.
 
         Raises:
             TensorError: the tile's rank is another, or it has no extent.
-            OwnershipError: it was moved, or somebody reads or writes it.
+            OwnershipError: it was moved, or it is leased.
         """
         who = self._cutting(tile, "the partition in place")
         return Partition(TensorMut(self.storage, self.facts, self.claim(who, write=True)), tile)
@@ -308,7 +309,7 @@ class Tensor(Readable, Shares["SharedTensor"]):
         return who
 
     def require(self, who: Holder) -> None:
-        """See that it neither moved nor is in an op that has not run.
+        """Check that it neither moved nor is in an op that has not run.
 
         Raises:
             UseAfterMoveError: it was, and where to.
@@ -340,7 +341,7 @@ class TensorMut(Borrow, Lendable["TensorMut"]):
 
         Raises:
             TensorError: the tile's rank is another, or it has no extent.
-            BorrowError: the borrow has ended, or somebody reads or writes through it.
+            BorrowError: the borrow has ended, or it is leased itself.
         """
         Partition.check(self, tile)
         who = holder("the partition in place")
@@ -457,7 +458,7 @@ class SharedTensor(Readable):
             self._leave(holder("drop"))
 
     def require(self, who: Holder) -> None:
-        """See that this is an owner still.
+        """Check that this is an owner still.
 
         Raises:
             UseAfterMoveError: it is not.

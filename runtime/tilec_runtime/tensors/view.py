@@ -20,7 +20,7 @@ P = TypeVar("P", bound=Exchanged, covariant=True)
 
 class Viewable(Exchanged, Generic[P]):
     """A tensor of which there can be views: each holds a claim on it, until it is released or
-    nobody has it any more.
+    no reference to it is left.
     """
 
     __slots__ = ()

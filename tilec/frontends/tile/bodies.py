@@ -1,4 +1,4 @@
-"""Find the source of functions that a kernel may call, and the meaning of its names."""
+"""Finds the sources of functions that a kernel may call, and resolves their names."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class Body:
 
 
 class Bodies:
-    """The functions of a project, whose texts are `texts`.
+    """The functions of a project; `texts` are its sources.
 
-    Other packages may change without a new declaration of the project's kernels, so that nothing
-    can be concluded from their texts.
+    Functions of other packages are left out: these may change without a new declaration of the
+    project's kernels.
     """
 
     def __init__(self, texts: Mapping[str, str]) -> None:
@@ -38,7 +38,7 @@ class Bodies:
         return None if node is None else Body(function, node, code.co_filename)
 
     def to_follow(self, value: Any) -> Body | None:
-        """Return the project's function that calls can be followed into, or None."""
+        """Return a function of the project, if its calls can be analyzed, or None."""
         if type(value) is not FunctionType or value.__code__.co_flags & inspect.CO_GENERATOR:
             return None
         body = self.of(value)
@@ -48,7 +48,7 @@ class Bodies:
         return None if hasattr(value, "__wrapped__") else body
 
     def reachable(self, root: FunctionType) -> Iterator[Body]:
-        """Yield a function, those that its source names, and so on; methods of classes count."""
+        """Yield a function and, recursively, functions and methods that it names."""
         queue, seen = [root], {root}
         while queue:
             body = self.of(queue.pop())

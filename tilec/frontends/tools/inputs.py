@@ -258,8 +258,7 @@ def _resolve(item: _Import, importer: str, root: str, bases: tuple[str, ...]) ->
             return
         places: tuple[str, ...] = ("/".join(above[: len(above) - item.level + 1]),)
     else:
-        # The importer's own directory is added: whoever put it on the path by hand is heard as
-        # well.
+        # The importer's own directory is added: a program may have put it on the path.
         places = tuple(dict.fromkeys((*bases, package)))
     for base in places:
         # A relative import runs the packages around it; so does a name that is looked up from

@@ -285,8 +285,8 @@ class _Finder(Loader):
         """The import system's question: the module's spec if it is one of the project."""
         del target
         top = fullname.partition(".")[0]
-        # Whoever calls a directory `cuda` can still import from it: the package of that name has no
-        # file of its own.
+        # A project with a directory `cuda` can still import from it: the package of that name has
+        # no file of its own.
         if top in sys.stdlib_module_names or (top in KEPT and top != "cuda"):
             return None
         bases = [(base, fullname) for base in self._bases]

@@ -34,6 +34,12 @@ class TileEntry:
     params: tuple[TileParam, ...]
 
 
+def dtype_of(element: str) -> str:
+    """Return tilec's dtype of an element type of Tile IR, such as `f8E4M3FN`; empty for none."""
+    name = _DTYPES.get(element.lower(), element.lower())
+    return name if name in DTYPES else ""
+
+
 def read_tile(file: Prebuilt) -> tuple[Version, tuple[TileEntry, ...]]:
     """The version and the entry points of a bytecode file.
 
@@ -61,13 +67,11 @@ def read_tile(file: Prebuilt) -> tuple[Version, tuple[TileEntry, ...]]:
                     file.path,
                     f"parameter {index} of {function.name} is neither an address nor a number",
                 )
-            name = str(pointee.value[0])
-            name = _DTYPES.get(name, name)
             size = 8 if isinstance(element, Pointer) else -(-pointee.bits // 8)
             params.append(
                 TileParam(
                     pointer=isinstance(element, Pointer),
-                    dtype=name if name in DTYPES else "",
+                    dtype=dtype_of(str(pointee)),
                     size=size,
                 )
             )

@@ -1,4 +1,4 @@
-"""Compiles jobs of the triton frontend: bind, and PTX by Triton; machine code is `machine_code`'s."""
+"""Compiles jobs of the triton frontend to PTX; `machine_code` assembles it."""
 
 from __future__ import annotations
 
@@ -66,9 +66,7 @@ class JobCompiler:
         return image(self._subject, lowered, self._tool)
 
     def _abi(self, bound: Bound, compiled: api.Compiled) -> tuple[AbiSlot, ...]:
-        """Return the arguments, with the tensor maps and the scratch memory that the compiler asks
-        for.
-        """
+        """Return the ABI: arguments, then tensor maps and scratch memory of the compiler."""
         if compiled.profile:
             what = f"each program of the kernel needs {compiled.profile} bytes of the profiler's memory, which launches do not bring along"
             raise self._subject.error(

@@ -197,7 +197,7 @@ def _count(op: Op, frame: Frame) -> None:
     """One more pass of a loop.
 
     Raises:
-        FaultError: there were too many, or somebody asked to stop.
+        FaultError: there were too many, or a stop was requested.
     """
     launch, batch = frame.launch, frame.batch
     batch.passes += 1
@@ -243,7 +243,7 @@ class _Going:
         self.left: list[Leave] = []
 
     def follow(self, leaves: list[Leave]) -> bool:
-        """Take note of how a pass ended; False if nobody goes on."""
+        """Take note of how a pass ended; False if no block goes on."""
         if len(leaves) == 1 and leaves[0].rows is None and leaves[0].exit is Exit.CONTINUE:
             self.carried = leaves[0].values
             return True
@@ -360,7 +360,7 @@ class _Counter:
         self._lower, self._step = lower, step
 
     def goes_on(self, done: int, going: _Going) -> bool:
-        """Let the blocks go that made all their passes; False if nobody is left."""
+        """Let the blocks go that made all their passes; False if no block is left."""
         if done < self._bound:
             return True
         if not going.finish(self._trips > done):

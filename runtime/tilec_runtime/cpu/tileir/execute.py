@@ -142,7 +142,7 @@ class Start:
         return frame, self.program.code.run(frame)
 
     def check(self) -> None:
-        """Stop if somebody asked to."""
+        """Stop if a stop was requested."""
         if self.options.cancelled is not None and self.options.cancelled():
             raise stopped(self.launch.kernel)
 

@@ -143,7 +143,7 @@ def fault(
 
 
 def unexpected(error: Exception, op: Op | None, frame: Frame) -> TilecError:
-    """What an operation's failure is that nobody foresaw."""
+    """Return the error for an unexpected failure of an operation."""
     kernel, name = frame.launch.kernel, op.name if op else "an operation"
     where = location(op) if op else None
     if isinstance(error, MemoryError):
@@ -163,7 +163,7 @@ def unexpected(error: Exception, op: Op | None, frame: Frame) -> TilecError:
 
 
 def stopped(kernel: str, op: Op | None = None) -> FaultError:
-    """What ends a launch that somebody asked to stop."""
+    """Return the error that ends a launch on request."""
     return FaultError(
         f"{kernel}: stopped on request before it was done",
         kernel=kernel,

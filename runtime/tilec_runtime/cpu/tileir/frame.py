@@ -34,7 +34,7 @@ class Undetermined:
         site: the only operation that gives the pattern, the others give zeros; None for all.
         blocks: blocks with a number below this get the pattern, the others zeros; None for all.
         reached: called when undetermined elements are read, with the operation, its batch and an
-            address of the array; None for nobody.
+            address of the array; None to call nothing.
     """
 
     turn: int | None = 0

@@ -229,7 +229,7 @@ def _keep_pages() -> None:
 
     glibc gives freed memory back to the system, and fresh pages cost more than what most operations
     do with them. It stops doing so for sizes up to that of the largest block, of less than 32 MiB,
-    that it saw freed. A block that nobody touches takes no memory.
+    that it saw freed. A block that is never accessed takes no memory.
     """
     np.empty(_LARGE, np.uint8)
 

@@ -1,6 +1,4 @@
-"""Rules of the operations on memory, views, tokens and assumptions, and of those that ask where the
-block is.
-"""
+"""Rules of operations on memory, views, tokens, assumptions, block indices."""
 
 from __future__ import annotations
 
@@ -63,7 +61,7 @@ def _points_to(op: Op, pointers: str, ref: str) -> str:
 
 @rule
 def _orders(op: Op, *allowed: MemoryOrder, weak: bool = True, system: bool = True) -> str:
-    """Orders of the operation; weak is without a scope, every other with one."""
+    """Verify the memory order: weak has no scope, every other order has one."""
     order, scope = op.attributes["order"], op.attributes.get("scope")
     name = order.name.lower()
     if order not in allowed and not (weak and order is MemoryOrder.WEAK):
@@ -90,7 +88,7 @@ def _atomic(op: Op) -> str:
 
 
 def _view(op: Op) -> str:
-    """The view, its index and the tile that is moved fit together."""
+    """Verify that a view, its index and the loaded or stored tile fit together."""
     view, index = op.operands["view"][0].type, op.operands["index"]
     if not isinstance(view, PartitionView | StridedView | GatherScatterView):
         return f"view is {type_text(view)}, not a view"

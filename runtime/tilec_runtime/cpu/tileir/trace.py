@@ -1,5 +1,6 @@
-"""Looks into a running kernel: stops at every operation of chosen blocks, with its source line and
-its tiles as arrays.
+"""Steps through a kernel on the cpu device, operation by operation.
+
+Each step has the source line of an operation and its tiles as arrays.
 """
 
 from __future__ import annotations
@@ -46,10 +47,10 @@ _SHOWN = 6  # elements of a tile in a line
 
 
 class Places:
-    """Names addresses of one launch: `x+16` is the sixteenth element behind the start of x."""
+    """Names addresses of one launch: `x+16` is 16 elements after the start of `x`."""
 
     def __init__(self, function: Function, arguments: Sequence[Any], memory: Memory) -> None:
-        """Find out which parameter pointers come from.
+        """Find the parameter that each pointer derives from.
 
         Args:
             function: the kernel.
@@ -77,9 +78,7 @@ class Places:
         return next(held, None) or self._memory.find(address)
 
     def _follow(self, op: Op) -> None:
-        """What is made of one pointer points into the same memory, even where it is out of its
-        bounds.
-        """
+        """Give derived pointers the parameter of their pointer, even out of bounds."""
         sources = [value for values in op.operands.values() for value in values if _points(value)]
         if (
             not op.regions
@@ -89,7 +88,7 @@ class Places:
             self._roots.update((result.index, region) for result in op.results if _points(result))
 
     def name(self, value: Value, address: Any, size: int, packed: bool = False) -> str:
-        """An address that a value holds, counted in elements of so many bytes."""
+        """Return the name of an address; offsets count elements of `size` bytes."""
         address = int(address)
         plain = address & ~UPPER if packed else address
         region = self._roots.get(value.index) or self._memory.find(plain)
@@ -106,7 +105,7 @@ class Places:
 
 
 def words(op: Op) -> str:
-    """An operation's name and what its attributes say, but for data: `cmpi less_than signed`."""
+    """Return an operation's name and attributes without data: `cmpi less_than signed`."""
     said = (
         attribute_text(op, name)
         for name, value in op.attributes.items()
@@ -116,7 +115,7 @@ def words(op: Op) -> str:
 
 
 def short(item: Any, value: Value | None = None, places: Places | None = None) -> str:
-    """A value in a few words: type, shape and first elements."""
+    """Return a short text of a value: type, shape and first elements."""
     if isinstance(item, Tensor):
         base, tensor = int(item.base[0]), _tensor(value)
         where = f"{base:#x}"
@@ -150,7 +149,7 @@ def _points(value: Value) -> bool:
 
 
 def _tensor(value: Value | None) -> TensorView | None:
-    """The tensor that a view is of."""
+    """Return the tensor of a view."""
     kind = None if value is None else value.type
     return kind if isinstance(kind, TensorView) else getattr(kind, "tensor", None)
 
@@ -164,7 +163,7 @@ Coordinates = tuple[int, int, int]
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Executed:
-    """An operation that a block has just done, or, where it has regions, is about to start.
+    """An operation that a block has executed or, if it has regions, is about to start.
 
     Attributes:
         op: the operation. block: its block.
@@ -183,7 +182,7 @@ class Executed:
 
     @property
     def location(self) -> Location | None:
-        """Where in the kernel's source."""
+        """The location in the kernel's source."""
         return location(self.op)
 
     @property
@@ -210,10 +209,9 @@ class Executed:
 
 
 class Stepper:
-    """Goes through the operations of chosen blocks. Iterate over it, or take one step at a time;
-    close it when done with it.
+    """Steps through the operations of chosen blocks; an iterator to be closed.
 
-    What the blocks write lies in memory at once, as in a launch. `step` of a launcher on the cpu
+    The blocks write to memory immediately, as in a launch. `step` of a launcher on the cpu
     device makes one, for the arguments of a call: `with module.add.step(z, x, y, block=(3, 0, 0))
     as stepper: ...`. `step` of this module is below that: it takes addresses and regions of memory.
 
@@ -270,13 +268,14 @@ class Stepper:
         self.close()
 
     def close(self) -> None:
-        """End here: the rest of the blocks does not run."""
+        """Stop: the rest of the blocks does not run."""
         self._pauses = iter(())
         self._stack.close()
 
     def run_to(self, line: int, file: str = "") -> Executed | None:
-        """Go on to the next operation of a source line, a breakpoint; None if it does not come
-        again. `file` may be the end of its path.
+        """Continue to the next operation of a source line; return None if none follows.
+
+        `file` may be the end of the file's path.
         """
         for executed in self:
             place = executed.op.loc
@@ -289,17 +288,16 @@ class Stepper:
         collections.deque(self, maxlen=0)
 
     def parameters(self) -> list[tuple[Value, str]]:
-        """The entry point's parameters, each with what it holds in a few words; none where the grid
-        has no blocks.
-        """
+        """The entry point's parameters with their values as text; none of an empty grid."""
         if self._start is None:
             return []
         held = zip(self._program.function.body.args, self._start.values, strict=True)
         return [(value, short(_alone(item), value, self._places)) for value, item in held]
 
     def value(self, value: Value | int) -> Any:
-        """What a value holds now, without the axis of blocks: an array for a tile. An int is the
-        number that `%7` shows.
+        """Return the current content of a value: of a tile, an array.
+
+        It has no axis of blocks.        An int is the number of a value: 7 for `%7`.
 
         Raises:
             KeyError: it has no value yet.
@@ -318,10 +316,9 @@ def step(
     block: int | Sequence[int] | Sequence[Sequence[int]] = 0,
     options: Options = DEFAULT,
 ) -> Stepper:
-    """Go through the operations of one block of a launch, or of several, one after another.
+    """Return a stepper through one block of a launch, or through several in order.
 
-    The other blocks do not run, except where blocks may wait for each other: then all run, and only
-    the chosen ones are shown.
+    Other blocks run only in kernels whose blocks may wait for each other; they are not shown.
 
     Raises:
         ArgumentError: a grid or a block that is no whole number, nor up to three of them.
@@ -338,7 +335,7 @@ def step(
 
 
 def _triple(what: str, given: Any, rest: int) -> Coordinates:
-    """A grid or a block with all of its three numbers."""
+    """Return the three numbers of a grid or a block; missing ones are filled in."""
     numbers = list(given) if isinstance(given, list | tuple) else [given]
     whole = all(
         isinstance(number, int | np.integer) and not isinstance(number, bool) for number in numbers
@@ -392,7 +389,7 @@ def _executed(pause: Pause, places: Places) -> Executed:
 
 
 def _alone(held: Any) -> Any:
-    """What the only block of a frame holds."""
+    """Return a value of a frame that has a single block."""
     return held[0, ...] if isinstance(held, np.ndarray) else held
 
 

@@ -1,6 +1,4 @@
-"""Checks that the operations of a module fit together, so that whoever executes them can rely on
-it.
-"""
+"""Checks that the operations of a module fit together: execution relies on it."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ _AFTER = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Found:
-    """A kernel with what only the compile step needs to know.
+    """A kernel, with facts for the compile step alone.
 
     Attributes:
         decl: the declaration.
@@ -46,10 +46,14 @@ class Found:
 
 
 def find_kernels(text: str, file: str, mark: str = SIMT) -> list[Found]:
-    """The kernels of a file in the order of their definitions; `file` is what locations say, `mark`
-    the word that marks a kernel.
+    """Return the kernels of a file in the order of their definitions.
 
-    Reads what it understands and passes over the rest: the compiler has the last word.
+    The parser skips code that it does not understand; the compiler reports errors in it.
+
+    Args:
+        text: the source.
+        file: its name in locations.
+        mark: the keyword in front of a kernel.
 
     Raises:
         CompileError: a kernel takes a reference, which no launch can pass.
@@ -113,7 +117,7 @@ class _Reader:
                 index += 1
 
     def _namespace(self, start: int, brace: int) -> tuple[str, ...] | None:
-        """Names that a brace adds, or None where it opens something else than a namespace."""
+        """Return the names of the namespace that a brace opens, or None."""
         head = self._tokens[start:brace]
         words = [t.text for t in head]
         if "namespace" in words:
@@ -149,7 +153,7 @@ class _Reader:
         return at + 1
 
     def _behind(self, at: int) -> int:
-        """Skip what may stand between the parameters and the body."""
+        """Skip attributes and qualifiers between the parameters and the body."""
         while at < len(self._tokens) and self._tokens[at].text in _AFTER:
             at = self._match(at) + 1 if self._tokens[at].text == "[[" else at + 1
             if at < len(self._tokens) and self._tokens[at].text == "(":
@@ -278,7 +282,7 @@ class _Reader:
             return None
 
     def _doc(self, line: int) -> str:
-        """The comment that ends on the line before, cleaned of its marks."""
+        """Return the words of the comment that ends on the line before."""
         parts: list[str] = []
         for comment in reversed(self._comments):
             last = comment.line + comment.text.count("\n")
@@ -293,7 +297,7 @@ class _Reader:
         return clean_comment("\n".join(parts))
 
     def _match(self, index: int) -> int:
-        """Index of the bracket that closes the one at `index`, or of the last token."""
+        """Return the index of the closing bracket, or of the last token."""
         closers: list[str] = []
         for at in range(index, len(self._tokens)):
             text = self._tokens[at].text
@@ -327,7 +331,7 @@ class _Reader:
 
 
 def clean_comment(text: str) -> str:
-    """A comment's words without its marks."""
+    """Return the words of a comment without `//`, `/*` and `*`."""
     lines = []
     for raw in text.split("\n"):
         line = raw.strip()

@@ -1,1 +1,1 @@
-"""Finds races, bad accesses and broken promises of tile kernels while they run on the CPU."""
+"""Finds data races, out-of-bounds accesses, broken promises of tile kernels."""

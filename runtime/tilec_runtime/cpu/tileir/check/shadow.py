@@ -58,7 +58,7 @@ class Shadow:
     """A span of memory: one region, or several that share bytes.
 
     A cell stands for one element (or one byte, once elements of several sizes were accessed).
-    Blocks are kept as number + 1, so that 0 is nobody; accesses by their number in the checker's
+    Blocks are kept as number + 1, so that 0 is no block; accesses by their number in the checker's
     list. Of readers the first and the last other one are kept: a writer conflicts with at least one
     of them if it conflicts with any that is not ordered before it by synchronisation.
     """
@@ -76,10 +76,10 @@ class Shadow:
         self.names = frozenset(region.name for region in regions)
         cells = -(-size // self.unit)
         self._size = size
-        # Zeros that nobody touches take no memory.
-        self.writer, self.write = _nobody(cells), _nobody(cells)
-        self.reader, self.read = _nobody(cells), _nobody(cells)
-        self.reader_too, self.read_too = _nobody(cells), _nobody(cells)
+        # Pages of zeros that are never written take no memory.
+        self.writer, self.write = _no_block(cells), _no_block(cells)
+        self.reader, self.read = _no_block(cells), _no_block(cells)
+        self.reader_too, self.read_too = _no_block(cells), _no_block(cells)
         self.was_read = self.was_written = False
         self.blank: Array | None = None
         for region in regions:
@@ -218,7 +218,7 @@ def key(region: Region) -> str:
     return f"{region.name}@{region.address:x}"
 
 
-def _nobody(cells: int) -> Array:
+def _no_block(cells: int) -> Array:
     return np.zeros(cells, np.int32)
 
 
