@@ -19,7 +19,7 @@ from tilec.frontends.tools import ltoir, nvjitlink
 from tilec.frontends.tools import search as search_tools
 from tilec.frontends.tools.cpp.nvrtc import Nvrtc, Program
 from tilec.frontends.tools.nvjitlink import Outcome, kind_of
-from tilec.model.job import Job, Member, Option, Source
+from tilec.model.job import Job, Member, Option
 from tilec_runtime.bundle.cubin import read_cubin
 from tilec_runtime.errors import CompileError, Location, UsageError
 
@@ -409,22 +409,3 @@ def test_an_edited_function_is_compiled_again_in_the_same_process(tmp_path: Path
     )
     assert b"0f3E800000" in shared.compile(one).data
     assert b"0f3E800000" not in before
-
-
-@pytest.mark.parametrize(
-    ("link", "words"),
-    [
-        (
-            ("act.txt",),
-            "link: 'act.txt' cannot be linked: files of device functions end in .cu, .a",
-        ),
-        (("act.py",), "link: 'act.py' cannot be linked: files of device functions end in .cu, .a"),
-        (("act.cu", "act.cu"), "link: 'act.cu' is given twice"),
-        (("fun.cubin",), "link: 'fun.cubin' cannot be linked: files of device functions end in"),
-    ],
-)
-def test_entries_that_are_none(tmp_path: Path, link: tuple[str, ...], words: str) -> None:
-    source = Source(root=str(write(tmp_path, FILES)), path="k/a.cu", options=(("link", link),))
-    with pytest.raises(UsageError) as caught:
-        frontend().inputs(source)
-    assert words in caught.value.what

@@ -283,7 +283,9 @@ class Resolver:
         facts = (table.rank, table.out, table.stride, table.contiguous)
         if any(fact is not None for fact in (*facts, table.divisible, table.aligned)):
             return True
-        if table.optional or (decl is not None and (decl.out or decl.rank >= 0)):
+        # Machine code without names does not say what it writes: each parameter counts as written.
+        written = decl is not None and decl.out and self.decl.named
+        if table.optional or written or (decl is not None and decl.rank >= 0):
             return True
         launch = self.kernel.launch
         texts = (*launch.grid, *launch.block, launch.shared, *launch.requires)

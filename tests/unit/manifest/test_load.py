@@ -348,3 +348,15 @@ def test_reports_shared_inputs_where_they_stand() -> None:
     message = refused(text)
     assert message.count("kernel.a.inputs.x: 'shape' is missing") == 1
     assert message.count("kernel.a.inputs.y.shape[0]: unknown name 'q'") == 1
+
+
+@pytest.mark.parametrize(
+    ("links", "message"),
+    [
+        ('"act.txt"', "link[0]: 'act.txt' cannot be linked: files of device functions end in .cu"),
+        ('"act.cu", "act.cu"', "link[1]: 'act.cu' is given twice"),
+    ],
+)
+def test_refuses_links_that_are_no_device_code(links: str, message: str) -> None:
+    text = f'edition = 1\n[package]\nname = "a"\n[kernel.k]\nsource = "k.cu:k"\nlink = [{links}]\n'
+    assert f"error: kernel.k.{message}" in refused(text)
