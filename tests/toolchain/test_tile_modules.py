@@ -226,7 +226,7 @@ def test_modules_with_dataclasses_string_annotations_and_form_feeds(tile, tmp_pa
     text = (
         "from __future__ import annotations\nimport dataclasses\n\x0c\nimport cuda.tile as ct\n\n"
         "@dataclasses.dataclass(frozen=True)\nclass Config:\n    size: int = 16\n\n\nCONFIG = Config()\n\n\n"
-        "@ct.kernel\ndef k(x, T: ct.Constant[int]):\n    ct.store(x, (0,), ct.full((CONFIG.size,), 1, x.dtype) + wrong)\n"
+        "@ct.kernel\ndef k(x, T: ct.Constant[int]):\n    ct.store(x, (0,), ct.full((CONFIG.size,), 1, x.dtype) + CONFIG.wrong)\n"
     )
     write(tmp_path, {"k.py": text})
     (decl,) = tile.declare(Source(root=str(tmp_path), path="k.py"))

@@ -44,6 +44,7 @@ EXEMPT: Mapping[type, frozenset[str]] = {
             "alike",
             "safety",
             "unproven",
+            "refused",
             "named",
             "simt",
             "block",

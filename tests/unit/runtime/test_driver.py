@@ -60,7 +60,7 @@ def test_no_driver_library():
     ) as caught:
         Driver(Missing())
     assert "building and inspecting need no driver" in caught.value.fix
-    assert 'load("cpu"), which runs tile kernels without a GPU' in caught.value.fix
+    assert 'the cpu device, which runs tile kernels: load("cpu")' in caught.value.fix
 
 
 def test_a_driver_that_is_broken_otherwise():
