@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-import types
 from typing import Any, TypeVar
 
 from tilec_runtime.device.marks import Mark
@@ -120,12 +119,7 @@ def require_function(verb: str, given: Any) -> None:
             f"{verb} takes a function, and this is a {type(given).__qualname__}",
             fix="pass a function of one argument",
         )
-    # Plain functions are looked at without `inspect`'s way through partials: each step is.
-    if (
-        given.__code__.co_flags & inspect.CO_COROUTINE
-        if type(given) is types.FunctionType
-        else inspect.iscoroutinefunction(given)
-    ):
+    if inspect.iscoroutinefunction(given):
         name = getattr(given, "__qualname__", repr(given))
         raise CallError(
             f"{verb} takes a function, and {name} is a coroutine function",
