@@ -30,10 +30,6 @@ static int values_taken(int64_t op)
     case OP_FITS:
     case OP_DIVISIBLE:
         return 1;
-    case OP_CDIV:
-    case OP_AND:
-    case OP_OR:
-        return 2;
     default:
         return OP_ADD <= op && op <= OP_EITHER ? 2 : -1;
     }
@@ -271,14 +267,6 @@ static bool floor_divide(int64_t a, int64_t b, int64_t *result)
     return true;
 }
 
-static bool ceiling_divide(int64_t a, int64_t b, int64_t *result)
-{
-    if (!floor_divide(-a, b, result))
-        return false;
-    *result = -*result;
-    return true;
-}
-
 /* The remainder as Python has it: with the divisor's sign. */
 static bool floor_modulo(int64_t a, int64_t b, int64_t *result)
 {
@@ -364,19 +352,9 @@ bool program_run(const struct program *program, int64_t *numbers)
             if (!floor_divide(a, b, &value))
                 return false;
             break;
-        case OP_CDIV:
-            if (!ceiling_divide(a, b, &value))
-                return false;
-            break;
         case OP_MOD:
             if (!floor_modulo(a, b, &value))
                 return false;
-            break;
-        case OP_MIN:
-            value = a < b ? a : b;
-            break;
-        case OP_MAX:
-            value = a > b ? a : b;
             break;
         case OP_EQ:
             value = a == b;
@@ -401,12 +379,6 @@ bool program_run(const struct program *program, int64_t *numbers)
             break;
         case OP_EITHER:
             value = a != 0 || b != 0;
-            break;
-        case OP_AND:
-            value = a != 0 ? b : a;
-            break;
-        case OP_OR:
-            value = a != 0 ? a : b;
             break;
         default: /* there is none: `program_read` has made the steps */
             return false;

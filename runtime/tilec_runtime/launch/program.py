@@ -17,9 +17,9 @@ from typing import Any
 from tilec_runtime.model.expr_build import Symbol
 
 # Operations. Those from 32 on are tilec's own; all others are what their names say.
-CONST, SLOT, ADD, SUB, MUL, FLOORDIV, MOD, MIN, MAX, NEG = range(1, 11)
-EQ, NE, LT, LE, GT, GE, NOT, BOTH, EITHER, CHECK, OUT = range(11, 22)
-CDIV, POW2, GET, AND, OR, FITS, DIVISIBLE = range(32, 39)
+CONST, SLOT, ADD, SUB, MUL, FLOORDIV, MOD, NEG = range(1, 9)
+EQ, NE, LT, LE, GT, GE, NOT, BOTH, EITHER, CHECK, OUT = range(9, 20)
+POW2, GET, FITS, DIVISIBLE = range(32, 36)
 
 BOUND = 2**63  # numbers lie between -BOUND and BOUND, both excluded, as in the expression language
 # Grid, block and dynamic shared memory come first among the outputs; then computed kernel
@@ -46,8 +46,6 @@ _BINARY: dict[int, Callable[[Any, Any], Any]] = {
     MUL: operator.mul,
     FLOORDIV: operator.floordiv,
     MOD: operator.mod,
-    MIN: min,
-    MAX: max,
     EQ: operator.eq,
     NE: operator.ne,
     LT: operator.lt,
@@ -56,9 +54,6 @@ _BINARY: dict[int, Callable[[Any, Any], Any]] = {
     GE: operator.ge,
     BOTH: lambda a, b: bool(a) and bool(b),
     EITHER: lambda a, b: bool(a) or bool(b),
-    CDIV: lambda a, b: -(-a // b),
-    AND: lambda a, b: b if a else a,
-    OR: lambda a, b: a or b,
 }
 _UNARY: dict[int, Callable[[int], int]] = {NEG: operator.neg, NOT: operator.not_, POW2: _pow2}
 
