@@ -196,6 +196,18 @@ def dtype_named(value: Any) -> str:
     return str(name) if name in NAMES else _DTYPES.get(str(name), "")
 
 
+def layout_of(said: Any) -> Any:
+    """Return the structured NumPy dtype that an annotation means, or None.
+
+    numba's records (`xoroshiro128p_type`) are known as well.
+    """
+    from numba.cuda import types
+    from numba.cuda.np.numpy_support import as_dtype
+
+    found = as_dtype(said) if isinstance(said, types.Record) else said
+    return found if getattr(found, "fields", None) is not None else None
+
+
 def unknown_field(layout: Any) -> str:
     """Return what numba says of a struct that it has no type for, or nothing.
 
