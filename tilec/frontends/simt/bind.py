@@ -105,7 +105,7 @@ class _Binder:
             )
         match stated.kind:
             case ParamKind.TENSOR:
-                self._array(decl, stated, self._layout(said))
+                self._array(decl, stated, said)
             case ParamKind.STRUCT:
                 self._struct(decl, stated, said)
             case ParamKind.SCALAR:
@@ -133,11 +133,9 @@ class _Binder:
             raise MismatchError(what, f"matrix.{decl.name} = [128]")
         return float(value) if kind is float else value
 
-    def _layout(self, said: Any) -> Any:
-        return layout_of(said.dtype) if isinstance(said, Array) else None
-
-    def _array(self, decl: ParamDecl, stated: Param, layout: Any) -> None:
+    def _array(self, decl: ParamDecl, stated: Param, said: object) -> None:
         rank = stated.rank if stated.rank >= 0 else decl.rank
+        layout = layout_of(said.dtype) if isinstance(said, Array) else None
         if layout is not None:
             rank -= 1  # the last axis is the bytes of one struct
             if stated.stride is not None:

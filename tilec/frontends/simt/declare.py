@@ -175,9 +175,9 @@ class _Reader:
                     default=plain,
                     location=at,
                 )
-            case Array(access=access, dtype=dtype, rank=rank) if api.layout_of(dtype):
+            case Array(access=access, dtype=dtype, rank=rank) if layout := api.layout_of(dtype):
                 # A launch takes the bytes: the last axis is one struct.
-                self._size(name, api.layout_of(dtype), at)
+                self._size(name, layout, at)
                 return ParamDecl(
                     name=name,
                     type=text,
@@ -252,10 +252,12 @@ class _Reader:
             self._refuse(f"{name}: numba has no type for a field of {layout}: {unknown}", at)
         return int(layout.itemsize)
 
-    def _requires(self, said: Mapping[str, Any]) -> Iterator[str]:
+    def _requires(self, said: Mapping[str, object]) -> Iterator[str]:
         """Yield what a launch has to check of arrays of structs: their size and alignment."""
         for name, annotation in said.items():
-            layout = api.layout_of(annotation.dtype) if isinstance(annotation, Array) else None
+            if not isinstance(annotation, Array):
+                continue
+            layout = api.layout_of(annotation.dtype)
             if layout is not None:
                 yield f"{name}.shape[{annotation.rank}] == {layout.itemsize}"
                 if alignment_of(layout) > 1:

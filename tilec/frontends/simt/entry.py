@@ -9,7 +9,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from types import FunctionType
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
 
 NAMES = {
     "bool": "boolean",
@@ -41,7 +44,7 @@ class View:
     rank: int
     written: bool
     strides: tuple[int | None, ...] | None = None
-    layout: Any = None
+    layout: np.dtype[np.void] | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -106,7 +109,7 @@ def numba_type(dtype: str) -> Any:
     return getattr(types, NAMES[dtype])
 
 
-def _element(view: View) -> Any:
+def _element(view: View) -> object:
     from numba.cuda.np.numpy_support import from_dtype
 
     return numba_type(view.dtype) if view.layout is None else from_dtype(view.layout)
