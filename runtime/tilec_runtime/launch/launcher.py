@@ -29,7 +29,9 @@ if TYPE_CHECKING:
     from tilec_runtime.cpu.tileir.trace import Coordinates, Stepper
     from tilec_runtime.launch.config import LaunchConfig
     from tilec_runtime.launch.occupancy import Residency
+    from tilec_runtime.launch.outputs import Outputs
     from tilec_runtime.protocols import StreamLike
+    from tilec_runtime.tensors.tensor import Tensor
 
     # Orders a stream, and gives its line; None where the graph that captures it notes the uses.
     Order = Callable[[], Line | None]
@@ -95,9 +97,11 @@ class Launcher(Uncopied, LauncherBase):
         pins = "".join(f", {name}={value!r}" for name, value in self.pinned.items())
         return f"<Launcher {self.info.name}{pins} on {self.site.device}>"
 
-    def _call(self, /, *args: Any, stream: StreamLike | None = None, **kwargs: Any) -> None:
-        """Make a call that the launch core did not."""
+    def _call(self, /, *args: Any, stream: StreamLike | None = None, **kwargs: Any) -> Any:
+        """Make a call that the launch core did not; return the outputs that it leaves out."""
         contract = self.contract
+        if contract.outputs is not None and contract.outputs.left_out(args, kwargs):
+            return self._allocating(contract.outputs, stream, args, kwargs)
         if kwargs or not contract.required <= len(args) <= len(contract.params):
             launcher, values = self._bound(args, kwargs)
             launcher.launch(stream, values)
@@ -105,6 +109,31 @@ class Launcher(Uncopied, LauncherBase):
             self.launch(stream, args + defaults)
         else:
             self._launch(stream, args)
+        return None
+
+    def _allocating(
+        self,
+        outputs: Outputs,
+        stream: StreamLike | None,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> Any:
+        """Allocate what a call leaves out, launch, and return it: one array, or a tuple."""
+        driver, ordinal = self.site.driver, self.site.device.ordinal
+
+        def own(beside: Any, shape: tuple[int, ...], dtype: str) -> Tensor:
+            from tilec_runtime.tensors.tensor import Tensor  # no other launch needs it
+
+            near = current_stream((beside,)) if stream is None else stream
+            handle = stream_handle(near, self.info.name)
+            return Tensor.uninitialized(shape, dtype, driver=driver, ordinal=ordinal, stream=handle)
+
+        given = {**dict(zip(outputs.given, args, strict=False)), **kwargs}
+        made = outputs.allocate(given, own)
+        launcher, values = self._bound((), {**given, **made})
+        launcher.launch(stream, values)
+        found = tuple(made.values())
+        return found[0] if len(found) == 1 else found
 
     def _bound(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
