@@ -25,6 +25,9 @@ _SEALS = {
 KINDS = {SBOM: "sbom", PROVENANCE: "provenance"}
 _MOST = 64 << 20
 
+Document = dict[str, Any]
+"""JSON's object: a whole document, or a part of it."""
+
 Materials = Mapping[tuple[str, str], str]
 """What a document says went into a build, by kind (`tool`, `source`, `image`, `option`) and name."""
 
@@ -34,7 +37,7 @@ def suffix_of(name: str) -> str:
     return next((suffix for suffix in _SEALS if name.endswith(suffix)), "")
 
 
-def seal(document: dict[str, Any], suffix: str) -> bytes:
+def seal(document: Document, suffix: str) -> bytes:
     """Return a document's text, sealed. What stands in the seal's place is replaced."""
     *way, last = _SEALS[suffix]
     inner = document
@@ -45,7 +48,7 @@ def seal(document: dict[str, Any], suffix: str) -> bytes:
     return json.dumps(document, indent=1, sort_keys=True).encode() + b"\n"
 
 
-def read_document(path: Path) -> dict[str, Any]:
+def read_document(path: Path) -> Document:
     """Read a document that `tilec build` wrote.
 
     Raises:
@@ -60,7 +63,7 @@ def read_document(path: Path) -> dict[str, Any]:
     return parsed(data, path.name)
 
 
-def parsed(data: bytes, name: str) -> dict[str, Any]:
+def parsed(data: bytes, name: str) -> Document:
     """Read a document from its bytes; `name` is its file's.
 
     Raises:
@@ -68,7 +71,7 @@ def parsed(data: bytes, name: str) -> dict[str, Any]:
     """
     suffix = suffix_of(name)
     try:
-        document: dict[str, Any] = json.loads(data)
+        document: Document = json.loads(data)
         sound = seal(json.loads(data), suffix) == data
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as exc:
         raise BundleError(
@@ -97,7 +100,7 @@ def owner_of(path: Path) -> str:
         return ""
 
 
-def materials(document: Mapping[str, Any]) -> Materials:
+def materials(document: Document) -> Materials:
     """Return what a document says went into a build.
 
     Raises:
@@ -118,17 +121,17 @@ def materials(document: Mapping[str, Any]) -> Materials:
     return found
 
 
-def _component(row: Mapping[str, Any]) -> tuple[tuple[str, str], str]:
+def _component(row: Document) -> tuple[tuple[str, str], str]:
     kind, _, name = row["bom-ref"].partition(":")
     digest = row["hashes"][0]["content"]
     return (kind, name), f"{row['version']} {digest}" if kind == "tool" else digest
 
 
-def _dependency(row: Mapping[str, Any]) -> tuple[tuple[str, str], str]:
+def _dependency(row: Document) -> tuple[tuple[str, str], str]:
     kind, digest = row["annotations"]["kind"], row["digest"]["sha256"]
     version = row["annotations"].get("version", "")
     return (kind, row["name"]), f"{version} {digest}".strip()
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     return ", ".join(value) if isinstance(value, list) else str(value)

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping
-from typing import Any
 
-from tilec.package.documents import PROVENANCE, seal
+from tilec.package.documents import PROVENANCE, Document, seal
 from tilec_runtime.model.kernel import BundleInfo
 
 STATEMENT = "https://in-toto.io/Statement/v1"
@@ -70,7 +69,7 @@ def provenance_of(info: BundleInfo, origin: Origin, subjects: Mapping[str, str])
     return seal(statement, PROVENANCE)
 
 
-def _dependencies(info: BundleInfo, origin: Origin) -> Iterator[dict[str, Any]]:
+def _dependencies(info: BundleInfo, origin: Origin) -> Iterator[Document]:
     for name, digest in sorted({*info.sources, origin.manifest}):
         yield {"name": name, "digest": {"sha256": digest}, "annotations": {"kind": "source"}}
     for tool in info.toolchain:
