@@ -5,6 +5,7 @@ cuobjdump and a C++ program's cuModuleLoad read them.
 
 from __future__ import annotations
 
+import importlib
 import itertools
 from collections.abc import Sequence
 from types import ModuleType
@@ -70,10 +71,9 @@ def write_fatbin(images: Sequence[tuple[ImageInfo, bytes]]) -> bytes:
 
 def _import() -> ModuleType:
     try:
-        from cuda.bindings import nvfatbin
+        return importlib.import_module("cuda.bindings.nvfatbin")
     except ImportError as exc:
         raise _missing(exc) from exc
-    return nvfatbin
 
 
 def _missing(exc: Exception) -> ToolchainError:
