@@ -114,9 +114,9 @@ def render(kind: str, values: dict[str, str]) -> dict[str, bytes]:
 
     env = Environment(undefined=StrictUndefined, keep_trailing_newline=True, autoescape=False)  # noqa: S701
     parts = KINDS[kind]
-    # Editors read the schema where the first line of tilec.toml says.
+    # Editors read the schema where the first line of tilec.toml says, on a fresh checkout too.
     schema = json.dumps(json_schema(), separators=(",", ":")) + "\n"
-    files = {".tilec/schema.json": schema.encode(), ".tilec/.gitignore": b"*\n"}
+    files = {"tilec.schema.json": schema.encode()}
     context = {
         **values,
         "parts": parts,

@@ -20,11 +20,10 @@ FILES = {
 COMMON = [
     ".github/workflows/kernels.yml",
     ".gitignore",
-    ".tilec/.gitignore",
-    ".tilec/schema.json",
     "README.md",
     "pyproject.toml",
     "reference.py",
+    "tilec.schema.json",
     "tilec.toml",
 ]
 LANGUAGES = {"tile": (".py",), "cuda": (".cu",), "triton": (), "simt": ()}
@@ -56,7 +55,7 @@ def test_a_project_is_made(cli, tmp_path: Path, kind: str) -> None:
 def test_its_manifest_loads(cli, tmp_path: Path, kind: str) -> None:
     cli("new", "Acme.Kernels", "--kind", kind)
     text = (tmp_path / "Acme.Kernels" / "tilec.toml").read_text()
-    assert text.startswith("#:schema .tilec/schema.json\n")
+    assert text.startswith("#:schema ./tilec.schema.json\n")
     assert len([line for line in text.splitlines() if line]) <= 15
     manifest = load(tmp_path / "Acme.Kernels" / "tilec.toml", languages=LANGUAGES)
     assert (manifest.package.name, manifest.package.module) == ("Acme.Kernels", "acme_kernels")
