@@ -243,6 +243,11 @@ def _read_kernel(value: Any) -> Any:
     fields = _FIELDS.read(
         {name: entry for name, entry in value.items() if name not in ("abis", "op")}
     )
+    try:
+        op = _OP.read(value["op"]) if "op" in value else None
+    except Misfit as misfit:
+        misfit.path.append(".op")
+        raise
     variants, used = [], 0
     for variant in fields["variants"]:
         place = variant["abi"]
@@ -254,17 +259,7 @@ def _read_kernel(value: Any) -> Any:
         raise Misfit(
             "has ABIs that no variant names, that repeat, or that are not in the order of their first use"
         )
-    return KernelInfo(**{**fields, "variants": tuple(variants), "op": _read_op(value)})
-
-
-def _read_op(value: dict[str, Any]) -> Any:
-    if "op" not in value:
-        return None
-    try:
-        return _OP.read(value["op"])
-    except Misfit as misfit:
-        misfit.path.append(".op")
-        raise
+    return KernelInfo(**{**fields, "variants": tuple(variants), "op": op})
 
 
 KERNEL = Codec(_write_kernel, _read_kernel)

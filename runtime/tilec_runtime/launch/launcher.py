@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from tilec_runtime.launch.occupancy import Residency
     from tilec_runtime.launch.outputs import Outputs
     from tilec_runtime.protocols import StreamLike
-    from tilec_runtime.tensors.tensor import Tensor
 
     # Orders a stream, and gives its line; None where the graph that captures it notes the uses.
     Order = Callable[[], Line | None]
@@ -119,17 +118,8 @@ class Launcher(Uncopied, LauncherBase):
         kwargs: dict[str, Any],
     ) -> Any:
         """Allocate what a call leaves out, launch, and return it: one array, or a tuple."""
-        driver, ordinal = self.site.driver, self.site.device.ordinal
-
-        def own(beside: Any, shape: tuple[int, ...], dtype: str) -> Tensor:
-            from tilec_runtime.tensors.tensor import Tensor  # no other launch needs it
-
-            near = current_stream((beside,)) if stream is None else stream
-            handle = stream_handle(near, self.info.name)
-            return Tensor.uninitialized(shape, dtype, driver=driver, ordinal=ordinal, stream=handle)
-
         given = {**dict(zip(outputs.given, args, strict=False)), **kwargs}
-        made = outputs.allocate(given, own)
+        made = outputs.allocate(given)
         launcher, values = self._bound((), {**given, **made})
         launcher.launch(stream, values)
         found = tuple(made.values())

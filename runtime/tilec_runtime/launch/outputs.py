@@ -106,8 +106,8 @@ class Outputs:
             for _, _, dtype in self._rules
         ]
 
-    def allocate(self, values: Mapping[str, Any], own: Empty) -> dict[str, Any]:
-        """Allocate the outputs of a call; `own` makes tensors of tilec's.
+    def allocate(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Allocate the outputs of a call.
 
         Raises:
             ArgumentError: an input is no array, its library cannot allocate an output, or a shape
@@ -121,11 +121,11 @@ class Outputs:
                 )
         template = values[self.template]
         cls: type = type(template)
-        make = own if hasattr(cls, "_tilec_leased_") else _maker(cls)
+        make = _maker(cls)
         if make is None:
             raise self._refused(
                 f"arrays of {cls.__module__.partition('.')[0]} are not allocated here: "
-                f"pass {', '.join(self.names)}, or give arrays of torch, CuPy, NumPy or tilec"
+                f"pass {', '.join(self.names)}, or give arrays of torch, CuPy or NumPy"
             )
         made = zip(self.names, self.shapes(values), self.dtypes(values), strict=True)
         return {name: make(template, shape, dtype) for name, shape, dtype in made}
