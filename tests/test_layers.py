@@ -139,6 +139,7 @@ ROOT_FILES = {
     **dict.fromkeys(("kept", "running", "sites"), "errors"),
     "kernels": "ops",
     "package": "ops",
+    "torch_ops": "ops",
 }
 # Imports against the order of the rooms; modules have an order all the same.
 EXCEPTIONS = {
