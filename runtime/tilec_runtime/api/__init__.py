@@ -17,7 +17,6 @@ if TYPE_CHECKING:  # what type checkers see of the table below
         fill,
         full,
         linspace,
-        meta,
         ones,
         zeros,
     )
@@ -39,7 +38,6 @@ _WHERE = {
             "eye",
             "eye_rect",
             "convert",
-            "meta",
         ),
         "create",
     ),
@@ -62,7 +60,6 @@ __all__ = [
     "full_like",
     "linspace",
     "memcpy",
-    "meta",
     "ones",
     "ones_like",
     "pinned",

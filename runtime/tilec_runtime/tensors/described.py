@@ -45,12 +45,29 @@ def dtype_name(dtype: Any) -> str:
     raise TensorError(f"{dtype!r} is no dtype; {known}")
 
 
-class Shaped:
-    """The metadata of what has a shape, strides and a dtype. Nothing here asks a device."""
+class Described(DescribedFields):
+    """Memory with a shape. Nothing here waits for a device.
 
-    __slots__ = ()
+    Attributes:
+        storage: the memory. facts: address, shape, strides, dtype. lease: of this tensor.
+        usable: whether it was neither moved nor given up.
+        noun: what messages call it.
+    """
 
-    facts: TensorFacts
+    __slots__ = ("__weakref__", "storage")
+
+    noun = "the tensor"
+    _tilec_leased_ = True
+
+    def __init__(self, storage: Storage, facts: TensorFacts, lease: Lease) -> None:
+        """Describe memory; made by the kinds of tensors alone."""
+        self.storage = storage
+        self.uses = storage.uses
+        self.lease: Lease = lease
+        self.usable = True
+        self.facts: TensorFacts = facts
+
+    # Metadata
 
     @property
     def shape(self) -> Shape:
@@ -102,35 +119,6 @@ class Shaped:
             raise TypeError("a tensor of no dimensions has no length")
         return self.shape[0]
 
-    def _described(self) -> str:
-        """`Tensor f32[4, 8]`, for `repr`."""
-        extents = ", ".join(map(str, self.shape))
-        steps = "" if self.is_contiguous else f", strides {self.strides}"
-        return f"{type(self).__name__} {self.dtype}[{extents}]{steps}"
-
-
-class Described(Shaped, DescribedFields):
-    """Memory with a shape. Nothing here waits for a device.
-
-    Attributes:
-        storage: the memory. facts: address, shape, strides, dtype. lease: of this tensor.
-        usable: whether it was neither moved nor given up.
-        noun: what messages call it.
-    """
-
-    __slots__ = ("__weakref__", "storage")
-
-    noun = "the tensor"
-    _tilec_leased_ = True
-
-    def __init__(self, storage: Storage, facts: TensorFacts, lease: Lease) -> None:
-        """Describe memory; made by the kinds of tensors alone."""
-        self.storage = storage
-        self.uses = storage.uses
-        self.lease: Lease = lease
-        self.usable = True
-        self.facts: TensorFacts = facts
-
     @property
     def device(self) -> int:
         """Ordinal of the device; -1 for the cpu device."""
@@ -152,12 +140,15 @@ class Described(Shaped, DescribedFields):
         return self.facts.ptr
 
     # The names of cuTile Rust.
-    device_id, num_bytes, device_pointer = device, Shaped.nbytes, ptr
+    device_id, num_bytes, device_pointer = device, nbytes, ptr
 
     def __repr__(self) -> str:
         """`<Tensor f32[4, 8] on cuda:0>`; never looks at the contents."""
         where = "cpu" if self.device == ON_CPU else f"cuda:{self.device}"
-        return f"<{self._described()} on {where}{self._state()}>"
+        extents = ", ".join(map(str, self.shape))
+        steps = "" if self.is_contiguous else f", strides {self.strides}"
+        what = f"{type(self).__name__} {self.dtype}[{extents}]{steps}"
+        return f"<{what} on {where}{self._state()}>"
 
     def __reduce__(self) -> NoReturn:
         """Tensors are neither pickled nor copied in passing: there would be two owners.
