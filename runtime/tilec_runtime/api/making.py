@@ -60,7 +60,7 @@ class Make(DeviceOp[Tensor]):
     def _execute(self, ctx: ExecutionContext) -> Tensor:
         made = new_tensor(ctx, self._shape, self._dtype)
         if self._recipe is not None:
-            recipes.enqueue(self._recipe, ctx, recipes.Place.of(made))
+            recipes.enqueue(self._recipe, ctx, made)
         return made
 
 
@@ -84,7 +84,7 @@ class FillIn(HoldingOp[Any]):
     def _work(self, ctx: ExecutionContext, *values: Any) -> Any:
         (tensor,) = values
         ctx.writes(tensor.storage)
-        recipes.enqueue(self._recipe, ctx, recipes.Place.of(tensor))
+        recipes.enqueue(self._recipe, ctx, tensor)
         return tensor
 
 
@@ -123,7 +123,7 @@ class Convert(HoldingOp[Tensor]):
                 return Tensor(source.storage, source.shape, source.dtype)
         ctx.reads(source.storage)
         made = new_tensor(ctx, source.shape, self._dtype)
-        recipes.convert(ctx, recipes.Place.of(made), recipes.Place.of(source))
+        recipes.convert(ctx, made, source)
         return made
 
 

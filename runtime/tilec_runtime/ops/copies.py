@@ -185,5 +185,5 @@ def _spread(ctx: ExecutionContext, source: Described) -> Described:
     layout = byte_layout(source.facts)
     pairs = dense_copy(ctx, source, boxes(layout.dense, layout))
     codes = scratch(ctx, source.shape, "u8")
-    recipes.spread(ctx, recipes.Place.of(codes), recipes.Place.of(pairs))
+    recipes.spread(ctx, codes, pairs)
     return codes
