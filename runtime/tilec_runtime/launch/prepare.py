@@ -20,7 +20,7 @@ from tilec_runtime.device.seam_types import (
 from tilec_runtime.errors import DeviceError
 from tilec_runtime.launch.checks import Call, Values
 from tilec_runtime.launch.contract import Contract
-from tilec_runtime.launch.images import Function, ImageStore
+from tilec_runtime.launch.images import ImageStore, LoadedFunction
 from tilec_runtime.launch.keys import Facts, address_slots, is_cut
 from tilec_runtime.launch.limits import (
     admit,
@@ -75,7 +75,7 @@ class Site:
             jit=jit,
         )
 
-    def function(self, taken: Candidate, kernel: KernelInfo, variant: str) -> Function:
+    def function(self, taken: Candidate, kernel: KernelInfo, variant: str) -> LoadedFunction:
         """The entry point of an image that was chosen: loaded if this is its first use, and
         compiled before where it has to be.
 
@@ -222,7 +222,7 @@ def _prepared(
         shape = as_compiled(shape, image)
         check_device_limits(name, shape, device)
     packing = Packing(call, variant.abi, device.ordinal)
-    function: Function | None = None
+    function: LoadedFunction | None = None
     bind: Bind = _launch_nothing
     if 0 not in shape.grid:
         check_compiled(name, shape, image)
@@ -251,7 +251,7 @@ def _launch_nothing(_shape: LaunchShape, _stream: int) -> LaunchCall:
     return lambda _parameters, _extra: (0,)
 
 
-def _binder(call: Call, variant: VariantInfo, site: Site, function: Function) -> Bind:
+def _binder(call: Call, variant: VariantInfo, site: Site, function: LoadedFunction) -> Bind:
     """Return the function that binds launches of an entry point, with its scratch memory, if any."""
     driver, ordinal, parts = site.driver, site.device.ordinal, _parts(call, variant)
 

@@ -22,10 +22,8 @@ from tilec_runtime.errors import (
     ContextLostError,
     DriverError,
     KernelCacheError,
-    LaunchLimitError,
 )
-from tilec_runtime.launch.images import Function as LoadedFunction
-from tilec_runtime.launch.images import refused
+from tilec_runtime.launch.images import LoadedFunction, refused
 from tilec_runtime.launch.limits import check_compiled, check_device_limits
 from tilec_runtime.model.arch import Target
 from tilec_runtime.model.dtype import DTYPES
@@ -239,36 +237,6 @@ class KernelFunction(Uncopied):
             symbol,
             _checked(symbol, params, None),
             None,
-        )
-
-    def resident_blocks(self, threads: int, shared: int = 0) -> int:
-        """How many blocks the device holds at once: the most that a cooperative launch may have.
-
-        Args:
-            threads: of a block.
-            shared: dynamic shared memory of a block in bytes.
-
-        Raises:
-            LaunchLimitError: no block has so many threads or bytes, or the device has no
-                cooperative launches.
-        """
-        device, most = self.device, self.loaded.facts.max_threads
-        if not device.info.cooperative:
-            raise LaunchLimitError(
-                f"{self.symbol}: {device.info} has no cooperative launches", kernel=self.symbol
-            )
-        if not 1 <= threads <= most:
-            what = f"{self.symbol}: a block of it has 1 to {most} threads, and {threads} were asked for"
-            raise LaunchLimitError(what, kernel=self.symbol)
-        total = self.loaded.facts.static_shared + shared
-        if shared < 0 or total > device.info.shared_optin:
-            what = f"{self.symbol}: a block has 0 to {device.info.shared_optin} bytes of shared memory, and {total} were asked for"
-            raise LaunchLimitError(what, kernel=self.symbol)
-        if total > device.info.shared_default:
-            device.driver.allow_shared(self.handle, shared)
-        return (
-            device.driver.active_blocks(device.ordinal, self.handle, threads, shared)
-            * device.info.multiprocessors
         )
 
     def residency(self, config: LaunchConfig) -> Residency:
