@@ -466,10 +466,6 @@ class FakeDriver(GraphDouble):
         self._note("synchronize", ordinal)
         self._captures.refuse(stream, "cuStreamSynchronize")
 
-    def synchronize_since(self, ordinal: int, stream: int, since: int) -> None:
-        """Launches have run when they return."""
-        self.synchronize(ordinal, stream)
-
     def synchronize_device(self, ordinal: int) -> None:
         """Launches have run when they return."""
         self._note("synchronize_device", ordinal)

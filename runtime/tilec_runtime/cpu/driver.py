@@ -6,7 +6,6 @@ interpreted from their Tile IR.
 from __future__ import annotations
 
 import atexit
-import contextlib
 import ctypes
 import dataclasses
 import functools
@@ -15,7 +14,7 @@ import math
 import os
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -135,11 +134,6 @@ class CpuDriver(GraphDouble):
                 f"there is no device {ordinal} here: this is the cpu device", fix='name it "cpu"'
             )
         return CPU
-
-    @contextlib.contextmanager
-    def current(self, ordinal: int) -> Iterator[None]:
-        """Nothing has to be made current."""
-        yield
 
     def adopt(self, ordinal: int) -> None:
         """Threads need nothing."""
@@ -410,15 +404,6 @@ class CpuDriver(GraphDouble):
         """Wait for everything on a stream; raise what its work came to."""
         self._captures.refuse(stream, "cuStreamSynchronize")
         self._queue(stream).wait()
-
-    def synchronize_since(self, ordinal: int, stream: int, since: int) -> BaseException | None:
-        """Wait for everything on a stream; what its work behind a position came to, of which the
-        caller takes care.
-        """
-        self._captures.refuse(stream, "cuStreamSynchronize")
-        mark = Mark(self._queue(stream), since)
-        mark.wait(_never)
-        return mark.told()
 
     def synchronize_device(self, ordinal: int) -> None:
         """Wait for all streams; raise the first error that was not reported."""

@@ -324,10 +324,6 @@ class MemoryCalls(Calls):
             with self.current(ordinal):
                 self._ask("cuStreamSynchronize", stream)
 
-    def synchronize_since(self, ordinal: int, stream: int, since: int) -> None:  # noqa: ARG002 - as `position`
-        """Wait for everything on a stream."""
-        self.synchronize(ordinal, stream)
-
     def synchronize_device(self, ordinal: int) -> None:
         """Wait for everything on all streams of a device."""
         with self.current(ordinal):
