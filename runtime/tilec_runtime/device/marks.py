@@ -62,10 +62,6 @@ class Line(LineFields):
         self.busy: dict[int, int] = {}
         self.own = own
 
-    def __str__(self) -> str:
-        """`(0, 4096)`: device and handle."""
-        return f"({self.ordinal}, {self.handle})"
-
     @property
     def enqueued(self) -> int:
         """The number up to which all uses are enqueued; 0 where that is not known."""

@@ -4,9 +4,6 @@ it.
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -105,37 +102,6 @@ def test_a_graph_that_is_not_brought_to_the_device_loses_no_stream(
     with pytest.raises(DriverError, match="no memory"):
         Executable.of(driver, 0, graph)
     assert driver.calls.count("create_stream") == driver.calls.count("destroy_stream")
-
-
-@pytest.mark.parametrize(
-    ("value", "expected", "told"),
-    [
-        ("foo", "[]", "'foo'"),
-        ("leases, bar,1,foo", "['1', 'leases']", "'bar', 'foo'"),
-        ("leases", "['leases']", ""),
-        ("", "[]", ""),
-    ],
-)
-def test_words_of_the_environment_that_mean_nothing_are_told_once(
-    value: str, expected: str, told: str
-) -> None:
-    code = "from tilec_runtime.sites import debugging; print(sorted(debugging()), debugging() is debugging())"
-    env = {**os.environ, "TILEC_DEBUG": value, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
-        [sys.executable, "-W", "always", "-c", code],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-        env=env,
-    )
-    assert done.stdout.strip() == f"{expected} True"
-    assert done.stderr.count("RuntimeWarning") == bool(told)
-    if told:
-        assert (
-            f"TILEC_DEBUG has {told}, which means nothing: there are 1, leases, with commas between them"
-            in done.stderr
-        )
 
 
 @pytest.mark.parametrize("dtype", ["f32", "bf16"])
