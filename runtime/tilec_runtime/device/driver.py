@@ -14,7 +14,6 @@ from tilec_runtime.device.core import CORE
 from tilec_runtime.device.driver_calls import is_final, no_driver
 from tilec_runtime.device.driver_graphs import GraphCalls
 from tilec_runtime.device.libcuda import Libcuda
-from tilec_runtime.device.lost import LaunchRecord
 from tilec_runtime.device.seam_types import (
     DeviceInfo,
     Dim3,
@@ -219,8 +218,7 @@ class Driver(GraphCalls):
         """A call that enqueues this launch; it reports failure by its result and never raises for
         one.
         """
-        record = LaunchRecord(kernel=parts.kernel, shape=shape, stream=stream)
-        self._losses.suspect(ordinal, record)
+        self._losses.suspect(ordinal, parts.kernel, shape, stream)
         context = self._context(ordinal)
         expected = int(context)
         # The legacy default stream is the current context's: where there are several, the thread's
