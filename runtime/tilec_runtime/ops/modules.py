@@ -15,7 +15,7 @@ from tilec_runtime.bundle.cubin import CubinKernel, read_cubin
 from tilec_runtime.bundle.ptx import PtxEntry, read_entries
 from tilec_runtime.device.device import Device
 from tilec_runtime.device.layout import ON_CPU
-from tilec_runtime.device.scalars import bare, is_whole, shown
+from tilec_runtime.device.scalars import bare, is_whole, require_kind, shown
 from tilec_runtime.errors import (
     BundleError,
     CallError,
@@ -23,6 +23,7 @@ from tilec_runtime.errors import (
     DriverError,
     KernelCacheError,
 )
+from tilec_runtime.launch.config import LaunchConfig
 from tilec_runtime.launch.images import LoadedFunction, refused
 from tilec_runtime.launch.limits import check_compiled, check_device_limits
 from tilec_runtime.model.arch import Target
@@ -33,7 +34,6 @@ from tilec_runtime.protocols import DeviceLike
 from tilec_runtime.values import Uncopied
 
 if TYPE_CHECKING:
-    from tilec_runtime.launch.config import LaunchConfig
     from tilec_runtime.launch.occupancy import Residency
 
 _ELF = b"\x7fELF"
@@ -54,12 +54,8 @@ def load_module_from_file(path: Path | str, device: DeviceLike | None = None) ->
         CallError: it is no path. OSError: the file cannot be read.
         BundleError: it is damaged, or of no known kind. KernelCacheError: the driver refuses it.
     """
-    given: Any = path
-    if not isinstance(given, (str, os.PathLike)):
-        fix = "load_module_from_bytes takes the contents, load_module_from_ptx the text of PTX"
-        raise CallError(
-            f"load_module_from_file takes a path, got a {type(given).__qualname__}", fix=fix
-        )
+    fix = "load_module_from_bytes takes the contents, load_module_from_ptx the text of PTX"
+    require_kind("load_module_from_file", "a path", path, (str, os.PathLike), fix)
     return load_module_from_bytes(Path(path).read_bytes(), device)
 
 
@@ -70,12 +66,7 @@ def load_module_from_ptx(text: str, device: DeviceLike | None = None) -> KernelM
         CallError: it is no text. BundleError: it is no PTX. KernelCacheError: the driver refuses
             it.
     """
-    given: Any = text
-    if not isinstance(given, str):
-        raise CallError(
-            f"load_module_from_ptx takes text, got a {type(given).__qualname__}",
-            fix="load_module_from_bytes takes bytes",
-        )
+    require_kind("load_module_from_ptx", "text", text, str, "load_module_from_bytes takes bytes")
     return load_module_from_bytes(text.encode(errors="replace"), device)
 
 
@@ -87,12 +78,8 @@ def load_module_from_bytes(data: bytes, device: DeviceLike | None = None) -> Ker
         CallError: it is no bytes. BundleError: they are damaged, or of no known kind.
             KernelCacheError: the driver refuses them.
     """
-    given: Any = data
-    if not isinstance(given, (bytes, bytearray)):
-        fix = "read the file as bytes, or use load_module_from_file or load_module_from_ptx"
-        raise CallError(
-            f"load_module_from_bytes takes bytes, got a {type(given).__qualname__}", fix=fix
-        )
+    fix = "read the file as bytes, or use load_module_from_file or load_module_from_ptx"
+    require_kind("load_module_from_bytes", "bytes", data, (bytes, bytearray), fix)
     data = bytes(data)
     where = current_device() if device is None else Device(device)
     entries = _entries(data)
@@ -247,12 +234,10 @@ class KernelFunction(Uncopied):
             LaunchLimitError: the device has no such launches, whatever is resident. CallError: it
                 is no LaunchConfig.
         """
-        if not hasattr(config, "shape"):
-            raise CallError(
-                f"residency takes a LaunchConfig, got a {type(config).__qualname__}",
-                fix="pass the one of the launch",
-            )
         from tilec_runtime.launch.occupancy import held_of  # no launch needs it
+
+        fix = "pass the one of the launch"
+        require_kind("residency", "a LaunchConfig", config, LaunchConfig, fix)
 
         info = self.device.info
         check_device_limits(self.symbol, config.shape, info)

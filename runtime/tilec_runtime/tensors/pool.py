@@ -14,7 +14,7 @@ from typing import Any
 
 from tilec_runtime.device.devices import driver_of, ordinal_of
 from tilec_runtime.device.frees import FREES, Release
-from tilec_runtime.device.scalars import bare, byte_count
+from tilec_runtime.device.scalars import bare, byte_count, require_kind
 from tilec_runtime.device.seam import DeviceDriver, PoolHandle, PoolStats
 from tilec_runtime.errors import CallError, SchedulingError
 from tilec_runtime.forks import ForkLock
@@ -201,12 +201,7 @@ def use_pool(pool: MemPool) -> Iterator[MemPool]:
     Raises:
         CallError: it is no pool. SchedulingError: it is closed.
     """
-    given: Any = pool
-    if not isinstance(given, MemPool):
-        raise CallError(
-            f"use_pool takes a MemPool, got a {type(given).__qualname__}",
-            fix="pass MemPool(device, ...)",
-        )
+    require_kind("use_pool", "a MemPool", pool, MemPool, "pass MemPool(device, ...)")
     _ = pool.handle  # it is open
     token = _HERE.set((pool, *_HERE.get()))
     try:
