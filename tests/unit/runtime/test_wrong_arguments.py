@@ -155,7 +155,6 @@ def test_a_seed_that_is_an_array_is_none() -> None:
 def test_bytes_and_sets_are_no_shapes(given: Any) -> None:
     for call in (
         lambda: api.zeros(given),
-        lambda: api.meta(given),
         lambda: DeviceBuffer(given, "f32", "cpu"),
     ):
         with pytest.raises(TensorError, match="is no shape\n  fix: pass an int or a tuple of ints"):
