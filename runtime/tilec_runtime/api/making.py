@@ -17,7 +17,7 @@ from tilec_runtime.ops.copies import dense_copy
 from tilec_runtime.ops.holding import HoldingOp
 from tilec_runtime.ops.op import DeviceOp
 from tilec_runtime.ops.transfers import new_tensor
-from tilec_runtime.tensors.copies import Box, boxes, byte_layout
+from tilec_runtime.tensors.copies import CopyCall, boxes, byte_layout
 from tilec_runtime.tensors.described import Described, dtype_name
 from tilec_runtime.tensors.lease import holder
 from tilec_runtime.tensors.shapes import checked_packing, checked_shape, extent_of
@@ -105,7 +105,7 @@ class Convert(HoldingOp[Tensor]):
         self._dtype, self._nbytes = dtype, DTYPES[dtype].size_of(source.size)
         # Elements that lie apart are put together first; and a copy is all that the same dtype
         # takes.
-        self._boxes: list[Box] | None = None
+        self._boxes: list[CopyCall] | None = None
         if not source.is_contiguous or source.dtype == dtype:
             layout = byte_layout(source.facts)
             self._boxes = boxes(layout.dense, layout)

@@ -22,10 +22,10 @@ import numpy as np
 from tilec_runtime.cpu.graphs import Captures, Executable, GraphDouble, Node
 from tilec_runtime.cpu.launch import CpuOptions, Launching, QueuedCall, out_of_memory
 from tilec_runtime.cpu.memory import Allocations, Pool, foreign_bytes, rows_of
-from tilec_runtime.cpu.queue import Mark, Queue, Work, end_all
+from tilec_runtime.cpu.queue import Queue, QueueMark, Work, end_all
 from tilec_runtime.cpu.tileir.execute import memory_of_variables, prepare
 from tilec_runtime.cpu.tileir.ir import Module
-from tilec_runtime.cpu.tileir.memory import Region
+from tilec_runtime.cpu.tileir.memory import MemoryRegion
 from tilec_runtime.cpu.tileir.program import Program
 from tilec_runtime.cpu.tileir.read import NEWEST, OLDEST, read_module
 from tilec_runtime.device.layout import ON_CPU, ON_GPU
@@ -70,7 +70,7 @@ class LoadedModule:
     """A module of Tile IR, and the memory of its variables, which live as long as it is loaded."""
 
     module: Module
-    variables: tuple[Region, ...]
+    variables: tuple[MemoryRegion, ...]
 
 
 @Once
@@ -114,7 +114,7 @@ class CpuDriver(GraphDouble):
         self._lock = threading.RLock()
         self._handles = itertools.count(0x1000, 0x10)
         self._queues: dict[int, Queue] = {0: self._new_queue(0)}
-        self._marks: dict[int, Mark | None] = {}
+        self._marks: dict[int, QueueMark | None] = {}
         _DRIVERS.add(self)
 
     # The device
@@ -439,7 +439,7 @@ class CpuDriver(GraphDouble):
         """Set the mark behind what a stream has to do; it was elsewhere before."""
         self._mark(event)
         if not self._captures.record(event, stream):
-            self._marks[event] = Mark(self._queue(stream), since)
+            self._marks[event] = QueueMark(self._queue(stream), since)
 
     def wait_event(self, ordinal: int, stream: int, event: int, *, anyway: bool = False) -> None:
         """Let what a stream is given from now on wait until the mark is reached; one that was never
@@ -482,7 +482,7 @@ class CpuDriver(GraphDouble):
             )
         return times[1] - times[0]
 
-    def _mark(self, event: int) -> Mark | None:
+    def _mark(self, event: int) -> QueueMark | None:
         if event not in self._marks:
             raise SchedulingError(f"{event:#x} is no event of the cpu device, or was given back")
         return self._marks[event]
@@ -518,7 +518,7 @@ class CpuDriver(GraphDouble):
                 node.work(given_up)
 
         queue.put(work)
-        executable.last = Mark(queue)
+        executable.last = QueueMark(queue)
 
     def _new_queue(self, handle: int) -> Queue:
         return Queue(f"stream {handle:#x} of the cpu device", self._pace)

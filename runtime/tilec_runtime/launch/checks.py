@@ -31,7 +31,7 @@ from tilec_runtime.errors import (
 )
 from tilec_runtime.launch.binding import stream_by_name
 from tilec_runtime.launch.contract import Contract
-from tilec_runtime.launch.keys import Facts, facts_of, is_cut, traced
+from tilec_runtime.launch.keys import CallFacts, facts_of, is_cut, traced
 from tilec_runtime.launch.program import Trace
 from tilec_runtime.model.dtype import BY_NUMPY, DTYPES
 from tilec_runtime.model.expr import Expr, parse
@@ -72,7 +72,7 @@ class Call:
         axes: dict[str, AxisValue],
         driver: DeviceDriver,
         device: DeviceInfo,
-        facts: Facts | None = None,
+        facts: CallFacts | None = None,
         trace: Trace | None = None,
     ) -> None:
         """Read the arguments.

@@ -24,7 +24,7 @@ _POINTER = 8
 WIDER = "pass parts of the tensor whose extents and strides fit, or build the kernel with 64-bit ones (`ct.IndexedWithInt64`, `i64(…)`)"
 
 
-class Block:
+class ArgumentBlock:
     """Memory for the arguments of one launch in flight: values, and the array of their addresses
     that the driver reads.
 
@@ -124,7 +124,7 @@ class Packing:
 
     def pack(
         self, addresses: Sequence[int], outputs: Sequence[int], values: tuple[Any, ...]
-    ) -> Block:
+    ) -> ArgumentBlock:
         """Return the arguments of one launch.
 
         Args:
@@ -135,7 +135,7 @@ class Packing:
         Raises:
             struct.error, OverflowError, TypeError, ValueError: a number does not fit.
         """
-        block, sources = Block(self.template, self.offsets), (addresses, outputs, values)
+        block, sources = ArgumentBlock(self.template, self.offsets), (addresses, outputs, values)
         for kind, source, offset, size, format_ in self.patches:
             block.values[offset : offset + size] = encoded(format_, sources[kind][source])
         for place, encode, at in self.maps:

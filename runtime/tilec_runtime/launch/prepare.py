@@ -21,7 +21,7 @@ from tilec_runtime.errors import DeviceError
 from tilec_runtime.launch.checks import Call, Values
 from tilec_runtime.launch.contract import Contract
 from tilec_runtime.launch.images import ImageStore, LoadedFunction
-from tilec_runtime.launch.keys import Facts, address_slots, is_cut
+from tilec_runtime.launch.keys import CallFacts, address_slots, is_cut
 from tilec_runtime.launch.limits import (
     admit,
     as_compiled,
@@ -32,7 +32,7 @@ from tilec_runtime.launch.limits import (
     launch_shape,
 )
 from tilec_runtime.launch.packing import Packing
-from tilec_runtime.launch.plans import Bind, Plan
+from tilec_runtime.launch.plans import Bind, LaunchPlan
 from tilec_runtime.launch.program import Trace
 from tilec_runtime.launch.select import Considered, Settled, settle
 from tilec_runtime.model.image import ImageInfo
@@ -174,8 +174,8 @@ def prepare(
     axes: dict[str, AxisValue],
     site: Site,
     grid: tuple[GridWish, ...] = (),
-    read: Facts | None = None,
-) -> tuple[Plan, Facts]:
+    read: CallFacts | None = None,
+) -> tuple[LaunchPlan, CallFacts]:
     """Check a call, and return its plan with the facts that it was made for.
 
     docs/launching.md lists the checks under "What is checked, in order".
@@ -205,7 +205,7 @@ def prepare(
 
 def _prepared(
     call: Call, trace: Trace, axes: dict[str, AxisValue], site: Site, grid: tuple[GridWish, ...]
-) -> Plan:
+) -> LaunchPlan:
     contract, settled = call.contract, _settled(call, axes, site)
     variant = settled.considered[-1].variant
     name, device, driver = contract.name, site.device, site.driver
@@ -232,7 +232,7 @@ def _prepared(
         bind = _binder(call, variant, site, function)
     for output, number in enumerate((*shape.grid, *shape.block, shape.shared)):
         trace.output(output, number)
-    return Plan(
+    return LaunchPlan(
         variant=variant.id,
         function=None if function is None else function.handle,
         shape=shape,

@@ -10,7 +10,7 @@ from tilec_runtime.errors import CallError
 from tilec_runtime.ops.base import take_all
 from tilec_runtime.ops.context import ExecutionContext
 from tilec_runtime.ops.execution import require_function
-from tilec_runtime.ops.once import Once
+from tilec_runtime.ops.once import SharedExecution
 from tilec_runtime.ops.op import DeviceOp, SharedOp
 from tilec_runtime.ops.steps import Shares
 
@@ -99,7 +99,7 @@ def shared(content: Any) -> SharedOp[Any]:
 
     It gives shares of tensors, also of those in a tuple.
     """
-    return SharedOp(Once(None, content), "shared")
+    return SharedOp(SharedExecution(None, content), "shared")
 
 
 def value(content: T) -> Value[T]:

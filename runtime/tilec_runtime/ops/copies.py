@@ -17,7 +17,7 @@ from tilec_runtime.ops.holding import HoldingOp
 from tilec_runtime.ops.op import DeviceOp
 from tilec_runtime.tensors import host
 from tilec_runtime.tensors.contents import array_over, has_wide_gaps, pinned_bytes
-from tilec_runtime.tensors.copies import Box, boxes, byte_layout
+from tilec_runtime.tensors.copies import CopyCall, boxes, byte_layout
 from tilec_runtime.tensors.described import Described, facts_of
 from tilec_runtime.tensors.lease import holder
 from tilec_runtime.tensors.storage import Storage
@@ -142,7 +142,7 @@ def scratch(ctx: ExecutionContext, shape: Shape, dtype: str) -> Described:
     return Described(storage, facts_of(storage, shape, dtype), storage.lease)
 
 
-def dense_copy(ctx: ExecutionContext, source: Described, calls: list[Box]) -> Described:
+def dense_copy(ctx: ExecutionContext, source: Described, calls: list[CopyCall]) -> Described:
     """Copy a tensor to new memory without gaps."""
     ctx.reads(source.storage)
     made = scratch(ctx, source.shape, source.dtype)
@@ -151,7 +151,7 @@ def dense_copy(ctx: ExecutionContext, source: Described, calls: list[Box]) -> De
 
 
 def copy_boxes(
-    ctx: ExecutionContext, calls: list[Box], target: Described, source: Described
+    ctx: ExecutionContext, calls: list[CopyCall], target: Described, source: Described
 ) -> None:
     """Copy a tensor to another one on the same device, by calls that were planned."""
     if on_host(target):

@@ -27,7 +27,7 @@ from tilec_runtime.errors import (
 )
 from tilec_runtime.launch.config import LaunchConfig
 from tilec_runtime.launch.limits import admit, check_compiled, check_device_limits, check_residency
-from tilec_runtime.launch.packing import Block, Layout
+from tilec_runtime.launch.packing import ArgumentBlock, Layout
 from tilec_runtime.model.dtype import BY_NUMPY, DTYPES
 from tilec_runtime.ops.base import Op
 from tilec_runtime.ops.context import ExecutionContext
@@ -313,7 +313,7 @@ def _enqueue(
         ),
         tensors=tuple(kind for kind, _ in packed if not isinstance(kind, str)),
     )
-    block = Block(layout.template, tuple(offsets))
+    block = ArgumentBlock(layout.template, tuple(offsets))
     held = (
         (tuple(value for kind, value in packed if not isinstance(kind, str)), keep)
         if driver.holds_arguments

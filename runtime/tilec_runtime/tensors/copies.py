@@ -51,7 +51,7 @@ class ByteLayout(NamedTuple):
         )
 
 
-class Box(NamedTuple):
+class CopyCall(NamedTuple):
     """One call: offsets in bytes at both ends, and what it copies there."""
 
     target: int
@@ -74,7 +74,7 @@ def byte_layout(facts: TensorFacts) -> ByteLayout:
     return ByteLayout(facts.shape, tuple(step * size for step in facts.stride), size)
 
 
-def boxes(target: ByteLayout, source: ByteLayout) -> list[Box]:
+def boxes(target: ByteLayout, source: ByteLayout) -> list[CopyCall]:
     """The calls that copy one tensor to another of the same extents.
 
     Raises:
@@ -105,7 +105,7 @@ def boxes(target: ByteLayout, source: ByteLayout) -> list[Box]:
         target_slice=slices.target if slices else rows.target * rows.extent,
         source_slice=slices.source if slices else rows.source * rows.extent,
     )
-    return [Box(to, of, box) for to, of in _offsets(rest)]
+    return [CopyCall(to, of, box) for to, of in _offsets(rest)]
 
 
 def _merged(shape: Shape, source: Shape, target: Shape) -> list[_Dim]:
