@@ -21,7 +21,7 @@ import numpy as np
 
 from tilec_runtime.cpu.graphs import Captures, Executable, GraphDouble, Node
 from tilec_runtime.cpu.launch import CpuOptions, Launching, QueuedCall, out_of_memory
-from tilec_runtime.cpu.memory import Allocations, Pool, foreign_bytes, rows_of
+from tilec_runtime.cpu.memory import Allocations, Pool, rows_of
 from tilec_runtime.cpu.queue import Queue, QueueMark, Work, end_all
 from tilec_runtime.cpu.tileir.execute import memory_of_variables, prepare
 from tilec_runtime.cpu.tileir.ir import Module
@@ -43,6 +43,7 @@ from tilec_runtime.errors import DriverError, InternalError, NoDeviceError, Sche
 from tilec_runtime.forks import Once
 from tilec_runtime.model.arch import Version
 from tilec_runtime.model.tensormap import TensorMap
+from tilec_runtime.tensors.host import host_memory
 
 # A tile kernel's block is 1 by 1 by 1, and it declares no shared memory: what a GPU would bound is
 # not bounded here.
@@ -376,11 +377,7 @@ class CpuDriver(GraphDouble):
         return found
 
     def _bytes(self, address: int, size: int, *, own: bool) -> Any:
-        return (
-            self._part(address, size)
-            if own
-            else foreign_bytes(address, size, writable=True, owner=None)
-        )
+        return self._part(address, size) if own else host_memory(address, size)
 
     # Streams
 

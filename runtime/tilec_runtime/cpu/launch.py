@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from tilec_runtime.cpu.memory import Allocations, foreign_bytes
+from tilec_runtime.cpu.memory import Allocations
 from tilec_runtime.cpu.queue import Queue, Work
 from tilec_runtime.cpu.tileir.blocks import refuse_huge
 from tilec_runtime.cpu.tileir.execute import DEFAULT, Options, execute
@@ -24,6 +24,7 @@ from tilec_runtime.device.layout import ON_CPU
 from tilec_runtime.device.seam import Dim3, LaunchParts, TensorPart
 from tilec_runtime.errors import ArgumentError, BundleError, DriverError, InternalError, TilecError
 from tilec_runtime.tensors.facts import is_leased
+from tilec_runtime.tensors.host import host_memory
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -244,7 +245,7 @@ class Launching:
             # Of tilec's own tensors the memory is kept, and not the object: a view ends when
             # only the device has it.
             kept = tuple(value.storage if is_leased(value) else value for value in owners)
-            data = foreign_bytes(low, size, writable=not part.readonly, owner=kept)
+            data = host_memory(low, size, writable=not part.readonly, owner=kept)
         return MemoryRegion(
             part.name,
             low,

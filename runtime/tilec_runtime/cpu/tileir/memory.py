@@ -142,7 +142,7 @@ class MemoryRegion:
 
     def __repr__(self) -> str:
         """Name, address and size."""
-        return f"Region({self.name!r}, {self.address:#x}, {self.data.size} bytes)"
+        return f"MemoryRegion({self.name!r}, {self.address:#x}, {self.data.size} bytes)"
 
 
 class Memory:
