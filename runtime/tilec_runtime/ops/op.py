@@ -19,7 +19,7 @@ from tilec_runtime.ops.graph_capture import Capture
 from tilec_runtime.ops.once import SharedExecution
 from tilec_runtime.ops.policy import as_stream, current_policy, stream_of
 from tilec_runtime.protocols import StreamLike
-from tilec_runtime.running import executing, refuse_nested
+from tilec_runtime.running import refuse_nested, unchecked
 from tilec_runtime.sites import created, recorded, site
 
 if TYPE_CHECKING:
@@ -335,7 +335,7 @@ class Chain(DeviceOp[Any]):
             verb = step._verb
             try:
                 if verb == _UNCHECKED:
-                    with executing(None):
+                    with unchecked():
                         value = function(value)
                 else:
                     value = function(value)

@@ -189,18 +189,6 @@ class Storage:
         """Whether another library owns the memory."""
         return self.owner is not None or self._release is None
 
-    def free(self) -> None:
-        """Give the memory back now, after its last use in stream order; the object must not be used
-        any more. Once is enough.
-        """
-        if self._release is not None:
-            self._release()
-
-    @property
-    def freed(self) -> bool:
-        """Whether the memory was given back."""
-        return self._release is not None and not self._release.due
-
 
 def allocate_bytes(
     driver: DeviceDriver,

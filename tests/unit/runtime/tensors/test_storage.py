@@ -104,10 +104,10 @@ def test_a_free_that_fails_is_logged_and_raises_nowhere(
 
 def test_nothing_is_freed_twice_and_nothing_of_no_bytes_is_freed(driver: FakeDriver) -> None:
     storage = Storage.allocate(driver, 0, 64, 5)
-    assert not storage.freed
-    storage.free()
-    storage.free()
-    assert storage.freed
+    assert storage._release.due
+    storage._release()
+    storage._release()
+    assert not storage._release.due
     del storage
     empty = Storage.allocate(driver, 0, 0, 5)
     assert empty.address == 0
