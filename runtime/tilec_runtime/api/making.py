@@ -58,10 +58,10 @@ class Make(DeviceOp[Tensor]):
         return self._what
 
     def _execute(self, ctx: ExecutionContext) -> Tensor:
-        made = new_tensor(ctx, self._shape, self._dtype)
+        tensor = new_tensor(ctx, self._shape, self._dtype)
         if self._recipe is not None:
-            recipes.enqueue(self._recipe, ctx, made)
-        return made
+            recipes.enqueue(self._recipe, ctx, tensor)
+        return tensor
 
 
 @final
@@ -122,9 +122,9 @@ class Convert(HoldingOp[Tensor]):
             if source.dtype == self._dtype:
                 return Tensor(source.storage, source.shape, source.dtype)
         ctx.reads(source.storage)
-        made = new_tensor(ctx, source.shape, self._dtype)
-        recipes.convert(ctx, made, source)
-        return made
+        tensor = new_tensor(ctx, source.shape, self._dtype)
+        recipes.convert(ctx, tensor, source)
+        return tensor
 
 
 def known(what: str, dtype: Any, *, but: tuple[str, ...] = ()) -> str:

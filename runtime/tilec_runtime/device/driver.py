@@ -169,7 +169,7 @@ class Driver(GraphCalls):
         pitches = [api.cuuint64_t(stride) for stride in reversed(strides[:-1])]
         box = [api.cuuint32_t(extent) for extent in reversed(wanted.box)]
         with self.current(ordinal):  # the first launch of a thread may find none
-            made = self._ask(
+            encoded = self._ask(
                 "cuTensorMapEncodeTiled",
                 api.CUtensorMapDataType(wanted.element),
                 len(shape),
@@ -183,7 +183,7 @@ class Driver(GraphCalls):
                 api.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
                 api.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
             )
-        return ctypes.string_at(made.getPtr(), 128)  # of every tensor map
+        return ctypes.string_at(encoded.getPtr(), 128)  # of every tensor map
 
     def active_blocks(
         self, ordinal: int, function: FunctionHandle, threads: int, shared: int

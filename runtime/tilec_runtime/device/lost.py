@@ -93,10 +93,12 @@ class Losses:
         if ordinal in self.errors:
             return self.again(ordinal, kernel)
         blamed = result in KERNEL_FAULTS
-        launches, told = self._named(ordinal, kernel if blocking else "") if blamed else ((), "")
+        launches, suspects = (
+            self._named(ordinal, kernel if blocking else "") if blamed else ((), "")
+        )
         lost = ContextLostError(
             f"{what}: the context of {device_words(ordinal)} is lost",
-            cause=f"{cause}{told}",
+            cause=f"{cause}{suspects}",
             fix=f"{fix}. {_AGAIN}" if blamed and not blocking else fix,
             kernel=kernel if blocking else "",
             device=ordinal,
@@ -138,11 +140,11 @@ class Losses:
                 (),
                 "; nothing of tilec was launched there: look at other libraries of this process",
             )
-        told = f"; launched there by tilec in this process (newest first): {_first(launches)}"
+        text = f"; launched there by tilec in this process (newest first): {_first(launches)}"
         ops = [op for pending in PENDING for op in pending(self, ordinal)]
         if ops:
-            told += f"; ops that were not done (the first of each stream first): {_first(ops)}"
-        return launches, told
+            text += f"; ops that were not done (the first of each stream first): {_first(ops)}"
+        return launches, text
 
 
 def _first(things: Sequence[str]) -> str:

@@ -64,13 +64,13 @@ class Stream(Uncopied):
         Raises:
             ArgumentError: it is no handle.
         """
-        made = cls.__new__(cls)
-        found = stream_handle(handle, "Stream.borrow_raw")
-        made.device = ordinal_of(device)
-        made.driver, made._handle = driver or driver_of(device), found  # noqa: SLF001 - its own class
-        made.borrowed, made._owner = True, owner  # noqa: SLF001
-        made.line = marks.line_of(made.driver, made.device, found)
-        return made
+        stream = cls.__new__(cls)
+        number = stream_handle(handle, "Stream.borrow_raw")
+        stream.device = ordinal_of(device)
+        stream.driver, stream._handle = driver or driver_of(device), number  # noqa: SLF001 - its own class
+        stream.borrowed, stream._owner = True, owner  # noqa: SLF001
+        stream.line = marks.line_of(stream.driver, stream.device, number)
+        return stream
 
     def __repr__(self) -> str:
         """`<Stream 0x1000 on cuda:0>`, `<Stream closed on cpu>`."""

@@ -114,15 +114,15 @@ def _call_on_host(
 
 def _launch_convert(ctx: ExecutionContext, to: Described, source: Described) -> None:
     """Convert by the kernel for packed elements on one side, or by the one for all others."""
-    module, held = _module(ctx), held_of(source.dtype, to.dtype)
+    module, form = _module(ctx), held_of(source.dtype, to.dtype)
     into, of, stream = Raw(to), Raw(source), ctx.stream
     if DTYPES[to.dtype].packed:
-        module.pack(into, of, to.size, CODES[source.dtype], HELD=held, stream=stream)
+        module.pack(into, of, to.size, CODES[source.dtype], HELD=form, stream=stream)
     elif DTYPES[source.dtype].packed:
         module.unpack(into, of, to.size, CODES[to.dtype], stream=stream)
     else:
         codes = CODES[to.dtype], CODES[source.dtype]
-        module.convert(into, of, to.size, *codes, HELD=held, stream=stream)
+        module.convert(into, of, to.size, *codes, HELD=form, stream=stream)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)

@@ -200,33 +200,33 @@ class Call:
         contract = self.contract
         origin = {axis: "this launcher" for axis in contract.info.dtype_axes if axis in self.axes}
         for param, facts in self._tensor_params():
-            found = facts.dtype
+            dtype = facts.dtype
             if param.dtype not in contract.info.dtype_axes:
-                if found != param.dtype:
-                    raise self.refuse(DTypeError, param, f"takes {param.dtype}, got {found}")
+                if dtype != param.dtype:
+                    raise self.refuse(DTypeError, param, f"takes {param.dtype}, got {dtype}")
             elif param.dtype in origin:
                 bound = self.axes[param.dtype]
-                if found != bound:
+                if dtype != bound:
                     what = (
-                        f"has dtype {found}, but {param.dtype} is {bound} by {origin[param.dtype]}"
+                        f"has dtype {dtype}, but {param.dtype} is {bound} by {origin[param.dtype]}"
                     )
                     raise self.refuse(DTypeError, param, what)
             else:
-                self._bind_dtype(param, found)
+                self._bind_dtype(param, dtype)
                 origin[param.dtype] = f"{param.name!r}"
         for param, value in zip(contract.params, self.values, strict=True):
             if param.kind is ParamKind.SCALAR:
                 self._check_scalar(param, value)
 
-    def _bind_dtype(self, param: Param, found: str) -> None:
+    def _bind_dtype(self, param: Param, dtype: str) -> None:
         built = self.contract.axes.get(param.dtype, ())
-        if found not in built:
-            what = f"has dtype {found}, and {param.dtype} was built for {self.contract.built(param.dtype)}"
-            fix = f"add {found} to the matrix of kernel.{self.contract.name} and build again"
-            if found not in DTYPES:
-                fix = f"convert it: {found} is no dtype of kernels, and cannot be built"
+        if dtype not in built:
+            what = f"has dtype {dtype}, and {param.dtype} was built for {self.contract.built(param.dtype)}"
+            fix = f"add {dtype} to the matrix of kernel.{self.contract.name} and build again"
+            if dtype not in DTYPES:
+                fix = f"convert it: {dtype} is no dtype of kernels, and cannot be built"
             raise self.refuse(DTypeError, param, what, fix)
-        self.axes[param.dtype] = found
+        self.axes[param.dtype] = dtype
 
     def _check_scalar(self, param: Param, value: Any) -> None:
         axis = param.dtype
@@ -427,9 +427,9 @@ def _misfit(value: Any, size: int) -> str:
 
 
 def _origin(value: Any) -> str:
-    found: str | None = getattr(value, "_tilec_origin_", None)
+    origin: str | None = getattr(value, "_tilec_origin_", None)
     kind = type(value)
-    return found or f"a {kind.__module__.partition('.')[0]} {kind.__qualname__}"
+    return origin or f"a {kind.__module__.partition('.')[0]} {kind.__qualname__}"
 
 
 def _extent(facts: TensorFacts) -> str:

@@ -70,12 +70,12 @@ def residency(
         NoImageError: the bundle has no image of the variant for this device.
         DriverError: the driver refuses the image.
     """
-    found = explain(contract, values, axes, site, grid)
-    name, device, shape = contract.name, site.device, found.shape
+    explanation = explain(contract, values, axes, site, grid)
+    name, device, shape = contract.name, site.device, explanation.shape
     taken = require_image(
-        found.variant.images,
+        explanation.variant.images,
         site.facts(contract.info),
-        kernel=found.variant.id,
+        kernel=explanation.variant.id,
         language=contract.info.language,
     )
     image = taken.image
@@ -86,7 +86,7 @@ def residency(
         shape,
         device,
         image,
-        site.function(taken, contract.info, found.variant.id),
+        site.function(taken, contract.info, explanation.variant.id),
         site.driver,
     )
 

@@ -94,11 +94,11 @@ class Site:
             )
         jit = self.jit()
         code = functools.partial(jit.code, taken, original, self.facts(kernel), variant)
-        found = self.store.function(
+        loaded = self.store.function(
             self.driver, self.device.ordinal, taken.image, kernel.name, code, by=taken.jit
         )
         jit.note(taken, variant)
-        return found
+        return loaded
 
 
 @value_class(frozen=True, kw_only=True, slots=True)
@@ -143,8 +143,8 @@ class Explanation:
         """The explanation as text, a line per decision."""
         point = ", ".join(f"{name}={value}" for name, value in self.axes) or "no axes"
         lines = [f"{self.kernel} on {self.device}: {point}"]
-        said = [f"{name} is {who}" for name, who in self.origins]
-        lines += [f"  {'; '.join(said)}"] if said else []
+        origins = [f"{name} is {who}" for name, who in self.origins]
+        lines += [f"  {'; '.join(origins)}"] if origins else []
         lines += [f"  {reason}" for reason in self.reasons]
         lines += [
             f"  {'takes' if c.taken else 'passes over'} variant {c.variant.id}: {c.reason}"

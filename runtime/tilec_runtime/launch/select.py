@@ -270,8 +270,8 @@ def _no_options(
         where = " (where its language has such a hint)" if unknown else ""
         option = unknown or next(iter(hints))
         fix += f", or{where} add the option to the matrix of kernel.{name} ({option} = [...]) and build again"
-    asked = ", ".join(f"{hint}={value!r}" for hint, value in hints.items())
-    what = f"{name}: no variant{at} was built with the options {asked}{on}{near}; options that were built: {options}"
+    wanted = ", ".join(f"{hint}={value!r}" for hint, value in hints.items())
+    what = f"{name}: no variant{at} was built with the options {wanted}{on}{near}; options that were built: {options}"
     return VariantError(what, fix=fix, kernel=name)
 
 

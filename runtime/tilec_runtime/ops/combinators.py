@@ -57,8 +57,8 @@ class WithContext(DeviceOp[T]):
     def _execute(self, ctx: ExecutionContext) -> T:
         function, self._function = self._function, None
         assert function is not None
-        made = function(ctx)
-        return ctx.run(made) if isinstance(made, DeviceOp) else made
+        result = function(ctx)
+        return ctx.run(result) if isinstance(result, DeviceOp) else result
 
 
 @final

@@ -79,10 +79,10 @@ class ToHost(HoldingOp["Array"]):
         else:
             wanted = layout.dense if self._out is not None or has_wide_gaps(layout) else layout
         if self._out is not None:
-            found, memory = self._out, self._out.reshape(-1).view("u1")
+            array, memory = self._out, self._out.reshape(-1).view("u1")
         else:
             memory = pinned_bytes(ctx.driver, ctx.device, wanted.reach)
-            found = array_over(memory, source.facts, wanted).view(host.numpy_dtype(facts.dtype))
+            array = array_over(memory, source.facts, wanted).view(host.numpy_dtype(facts.dtype))
         if layout.nbytes:
             ctx.keep(memory)
             if wanted.stride != layout.stride:
@@ -98,7 +98,7 @@ class ToHost(HoldingOp["Array"]):
                 ctx.stream,
                 kind,
             )
-        return found
+        return array
 
 
 @final
@@ -145,9 +145,9 @@ def scratch(ctx: ExecutionContext, shape: Shape, dtype: str) -> Described:
 def dense_copy(ctx: ExecutionContext, source: Described, calls: list[CopyCall]) -> Described:
     """Copy a tensor to new memory without gaps."""
     ctx.reads(source.storage)
-    made = scratch(ctx, source.shape, source.dtype)
-    copy_boxes(ctx, calls, made, source)
-    return made
+    target = scratch(ctx, source.shape, source.dtype)
+    copy_boxes(ctx, calls, target, source)
+    return target
 
 
 def copy_boxes(

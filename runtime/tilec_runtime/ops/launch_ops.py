@@ -250,10 +250,10 @@ class AsyncKernelLaunch(HoldingOp[tuple[Any, ...]]):
                 kernel=self._function.symbol,
             )
 
-    def _check_place(self, place: int, found: int) -> None:
+    def _check_place(self, place: int, ordinal: int) -> None:
         device = self._function.device
-        if found not in (device.ordinal, ON_ANY):
-            where = {ON_CPU: "the CPU", ON_GPU: "an accelerator"}.get(found, f"device {found}")
+        if ordinal not in (device.ordinal, ON_ANY):
+            where = {ON_CPU: "the CPU", ON_GPU: "an accelerator"}.get(ordinal, f"device {ordinal}")
             fix = "copy it to the device first; where its address does serve both, push_device_ptr takes it unchecked"
             raise PlacementError(
                 f"{self._at(place)} is on {where}, and the function on {device!r}",
@@ -314,7 +314,7 @@ def _enqueue(
         tensors=tuple(kind for kind, _ in packed if not isinstance(kind, str)),
     )
     block = ArgumentBlock(layout.template, tuple(offsets))
-    held = (
+    kept = (
         (tuple(value for kind, value in packed if not isinstance(kind, str)), keep)
         if driver.holds_arguments
         else 0
@@ -323,10 +323,10 @@ def _enqueue(
         ctx.device
     )  # the launches of other threads are refused without a context, and get it then
     call = driver.bind_launch(ctx.device, function.handle, shape, ctx.stream, parts)
-    result = call(block.address, held)[0]
+    result = call(block.address, kept)[0]
     if result:
         driver.launch_failed(
-            ctx.device, result, ctx.stream, lambda: call(block.address, held)[0], function.symbol
+            ctx.device, result, ctx.stream, lambda: call(block.address, kept)[0], function.symbol
         )
 
 

@@ -278,8 +278,8 @@ class LazyLaunchers:
     def __getattr__(self, name: str) -> LazyLauncher:
         """Return the function of a kernel."""
         # It is found without this method the next time.
-        made = self.__dict__[name] = LazyLauncher(self._named(name, self))
-        return made
+        launcher = self.__dict__[name] = LazyLauncher(self._named(name, self))
+        return launcher
 
     def __getitem__(self, name: str) -> LazyLauncher:
         """Return the function of a kernel, whatever its name."""

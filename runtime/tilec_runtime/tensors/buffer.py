@@ -115,9 +115,9 @@ class DeviceBuffer(Exposed, Uncopied):
             raise DTypeError(
                 f"an array of {host.dtype} cannot be a tensor of {name or 'any known dtype'}"
             )
-        made = cls(tuple(array.shape), name, device, stream, driver=driver)
-        made.put(host)
-        return made
+        buffer = cls(tuple(array.shape), name, device, stream, driver=driver)
+        buffer.put(host)
+        return buffer
 
     def put(self, array: Any) -> None:
         """Copy an array of its shape and element size in; the copy is complete when this returns."""

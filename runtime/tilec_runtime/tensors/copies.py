@@ -114,15 +114,15 @@ def _merged(shape: Shape, source: Shape, target: Shape) -> list[_Dim]:
     """
     dims = [_Dim(*dim) for dim in zip(shape, source, target, strict=True) if dim[0] > 1]
     dims.sort(key=lambda dim: (-dim.target, -dim.source))
-    found: list[_Dim] = []
+    merged: list[_Dim] = []
     for dim in dims:
-        if found and (found[-1].source, found[-1].target) == (
+        if merged and (merged[-1].source, merged[-1].target) == (
             dim.source * dim.extent,
             dim.target * dim.extent,
         ):
-            dim = _Dim(found.pop().extent * dim.extent, dim.source, dim.target)
-        found.append(dim)
-    return found
+            dim = _Dim(merged.pop().extent * dim.extent, dim.source, dim.target)
+        merged.append(dim)
+    return merged
 
 
 def _chosen(dims: list[_Dim], width: int) -> tuple[_Dim | None, _Dim | None]:

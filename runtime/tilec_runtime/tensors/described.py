@@ -333,26 +333,26 @@ def ranges_of(ranges: Sequence[Any]) -> tuple[slice, ...]:
         and not any(map(is_whole, ranges[0]))
     ):
         ranges = ranges[0]
-    found = []
+    slices = []
     for part in ranges:
         if isinstance(part, slice):
-            found.append(part)
+            slices.append(part)
         elif isinstance(part, range):
-            found.append(slice(part.start, part.stop, part.step))
+            slices.append(slice(part.start, part.stop, part.step))
         elif isinstance(part, (list, tuple)) and len(part) == 2:
-            found.append(slice(part[0], part[1]))
+            slices.append(slice(part[0], part[1]))
         else:
             raise TensorError(f"{part!r} is no range", fix="pass (start, stop) pairs or slices")
-    return tuple(found)
+    return tuple(slices)
 
 
-def require_tensor(found: Any, what: str) -> Described:
+def require_tensor(given: Any, what: str) -> Described:
     """Check that something is a tensor of tilec, of whatever kind.
 
     Raises:
         TensorError: it is none; `what` takes one.
     """
-    if isinstance(found, Described):
-        return found
+    if isinstance(given, Described):
+        return given
     fix = "pass a tensor of tilec, or an op that gives one; Tensor.from_foreign takes those of other libraries"
-    raise TensorError(f"{what} takes a tensor, and got a {type(found).__qualname__}", fix=fix)
+    raise TensorError(f"{what} takes a tensor, and got a {type(given).__qualname__}", fix=fix)

@@ -114,18 +114,18 @@ class Storage:
             OutOfMemoryError: there is no memory of this size. DriverError: the driver refuses
                 otherwise.
         """
-        made = cls(
+        storage = cls(
             driver,
             ordinal,
             allocate_bytes(driver, ordinal, nbytes, stream, pool) if nbytes else 0,
             nbytes,
         )
         if nbytes:
-            made._release = Release(
-                functools.partial(_free, driver, ordinal, made.address, made.uses)
+            storage._release = Release(
+                functools.partial(_free, driver, ordinal, storage.address, storage.uses)
             )
-        made.uses.note(made.line(stream), write=True)  # its first use
-        return made
+        storage.uses.note(storage.line(stream), write=True)  # its first use
+        return storage
 
     def line(self, stream: int, ordinal: int | None = None) -> Line:
         """The line of a stream, of the memory's device where no other is named.
