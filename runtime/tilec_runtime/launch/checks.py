@@ -136,7 +136,7 @@ class Call:
             elif hasattr(value, "for_num_elems"):
                 fix = _CONFIG
             elif param is self.contract.params[0]:
-                fix = stream_by_name(self.contract, value)
+                fix = stream_by_name(self.contract, (value,))
             raise self.refuse(ArgumentError, param, what, fix) from error
 
     def refuse(
