@@ -32,3 +32,7 @@ def axpy(y, x, a):
 
 def scale_signed(x, a):
     return a * x
+
+
+def square(x):
+    return x * x
