@@ -13,7 +13,7 @@ import pytest
 from tests.toolchain.cuda_jobs import NVCC, compile_text, frontend, job, write
 from tilec.frontends.cuda.mangled import unseen
 from tilec.frontends.tools.ptx import isa
-from tilec.model.job import Option
+from tilec.model.job import Option, Source
 from tilec_runtime.bundle.cubin import read_cubin
 from tilec_runtime.bundle.ptx import read_entries
 from tilec_runtime.errors import CompileError
@@ -84,7 +84,7 @@ def test_a_kernel_of_a_macro_is_named_as_it_is_compiled(
     tmp_path: Path, options: dict[str, Option]
 ) -> None:
     text = "#define MAKE(NAME) __global__ void NAME(float* y, int n) { y[0] = n; }\nMAKE(one)\nMAKE(two)\n"
-    decl = unseen("_Z3twoPfi", None, "k/a.cu")
+    decl = unseen("_Z3twoPfi", None, Source(root=str(tmp_path), path="k/a.cu"))
     image = compile_text(tmp_path, text, "_Z3twoPfi", decl=decl, options=options)
     assert [kernel.name for kernel in read_cubin(image.data).kernels] == ["_Z3twoPfi"]
     assert [(slot.type, slot.expr) for slot in image.abi] == [

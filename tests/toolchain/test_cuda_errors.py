@@ -13,7 +13,7 @@ from tests.toolchain.cuda_jobs import NVCC, compile_text, frontend, job, write
 from tilec.frontends.base import ToolSearch
 from tilec.frontends.cuda.frontend import CudaFrontend
 from tilec.frontends.cuda.mangled import unseen
-from tilec.model.job import Option
+from tilec.model.job import Option, Source
 from tilec_runtime.errors import CompileError, ToolchainError, UsageError
 
 pytestmark = pytest.mark.toolchain
@@ -135,7 +135,7 @@ def test_no_warning_of_the_copy_that_nvcc_compiles(
 
 @BOTH
 def test_a_compiled_name_that_there_is_not(tmp_path: Path, options: dict[str, Option]) -> None:
-    decl = unseen("_Z1mPf", None, "k/a.cu")
+    decl = unseen("_Z1mPf", None, Source(root=str(tmp_path), path="k/a.cu"))
     text = "#define MAKE(NAME) __global__ void NAME(float* x) {}\nMAKE(k)\nMAKE(j)\n"
     error = refused(tmp_path, text, "_Z1mPf", decl=decl, options=options)
     assert error.what == "k/a.cu compiles to no kernel _Z1mPf"

@@ -313,7 +313,9 @@ def look_at_sources(
     asked = {pair for name, pair in by_kernel.items() if may_select(select, name)}
     readable = {name: pair for name, pair in by_kernel.items() if pair in found}
     kernels, unknown = pick(
-        project.manifest, {name: found[pair] for name, pair in readable.items()}
+        project.manifest,
+        {name: found[pair] for name, pair in readable.items()},
+        project.sources,
     )
     refused: dict[str, list[Diagnostic]] = {}
     for name in [name for name, decl in kernels.items() if decl.refused]:
@@ -403,7 +405,9 @@ def _inputs(
 
 
 def pick(
-    manifest: Manifest, declared: Mapping[str, Sequence[KernelDecl]]
+    manifest: Manifest,
+    declared: Mapping[str, Sequence[KernelDecl]],
+    sources: Mapping[str, Source],
 ) -> tuple[dict[str, KernelDecl], tuple[Diagnostic, ...]]:
     """Return each kernel's declaration in its source, and problems with the names."""
     chosen: dict[str, KernelDecl] = {}
@@ -425,7 +429,7 @@ def pick(
         path = Path(manifest.root, kernel.source)
         spelled = kernel.language == "cuda" and not candidates and not did_you_mean(named, names)
         plain = spelled and not _has_tiles(path)
-        if plain and (hidden := unseen(named, kernel.args, kernel.source)):
+        if plain and (hidden := unseen(named, kernel.args, sources[kernel.name])):
             chosen[kernel.name] = hidden
             continue
         if candidates:

@@ -8,9 +8,11 @@ import functools
 import re
 from collections.abc import Mapping, Sequence
 
+from tilec.frontends.tools.cpp.host import note
 from tilec.frontends.tools.cpp.params import Scope, parameters, split
 from tilec.frontends.tools.cpp.tokens import Token, lex
 from tilec.model.declaration import KernelDecl, ParamDecl
+from tilec.model.job import Source
 from tilec_runtime.errors import CompileError, Diagnostic, Location
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.model.kernel import AxisValue
@@ -40,7 +42,7 @@ def parameter_types(symbol: str) -> tuple[ParamDecl, ...] | None:
         return None
 
 
-def unseen(symbol: str, args: Sequence[str] | None, file: str) -> KernelDecl | None:
+def unseen(symbol: str, args: Sequence[str] | None, source: Source) -> KernelDecl | None:
     """Return a kernel that no text shows, as of a macro, by its compiled name and by `args`.
 
     The compiled name has the types of the parameters, except that of `extern "C"`.
@@ -56,9 +58,10 @@ def unseen(symbol: str, args: Sequence[str] | None, file: str) -> KernelDecl | N
     return KernelDecl(
         name=symbol,
         qualified=symbol,
-        location=Location(file=file, line=1),
+        location=Location(file=source.path, line=1),
         params=tuple(params),
         named=False,
+        note=note(source),
         typed=True,
     )
 

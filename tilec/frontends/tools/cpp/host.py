@@ -45,6 +45,14 @@ def with_compiler(source: Source) -> Source:
     return dataclasses.replace(source, options=options)
 
 
+def note(source: Source) -> str:
+    """Return what a build says of a source that nvcc compiles though nothing names it."""
+    why = host_part(source)
+    if not why:
+        return ""
+    return f'{source.path} {why}: it is compiled with nvcc, which needs a host C++ compiler; compiler = "nvrtc" or "nvcc" in the manifest decides'
+
+
 def host_part(source: Source) -> str:
     """Return what NVRTC cannot take of a source (`has a main()`), or an empty text.
 
