@@ -43,6 +43,7 @@ from tilec.model.atomic import Stage
 from tilec.model.declaration import KernelDecl
 from tilec.package.marks import stale_outputs
 from tilec.package.outputs import Output, fingerprint, save_outputs, unchanged_outputs
+from tilec.package.provenance import Origin
 from tilec.plan import Plan, make_plan, near_job
 from tilec.plan.targets import parse_targets
 from tilec_runtime.errors import (
@@ -52,6 +53,7 @@ from tilec_runtime.errors import (
     MissingError,
     UsageError,
 )
+from tilec_runtime.model.digest import sha256
 from tilec_runtime.model.kernel import BundleInfo
 
 ASIDE = "run"  # in .tilec
@@ -192,6 +194,7 @@ def build(request: BuildRequest, observer: Observer) -> BuildResult:
             emit=emit,
             manifest=project.manifest,
             scratch=work.path,
+            origin=this.origin(keys),
             owned=request.aside,
         )
         with Stage() as stage:
@@ -255,7 +258,20 @@ class _Build:
         draft = bundle_info(
             self.project, self.declared, self.plan, self.request.profile, outcomes=None
         )
-        return fingerprint(states, draft, self.emit, self.project.manifest)
+        asked = dataclasses.astuple(self.origin()) if "provenance" in self.emit else ()
+        return fingerprint(states, draft, self.emit, self.project.manifest, asked)
+
+    def origin(self, keys: KeyMaker | None = None) -> Origin:
+        """What was asked of the build, for its provenance; settings are left out without `keys`."""
+        manifest, request = self.project.manifest, self.request
+        text = request.manifest_text.encode()
+        return Origin(
+            manifest=(Path(manifest.path).name, sha256(text or Path(manifest.path).read_bytes())),
+            targets=request.targets,
+            select=request.select,
+            emit=self.emit,
+            settings=keys.settings(self.plan.jobs) if keys and "provenance" in self.emit else {},
+        )
 
     def unchanged_outputs(self, pins: Mapping[str, Pin]) -> tuple[Output, ...] | None:
         """Return the outputs of an earlier build if this one would write the same."""

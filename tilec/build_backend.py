@@ -25,7 +25,9 @@ from tilec.compile.project import open_project
 from tilec.frontends.base import ToolSearch
 from tilec.manifest.types import Manifest
 from tilec.package.publish import RUNTIME, licences_of
+from tilec.package.sbom import sbom_of
 from tilec.package.wheel import metadata_files, wheel_name, write_wheel
+from tilec_runtime.bundle.read import Bundle
 from tilec_runtime.errors import UsageError
 
 if sys.version_info >= (3, 11):
@@ -74,12 +76,15 @@ def build_wheel(
     """
     del metadata_directory
     manifest, requires = _project()
+    built = _built(config_settings)
+    bundle = next(path for path in built if path.suffix == ".tilec")
     return write_wheel(
         Path(wheel_directory),
         package=manifest.package.info,
-        files={f"{path.parent.name}/{path.name}": path for path in _built(config_settings)},
+        files={f"{path.parent.name}/{path.name}": path for path in built},
         license_files=licences_of(manifest),
         requires=requires,
+        sbom=sbom_of(Bundle.open(bundle).info),
     ).name
 
 

@@ -91,15 +91,19 @@ class Package:
         resource = files(self.name).joinpath(self.file)
         return resource if isinstance(resource, Path) else resource.read_bytes()
 
-    def load(self, device: DeviceLike | None = None) -> Module:
-        """The kernels on a device.
+    def load(self, device: DeviceLike | None = None, *, strict: bool = False) -> Module:
+        """The kernels on a device; `strict` sees that every variant has machine code for it.
 
         Raises:
             NoDeviceError: there is no driver or no such device. BundleError: the bundle is damaged.
+            NoImageError: with `strict`, names the variants without machine code.
         """
         from tilec_runtime.device.devices import driver_of, ordinal_of
 
-        return self.on(driver_of(device), ordinal_of(device))
+        module = self.on(driver_of(device), ordinal_of(device))
+        if strict:
+            module.require_machine_code()
+        return module
 
     def on(self, driver: DeviceDriver, ordinal: int) -> Module:
         """The kernels on the device of a driver, loaded at the first call."""
@@ -162,6 +166,10 @@ class PackageKernels:
     def compiled(self) -> tuple[Compiled, ...]:
         """The images that were no machine code of this device and were compiled so far."""
         return self._loaded.compiled
+
+    def preload(self, *kernels: str) -> int:
+        """Load all images that launches may take, or those of some kernels; return how many."""
+        return self._loaded.preload(*kernels)
 
     def __getitem__(self, kernel: str) -> Launcher:
         """Return the launcher of a kernel.

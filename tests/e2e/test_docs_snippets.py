@@ -64,6 +64,7 @@ _NAMES = (
     "variants",
     "triton",
     "linking",
+    "packages",
     "simt",
     "bench",
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import subprocess
 import sys
 import zipfile
@@ -13,7 +15,7 @@ from tests.e2e.harness import ADD, HEAD, TWICE, TWICE_CU, Cli, edit, tree, write
 
 pytestmark = [pytest.mark.e2e, pytest.mark.toolchain]
 
-EVERYTHING = "bundle,package,wheel,fatbin,cubin,ptx"
+EVERYTHING = "bundle,package,wheel,sbom,provenance,fatbin,cubin,ptx"
 
 
 @pytest.fixture(scope="module")
@@ -39,6 +41,8 @@ def test_every_kind_of_output(made: Path) -> None:
     assert sorted(files) == sorted(
         [
             "acme-1.0.0-py3-none-any.whl",
+            "acme-1.0.0.cdx.json",
+            "acme-1.0.0.intoto.json",
             "acme-1.0.0.tilec",
             inner,
             "acme/__init__.py",
@@ -73,7 +77,14 @@ def test_every_kind_of_output(made: Path) -> None:
         assert wheel.read("acme/__init__.py") == files["acme/__init__.py"]
         assert wheel.read("acme-1.0.0.dist-info/licenses/LICENSE") == b"Permission is granted.\n"
         assert b"Requires-Dist: tilec" in wheel.read("acme-1.0.0.dist-info/METADATA")
+        sbom = wheel.read("acme-1.0.0.dist-info/sboms/acme.cdx.json")
     assert "acme/py.typed" in names
+    assert sbom == files["acme-1.0.0.cdx.json"]
+    subjects = json.loads(files["acme-1.0.0.intoto.json"])["subject"]
+    assert {row["name"]: row["digest"]["sha256"] for row in subjects} == {
+        name: hashlib.sha256(files[name]).hexdigest()
+        for name in ("acme-1.0.0-py3-none-any.whl", "acme-1.0.0.tilec")
+    }
 
 
 @pytest.mark.parametrize(
@@ -173,3 +184,26 @@ def test_a_package_without_a_gpu_says_so(cli: Cli, made: Path) -> None:
     assert name == "NoDeviceError 3"
     assert "driver" in what or "GPU" in what
     assert rest[0].startswith("  cause: ")
+
+
+def test_documents_are_renewed_and_go_with_their_build(cli: Cli, tmp_path: Path) -> None:
+    """A provenance tells the options too: others give another one, of the same bundle."""
+    root = write(tmp_path, HEAD + TWICE)
+    emit = ("build", "--emit", "bundle,sbom,provenance")
+    cli.good(root, *emit)
+    first = tree(root / "dist")
+    assert sorted(first) == ["acme-1.0.0.cdx.json", "acme-1.0.0.intoto.json", "acme-1.0.0.tilec"]
+    assert cli.good(root, *emit).up_to_date
+    cli.good(root, *emit, "--select", "twice*")
+    second = tree(root / "dist")
+    changed = [name for name in first if first[name] != second[name]]
+    assert changed == ["acme-1.0.0.intoto.json"]
+    cli.good(root, "build", "--emit", "bundle")
+    assert list(tree(root / "dist")) == ["acme-1.0.0.tilec"]
+    cli.good(root, *emit)
+    assert tree(root / "dist") == first
+    edit(root / "dist" / "acme-1.0.0.cdx.json", "acme", "mine")
+    refused = cli(root, *emit, "--force")
+    assert (refused.code, "overwrite dist/acme-1.0.0.cdx.json" in refused.err) == (1, True)
+    assert "acme-1.0.0.cdx.json" in cli.good(root, "clean").err
+    assert list(tree(root / "dist")) == ["acme-1.0.0.cdx.json"]

@@ -143,3 +143,37 @@ def test_a_second_device(package, torch):
         torch.cuda.synchronize(1)
         torch.testing.assert_close(z, 2 * x)
     assert torch.cuda.current_device() == 0
+
+
+def test_after_a_strict_load_and_a_preload_a_capture_loads_nothing(dist, torch):
+    """In a process of its own: here other tests have loaded images."""
+    program = textwrap.dedent(
+        f"""
+        import sys
+        sys.path.insert(0, {str(dist)!r})
+        import tilec_examples, torch
+        from tilec_runtime.device.driver import Driver
+
+        x = torch.ones(4096, device="cuda")
+        y, z = torch.ones_like(x), torch.zeros_like(x)
+        kernels = tilec_examples.load(0, strict=True)
+        loaded = kernels.preload()
+        assert loaded == kernels.preload() > 1, loaded
+
+        def refuse(*_):
+            raise AssertionError("an image was loaded after all were")
+
+        Driver.load_module = refuse
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            kernels.vector_add(z, x, y)
+        graph.replay()
+        torch.cuda.synchronize()
+        assert torch.all(z == 2), z
+        assert not kernels.compiled
+        print("ready", loaded)
+        """
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("ready")

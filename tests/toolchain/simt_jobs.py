@@ -78,6 +78,14 @@ def optioned(z: simt.Mut[float32], x: simt.Ref[float32]):
 def meeting(z):
     cuda.cg.this_grid().sync()
     z[cuda.grid(1)] = 1
+
+
+@simt.kernel
+def pairs(z: simt.Mut[float32, 2], held: simt.Mut[PAIR, 2]):
+    i, j = cuda.grid(2)
+    if i < held.shape[0] and j < held.shape[1]:
+        held[i, j].count += 1
+        z[i, j] = held[i, j].value
 '''
 COMMON = """from numba import cuda
 
@@ -115,6 +123,7 @@ PARAMS: dict[str, tuple[Param, ...]] = {
     "add": ADD,
     "cube": (tensor("z", rank=3, out=True), tensor("x", rank=2), scalar("n", "i32")),
     "pair": (Z, Param(name="small", kind=ParamKind.STRUCT, size=24), scalar("last", "bool")),
+    "pairs": (tensor("z", rank=2, out=True), tensor("held", "u8", rank=3, out=True)),
     "tiled": (tensor("z", "T", out=True),),
     "checked": (Z, scalar("i", "i32")),
     "plain": (Z, tensor("x"), scalar("n", "i64")),

@@ -65,6 +65,7 @@ def test_declarations(root: Path) -> None:
         "plain",
         "optioned",
         "meeting",
+        "pairs",
     ]
     add = found["add"]
     assert (add.location.file, add.location.line, add.location.column, add.doc) == (
@@ -149,6 +150,27 @@ def test_a_struct_is_one_parameter_with_its_padding(root: Path) -> None:
         (16, 24),
         (40, 1),
     ]
+
+
+def test_an_array_of_structs_is_an_array_of_their_bytes(root: Path) -> None:
+    made = job(root, "pairs")
+    held = made.spec.decl.params[1]
+    assert (held.kind, held.dtype, held.rank, held.out) == ("tensor", "u8", 3, True)
+    assert made.spec.decl.requires == ("held.shape[2] == 24", "held.ptr % 8 == 0")
+    image = frontend().compile(made)
+    assert packed(image)[3:] == [
+        ("ptr", "held.ptr", 8),
+        ("i64", "held.shape[0]", 8),
+        ("i64", "held.shape[1]", 8),
+    ]
+
+
+def test_an_array_of_structs_has_no_strides_of_its_own(root: Path) -> None:
+    params = (tensor("z", rank=2, out=True), tensor("held", "u8", rank=3, stride=(None,) * 3))
+    with pytest.raises(CompileError) as caught:
+        frontend().compile(job(root, "pairs", params=params))
+    (told,) = caught.value.diagnostics
+    assert "'held' is an array of structs, which lie one behind the other" in told.message
 
 
 def test_arguments_of_the_manifest(root: Path) -> None:

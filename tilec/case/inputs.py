@@ -183,6 +183,8 @@ def _made(
     more = {**dict(case.known), "shape": shape, "dtype": dtype, "seed": item.seed}
     result = functions.call(case, item.make, ("inputs", item.name), made, more)
     array = np.asarray(result)
+    if array.dtype.fields is not None:  # an array of structs is its bytes
+        array = array[..., np.newaxis].view(np.uint8)
     if array.dtype != dtype or (shape is not None and array.shape != shape):
         wanted = f"{dtype}{'' if shape is None else list(shape)}"
         what = f"{item.make} returned {array.dtype}{list(array.shape)}, and {wanted} is taken"

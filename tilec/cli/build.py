@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tilec.model.job import Job
     from tilec.package.outputs import Output
 
-EMIT = ("bundle", "package", "wheel", "fatbin", "cubin", "ptx")
+EMIT = ("bundle", "package", "wheel", "sbom", "provenance", "fatbin", "cubin", "ptx")
 WARNINGS_SHOWN = 10
 
 

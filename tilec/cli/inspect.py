@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tilec.cli.app import App, examples, json_option, named
+from tilec.cli.app import App, examples, json_option, named, split_words
 from tilec.cli.build import print_kernels
 from tilec.cli.complete import completes, kernels_of
 from tilec.cli.files import require_html
@@ -60,11 +60,13 @@ IDS_SHOWN = 10
         "tilec inspect dist/acme_kernels --html report.html  # as a page",
         "tilec inspect --diff acme-0.2.0.tilec dist/acme_kernels --deny-breaking",
         "tilec inspect dist/acme_kernels --verify           # read and check every byte",
+        "tilec inspect dist/acme_kernels --sizes --deny dead  # images that no device takes",
+        "tilec inspect dist/acme_kernels --coverage sm_90,sm_120",
         "tilec inspect dist/acme_kernels --why gemm --device sm_90",
         "tilec inspect dist/acme_kernels --why add x=f32[1000]@16 z=f32[1000]@16 n=4",
     )
-    + "\n\nExit codes: 0 done, 1 the bundle is damaged or no bundle, --deny-breaking found a breaking change, or --why no image, 2 usage,"
-    " 3 a disassembler is missing.",
+    + "\n\nExit codes: 0 done, 1 the bundle is damaged or no bundle, --deny-breaking found a breaking change, --deny dead a dead image,"
+    " --coverage a variant without machine code, or --why no image, 2 usage, 3 a disassembler is missing.",
 )
 @click.argument("file", type=click.Path())
 @click.argument("arguments", nargs=-1, metavar="[NAME=VALUE]...")
@@ -119,6 +121,23 @@ IDS_SHOWN = 10
     metavar="NAME",
     help="With --why: sm_90 (need not be here), cuda:N (default) or cpu.",
 )
+@click.option(
+    "--sizes",
+    is_flag=True,
+    help="Show what is shipped for each target, and images that no device takes.",
+)
+@click.option(
+    "--deny",
+    type=click.Choice(["dead"]),
+    help="With --sizes: exit 1 if an image is dead, which no device takes.",
+)
+@click.option(
+    "--coverage",
+    multiple=True,
+    callback=split_words,
+    metavar="LIST",
+    help="Say whether each variant has machine code for architectures, such as sm_90,sm_120.",
+)
 @click.option("--verify", is_flag=True, help="Read every image and check its digest.")
 @json_option
 @click.pass_obj
@@ -134,6 +153,9 @@ def command(
     deny_breaking: bool,
     why: str | None,
     device: str,
+    sizes: bool,
+    deny: str | None,
+    coverage: tuple[str, ...],
     verify: bool,
 ) -> int:
     """Show what is inside FILE: a .tilec bundle, a generated package (its directory, or its name
@@ -148,8 +170,11 @@ def command(
     from tilec.inspection import container, report
 
     views = ((f"--{form}", form), ("--safety", safety), ("--html", html), ("--diff", old))
-    given = [name for name, value in (*views, ("--why", why)) if value]
+    asked = (("--why", why), ("--sizes", sizes), ("--coverage", coverage))
+    given = [name for name, value in (*views, *asked) if value]
     _refuse(app, given, arguments, device, deny_breaking=deny_breaking)
+    if deny and not sizes:
+        raise click.UsageError("--deny goes with --sizes", click.get_current_context())
     page = require_html(app.path(html), "--html") if html else None
     opened = container.open_container(app.built_path(file))
     if verify:
@@ -158,6 +183,12 @@ def command(
         from tilec.cli.inspect_why import print_why
 
         return print_why(app, opened.bundle, why, arguments, device)
+    if sizes or coverage:
+        from tilec.cli.inspect_sizes import print_coverage, print_sizes
+
+        if sizes:
+            return print_sizes(app, opened.bundle, deny_dead=bool(deny))
+        return print_coverage(app, opened.bundle, coverage)
     if form:
         _dump(app, opened, form, select)
         return 0
@@ -168,7 +199,7 @@ def command(
         before = report.narrow(before, select) if select else before
         return _difference(app, before, found, deny_breaking=deny_breaking)
     if page:
-        _write_page(app, opened, found, page)
+        _write_page(app, opened, found, page, chosen=bool(select))
     elif safety:
         _safety(app, found)
     elif app.json:
@@ -215,15 +246,15 @@ def _dump(app: App, opened: Container, form: str, select: str) -> None:
     echo(found.text, nl=not found.text.endswith("\n"))
 
 
-def _write_page(app: App, opened: Container, found: Report, path: Path) -> None:
-    """Write the report as an HTML file.
+def _write_page(app: App, opened: Container, found: Report, path: Path, *, chosen: bool) -> None:
+    """Write the report as an HTML file; chosen images have their code on it, as far as there is room.
 
     Raises:
         BundleError: an image is damaged.
         OutputError: the file cannot be written; what was there before is unchanged.
     """
     from tilec.inspection.html import render
-    from tilec.inspection.page import make_page
+    from tilec.inspection.page import Limits, make_page
     from tilec.model.atomic import atomic_write
 
     begun, read = time.monotonic(), 0
@@ -241,6 +272,7 @@ def _write_page(app: App, opened: Container, found: Report, path: Path) -> None:
         dataclasses.replace(found, path=app.show(found.path)),
         app.settings.search,
         _sources(app),
+        limits=Limits(disassembled=Limits().images) if chosen else Limits(),
         workers=app.settings.cores,
         on_image=on_image,
     )

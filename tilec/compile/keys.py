@@ -58,6 +58,9 @@ EXEMPT: Mapping[type, frozenset[str]] = {
     Param: frozenset({"doc", "optional"}),  # which tensors are None is among the assumptions
 }
 
+# First words of rows that no key of the manifest sets directly.
+_NOT_SET = ("tool", "input", "declared", "param")
+
 Row = tuple[str, Any]
 Explained = tuple[tuple[str, str], ...]
 
@@ -142,6 +145,21 @@ class KeyMaker:
     def explain(self, job: Job) -> Explained:
         """Return what is hashed into the job's key, as (label, value) in order."""
         return tuple((label, _text(value)) for part in self._parts(job) for label, value in part)
+
+    def settings(self, jobs: Iterable[Job]) -> dict[str, dict[str, str]]:
+        """Return, by kernel, the rows that all of its jobs have and that are no tool, file or
+        declaration: what the manifest sets.
+        """
+        found: dict[str, dict[str, str]] = {}
+        for spec in {id(job.spec): job.spec for job in jobs}.values():
+            rows = {
+                label: _text(value)
+                for label, value in self._kernel_rows(spec)
+                if label.partition(" ")[0] not in _NOT_SET
+            }
+            common = found.setdefault(spec.name, rows).items() & rows.items()
+            found[spec.name] = dict(sorted(common))
+        return found
 
     def snapshot(self, jobs: Iterable[Job]) -> dict[str, Any]:
         """Return the explanations of many jobs as JSON that holds shared parts once.

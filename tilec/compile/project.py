@@ -15,6 +15,7 @@ from tilec.compile.execute import JobRunner
 from tilec.compile.keys import declaration_key
 from tilec.frontends.base import (
     BUILTIN,
+    SUFFIXES,
     Frontend,
     ToolSearch,
     installed,
@@ -134,11 +135,10 @@ def look_at_project(
     """
     others = installed() if _names_languages(manifest_path) else {}
     classes = {**(others if plugins else {}), **BUILTIN}
-    table = {name: load_frontend(where, name) for name, where in classes.items()}
-    suffixes: dict[str, tuple[str, ...]] = {
-        **dict.fromkeys(others, ()),
-        **{name: cls.suffixes for name, cls in table.items()},
-    }
+    suffixes: dict[str, tuple[str, ...]] = dict.fromkeys(others, ())
+    for name in classes.keys() - BUILTIN.keys():
+        suffixes[name] = load_frontend(classes[name], name).suffixes
+    suffixes |= SUFFIXES
     if text:
         manifest = load_text(text, manifest_path, languages=suffixes, shown=NO_FILE)
     else:
@@ -163,12 +163,12 @@ def look_at_project(
         {
             kernel.language
             for kernel in manifest.kernels
-            if kernel.name in sources and kernel.language in table
+            if kernel.name in sources and kernel.language in classes
         }
     )
     project = Project(
         manifest=manifest,
-        frontends={name: table[name](search) for name in used},
+        frontends={name: load_frontend(classes[name], name)(search) for name in used},
         classes={name: classes[name] for name in used},
         search=search,
         sources=sources,
@@ -468,11 +468,7 @@ def language_of(path: Path, name: str) -> str:
     """Return the language of a kernel in a file of its own, by the file's text."""
     if path.suffix == ".py":
         return _python_language(path, name)[0] or "tile"
-    fits = [
-        language
-        for language, where in BUILTIN.items()
-        if path.suffix in load_frontend(where, language).suffixes
-    ]
+    fits = [language for language, suffixes in SUFFIXES.items() if path.suffix in suffixes]
     return "tile" if fits == ["cuda"] and _has_tiles(path) else fits[0] if fits else "cuda"
 
 

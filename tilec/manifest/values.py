@@ -50,7 +50,17 @@ PACKAGE_TYPES = (
 )
 # Names that the generated package needs for itself, those of its types among them.
 RESERVED = frozenset(
-    ("load", "lazy", "compiled", "Module", "Functions", "Literal", "TypeVar", *PACKAGE_TYPES)
+    (
+        "load",
+        "lazy",
+        "compiled",
+        "preload",
+        "Module",
+        "Functions",
+        "Literal",
+        "TypeVar",
+        *PACKAGE_TYPES,
+    )
 )
 _UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 

@@ -5,9 +5,10 @@ cuobjdump and a C++ program's cuModuleLoad read them.
 
 from __future__ import annotations
 
+import importlib
 import itertools
 from collections.abc import Sequence
-from typing import Any
+from types import ModuleType
 
 from tilec_runtime.errors import CompileError, ToolchainError, UsageError
 from tilec_runtime.model.arch import Target, TargetKind
@@ -68,12 +69,11 @@ def write_fatbin(images: Sequence[tuple[ImageInfo, bytes]]) -> bytes:
         nvfatbin.destroy(handle)
 
 
-def _import() -> Any:
+def _import() -> ModuleType:
     try:
-        from cuda.bindings import nvfatbin
+        return importlib.import_module("cuda.bindings.nvfatbin")
     except ImportError as exc:
         raise _missing(exc) from exc
-    return nvfatbin
 
 
 def _missing(exc: Exception) -> ToolchainError:
@@ -84,7 +84,7 @@ def _missing(exc: Exception) -> ToolchainError:
     )
 
 
-def _add(nvfatbin: Any, handle: int, info: ImageInfo, data: bytes) -> None:
+def _add(nvfatbin: ModuleType, handle: int, info: ImageInfo, data: bytes) -> None:
     name = f"{info.symbol[:120]}.{_SUFFIX[info.target.kind]}"
     try:
         match info.target.kind:

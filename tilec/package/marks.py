@@ -2,7 +2,8 @@
 
 A mark keeps a build from touching files of others. It is no proof of origin: a program that can
 write the file can write the mark. Text has both in its last line; a bundle has its index, a wheel
-its RECORD; standard files, which hold no foreign bytes, are listed in the `SHA256SUMS` beside them.
+its RECORD, a JSON document its seal; standard files, which hold no foreign bytes, are listed in the
+`SHA256SUMS` beside them.
 """
 
 from __future__ import annotations
@@ -20,10 +21,12 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 from tilec.manifest.types import Manifest
+from tilec.package.documents import KINDS, owner_of, suffix_of
 from tilec.package.outputs import Output, place_of
 from tilec_runtime.bundle.read import Bundle
 from tilec_runtime.errors import TilecError
 from tilec_runtime.model.digest import sha256
+from tilec_runtime.model.kernel import PackageInfo
 
 SUMS = "SHA256SUMS"
 STANDARD = ("fatbin", "cubin", "ptx")
@@ -64,6 +67,8 @@ def is_written(path: Path) -> bool:
         return bool(package_of(path))
     if path.suffix == ".whl":
         return _is_wheel(path)
+    if suffix_of(path.name):
+        return bool(owner_of(path))
     if path.suffix[1:] in STANDARD:
         return read_sums(path.parent).get(path.name) == file_digest(path)
     if path.name == "py.typed":
@@ -90,11 +95,15 @@ def stale_outputs(
 ) -> dict[Path, bool]:
     """Return earlier outputs that a build replaces, each with whether it is unchanged.
 
-    These are standard files that the build does not make, and, where it writes a package, that
-    package under another digest or module.
+    These are standard files and documents that the build does not make, and, where it writes a
+    package, that package under another digest or module.
     """
     current = {Path(output.path) for output in outputs}
     stale: dict[Path, bool] = {}
+    for suffix in KINDS:
+        document = place_of(manifest, document_name(manifest.package.info, suffix))
+        if owner_of(document) == manifest.package.name:
+            stale[document] = True
     for kind in STANDARD:
         stale.update(_standard_files(place_of(manifest, kind)))
     if "package" in emit:
@@ -115,6 +124,11 @@ def all_outputs(directory: Path, package: str, module: str) -> dict[Path, bool]:
             for wheel in sorted(directory.glob(f"{normalise_name(package)}-*.whl"))
         }
     )
+    for suffix in KINDS:
+        for document in sorted(directory.glob(f"{glob.escape(package)}-*{suffix}")):
+            owner = owner_of(document)
+            if owner in ("", package):
+                found[document] = owner == package
     found.update(_packages(directory, package, module))
     for kind in STANDARD:
         found.update(_standard_files(directory / kind))
@@ -187,6 +201,11 @@ def _inner_bundles(folder: Path) -> list[Path]:
 def normalise_name(name: str) -> str:
     """Return a distribution's name as in file names: `Acme.Kernels-2` is `acme_kernels_2`."""
     return re.sub(r"[-_.]+", "_", name).lower()
+
+
+def document_name(package: PackageInfo, suffix: str) -> str:
+    """Return the file name of a document about a package's build."""
+    return f"{package.name}-{package.version}{suffix}"
 
 
 def record_digest(digest: bytes) -> str:

@@ -25,7 +25,7 @@ class Output:
     """A file that a build wrote, or found up to date.
 
     Attributes:
-        kind: `bundle`, `package`, `wheel`, `fatbin`, `cubin` or `ptx`.
+        kind: what `--emit` calls it.
         path: absolute.
         size: bytes.
         digest: SHA-256 of its bytes (hex).
@@ -40,7 +40,11 @@ class Output:
 
 
 def fingerprint(
-    keys: Sequence[str], draft: BundleInfo, emit: Sequence[str], manifest: Manifest
+    keys: Sequence[str],
+    draft: BundleInfo,
+    emit: Sequence[str],
+    manifest: Manifest,
+    asked: Sequence[object] = (),
 ) -> str:
     """Return the digest of everything that a build's outputs depend on.
 
@@ -49,6 +53,7 @@ def fingerprint(
         draft: the bundle's index without variants.
         emit: what is written.
         manifest: for output directory, licence files and budgets.
+        asked: what else the outputs tell of the request.
     """
     digest = hashlib.sha256()
     for key in keys:
@@ -61,9 +66,8 @@ def fingerprint(
             )
     budgets = [dataclasses.astuple(kernel.budget) for kernel in manifest.kernels]
     output = [manifest.output.dir, manifest.output.max_size]
-    digest.update(
-        canonical_json([_VERSION, __version__, own.digest(), list(emit), output, licences, budgets])
-    )
+    state = [_VERSION, __version__, own.digest(), list(emit), output, licences, budgets, [*asked]]
+    digest.update(canonical_json(state))
     for member in draft_members(draft).values():
         digest.update(member)
     return digest.hexdigest()

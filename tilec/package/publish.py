@@ -18,10 +18,12 @@ from tilec.compile.events import Blob, Done
 from tilec.manifest.types import Manifest
 from tilec.model.atomic import Stage, output_error
 from tilec.model.inside import contained
+from tilec.package.documents import PROVENANCE, SBOM
 from tilec.package.fatbin import write_fatbin
 from tilec.package.marks import (
     STANDARD,
     SUMS,
+    document_name,
     file_digest,
     is_written,
     outputs_of_others,
@@ -29,6 +31,7 @@ from tilec.package.marks import (
     sums_text,
 )
 from tilec.package.outputs import Output, place_of
+from tilec.package.provenance import Origin, provenance_of
 from tilec.package.render import render_package
 from tilec.package.write import write_bundle
 from tilec.plan import Plan
@@ -55,6 +58,7 @@ class Publication:
         emit: what to write.
         manifest: where to, and the package's texts.
         scratch: directory for a bundle that only packages and wheels hold.
+        origin: what was asked for.
         owned: whether the directory is tilec's own, in which any file may be replaced.
     """
 
@@ -65,6 +69,7 @@ class Publication:
     emit: Sequence[str]
     manifest: Manifest
     scratch: Path
+    origin: Origin
     owned: bool = False
 
     def read(self, digest: str) -> bytes:
@@ -174,10 +179,24 @@ def _staged(publication: Publication, stage: Stage) -> Iterator[Output]:
             digest=digest,
             changed=digest != old,
         )
+    subjects = {name: digest}
     if "package" in publication.emit:
         yield from _package(publication, bundle, digest, stage)
+    sbom = b""
+    if {"wheel", "sbom"}.intersection(publication.emit):
+        from tilec.package.sbom import sbom_of  # slow to import
+
+        sbom = sbom_of(info)
     if "wheel" in publication.emit:
-        yield _wheel(publication, bundle, digest, stage)
+        wheel = _wheel(publication, bundle, digest, sbom, stage)
+        subjects[Path(wheel.path).name] = wheel.digest
+        yield wheel
+    if "sbom" in publication.emit:
+        yield _write("sbom", publication.place(document_name(info.package, SBOM)), sbom, stage)
+    if "provenance" in publication.emit:
+        place = publication.place(document_name(info.package, PROVENANCE))
+        statement = provenance_of(info, publication.origin, subjects)
+        yield _write("provenance", place, statement, stage)
     for kind in STANDARD:
         if kind in publication.emit:
             yield from _standard_files(kind, publication, stage)
@@ -195,7 +214,9 @@ def _package(publication: Publication, bundle: Path, digest: str, stage: Stage) 
         yield _write("package", publication.place(info.package.module, file), files[file], stage)
 
 
-def _wheel(publication: Publication, bundle: Path, digest: str, stage: Stage) -> Output:
+def _wheel(
+    publication: Publication, bundle: Path, digest: str, sbom: bytes, stage: Stage
+) -> Output:
     from tilec.package.wheel import (
         wheel_name,
         write_wheel,
@@ -216,6 +237,7 @@ def _wheel(publication: Publication, bundle: Path, digest: str, stage: Stage) ->
         files=files,
         license_files=licences_of(manifest),
         requires=RUNTIME,
+        sbom=sbom,
         stage=stage,
     )
     return Output(

@@ -14,6 +14,7 @@ from packaging.version import InvalidVersion, Version
 
 from tilec.model.atomic import Stage, atomic_write
 from tilec.package.archive import ArchiveWriter
+from tilec.package.documents import SBOM
 from tilec.package.marks import normalise_name, record_digest
 from tilec_runtime.errors import OutputError
 from tilec_runtime.model.kernel import PackageInfo
@@ -28,6 +29,7 @@ def write_wheel(
     files: Mapping[str, bytes | Path],
     license_files: Mapping[str, bytes] | None = None,
     requires: tuple[str, ...] = (),
+    sbom: bytes = b"",
     stage: Stage | None = None,
 ) -> Path:
     """Write `NAME-VERSION-py3-none-any.whl`; equal arguments give equal bytes.
@@ -39,6 +41,7 @@ def write_wheel(
             its bytes are not deflated again.
         license_files: licence texts by name.
         requires: requirements, such as `tilec-runtime>=0.1,<0.2`.
+        sbom: what the files were made of, for `.dist-info/sboms/` (PEP 770); empty for none.
         stage: puts the wheel in place later, with other files.
 
     Returns:
@@ -53,6 +56,8 @@ def write_wheel(
     info = next(iter(metadata)).partition("/")[0]
     members: dict[str, bytes | Path] = {file: files[file] for file in sorted(files)}
     members.update(metadata)
+    if sbom:
+        members[f"{info}/sboms/{info.partition('-')[0]}{SBOM}"] = sbom
     for member in members:
         _check_name(path, member)
     with atomic_write(path, stage=stage) as file:

@@ -89,6 +89,11 @@ class Choice:
         """The image to load; None if nothing fits."""
         return self.taken.image if self.taken else None
 
+    @property
+    def is_machine_code(self) -> bool:
+        """Whether what is taken runs as it is: nothing is compiled at load."""
+        return self.taken is not None and self.taken.jit is None
+
 
 def choose_image(images: Sequence[ImageInfo], device: DeviceFacts) -> Choice:
     """The best image for a device: exact cubin, family cubin, same-major cubin; where compiling at
@@ -143,7 +148,7 @@ def require_image(
     if device.interprets:
         cause, fix = cpu_advice(images, language)
         raise NoImageError("\n".join(lines), cause=cause, fix=fix, kernel=kernel)
-    raise NoImageError("\n".join(lines), fix=_advice(choice, device), kernel=kernel)
+    raise NoImageError("\n".join(lines), fix=advice(choice, device), kernel=kernel)
 
 
 def cpu_advice(images: Sequence[ImageInfo], language: str = "") -> tuple[str, str]:
@@ -272,12 +277,15 @@ def _fit(image: ImageInfo, device: DeviceFacts) -> tuple[int, str, JitBy | None]
     return _CUBIN, f"machine code for {own}" + ("" if own == here else f", which {here} runs"), None
 
 
-def _advice(choice: Choice, device: DeviceFacts) -> str:
+def advice(choice: Choice, device: DeviceFacts, *, jit: bool = True) -> str:
+    """What to do where a device has no image to take, or with `jit=False` no machine code."""
+    if device.interprets:
+        return cpu_advice([candidate.image for candidate in choice.candidates])[1]
     fitting = [
         c.image for c in choice.candidates if c.image.target.runs_on(device.cc, exact=c.image.exact)
     ]
     if fitting:
-        return _advice_of(fitting, device)
+        return _advice_of(fitting, device, jit=jit)
     tile = bool(choice.candidates) and all(
         c.image.exact and not c.image.target.suffix for c in choice.candidates
     )
@@ -297,7 +305,7 @@ def _advice(choice: Choice, device: DeviceFacts) -> str:
     return f"add compute_{max(older)[0]}{max(older)[1]} to [targets] and build again: PTX is what GPUs newer than tilec run"
 
 
-def _advice_of(fitting: Sequence[ImageInfo], device: DeviceFacts) -> str:
+def _advice_of(fitting: Sequence[ImageInfo], device: DeviceFacts, *, jit: bool) -> str:
     """What to do where nothing is wrong with the architecture of these images: a policy is in the
     way, or an old driver.
     """
@@ -309,7 +317,7 @@ def _advice_of(fitting: Sequence[ImageInfo], device: DeviceFacts) -> str:
     )
     steps = [machine_code(device)] if built else []
     steps += (
-        [_ALLOW] if len(waiting) < len(fitting) else []
+        [_ALLOW] if jit and len(waiting) < len(fitting) else []
     )  # a policy alone is in the way of the others
     steps += [f"install a driver of {required_driver(min(waiting))}"] if waiting else []
     # Of no other image a build asks what drivers read.

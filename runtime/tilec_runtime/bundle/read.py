@@ -131,6 +131,10 @@ class Bundle:
         with _located(self.name):
             return self._content("image", image_name(digest), digest)
 
+    def packed(self, digest: str) -> int:
+        """Bytes that an image takes in the file."""
+        return self._members[image_name(digest)].packed
+
     def _row(self, digest: str) -> bytes:
         return self._content("kernel row", row_name(digest), digest)
 

@@ -122,7 +122,9 @@ class Call:
                             else ""
                         )
                         fix = fix or (
-                            stream_by_name(contract, value) if param is contract.params[0] else ""
+                            stream_by_name(contract, (value,))
+                            if param is contract.params[0]
+                            else ""
                         )
                         raise self.refuse(ArgumentError, param, f"{what}: {error}", fix) from error
                 case ParamKind.SCALAR:

@@ -33,6 +33,7 @@ def load(
     *,
     driver: DeviceDriver | None = None,
     jit_fallback: JitFallback | str | None = None,
+    strict: bool = False,
 ) -> Module:
     """Load a bundle on a device. A kernel's row of the index is read when it is asked for, images
     at the first launch that needs them.
@@ -45,15 +46,21 @@ def load(
         jit_fallback: whether images that are no machine code of the device may be compiled at the
             first launch: `"deny"`, `"warn"` or `"allow"`; by default what `TILEC_JIT_FALLBACK`
             says, or else the bundle, and deny where neither says anything.
+        strict: see that every variant has machine code for the device, so that no launch of any
+            kernel lacks an image or compiles one.
 
     Raises:
         CallError: there is no such policy.
         BundleError: the bundle cannot be read.
         NoDeviceError: there is no driver or no such device.
+        NoImageError: with `strict`, names the variants without machine code.
     """
     opened = bundle if isinstance(bundle, Bundle) else Bundle.open(bundle, whole=False)
     found = driver or driver_of(device)
-    return Module(site_on(opened, find_device(device, found), found, jit_fallback))
+    module = Module(site_on(opened, find_device(device, found), found, jit_fallback))
+    if strict:
+        module.require_machine_code()
+    return module
 
 
 def site_on(
@@ -115,6 +122,38 @@ class Module(Uncopied):
         nvJitLink.
         """
         return self._site.jit().compiled
+
+    def preload(self, *kernels: str) -> int:
+        """Load all images that launches on the device may take, so that none has to: before a graph
+        is captured, or a first request comes.
+
+        Variants of which no image runs there are left out: `load(strict=True)` refuses those.
+
+        Args:
+            kernels: names of those to load; all by default.
+
+        Returns:
+            How many images are loaded.
+
+        Raises:
+            AttributeError: there is no such kernel.
+            BundleError: an image is damaged. KernelCacheError: the driver refuses it.
+            CompileError, MissingError: it cannot be compiled, where `jit_fallback` allows that.
+        """
+        from tilec_runtime.launch.ready import preload  # most programs load at the first launch
+
+        names = kernels or tuple(self.kernels)
+        return preload(self._site, [self._named(name, self).info for name in names])
+
+    def require_machine_code(self) -> None:
+        """See that every variant has machine code for the device, as `load(strict=True)` does.
+
+        Raises:
+            NoImageError: names those that have none.
+        """
+        from tilec_runtime.launch.ready import require_machine_code
+
+        require_machine_code(self._site)
 
     @functools.cached_property
     def lazy(self) -> LazyLaunchers:

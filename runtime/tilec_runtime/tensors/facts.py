@@ -178,6 +178,10 @@ def _described_by(value: Any, interface: Any, name: str) -> TensorFacts:
         raise UnreadableError(f"its {name} is malformed: {error!r}") from error
     if interface.get("mask") is not None:
         raise UnreadableError("it is a masked array, and kernels know no masks")
+    if getattr(getattr(value, "dtype", None), "fields", None) is not None:
+        # An array of structs is its bytes: the last axis is one struct.
+        shape = (*shape, _item_bytes(typestr))
+        steps, typestr = None if steps is None else (*steps, 1), "|u1"
     foreign = str(getattr(value, "dtype", typestr))
     dtype = BY_TYPESTR.get(typestr) or BY_NUMPY.get(foreign)
     stride = None

@@ -68,9 +68,9 @@ class Module(_Kernels):
         self._launchers["tiled"].launch(stream, (z,), () if BM is None and ORDER is None else (BM, ORDER))
 
 
-def load(device=None):
+def load(device=None, *, strict=False):
     """Load the package's bundle on a device."""
-    return Module(_tilec_package_.load(device))
+    return Module(_tilec_package_.load(device, strict=strict))
 
 
-# Written by tilec, sha256 4f7b09dd1c43fe4cfc46a72236913617fd5caab8ac6af69378016c3cbc83306a
+# Written by tilec, sha256 b14c90503fe3eeab906013f471f8c61d5cde76a9e91aa6fa17195f4e3826988b

@@ -279,6 +279,14 @@ class Module:
     def compiled(self) -> tuple[Compiled, ...]:
         """The images that were no machine code of this device and were compiled so far."""
 
+    def preload(self, *kernels: str) -> int:
+        """Load all images that launches may take, or those of some kernels, so that no launch has to: before a graph is captured, or a
+        first request comes. Variants of which no image runs here are left out.
+
+        Returns:
+            How many images are loaded.
+        """
+
     def __getitem__(self, kernel: str) -> Launcher:
         """The launcher of a kernel, by name: it explains its choices and can be restricted to a variant."""
 
@@ -434,12 +442,13 @@ class Module:
                 sm_90
         """
 
-def load(device: DeviceLike | None = None) -> Module:
+def load(device: DeviceLike | None = None, *, strict: bool = False) -> Module:
     """Load the package's bundle on a device.
 
     Args:
         device: a number, `"cuda:1"`, `"cpu"`, or a device object of torch, CuPy or cuda.core; None for the default device (`use_device`,
             else device 0).
+        strict: see that every variant has machine code for the device, so that no launch lacks an image or compiles one.
 
     Returns:
         The kernels; images are loaded at the first launch that needs them.
@@ -447,7 +456,8 @@ def load(device: DeviceLike | None = None) -> Module:
     Raises:
         NoDeviceError: there is no driver or no such device.
         BundleError: the bundle is damaged.
+        NoImageError: with `strict`, names the variants without machine code.
     """
 
 
-# Written by tilec, sha256 f61ec6333288cf53defa9216b5f9c0099e6b5306e98626371c20aaec8209e923
+# Written by tilec, sha256 5701420e104c90f6fb26d826d13ed816ee0be31339904acce64e9c121ea8fbe1

@@ -1,5 +1,8 @@
 """References of the sample's cases."""
 
+import numpy as np
+from numba.cuda import random
+
 
 def scale_rows(x, N):
     return N * x
@@ -36,3 +39,9 @@ def scale_signed(x, a):
 
 def square(x):
     return x * x
+
+
+def uniform(y, states):
+    states = states.reshape(-1).view(random.xoroshiro128p_dtype)
+    draw = random.xoroshiro128p_uniform_float32
+    return np.array([draw(states, i) for i in range(len(y))], "f4")

@@ -83,6 +83,13 @@ def test_record_covers_every_file(tmp_path: Path) -> None:
             assert int(size) == len(data)
 
 
+def test_the_sbom_lies_where_pep_770_wants_it(tmp_path: Path) -> None:
+    with zipfile.ZipFile(build(tmp_path, sbom=b"{}")) as wheel:
+        name = "acme_kernels-1.0a1.dist-info/sboms/acme_kernels.cdx.json"
+        assert wheel.read(name) == b"{}"
+        assert name in wheel.read("acme_kernels-1.0a1.dist-info/RECORD").decode()
+
+
 def test_same_input_same_bytes(tmp_path: Path) -> None:
     bundle = tmp_path / "x.tilec"
     bundle.write_bytes(bytes(1000))

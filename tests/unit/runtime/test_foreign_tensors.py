@@ -240,6 +240,16 @@ def test_an_unknown_dtype_keeps_its_name():
     assert tensor_facts(array, nowhere).dtype == "complex64"
 
 
+@pytest.mark.parametrize(("step", "stride"), [(1, (16, 1)), (2, (32, 1))])
+def test_an_array_of_structs_is_its_bytes(step, stride):
+    structs = np.zeros(8, [("low", "u8"), ("high", "u8")])[::step]
+    array = Array(len(structs))  # as numba's device arrays are: no `descr`
+    array.dtype, array.interface["typestr"] = structs.dtype, "|V16"
+    array.interface["strides"] = None if step == 1 else structs.strides
+    for found in (tensor_facts(array, nowhere), tensor_facts(structs, nowhere)):
+        assert (found.dtype, found.shape, found.stride) == ("u8", (len(structs), 16), stride)
+
+
 # torch is not installed where these tests run: a type of its name with its attributes stands in for
 # it.
 

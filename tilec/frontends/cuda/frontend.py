@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
-from tilec.frontends.base import ToolSearch
+from tilec.frontends.base import SUFFIXES, ToolSearch
 from tilec.frontends.cuda.compiler import Compiler
 from tilec.frontends.cuda.job import CudaJob
 from tilec.frontends.cuda.link import inputs as linked_inputs
@@ -36,7 +36,7 @@ class CudaFrontend:
     """Reads CUDA C++: a source's `__global__` functions are its kernels."""
 
     name = "cuda"
-    suffixes: tuple[str, ...] = (".cu", ".cuh")
+    suffixes: tuple[str, ...] = SUFFIXES["cuda"]
     kinds: tuple[TargetKind, ...] = (TargetKind.CUBIN, TargetKind.PTX, TargetKind.LTOIR)
     simt: bool = True
     hints: tuple[str, ...] = ()

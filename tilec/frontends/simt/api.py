@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import FunctionType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tilec.frontends.simt.entry import NAMES, Argument, entry, inner, numba_type
 from tilec.frontends.simt.patches import install, stop_on_error
@@ -23,6 +23,9 @@ from tilec.frontends.tools.packages import require_minor
 from tilec.simt import Kernel, Options
 from tilec_runtime.errors import ToolchainError
 from tilec_runtime.model.arch import Version
+
+if TYPE_CHECKING:
+    from numpy import dtype, void
 
 # The versions that this file was written against: part of what it uses is private, and moves from
 # one minor version to the next.
@@ -194,6 +197,19 @@ def dtype_named(value: Any) -> str:
         else str(value)
     )
     return str(name) if name in NAMES else _DTYPES.get(str(name), "")
+
+
+def layout_of(said: object) -> dtype[void] | None:
+    """Return the structured NumPy dtype that an annotation means, or None.
+
+    numba's records (`xoroshiro128p_type`) are known as well.
+    """
+    import numpy as np
+    from numba.cuda import types
+    from numba.cuda.np.numpy_support import as_dtype
+
+    found = as_dtype(said) if isinstance(said, types.Record) else said
+    return found if isinstance(found, np.dtype) and found.fields is not None else None
 
 
 def unknown_field(layout: Any) -> str:

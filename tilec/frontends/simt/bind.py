@@ -8,12 +8,13 @@ import dataclasses
 import re
 from typing import Any
 
+from tilec.frontends.simt.api import layout_of
 from tilec.frontends.simt.declare import HELP, Declared, alignment_of
 from tilec.frontends.simt.entry import NAMES, Argument, Scalar, Struct, View
 from tilec.frontends.tools.kernels import MismatchError, Mismatches
 from tilec.model.declaration import ParamDecl
 from tilec.model.job import Job
-from tilec.simt import ByValue, Constant
+from tilec.simt import Array, ByValue, Constant
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.model.kernel import AxisValue
 from tilec_runtime.model.signature import AbiSlot, Param, ParamKind
@@ -104,7 +105,7 @@ class _Binder:
             )
         match stated.kind:
             case ParamKind.TENSOR:
-                self._array(decl, stated)
+                self._array(decl, stated, said)
             case ParamKind.STRUCT:
                 self._struct(decl, stated, said)
             case ParamKind.SCALAR:
@@ -132,15 +133,29 @@ class _Binder:
             raise MismatchError(what, f"matrix.{decl.name} = [128]")
         return float(value) if kind is float else value
 
-    def _array(self, decl: ParamDecl, stated: Param) -> None:
+    def _array(self, decl: ParamDecl, stated: Param, said: object) -> None:
         rank = stated.rank if stated.rank >= 0 else decl.rank
+        layout = layout_of(said.dtype) if isinstance(said, Array) else None
+        if layout is not None:
+            rank -= 1  # the last axis is the bytes of one struct
+            if stated.stride is not None:
+                what = f"parameter {decl.name!r} is an array of structs, which lie one behind the other"
+                raise MismatchError(
+                    what, f"leave contiguous and stride of params.{stated.name} out"
+                )
         if not 1 <= rank <= _MOST_RANK:
             raise MismatchError(
                 f"parameter {decl.name!r} has rank {rank}: arrays of SIMT kernels have 1 to {_MOST_RANK} dimensions"
             )
         dtype = self._dtype(decl, stated.dtype or decl.dtype)
         self.arguments.append(
-            View(dtype=dtype, rank=rank, written=stated.out, strides=stated.stride)
+            View(
+                dtype=dtype,
+                rank=rank,
+                written=stated.out,
+                strides=stated.stride,
+                layout=layout,
+            )
         )
         self.slots.append(AbiSlot(type="ptr", expr=f"{stated.name}.ptr", size=8, align=8))
         self.slots += [_wide(f"{stated.name}.shape[{axis}]") for axis in range(rank)]

@@ -130,6 +130,7 @@ class _Reader:
             max_threads=(self._kernel.options.launch_bounds or (0,))[0],
             axes=tuple(self._axes(params, said, variables, axes)),
             captures=tuple(captures(function, self._module, self._at)),
+            requires=tuple(self._requires(said)),
         )
         return Declared(
             kernel=self._kernel,
@@ -172,6 +173,18 @@ class _Reader:
                     kind="tensor",
                     out=True if written else None,
                     default=plain,
+                    location=at,
+                )
+            case Array(access=access, dtype=dtype, rank=rank) if layout := api.layout_of(dtype):
+                # A launch takes the bytes: the last axis is one struct.
+                self._size(name, layout, at)
+                return ParamDecl(
+                    name=name,
+                    type=text,
+                    kind="tensor",
+                    dtype="u8",
+                    out=_FORMS[access],
+                    rank=rank + 1,
                     location=at,
                 )
             case Array(access=access, dtype=dtype, rank=rank):
@@ -238,6 +251,17 @@ class _Reader:
         elif unknown := api.unknown_field(layout):
             self._refuse(f"{name}: numba has no type for a field of {layout}: {unknown}", at)
         return int(layout.itemsize)
+
+    def _requires(self, said: Mapping[str, object]) -> Iterator[str]:
+        """Yield what a launch has to check of arrays of structs: their size and alignment."""
+        for name, annotation in said.items():
+            if not isinstance(annotation, Array):
+                continue
+            layout = api.layout_of(annotation.dtype)
+            if layout is not None:
+                yield f"{name}.shape[{annotation.rank}] == {layout.itemsize}"
+                if alignment_of(layout) > 1:
+                    yield f"{name}.ptr % {alignment_of(layout)} == 0"
 
     def _variables(self) -> Iterator[tuple[str, str, Axis]]:
         """(module, variable, axis) for every axis of the project's modules whose variable the

@@ -9,7 +9,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from types import FunctionType
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
 
 NAMES = {
     "bool": "boolean",
@@ -33,12 +36,15 @@ NAMES = {
 class View:
     """An array that the entry builds of an address, extents, and the strides (in elements) that are
     not known; None is C-contiguous.
+
+    Its elements are of `dtype`, or structs that are laid out as `layout`, a structured NumPy dtype.
     """
 
     dtype: str
     rank: int
     written: bool
     strides: tuple[int | None, ...] | None = None
+    layout: np.dtype[np.void] | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -90,9 +96,7 @@ def inner(argument: Argument) -> Any:
 
     if isinstance(argument, View):
         layout = "C" if argument.strides is None else "A"
-        return types.Array(
-            numba_type(argument.dtype), argument.rank, layout, readonly=not argument.written
-        )
+        return types.Array(_element(argument), argument.rank, layout, readonly=not argument.written)
     return (
         numba_type(argument.dtype) if isinstance(argument, Scalar) else from_dtype(argument.layout)
     )
@@ -105,6 +109,12 @@ def numba_type(dtype: str) -> Any:
     return getattr(types, NAMES[dtype])
 
 
+def _element(view: View) -> object:
+    from numba.cuda.np.numpy_support import from_dtype
+
+    return numba_type(view.dtype) if view.layout is None else from_dtype(view.layout)
+
+
 def _parts(argument: Argument) -> list[Any]:
     """Return the types of what a launch packs for an argument."""
     from numba.cuda import types
@@ -112,7 +122,7 @@ def _parts(argument: Argument) -> list[Any]:
     if isinstance(argument, View):
         free = sum(stride is None for stride in argument.strides or ())
         numbers = [types.int64] * (argument.rank + free)
-        return [types.CPointer(numba_type(argument.dtype)), *numbers]
+        return [types.CPointer(_element(argument)), *numbers]
     if isinstance(argument, Struct):
         return [_by_value(argument)]
     return [numba_type(argument.dtype)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-from tilec.frontends.base import ToolSearch
+from tilec.frontends.base import SUFFIXES, ToolSearch
 from tilec.frontends.simt import api
 from tilec.frontends.simt.compiler import JobCompiler
 from tilec.frontends.simt.declare import declared
@@ -30,8 +30,7 @@ class SimtFrontend:
     """
 
     name = "simt"
-    # Python files are those of tile kernels where the manifest does not say another language.
-    suffixes: tuple[str, ...] = ()
+    suffixes: tuple[str, ...] = SUFFIXES["simt"]
     kinds: tuple[TargetKind, ...] = (TargetKind.CUBIN, TargetKind.PTX, TargetKind.LTOIR)
     simt: bool = True
     hints: tuple[str, ...] = ()

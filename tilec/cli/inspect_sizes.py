@@ -1,0 +1,116 @@
+"""`tilec inspect --sizes` and `--coverage`: what is shipped for which devices, and what is lacking."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from tilec.cli.app import App
+from tilec.cli.style import style
+from tilec.cli.tables import Cell, bytes_text, columns, plural
+from tilec_runtime.bundle.choose import JIT_VARIABLE
+from tilec_runtime.model.driver import required_driver
+
+if TYPE_CHECKING:
+    from tilec.inspection.reach import Coverage, DeadImage, Shipped
+    from tilec_runtime.bundle.read import Bundle
+
+HEADS = columns("target", ">images", ">size", ">packed", ">dead", "~taken by")
+DEAD_SHOWN = 20
+LACKS_SHOWN = 8
+
+
+def print_sizes(app: App, bundle: Bundle, *, deny_dead: bool) -> int:
+    """Print what is shipped by target and which images no device takes; 1 for such with `deny_dead`."""
+    from tilec.inspection.reach import sizes
+
+    found = sizes(bundle)
+    if app.json:
+        body = {
+            "targets": [
+                {**dataclasses.asdict(row), "target": str(row.target)} for row in found.targets
+            ],
+            "dead": [_dead_json(image) for image in found.dead],
+        }
+        app.document("sizes", body)
+        return 1 if deny_dead and found.dead else 0
+    app.table(HEADS, [_row(row) for row in found.targets])
+    packed = sum(row.packed for row in found.targets)
+    waste = sum(row.dead_size for row in found.targets)
+    images = plural(sum(row.images for row in found.targets), "image")
+    app.say(f"\n{images}, {bytes_text(packed)} in the bundle, {bytes_text(waste)} of it dead")
+    shown = found.dead if app.verbose else found.dead[:DEAD_SHOWN]
+    for image in shown:
+        app.say(
+            f"  {style(image.id, fg='yellow')}  {bytes_text(image.size)}, {_why_dead(image)}",
+            indent=4,
+        )
+    if len(shown) < len(found.dead):
+        app.say(f"  and {len(found.dead) - len(shown)} more (--verbose lists them)")
+    return 1 if deny_dead and found.dead else 0
+
+
+def print_coverage(app: App, bundle: Bundle, names: Sequence[str]) -> int:
+    """Print which variants have machine code for each architecture; 1 if some have none."""
+    from tilec.inspection.reach import coverage
+
+    found = coverage(bundle.info, names)
+    if app.json:
+        rows = [{**dataclasses.asdict(each), "complete": each.complete} for each in found]
+        app.document("coverage", {"devices": rows})
+    for each in () if app.json else found:
+        _device(app, each)
+    return 0 if all(each.complete for each in found) else 1
+
+
+def _row(row: Shipped) -> list[Cell]:
+    taken = ", ".join(row.devices)
+    if row.allowed:
+        taken += f"{'; ' if taken else ''}{', '.join(row.allowed)} where {JIT_VARIABLE}=allow"
+    return [
+        str(row.target),
+        str(row.images),
+        bytes_text(row.size),
+        bytes_text(row.packed),
+        (str(row.dead), "yellow" if row.dead else ""),
+        taken or "no device",
+    ]
+
+
+def _why_dead(image: DeadImage) -> str:
+    instead = ", ".join(map(str, image.instead))
+    return f"devices that could run it take {instead}" if instead else "no known driver loads it"
+
+
+def _dead_json(image: DeadImage) -> dict[str, object]:
+    return {
+        "id": image.id,
+        "target": str(image.target),
+        "sha256": image.digest,
+        "size": image.size,
+        "instead": [str(target) for target in image.instead],
+    }
+
+
+def _device(app: App, each: Coverage) -> None:
+    variants = plural(each.variants, "variant")
+    title = style(each.device, bold=True)
+    if each.lacks:
+        app.say(f"{title}  {len(each.lacks)} of {variants} have no machine code")
+        shown = each.lacks if app.verbose else each.lacks[:LACKS_SHOWN]
+        for lack in shown:
+            reasons = "; ".join(lack.reasons) or "it has no image"
+            app.say(f"  {style(lack.variant, fg='yellow')}  {reasons}", indent=4)
+        if len(shown) < len(each.lacks):
+            app.say(f"  and {len(each.lacks) - len(shown)} more (--verbose lists them)")
+        app.say(f"  fix: add {each.device} to [targets] and build again", indent=7)
+        return
+    assert each.driver is not None
+    app.say(
+        f"{title}  machine code for {variants}, with drivers from {required_driver(each.driver)}"
+    )
+    if not each.complete:
+        assert each.wanted is not None
+        wanted = required_driver(each.wanted)
+        app.say(f"  {style('too new', fg='yellow')}: min-driver says to support {wanted}", indent=4)

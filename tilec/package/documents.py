@@ -1,0 +1,137 @@
+"""JSON documents about a build: an SBOM or a provenance, each with a seal over its own text.
+
+The seal stands where the format wants a unique id. It is derived from all else in the document, so
+that equal builds give equal bytes, and that a document which was changed is recognized.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tilec_runtime.errors import BundleError
+from tilec_runtime.model.digest import canonical_json, sha256
+
+SBOM = ".cdx.json"
+PROVENANCE = ".intoto.json"
+# Where the seal of a document stands, by its file's suffix.
+_SEALS = {
+    SBOM: ("serialNumber",),
+    PROVENANCE: ("predicate", "runDetails", "metadata", "invocationId"),
+}
+KINDS = {SBOM: "sbom", PROVENANCE: "provenance"}
+_MOST = 64 << 20
+
+Document = dict[str, Any]
+"""JSON's object: a whole document, or a part of it."""
+
+Materials = Mapping[tuple[str, str], str]
+"""What a document says went into a build, by kind (`tool`, `source`, `image`, `option`) and name."""
+
+
+def suffix_of(name: str) -> str:
+    """Return the suffix of a document's file name; empty where it is none."""
+    return next((suffix for suffix in _SEALS if name.endswith(suffix)), "")
+
+
+def seal(document: Document, suffix: str) -> bytes:
+    """Return a document's text, sealed. What stands in the seal's place is replaced."""
+    *way, last = _SEALS[suffix]
+    inner = document
+    for key in way:
+        inner = inner[key]
+    inner[last] = ""
+    inner[last] = f"urn:uuid:{uuid.UUID(hex=sha256(canonical_json(document))[:32], version=5)}"
+    return json.dumps(document, indent=1, sort_keys=True).encode() + b"\n"
+
+
+def read_document(path: Path) -> Document:
+    """Read a document that `tilec build` wrote.
+
+    Raises:
+        BundleError: it cannot be read, or it was changed since.
+    """
+    try:
+        if path.stat().st_size > _MOST:
+            raise BundleError(f"{path} has more than {_MOST} bytes", cause="it is none of tilec's")
+        data = path.read_bytes()
+    except OSError as exc:
+        raise BundleError(f"{path}: cannot be read: {exc.strerror}", fix="check the path") from exc
+    return parsed(data, path.name)
+
+
+def parsed(data: bytes, name: str) -> Document:
+    """Read a document from its bytes; `name` is its file's.
+
+    Raises:
+        BundleError: it is no document, or its seal is of another text.
+    """
+    suffix = suffix_of(name)
+    try:
+        document: Document = json.loads(data)
+        sound = seal(json.loads(data), suffix) == data
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as exc:
+        raise BundleError(
+            f"{name} is no {KINDS.get(suffix, 'document')} that `tilec build` wrote",
+            cause=f"{exc}" if isinstance(exc, ValueError) else "a field is missing",
+        ) from exc
+    if not sound:
+        raise BundleError(
+            f"{name} was changed since `tilec build` wrote it: its id is of another text",
+            cause="it was edited or reformatted, or is of another tool",
+            fix="fetch it again, or build it again",
+        )
+    return document
+
+
+def owner_of(path: Path) -> str:
+    """Return the package that an unchanged document is about, or an empty text."""
+    if path.is_symlink() or not path.is_file():
+        return ""
+    try:
+        document = read_document(path)
+        if suffix_of(path.name) == SBOM:
+            return str(document["metadata"]["component"]["name"])
+        return str(document["predicate"]["buildDefinition"]["externalParameters"]["package"])
+    except (BundleError, KeyError, TypeError):
+        return ""
+
+
+def materials(document: Document) -> Materials:
+    """Return what a document says went into a build.
+
+    Raises:
+        BundleError: a field is missing.
+    """
+    try:
+        if "bomFormat" in document:
+            return dict(map(_component, document["components"]))
+        definition = document["predicate"]["buildDefinition"]
+        found = dict(map(_dependency, definition["resolvedDependencies"]))
+        settings = definition["internalParameters"]["settings"]
+        given = definition["externalParameters"]
+    except (KeyError, TypeError, ValueError) as exc:
+        raise BundleError("the document lacks a field that tilec writes") from exc
+    for kernel, rows in settings.items():
+        found |= {("option", f"{kernel}: {label}"): str(value) for label, value in rows.items()}
+    found |= {("option", name): _text(value) for name, value in given.items()}
+    return found
+
+
+def _component(row: Document) -> tuple[tuple[str, str], str]:
+    kind, _, name = row["bom-ref"].partition(":")
+    digest = row["hashes"][0]["content"]
+    return (kind, name), f"{row['version']} {digest}" if kind == "tool" else digest
+
+
+def _dependency(row: Document) -> tuple[tuple[str, str], str]:
+    kind, digest = row["annotations"]["kind"], row["digest"]["sha256"]
+    version = row["annotations"].get("version", "")
+    return (kind, row["name"]), f"{version} {digest}".strip()
+
+
+def _text(value: object) -> str:
+    return ", ".join(value) if isinstance(value, list) else str(value)
