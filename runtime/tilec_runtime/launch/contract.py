@@ -6,11 +6,15 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from tilec_runtime.errors import BundleError, ExpressionError
 from tilec_runtime.model.expr import Expr, parse
 from tilec_runtime.model.kernel import AxisValue, KernelInfo, VariantInfo
 from tilec_runtime.model.signature import AbiSlot, Param, ParamKind
+
+if TYPE_CHECKING:
+    from tilec_runtime.launch.outputs import Outputs
 
 Axes = tuple[tuple[str, AxisValue], ...]
 
@@ -104,6 +108,15 @@ class Contract:
         name = slot.expr.strip()
         place = self.index.get(name.removesuffix(".ptr"), -1)
         return place < 0 or (self.params[place].kind is ParamKind.TENSOR) != name.endswith(".ptr")
+
+    @functools.cached_property
+    def outputs(self) -> Outputs | None:
+        """What calls may leave out; None where they give every parameter."""
+        if not self.info.allocated:
+            return None
+        from tilec_runtime.launch.outputs import Outputs  # no other kernel needs it
+
+        return Outputs(self.info)
 
     @functools.cached_property
     def usage(self) -> str:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from tilec_runtime.cpu.tileir.trace import Coordinates, Stepper
     from tilec_runtime.launch.config import LaunchConfig
     from tilec_runtime.launch.occupancy import Residency
+    from tilec_runtime.launch.outputs import Outputs
     from tilec_runtime.protocols import StreamLike
 
     # Orders a stream, and gives its line; None where the graph that captures it notes the uses.
@@ -95,9 +96,11 @@ class Launcher(Uncopied, LauncherBase):
         pins = "".join(f", {name}={value!r}" for name, value in self.pinned.items())
         return f"<Launcher {self.info.name}{pins} on {self.site.device}>"
 
-    def _call(self, /, *args: Any, stream: StreamLike | None = None, **kwargs: Any) -> None:
-        """Make a call that the launch core did not."""
+    def _call(self, /, *args: Any, stream: StreamLike | None = None, **kwargs: Any) -> Any:
+        """Make a call that the launch core did not; return the outputs that it leaves out."""
         contract = self.contract
+        if contract.outputs is not None and contract.outputs.left_out(args, kwargs):
+            return self._allocating(contract.outputs, stream, args, kwargs)
         if kwargs or not contract.required <= len(args) <= len(contract.params):
             launcher, values = self._bound(args, kwargs)
             launcher.launch(stream, values)
@@ -105,6 +108,22 @@ class Launcher(Uncopied, LauncherBase):
             self.launch(stream, args + defaults)
         else:
             self._launch(stream, args)
+        return None
+
+    def _allocating(
+        self,
+        outputs: Outputs,
+        stream: StreamLike | None,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> Any:
+        """Allocate what a call leaves out, launch, and return it: one array, or a tuple."""
+        given = {**dict(zip(outputs.given, args, strict=False)), **kwargs}
+        made = outputs.allocate(given)
+        launcher, values = self._bound((), {**given, **made})
+        launcher.launch(stream, values)
+        found = tuple(made.values())
+        return found[0] if len(found) == 1 else found
 
     def _bound(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
