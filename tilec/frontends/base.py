@@ -105,6 +105,16 @@ BUILTIN = {
 }
 """Where the frontends that ship with tilec are found, by language."""
 
+# Python files are those of tile kernels where the manifest does not say another language.
+SUFFIXES: dict[str, tuple[str, ...]] = {
+    "cuda": (".cu", ".cuh"),
+    "prebuilt": (".ptx", ".cubin", ".fatbin", ".ltoir", ".ll", ".bc", ".tileirbc", ".tilebc"),
+    "simt": (),
+    "tile": (".py",),
+    "triton": (),
+}
+"""Their `suffixes`: known here, so that a manifest is read without importing compilers."""
+
 
 def installed() -> dict[str, str]:
     """Where every installed frontend is found (`module:Class`), by language; third parties register

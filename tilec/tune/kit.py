@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tilec.frontends.base import BUILTIN
+from tilec.frontends.base import SUFFIXES
 from tilec.manifest.load import load
 from tilec.manifest.types import Kernel
 from tilec.model.atomic import atomic_write
@@ -183,8 +183,7 @@ def _unpack(path: Path, archive: zipfile.ZipFile, folder: Path) -> None:
 
 
 def _kit(index: Mapping[str, Any], folder: Path) -> Kit:
-    languages = {name: _suffixes(where) for name, where in BUILTIN.items()}
-    manifest = load(folder / _MANIFEST, languages=languages)
+    manifest = load(folder / _MANIFEST, languages=SUFFIXES)
     name = index["kernel"]
     kernel = {kernel.name: kernel for kernel in manifest.kernels}[name]
     built = Bundle.open(folder / _BUNDLE).kernel(name)
@@ -260,14 +259,6 @@ def _prepared(
             raise ValueError(f"the sizes of {row['name']} are {row['at']}, and there are {sizes}")
         found.append(Prepared(space=space_of(info, cases[row["name"]]), at=at, expected=expected))
     return found
-
-
-def _suffixes(where: str) -> tuple[str, ...]:
-    import importlib
-
-    module, _, name = where.partition(":")
-    suffixes: tuple[str, ...] = getattr(importlib.import_module(module), name).suffixes
-    return suffixes
 
 
 def _refusal(path: Path, why: str | Exception) -> TilecError:

@@ -4,7 +4,7 @@ chose.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 from tilec_runtime.errors import ArgumentError, VariantError
@@ -26,7 +26,7 @@ def bind(
     if len(args) > len(params):
         raise ArgumentError(
             f"{name}: takes {count(len(params))} ({contract.usage}), got {len(args)}",
-            fix=stream_by_name(contract, args[0]) or config_by_name(contract, args),
+            fix=stream_by_name(contract, args) or config_by_name(contract, args),
             kernel=name,
         )
     values: dict[str, Any] = {param.name: value for param, value in zip(params, args, strict=False)}
@@ -72,17 +72,19 @@ def bind(
     return tuple(values.get(p.name, p.default) for p in params), chosen
 
 
-def stream_by_name(contract: Contract, value: Any) -> str:
-    """How to pass the stream, where the first value of a call is one; empty where it is none."""
-    if contract.params[0].kind is not ParamKind.TENSOR:
-        return ""
-    if not isinstance(value, int) and not any(
-        hasattr(type(value), name) for name in ("__cuda_stream__", "cuda_stream")
-    ):
+def stream_by_name(contract: Contract, values: Sequence[Any]) -> str:
+    """How to pass the stream, where the first or the last value of a call seems to be one."""
+    first, last = values[0], values[-1]
+    number = isinstance(first, int) and contract.params[0].kind is ParamKind.TENSOR
+    if not number and not any(_is_stream(value) for value in (first, last)):
         return ""
     config = ["config=config"] if contract.info.launch.open else []
     given = [*(param.name for param in contract.params), "stream=stream", *config]
     return f"pass the stream by name: {contract.name}({', '.join(given)})"
+
+
+def _is_stream(value: Any) -> bool:
+    return any(hasattr(type(value), name) for name in ("__cuda_stream__", "cuda_stream"))
 
 
 def config_by_name(contract: Contract, values: tuple[Any, ...]) -> str:

@@ -20,11 +20,10 @@ FILES = {
 COMMON = [
     ".github/workflows/kernels.yml",
     ".gitignore",
-    ".tilec/.gitignore",
-    ".tilec/schema.json",
     "README.md",
     "pyproject.toml",
     "reference.py",
+    "tilec.schema.json",
     "tilec.toml",
 ]
 LANGUAGES = {"tile": (".py",), "cuda": (".cu",), "triton": (), "simt": ()}
@@ -53,10 +52,20 @@ def test_a_project_is_made(cli, tmp_path: Path, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", FILES)
+def test_an_isolated_build_gets_the_compiler_of_its_language(
+    cli, tmp_path: Path, kind: str
+) -> None:
+    cli("new", "acme-kernels", "--kind", kind)
+    extras = f"build,{kind}" if kind in ("triton", "simt") else "build"
+    for file in ("pyproject.toml", "README.md", ".github/workflows/kernels.yml"):
+        assert f'"tilec[{extras}]' in (tmp_path / "acme-kernels" / file).read_text()
+
+
+@pytest.mark.parametrize("kind", FILES)
 def test_its_manifest_loads(cli, tmp_path: Path, kind: str) -> None:
     cli("new", "Acme.Kernels", "--kind", kind)
     text = (tmp_path / "Acme.Kernels" / "tilec.toml").read_text()
-    assert text.startswith("#:schema .tilec/schema.json\n")
+    assert text.startswith("#:schema ./tilec.schema.json\n")
     assert len([line for line in text.splitlines() if line]) <= 15
     manifest = load(tmp_path / "Acme.Kernels" / "tilec.toml", languages=LANGUAGES)
     assert (manifest.package.name, manifest.package.module) == ("Acme.Kernels", "acme_kernels")

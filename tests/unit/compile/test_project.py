@@ -5,6 +5,8 @@ read.
 from __future__ import annotations
 
 import dataclasses
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -36,6 +38,19 @@ def test_opens_a_project_whose_files_exist(root: Path) -> None:
     project = open_project(root / "tilec.toml", ToolSearch())
     assert project.sources["twice"].path == "k/twice.cu"
     assert list(project.frontends) == ["cuda"]
+
+
+def test_only_the_languages_of_a_project_are_imported(root: Path) -> None:
+    code = (
+        "import sys\nfrom pathlib import Path\n"
+        "from tilec.compile.project import open_project\n"
+        "from tilec.frontends.base import BUILTIN, SUFFIXES, ToolSearch\n"
+        "assert BUILTIN.keys() == SUFFIXES.keys()\n"
+        f"open_project(Path({str(root / 'tilec.toml')!r}), ToolSearch())\n"
+        "print([name for name in BUILTIN if f'tilec.frontends.{name}.frontend' in sys.modules])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "['cuda']\n"
 
 
 def test_a_link_to_nowhere(root: Path) -> None:

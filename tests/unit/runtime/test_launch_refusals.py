@@ -601,6 +601,15 @@ class Failing:
         raise OSError("gone")
 
 
+@pytest.mark.parametrize("place", [0, 4])
+def test_a_stream_by_place(add, place):
+    values = [Z, X, Y, 1.0]
+    values.insert(place, Failing())
+    with pytest.raises(ArgumentError, match="got 5") as caught:
+        add(*values)
+    assert caught.value.fix == "pass the stream by name: add(z, x, y, alpha, stream=stream)"
+
+
 @pytest.mark.parametrize(
     ("stream", "what"),
     [

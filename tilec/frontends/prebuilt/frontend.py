@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tilec.frontends.base import ToolSearch
+from tilec.frontends.base import SUFFIXES, ToolSearch
 from tilec.frontends.prebuilt.compiler import compile_job
 from tilec.frontends.prebuilt.declare import declarations
 from tilec.frontends.prebuilt.tools import Opener
@@ -28,16 +28,7 @@ class PrebuiltFrontend:
     """
 
     name = "prebuilt"
-    suffixes: tuple[str, ...] = (
-        ".ptx",
-        ".cubin",
-        ".fatbin",
-        ".ltoir",
-        ".ll",
-        ".bc",
-        ".tileirbc",
-        ".tilebc",
-    )
+    suffixes: tuple[str, ...] = SUFFIXES["prebuilt"]
     kinds: tuple[TargetKind, ...] = (
         TargetKind.CUBIN,
         TargetKind.PTX,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tilec.frontends.base import ToolSearch
+from tilec.frontends.base import SUFFIXES, ToolSearch
 from tilec.frontends.tile.compiler import Compiler
 from tilec.frontends.tile.cpp import CppCompiler
 from tilec.frontends.tile.toolchain import toolchain
@@ -26,7 +26,7 @@ class TileFrontend:
     """
 
     name = "tile"
-    suffixes: tuple[str, ...] = (".py",)
+    suffixes: tuple[str, ...] = SUFFIXES["tile"]
     kinds: tuple[TargetKind, ...] = (TargetKind.CUBIN, TargetKind.TILEIR)
     simt: bool = False
     hints: tuple[str, ...] = ("num_ctas", "occupancy", "num_worker_warps", "opt_level", "opt")

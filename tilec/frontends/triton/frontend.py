@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tilec.frontends.base import ToolSearch
+from tilec.frontends.base import SUFFIXES, ToolSearch
 from tilec.frontends.tools.inputs import closure
 from tilec.frontends.tools.kernels import Kernels, naming
 from tilec.frontends.tools.modules import LoadedModule, load
@@ -29,8 +29,7 @@ class TritonFrontend:
     """
 
     name = "triton"
-    # Python files are those of tile kernels where the manifest does not say another language.
-    suffixes: tuple[str, ...] = ()
+    suffixes: tuple[str, ...] = SUFFIXES["triton"]
     kinds: tuple[TargetKind, ...] = (TargetKind.CUBIN, TargetKind.PTX)
     simt: bool = False
     hints: tuple[str, ...] = api.HINTS
