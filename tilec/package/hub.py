@@ -8,30 +8,23 @@ each from a path of its own.
 from __future__ import annotations
 
 import ast
-import base64
 import dataclasses
-import hashlib
-import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
-from packaging.version import Version
-
 from tilec import __version__
-from tilec.package.documents import Document
+from tilec.package.hub_metadata import METADATA, metadata
+from tilec.package.render import hub_template
 from tilec.package.text import literal, parameter_names, plain
 from tilec.package.view import KernelView, package_view
 from tilec_runtime import errors
 from tilec_runtime.errors import OutputError, UsageError
-from tilec_runtime.model.arch import TargetKind
-from tilec_runtime.model.digest import canonical_json, sha256
+from tilec_runtime.model.digest import sha256
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.model.kernel import BundleInfo, KernelInfo
 from tilec_runtime.model.signature import Param, ParamKind
 
-VARIANT = "torch-cuda"
-METADATA = "metadata.json"
 RUNTIME = "_runtime"
 ENTRY = "tilec_runtime.hub"
 # Modules that a launch on a GPU never imports: the cpu device, ops, tilec's own tensors, compilers.
@@ -40,7 +33,8 @@ _LEFT_OUT = re.compile(
     r"launch\.(jit|jit_cache|load|occupancy|stepping)|tensors\.(?!facts$|dlpack$).*)(\.|$)"
 )
 _IMPORT = re.compile(r"^( *)from tilec_runtime(?:\.([\w.]+))? import ", re.MULTILINE)
-_NAME = re.compile(r"[a-z][-a-z0-9]*[a-z0-9]")
+# Types in an operator's schema: of a scalar by its dtype's kind, of an axis by its values' type.
+_AXES = {bool: "bool", int: "SymInt", float: "float", str: "str"}
 _TORCH = {"bool": "bool", "int": "SymInt", "uint": "SymInt", "float": "float"}
 
 
@@ -89,8 +83,6 @@ def hub_files(info: BundleInfo, bundle: bytes, index: str) -> dict[str, bytes]:
         UsageError: a kernel cannot be a function of the package.
         OutputError: the package's name or version is none that `kernels` takes.
     """
-    from tilec.package.render import hub_template
-
     name = f"{info.package.module}-{sha256(bundle)[:16]}.tilec"
     view = hub_view(info, name, index)
     files = {
@@ -99,54 +91,6 @@ def hub_files(info: BundleInfo, bundle: bytes, index: str) -> dict[str, bytes]:
         **{f"{RUNTIME}/{file}": data for file, data in runtime_files().items()},
     }
     return {METADATA: metadata(info, files), **dict(sorted(files.items()))}
-
-
-def metadata(info: BundleInfo, files: Mapping[str, bytes]) -> bytes:
-    """Return `metadata.json`: the name, the architectures, and the digest of each other file.
-
-    The id is a digest of all else in it, as the seal of an SBOM is.
-    """
-    digests = {
-        file: base64.b64encode(hashlib.sha256(data).digest()).decode()
-        for file, data in files.items()
-    }
-    document: Document = {
-        "name": hub_name(info),
-        "version": _release(info.package.version),
-        "license": info.package.license or "unknown",
-        "python-depends": [],
-        "backend": {"type": "cuda", "archs": list(_archs(info))},
-        "digest": {"algorithm": "sha256", "files": digests},
-    }
-    return _sealed(document)
-
-
-def read_metadata(path: Path) -> Document:
-    """Return an unchanged `metadata.json`; an empty object for another file."""
-    try:
-        data = path.read_bytes()
-        document: Document = json.loads(data)
-        whole = dict(document)
-        del whole["id"]
-        return document if _sealed(whole) == data else {}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return {}
-
-
-def hub_name(info: BundleInfo) -> str:
-    """Return the package's name as `kernels` takes it.
-
-    Raises:
-        OutputError: there is none.
-    """
-    name = re.sub(r"[-_.]+", "-", info.package.name).lower()
-    if not _NAME.fullmatch(name):
-        raise OutputError(
-            f"package {info.package.name!r} has no name for the Hugging Face hub",
-            cause="names there are two or more of a-z, 0-9 and '-', and begin with a letter",
-            fix="rename the package, or leave hub out of --emit",
-        )
-    return name
 
 
 def runtime_files() -> dict[str, bytes]:
@@ -258,9 +202,6 @@ def _schema(kernel: KernelInfo, names: tuple[str, ...]) -> str:
     return f"({', '.join(rows)}) -> ()"
 
 
-_AXES = {bool: "bool", int: "SymInt", float: "float", str: "str"}
-
-
 def _type(kernel: KernelInfo, param: Param, written: list[str]) -> str:
     if param.kind is ParamKind.TENSOR:
         alias = f"({chr(ord('a') + written.index(param.name))}!)" if param.out else ""
@@ -268,35 +209,3 @@ def _type(kernel: KernelInfo, param: Param, written: list[str]) -> str:
     dtypes = dict(kernel.axes).get(param.dtype, (param.dtype,))
     kinds = {DTYPES[str(dtype)].kind for dtype in dtypes if str(dtype) in DTYPES}
     return _TORCH[kinds.pop()] if len(kinds) == 1 else "Scalar"
-
-
-def _archs(info: BundleInfo) -> Iterator[str]:
-    """Yield the architectures for which every kernel has machine code, as `kernels` writes them."""
-    rows: list[dict[str, tuple[int, int]]] = []
-    for kernel in info.kernels:
-        images = [image for variant in kernel.variants for image in variant.images]
-        rows.append(
-            {
-                _arch(image.target.cc, image.target.suffix or ("a" if image.exact else "")): (
-                    image.target.cc
-                )
-                for image in images
-                if image.target.kind is TargetKind.CUBIN
-            }
-        )
-    common = set.intersection(*map(set, rows)) if rows else set()
-    yield from sorted(common, key=lambda arch: (rows[0][arch], arch))
-
-
-def _arch(cc: tuple[int, int], suffix: str) -> str:
-    return f"{cc[0]}.{cc[1]}{suffix}"
-
-
-def _release(version: str) -> int:
-    return Version(version).major
-
-
-def _sealed(document: Document) -> bytes:
-    name = str(document["name"]).replace("-", "_")
-    identity = f"_{name}_cuda_{sha256(canonical_json(document))[:16]}"
-    return json.dumps({"id": identity, **document}, indent=2, sort_keys=True).encode() + b"\n"

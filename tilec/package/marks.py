@@ -22,7 +22,7 @@ from pathlib import Path
 
 from tilec.manifest.types import Manifest
 from tilec.package.documents import KINDS, owner_of, suffix_of
-from tilec.package.hub import METADATA, VARIANT, read_metadata
+from tilec.package.hub_metadata import METADATA, VARIANT, read_metadata
 from tilec.package.outputs import Output, place_of
 from tilec_runtime.bundle.read import Bundle
 from tilec_runtime.errors import TilecError

@@ -15,7 +15,8 @@ from types import ModuleType
 import pytest
 
 from tests.bundle_samples import Sample
-from tilec.package.hub import hub_files, hub_view, read_metadata, runtime_files
+from tilec.package.hub import hub_files, hub_view, runtime_files
+from tilec.package.hub_metadata import metadata, read_metadata
 from tilec.package.marks import all_outputs, is_written
 from tilec.package.write import write_bundle
 from tilec_runtime.bundle.format import index_digest
@@ -112,8 +113,6 @@ def test_metadata_has_what_kernels_reads(files: dict[str, bytes]) -> None:
 
 
 def test_architectures_are_those_of_every_kernel() -> None:
-    from tilec.package.hub import metadata
-
     plain = dataclasses.replace(
         INFO, kernels=tuple(k for k in INFO.kernels if k.language != "tile")
     )
@@ -125,8 +124,6 @@ def test_architectures_are_those_of_every_kernel() -> None:
 def test_equal_builds_give_equal_files_and_other_files_another_id(
     files: dict[str, bytes],
 ) -> None:
-    from tilec.package.hub import metadata
-
     (bundle,) = (data for name, data in files.items() if name.endswith(".tilec"))
     assert hub_files(INFO, bundle, INDEX) == files
     rest = {name: data for name, data in files.items() if name != "metadata.json"}
@@ -137,8 +134,6 @@ def test_equal_builds_give_equal_files_and_other_files_another_id(
 
 @pytest.mark.parametrize("name", ["9lives", "k"])
 def test_refuses_names_that_the_hub_does_not_take(name: str) -> None:
-    from tilec.package.hub import metadata
-
     package = dataclasses.replace(INFO.package, name=name)
     with pytest.raises(OutputError, match="no name for the Hugging Face hub"):
         metadata(dataclasses.replace(INFO, package=package), {})
