@@ -107,6 +107,7 @@ SITTINGS = {
             "bench",
             "frontends",
             "linking",
+            "packages",
             "triton",
             "simt",
         )

@@ -17,6 +17,7 @@ from tilec.manifest.shapes import BAD, is_int
 from tilec.manifest.types import (
     DEFAULT_TARGETS,
     Manifest,
+    Output,
     Override,
     Package,
     Profile,
@@ -195,9 +196,14 @@ def _read(
         kernels=tuple(kernel for kernel in kernels if kernel),
         chains=chains,
         overrides=overrides,
-        output=keys.OUTPUT.make(found.get("output", {})),
+        output=_output(found.get("output", {})),
         locate=locator,
     )
+
+
+def _output(found: dict[str, Any]) -> Output:
+    made: Output = keys.OUTPUT.make({**found, "wheel": keys.WHEEL.make(found.get("wheel", {}))})
+    return made
 
 
 def _package(found: dict[str, Any], problems: Problems) -> Package | None:

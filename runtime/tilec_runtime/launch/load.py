@@ -89,6 +89,7 @@ def site_on(
         store=store_of(driver),
         asked=asked,
         jit=Once(_jit),
+        missing=bundle.missing(device.cc),
     )
 
 
