@@ -104,6 +104,8 @@ def test_an_error_of_the_native_compiler_has_its_words_and_the_kernels_place(
         axes={"B": 128},
     )
     assert places(error) == [("k/a.py:6:5", "unsupported load type for producer commit")]
+    by = "Triton's pass NVGPUWarpSpecialization, in stage ttgir, does not take it"
+    assert [d.hint for d in error.diagnostics] == [by]
     assert "LLVM ERROR: unsupported load type for producer commit" in error.log
 
 

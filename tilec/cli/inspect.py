@@ -199,7 +199,7 @@ def command(
         before = report.narrow(before, select) if select else before
         return _difference(app, before, found, deny_breaking=deny_breaking)
     if page:
-        _write_page(app, opened, found, page)
+        _write_page(app, opened, found, page, chosen=bool(select))
     elif safety:
         _safety(app, found)
     elif app.json:
@@ -246,15 +246,15 @@ def _dump(app: App, opened: Container, form: str, select: str) -> None:
     echo(found.text, nl=not found.text.endswith("\n"))
 
 
-def _write_page(app: App, opened: Container, found: Report, path: Path) -> None:
-    """Write the report as an HTML file.
+def _write_page(app: App, opened: Container, found: Report, path: Path, *, chosen: bool) -> None:
+    """Write the report as an HTML file; chosen images have their code on it, as far as there is room.
 
     Raises:
         BundleError: an image is damaged.
         OutputError: the file cannot be written; what was there before is unchanged.
     """
     from tilec.inspection.html import render
-    from tilec.inspection.page import make_page
+    from tilec.inspection.page import Limits, make_page
     from tilec.model.atomic import atomic_write
 
     begun, read = time.monotonic(), 0
@@ -272,6 +272,7 @@ def _write_page(app: App, opened: Container, found: Report, path: Path) -> None:
         dataclasses.replace(found, path=app.show(found.path)),
         app.settings.search,
         _sources(app),
+        limits=Limits(disassembled=Limits().images) if chosen else Limits(),
         workers=app.settings.cores,
         on_image=on_image,
     )

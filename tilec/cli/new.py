@@ -26,6 +26,7 @@ KINDS = {
     "cutile": ("cutile",),
     "mixed": ("tile", "cuda"),
 }
+EXTRAS = {"triton", "simt"}  # languages whose compiler comes with an extra of their name
 ANYWHERE = {"tile", "cutile"}  # what the cpu device runs too
 TAKEN = ("tilec", "tilec_runtime", "cuda", "numpy")  # as the manifest has it
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
@@ -117,9 +118,11 @@ def render(kind: str, values: dict[str, str]) -> dict[str, bytes]:
     # Editors read the schema where the first line of tilec.toml says, on a fresh checkout too.
     schema = json.dumps(json_schema(), separators=(",", ":")) + "\n"
     files = {"tilec.schema.json": schema.encode()}
+    extras = ["build", *(part for part in parts if part in EXTRAS)]
     context = {
         **values,
         "parts": parts,
+        "tool": f"tilec[{','.join(extras)}]",
         "tile": bool(ANYWHERE.intersection(parts)),
         "scale": parts != ("cuda",),
     }

@@ -6,9 +6,11 @@ import base64
 import dataclasses
 import gzip
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import TypeAlias
 
 from tilec.frontends.base import ToolSearch
 from tilec.inspection.dump import Form, NotTextError, in_short, machine_code, ptx_text
@@ -23,6 +25,7 @@ from tilec_runtime.model.arch import TargetKind
 from tilec_runtime.model.image import ImageInfo
 from tilec_runtime.model.kernel import KernelInfo, VariantInfo
 
+Row: TypeAlias = tuple[KernelInfo, VariantInfo, ImageInfo]
 FORMS = {form.kind: form for form in Form}
 
 
@@ -31,12 +34,15 @@ class Limits:
     """How much of the code a page carries.
 
     Attributes:
-        images: whose code is disassembled; the tables have all.
+        images: whose code is read; the tables have all.
+        disassembled: images of machine code among them. A disassembler takes 0.4 s for each, most
+            of it to start: two at once read these in 4 s.
         bytes: of code and sources, as they are embedded.
         lines: of one image; more are cut off.
     """
 
     images: int = 200
+    disassembled: int = 16
     bytes: int = 16 << 20
     lines: int = 50_000
 
@@ -129,7 +135,7 @@ def make_page(
     rows = list(_rows(report))
     with ThreadPoolExecutor(workers) as pool:
         maker = _Maker(bundle, search, limits)
-        maker.start([image for _, _, image in rows], pool)
+        maker.start(rows, pool)
         images = []
         for kernel, variant, image in rows:
             name = image_id(variant, image)
@@ -148,7 +154,7 @@ def make_page(
     )
 
 
-def _rows(report: Report) -> Iterator[tuple[KernelInfo, VariantInfo, ImageInfo]]:
+def _rows(report: Report) -> Iterator[Row]:
     for kernel in report.info.kernels:
         for variant in kernel.variants:
             for image in variant.images:
@@ -179,15 +185,27 @@ class _Maker:
         self.embedded: dict[str, str] = {}
         self.tool = ""
 
-    def start(self, images: Sequence[ImageInfo], pool: Executor) -> None:
-        """Begin to disassemble the images that a page may hold: each takes a process of its own."""
-        unique = {(image.digest, image.symbol): image for image in images}
-        for key, image in list(unique.items())[: self._limits.images]:
-            if image.target.kind is TargetKind.CUBIN:
-                data = self._bundle.image(image.digest)
-                self._texts[key] = pool.submit(
-                    machine_code, data, image.symbol, self._search, places=True
-                )
+    def start(self, rows: Sequence[Row], pool: Executor) -> None:
+        """Begin to disassemble: each image takes a process. The first image of each kernel comes
+        first, then the second of each.
+        """
+        unique = {
+            (image.digest, image.symbol): (kernel.name, image)
+            for kernel, _, image in rows
+            if image.target.kind is TargetKind.CUBIN
+        }
+        before: Counter[str] = Counter()
+        turns = {}
+        for key, (kernel, _) in unique.items():
+            turns[key] = before[kernel]
+            before[kernel] += 1
+        most = min(self._limits.disassembled, self._limits.images)
+        for key in sorted(unique, key=turns.__getitem__)[:most]:
+            image = unique[key][1]
+            data = self._bundle.image(image.digest)
+            self._texts[key] = pool.submit(
+                machine_code, data, image.symbol, self._search, places=True
+            )
 
     @property
     def room(self) -> bool:
@@ -201,7 +219,7 @@ class _Maker:
         if self._left:
             kept = len(self._read)
             said.append(
-                f"the code of {self._left} images is left out, beyond the first {kept}: narrow the report with --select to see it"
+                f"the code of {self._left} images is left out, {kept} have it: --select chooses whose it is"
             )
         return "; ".join(said)
 
@@ -248,6 +266,9 @@ class _Maker:
             if not self.room:
                 self._left += 1
                 return _Code(note="left out: the page has no more room")
+            if image.target.kind is TargetKind.CUBIN and key not in self._texts:
+                self._left += 1
+                return _Code(note=f"not disassembled: --html with --select '{name}' does so")
             try:
                 self._read[key] = self._take(name, image)
             except ToolchainError as exc:

@@ -52,6 +52,16 @@ def test_a_project_is_made(cli, tmp_path: Path, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", FILES)
+def test_an_isolated_build_gets_the_compiler_of_its_language(
+    cli, tmp_path: Path, kind: str
+) -> None:
+    cli("new", "acme-kernels", "--kind", kind)
+    extras = f"build,{kind}" if kind in ("triton", "simt") else "build"
+    for file in ("pyproject.toml", "README.md", ".github/workflows/kernels.yml"):
+        assert f'"tilec[{extras}]' in (tmp_path / "acme-kernels" / file).read_text()
+
+
+@pytest.mark.parametrize("kind", FILES)
 def test_its_manifest_loads(cli, tmp_path: Path, kind: str) -> None:
     cli("new", "Acme.Kernels", "--kind", kind)
     text = (tmp_path / "Acme.Kernels" / "tilec.toml").read_text()

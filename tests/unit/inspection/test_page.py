@@ -94,15 +94,22 @@ def test_large_bundles_have_limits_that_are_told(tmp_path: Path) -> None:
     assert [bool(one.code) for one in found.images] == [True, True, True, False, False, False]
     assert (
         found.left_out
-        == "the code of 3 images is left out, beyond the first 3: narrow the report with --select to see it"
+        == "the code of 3 images is left out, 3 have it: --select chooses whose it is"
     )
     assert found.images[-1].note == "left out: the page has no more room"
-    assert (
-        len((tmp_path / "cuda" / "calls").read_text().splitlines()) < 2 * 3
-    )  # each is disassembled once, and one not at all
+    runs = (tmp_path / "cuda" / "calls").read_text().count("image.cubin")
+    assert runs <= 3, "each is disassembled once"
     small = page(bundle, search, tmp_path, bytes=10)
     assert [bool(one.code) for one in small.images] == [True, False, False, False, False, False]
     assert small.files[0].note == "left out: the page has no more room"
+
+
+def test_each_kernel_has_machine_code_before_any_has_more(tmp_path: Path) -> None:
+    bundle, search = sample(tmp_path, kernels=("a", "b", "c")), nvdisasm(tmp_path)
+    found = page(bundle, search, tmp_path, disassembled=2)
+    assert [bool(one.code) for one in found.images] == [True, True, True, True, False, True]
+    assert found.images[4].note == "not disassembled: --html with --select 'c-sm_90' does so"
+    assert "the code of 1 images is left out, 5 have it" in found.left_out
 
 
 VOID = {"meta", "link", "input"}

@@ -23,6 +23,7 @@ _PLAIN = re.compile(r"^(?:<unknown>:0: |loc\(unknown\): )?(error|warning): (.*)$
 # Errors of Python inside of Triton come as their text for programmers.
 _REPR = re.compile(r"\w+\(('|\")(.*)\1\)")
 _FATAL = re.compile(r"^LLVM ERROR: (.*)$", re.MULTILINE)
+_PASS = re.compile(r"Pipeline failed while executing \[`(\w+)`")
 _EMPTY = re.compile(r"Failures have been detected while processing|A signal was caught")
 # What says nothing of the kernel in the words that the compiler has for it.
 _SPELLED = (
@@ -110,7 +111,9 @@ def _stage_error(
     words = [match[1].strip() for match in _FATAL.finditer(exc.log)] + [
         d.message for d in told if not _EMPTY.match(d.message)
     ]
-    first = words[0] if words else f"Triton's compiler failed in its stage {exc.stage}"
+    failed = _PASS.search(exc.log)
+    by = f"Triton's pass {failed[1]}" if failed else "Triton's compiler"
+    first = words[0] if words else f"{by} failed in its stage {exc.stage}"
     # A place that comes with no words of its own gets the first that there are.
     placed = tuple(
         dataclasses.replace(d, message=first) if _EMPTY.match(d.message) else d
@@ -119,7 +122,11 @@ def _stage_error(
     )
     placed = tuple(dict.fromkeys(placed))
     other = located(module.texts, at, first, hint=_hint(first))
-    return CompileError(f"{what}: {first}", diagnostics=placed or (other,), log=exc.log)
+    told = placed or (other,)
+    if words and failed:
+        by = f"{by}, in stage {exc.stage}, does not take it"
+        told = tuple(dataclasses.replace(d, hint=d.hint or by) for d in told)
+    return CompileError(f"{what}: {first}", diagnostics=told, log=exc.log)
 
 
 def _places(
