@@ -103,9 +103,9 @@ class Libcuda:
 
     def __getattr__(self, name: str) -> Any:
         """What the bindings have."""
-        found = getattr(bindings(), name)
-        setattr(self, name, found)
-        return found
+        attribute = getattr(bindings(), name)
+        setattr(self, name, attribute)
+        return attribute
 
 
 def bindings() -> Any:
