@@ -17,7 +17,6 @@ from tilec.manifest.shapes import BAD, is_int
 from tilec.manifest.types import (
     DEFAULT_TARGETS,
     Manifest,
-    Output,
     Override,
     Package,
     Profile,
@@ -181,6 +180,7 @@ def _read(
         for i, table in enumerate(found.get("override", ()))
         if table is not BAD
     )
+    output = found.get("output", {})
     toolchain: Toolchain = keys.TOOLCHAIN.make(found.get("toolchain", {}))
     if problems.found or package is None:
         return None
@@ -196,14 +196,9 @@ def _read(
         kernels=tuple(kernel for kernel in kernels if kernel),
         chains=chains,
         overrides=overrides,
-        output=_output(found.get("output", {})),
+        output=keys.OUTPUT.make({**output, "wheel": keys.WHEEL.make(output.get("wheel", {}))}),
         locate=locator,
     )
-
-
-def _output(found: dict[str, Any]) -> Output:
-    made: Output = keys.OUTPUT.make({**found, "wheel": keys.WHEEL.make(found.get("wheel", {}))})
-    return made
 
 
 def _package(found: dict[str, Any], problems: Problems) -> Package | None:
