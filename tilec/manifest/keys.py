@@ -62,7 +62,7 @@ _EXTENTS = ListOf(
 _ALIGNED = Integer(1, 2**20, power=True)
 
 
-def _parameters(shape: Table | Either | ListOf | Integer, doc: str = "") -> Names:
+def _parameters(shape: Table | Either | ListOf | Integer | Text, doc: str = "") -> Names:
     return Names(values.IDENTIFIER, "a parameter's name", shape, doc)
 
 
@@ -554,6 +554,65 @@ TOLERANCE = Table(
         choices=tuple(dict.fromkeys((*DTYPES, *BY_NUMPY))),
     ),
 )
+_DTYPE_OF = Text(
+    "a dtype, an axis or a tensor's dtype such as x.dtype",
+    pattern=rf"(?:{values.IDENTIFIER})(?:\.dtype)?",
+    convert=short_name,
+)
+_NAME = Text("a parameter's name", pattern=values.IDENTIFIER)
+_KERNEL_NAME = Text("a kernel's name", pattern=values.IDENTIFIER)
+OP = Table(
+    keys=(
+        Key(
+            "outputs",
+            Table(
+                names=_parameters(
+                    Table(
+                        made=types.OpOutput,
+                        keys=(
+                            Key("like", _NAME, "Input whose shape it has."),
+                            Key(
+                                "shape",
+                                ListOf(Formula(0), most=8),
+                                "Extents: numbers, or expressions over the inputs.",
+                            ),
+                            Key(
+                                "dtype",
+                                _DTYPE_OF,
+                                "Its dtype, where neither the parameter nor an input of the same axis says it.",
+                            ),
+                        ),
+                    ),
+                )
+            ),
+            "Outputs that calls may leave out, and how they are allocated then.",
+        ),
+        Key(
+            "backward",
+            Either(
+                (
+                    _KERNEL_NAME,
+                    Table(
+                        keys=(
+                            Key(
+                                "kernel",
+                                _KERNEL_NAME,
+                                "Kernel that computes the gradients: an operator too.",
+                                required=True,
+                            ),
+                            Key(
+                                "args",
+                                Table(names=_parameters(_NAME)),
+                                "What its parameters stand for where their names do not say it: one of this kernel's, or grad_ and its name.",
+                            ),
+                        )
+                    ),
+                )
+            ),
+            "Kernel that computes the gradients of the inputs.",
+        ),
+    ),
+)
 BENCH = Table(
     made=types.Bench,
     keys=(
@@ -652,6 +711,7 @@ KERNEL = Table(
         ),
         Key("launch", LAUNCH, "How the kernel is launched."),
         Key("dispatch", DISPATCH, "How a variant is chosen."),
+        Key("op", OP, "The kernel as an operator of torch and array libraries."),
         Key(
             "budget",
             BUDGET,

@@ -159,7 +159,7 @@ ON_THE_PATH = {
     "libcuda lost marks recording scalars seam_types",
     "launch": "binding checks contract images keys launcher limits load native "
     "packing plans prepare program select",
-    "model": "arch digest driver dtype expr expr_build expr_tree image jit kernel safety signature "
+    "model": "arch digest driver dtype expr expr_build expr_tree image jit kernel operator safety signature "
     "table tensormap",
     "tensors": "facts",
 }
