@@ -70,7 +70,6 @@ class StandaloneLibcuda(Libcuda):
         CU_POINTER_ATTRIBUTE_RANGE_START_ADDR=11,
         CU_POINTER_ATTRIBUTE_RANGE_SIZE=12,
     )
-    CUstreamCaptureMode = SimpleNamespace(CU_STREAM_CAPTURE_MODE_RELAXED=2)
 
     def __init__(self, library: Any = None) -> None:
         """Open libcuda; `library` stands for it in tests.
@@ -98,12 +97,6 @@ class StandaloneLibcuda(Libcuda):
         value = c_int() if attribute == 9 else c_uint64()
         call = self.library.cuPointerGetAttribute
         code = call(ctypes.byref(value), c_int(attribute), c_uint64(address))
-        return self._result(code), value.value
-
-    def cuThreadExchangeStreamCaptureMode(self, mode: int) -> tuple[Any, int]:  # noqa: N802
-        """Set the mode of captures for this thread; gives what it was."""
-        value = c_int(mode)
-        code = self.library.cuThreadExchangeStreamCaptureMode(ctypes.byref(value))
         return self._result(code), value.value
 
     def cuStreamGetCtx(self, stream: int) -> tuple[Any, int]:  # noqa: N802
