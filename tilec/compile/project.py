@@ -432,7 +432,7 @@ def pick(
         else:
             what = f"{kernel.source} has no kernel at all"
             if kernel.language == "tile" and kernel.source.endswith(".py"):
-                what += f": put @tl.kernel (import tilec.lang as tl) above def {named}"
+                what += ": a kernel is a function with @tl.kernel (import tilec.lang as tl)"
         spoken, decorator = (
             _python_language(Path(manifest.root, kernel.source), named)
             if not candidates
