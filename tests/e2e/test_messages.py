@@ -199,3 +199,11 @@ def test_what_a_build_says(cli: Cli, tmp_path: Path, mistake: str) -> None:
     source = SCALE.replace("x.load_tile_like(y) * factor", good).replace(good, bad)
     root = write(tmp_path, TILE, {"k.py": source})
     assert message in cli(root, "build").err
+
+
+def test_a_first_look_at_a_kernel_that_is_not_there(cli: Cli, tmp_path: Path) -> None:
+    root = write(tmp_path, TILE, {"k.py": SCALE})
+    (root / "tilec.toml").unlink()
+    done = cli(root, "run", "k.py:skale")
+    assert done.err.startswith("error: k.py has no kernel 'skale'; did you mean 'scale'\n")
+    assert done.code == 2
