@@ -124,6 +124,16 @@ TABLE = {
         SCALE + "\ndef make():\n    return scale\n",
         "k.py has no kernel 'make'; it has scale\n",
     ),
+    "an axis that the source has as a number": (
+        TILE + "matrix.TILE = [512, 1024]\n",
+        SCALE,
+        'dtypes or launch; in the source an axis is TILE = tl.size("TILE")\n',
+    ),
+    "an input that is a text": (
+        TILE + 'inputs = { x = "64", y = ["x.size"], factor = 2.0 }\n',
+        SCALE,
+        "  hint: write [64]\n",
+    ),
     "a chain that feeds arrays of another rank": (
         TILE
         + '[chain.two]\nsteps = ["scale(t, x, f)", "scale(y, t, f)"]\n'
@@ -180,8 +190,24 @@ def test_what_check_says(cli: Cli, tmp_path: Path, mistake: str) -> None:
 
 
 BUILDS = {
+    "a condition for each element": (
+        "    y.store(",
+        "    if x.load_tile_like(y) > 0:\n        y.store(",
+        "hint: an if, a while and a range take one number for the whole block: ",
+    ),
+    "a list": (
+        "    y.store(",
+        "    for q in [1, 2]:\n        y.store(",
+        "hint: kernels take a part of Python: ",
+    ),
+    "an element of an array": (
+        "x.load_tile_like(y) * factor",
+        "x[0]",
+        "hint: kernels load tiles, not elements: x.load_tile_like(z), ",
+    ),
+    "a result": ("y.store(", "return (", "error: a kernel returns nothing\n"),
     "NumPy's function": (
-        "tl.exp(x.load_tile_like(y))",
+        "x.load_tile_like(y) * factor",
         "np.exp(x.load_tile_like(y))",
         "hint: NumPy runs on the host: tl.exp and its like are the operations of tiles\n",
     ),
@@ -196,7 +222,7 @@ BUILDS = {
 @pytest.mark.parametrize("mistake", BUILDS)
 def test_what_a_build_says(cli: Cli, tmp_path: Path, mistake: str) -> None:
     good, bad, message = BUILDS[mistake]
-    source = SCALE.replace("x.load_tile_like(y) * factor", good).replace(good, bad)
+    source = SCALE.replace(good, bad)
     root = write(tmp_path, TILE, {"k.py": source})
     assert message in cli(root, "build").err
 

@@ -143,7 +143,7 @@ def _parameter(item: inspect.Parameter, scope: dict[str, Any], text: str) -> dic
             f"parameter {name!r} cannot be passed by place: a launcher passes every argument so"
         )
     if item.annotation is item.empty:
-        hint = "tl.Ref[T, 2] reads, tl.Mut[T, (BM, BN)] writes one tile for each block"
+        hint = "tl.Ref[T, 2] reads, tl.Mut[T, (BM, BN)] writes one tile for each block, float and int are numbers"
         raise _RefusedError(
             f"parameter {name!r} has no annotation: say what the kernel may do with it", hint
         )
