@@ -71,7 +71,7 @@ def check_without_executing(request: BuildRequest) -> Unexecuted:
             unread.setdefault(
                 f"files of language {kernel.language}, which a tool or a plug-in reads", []
             ).append(kernel.name)
-    chosen, unknown = pick(manifest, declared)
+    chosen, unknown = pick(manifest, declared, project.sources)
     problems += unknown
     kernels = tuple(
         dataclasses.replace(kernel, table="")

@@ -7,7 +7,7 @@ from __future__ import annotations
 from tests.corpus.entries import Entry
 
 # operation: largest distance by dtype of the output ("" for all others). An H200 needs these, and
-# no more, on the corpus.
+# no more, on the corpus, beside NumPy's functions of processors with AVX-512 and without.
 TOLERANCES: dict[str, dict[str, float]] = {
     # Functions: neither side rounds them correctly. Results in f16 and bf16 are computed in f32 on
     # both sides, and nearly always agree.
@@ -18,7 +18,7 @@ TOLERANCES: dict[str, dict[str, float]] = {
     "sin": {"f32": 1, "f64": 1},
     "cos": {"f32": 1, "f64": 1},
     "tan": {"f32": 2, "f64": 1},
-    "sinh": {"f32": 2, "f64": 1},
+    "sinh": {"f32": 2, "f64": 2},
     "cosh": {"f32": 2, "f64": 1},
     "tanh": {"f32": 2, "f64": 2},
     "pow": {"f32": 1, "f64": 1},
@@ -30,7 +30,7 @@ TOLERANCES: dict[str, dict[str, float]] = {
     "tanh_full": {"f32": 2},
     "truediv_full": {"f32": 1},
     # Fast forms of the hardware, which the cpu device computes as exactly as the others.
-    "truediv_approx": {"f32": 1},
+    "truediv_approx": {"f32": 2},
     "sqrt_approx": {"f32": 1},
     "exp_approx": {"f32": 32},
     "tanh_approx": {"f32": 128},

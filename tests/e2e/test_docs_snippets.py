@@ -57,6 +57,7 @@ _NAMES = (
     "async",
     "graphs",
     "interop",
+    "operators",
     "errors",
     "first-kernel",
     "thinking-in-tiles",
@@ -107,12 +108,14 @@ SITTINGS = {
             "bench",
             "frontends",
             "linking",
+            "packages",
             "triton",
             "simt",
+            "operators",
         )
     },
 }
-OFTEN = ("errors", "tensors", "async")  # the others are followed in the full gate
+OFTEN = ("errors", "tensors", "async", "operators")  # the others are followed in the full gate
 NEEDS = {"triton": "triton", "simt": "numba_cuda"}
 
 
@@ -360,6 +363,7 @@ def test_launch_errors_are_all_in_the_table_of_checks() -> None:
 
 
 PLACEHOLDERS = dict.fromkeys(("kernel", "chain", "profile"), "NAME")
+PLACEHOLDERS["outputs"] = "P"
 PLACEHOLDERS |= {"case": "CASE", "params": "PARAM", "inputs": "PARAM", "tolerance": "DTYPE"}
 
 

@@ -65,6 +65,42 @@ struct S { int a; };
 __global__ void bad(float* y, const S& s) { y[0] = s.a; }
 __global__ void good(float* y) { y[0] = 1; }
 """
+MACRO = """\
+#define MAKE(NAME) __global__ void NAME(float* y) { y[0] = 1; }
+MAKE(good)
+"""
+SHARED = """\
+edition = 1
+package.name = "demo"
+targets.default = ["sm_90"]
+[kernel.a]
+source = "a.cu"
+launch = { grid = ["1"], block = [32] }
+[kernel.b]
+source = "b.cu"
+symbol = "b<{N}>"
+matrix = { N = [1, 2] }
+launch = { grid = ["1"], block = [32] }
+[kernel.c]
+source = "c.py"
+language = "simt"
+params = { y = { dtype = "f32", rank = 1, out = true } }
+launch = { grid = ["1"], block = [32] }
+[kernel.d]
+source = "d.py"
+language = "simt"
+params = { y = { dtype = "f32", rank = 1, out = true } }
+launch = { grid = ["1"], block = [32] }
+"""
+AT_IMPORT = """\
+from numba import cuda
+
+DEVICE = cuda.current_context().device.id
+
+@cuda.jit
+def c(y):
+    y[0] = DEVICE
+"""
 TABLE = {
     "a number of Python is a scalar": (CUTILE, AXPY, "tilec.toml: no problems; 1 kernel, 2 jobs"),
     "a boolean axis is a condition": (
@@ -173,6 +209,21 @@ TABLE = {
         KERNELS,
         "tilec.toml: no problems; 1 kernel, 1 job\n",
     ),
+    "a kernel of a macro": (
+        REFERENCE,
+        MACRO,
+        "k.cu has no kernel at all; one that a macro makes takes `args`, or its compiled name (_Z…)\n",
+    ),
+    "a kernel of a macro by its compiled name": (
+        REFERENCE.replace("k.cu", "k.cu:_Z4goodPf"),
+        MACRO,
+        "tilec.toml: no problems; 1 kernel, 1 job\n",
+    ),
+    "a kernel of a macro by its args": (
+        REFERENCE + 'args = ["y.ptr"]\nparams.y = { rank = 1, out = true }\n',
+        MACRO,
+        "tilec.toml: no problems; 1 kernel, 1 job\n",
+    ),
 }
 
 
@@ -233,3 +284,26 @@ def test_a_first_look_at_a_kernel_that_is_not_there(cli: Cli, tmp_path: Path) ->
     done = cli(root, "run", "k.py:skale")
     assert done.err.startswith("error: k.py has no kernel 'skale'; did you mean 'scale'\n")
     assert done.code == 2
+
+
+def test_one_missing_header_is_one_problem(cli: Cli, tmp_path: Path) -> None:
+    kernels = {
+        "a.cu": '#include "near.cuh"\n__global__ void a(float* y) { y[0] = 1; }\n',
+        "b.cu": '\n#include "near.cuh"\ntemplate <int N> __global__ void b(float* y) { y[0] = N; }\n',
+    }
+    root = write(tmp_path, SHARED.partition("[kernel.c]")[0], kernels)
+    told = cli(root, "build").err
+    assert told.count('cannot open source file "near.cuh"') == 1
+    assert "  1 more of this: b.cu:2\n  in 3 jobs: a-sm_90, b-N1-sm_90, b-N2-sm_90\n" in told
+
+
+@pytest.mark.parametrize("command", ["check", "build"])
+def test_a_module_that_asks_for_a_gpu_is_named_once(cli: Cli, tmp_path: Path, command: str) -> None:
+    head, _, tail = SHARED.partition("[kernel.a]")
+    manifest = f"{head}[kernel.c]{tail.partition('[kernel.c]')[2]}"
+    other = "import c\nfrom numba import cuda\n\n@cuda.jit\ndef d(y):\n    y[0] = c.DEVICE\n"
+    root = write(tmp_path, manifest, {"c.py": AT_IMPORT, "d.py": other})
+    told = cli(root, command).err
+    assert told.count("the module asks for a GPU when it is imported") == 1
+    assert "c.py:3:10: error: the module asks for a GPU" in told
+    assert "error: 2 of 2 sources have errors" in told

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.harness import Cli
+from tilec_runtime.bundle.cubin import read_cubin
 from tilec_runtime.bundle.read import Bundle
 
 pytestmark = [pytest.mark.e2e, pytest.mark.toolchain]
@@ -31,6 +32,7 @@ def test_every_case_passes_on_the_cpu_device(cli: Cli, project: Path) -> None:
         "scale_tuned/relu[f32]",
         "twice/thousand",
         "axpy/thousand",
+        "square/thousand",
         "uniform/thousand",
         "scale_signed/thousand",
     }
@@ -41,10 +43,21 @@ def test_every_case_passes_on_the_cpu_device(cli: Cli, project: Path) -> None:
 
 
 def test_kernels_of_gpus_build_as_their_authors_wrote_them(cli: Cli, project: Path) -> None:
-    selected = [f"--select={name}*" for name in ("scale_tuned", "twice", "axpy", "scale_signed")]
+    names = ("scale_tuned", "twice", "axpy", "square", "scale_signed")
+    selected = [f"--select={name}*" for name in names]
     found = cli.good(project, "build", "--targets", "sm_90", *selected)
     assert "program.cu has a main(): it is compiled with nvcc" in found.out + found.err
+    assert "launcher.cu includes <cstdio>: it is compiled with nvcc" in found.out + found.err
     bundle = Bundle.open(project / "dist" / "needs-1.0.tilec")
     tuned, axpy = bundle.kernel("scale_tuned"), bundle.kernel("axpy")
     assert (len(tuned.variants), dict(tuned.default)["BLOCK"]) == (8, 256)
     assert [slot.expr for slot in axpy.variants[0].abi] == ["y.ptr", "x.ptr", "a", "x.size", "0"]
+    square = bundle.kernel("square")
+    assert [(p.name, p.dtype, p.out) for p in square.params] == [
+        ("y", "f32", True),
+        ("x", "f32", False),
+    ]
+    (image,) = square.variants[0].images
+    assert [kernel.name for kernel in read_cubin(bundle.image(image.digest)).kernels] == [
+        "_Z6squarePfPKfi"
+    ]

@@ -11,9 +11,11 @@ from pathlib import Path
 import pytest
 
 from tests.toolchain.cuda_jobs import NVCC, compile_text, frontend, job, write
+from tilec.frontends.cuda.mangled import unseen
 from tilec.frontends.tools.ptx import isa
-from tilec.model.job import Option
+from tilec.model.job import Option, Source
 from tilec_runtime.bundle.cubin import read_cubin
+from tilec_runtime.bundle.ptx import read_entries
 from tilec_runtime.errors import CompileError
 from tilec_runtime.model.arch import ARCHS, Target, TargetKind
 from tilec_runtime.model.digest import sha256
@@ -50,6 +52,45 @@ def test_a_plain_kernel(tmp_path: Path) -> None:
     assert (info.resources.code or 0) > 0
     assert read_cubin(image.data).cc == (9, 0)
     assert image.warnings == ()
+
+
+SEVERAL = """
+__device__ __noinline__ float of_a(float x) { return sinf(x); }
+__device__ __noinline__ float of_k(float x) { return cosf(x); }
+__global__ void a(float* y) { y[0] = of_a(y[1]); }
+__global__ void k(float* y) { y[0] = of_k(y[1]); }
+#define MAKE(NAME) extern "C" __global__ void NAME(float* y) { y[0] = of_a(y[2]); }
+MAKE(made)
+"""
+
+
+@pytest.mark.parametrize("debug", [{}, {"lineinfo": True}], ids=["plain", "lineinfo"])
+@pytest.mark.parametrize("options", [{}, NVCC], ids=["nvrtc", "nvcc"])
+def test_an_image_carries_the_kernel_that_was_asked_for(
+    tmp_path: Path, options: dict[str, Option], debug: dict[str, bool]
+) -> None:
+    image = compile_text(tmp_path, SEVERAL, options=options, **debug)
+    assert [kernel.name for kernel in read_cubin(image.data).kernels] == ["_Z1kPf"]
+    assert b"of_a" not in image.data
+    assert compile_text(tmp_path, SEVERAL, options=options, **debug).data == image.data
+    ptx = compile_text(tmp_path, SEVERAL, target="compute_90", options=options, **debug)
+    text = ptx.data.decode()
+    assert [entry.name for entry in read_entries(text)] == ["_Z1kPf"]
+    assert ("of_a" in text, "of_k" in text) == (False, True)
+
+
+@pytest.mark.parametrize("options", [{}, NVCC], ids=["nvrtc", "nvcc"])
+def test_a_kernel_of_a_macro_is_named_as_it_is_compiled(
+    tmp_path: Path, options: dict[str, Option]
+) -> None:
+    text = "#define MAKE(NAME) __global__ void NAME(float* y, int n) { y[0] = n; }\nMAKE(one)\nMAKE(two)\n"
+    decl = unseen("_Z3twoPfi", None, Source(root=str(tmp_path), path="k/a.cu"))
+    image = compile_text(tmp_path, text, "_Z3twoPfi", decl=decl, options=options)
+    assert [kernel.name for kernel in read_cubin(image.data).kernels] == ["_Z3twoPfi"]
+    assert [(slot.type, slot.expr) for slot in image.abi] == [
+        ("ptr", "param_0.ptr"),
+        ("i32", "param_1"),
+    ]
 
 
 def test_ptx(tmp_path: Path) -> None:

@@ -12,7 +12,8 @@ import pytest
 from tests.toolchain.cuda_jobs import NVCC, compile_text, frontend, job, write
 from tilec.frontends.base import ToolSearch
 from tilec.frontends.cuda.frontend import CudaFrontend
-from tilec.model.job import Option
+from tilec.frontends.cuda.mangled import unseen
+from tilec.model.job import Option, Source
 from tilec_runtime.errors import CompileError, ToolchainError, UsageError
 
 pytestmark = pytest.mark.toolchain
@@ -77,11 +78,68 @@ def test_what_is_declared_and_not_defined(tmp_path: Path, options: dict[str, Opt
     assert "include the file that defines it" in found.hint
 
 
-def test_a_host_header_and_host_code_in_nvrtc(tmp_path: Path) -> None:
-    (found,) = refused(tmp_path, "#include <vector>\n__global__ void k(float* x) {}").diagnostics
-    assert 'compiler = "nvcc"' in found.hint
-    error = refused(tmp_path, "int host() { return 1; }\n__global__ void k(float* x) {}")
-    assert "mark it __device__" in error.diagnostics[0].hint
+@pytest.mark.parametrize(
+    ("header", "advice"),
+    [
+        ("vector", "leave it out of device code"),
+        ("float.h", "#include <cuda/std/cfloat>"),
+        ("limits", "#include <cuda/std/limits>"),
+    ],
+)
+def test_a_host_header_in_nvrtc(tmp_path: Path, header: str, advice: str) -> None:
+    text = f"#include <{header}>\n__global__ void k(float* x) {{}}"
+    (found,) = refused(tmp_path, text, options={"compiler": "nvrtc"}).diagnostics
+    assert found.hint == (
+        f'NVRTC has no host headers: {advice}, or set compiler = "nvcc" in [frontend.cuda] or the kernel'
+    )
+
+
+@pytest.mark.parametrize("host", ["int f() { return 1; }", "int v;", "auto f = [] { return 1; };"])
+def test_host_code_in_nvrtc(tmp_path: Path, host: str) -> None:
+    found, *_ = refused(tmp_path, f"{host}\n__global__ void k(float* x) {{}}").diagnostics
+    assert found.message.endswith("not allowed in JIT mode.")  # and not: take -default-device
+    assert "mark it __device__" in found.hint
+
+
+@BOTH
+def test_a_kernel_that_the_preprocessor_leaves_out(
+    tmp_path: Path, options: dict[str, Option]
+) -> None:
+    text = (
+        "#ifndef K_CU\n#define K_CU\n#ifdef EXTRA\n__global__ void k(float* x) {}\n#endif\n#endif\n"
+    )
+    error = refused(tmp_path, text, options=options)
+    assert error.what == "the preprocessor leaves k out: it is under #ifdef EXTRA (line 3)"
+    assert error.fix.startswith('define what that asks for: define = { NAME = "1" }')
+    compile_text(tmp_path, text, options={**options, "define": (("EXTRA", ""),)})
+
+
+@BOTH
+def test_a_double_for_a_float(tmp_path: Path, options: dict[str, Option]) -> None:
+    text = "template <int N, float EPS> __global__ void k(float* x) { x[0] = EPS; }"
+    told = {"axes": {"N": 2, "EPS": 1e-5}, "options": {**options, "std": "c++20"}}
+    error = refused(tmp_path, text, "k<{N}, {EPS}>", **told)
+    assert error.fix == (
+        "k takes <N, EPS>: 1e-05 is a double, and a parameter of type float takes 1e-05f: write {NAME}f for its axis in symbol"
+    )
+    compile_text(tmp_path, text, "k<{N}, {EPS}f>", **told)
+
+
+@BOTH
+def test_no_warning_of_the_copy_that_nvcc_compiles(
+    tmp_path: Path, options: dict[str, Option]
+) -> None:
+    text = "#pragma once\n__global__ void k(float* x) {}"
+    assert compile_text(tmp_path, text, options=options).warnings == ()
+
+
+@BOTH
+def test_a_compiled_name_that_there_is_not(tmp_path: Path, options: dict[str, Option]) -> None:
+    decl = unseen("_Z1mPf", None, Source(root=str(tmp_path), path="k/a.cu"))
+    text = "#define MAKE(NAME) __global__ void NAME(float* x) {}\nMAKE(k)\nMAKE(j)\n"
+    error = refused(tmp_path, text, "_Z1mPf", decl=decl, options=options)
+    assert error.what == "k/a.cu compiles to no kernel _Z1mPf"
+    assert error.fix == "name one that it has: _Z1kPf, _Z1jPf"
 
 
 @BOTH

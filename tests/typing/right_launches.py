@@ -122,3 +122,10 @@ def of_a_module(z: Tensor, x: TensorView) -> None:
     LazyLauncher(kernels["gemm"].variant(BM=64).options(occupancy=2))(z, x, x).options(
         occupancy=2
     ).sync()
+
+
+def of_an_operator(y: Tensor, x: TensorView) -> None:
+    kernels = sample.load()
+    assert_type(kernels.scale(x), TensorView)
+    assert_type(kernels.scale(x, factor=3.0, stream=0), TensorView)
+    kernels.scale(y, x, 3.0)

@@ -76,3 +76,11 @@ def ops(tensor: DeviceOp[Tensor], shared: DeviceOp[SharedTensor]) -> None:
     value(1).then(lambda x: x)  # wrong: a number is no op
     value(1).then_unchecked(lambda x: x)  # wrong: likewise
     value(1).first()  # wrong: a number has no elements
+
+
+def operators(y: Tensor, x: Tensor) -> None:
+    kernels = sample.load()
+    kernels.scale(x, 3.0)  # wrong: the second value by place is x
+    kernels.scale(x, fctor=3.0)  # wrong: no such argument
+    kernels.scale(factor=3.0)  # wrong: no input
+    len(kernels.scale(y, x))  # wrong: nothing is returned where the output is given

@@ -21,6 +21,7 @@ from tilec_runtime.errors import (
     BuildError,
     CompileError,
     Diagnostic,
+    Location,
     ManifestError,
     OutputError,
     TilecError,
@@ -42,9 +43,16 @@ _FIXES = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Group:
-    """Failures with one message, printed once with their jobs and kept inputs."""
+    """Failures with one message, printed once with their jobs and kept inputs.
+
+    Attributes:
+        failure: the first.
+        places: where the others are, if not at its place.
+        jobs, kept: of all.
+    """
 
     failure: TilecError
+    places: tuple[Location, ...]
     jobs: tuple[str, ...]
     kept: tuple[str, ...]
 
@@ -57,6 +65,11 @@ def group(failures: Sequence[TilecError]) -> list[Group]:
     return [
         Group(
             failure=members[0],
+            places=tuple(
+                place
+                for place in dict.fromkeys(map(_place, members[1:]))
+                if place and place != _place(members[0])
+            ),
             jobs=tuple(dict.fromkeys(name for name in map(_job_name, members) if name)),
             kept=tuple(
                 dict.fromkeys(m.kept for m in members if isinstance(m, CompileError) and m.kept)
@@ -68,12 +81,19 @@ def group(failures: Sequence[TilecError]) -> list[Group]:
 
 def _identity(failure: TilecError) -> tuple[object, ...]:
     if isinstance(failure, CompileError) and failure.diagnostics:
-        return (CompileError, failure.diagnostics, failure.cause, failure.fix)
+        # One mistake, as in a shared header's name, is made in several places.
+        words = tuple((each.severity, each.message, each.hint) for each in failure.diagnostics)
+        return (CompileError, words, failure.cause, failure.fix)
     what = failure.what
     for word in (_job_name(failure), failure.kernel, failure.target):  # messages often name the job
         what = what.replace(word, "") if word else what
     log = failure.log if isinstance(failure, CompileError) else ""
     return (type(failure), what, failure.location, failure.cause, failure.fix, log)
+
+
+def _place(failure: TilecError) -> Location | None:
+    diagnostics = failure.diagnostics if isinstance(failure, CompileError) else ()
+    return diagnostics[0].location if diagnostics else failure.location
 
 
 def _job_name(failure: TilecError) -> str:
@@ -179,10 +199,14 @@ def _problem_lines(problems: Sequence[Diagnostic], *, verbose: bool, show: Show)
     lines = []
     for first, *rest in same.values():
         lines.append(diagnostic_text(first, show))
-        places = [f"line {each.location.line}" for each in rest if each.location]
-        if places:
-            lines.append(f"  {len(rest)} more of this: {listed(list(dict.fromkeys(places)), 6)}")
+        lines += _more([f"line {each.location.line}" for each in rest if each.location])
     return lines
+
+
+def _more(places: Sequence[str]) -> list[str]:
+    """Return the line that says where else a problem is."""
+    shown = listed(list(dict.fromkeys(places)), 6)
+    return [f"  {len(places)} more of this: {shown}"] if places else []
 
 
 def located_text(exc: TilecError, show: Show) -> str:
@@ -219,6 +243,8 @@ def _render_group(one: Group, *, verbose: bool, show: Show) -> str:
     lines += [
         f"  {name}: {text}" for name, text in (("cause", failure.cause), ("fix", fix)) if text
     ]
+    places = (dataclasses.replace(place, column=0, file=show(place.file)) for place in one.places)
+    lines += _more([str(place) for place in places])
     return "\n".join([*lines, *_jobs(one, verbose=verbose, show=show)])
 
 
@@ -278,7 +304,9 @@ def as_json(exc: TilecError) -> dict[str, Any]:
     if isinstance(exc, BuildError):
         body["total"] = exc.total
         body["failures"] = [
-            as_json(one.failure) | {"jobs": list(one.jobs), "kept": list(one.kept)}
+            as_json(one.failure)
+            | {"jobs": list(one.jobs), "kept": list(one.kept)}
+            | ({"places": [dataclasses.asdict(p) for p in one.places]} if one.places else {})
             for one in group(exc.failures)
         ]
     return body

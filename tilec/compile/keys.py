@@ -21,7 +21,7 @@ from tilec_runtime.model.kernel import ToolInfo
 from tilec_runtime.model.signature import Assumption, Param
 
 #: Raised whenever tilec itself compiles the same inputs into something else: everything cached before is then passed over.
-RECIPE = 6
+RECIPE = 7
 
 #: Raised whenever tilec declares the same source as something else.
 READING = 1

@@ -21,6 +21,7 @@ from tilec.frontends.base import (
     installed,
     load_frontend,
 )
+from tilec.frontends.cuda.mangled import unseen
 from tilec.frontends.tools.cpp.flags import OptionError
 from tilec.frontends.tools.cpp.options import of_tiles, read_options
 from tilec.manifest.files import file_problems, source_problem
@@ -312,7 +313,9 @@ def look_at_sources(
     asked = {pair for name, pair in by_kernel.items() if may_select(select, name)}
     readable = {name: pair for name, pair in by_kernel.items() if pair in found}
     kernels, unknown = pick(
-        project.manifest, {name: found[pair] for name, pair in readable.items()}
+        project.manifest,
+        {name: found[pair] for name, pair in readable.items()},
+        project.sources,
     )
     refused: dict[str, list[Diagnostic]] = {}
     for name in [name for name, decl in kernels.items() if decl.refused]:
@@ -402,7 +405,9 @@ def _inputs(
 
 
 def pick(
-    manifest: Manifest, declared: Mapping[str, Sequence[KernelDecl]]
+    manifest: Manifest,
+    declared: Mapping[str, Sequence[KernelDecl]],
+    sources: Mapping[str, Source],
 ) -> tuple[dict[str, KernelDecl], tuple[Diagnostic, ...]]:
     """Return each kernel's declaration in its source, and problems with the names."""
     chosen: dict[str, KernelDecl] = {}
@@ -421,6 +426,12 @@ def pick(
             chosen[kernel.name] = candidates[0]
             continue
         names = [d.qualified or d.name for d in decls]
+        path = Path(manifest.root, kernel.source)
+        spelled = kernel.language == "cuda" and not candidates and not did_you_mean(named, names)
+        plain = spelled and not _has_tiles(path)
+        if plain and (hidden := unseen(named, kernel.args, sources[kernel.name])):
+            chosen[kernel.name] = hidden
+            continue
         if candidates:
             known = [d.qualified for d in candidates]
             what = f"{kernel.source} has {len(known)} kernels named {named!r}: {', '.join(known)}"
@@ -433,18 +444,12 @@ def pick(
             what = f"{kernel.source} has no kernel at all"
             if kernel.language == "tile" and kernel.source.endswith(".py"):
                 what += ": a kernel is a function with @tl.kernel (import tilec.lang as tl)"
-        spoken, decorator = (
-            _python_language(Path(manifest.root, kernel.source), named)
-            if not candidates
-            else ("", "")
-        )
+        if plain:
+            what += "; one that a macro makes takes `args`, or its compiled name (_Z…)"
+        spoken, decorator = _python_language(path, named) if not candidates else ("", "")
         if spoken and spoken != kernel.language:
             what += f': it is a @{decorator} function, so say language = "{spoken}"'
-        if (
-            not candidates
-            and kernel.language == "cuda"
-            and _has_tiles(Path(manifest.root, kernel.source))
-        ):
+        if not candidates and kernel.language == "cuda" and _has_tiles(path):
             what += ' of language cuda: for its __tile_global__ functions say language = "tile"'
         key = "symbol" if kernel.symbol else "source"
         problems.append(manifest.locate.problem(("kernel", kernel.name, key), what))

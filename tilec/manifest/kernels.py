@@ -16,11 +16,14 @@ from tilec.manifest.problems import Axes, Problems, Scope, shown
 from tilec.manifest.shapes import BAD
 from tilec.manifest.types import (
     AssumeSet,
+    Backward,
     Budget,
     Exclude,
     Kernel,
     Launch,
     Matrix,
+    Op,
+    OpOutput,
     ParamTable,
     Rule,
 )
@@ -80,6 +83,25 @@ def read_kernel(
         cases=read_cases(found, scope),
         options=options,
         checks=found.get("checks", ""),
+        op=_op(found["op"], (*path, "op"), problems) if "op" in found else None,
+    )
+
+
+def _op(found: dict[str, Any], path: Path, problems: Problems) -> Op:
+    outputs = []
+    for name, table in found.get("outputs", {}).items():
+        at = (*path, "outputs", name)
+        if ("like" in table) == ("shape" in table):
+            problems.add(at, "say one of like and shape", at_key=True)
+        outputs.append(OpOutput(name=name, **table))
+    backward = found.get("backward")
+    if isinstance(backward, str):
+        backward = {"kernel": backward}
+    return Op(
+        outputs=tuple(outputs),
+        backward=Backward(kernel=backward["kernel"], args=tuple(backward.get("args", {}).items()))
+        if backward and "kernel" in backward
+        else None,
     )
 
 

@@ -50,6 +50,9 @@ _LINE = Text("one line of text", convert=values.one_line, empty=True)
 _BYTES = Either(
     (Integer(0), Text("a size such as 90 MiB", pattern=values.SIZE, convert=values.size))
 )
+_MOST_BYTES = Either(
+    (Integer(1), Text("a size such as 90 MiB", pattern=values.SIZE, convert=values.some_size))
+)
 _HINT = Integer()
 _SHA256 = Text("a SHA-256 (64 hexadecimal digits)", pattern="[0-9a-fA-F]{64}")
 _DIVISORS = ListOf(Integer(1), least=1, most=8)
@@ -62,7 +65,7 @@ _EXTENTS = ListOf(
 _ALIGNED = Integer(1, 2**20, power=True)
 
 
-def _parameters(shape: Table | Either | ListOf | Integer, doc: str = "") -> Names:
+def _parameters(shape: Table | Either | ListOf | Integer | Text, doc: str = "") -> Names:
     return Names(values.IDENTIFIER, "a parameter's name", shape, doc)
 
 
@@ -554,6 +557,65 @@ TOLERANCE = Table(
         choices=tuple(dict.fromkeys((*DTYPES, *BY_NUMPY))),
     ),
 )
+_DTYPE_OF = Text(
+    "a dtype, an axis or a tensor's dtype such as x.dtype",
+    pattern=rf"(?:{values.IDENTIFIER})(?:\.dtype)?",
+    convert=short_name,
+)
+_NAME = Text("a parameter's name", pattern=values.IDENTIFIER)
+_KERNEL_NAME = Text("a kernel's name", pattern=values.IDENTIFIER)
+OP = Table(
+    keys=(
+        Key(
+            "outputs",
+            Table(
+                names=_parameters(
+                    Table(
+                        made=types.OpOutput,
+                        keys=(
+                            Key("like", _NAME, "Input whose shape it has."),
+                            Key(
+                                "shape",
+                                ListOf(Formula(0), most=8),
+                                "Extents: numbers, or expressions over the inputs.",
+                            ),
+                            Key(
+                                "dtype",
+                                _DTYPE_OF,
+                                "Its dtype, where neither the parameter nor an input of the same axis says it.",
+                            ),
+                        ),
+                    ),
+                )
+            ),
+            "Outputs that calls may leave out, and how they are allocated then.",
+        ),
+        Key(
+            "backward",
+            Either(
+                (
+                    _KERNEL_NAME,
+                    Table(
+                        keys=(
+                            Key(
+                                "kernel",
+                                _KERNEL_NAME,
+                                "Kernel that computes the gradients: an operator too.",
+                                required=True,
+                            ),
+                            Key(
+                                "args",
+                                Table(names=_parameters(_NAME)),
+                                "What its parameters stand for where their names do not say it: one of this kernel's, or grad_ and its name.",
+                            ),
+                        )
+                    ),
+                )
+            ),
+            "Kernel that computes the gradients of the inputs.",
+        ),
+    ),
+)
 BENCH = Table(
     made=types.Bench,
     keys=(
@@ -652,6 +714,7 @@ KERNEL = Table(
         ),
         Key("launch", LAUNCH, "How the kernel is launched."),
         Key("dispatch", DISPATCH, "How a variant is chosen."),
+        Key("op", OP, "The kernel as an operator of torch and array libraries."),
         Key(
             "budget",
             BUDGET,
@@ -713,6 +776,17 @@ OVERRIDE = Table(
         Key("targets", _TARGETS, "The only targets that what matches is built for."),
     ),
 )
+WHEEL = Table(
+    made=types.Wheel,
+    keys=(
+        Key(
+            "split",
+            Text("way to split", choices=("arch",)),
+            'With "arch", machine code is in wheels of its own, one for each compute capability.',
+        ),
+        Key("max-size", _MOST_BYTES, "Most that a wheel may weigh."),
+    ),
+)
 OUTPUT = Table(
     made=types.Output,
     keys=(
@@ -724,13 +798,13 @@ OUTPUT = Table(
         Key("emit", ListOf(Text("output", choices=EMIT), least=1, unique=True), "What is written."),
         Key(
             "max-size",
-            Either(
-                (
-                    Integer(1),
-                    Text("a size such as 90 MiB", pattern=values.SIZE, convert=values.some_size),
-                )
-            ),
+            _MOST_BYTES,
             "Most that the bundle may weigh.",
+        ),
+        Key(
+            "wheel",
+            WHEEL,
+            "How wheels are made.",
         ),
     ),
 )

@@ -265,6 +265,36 @@ class Rule:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class OpOutput:
+    """kernel.NAME.op.outputs.P: how a call that leaves the output out allocates it; empty where the
+    parameter says it.
+    """
+
+    name: str
+    like: str = ""
+    shape: tuple[str, ...] | None = None
+    dtype: str = ""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Backward:
+    """kernel.NAME.op.backward: the kernel that computes gradients. `args` says what its parameters
+    stand for where their names do not.
+    """
+
+    kernel: str
+    args: tuple[tuple[str, str], ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Op:
+    """kernel.NAME.op: the kernel as an operator of other libraries."""
+
+    outputs: tuple[OpOutput, ...] = ()
+    backward: Backward | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Kernel:
     """[kernel.NAME]. `source` is relative to the project; `function` stands behind its colon (or is
     the symbol's base name, or NAME). `let` has the derived axes: expressions over those before them.
@@ -291,6 +321,7 @@ class Kernel:
     cases: tuple[Case, ...] = ()
     options: Options = ()
     checks: str = ""
+    op: Op | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -340,6 +371,16 @@ class Override:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Wheel:
+    """[output.wheel]: how the wheel is split (`arch`, empty for one), and the most that each may
+    weigh in bytes (0 for no bound).
+    """
+
+    split: str = ""
+    max_size: int = 0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Output:
     """[output]: where results go (relative to the project), what is written, and the most a bundle
     may weigh in bytes (0 for no bound).
@@ -348,6 +389,7 @@ class Output:
     dir: str = "dist"
     emit: tuple[str, ...] = ("bundle", "package")
     max_size: int = 0
+    wheel: Wheel = Wheel()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)

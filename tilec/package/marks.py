@@ -9,6 +9,7 @@ its RECORD, a JSON document its seal; standard files, which hold no foreign byte
 from __future__ import annotations
 
 import base64
+import contextlib
 import csv
 import glob
 import hashlib
@@ -23,6 +24,7 @@ from pathlib import Path
 from tilec.manifest.types import Manifest
 from tilec.package.documents import KINDS, owner_of, suffix_of
 from tilec.package.outputs import Output, place_of
+from tilec_runtime.bundle.parts import PART_NAME
 from tilec_runtime.bundle.read import Bundle
 from tilec_runtime.errors import TilecError
 from tilec_runtime.model.digest import sha256
@@ -95,8 +97,9 @@ def stale_outputs(
 ) -> dict[Path, bool]:
     """Return earlier outputs that a build replaces, each with whether it is unchanged.
 
-    These are standard files and documents that the build does not make, and, where it writes a
-    package, that package under another digest or module.
+    These are standard files and documents that the build does not make; where it writes a wheel,
+    wheels of machine code of that version; and where it writes a package, that package under
+    another digest or module.
     """
     current = {Path(output.path) for output in outputs}
     stale: dict[Path, bool] = {}
@@ -104,6 +107,10 @@ def stale_outputs(
         document = place_of(manifest, document_name(manifest.package.info, suffix))
         if owner_of(document) == manifest.package.name:
             stale[document] = True
+    versions = {path.name.split("-")[1] for path in current if path.suffix == ".whl"}
+    for wheel in _provider_wheels(place_of(manifest), manifest.package.name):
+        if wheel.name.split("-")[1] in versions:
+            stale[wheel] = is_written(wheel)
     for kind in STANDARD:
         stale.update(_standard_files(place_of(manifest, kind)))
     if "package" in emit:
@@ -124,6 +131,7 @@ def all_outputs(directory: Path, package: str, module: str) -> dict[Path, bool]:
             for wheel in sorted(directory.glob(f"{normalise_name(package)}-*.whl"))
         }
     )
+    found.update({wheel: is_written(wheel) for wheel in _provider_wheels(directory, package)})
     for suffix in KINDS:
         for document in sorted(directory.glob(f"{glob.escape(package)}-*{suffix}")):
             owner = owner_of(document)
@@ -142,7 +150,8 @@ def outputs_of_others(directory: Path, package: str, module: str) -> dict[Path, 
     nothing tells these two apart.
     """
     found: dict[Path, str] = {}
-    for path in sorted(directory.glob("*")):
+    providers = _provider_wheels(directory, package)
+    for path in sorted(set(directory.glob("*")) - set(providers)):
         names = {package}
         owner = ""
         if path.suffix == ".whl":
@@ -186,6 +195,19 @@ def _packages(directory: Path, package: str, module: str) -> dict[Path, bool]:
             found.update(
                 dict.fromkeys(files, all(map(is_written, files)))
             )  # as a whole or not at all
+    return found
+
+
+def _provider_wheels(directory: Path, package: str) -> list[Path]:
+    """The wheels of a package's machine code, of all versions."""
+    name = normalise_name(package)
+    found = []
+    for path in sorted(directory.glob(f"{name}_sm*-*.whl")):
+        with contextlib.suppress(OSError, zipfile.BadZipFile), zipfile.ZipFile(path) as wheel:
+            if re.match(rf"{name}_sm\d+-", path.name) and any(
+                member.endswith(f"/{PART_NAME}") for member in wheel.namelist()
+            ):
+                found.append(path)
     return found
 
 

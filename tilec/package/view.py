@@ -27,7 +27,8 @@ class KernelView:
         params, axes: parameters of the method and of the function in the module, without types.
         opened: whether each launch takes a configuration.
         base: what the class of ops extends. method, function, bound: their lines in the stub,
-            `bound` for the functions of a device.
+            `bound` for the functions of a device. allocating: those of the method that returns its
+            outputs, none where the kernel is no operator.
         variant, options: lines of the methods of an op. doc, op_doc: lines of docstrings.
     """
 
@@ -40,6 +41,7 @@ class KernelView:
     opened: bool
     base: str
     method: list[str]
+    allocating: list[str]
     function: list[str]
     bound: list[str]
     variant: list[str]
@@ -167,12 +169,35 @@ def _kernel_view(kernel: KernelInfo, op: str) -> KernelView:
         ),
         base=f"LazyLaunch[tuple[{', '.join(results) or '()'}]]",
         method=bracketed(f"def {name}", ["self", *direct, *stream], " -> None:"),
+        allocating=_allocating(kernel, direct, stream),
         function=bracketed(f"def {name}", lazy, f" -> {result}:"),
         bound=bracketed(f"def {name}", ["self", *lazy], f" -> {result}:"),
         variant=bracketed("def variant", keywords(kernel.axes, " | None"), f" -> {result}:"),
         options=bracketed("def options", keywords(_hints(kernel)), f" -> {result}:"),
         doc=launcher_doc(kernel, params, axes),
         op_doc=op_doc(kernel, params, axes),
+    )
+
+
+def _allocating(kernel: KernelInfo, direct: list[str], stream: list[str]) -> list[str]:
+    """The lines of a method that returns the outputs: of the library of the first input."""
+    if not kernel.allocated:
+        return []
+    names = {param.name for param in (*kernel.allocated, *kernel.given)}
+    texts = dict(zip((param.name for param in kernel.params), direct, strict=True))
+    template = next(param.name for param in kernel.given if param.kind is ParamKind.TENSOR)
+    texts[template] = texts[template].replace(": TensorLike", ": _T1", 1)
+    result = ", ".join(["_T1"] * len(kernel.allocated))
+    return bracketed(
+        f"def {kernel.name}",
+        [
+            "self",
+            *(texts[param.name] for param in kernel.given),
+            "*",
+            *(text for name, text in texts.items() if name not in names),
+            *stream[1:],
+        ],
+        f" -> {f'tuple[{result}]' if len(kernel.allocated) > 1 else result}:",
     )
 
 

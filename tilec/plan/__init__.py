@@ -22,8 +22,9 @@ from tilec.plan.checks import (
 )
 from tilec.plan.lists import with_lists
 from tilec.plan.matrix import expand
+from tilec.plan.operators import operator_of, with_backward
 from tilec.plan.params import Resolver, abi_of_args, with_slices
-from tilec.plan.points import inlined, is_for, with_configs, with_derived
+from tilec.plan.points import Report, inlined, is_for, with_configs, with_derived
 from tilec.plan.source import check_checks, check_source_axes, safety_of, with_names, with_source
 from tilec.plan.targets import LanguageFacts, Selection, no_target, parse_targets
 from tilec.plan.tuning import PASSED_OVER, Tuned, check_record, newer_tools, space_digest, winners
@@ -169,6 +170,7 @@ def make_plan(
         )
         for kernel in manifest.kernels
     ]
+    planned = _with_backwards(planned, planner.report)
     for index, reached in selection.hinted.items():
         for name in reached:
             given = [hint for hint, _ in manifest.overrides[index].hints]
@@ -190,7 +192,8 @@ def make_plan(
     notes.extend(planner.remarks)
     groups = Groups(planner.offered)
     kernels = tuple(
-        dataclasses.replace(k, jobs=tuple(map(groups.of, k.jobs))) for k in planned if k.jobs
+        dataclasses.replace(k, jobs=tuple(map(groups.of, k.jobs)))
+        for k in _without_gone([k for k in planned if k.jobs])
     )
     count = sum(len(kernel.jobs) for kernel in kernels)
     if select and count < selection.offered:
@@ -198,6 +201,24 @@ def make_plan(
             f"--select takes {count} of {selection.offered} jobs: bundle and package hold these alone"
         )
     return Plan(manifest=manifest, kernels=kernels, notes=tuple(dict.fromkeys(notes)))
+
+
+def _with_backwards(planned: Sequence[PlannedKernel], report: Report) -> list[PlannedKernel]:
+    others = {kernel.info.name: (kernel.manifest, kernel.info) for kernel in planned}
+    return [
+        dataclasses.replace(k, info=with_backward(k.manifest, k.info, others, report))
+        for k in planned
+    ]
+
+
+def _without_gone(planned: Sequence[PlannedKernel]) -> Iterator[PlannedKernel]:
+    """Yield kernels that are built, without a backward whose kernel is not."""
+    built = {kernel.info.name for kernel in planned}
+    for kernel in planned:
+        op = kernel.info.op
+        if op is not None and op.backward is not None and op.backward.kernel not in built:
+            op = dataclasses.replace(op, backward=None)
+        yield dataclasses.replace(kernel, info=dataclasses.replace(kernel.info, op=op))
 
 
 def _idle_overrides(manifest: Manifest, selection: Selection) -> Iterator[str]:
@@ -312,7 +333,8 @@ class _Planner:
         check_clusters(kernel, decl, [job.target for job in jobs], report)
         check_shared(kernel, jobs, report)
         check_names(kernel, jobs, report)
-        info = dataclasses.replace(_info(kernel, decl, params, variants), table=table)
+        op = None if unresolved else operator_of(kernel, params, report)
+        info = dataclasses.replace(_info(kernel, decl, params, variants), table=table, op=op)
         return PlannedKernel(
             info=info,
             jobs=tuple(jobs),

@@ -14,6 +14,7 @@ from tilec_runtime.errors import ExpressionError
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.model.expr import parse
 from tilec_runtime.model.kernel import BundleInfo, KernelInfo, VariantInfo
+from tilec_runtime.model.operator import GRAD, OperatorInfo
 from tilec_runtime.model.signature import AbiSlot, Assumption, Param, ParamKind
 from tilec_runtime.model.table import TuningTable
 from tilec_runtime.model.tensormap import ALIGN, SIZE, TensorMap
@@ -30,6 +31,10 @@ def check_index(info: BundleInfo) -> None:
     _unique("sources", (name for name, _ in info.sources), "source")
     for index, (name, _) in enumerate(info.sources):
         _contained(f"sources[{index}]", name)
+    named = {kernel.name: kernel for kernel in info.kernels}
+    for kernel in info.kernels:
+        if kernel.op is not None and kernel.op.backward is not None:
+            _check_backward(f"kernels.{kernel.name}.op.backward", kernel, named)
     sizes: dict[str, int] = {}
     rows = 0
     for kernel in info.kernels:
@@ -112,8 +117,41 @@ def _check_signature(here: str, kernel: KernelInfo) -> None:
         if region.param not in tensors:
             unfit(f"{here}.safety.regions", f"no parameter {region.param!r} that is a tensor")
     _check_rules(here, kernel, axes)
+    if kernel.op is not None:
+        _check_operator(f"{here}.op", kernel, kernel.op)
     if kernel.table is not None:
         _check_table(f"{here}.table", kernel.table, axes)
+
+
+def _check_operator(here: str, kernel: KernelInfo, op: OperatorInfo) -> None:
+    """Check that what calls allocate are tensors that the kernel writes, told by its inputs."""
+    _unique(f"{here}.outputs", (output.param for output in op.outputs), "output")
+    tensors = {p.name: p for p in kernel.params if p.kind is ParamKind.TENSOR and not p.optional}
+    for index, output in enumerate(op.outputs):
+        where = f"{here}.outputs[{index}]"
+        if output.param not in tensors or not tensors[output.param].out:
+            unfit(where, f"{output.param!r} is no tensor that the kernel writes")
+        sources = [output.dtype.removesuffix(".dtype")] if output.dtype not in DTYPES else []
+        for name in (*sources, *([output.like] if output.like else [])):
+            if name not in tensors or name in op.allocated:
+                unfit(where, f"{name!r} is no tensor among the inputs")
+
+
+def _check_backward(here: str, kernel: KernelInfo, kernels: dict[str, KernelInfo]) -> None:
+    """Check that a backward is an operator of the bundle, and that its arguments are known."""
+    assert kernel.op is not None
+    assert kernel.op.backward is not None
+    backward = kernel.op.backward
+    other = kernels.get(backward.kernel)
+    if other is None or other.op is None:
+        unfit(here, f"{backward.kernel!r} is no operator of the bundle")
+    _unique(f"{here}.args", (name for name, _ in backward.args), "argument")
+    own, its = ({param.name for param in each.params} for each in (kernel, other))
+    for name, stands in backward.args:
+        if name not in its:
+            unfit(here, f"{backward.kernel!r} has no parameter {name!r}")
+        if stands not in own and stands.removeprefix(GRAD) not in own:
+            unfit(here, f"{stands!r} is neither a parameter nor the gradient of one")
 
 
 def _check_rules(here: str, kernel: KernelInfo, axes: dict[str, tuple[Any, ...]]) -> None:

@@ -32,6 +32,7 @@ from tilec_runtime.model.arch import Target
 from tilec_runtime.model.image import ImageInfo, Resources
 from tilec_runtime.model.jit import JitFallback
 from tilec_runtime.model.kernel import KernelInfo, LaunchInfo, PackageInfo, ToolInfo, VariantInfo
+from tilec_runtime.model.operator import BackwardInfo, OperatorInfo, OutputInfo
 from tilec_runtime.model.safety import Checks, Fact, Guarantee, Region, Safety
 from tilec_runtime.model.signature import AbiSlot, Assumption, Param, ParamKind
 from tilec_runtime.model.table import DispatchRule, TableDevice, TableEntry, TuningTable
@@ -197,6 +198,27 @@ _FIELDS = record(
     jit=optional(enumeration(JitFallback)),
     rules=sequence(record(DispatchRule, when=_EXPRESSION, take=_POINT), most=limits.RULES),
 )
+# A row has the key `op` where the kernel is an operator.
+_OP = record(
+    OperatorInfo,
+    outputs=sequence(
+        record(
+            OutputInfo,
+            param=identifier,
+            like=line(500),
+            shape=sequence(_EXPRESSION, most=limits.RANK),
+            dtype=line(510),
+        ),
+        most=limits.PARAMS,
+    ),
+    backward=optional(
+        record(
+            BackwardInfo,
+            kernel=identifier,
+            args=sequence(row(identifier, identifier), most=limits.PARAMS),
+        )
+    ),
+)
 _ABIS = sequence(_ABI, most=limits.IMAGES)
 
 
@@ -206,7 +228,8 @@ def _write_kernel(kernel: KernelInfo) -> Any:
     places: dict[tuple[AbiSlot, ...], int] = {}
     for variant in plain["variants"]:
         variant["abi"] = places.setdefault(variant["abi"], len(places))
-    return {**plain, "abis": [_ABI.write(abi) for abi in places]}
+    op = {} if kernel.op is None else {"op": _OP.write(kernel.op)}
+    return {**plain, "abis": [_ABI.write(abi) for abi in places], **op}
 
 
 def _read_kernel(value: Any) -> Any:
@@ -217,7 +240,14 @@ def _read_kernel(value: Any) -> Any:
     except Misfit as misfit:
         misfit.path.append(".abis")
         raise
-    fields = _FIELDS.read({name: entry for name, entry in value.items() if name != "abis"})
+    fields = _FIELDS.read(
+        {name: entry for name, entry in value.items() if name not in ("abis", "op")}
+    )
+    try:
+        op = _OP.read(value["op"]) if "op" in value else None
+    except Misfit as misfit:
+        misfit.path.append(".op")
+        raise
     variants, used = [], 0
     for variant in fields["variants"]:
         place = variant["abi"]
@@ -229,7 +259,7 @@ def _read_kernel(value: Any) -> Any:
         raise Misfit(
             "has ABIs that no variant names, that repeat, or that are not in the order of their first use"
         )
-    return KernelInfo(**{**fields, "variants": tuple(variants)})
+    return KernelInfo(**{**fields, "variants": tuple(variants), "op": op})
 
 
 KERNEL = Codec(_write_kernel, _read_kernel)

@@ -79,6 +79,8 @@ class Libcuda:
         CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED=14,
     )
 
+    CUstreamCaptureMode = _Names("CUstreamCaptureMode", CU_STREAM_CAPTURE_MODE_RELAXED=2)
+
     def __init__(self, library: Any = None) -> None:
         """Open libcuda; `library` stands for it in tests.
 
@@ -90,6 +92,7 @@ class Libcuda:
             setattr(self, name, _call(getattr(library, _SYMBOLS.get(name, name)), takes, gives))
         self._name_of = _entry(library.cuDeviceGetName, (c_char_p, c_int, c_int))
         self._is_capturing = _entry(library.cuStreamIsCapturing, (c_void_p, c_void_p))
+        self._exchange_mode = _entry(library.cuThreadExchangeStreamCaptureMode, (c_void_p,))
 
     def cuDeviceGetName(self, size: int, device: int) -> tuple[Any, bytes]:  # noqa: N802 - the driver's name
         """The name of a device."""
@@ -101,11 +104,16 @@ class Libcuda:
         status = c_int()
         return _result(self._is_capturing(stream, ctypes.byref(status))), status.value
 
+    def cuThreadExchangeStreamCaptureMode(self, mode: int) -> tuple[Any, int]:  # noqa: N802 - the driver's name
+        """The mode of captures that this thread had before."""
+        before = c_int(mode)
+        return _result(self._exchange_mode(ctypes.byref(before))), before.value
+
     def __getattr__(self, name: str) -> Any:
-        """What the bindings have."""
-        found = getattr(bindings(), name)
-        setattr(self, name, found)
-        return found
+        """The call or enumeration of the bindings."""
+        value = getattr(bindings(), name)
+        setattr(self, name, value)
+        return value
 
 
 def bindings() -> Any:

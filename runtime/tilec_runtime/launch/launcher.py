@@ -13,10 +13,10 @@ from tilec_runtime.device.seam_types import GridWish
 from tilec_runtime.errors import ArgumentError
 from tilec_runtime.launch.binding import bind, check_axes, check_count, given_axes
 from tilec_runtime.launch.contract import Contract
-from tilec_runtime.launch.keys import Facts, facts_of
+from tilec_runtime.launch.keys import CallFacts, facts_of
 from tilec_runtime.launch.native import LauncherBase, table_of
-from tilec_runtime.launch.packing import Block
-from tilec_runtime.launch.plans import MOST_PLANS, Plan, Plans, Ready
+from tilec_runtime.launch.packing import ArgumentBlock
+from tilec_runtime.launch.plans import MOST_PLANS, LaunchPlan, Plans, Ready
 from tilec_runtime.launch.prepare import Explanation, Site, explain, prepare
 from tilec_runtime.launch.select import for_device, narrowed, require_built, require_options
 from tilec_runtime.model.kernel import AxisValue, KernelInfo
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from tilec_runtime.cpu.tileir.trace import Coordinates, Stepper
     from tilec_runtime.launch.config import LaunchConfig
     from tilec_runtime.launch.occupancy import Residency
+    from tilec_runtime.launch.outputs import Outputs
     from tilec_runtime.protocols import StreamLike
 
     # Orders a stream, and gives its line; None where the graph that captures it notes the uses.
@@ -95,9 +96,11 @@ class Launcher(Uncopied, LauncherBase):
         pins = "".join(f", {name}={value!r}" for name, value in self.pinned.items())
         return f"<Launcher {self.info.name}{pins} on {self.site.device}>"
 
-    def _call(self, /, *args: Any, stream: StreamLike | None = None, **kwargs: Any) -> None:
-        """Make a call that the launch core did not."""
+    def _call(self, /, *args: Any, stream: StreamLike | None = None, **kwargs: Any) -> Any:
+        """Make a call that the launch core did not; return the outputs that it leaves out."""
         contract = self.contract
+        if contract.outputs is not None and contract.outputs.left_out(args, kwargs):
+            return self._allocating(contract.outputs, stream, args, kwargs)
         if kwargs or not contract.required <= len(args) <= len(contract.params):
             launcher, values = self._bound(args, kwargs)
             launcher.launch(stream, values)
@@ -105,6 +108,22 @@ class Launcher(Uncopied, LauncherBase):
             self.launch(stream, args + defaults)
         else:
             self._launch(stream, args)
+        return None
+
+    def _allocating(
+        self,
+        outputs: Outputs,
+        stream: StreamLike | None,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> Any:
+        """Allocate what a call leaves out, launch, and return it: one array, or a tuple."""
+        given = {**dict(zip(outputs.given, args, strict=False)), **kwargs}
+        made = outputs.allocate(given)
+        launcher, values = self._bound((), {**given, **made})
+        launcher.launch(stream, values)
+        found = tuple(made.values())
+        return found[0] if len(found) == 1 else found
 
     def _bound(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -211,7 +230,7 @@ class Launcher(Uncopied, LauncherBase):
         """Return the places of tilec's own tensors."""
         return [place for place in self.contract.tensors if is_leased(values[place])]
 
-    def _teach(self, values: tuple[Any, ...], facts: Facts, plan: Plan) -> bool:
+    def _teach(self, values: tuple[Any, ...], facts: CallFacts, plan: LaunchPlan) -> bool:
         """Let the launch core make calls like this one; return whether it takes them. Its table is
         made when the device has its context.
         """
@@ -255,7 +274,7 @@ class Launcher(Uncopied, LauncherBase):
             if not waited and own_recording(driver, ordinal, handle) is None:
                 driver.synchronize(ordinal, handle)
 
-    def _facts(self, values: tuple[Any, ...]) -> Facts | None:
+    def _facts(self, values: tuple[Any, ...]) -> CallFacts | None:
         """The facts of a call; None where an argument cannot be read, which `prepare` then
         explains.
         """
@@ -270,7 +289,9 @@ class Launcher(Uncopied, LauncherBase):
         except Exception:  # noqa: BLE001 - tensors of other libraries raise what they like
             return None
 
-    def _prepared(self, values: tuple[Any, ...], facts: Facts | None) -> tuple[Ready, Facts]:
+    def _prepared(
+        self, values: tuple[Any, ...], facts: CallFacts | None
+    ) -> tuple[Ready, CallFacts]:
         """Make the plan of a call on a miss, and cache it."""
         driver, ordinal = self.site.driver, self.site.device.ordinal
         # The first launch loads the image, which a capture of whatever thread may forbid.
@@ -282,7 +303,7 @@ class Launcher(Uncopied, LauncherBase):
         assert ready is not None  # a plan applies to its own call
         return ready, facts
 
-    def _filled(self, ready: Ready, values: tuple[Any, ...]) -> Block:
+    def _filled(self, ready: Ready, values: tuple[Any, ...]) -> ArgumentBlock:
         """An argument block for a call.
 
         Raises:

@@ -43,11 +43,12 @@ class PlainLauncher:
     """The base type of launchers where there is no launch core: Python makes every launch."""
 
     _table: Table | None = None  # of cached plans
-    _call: Callable[..., None]
+    _call: Callable[..., Any]
     _launch: Callable[..., None]
 
-    def __call__(self, /, *args: Any, stream: StreamLike | None = None, **kwargs: Any) -> None:
-        """Check the arguments and enqueue the kernel.
+    def __call__(self, /, *args: Any, stream: StreamLike | None = None, **kwargs: Any) -> Any:
+        """Check the arguments and enqueue the kernel. Return the outputs that a call of an operator
+        leaves out: one array or a tuple.
 
         Args:
             args: the kernel's arguments in order.
@@ -63,7 +64,7 @@ class PlainLauncher:
             FaultError: on the cpu device, and with an array that is no tensor of tilec's: the
                 kernel failed.
         """
-        self._call(*args, stream=stream, **kwargs)
+        return self._call(*args, stream=stream, **kwargs)
 
     def launch(
         self,

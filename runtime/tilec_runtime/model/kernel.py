@@ -6,6 +6,7 @@ from tilec_runtime.errors import Location
 from tilec_runtime.model.arch import Target
 from tilec_runtime.model.image import ImageInfo
 from tilec_runtime.model.jit import JitFallback
+from tilec_runtime.model.operator import OperatorInfo
 from tilec_runtime.model.safety import Safety
 from tilec_runtime.model.signature import AbiSlot, Assumption, Param
 from tilec_runtime.model.table import AxisValue, DispatchRule, TuningTable
@@ -111,6 +112,7 @@ class KernelInfo:
             denies it.
         rules: what launches take by their arguments, first rule first; a tuning table comes before
             them.
+        op: the kernel as an operator of other libraries, None where the manifest makes it none.
     """
 
     name: str
@@ -127,11 +129,28 @@ class KernelInfo:
     table: TuningTable | None = None
     jit: JitFallback | None = None
     rules: tuple[DispatchRule, ...] = ()
+    op: OperatorInfo | None = None
 
     @property
     def dispatched(self) -> bool:
         """Whether a table or rules say what launches take, before the default does."""
         return self.table is not None or bool(self.rules)
+
+    @property
+    def allocated(self) -> tuple[Param, ...]:
+        """What calls of the operator may leave out, in order; nothing where it is none."""
+        names = self.op.allocated if self.op is not None else ()
+        return tuple(param for param in self.params if param.name in names)
+
+    @property
+    def given(self) -> tuple[Param, ...]:
+        """What a call that leaves the outputs out gives in any case, by place or by name."""
+        names = self.op.allocated if self.op is not None else ()
+        return tuple(
+            param
+            for param in self.params
+            if param.name not in names and param.default is None and not param.optional
+        )
 
     @property
     def optionals(self) -> frozenset[str]:

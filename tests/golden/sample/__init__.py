@@ -9,7 +9,7 @@ from tilec_runtime.package import Package as _Package
 from tilec_runtime.package import PackageFunctions as _Functions
 from tilec_runtime.package import PackageKernels as _Kernels
 
-__all__ = ["Functions", "Module", "add", "everything", "gemm", "load", "tiled"]
+__all__ = ["Functions", "Module", "add", "everything", "gemm", "load", "scale", "tiled"]
 
 # The bundle beside this file, and the SHA-256 of its index, which has those of its images.
 _tilec_package_ = _Package(
@@ -40,6 +40,11 @@ def tiled(z, *, BM=None, ORDER=None):
     return _launch["tiled"]((z,), () if BM is None and ORDER is None else (BM, ORDER))
 
 
+def scale(y, x, factor=2.0):
+    """Launch the kernel scale."""
+    return _launch["scale"]((y, x, factor))
+
+
 class Functions(_Functions):
     """The kernels of sample 1.0 as functions that give ops, to be run on one device."""
 
@@ -67,10 +72,14 @@ class Module(_Kernels):
         """Launch the kernel tiled."""
         self._launchers["tiled"].launch(stream, (z,), () if BM is None and ORDER is None else (BM, ORDER))
 
+    def scale(self, *args, stream=None, **named):
+        """Launch the kernel scale."""
+        return self._launchers["scale"](*args, stream=stream, **named)
+
 
 def load(device=None, *, strict=False):
     """Load the package's bundle on a device."""
     return Module(_tilec_package_.load(device, strict=strict))
 
 
-# Written by tilec, sha256 b14c90503fe3eeab906013f471f8c61d5cde76a9e91aa6fa17195f4e3826988b
+# Written by tilec, sha256 c7d77e7914b92e2ad63b2c739818c288b4fefbe2fa1a636976b6618d0a9661b1

@@ -4,7 +4,7 @@ Made by tilec 0.1.0. Do not edit: builds write this file, and refuse to where it
 """
 # fmt: off
 
-from typing import Literal, TypeVar
+from typing import Literal, TypeVar, overload
 
 from tilec_runtime import (
     DeviceLike,
@@ -18,7 +18,7 @@ from tilec_runtime import (
 from tilec_runtime import Module as _Loaded
 from tilec_runtime.launch.jit import Compiled
 
-__all__ = ["Functions", "Module", "add", "everything", "gemm", "load", "tiled"]
+__all__ = ["Functions", "Module", "add", "everything", "gemm", "load", "scale", "tiled"]
 
 _T1 = TypeVar("_T1", bound=TensorLike)
 _T2 = TypeVar("_T2", bound=TensorLike)
@@ -167,6 +167,27 @@ def tiled(
         ORDER: row or column; row by default
     """
 
+class _ScaleLaunch(LazyLaunch[tuple[_T1, _T2, float]]):
+    """A launch of scale that runs later."""
+
+    def variant(self, *, T: Literal["f32", "f16"] | None = ...) -> _ScaleLaunch[_T1, _T2]:
+        """Launch the variant of these axis values; None leaves an axis open again."""
+
+    def options(self) -> _ScaleLaunch[_T1, _T2]:
+        """Launch a variant that was built with these compiler hints, or assumes no larger divisor."""
+
+def scale(y: OrOp[_T1], x: OrOp[_T2], factor: OrOp[float] = 2.0) -> _ScaleLaunch[_T1, _T2]:
+    """Launch the kernel scale.
+
+    Nothing runs yet: this is an op, whose result is its arguments. `Module.scale` says what it
+    requires.
+
+    Args:
+        y: T tensor, 1 dimension, C-contiguous, written
+        x: T tensor, 1 dimension, C-contiguous, read
+        factor: f32, 2.0 by default
+    """
+
 class Functions:
     """The kernels of sample 1.0 as functions that give ops: work that is described now, and runs later, once.
 
@@ -263,6 +284,23 @@ class Functions:
             z: f32 tensor, 2 dimensions, C-contiguous, written
             BM: 32 or 64; by the tiles of z
             ORDER: row or column; row by default
+        """
+
+    def scale(
+        self,
+        y: OrOp[_T1],
+        x: OrOp[_T2],
+        factor: OrOp[float] = 2.0,
+    ) -> _ScaleLaunch[_T1, _T2]:
+        """Launch the kernel scale.
+
+        Nothing runs yet: this is an op, whose result is its arguments. `Module.scale` says what it
+        requires.
+
+        Args:
+            y: T tensor, 1 dimension, C-contiguous, written
+            x: T tensor, 1 dimension, C-contiguous, read
+            factor: f32, 2.0 by default
         """
 
 class Module:
@@ -442,6 +480,37 @@ class Module:
                 sm_90
         """
 
+    @overload
+    def scale(
+        self,
+        y: TensorLike,
+        x: TensorLike,
+        factor: float = 2.0,
+        *,
+        stream: StreamLike | None = None,
+    ) -> None:
+        """Enqueue the kernel scale.
+
+        Args:
+            y: T tensor, 1 dimension, C-contiguous, written
+            x: T tensor, 1 dimension, C-contiguous, read
+            factor: f32, 2.0 by default
+            stream: where the kernel is enqueued; None is the current stream of the arrays' library,
+                or the device's default stream
+
+        T is f32 or f16, by the arguments.
+
+        Variants:
+            scale-f32
+                sm_90
+            scale-f16
+                sm_90
+        """
+
+    @overload
+    def scale(self, x: _T1, *, factor: float = 2.0, stream: StreamLike | None = None) -> _T1:
+        """Allocate the outputs with the library of the first array, launch, and return them."""
+
 def load(device: DeviceLike | None = None, *, strict: bool = False) -> Module:
     """Load the package's bundle on a device.
 
@@ -460,4 +529,4 @@ def load(device: DeviceLike | None = None, *, strict: bool = False) -> Module:
     """
 
 
-# Written by tilec, sha256 5701420e104c90f6fb26d826d13ed816ee0be31339904acce64e9c121ea8fbe1
+# Written by tilec, sha256 fabce76bef48d3ce83ae4a7071bfc990bda3f1b69885a863b000b560fed87f99

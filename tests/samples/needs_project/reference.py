@@ -37,6 +37,10 @@ def scale_signed(x, a):
     return a * x
 
 
+def square(x):
+    return x * x
+
+
 def uniform(y, states):
     states = states.reshape(-1).view(random.xoroshiro128p_dtype)
     draw = random.xoroshiro128p_uniform_float32

@@ -91,6 +91,19 @@ def test_a_fix_that_a_hint_has_said_is_not_said_again() -> None:
     assert "  fix: another" in text(failed("sm_80", diagnostics=(place,), fix="another"))
 
 
+def test_one_mistake_in_several_places_is_told_once() -> None:
+    at = (Location(file=f"{name}.cu", line=3, column=9) for name in "abc")
+    missing = [Diagnostic(message='cannot open "near.cuh"', location=place) for place in at]
+    exc = BuildError(
+        tuple(failed(f"sm_{i}", diagnostics=(d,), kept="") for i, d in enumerate(missing)), total=3
+    )
+    shown = text(exc)
+    assert shown.count("cannot open") == 1
+    assert "  2 more of this: b.cu:3, c.cu:3\n  in 3 jobs: " in shown
+    (body,) = failures.as_json(exc)["failures"]
+    assert [place["file"] for place in body["places"]] == ["b.cu", "c.cu"]
+
+
 def test_messages_that_differ_in_the_jobs_name_alone_are_one() -> None:
     exc = BuildError(
         tuple(failed(t, diagnostics=(), log="ptxas died", kept="") for t in ("sm_80", "sm_90")),

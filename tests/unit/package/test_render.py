@@ -20,6 +20,7 @@ from tilec.package.render import render_package
 from tilec_runtime.errors import UsageError
 from tilec_runtime.model.image import Resources
 from tilec_runtime.model.kernel import BundleInfo, LaunchInfo, PackageInfo, VariantInfo
+from tilec_runtime.model.operator import OperatorInfo, OutputInfo
 from tilec_runtime.model.safety import Region, Safety
 from tilec_runtime.model.signature import Param
 
@@ -103,10 +104,33 @@ TILED = kernel(
     default=(("ORDER", "row"),),
     safety=Safety(regions=(Region(param="z", tile=("BM", "16")),)),
 )
+# An operator: calls may leave its outputs out.
+SCALE = kernel(
+    "scale",
+    (
+        Param(name="y", kind=TENSOR, dtype="T", rank=1, out=True),
+        Param(name="x", kind=TENSOR, dtype="T", rank=1),
+        Param(name="factor", kind=SCALAR, dtype="f32", default=2.0),
+    ),
+    tuple(
+        VariantInfo(
+            id=f"scale-{t}",
+            axes=(("T", t),),
+            abi=(slot("ptr", "y.ptr"), slot("ptr", "x.ptr"), slot("f32", "factor")),
+            images=(image(f"s_{t}"),),
+        )
+        for t in ("f32", "f16")
+    ),
+    axes=(("T", ("f32", "f16")),),
+    dtype_axes=("T",),
+    op=OperatorInfo(outputs=(OutputInfo(param="y", like="x", dtype="x.dtype"),)),
+)
 PACKAGE = PackageInfo(
     name="sample", version="1.0", module="sample", description='Kernels for "tests"'
 )
-SAMPLE = BundleInfo(package=PACKAGE, kernels=(ADD, GEMM, EVERYTHING, TILED), builder="tilec 0.1.0")
+SAMPLE = BundleInfo(
+    package=PACKAGE, kernels=(ADD, GEMM, EVERYTHING, TILED, SCALE), builder="tilec 0.1.0"
+)
 
 PIN = "0123456789abcdef" * 4
 

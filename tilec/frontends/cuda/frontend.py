@@ -14,7 +14,7 @@ from tilec.frontends.cuda.program import Programs
 from tilec.frontends.tools.cpp import includes
 from tilec.frontends.tools.cpp.declare import find, kernels, together
 from tilec.frontends.tools.cpp.device import DeviceCode
-from tilec.frontends.tools.cpp.host import with_compiler
+from tilec.frontends.tools.cpp.host import note, with_compiler
 from tilec.frontends.tools.cpp.nvcc import host_parts
 from tilec.frontends.tools.cpp.options import CudaOptions, read_options
 from tilec.frontends.tools.digests import DigestTable
@@ -29,7 +29,6 @@ from tilec_runtime.model.kernel import ToolInfo
 
 _ALWAYS = ("libnvrtc", "libnvrtc-builtins", "ptxas", "headers", "crt-headers", "cccl-headers")
 _LINKER = "libnvJitLink"
-_PROGRAM = '{} has a main(): it is compiled with nvcc, which needs a host C++ compiler; compiler = "nvrtc" or "nvcc" in the manifest decides'
 _NVCC = ("nvcc", "cudafe++", "cicc", "fatbinary", *_ALWAYS)
 
 
@@ -101,10 +100,9 @@ class CudaFrontend:
             CompileError: a file cannot be read, or a kernel takes a reference.
             UsageError: an option is wrong.
         """
-        chosen = with_compiler(source)
-        most, note = together(chosen), "" if chosen is source else _PROGRAM.format(source.path)
+        most, said = together(with_compiler(source)), note(source)
         return [
-            dataclasses.replace(found.decl, together=most, note=note) for found in kernels(source)
+            dataclasses.replace(found.decl, together=most, note=said) for found in kernels(source)
         ]
 
     def compile(self, job: Job) -> Image:

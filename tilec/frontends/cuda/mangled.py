@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import ctypes
+import dataclasses
 import functools
 import re
 from collections.abc import Mapping, Sequence
 
+from tilec.frontends.tools.cpp.host import note
 from tilec.frontends.tools.cpp.params import Scope, parameters, split
 from tilec.frontends.tools.cpp.tokens import Token, lex
 from tilec.model.declaration import KernelDecl, ParamDecl
-from tilec_runtime.errors import CompileError, Diagnostic
+from tilec.model.job import Source
+from tilec_runtime.errors import CompileError, Diagnostic, Location
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.model.kernel import AxisValue
 from tilec_runtime.model.signature import AbiSlot, Param
@@ -37,6 +40,30 @@ def parameter_types(symbol: str) -> tuple[ParamDecl, ...] | None:
         return parameters(tokens, Scope(file=""), ())
     except CompileError:  # a reference within the type of a lambda
         return None
+
+
+def unseen(symbol: str, args: Sequence[str] | None, source: Source) -> KernelDecl | None:
+    """Return a kernel that no text shows, as of a macro, by its compiled name and by `args`.
+
+    The compiled name has the types of the parameters, except that of `extern "C"`.
+    """
+    types = parameter_types(symbol) if symbol.startswith("_Z") else None
+    if types is None and args is None:
+        return None
+    unknown = [ParamDecl(name="", kind="")] * len(args or ())
+    params = [
+        dataclasses.replace(param, name=f"param_{index}")
+        for index, param in enumerate(types or unknown)
+    ]
+    return KernelDecl(
+        name=symbol,
+        qualified=symbol,
+        location=Location(file=source.path, line=1),
+        params=tuple(params),
+        named=False,
+        note=note(source),
+        typed=True,
+    )
 
 
 def pointed(abi: Sequence[AbiSlot], symbol: str) -> dict[str, ParamDecl]:

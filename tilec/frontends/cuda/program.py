@@ -17,6 +17,7 @@ from tilec.frontends.tools.cpp.nvcc import compile_ptx
 from tilec.frontends.tools.machine_code import not_lowered, shipped_isa, timeout_error
 from tilec.frontends.tools.run import command_line
 from tilec_runtime.bundle.cubin import read_cubin
+from tilec_runtime.bundle.ptx import read_entries
 from tilec_runtime.errors import BundleError, CompileError
 from tilec_runtime.model.arch import Version
 
@@ -69,13 +70,23 @@ class ProgramCompiler:
     def __init__(self, job: CudaJob, code: DeviceCode, expressions: tuple[str, ...]) -> None:
         """Take the C++ names of the entry points; each may use the job's time limit."""
         self._job, self._code, self._expressions = job, code, expressions
+        # Compiled names (`_Z…`) stand for themselves: no C++ expression has them.
+        self._compiled = {each: each for each in expressions if each.startswith("_Z")}
+        self._names = [each for each in expressions if each not in self._compiled]
         self._spec = job.job.spec
         self._limit = self._spec.timeout * len(expressions)
         self._to_ltoir = bool(job.options.link) or job.lto
         # Linked code is optimized as one program, and keeps its lines alone.
         self._debug = self._spec.debug and not self._to_ltoir
-        # Line information holds absolute paths, which can be made relative in PTX, not in a cubin.
-        self._virtual = job.ptx or job.lineinfo or job.options.compiler == "nvcc" or self._to_ltoir
+        # Line information holds absolute paths, and other kernels of the source add to a cubin:
+        # both can be put right in PTX alone.
+        self._virtual = (
+            job.ptx
+            or job.lineinfo
+            or job.options.compiler == "nvcc"
+            or self._to_ltoir
+            or job.has_others(expressions)
+        )
 
     def compile(self) -> Program:
         """Compile the source to PTX, with machine code if the compiler makes it in one go.
@@ -84,10 +95,24 @@ class ProgramCompiler:
             CompileError: with located diagnostics, log and command.
             ToolchainError: a tool does not start.
         """
-        if self._job.options.compiler == "nvcc":
-            return self._nvcc()
-        program = self._nvrtc()
-        return link_module.link(self._job, self._code, program) if program.ltoir else program
+        program = self._nvcc() if self._job.options.compiler == "nvcc" else self._nvrtc()
+        if program.ltoir:
+            program = link_module.link(self._job, self._code, program)
+        if self._debug:  # a debugger's sections name every function
+            return program
+        entries = [entry.name for entry in read_entries(program.text)]
+        for symbol in self._compiled:
+            if symbol not in entries:
+                raise CompileError(
+                    f"{self._spec.source.path} compiles to no kernel {symbol}",
+                    fix=f"name one that it has: {', '.join(entries) or 'none'}",
+                    log=program.log,
+                    command=program.command,
+                )
+        text = ptx_text.only(program.text, program.symbols.values())
+        return (
+            program if text == program.text else dataclasses.replace(program, text=text, cubin=b"")
+        )
 
     def can_use(self, compiled: Program) -> bool:
         """Return whether a program compiled for the same architecture serves this job too."""
@@ -102,7 +127,7 @@ class ProgramCompiler:
             ToolchainError: a tool does not start.
         """
         job = self._job
-        program = self._assembled(compiled) if self._virtual else compiled
+        program = self._assembled(compiled) if self._virtual or not compiled.cubin else compiled
         try:
             kernels = read_cubin(program.cubin)
         except BundleError as exc:
@@ -145,7 +170,7 @@ class ProgramCompiler:
             text=done.ptx,
             cubin=done.cubin,
             ltoir=done.ltoir,
-            symbols=done.lowered,
+            symbols={**done.lowered, **self._compiled},
             log=done.log,
             command=shown,
         )
@@ -161,7 +186,7 @@ class ProgramCompiler:
                 where.path,
                 [argument for argument in arguments if not argument.startswith("-I")],
                 nvrtc.Folders(root=where.root, toolkit=job.toolkit, include=job.options.include),
-                names=self._expressions,
+                names=self._names,
                 timeout=self._limit,
             )
 
@@ -171,7 +196,7 @@ class ProgramCompiler:
                     source,
                     where.path,
                     [*arguments, *extra],
-                    names=self._expressions,
+                    names=self._names,
                     ptx=self._virtual,
                     timeout=self._limit,
                     lto=self._to_ltoir,
@@ -190,7 +215,7 @@ class ProgramCompiler:
             self._job.tools["nvcc"].path,
             includes.source_bytes(self._spec.source.root, self._spec.source.path),
             self._spec.source.path,
-            expression,
+            "" if expression in self._compiled else expression,
             root=self._spec.source.root,
             arch=f"compute_{self._job.job.target.number}",
             arguments=self._arguments(),
@@ -201,7 +226,7 @@ class ProgramCompiler:
             raise self._timeout(done.log, done.command)
         if not done.text:
             raise self._refused(done.log, done.command)
-        symbols = {expression: done.symbol}
+        symbols = self._compiled or {expression: done.symbol}
         return Program(text=done.text, symbols=symbols, log=done.log, command=done.command)
 
     # --- machine code

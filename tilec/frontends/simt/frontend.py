@@ -18,7 +18,7 @@ from tilec.frontends.tools.modules import LoadedModule, load
 from tilec.frontends.tools.search import Tool, require
 from tilec.model.declaration import KernelDecl
 from tilec.model.job import InputFile, Job, Source
-from tilec_runtime.errors import CompileError, Diagnostic
+from tilec_runtime.errors import CompileError, Diagnostic, Location
 from tilec_runtime.model.arch import Target, TargetKind
 from tilec_runtime.model.image import Image
 from tilec_runtime.model.kernel import ToolInfo
@@ -98,15 +98,16 @@ def _loaded(source: Source, *, again: bool) -> LoadedModule:
         with api.environment(), api.noting_signatures():
             return load(source, again=again)
     except CompileError as exc:
-        raise _without_driver(exc) from exc
+        raise _without_driver(exc, source) from exc
 
 
-def _without_driver(exc: CompileError) -> CompileError:
+def _without_driver(exc: CompileError, source: Source) -> CompileError:
     """The error of a module that asks for a GPU when it is imported; others as they are."""
     if "CudaSupportError" not in exc.what:
         return exc
     what = "the module asks for a GPU when it is imported: a call of numba.cuda outside of kernels does, or @cuda.jit(signature, device=True)"
     hint = 'move such calls under `if __name__ == "__main__"`, and take signatures of device functions out'
-    place = next((d for d in exc.diagnostics if d.location), Diagnostic(message=what))
+    unplaced = Diagnostic(message=what, location=Location(file=source.path))
+    place = next((d for d in exc.diagnostics if d.location), unplaced)
     told = dataclasses.replace(place, message=what, hint=hint)
     return CompileError(what, diagnostics=(told,), fix=hint, log=exc.log)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 
-from tilec_runtime.bundle.ptx import read_entries
+from tilec_runtime.bundle.ptx import read_entries, without_comments
 from tilec_runtime.model.arch import Version
 
 _VERSION = re.compile(r"^(\s*\.version\s+)(\d+)\.(\d+)", re.MULTILINE)
@@ -18,6 +18,7 @@ _HEAD = re.compile(
     re.MULTILINE,
 )
 _WORD = re.compile(r"[\w$%]+")
+_BRACE = re.compile(r"[{};]")
 _NEEDS = re.compile(
     r"PTX (?:ISA )?(?:\.?version|ISA)\s*\.?(?:version\s*)?(\d+)\.(\d+)", re.IGNORECASE
 )
@@ -58,18 +59,57 @@ def calls(text: str, symbol: str) -> set[str] | None:
     """Return the functions an entry may call, at any depth; None if it calls through pointers."""
     if ".func" not in text:
         return set()
-    heads = list(_HEAD.finditer(text))
-    functions = {head["name"] for head in heads if head["kind"] == "func"}
+    bodies = _bodies(without_comments(text))
+    found = _mentioned({symbol}, bodies)
+    if any(".callprototype" in bodies.get(name, "") for name in found):
+        return None
+    return found - {symbol}
+
+
+def only(text: str, symbols: Collection[str]) -> str:
+    """Return the text without entry points besides `symbols`, and without what these alone call."""
+    if not {entry.name for entry in read_entries(text)} - set(symbols):
+        return text
+    plain = without_comments(text)
+    bodies = _bodies(plain)
+    # A variable may hold the address of a function.
+    outside = set(_WORD.findall(_without(plain, _functions(plain))))
+    kept = _mentioned({*symbols, *bodies.keys() & outside}, bodies)
+    return _without(text, (each for each in _functions(plain) if each[0] not in kept))
+
+
+def _without(text: str, functions: Iterable[tuple[str, int, int]]) -> str:
+    parts, at = [], 0
+    for _, start, end in functions:
+        parts.append(text[at:start])
+        at = end
+    return "".join([*parts, text[at:]])
+
+
+def _bodies(plain: str) -> Mapping[str, str]:
     bodies: dict[str, str] = {}
-    for head, end in zip(heads, [*(h.start() for h in heads[1:]), len(text)], strict=True):
-        bodies[head["name"]] = bodies.get(head["name"], "") + text[head.end() : end]
-    found: set[str] = set()
-    waiting = [symbol]
+    for name, start, end in _functions(plain):
+        bodies[name] = bodies.get(name, "") + plain[start:end]
+    return bodies
+
+
+def _functions(plain: str) -> Iterator[tuple[str, int, int]]:
+    """Yield name, begin and end of each function of a text without comments."""
+    for head in _HEAD.finditer(plain):
+        depth, end = 0, len(plain)
+        for mark in _BRACE.finditer(plain, head.end()):
+            depth += (mark[0] == "{") - (mark[0] == "}")
+            if depth == 0:  # a body, or a declaration
+                end = mark.end()
+                break
+        yield head["name"], head.start(), end
+
+
+def _mentioned(names: set[str], bodies: Mapping[str, str]) -> set[str]:
+    """Return the functions that some functions reach by name, these included."""
+    found, waiting = set(names), list(names)
     while waiting:
-        body = bodies.get(waiting.pop(), "")
-        if ".callprototype" in body:
-            return None
-        new = functions.intersection(_WORD.findall(body)) - found
+        new = bodies.keys() & set(_WORD.findall(bodies.get(waiting.pop(), ""))) - found
         found |= new
         waiting += new
     return found

@@ -18,6 +18,7 @@ from tilec_runtime.cpu.tileir.values import Array, storage
 Bodies = Callable[[Block], "Body"]
 
 _LEAST_NORMAL = np.float32(2.0**-126)
+_GREATEST_DIVISOR = np.float32(2.0**126)
 _DROPPED = np.int64((1 << 29) - 1)  # digits of a float64 that a float32 lacks
 _TIE = np.int64(1 << 28)
 _NEAREST = frozenset({Rounding.NEAREST_EVEN, Rounding.APPROX, Rounding.FULL})
@@ -79,6 +80,8 @@ def _rounding_once(name: str, kind: Scalar, rounding: Rounding) -> Callable[...,
         return chunked(fused_float32 if kind is Scalar.F32 else fused_float16)
     if nearest and name != "fma" and kind is not Scalar.TF32:
         ufunc = _UFUNCS[name]
+        if name == "divf" and rounding is Rounding.APPROX:
+            return approximate_quotient
         if kind in (Scalar.F32, Scalar.F64):
             return ufunc
         # Twice the digits and two more make a second rounding harmless, for these operations.
@@ -91,6 +94,16 @@ def _rounding_once(name: str, kind: Scalar, rounding: Rounding) -> Callable[...,
             function(*[widen(held, kind).astype(np.float64) for held in tiles]), kind, rounding
         )
     )
+
+
+def approximate_quotient(x: Array, y: Array) -> Array:
+    """x / y of float32 tiles, with a factor of zero in place of 1 / y for a finite y above 2**126.
+
+    A GPU multiplies by an approximate 1 / y, which is zero there (PTX ISA, `div.approx.f32`).
+    """
+    vanishes = (np.abs(y) > _GREATEST_DIVISOR) & np.isfinite(y)
+    quotient: Array = np.where(vanishes, x * np.copysign(np.float32(0), y), np.divide(x, y))
+    return quotient
 
 
 def fused_float32(x: Array, y: Array, z: Array) -> Array:

@@ -179,6 +179,43 @@ def test_functions_that_an_entry_may_call() -> None:
     assert ptx.calls(".visible .entry k()\n{\n}\n", "k") == set()
 
 
+def test_a_text_keeps_the_entries_that_are_asked_for() -> None:
+    text = """\
+.version 9.4
+.global .align 8 .u64 table[1] = {held};
+.func shared();
+.func shared()
+{
+	{ ret; } // }
+}
+.func alone()
+{
+	ret;
+}
+.func held()
+{
+	ret;
+}
+.visible .entry k(
+	.param .u64 k_param_0
+)
+.maxntid 256, 1, 1
+{
+	call.uni shared, ();
+}
+.visible .entry other()
+{
+	call.uni shared, ();
+	call.uni alone, ();
+}
+"""
+    kept = ptx.only(text, ["k"])
+    gone = text[text.index(".visible .entry other") :], text[text.index(".func alone") :][:23]
+    assert kept == text.replace(gone[0], "").replace(gone[1], "") + "\n"
+    assert ptx.only(kept, ["k"]) == kept
+    assert ptx.only(text, ["k", "other"]) == text
+
+
 def test_names_do_not_depend_on_where_the_process_works(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,6 +10,8 @@ import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from tilec.frontends.tools.cpp.host import device_header, is_host_header
+from tilec.frontends.tools.cpp.includes import condition
 from tilec.frontends.tools.cpp.symbol import symbol_advice
 from tilec.model.declaration import KernelDecl
 from tilec_runtime.errors import CompileError, Diagnostic, Location
@@ -27,7 +29,11 @@ _NVRTC = re.compile(r"^(?:nvrtc|nvcc)(?: fatal)?\s*: (?:error: )?(?P<text>.*)$")
 _CARET = re.compile(r"^[ \t]*\^\s*$")
 _NOISE = re.compile(
     r"errors? detected in the compilation|^Remark: The warnings can be|^Compilation terminated|assembly aborted due to errors"
+    # nvcc compiles a copy of the source, which may be a header.
+    r"|: warning: #pragma once in main file"
 )
+# With -default-device, images carry every function of the source: NVRTC's advice is left out.
+_ADVICE = re.compile(r" Consider using -default-device.*?(?: in JIT mode)?$", re.MULTILINE)
 # The file that holds the name expression (NVRTC), or tilec's mark behind the source (nvcc).
 MARK_FILE = "tilec-symbol"
 _SYMBOL_FILES = ("__nv_name_map", MARK_FILE)
@@ -79,6 +85,12 @@ def refusal(
     errors = [d for d in words.diagnostics if d.severity == "error"]
     if words.symbol and not errors:
         shown = "; ".join(w for w in words.symbol if "name expression" not in w)
+        unseen = re.search(rf'"{re.escape(decl.name)}" is undefined|no member "{decl.name}"', shown)
+        around = condition(root, decl.location) if unseen else ""
+        if around:
+            what = f"the preprocessor leaves {decl.name} out: it is under {around}"
+            fix = 'define what that asks for: define = { NAME = "1" } in [frontend.cuda] or the kernel'
+            return CompileError(what, fix=fix, log=log, command=command)
         names = [other.qualified or other.name for other in candidates]
         advice = symbol_advice(shown, expression, decl, names)
         what = f"the source has no instance {expression}: {shown}"
@@ -146,7 +158,7 @@ class _Reader:
             text += [line.strip() for line in (*block[: caret - 1], *block[caret + 1 :])]
         else:
             text += [line.strip() for line in block]
-        message = "\n".join(t for t in text if t)
+        message = _ADVICE.sub("", "\n".join(t for t in text if t))
         if match["file"].removeprefix("./").endswith(_SYMBOL_FILES):
             self.symbol.append(match["text"])
             return index
@@ -242,24 +254,6 @@ _HEADERS = {
     "M_PI": "cuda/std/cmath",
     **{f"{u}int{n}_t": "cuda/std/cstdint" for u in ("", "u") for n in (8, 16, 32, 64)},
 }
-_HOST_HEADERS = {
-    "vector",
-    "string",
-    "iostream",
-    "cstdio",
-    "cstdlib",
-    "map",
-    "memory",
-    "algorithm",
-    "stdio.h",
-    "stdlib.h",
-    "string.h",
-    "math.h",
-    "assert.h",
-    "time.h",
-    "iomanip",
-    "fstream",
-}
 # Headers of libraries that are no part of a toolkit's compilers, by how they begin: the wheel that
 # has them.
 _WHEELS = (
@@ -268,22 +262,6 @@ _WHEELS = (
     ("cublas", "nvidia-cublas"),
     ("cusparse", "nvidia-cusparse"),
 )
-_STD_HEADERS = {
-    "type_traits",
-    "limits",
-    "array",
-    "tuple",
-    "utility",
-    "cstdint",
-    "cmath",
-    "functional",
-    "complex",
-    "atomic",
-    "bit",
-    "span",
-    "optional",
-}
-
 _BYTE_ORDER_MARK = (
     "the file begins with a byte order mark, which no CUDA compiler reads: save it as plain UTF-8"
 )
@@ -311,10 +289,14 @@ _HINTS: tuple[tuple[re.Pattern[str], _Advice], ...] = (
         ),
     ),
     (
-        re.compile(r"host functions are not allowed in JIT mode"),
+        re.compile(r"not allowed in JIT mode"),
         lambda _: (
             'mark it __device__, put host code under #ifndef __CUDACC_RTC__, or set compiler = "nvcc"'
         ),
+    ),
+    (
+        re.compile(r"floating-point template parameter is nonstandard"),
+        lambda _: 'C++20 has them: std = "c++20" in [frontend.cuda] or the kernel',
     ),
     (
         re.compile(r"device-side kernel launch|kernel launch from __device__ or __global__"),
@@ -357,10 +339,10 @@ def hint(message: str) -> str:
 
 def missing_header(name: str) -> str:
     """What to do about a header that is not found."""
-    if name in _STD_HEADERS:
-        return f'NVRTC has no host headers: #include <cuda/std/{name}>, or set compiler = "nvcc"'
-    if name in _HOST_HEADERS:
-        return 'NVRTC has no host headers: leave it out of device code, or set compiler = "nvcc" in [frontend.cuda] or the kernel'
+    if is_host_header(name):
+        own = device_header(name)
+        instead = f"#include <{own}>" if own else "leave it out of device code"
+        return f'NVRTC has no host headers: {instead}, or set compiler = "nvcc" in [frontend.cuda] or the kernel'
     wheel = next((wheel for head, wheel in _WHEELS if name.startswith(head)), "")
     if wheel:
         return f"it is of a library beside the toolkit: pip install {wheel}, which puts it where the toolkit's headers are"

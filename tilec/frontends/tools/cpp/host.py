@@ -1,4 +1,4 @@
-"""Sources that are whole programs: their host code needs nvcc, which reads past it."""
+"""Sources with host code or host headers: they need nvcc, for NVRTC takes neither."""
 
 from __future__ import annotations
 
@@ -6,24 +6,74 @@ import dataclasses
 import re
 from pathlib import Path
 
+from tilec.frontends.tools.cpp.includes import conditional_lines
 from tilec.model.job import Source
 
-_MAIN = re.compile(rb"^[ \t]*(?:static[ \t]+)?(?:int|void|auto)\s+main\s*\(", re.MULTILINE)
-_GUARD = b"__CUDACC_RTC__"  # the source hides its host code itself
+_MAIN = re.compile(r"^[ \t]*(?:static[ \t]+)?(?:int|void|auto)\s+main\s*\(", re.MULTILINE)
+_INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*<([\w./]+)>", re.MULTILINE)
+_GUARD = "__CUDACC_RTC__"  # the source hides its host code itself
+# Those of the C++ library have no suffix.
+_HOST_HEADER = re.compile(
+    r"[a-z_]+|(?:assert|complex|ctype|errno|fenv|float|inttypes|iso646|limits|locale|math|setjmp|"
+    r"signal|stdalign|stdarg|stdbool|stddef|stdint|stdio|stdlib|string|tgmath|threads|time|uchar|"
+    r"wchar|wctype)\.h"
+)
+_ON_DEVICES = re.compile(
+    r"c(?:assert|float|limits|math|stddef|stdint|stdlib|string|time)|algorithm|array|atomic|barrier|"
+    r"bit|bitset|charconv|chrono|complex|concepts|execution|expected|functional|initializer_list|"
+    r"iterator|latch|limits|mdspan|memory|numbers|numeric|optional|random|ranges|ratio|semaphore|"
+    r"source_location|span|string_view|tuple|type_traits|utility|variant|version"
+)
+
+
+def is_host_header(name: str) -> bool:
+    """Return whether a header is of the host's standard library, of which NVRTC has none."""
+    return _HOST_HEADER.fullmatch(name) is not None
+
+
+def device_header(name: str) -> str:
+    """Return the header of CUDA that stands for a host header, or an empty text."""
+    plain = f"c{name.removesuffix('.h')}" if name.endswith(".h") else name
+    return f"cuda/std/{plain}" if _ON_DEVICES.fullmatch(plain) else ""
 
 
 def with_compiler(source: Source) -> Source:
-    """Return a source with nvcc as its compiler where it is a program and nothing names one."""
-    if "compiler" in dict(source.options) or not is_program(source):
+    """Return a source with nvcc as its compiler where it needs it and nothing names one."""
+    if not host_part(source):
         return source
     options = tuple(sorted((*source.options, ("compiler", "nvcc"))))
     return dataclasses.replace(source, options=options)
 
 
-def is_program(source: Source) -> bool:
-    """Return whether a source has a main() that NVRTC would read."""
+def note(source: Source) -> str:
+    """Return what a build says of a source that nvcc compiles though nothing names it."""
+    why = host_part(source)
+    if not why:
+        return ""
+    return f'{source.path} {why}: it is compiled with nvcc, which needs a host C++ compiler; compiler = "nvrtc" or "nvcc" in the manifest decides'
+
+
+def host_part(source: Source) -> str:
+    """Return what NVRTC cannot take of a source (`has a main()`), or an empty text.
+
+    The text is empty too where an option names the compiler.
+    """
+    options = dict(source.options)
     try:
-        text = Path(source.root, source.path).read_bytes()
+        text = Path(source.root, source.path).read_text(encoding="utf-8", errors="replace")
     except OSError:
-        return False  # reading it for its kernels says why
-    return _GUARD not in text and _MAIN.search(text) is not None
+        return ""  # reading it for its kernels says why
+    if "compiler" in options or _GUARD in text:
+        return ""
+    if _MAIN.search(text):
+        return "has a main()"
+    if not any(map(is_host_header, _INCLUDE.findall(text))):
+        return ""
+    include = options.get("include", ())
+    folders = [str(Path(source.path).parent), *(include if isinstance(include, tuple) else ())]
+    for _, line, conditions in conditional_lines(text):
+        name = "" if conditions else "".join(_INCLUDE.findall(line))
+        own = (Path(source.root, str(folder), name) for folder in folders)
+        if is_host_header(name) and not any(path.is_file() for path in own):
+            return f"includes <{name}>"
+    return ""

@@ -4,6 +4,7 @@ one too few.
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import functools
 import hashlib
@@ -26,6 +27,7 @@ _BLANK = r"[ \t\f\v]*"
 _INCLUDE = re.compile(
     rf"\ufeff?{_BLANK}(?:#|%:){_BLANK}(?:include|include_next|import)\b{_BLANK}(.*)"
 )  # %: is # by another spelling
+_CONDITION = re.compile(rf"{_BLANK}(?:#|%:){_BLANK}(if(?:n?def)?|elif(?:n?def)?|else|endif)\b")
 _HAS_INCLUDE = re.compile(r'__has_include(?:_next)?[ \t]*\([ \t]*(<[^>\n]+>|"[^"\n]+")?')
 _DEFINE = re.compile(rf"{_BLANK}(?:#|%:){_BLANK}define\b.*", re.DOTALL)
 # A backslash may split a word over two lines.
@@ -302,6 +304,29 @@ def logical_lines(text: str) -> Iterator[tuple[int, str]]:
         carried, start = "", 0
     if carried:
         yield start or number, carried
+
+
+def conditional_lines(text: str) -> Iterator[tuple[int, str, list[str]]]:
+    """Yield number and text of each line, with the directives that may leave it out, inner last."""
+    around: list[str] = []
+    for number, line in logical_lines(without_comments(text)):
+        found = _CONDITION.match(line)
+        if found and not found[1].startswith("if"):
+            del around[-1:]
+        if found and found[1] != "endif":
+            around.append(f"{' '.join(line.split())} (line {number})")
+        yield number, line, list(around)
+
+
+def condition(root: str, location: Location) -> str:
+    """Return the innermost directive that may leave a place out (`#ifdef X (line 3)`), if any."""
+    try:
+        text = Path(root, location.file).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+    lines = (around for number, _, around in conditional_lines(text) if number <= location.line)
+    last = collections.deque(lines, maxlen=1)
+    return last[0][-1] if last and last[0] else ""
 
 
 def _error(what: str, where: Location | None, fix: str) -> CompileError:

@@ -83,7 +83,7 @@ def compile_ptx(
         nvcc: the compiler.
         source: the source's bytes.
         name: its name relative to `root`, for messages and `__FILE__`.
-        expression: C++ name of the kernel's instance.
+        expression: C++ name of the kernel's instance; empty where nothing has to ask for it.
         root: the project's directory; nvcc runs there.
         arch: virtual architecture (`compute_90`).
         arguments: dialect, include directories, defines and flags.
@@ -95,7 +95,7 @@ def compile_ptx(
     """
     flags = ["-ptx", f"-arch={arch}", "-frandom-seed=tilec", *arguments]
     # The variable makes nvcc instantiate the kernel, and shows its mangled name.
-    mark = f'extern "C" __device__ void* {_MARK} = (void*)&{expression};'
+    mark = f'extern "C" __device__ void* {_MARK} = (void*)&{expression};' if expression else ""
     done = run_nvcc(nvcc, source, name, mark, flags, root=root, path=path, timeout=timeout)
     text = _without_path_hash(done.data.decode("utf-8", "surrogateescape"), name)
     symbol, text = ptx_text.take_mark(text, _MARK)

@@ -21,6 +21,7 @@ _TYPE_HEADERS = {
     "__nv_fp8_e8m0": "cuda_fp8.h",
 }
 _PLACE = re.compile(r"\{\s*(\w+)\s*\}")
+_DOUBLE = re.compile(r"-?(?:\d+\.\d*|\.\d+|\d+(?=[eE]))(?:[eE][-+]?\d+)?")
 _LENGTH = re.compile(r"\d+")
 
 
@@ -162,9 +163,13 @@ def symbol_advice(words: str, expression: str, decl: KernelDecl, candidates: Seq
             return f"the source does not know this type: #include <{header}>"
     if "overloaded function" in words:
         return f"give each overload of {decl.name} a name of its own: a kernel is found by its function's name"
-    base, _ = cut(expression)
+    base, arguments = cut(expression)
     if base not in (decl.qualified, decl.name):
         return f"the source has {', '.join(candidates) or 'no __global__ function'}{did_you_mean(base, candidates)}"
     if decl.template:
-        return f"{decl.name} takes <{', '.join(decl.template)}>: see that every argument fits its parameter"
+        doubles = [each for each in arguments or () if _DOUBLE.fullmatch(each)]
+        fits = "see that every argument fits its parameter"
+        if doubles:
+            fits = f"{doubles[0]} is a double, and a parameter of type float takes {doubles[0]}f: write {{NAME}}f for its axis in symbol"
+        return f"{decl.name} takes <{', '.join(decl.template)}>: {fits}"
     return f"name it as the source does: {decl.qualified or decl.name}"

@@ -1,4 +1,4 @@
-"""Sources that are programs, and parameters that are empty tags."""
+"""Sources that need nvcc, and parameters that are empty tags."""
 
 from __future__ import annotations
 
@@ -22,12 +22,25 @@ KERNEL = "__global__ void k(float* x, int n) {}\n"
         (KERNEL + "int main() {}\n", (("compiler", "nvrtc"),), "nvrtc"),
         (KERNEL + "// int main() {}\nint domain() { return 0; }\n", (), None),
         ("#ifndef __CUDACC_RTC__\nint main() {}\n#endif\n" + KERNEL, (), None),
+        ("#include <float.h>\n" + KERNEL, (), "nvcc"),
+        ("#  include <vector>\n" + KERNEL, (), "nvcc"),
+        ("#include <vector>\n" + KERNEL, (("compiler", "nvrtc"),), "nvrtc"),
+        ("#include <cuda/std/limits>\n#include <cuda_fp16.h>\n" + KERNEL, (), None),
+        ("#ifdef HOST\n#include <vector>\n#endif\n" + KERNEL, (), None),
+        ("#if __has_include(<vector>)\n#endif\n" + KERNEL, (), None),
+        ("// #include <vector>\n" + KERNEL, (), None),
+        ("#include <own>\n" + KERNEL, (), None),
+        ("#include <apart>\n" + KERNEL, (("include", ("inc",)),), None),
+        ("#include <apart>\n" + KERNEL, (), "nvcc"),
     ],
 )
-def test_a_program_is_compiled_with_nvcc(
+def test_host_code_and_host_headers_are_compiled_with_nvcc(
     tmp_path: Path, text: str, options: Options, compiler: str | None
 ) -> None:
     (tmp_path / "k.cu").write_text(text)
+    (tmp_path / "own").write_text("")
+    (tmp_path / "inc").mkdir()
+    (tmp_path / "inc" / "apart").write_text("")
     source = Source(root=str(tmp_path), path="k.cu", options=options)
     assert dict(with_compiler(source).options).get("compiler") == compiler
 

@@ -1,0 +1,175 @@
+"""Outputs that a call of an operator leaves out: allocated with the library of its inputs."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tilec_runtime.device.handles import MOST_TYPES
+from tilec_runtime.errors import ArgumentError, ExpressionError
+from tilec_runtime.model.dtype import DTYPES, short_name
+from tilec_runtime.model.expr import parse
+from tilec_runtime.model.kernel import KernelInfo
+from tilec_runtime.model.signature import ParamKind
+
+# Makes an array beside one of the same library: of a shape, and of a dtype by tilec's name.
+Empty = Callable[[Any, tuple[Any, ...], str], Any]
+
+
+class Shaped:
+    """What expressions of shapes read of an array of any library."""
+
+    __slots__ = ("shape",)
+
+    def __init__(self, shape: tuple[Any, ...]) -> None:
+        """Take extents, which may be symbols of a tracer."""
+        self.shape = shape
+
+    @property
+    def size(self) -> Any:
+        """Number of elements; `math.prod` would make symbols numbers."""
+        size: Any = 1
+        for extent in self.shape:
+            size = size * extent
+        return size
+
+
+class Outputs:
+    """The outputs of an operator, and which of its calls leave them out.
+
+    Attributes:
+        name: the kernel's.
+        names: the outputs. given: the inputs that every such call gives, which alone may be given
+            by place.
+        template: the input whose library and device an output gets.
+    """
+
+    def __init__(self, info: KernelInfo) -> None:
+        """Read the operator of a kernel's row."""
+        op = info.op
+        assert op is not None
+        self.name = info.name
+        self.names = tuple(param.name for param in info.allocated)
+        self.given = tuple(param.name for param in info.given)
+        self._tensors = tuple(p.name for p in info.given if p.kind is ParamKind.TENSOR)
+        self.template = self._tensors[0]
+        self._fixed = {name: values[0] for name, values in info.axes if len(values) == 1}
+        by_name = {output.param: output for output in op.outputs}
+        self._rules = tuple(
+            (
+                by_name[name].like or self.template,
+                None if by_name[name].like else tuple(map(parse, by_name[name].shape)),
+                by_name[name].dtype,
+            )
+            for name in self.names
+        )
+
+    def left_out(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
+        """Whether a call gives the inputs that it has to, and no output: outputs that are given by
+        place make more values.
+        """
+        rest = self.given[len(args) :]
+        return (
+            len(args) <= len(self.given)
+            and all(name in kwargs for name in rest)
+            and kwargs.keys().isdisjoint((*self.names, *self.given[: len(args)]))
+        )
+
+    def shapes(self, values: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+        """The shapes of the outputs, by inputs with a `shape`.
+
+        Raises:
+            ArgumentError: they cannot be computed, or one is negative.
+        """
+        env: dict[str, Any] = {**self._fixed, **values}
+        for name in self._tensors:
+            env[name] = Shaped(tuple(values[name].shape))
+        found = []
+        for name, (like, extents, _) in zip(self.names, self._rules, strict=True):
+            if extents is None:
+                found.append(env[like].shape)
+                continue
+            try:
+                found.append(tuple([extent.evaluate(env) for extent in extents]))
+            except ExpressionError as error:
+                raise self._refused(
+                    f"the shape of {name} cannot be computed: {error.what}"
+                ) from error
+        return found
+
+    def dtypes(self, values: Mapping[str, Any]) -> list[str]:
+        """The dtypes of the outputs, by inputs with a `dtype`."""
+        return [
+            dtype if dtype in DTYPES else dtype_name(values[dtype.removesuffix(".dtype")])
+            for _, _, dtype in self._rules
+        ]
+
+    def allocate(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Allocate the outputs of a call.
+
+        Raises:
+            ArgumentError: an input is no array, its library cannot allocate an output, or a shape
+                cannot be computed.
+        """
+        for name in self._tensors:
+            if not hasattr(values[name], "shape") or not hasattr(values[name], "dtype"):
+                raise self._refused(
+                    f"{name} is {type(values[name]).__name__}, and no array: the outputs "
+                    f"{', '.join(self.names)}, which the call leaves out, cannot be allocated"
+                )
+        template = values[self.template]
+        cls: type = type(template)
+        make = _maker(cls)
+        if make is None:
+            raise self._refused(
+                f"arrays of {cls.__module__.partition('.')[0]} are not allocated here: "
+                f"pass {', '.join(self.names)}, or give arrays of torch, CuPy or NumPy"
+            )
+        made = zip(self.names, self.shapes(values), self.dtypes(values), strict=True)
+        return {name: make(template, shape, dtype) for name, shape, dtype in made}
+
+    def _refused(self, what: str) -> ArgumentError:
+        return ArgumentError(f"{self.name}: {what}", kernel=self.name)
+
+
+def dtype_name(array: Any) -> str:
+    """Tilec's name of an array's dtype; that of its library where tilec has none."""
+    return short_name(str(array.dtype).removeprefix("torch."))
+
+
+@functools.lru_cache(maxsize=MOST_TYPES)
+def _maker(cls: type) -> Empty | None:
+    """What allocates arrays of a type's library; None where nothing here does."""
+    libraries = {
+        base.__module__.partition(".")[0]
+        for base in cls.__mro__
+        if base.__name__ in ("Tensor", "ndarray")
+    }
+    for name, make in (("torch", _of_torch), ("cupy", _of_cupy), ("numpy", _of_numpy)):
+        if name in libraries:
+            return make
+    return None
+
+
+def _of_torch(beside: Any, shape: tuple[Any, ...], dtype: str) -> Any:
+    torch = importlib.import_module("torch")
+    return torch.empty(shape, dtype=getattr(torch, DTYPES[dtype].numpy), device=beside.device)
+
+
+def _of_cupy(beside: Any, shape: tuple[Any, ...], dtype: str) -> Any:
+    with beside.device:
+        return importlib.import_module("cupy").empty(shape, _scalar_type(dtype))
+
+
+def _of_numpy(_beside: Any, shape: tuple[Any, ...], dtype: str) -> Any:
+    return importlib.import_module("numpy").empty(shape, _scalar_type(dtype))
+
+
+def _scalar_type(dtype: str) -> Any:
+    """What NumPy and CuPy take for a dtype; `ml_dtypes` has those that NumPy has not."""
+    name = DTYPES[dtype].numpy
+    if DTYPES[dtype].typestr:
+        return name
+    return getattr(importlib.import_module("ml_dtypes"), name)

@@ -1,0 +1,127 @@
+"""Calls of operators that leave their outputs out: what is allocated, and by which library."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+import types
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.cpu_samples import ADD, add, device, ones
+from tests.unit.runtime import fake_torch
+from tilec_runtime import Launcher
+from tilec_runtime.errors import ArgumentError
+from tilec_runtime.launch.outputs import Outputs
+from tilec_runtime.model.kernel import KernelInfo
+from tilec_runtime.model.operator import OperatorInfo, OutputInfo
+from tilec_runtime.tensors.tensor import Tensor
+
+
+def operator(**changes: Any) -> KernelInfo:
+    output = dataclasses.replace(OutputInfo(param="z", like="x", dtype="f32"), **changes)
+    return dataclasses.replace(ADD, op=OperatorInfo(outputs=(output,)))
+
+
+@pytest.fixture
+def adds() -> Launcher:
+    return device(add, operator())[0].kernels["add"]
+
+
+def test_outputs_are_allocated_and_returned(adds: Launcher) -> None:
+    x, y = ones(8), ones(8)
+    for made in (adds(x, y), adds(x, y=y), adds(y=y, x=x)):
+        assert type(made) is np.ndarray
+        assert made.tolist() == [2.0] * 8
+    assert adds(x, y, alpha=3.0).tolist() == [4.0] * 8
+
+
+def test_a_call_with_all_outputs_is_as_before(adds: Launcher) -> None:
+    z, x, y = ones(8), ones(8), ones(8)
+    for call in (lambda: adds(z, x, y, 2.0), lambda: adds(z, x=x, y=y, alpha=2.0)):
+        z[...] = 0
+        assert call() is None
+        assert z.tolist() == [3.0] * 8
+
+
+def test_tensors_of_tilec_are_not_allocated(adds: Launcher) -> None:
+    x, y = (
+        Tensor.uninitialized((8,), "f32", driver=adds.site.driver, ordinal=-1, stream=0)
+        for _ in range(2)
+    )
+    with pytest.raises(ArgumentError, match="arrays of tilec_runtime are not allocated here: pass"):
+        adds(x, y)
+
+
+def test_shapes_are_computed_from_inputs() -> None:
+    info = operator(like="", shape=("cdiv(x.size, 2) + y.shape[0]",))
+    assert Outputs(info).shapes({"x": ones(5), "y": ones(7)}) == [(10,)]
+
+
+@pytest.mark.parametrize(
+    ("args", "expected"),
+    [
+        (
+            ([1.0], ones(1)),
+            "add: x is list, and no array: the outputs z, which the call leaves out",
+        ),
+        ((types.SimpleNamespace(shape=(1,), dtype="f4"), ones(1)), "arrays of types are not alloc"),
+        ((ones(8),), "takes 4 arguments"),
+        ((), "takes 4 arguments"),
+    ],
+)
+def test_what_cannot_be_allocated_is_refused(
+    adds: Launcher, args: tuple[Any, ...], expected: str
+) -> None:
+    with pytest.raises(ArgumentError, match=expected):
+        adds(*args)
+
+
+def test_an_extent_that_cannot_be_computed_is_refused() -> None:
+    outputs = Outputs(operator(like="", shape=("x.size // y.size",)))
+    with pytest.raises(ArgumentError, match="add: the shape of z cannot be computed: division by"):
+        outputs.shapes({"x": ones(4), "y": ones(0)})
+
+
+def test_torch_allocates_beside_its_tensor(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+
+    def empty(*args: Any, **kwargs: Any) -> str:
+        asked.append((args, kwargs))
+        return "made"
+
+    fake = types.SimpleNamespace(empty=empty, float32="torch.float32")
+    monkeypatch.setitem(sys.modules, "torch", fake)
+    x = fake_torch.Tensor((4, 2), 0x1000)
+    found = Outputs(operator()).allocate({"x": x, "y": x})
+    assert found == {"z": "made"}
+    assert asked == [(((4, 2),), {"dtype": "torch.float32", "device": x.device})]
+
+
+def test_cupy_allocates_on_the_device_of_its_array(monkeypatch: pytest.MonkeyPatch) -> None:
+    entered: list[str] = []
+
+    class Device:
+        def __enter__(self) -> None:
+            entered.append("in")
+
+        def __exit__(self, *_: object) -> None:
+            entered.append("out")
+
+    def empty(shape: Any, dtype: Any) -> tuple[Any, ...]:
+        return shape, dtype, list(entered)
+
+    cls = type("ndarray", (), {"__module__": "cupy", "shape": (3,), "dtype": "float32"})
+    array = cls()
+    array.device = Device()
+    monkeypatch.setitem(sys.modules, "cupy", types.SimpleNamespace(empty=empty))
+    found = Outputs(operator()).allocate({"x": array, "y": array})
+    assert found == {"z": ((3,), "float32", ["in"])}
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "f8e4m3", "f64"])
+def test_numpy_has_the_dtypes_of_ml_dtypes(dtype: str) -> None:
+    found = Outputs(operator(dtype=dtype)).allocate({"x": ones(2), "y": ones(2)})
+    assert found["z"].itemsize == {"bf16": 2, "f8e4m3": 1, "f64": 8}[dtype]

@@ -1,0 +1,303 @@
+"""Kernels as operators: what their calls allocate, and whose gradients another kernel computes."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+
+from tilec.manifest.types import Backward, Kernel, OpOutput
+from tilec.plan.params import suggest
+from tilec.plan.points import Report, inlined
+from tilec_runtime.errors import ExpressionError
+from tilec_runtime.model import expr
+from tilec_runtime.model.dtype import DTYPES
+from tilec_runtime.model.kernel import KernelInfo
+from tilec_runtime.model.operator import GRAD, BackwardInfo, OperatorInfo, OutputInfo
+from tilec_runtime.model.signature import Param, ParamKind
+
+Path = tuple[str | int, ...]
+
+
+def operator_of(kernel: Kernel, params: Sequence[Param], report: Report) -> OperatorInfo | None:
+    """Return the operator of a kernel, without its backward; None where it is none."""
+    if kernel.op is None:
+        return None
+    path: Path = ("kernel", kernel.name, "op")
+    for param in params:
+        if param.kind in (ParamKind.PTR, ParamKind.STRUCT):
+            report(
+                f"{param.name} is a {param.kind.value}: operators take tensors and numbers", path
+            )
+    if kernel.launch.open and not kernel.launch.preset:
+        report(
+            "operators launch without a config: give what launch.open leaves to the caller", path
+        )
+    return OperatorInfo(
+        outputs=tuple(
+            dict.fromkeys(
+                output
+                for param in params
+                for table in kernel.op.outputs
+                if table.name == param.name
+                for output in _output(kernel, table, param, params, report)
+            )
+        )
+        if _are_outputs(kernel, params, report)
+        else (),
+    )
+
+
+def _are_outputs(kernel: Kernel, params: Sequence[Param], report: Report) -> bool:
+    """Return whether what a call allocates are tensors that the kernel writes, and report others."""
+    by_name = {param.name: param for param in params}
+    named = kernel.op.outputs if kernel.op is not None else ()
+    faults = []
+    for table in named:
+        param = by_name.get(table.name)
+        if param is None:
+            fault = f"there is no parameter {table.name!r}{suggest(table.name, list(by_name))}"
+        elif param.kind is not ParamKind.TENSOR or not param.out:
+            fault = f"the kernel does not write {table.name}, so a call cannot return it"
+        elif param.optional:
+            fault = f"{table.name} may be None: a call cannot tell whether to allocate it"
+        elif any(step is not None and step != 1 for step in (param.stride or ())[:-1]):
+            fault = f"{table.name} has fixed strides, and what a call allocates is C-contiguous"
+        else:
+            continue
+        faults.append(fault)
+        report(fault, ("kernel", kernel.name, "op", "outputs", table.name))
+    return not faults
+
+
+def _output(
+    kernel: Kernel, table: OpOutput, param: Param, params: Sequence[Param], report: Report
+) -> Iterator[OutputInfo]:
+    path: Path = ("kernel", kernel.name, "op", "outputs", table.name)
+    allocated = {output.name for output in kernel.op.outputs} if kernel.op is not None else set()
+    inputs = {each.name: each for each in params if each.name not in allocated}
+    tensors = {
+        name: each
+        for name, each in inputs.items()
+        if each.kind is ParamKind.TENSOR and not each.optional
+    }
+    if not tensors:
+        report("there is no tensor among the inputs that says device and library", path)
+        return
+    shape = tuple(inlined(kernel, text) for text in table.shape or ())
+    if table.like:
+        fault = _unlike(table.like, param, tensors, allocated)
+        if fault:
+            report(fault, (*path, "like"))
+    elif param.rank not in (-1, len(shape)):
+        report(f"{len(shape)} extents, and {param.name} has rank {param.rank}", (*path, "shape"))
+    for index, text in enumerate(shape):
+        if fault := _not_inferred(text, kernel, tensors, inputs, allocated):
+            report(fault, (*path, "shape", index))
+    dtype, fault = _dtype(kernel, table, param, tensors)
+    if fault:
+        report(fault, (*path, "dtype") if table.dtype else path)
+    elif dtype in DTYPES and DTYPES[dtype].packed:
+        report(f"elements of {dtype} share bytes, and no library allocates such arrays", path)
+    yield OutputInfo(param=param.name, like=table.like, shape=shape, dtype=dtype)
+
+
+def _unlike(like: str, param: Param, tensors: Mapping[str, Param], allocated: set[str]) -> str:
+    """Return why an output cannot have the shape of `like`, or an empty text."""
+    if like == param.name:
+        return (
+            f"{like} is the output itself: an operator that reads and writes {like} takes it from the caller "
+            "and mutates it, so leave it out of outputs"
+        )
+    if like in allocated:
+        return f"{like} is an output too: nothing says its shape before the call"
+    if like not in tensors:
+        return f"{like!r} is no tensor of every call{suggest(like, list(tensors))}"
+    if tensors[like].rank != param.rank:
+        return f"{like} has rank {tensors[like].rank}, and {param.name} {param.rank}: write its shape, such as shape = ['{like}.shape[0]']"
+    return ""
+
+
+def _not_inferred(
+    text: str,
+    kernel: Kernel,
+    tensors: Mapping[str, Param],
+    inputs: Mapping[str, Param],
+    allocated: set[str],
+) -> str:
+    """Return why an extent cannot be inferred from the inputs, or an empty text."""
+    axes = dict(kernel.matrix.axes)
+    try:
+        parsed = expr.parse(text)
+    except ExpressionError as error:
+        return error.what
+    if parsed.kind not in ("number", "any"):
+        return f"{text!r} is no number"
+    for name, attribute in sorted(parsed.uses):
+        if name in allocated:
+            return f"{name} is an output: its shape cannot be inferred from itself, read an input"
+        if name in axes:
+            if len(axes[name]) > 1:
+                return f"{name} is an axis with several values, of which a launch takes one: the shape cannot be inferred"
+        elif name not in inputs:
+            return f"unknown name {name!r}{suggest(name, list(inputs))}"
+        elif attribute and (name not in tensors or attribute not in ("shape", "size")):
+            return f"{name}.{attribute} says no shape: read the shape or size of a tensor of every call"
+        elif not attribute and inputs[name].kind is not ParamKind.SCALAR:
+            return f"{name} is a tensor: say {name}.shape[0] or {name}.size"
+    for name, attribute, index in sorted(parsed.extents):
+        rank = tensors[name].rank if name in tensors else -1
+        if rank >= 0 and not -rank <= index < rank:
+            return f"{name} has rank {rank}: there is no {name}.{attribute}[{index}]"
+    return ""
+
+
+def _dtype(
+    kernel: Kernel, table: OpOutput, param: Param, tensors: Mapping[str, Param]
+) -> tuple[str, str]:
+    """Return an output's dtype as the index has it, and what is wrong with it."""
+    said = table.dtype or param.dtype
+    name = said.removesuffix(".dtype")
+    if said != name:
+        if name not in tensors:
+            return said, f"{name!r} is no tensor of every call{suggest(name, list(tensors))}"
+        found = said
+    elif said in DTYPES:
+        found = said
+    else:
+        ordered = sorted(tensors.values(), key=lambda each: each.name != table.like)
+        source = next((each.name for each in ordered if each.dtype == said), "")
+        if not source:
+            return said, (
+                f"the dtype of {param.name} is {said}, which no input has: say its dtype, "
+                'such as dtype = "f32"'
+            )
+        found = f"{source}.dtype"
+    source = found.removesuffix(".dtype")
+    given, taken = (
+        dtypes_of(kernel, tensors[source]) if source != found else {found},
+        dtypes_of(kernel, param),
+    )
+    if not given <= taken:
+        return (
+            found,
+            f"{param.name} takes {_listed(taken)}, and a call would allocate {_listed(given - taken)}",
+        )
+    return found, ""
+
+
+def dtypes_of(kernel: Kernel, param: Param) -> set[str]:
+    """Return the dtypes that a parameter may have."""
+    points = [
+        value for point in kernel.matrix.include for name, value in point if name == param.dtype
+    ]
+    values = (*dict(kernel.matrix.axes).get(param.dtype, ()), *points)
+    return set(map(str, values)) or {param.dtype}
+
+
+def _listed(names: set[str]) -> str:
+    return ", ".join(sorted(names))
+
+
+def with_backward(
+    kernel: Kernel,
+    info: KernelInfo,
+    others: Mapping[str, tuple[Kernel, KernelInfo]],
+    report: Report,
+) -> KernelInfo:
+    """Return a kernel's row with the backward of its operator, whose kernel is planned too."""
+    said = kernel.op.backward if kernel.op is not None else None
+    if said is None or info.op is None:
+        return info
+    path: Path = ("kernel", kernel.name, "op", "backward")
+    place = (*path, "kernel") if said.args else path
+    if said.kernel not in others:
+        report(f"there is no kernel {said.kernel!r}{suggest(said.kernel, list(others))}", place)
+        return info
+    other, its = others[said.kernel]
+    if its.op is None:
+        report(
+            f"{said.kernel} is no operator: give it [kernel.{said.kernel}.op], whose outputs are the gradients",
+            place,
+        )
+        return info
+    if not its.op.outputs:
+        report(f"{said.kernel} allocates no output, which would be a gradient", place)
+    mutated = [p.name for p in info.params if p.out and p.name not in info.op.allocated]
+    if mutated:
+        report(
+            f"{kernel.name} writes {mutated[0]}, which the caller gives: an operator that mutates has no backward",
+            place,
+        )
+    args = _arguments(said, info, its, path, report)
+    for name, stands in args:
+        if fault := _misfit(name, stands, (kernel, info), (other, its)):
+            report(fault, (*path, "args", name) if name in dict(said.args) else place)
+    twice = [stands for _, stands in args if [s for _, s in args].count(stands) > 1]
+    if twice:
+        report(f"{twice[0]} is given twice", (*path, "args") if said.args else place)
+    backward = BackwardInfo(kernel=said.kernel, args=args)
+    return dataclasses.replace(info, op=dataclasses.replace(info.op, backward=backward))
+
+
+def _arguments(
+    said: Backward, info: KernelInfo, its: KernelInfo, path: Path, report: Report
+) -> tuple[tuple[str, str], ...]:
+    """Return what each parameter of the backward kernel stands for."""
+    given, params = dict(said.args), {param.name for param in its.params}
+    for name in given:
+        if name not in params:
+            report(
+                f"{said.kernel} has no parameter {name!r}{suggest(name, sorted(params))}",
+                (*path, "args", name),
+            )
+    own = {param.name for param in info.params}
+    return tuple(
+        (param.name, given.get(param.name, param.name))
+        for param in its.params
+        if param.name in given
+        or param.name.removeprefix(GRAD) in own
+        or (param.default is None and not param.optional)  # the others keep their default
+    )
+
+
+def _misfit(
+    name: str, stands: str, forward: tuple[Kernel, KernelInfo], backward: tuple[Kernel, KernelInfo]
+) -> str:
+    """Return why a parameter of the backward kernel cannot stand for what it does, or an empty
+    text.
+    """
+    kernel, info = forward
+    other, its = backward
+    assert info.op is not None
+    assert its.op is not None
+    own = {param.name: param for param in info.params}
+    param = next(each for each in its.params if each.name == name)
+    gradient = stands not in own and stands.startswith(GRAD)
+    source = own.get(stands.removeprefix(GRAD) if gradient else stands)
+    if source is None:
+        return (
+            f"nothing is given for {name} of {its.name}: {kernel.name} has no parameter {stands!r}; "
+            f'say what it stands for, such as args.{name} = "grad_{next(iter(own))}"'
+        )
+    result = param.name in its.op.allocated
+    if result != (gradient and source.name not in info.op.allocated):
+        if result:
+            return f"{its.name} returns {name}, which has to be the gradient of an input of {kernel.name}, and stands for {stands}"
+        return f"{stands} is what the backward computes, and {name} is none of the outputs of {its.name}"
+    if param.out and not result:
+        return f"{its.name} writes {name}, which no call allocates: name it in kernel.{its.name}.op.outputs"
+    given, taken = dtypes_of(kernel, source), dtypes_of(other, param)
+    if gradient and source.kind is not ParamKind.TENSOR:
+        return f"{source.name} is a number, and gradients are of tensors"
+    whole = {dtype for dtype in given if dtype in DTYPES and DTYPES[dtype].kind != "float"}
+    if gradient and whole:
+        return f"{source.name} may be {_listed(whole)}, and integers have no gradient"
+    if source.kind is not param.kind:
+        return (
+            f"{name} of {its.name} is a {param.kind.value}, and {stands} is a {source.kind.value}"
+        )
+    if not given <= taken:
+        return f"{name} of {its.name} takes {_listed(taken)}, and {stands} may be {_listed(given - taken)}"
+    if source.rank != param.rank and -1 not in (source.rank, param.rank):
+        return f"{name} of {its.name} has rank {param.rank}, and {stands} {source.rank}"
+    return ""
