@@ -137,6 +137,7 @@ ORDER = ("", "errors", "model", "bundle", "device", "tensors", "cpu", "launch", 
 ROOT_FILES = {
     **dict.fromkeys(("values", "foreign", "forks", "protocols"), ""),
     **dict.fromkeys(("kept", "running", "sites"), "errors"),
+    "hub": "ops",
     "kernels": "ops",
     "package": "ops",
 }

@@ -12,7 +12,7 @@ from tilec_runtime.errors import ToolchainError
 from tilec_runtime.model.kernel import BundleInfo
 
 if TYPE_CHECKING:
-    from jinja2 import Template
+    from jinja2 import Environment, Template
 
 
 def render_package(info: BundleInfo, bundle_name: str, index: str) -> dict[str, bytes]:
@@ -42,21 +42,30 @@ def package_templates() -> dict[str, Template]:
     """The templates of a package's files; the first call loads Jinja2 and compiles them, which
     takes longer than to fill them in.
     """
+    environment = _environment("package")
+    return {
+        name: environment.get_template(f"{name}.jinja") for name in ("__init__.py", "__init__.pyi")
+    }
+
+
+def hub_template() -> Template:
+    """The template of a hub package's module."""
+    return _environment("hub").get_template("__init__.py.jinja")
+
+
+def _environment(folder: str) -> Environment:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     # Every text in a view is escaped for the place where it stands: HTML's escaping would only
     # spoil it.
-    environment = Environment(
-        loader=FileSystemLoader(templates("package")),
+    return Environment(
+        loader=FileSystemLoader(templates(folder)),
         undefined=StrictUndefined,
         autoescape=False,  # noqa: S701
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    return {
-        name: environment.get_template(f"{name}.jinja") for name in ("__init__.py", "__init__.pyi")
-    }
 
 
 def templates(name: str) -> Path:
