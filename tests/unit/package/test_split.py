@@ -140,6 +140,12 @@ def test_the_baseline_serves_where_compiling_is_allowed(site: Path, module: str)
     assert [each.target for each in module_.compiled] == ["compute_80"]
 
 
+def test_a_warning_of_what_is_compiled_says_what_to_install(site: Path, module: str) -> None:
+    base = install(site, info_of(module=module))
+    with pytest.warns(RuntimeWarning, match=r"pip install 'acme-k\[sm90\]==1.0'; or add sm_90"):
+        load(base, 0, driver=fake_driver(), jit_fallback="warn").preload()
+
+
 def test_a_preload_reads_the_parts(site: Path, module: str) -> None:
     info = info_of(module=module)
     driver = fake_driver(*info.kernels)
