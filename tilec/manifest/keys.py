@@ -28,7 +28,7 @@ from tilec_runtime.model.jit import JitFallback
 from tilec_runtime.model.signature import ParamKind
 
 EDITION = 1
-EMIT = ("bundle", "package", "wheel", "sbom", "provenance", "fatbin", "cubin", "ptx")
+EMIT = ("bundle", "package", "wheel", "sbom", "provenance", "hub", "fatbin", "cubin", "ptx")
 DISTS = (
     "normal",
     "uniform",

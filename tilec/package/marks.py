@@ -2,8 +2,8 @@
 
 A mark keeps a build from touching files of others. It is no proof of origin: a program that can
 write the file can write the mark. Text has both in its last line; a bundle has its index, a wheel
-its RECORD, a JSON document its seal; standard files, which hold no foreign bytes, are listed in the
-`SHA256SUMS` beside them.
+its RECORD, a JSON document its seal, which for a hub package covers its other files; standard
+files, which hold no foreign bytes, are listed in the `SHA256SUMS` beside them.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from pathlib import Path
 
 from tilec.manifest.types import Manifest
 from tilec.package.documents import KINDS, owner_of, suffix_of
+from tilec.package.hub_metadata import METADATA, VARIANT, read_metadata
 from tilec.package.outputs import Output, place_of
 from tilec_runtime.bundle.parts import PART_NAME
 from tilec_runtime.bundle.read import Bundle
@@ -32,7 +33,7 @@ from tilec_runtime.model.kernel import PackageInfo
 
 SUMS = "SHA256SUMS"
 STANDARD = ("fatbin", "cubin", "ptx")
-_PACKAGE = ("__init__.py", "__init__.pyi", "py.typed")
+_PACKAGE = ("__init__.py", "__init__.pyi", "torch.py", "py.typed")
 _MARK = b"# Written by tilec, sha256 "
 _LINE = len(_MARK) + 64 + 1
 _MOST_TEXT = 64 << 20
@@ -65,6 +66,9 @@ def is_written(path: Path) -> bool:
     """Return whether a file is an unchanged output of tilec. A link is none."""
     if path.is_symlink() or not path.is_file():
         return False
+    variant = next((folder for folder in path.parents if folder.name == VARIANT), None)
+    if variant is not None:
+        return _hub_files(variant).get(path, False)
     if path.suffix == ".tilec":
         return bool(package_of(path))
     if path.suffix == ".whl":
@@ -107,6 +111,7 @@ def stale_outputs(
         document = place_of(manifest, document_name(manifest.package.info, suffix))
         if owner_of(document) == manifest.package.name:
             stale[document] = True
+    stale.update(_hub_files(place_of(manifest, *hub_place(manifest.package.name))))
     versions = {path.name.split("-")[1] for path in current if path.suffix == ".whl"}
     for wheel in _provider_wheels(place_of(manifest), manifest.package.name):
         if wheel.name.split("-")[1] in versions:
@@ -137,6 +142,7 @@ def all_outputs(directory: Path, package: str, module: str) -> dict[Path, bool]:
             owner = owner_of(document)
             if owner in ("", package):
                 found[document] = owner == package
+    found.update(_hub_files(directory.joinpath(*hub_place(package))))
     found.update(_packages(directory, package, module))
     for kind in STANDARD:
         found.update(_standard_files(directory / kind))
@@ -175,6 +181,23 @@ def _standard_files(folder: Path) -> dict[Path, bool]:
         folder / name: is_written(folder / name) for name in sums if os.path.lexists(folder / name)
     }
     return {**files, folder / SUMS: True} if sums else {}
+
+
+def _hub_files(variant: Path) -> dict[Path, bool]:
+    """Return the files of a hub package's variant, each with whether it is unchanged."""
+    metadata = read_metadata(variant / METADATA)
+    if not metadata or variant.is_symlink():
+        return {}
+    found = {variant / METADATA: True}
+    for name, digest in metadata["digest"]["files"].items():
+        path = variant / name
+        if os.path.lexists(path):
+            found[path] = not path.is_symlink() and _base64_digest(path) == digest
+    return found
+
+
+def _base64_digest(path: Path) -> str:
+    return base64.b64encode(bytes.fromhex(file_digest(path))).decode()
 
 
 def _packages(directory: Path, package: str, module: str) -> dict[Path, bool]:
@@ -223,6 +246,11 @@ def _inner_bundles(folder: Path) -> list[Path]:
 def normalise_name(name: str) -> str:
     """Return a distribution's name as in file names: `Acme.Kernels-2` is `acme_kernels_2`."""
     return re.sub(r"[-_.]+", "_", name).lower()
+
+
+def hub_place(package: str) -> tuple[str, ...]:
+    """Return where a package's variant for the Hugging Face hub lies below the outputs."""
+    return "hub", package, "build", VARIANT
 
 
 def document_name(package: PackageInfo, suffix: str) -> str:

@@ -25,6 +25,7 @@ from tilec.package.marks import (
     SUMS,
     document_name,
     file_digest,
+    hub_place,
     is_written,
     outputs_of_others,
     stale_outputs,
@@ -183,6 +184,8 @@ def _staged(publication: Publication, stage: Stage) -> Iterator[Output]:
         place = publication.place(document_name(info.package, PROVENANCE))
         statement = provenance_of(info, publication.origin, subjects)
         yield _write("provenance", place, statement, stage)
+    if "hub" in emit:
+        yield from _hub(publication, bundle, stage)
     for kind in STANDARD:
         if kind in emit:
             yield from _standard_files(kind, publication, stage)
@@ -292,6 +295,15 @@ def _wheel(
     )
 
 
+def _hub(publication: Publication, bundle: Path, stage: Stage) -> Iterator[Output]:
+    from tilec.package.hub import hub_files
+
+    info = publication.info
+    for name, data in hub_files(info, bundle.read_bytes(), index_digest(info)).items():
+        place = publication.place(*hub_place(info.package.name), *name.split("/"))
+        yield _write("hub", place, data, stage)
+
+
 def licences_of(manifest: Manifest) -> dict[str, bytes]:
     """Read the package's licence texts, by name.
 
@@ -362,7 +374,9 @@ def _remove(
     for path, own in stale.items():
         if own:
             path.unlink(missing_ok=True)
-    for folder in {path.parent for path in stale}:
+    output = publication.place()
+    folders = {folder for path in stale for folder in path.parents if output in folder.parents}
+    for folder in sorted(folders, key=lambda folder: len(folder.parts), reverse=True):
         with contextlib.suppress(OSError):
             folder.rmdir()  # where nothing else is in it
     if left:
