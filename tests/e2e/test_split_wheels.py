@@ -46,7 +46,7 @@ acme.load("cpu").scale(y, x)
 print(y[0])
 bundle = acme._tilec_package_.bundle
 try:
-    facts = DeviceFacts(cc=(9, 0), driver=(13, 4), missing=bundle.missing((9, 0)))
+    facts = DeviceFacts(cc=(9, 0), driver=(13, 4), missing=bundle.parts.missing((9, 0)))
     image = require_image(bundle.kernel("scale").variants[0].images, facts).image
     print(image.target, len(bundle.image(image.digest)) == image.size)
 except TilecError as error:
