@@ -133,7 +133,7 @@ def launch(
     import cuda.tile.compilation as ctc
 
     from tilec_runtime.cpu.tileir.execute import execute, prepare
-    from tilec_runtime.cpu.tileir.memory import Memory, Region
+    from tilec_runtime.cpu.tileir.memory import Memory, MemoryRegion
     from tilec_runtime.cpu.tileir.read import read_module
 
     arguments = [
@@ -161,7 +161,7 @@ def launch(
         bytecode_version="13.3",
     )
     program = prepare(read_module(output.getvalue()))
-    memory = Memory(Region.of(f"array{place}", array) for place, array in enumerate(arrays))
+    memory = Memory(MemoryRegion.of(f"array{place}", array) for place, array in enumerate(arrays))
     flat = [
         v for a in arrays for v in (a.ctypes.data, *a.shape, *(s // a.itemsize for s in a.strides))
     ]

@@ -49,7 +49,6 @@ if TYPE_CHECKING:
         TensorLike,
     )
     from tilec_runtime.tensors.buffer import DeviceBuffer
-    from tilec_runtime.tensors.meta import MetaTensor
     from tilec_runtime.tensors.partition import MappedPartition, Partition
     from tilec_runtime.tensors.pool import MemPool, use_pool
     from tilec_runtime.tensors.tensor import SharedTensor, Tensor, TensorMut, TensorView
@@ -76,7 +75,6 @@ __all__ = [
     "LazyLauncher",
     "MappedPartition",
     "MemPool",
-    "MetaTensor",
     "Module",
     "OrOp",
     "Partition",
@@ -134,7 +132,6 @@ _NAMES = {
     "ops.op": "CudaGraph DeviceOp GraphScope SharedOp",
     "ops.policy": "SingleStream StreamPoolRoundRobin current_device current_policy set_default_device use_device use_policy",
     "protocols": "DeviceLike SchedulingPolicy StreamLike StructLike TensorLike",
-    "tensors.meta": "MetaTensor",
     "tensors.partition": "MappedPartition Partition",
     "tensors.pool": "MemPool use_pool",
     "tensors.tensor": "SharedTensor Tensor TensorMut TensorView",
@@ -149,8 +146,8 @@ def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = globals()[name] = getattr(importlib.import_module(f"{__name__}.{home}"), name)
-    return found
+    value = globals()[name] = getattr(importlib.import_module(f"{__name__}.{home}"), name)
+    return value
 
 
 def __dir__() -> list[str]:

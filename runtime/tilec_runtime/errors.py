@@ -259,14 +259,14 @@ class BuildError(TilecError):
     @property
     def problems(self) -> tuple[Diagnostic, ...]:
         """Every failure as diagnostics, also of errors that have none."""
-        found: list[Diagnostic] = []
+        diagnostics: list[Diagnostic] = []
         for failure in self.failures:
             located = failure.diagnostics if isinstance(failure, CompileError) else ()
-            found.extend(
+            diagnostics.extend(
                 located
                 or [Diagnostic(message=failure.what, location=failure.location, hint=failure.fix)]
             )
-        return tuple(found)
+        return tuple(diagnostics)
 
 
 class BudgetError(TilecError):

@@ -28,18 +28,18 @@ def without_frames(error: BaseException) -> None:
     Frames have their callers too.
     """
     stack: traceback.StackSummary | None = None
-    found: BaseException | None = error
+    current: BaseException | None = error
     last, seen = error, set[int]()
-    while found is not None and id(found) not in seen:
-        seen.add(id(found))
-        last = found
-        if found.__traceback__ is not None:
+    while current is not None and id(current) not in seen:
+        seen.add(id(current))
+        last = current
+        if current.__traceback__ is not None:
             stack = stack or traceback.StackSummary.extract(
-                traceback.walk_tb(found.__traceback__), lookup_lines=False
+                traceback.walk_tb(current.__traceback__), lookup_lines=False
             )
-            found.__traceback__ = None
-        found = (
-            found.__context__ if found.__cause__ is None else found.__cause__
+            current.__traceback__ = None
+        current = (
+            current.__context__ if current.__cause__ is None else current.__cause__
         )  # some have a truth of their own
     if stack:
         last.__cause__ = Trace(stack)
@@ -48,7 +48,7 @@ def without_frames(error: BaseException) -> None:
 def copied(error: BaseException) -> BaseException:
     """The same error without the frames that it went through."""
     try:
-        made = copy.copy(error)
+        duplicate = copy.copy(error)
     except Exception:  # noqa: BLE001 - classes of others need not support it
-        made = SchedulingError(f"work of the stream failed: {type(error).__name__}: {error}")
-    return made.with_traceback(None)
+        duplicate = SchedulingError(f"work of the stream failed: {type(error).__name__}: {error}")
+    return duplicate.with_traceback(None)

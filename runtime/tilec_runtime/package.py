@@ -136,14 +136,10 @@ class Makers(dict[str, "Callable[..., Any]"]):
         """Let `make` make that of a kernel."""
         super().__init__()
         self._make = make
-        self._lock = ForkLock()
 
     def __missing__(self, kernel: str) -> Callable[..., Any]:
-        """Make it, once."""
-        with self._lock:
-            if kernel not in self:
-                self[kernel] = self._make(kernel)
-        return self[kernel]
+        """Make it. Threads that ask at once may each do so; one of theirs stays."""
+        return self.setdefault(kernel, self._make(kernel))
 
 
 class PackageKernels:

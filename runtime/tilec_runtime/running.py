@@ -48,19 +48,10 @@ class _Running(threading.local):
 RUNNING = _Running()
 
 
-def running() -> str:
-    """The op that this thread enqueues at the moment, with its place; empty for none."""
-    return "" if RUNNING.op is None else RUNNING.op.label
-
-
 @contextlib.contextmanager
-def executing(op: Labelled | None) -> Iterator[None]:
-    """While it lasts, this thread enqueues an op; with None, it may execute ops although it
-    enqueues one: that one said so.
-    """
-    if op is not None:
-        refuse_nested(op)
-    outer, RUNNING.op = RUNNING.op, op
+def unchecked() -> Iterator[None]:
+    """Let this thread execute ops although it enqueues one: that one said so."""
+    outer, RUNNING.op = RUNNING.op, None
     try:
         yield
     finally:

@@ -7,33 +7,17 @@ from __future__ import annotations
 import functools
 import os
 import sys
-import warnings
 
 from tilec_runtime.errors import Location
 
-_WORDS = ("1", "leases")
 _HINT = "TILEC_DEBUG=1 shows the lines"
-
-
-@functools.cache
-def debugging() -> frozenset[str]:
-    """The words that are asked for; looked at once. Those that there are not are told once, and
-    left out.
-    """
-    words = {word.strip() for word in os.environ.get("TILEC_DEBUG", "").split(",")} - {""}
-    unknown = sorted(words.difference(_WORDS))
-    if unknown:
-        known = ", ".join(_WORDS)
-        told = f"TILEC_DEBUG has {', '.join(map(repr, unknown))}, which means nothing: there are {known}, with commas between them"
-        warnings.warn(told, RuntimeWarning, stacklevel=2)
-    return frozenset(words.intersection(_WORDS))
 
 
 def site() -> Location | None:
     """Return the innermost line outside of tilec and of generated packages; None outside of debug
     mode.
 
-    Debug mode is asyncio's convention: `python -X dev`, or any word in `TILEC_DEBUG`. A line costs
+    Debug mode is asyncio's convention: `python -X dev`, or `TILEC_DEBUG=1`. A line costs
     some microseconds, which each op and each lease would pay.
     """
     if not recorded():
@@ -64,4 +48,5 @@ def hinted(fix: str) -> str:
 
 @functools.cache  # each op and each lease asks
 def recorded() -> bool:
-    return sys.flags.dev_mode or bool(debugging())
+    """Return whether call sites are recorded."""
+    return sys.flags.dev_mode or os.environ.get("TILEC_DEBUG", "") not in ("", "0")

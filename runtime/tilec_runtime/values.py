@@ -90,9 +90,9 @@ def _defined(cls: type[Any]) -> type[Any]:
         body.pop(name, None)
     body.update(__slots__=names, __match_args__=names, __annotations__=kinds)
     body.update(__names__=names, __defaults__=defaults)
-    made: type[Any] = type(cls.__name__, (_Value,), body)
-    made.__qualname__ = cls.__qualname__
-    return made
+    defined: type[Any] = type(cls.__name__, (_Value,), body)
+    defined.__qualname__ = cls.__qualname__
+    return defined
 
 
 def _values(value: Any) -> tuple[Any, ...]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from tilec_runtime import Device, Stream, load_module_from_ptx
 from tilec_runtime.device.driver import driver
 from tilec_runtime.device.seam import LaunchCall, LaunchParts, LaunchShape
-from tilec_runtime.launch.packing import Block
+from tilec_runtime.launch.packing import ArgumentBlock
 
 # Ends so many cycles after it began, written for PTX ISA 7.0 so that every driver reads it.
 PTX = """
@@ -42,7 +42,7 @@ class Busy:
         """Enqueue so many cycles of the device's clock, past everything that tilec does for a
         launch.
         """
-        block = Block(cycles.to_bytes(8, "little"), (0,))
+        block = ArgumentBlock(cycles.to_bytes(8, "little"), (0,))
         shape = LaunchShape(grid=(1, 1, 1), block=(1, 1, 1))
         call: LaunchCall = driver().bind_launch(
             self._device.ordinal, self._function.handle, shape, stream.handle, self._parts

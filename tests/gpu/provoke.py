@@ -176,9 +176,9 @@ def refused(shape: LaunchShape, name: str = "bounded") -> dict[str, Any]:
     buffer = DeviceBuffer((64,), "u32", 0)
     seam.adopt(0)
     parts = LaunchParts(kernel=name, sizes=(8,), addresses=(), tensors=())
-    from tilec_runtime.launch.packing import Block
+    from tilec_runtime.launch.packing import ArgumentBlock
 
-    block = Block(buffer.ptr.to_bytes(8, "little"), (0,))
+    block = ArgumentBlock(buffer.ptr.to_bytes(8, "little"), (0,))
     call = seam.bind_launch(0, other.handle, shape, 0, parts)
 
     def try_it() -> None:

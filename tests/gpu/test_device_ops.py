@@ -104,7 +104,7 @@ def test_a_chain_stays_in_order(function: KernelFunction) -> None:
 
 
 def test_the_largest_cooperative_grid(function: KernelFunction) -> None:
-    most = function.resident_blocks(256)
+    most = function.residency(LaunchConfig(block=256)).max_cooperative_grid
     assert most >= Device(0).info.multiprocessors
     made = ones().sync()
     for blocks in (most, most + 1):

@@ -15,7 +15,7 @@ import numpy as np
 
 from tilec_runtime.cpu.tileir.execute import Options, execute, prepare
 from tilec_runtime.cpu.tileir.ir import Module
-from tilec_runtime.cpu.tileir.memory import Memory, Region
+from tilec_runtime.cpu.tileir.memory import Memory, MemoryRegion
 from tilec_runtime.cpu.tileir.read import read_module
 from tilec_runtime.cpu.tileir.trace import Stepper, step
 
@@ -186,7 +186,9 @@ def lent(arguments: Sequence[Any]) -> tuple[list[int], Memory]:
             *array.shape,
             *(stride // array.itemsize for stride in array.strides),
         ]
-    return flat, Memory(Region.of(f"array{place}", array) for place, array in enumerate(arrays))
+    return flat, Memory(
+        MemoryRegion.of(f"array{place}", array) for place, array in enumerate(arrays)
+    )
 
 
 def line_of(text: str) -> int:

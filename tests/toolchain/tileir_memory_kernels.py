@@ -15,7 +15,7 @@ import cuda.tile.compilation as ctc
 import numpy as np
 
 from tilec_runtime.cpu.tileir.execute import Options, execute, prepare
-from tilec_runtime.cpu.tileir.memory import Memory, Region
+from tilec_runtime.cpu.tileir.memory import Memory, MemoryRegion
 from tilec_runtime.cpu.tileir.read import read_module
 
 DTYPES = {
@@ -189,7 +189,7 @@ def run(
                 *argument.shape,
                 *(stride // argument.itemsize for stride in argument.strides),
             ]
-            regions.append(Region.of(f"array{place}", argument))
+            regions.append(MemoryRegion.of(f"array{place}", argument))
         else:
             flat.append(argument)
     execute(

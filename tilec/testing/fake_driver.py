@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tilec_runtime.cpu.graphs import Executable, GraphDouble, Node
-from tilec_runtime.device.lost import LaunchRecord, Losses
+from tilec_runtime.device.lost import Losses
 from tilec_runtime.device.scalars import format_of
 from tilec_runtime.device.seam import (
     KEEP_ALL,
@@ -243,7 +243,7 @@ class FakeDriver(GraphDouble):
         """
         kernel = self._kernel(function)
         lost = self._losses.errors
-        self._losses.suspect(ordinal, LaunchRecord(kernel=parts.kernel, shape=shape, stream=stream))
+        self._losses.suspect(ordinal, parts.kernel, shape, stream)
 
         def call(parameters: int, extra: int) -> tuple[str]:
             assert extra == 0
@@ -465,10 +465,6 @@ class FakeDriver(GraphDouble):
         """Launches have run when they return."""
         self._note("synchronize", ordinal)
         self._captures.refuse(stream, "cuStreamSynchronize")
-
-    def synchronize_since(self, ordinal: int, stream: int, since: int) -> None:
-        """Launches have run when they return."""
-        self.synchronize(ordinal, stream)
 
     def synchronize_device(self, ordinal: int) -> None:
         """Launches have run when they return."""

@@ -12,7 +12,7 @@ from tilec_runtime.cpu.launch import CpuOptions, Launching, QueuedCall
 from tilec_runtime.cpu.queue import Queue
 from tilec_runtime.cpu.tileir.program import Program
 from tilec_runtime.device.layout import ON_CPU
-from tilec_runtime.device.lost import LaunchRecord, Losses
+from tilec_runtime.device.lost import Losses
 from tilec_runtime.device.seam import LaunchCall, LaunchParts, LaunchShape, PoolHandle
 
 _Work = Callable[[Callable[[], bool]], None]
@@ -34,7 +34,7 @@ class FragileCpuDriver(CpuDriver):
         """A call that takes the arguments and enqueues the run."""
         call = super().bind_launch(ordinal, function, shape, stream, parts)
         assert isinstance(call, QueuedCall)
-        self._losses.suspect(ON_CPU, LaunchRecord(kernel=parts.kernel, shape=shape, stream=stream))
+        self._losses.suspect(ON_CPU, parts.kernel, shape, stream)
         prepare = call.launching.prepare
 
         def fragile(parameters: int, held: tuple[tuple[Any, ...], tuple[Any, ...]]) -> _Work:

@@ -23,10 +23,8 @@ from tilec_runtime.device.scalars import refusal, whole
 from tilec_runtime.errors import CallError, TensorError
 from tilec_runtime.kernels import recipes
 from tilec_runtime.model.dtype import DTYPES
-from tilec_runtime.ops.combinators import value as value_op
 from tilec_runtime.ops.op import DeviceOp
 from tilec_runtime.tensors.described import Described, require_tensor
-from tilec_runtime.tensors.meta import MetaTensor
 from tilec_runtime.tensors.tensor import Tensor
 
 _NO_ZERO = ("f8e8m0",)
@@ -220,20 +218,6 @@ def convert(source: Any, dtype: Any) -> DeviceOp[Tensor]:
     if isinstance(source, DeviceOp):
         return source.then(lambda found: convert(found, name))
     return Convert(source if isinstance(source, Described) else Tensor.from_foreign(source), name)
-
-
-def meta(shape: Any, dtype: Any = "f32") -> DeviceOp[MetaTensor]:
-    """A tensor's shape, strides and dtype without memory: to see what reshaping, slicing and
-    cutting into tiles would give.
-
-    Args:
-        shape: extents: an int or a tuple.
-        dtype: tilec's name, or a dtype of NumPy or torch.
-
-    Raises:
-        TensorError: the shape or the dtype is off.
-    """
-    return value_op(MetaTensor(shape, dtype))
 
 
 def _constant(what: str, shape: Any, number: int, dtype: str) -> DeviceOp[Tensor]:

@@ -19,7 +19,7 @@ def empty_like(source: Any, dtype: Any = None) -> DeviceOp[Tensor]:
     contents are whatever was there.
 
     Args:
-        source: a tensor of tilec of any kind, also one that has moved, or a meta tensor; an array
+        source: a tensor of tilec of any kind, also one that has moved; an array
             or tensor of another library; or an op that gives one of these, which runs as a part of
             this one.
         dtype: tilec's name, or a dtype of NumPy or torch; None for the source's.

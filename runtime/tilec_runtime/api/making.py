@@ -17,7 +17,7 @@ from tilec_runtime.ops.copies import dense_copy
 from tilec_runtime.ops.holding import HoldingOp
 from tilec_runtime.ops.op import DeviceOp
 from tilec_runtime.ops.transfers import new_tensor
-from tilec_runtime.tensors.copies import Box, boxes, byte_layout
+from tilec_runtime.tensors.copies import CopyCall, boxes, byte_layout
 from tilec_runtime.tensors.described import Described, dtype_name
 from tilec_runtime.tensors.lease import holder
 from tilec_runtime.tensors.shapes import checked_packing, checked_shape, extent_of
@@ -58,10 +58,10 @@ class Make(DeviceOp[Tensor]):
         return self._what
 
     def _execute(self, ctx: ExecutionContext) -> Tensor:
-        made = new_tensor(ctx, self._shape, self._dtype)
+        tensor = new_tensor(ctx, self._shape, self._dtype)
         if self._recipe is not None:
-            recipes.enqueue(self._recipe, ctx, recipes.Place.of(made))
-        return made
+            recipes.enqueue(self._recipe, ctx, tensor)
+        return tensor
 
 
 @final
@@ -84,7 +84,7 @@ class FillIn(HoldingOp[Any]):
     def _work(self, ctx: ExecutionContext, *values: Any) -> Any:
         (tensor,) = values
         ctx.writes(tensor.storage)
-        recipes.enqueue(self._recipe, ctx, recipes.Place.of(tensor))
+        recipes.enqueue(self._recipe, ctx, tensor)
         return tensor
 
 
@@ -105,7 +105,7 @@ class Convert(HoldingOp[Tensor]):
         self._dtype, self._nbytes = dtype, DTYPES[dtype].size_of(source.size)
         # Elements that lie apart are put together first; and a copy is all that the same dtype
         # takes.
-        self._boxes: list[Box] | None = None
+        self._boxes: list[CopyCall] | None = None
         if not source.is_contiguous or source.dtype == dtype:
             layout = byte_layout(source.facts)
             self._boxes = boxes(layout.dense, layout)
@@ -122,9 +122,9 @@ class Convert(HoldingOp[Tensor]):
             if source.dtype == self._dtype:
                 return Tensor(source.storage, source.shape, source.dtype)
         ctx.reads(source.storage)
-        made = new_tensor(ctx, source.shape, self._dtype)
-        recipes.convert(ctx, recipes.Place.of(made), recipes.Place.of(source))
-        return made
+        tensor = new_tensor(ctx, source.shape, self._dtype)
+        recipes.convert(ctx, tensor, source)
+        return tensor
 
 
 def known(what: str, dtype: Any, *, but: tuple[str, ...] = ()) -> str:

@@ -79,12 +79,12 @@ def _computed(what: str, name: str, value: Any, dtype: str) -> float:
     number = real(what, name, value)
     code = "<d" if dtype == "f64" else "<f"
     try:
-        found: float = struct.unpack(code, struct.pack(code, number))[0]
+        rounded: float = struct.unpack(code, struct.pack(code, number))[0]
     except (OverflowError, struct.error) as error:
         raise CallError(
             f"{what}: {name} is {shown(value)}, which f32 cannot hold"
         ) from error  # f64 holds all that `real` gives
-    return found
+    return rounded
 
 
 def _seed(what: str, seed: Any) -> int:

@@ -93,29 +93,8 @@ def read_directory(
     Raises:
         BundleError: the directory is not, byte for byte, what `ArchiveWriter` writes.
     """
-    if size > limits.FILE + (limits.MEMBERS << 8):
-        damaged(f"has {size} bytes, more than any bundle")
-    if size < END.size or (tail := read_at(size - END.size, END.size))[:4] != b"PK\5\6":
-        head = read_at(0, 4) if size >= 4 else b""
-        damaged(
-            "is cut short or has data behind its end"
-            if head == b"PK\3\4"
-            else "is not a bundle: it does not read as a zip file"
-        )
-    if len(tail) != END.size:
-        damaged("is cut short")
-    _, disk, first_disk, here, count, length, start, comment = END.unpack(tail)
-    if disk or first_disk or comment or here != count or start + length + END.size != size:
-        damaged("has an end record that does not fit it")
-    if (
-        count > limits.MEMBERS
-        or length < count * _CENTRAL.size
-        or length > count * (_CENTRAL.size + 256)
-    ):
-        damaged(f"has a directory of {length} bytes for {count} members")
-    directory = read_at(start, length)
-    if len(directory) != length:
-        damaged("is cut short")
+    directory, count, start = _directory_of(read_at, size)
+    length = len(directory)
     members: dict[str, Member] = {}
     at, expected, last = 0, 0, ""
     # Written out, since a bundle has hundreds of images and each first launch waits for this.
@@ -157,6 +136,34 @@ def read_directory(
     if at != length or expected != start:
         damaged("has gaps, or members that its directory does not list")
     return members
+
+
+def _directory_of(read_at: ReadAt, size: int) -> tuple[bytes, int, int]:
+    """Return the bytes of the central directory, the number of its members, and where it begins."""
+    if size > limits.FILE + (limits.MEMBERS << 8):
+        damaged(f"has {size} bytes, more than any bundle")
+    if size < END.size or (tail := read_at(size - END.size, END.size))[:4] != b"PK\5\6":
+        head = read_at(0, 4) if size >= 4 else b""
+        damaged(
+            "is cut short or has data behind its end"
+            if head == b"PK\3\4"
+            else "is not a bundle: it does not read as a zip file"
+        )
+    if len(tail) != END.size:
+        damaged("is cut short")
+    _, disk, first_disk, here, count, length, start, comment = END.unpack(tail)
+    if disk or first_disk or comment or here != count or start + length + END.size != size:
+        damaged("has an end record that does not fit it")
+    if (
+        count > limits.MEMBERS
+        or length < count * _CENTRAL.size
+        or length > count * (_CENTRAL.size + 256)
+    ):
+        damaged(f"has a directory of {length} bytes for {count} members")
+    directory = read_at(start, length)
+    if len(directory) != length:
+        damaged("is cut short")
+    return directory, count, start
 
 
 def read_member(read_at: ReadAt, member: Member) -> bytes:

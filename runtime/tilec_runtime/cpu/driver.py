@@ -6,7 +6,6 @@ interpreted from their Tile IR.
 from __future__ import annotations
 
 import atexit
-import contextlib
 import ctypes
 import dataclasses
 import functools
@@ -15,18 +14,18 @@ import math
 import os
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from tilec_runtime.cpu.graphs import Captures, Executable, GraphDouble, Node
 from tilec_runtime.cpu.launch import CpuOptions, Launching, QueuedCall, out_of_memory
-from tilec_runtime.cpu.memory import Allocations, Pool, foreign_bytes, rows_of
-from tilec_runtime.cpu.queue import Mark, Queue, Work, end_all
+from tilec_runtime.cpu.memory import Allocations, Pool, rows_of
+from tilec_runtime.cpu.queue import Queue, QueueMark, Work, end_all
 from tilec_runtime.cpu.tileir.execute import memory_of_variables, prepare
 from tilec_runtime.cpu.tileir.ir import Module
-from tilec_runtime.cpu.tileir.memory import Region
+from tilec_runtime.cpu.tileir.memory import MemoryRegion
 from tilec_runtime.cpu.tileir.program import Program
 from tilec_runtime.cpu.tileir.read import NEWEST, OLDEST, read_module
 from tilec_runtime.device.layout import ON_CPU, ON_GPU
@@ -44,6 +43,7 @@ from tilec_runtime.errors import DriverError, InternalError, NoDeviceError, Sche
 from tilec_runtime.forks import Once
 from tilec_runtime.model.arch import Version
 from tilec_runtime.model.tensormap import TensorMap
+from tilec_runtime.tensors.host import host_memory
 
 # A tile kernel's block is 1 by 1 by 1, and it declares no shared memory: what a GPU would bound is
 # not bounded here.
@@ -71,7 +71,7 @@ class LoadedModule:
     """A module of Tile IR, and the memory of its variables, which live as long as it is loaded."""
 
     module: Module
-    variables: tuple[Region, ...]
+    variables: tuple[MemoryRegion, ...]
 
 
 @Once
@@ -115,7 +115,7 @@ class CpuDriver(GraphDouble):
         self._lock = threading.RLock()
         self._handles = itertools.count(0x1000, 0x10)
         self._queues: dict[int, Queue] = {0: self._new_queue(0)}
-        self._marks: dict[int, Mark | None] = {}
+        self._marks: dict[int, QueueMark | None] = {}
         _DRIVERS.add(self)
 
     # The device
@@ -135,11 +135,6 @@ class CpuDriver(GraphDouble):
                 f"there is no device {ordinal} here: this is the cpu device", fix='name it "cpu"'
             )
         return CPU
-
-    @contextlib.contextmanager
-    def current(self, ordinal: int) -> Iterator[None]:
-        """Nothing has to be made current."""
-        yield
 
     def adopt(self, ordinal: int) -> None:
         """Threads need nothing."""
@@ -382,11 +377,7 @@ class CpuDriver(GraphDouble):
         return found
 
     def _bytes(self, address: int, size: int, *, own: bool) -> Any:
-        return (
-            self._part(address, size)
-            if own
-            else foreign_bytes(address, size, writable=True, owner=None)
-        )
+        return self._part(address, size) if own else host_memory(address, size)
 
     # Streams
 
@@ -410,15 +401,6 @@ class CpuDriver(GraphDouble):
         """Wait for everything on a stream; raise what its work came to."""
         self._captures.refuse(stream, "cuStreamSynchronize")
         self._queue(stream).wait()
-
-    def synchronize_since(self, ordinal: int, stream: int, since: int) -> BaseException | None:
-        """Wait for everything on a stream; what its work behind a position came to, of which the
-        caller takes care.
-        """
-        self._captures.refuse(stream, "cuStreamSynchronize")
-        mark = Mark(self._queue(stream), since)
-        mark.wait(_never)
-        return mark.told()
 
     def synchronize_device(self, ordinal: int) -> None:
         """Wait for all streams; raise the first error that was not reported."""
@@ -454,7 +436,7 @@ class CpuDriver(GraphDouble):
         """Set the mark behind what a stream has to do; it was elsewhere before."""
         self._mark(event)
         if not self._captures.record(event, stream):
-            self._marks[event] = Mark(self._queue(stream), since)
+            self._marks[event] = QueueMark(self._queue(stream), since)
 
     def wait_event(self, ordinal: int, stream: int, event: int, *, anyway: bool = False) -> None:
         """Let what a stream is given from now on wait until the mark is reached; one that was never
@@ -497,7 +479,7 @@ class CpuDriver(GraphDouble):
             )
         return times[1] - times[0]
 
-    def _mark(self, event: int) -> Mark | None:
+    def _mark(self, event: int) -> QueueMark | None:
         if event not in self._marks:
             raise SchedulingError(f"{event:#x} is no event of the cpu device, or was given back")
         return self._marks[event]
@@ -533,7 +515,7 @@ class CpuDriver(GraphDouble):
                 node.work(given_up)
 
         queue.put(work)
-        executable.last = Mark(queue)
+        executable.last = QueueMark(queue)
 
     def _new_queue(self, handle: int) -> Queue:
         return Queue(f"stream {handle:#x} of the cpu device", self._pace)

@@ -11,19 +11,20 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from tilec_runtime.cpu.memory import Allocations, foreign_bytes
+from tilec_runtime.cpu.memory import Allocations
 from tilec_runtime.cpu.queue import Queue, Work
 from tilec_runtime.cpu.tileir.blocks import refuse_huge
 from tilec_runtime.cpu.tileir.execute import DEFAULT, Options, execute
 from tilec_runtime.cpu.tileir.frame import Observer, Undetermined
 from tilec_runtime.cpu.tileir.ir import Pointer, Scalar, Tile, Type
-from tilec_runtime.cpu.tileir.memory import Memory, Region
+from tilec_runtime.cpu.tileir.memory import Memory, MemoryRegion
 from tilec_runtime.cpu.tileir.program import Program
 from tilec_runtime.cpu.tileir.values import storage
 from tilec_runtime.device.layout import ON_CPU
 from tilec_runtime.device.seam import Dim3, LaunchParts, TensorPart
 from tilec_runtime.errors import ArgumentError, BundleError, DriverError, InternalError, TilecError
 from tilec_runtime.tensors.facts import is_leased
+from tilec_runtime.tensors.host import host_memory
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -48,7 +49,7 @@ class CpuRun:
     arguments: Sequence[Any]
     grid: Dim3
     memory: Memory
-    regions: Mapping[str, Region]
+    regions: Mapping[str, MemoryRegion]
     options: Options
     slots: tuple[str, ...] = ()
 
@@ -88,7 +89,7 @@ class CpuOptions:
 
 
 # Arguments, all regions, and those of the tensors by name.
-_Taken: TypeAlias = "tuple[Sequence[Any], Sequence[Region], Mapping[str, Region]]"
+_Taken: TypeAlias = "tuple[Sequence[Any], Sequence[MemoryRegion], Mapping[str, MemoryRegion]]"
 
 
 class Launching:
@@ -237,15 +238,15 @@ class Launching:
                 what, fix="please report it, with the kernel", kernel=parts.kernel
             ) from error
 
-    def _region(self, part: TensorPart, address: int, owners: tuple[Any, ...]) -> Region:
+    def _region(self, part: TensorPart, address: int, owners: tuple[Any, ...]) -> MemoryRegion:
         low, size = address + part.first, part.end - part.first
         data = self._allocations.part(low, size)
         if data is None:
             # Of tilec's own tensors the memory is kept, and not the object: a view ends when
             # only the device has it.
             kept = tuple(value.storage if is_leased(value) else value for value in owners)
-            data = foreign_bytes(low, size, writable=not part.readonly, owner=kept)
-        return Region(
+            data = host_memory(low, size, writable=not part.readonly, owner=kept)
+        return MemoryRegion(
             part.name,
             low,
             data,
@@ -256,7 +257,7 @@ class Launching:
             origin=-part.first,
         )
 
-    def _plain(self, address: int, name: str) -> Region | None:
+    def _plain(self, address: int, name: str) -> MemoryRegion | None:
         """What a plain address stands for: all of the allocation; nothing is known of the memory of
         others.
         """
@@ -269,7 +270,7 @@ class Launching:
             fix = "pass the `ptr` of a DeviceBuffer of the cpu device: of other memory the device cannot know how far it reaches"
             raise ArgumentError(what, fix=fix, kernel=kernel)
         start, data = found
-        return Region(name, start, data)
+        return MemoryRegion(name, start, data)
 
 
 class QueuedCall:

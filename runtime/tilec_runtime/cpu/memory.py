@@ -74,11 +74,6 @@ class Allocations:
         return found[1][start : start + size]
 
 
-def foreign_bytes(address: int, size: int, *, writable: bool, owner: object) -> Bytes:
-    """Foreign memory as bytes, which keep `owner` alive."""
-    return np.asarray(_Foreign(address, size, writable, owner))
-
-
 def rows_of(data: Bytes, box: CopyBox, *, target: bool) -> Bytes:
     """The bytes at one end of a copy, in the order in which they are copied."""
     slices, rows = (
@@ -87,19 +82,6 @@ def rows_of(data: Bytes, box: CopyBox, *, target: bool) -> Bytes:
     return np.lib.stride_tricks.as_strided(
         data, (box.slices, box.rows, box.width), (slices, rows, 1)
     )
-
-
-class _Foreign:
-    """Lets NumPy see bytes at an address."""
-
-    def __init__(self, address: int, size: int, writable: bool, owner: object) -> None:
-        self.owner = owner
-        self.__array_interface__ = {
-            "data": (address, not writable),
-            "shape": (size,),
-            "typestr": "|u1",
-            "version": 3,
-        }
 
 
 class Pool:

@@ -404,7 +404,7 @@ def end_all(patience: float) -> None:
         queue.report(unfinished)
 
 
-class Mark:
+class QueueMark:
     """A place in a queue's work.
 
     Attributes:

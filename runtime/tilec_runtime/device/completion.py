@@ -33,7 +33,7 @@ class _Entry(NamedTuple):
     kept: Any
 
 
-class _Line:
+class _StreamWaits:
     """The entries of one stream, whose marks are reached in order, and its thread."""
 
     def __init__(self, changed: threading.Condition) -> None:
@@ -54,7 +54,7 @@ class Completions:
         """Start with no thread."""
         self._lock = threading.RLock()
         self._idle = threading.Condition(self._lock)
-        self._lines: dict[_Key, _Line] = {}
+        self._lines: dict[_Key, _StreamWaits] = {}
         self._closed = False
 
     @property
@@ -134,9 +134,9 @@ class Completions:
                 return
         _deal_with(entry)
 
-    def _started(self, key: _Key) -> _Line:
+    def _started(self, key: _Key) -> _StreamWaits:
         """Start the thread of a stream, which waits for the lock at first."""
-        line = _Line(threading.Condition(self._lock))
+        line = _StreamWaits(threading.Condition(self._lock))
         # A daemon: a process that ends does not wait for a device that does not stop.
         line.thread = threading.Thread(
             target=self._run, args=(key, line), name="tilec-completion", daemon=True
@@ -145,7 +145,7 @@ class Completions:
         self._lines[key] = line
         return line
 
-    def _run(self, key: _Key, line: _Line) -> None:
+    def _run(self, key: _Key, line: _StreamWaits) -> None:
         while (entry := self._next(key, line)) is not None:
             _deal_with(entry)
             line.entries[0] = entry = (
@@ -155,7 +155,7 @@ class Completions:
                 line.entries.popleft()
                 self._idle.notify_all()
 
-    def _next(self, key: _Key, line: _Line) -> _Entry | None:
+    def _next(self, key: _Key, line: _StreamWaits) -> _Entry | None:
         with self._lock:
             line.changed.wait_for(lambda: bool(line.entries) or self._closed, _LINGER)
             if line.entries:

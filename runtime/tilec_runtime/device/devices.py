@@ -118,9 +118,9 @@ def ordinal_of(device: DeviceLike | None) -> int:
         "cuda",
     ):
         for attribute in ("index", "local_hardware_id", "id", "device_id"):
-            found: Any = getattr(device, attribute, None)
-            if type(found) is int:
-                return found
+            ordinal: Any = getattr(device, attribute, None)
+            if type(ordinal) is int:
+                return ordinal
         if (
             hasattr(device, "index") and device.index is None
         ):  # torch.device("cuda"): torch's current one is not known here
@@ -137,8 +137,8 @@ def devices(driver: DeviceDriver | None = None) -> tuple[DeviceInfo, ...]:
     Raises:
         NoDeviceError: there is no driver or no device.
     """
-    found = driver or process_driver()
-    return tuple(found.device(ordinal) for ordinal in range(found.device_count()))
+    serving = driver or process_driver()
+    return tuple(serving.device(ordinal) for ordinal in range(serving.device_count()))
 
 
 def process_driver() -> DeviceDriver:

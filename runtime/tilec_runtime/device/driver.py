@@ -14,7 +14,6 @@ from tilec_runtime.device.core import CORE
 from tilec_runtime.device.driver_calls import is_final, no_driver
 from tilec_runtime.device.driver_graphs import GraphCalls
 from tilec_runtime.device.libcuda import Libcuda
-from tilec_runtime.device.lost import LaunchRecord
 from tilec_runtime.device.seam_types import (
     DeviceInfo,
     Dim3,
@@ -170,7 +169,7 @@ class Driver(GraphCalls):
         pitches = [api.cuuint64_t(stride) for stride in reversed(strides[:-1])]
         box = [api.cuuint32_t(extent) for extent in reversed(wanted.box)]
         with self.current(ordinal):  # the first launch of a thread may find none
-            made = self._ask(
+            encoded = self._ask(
                 "cuTensorMapEncodeTiled",
                 api.CUtensorMapDataType(wanted.element),
                 len(shape),
@@ -184,7 +183,7 @@ class Driver(GraphCalls):
                 api.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
                 api.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
             )
-        return ctypes.string_at(made.getPtr(), 128)  # of every tensor map
+        return ctypes.string_at(encoded.getPtr(), 128)  # of every tensor map
 
     def active_blocks(
         self, ordinal: int, function: FunctionHandle, threads: int, shared: int
@@ -219,8 +218,7 @@ class Driver(GraphCalls):
         """A call that enqueues this launch; it reports failure by its result and never raises for
         one.
         """
-        record = LaunchRecord(kernel=parts.kernel, shape=shape, stream=stream)
-        self._losses.suspect(ordinal, record)
+        self._losses.suspect(ordinal, parts.kernel, shape, stream)
         context = self._context(ordinal)
         expected = int(context)
         # The legacy default stream is the current context's: where there are several, the thread's

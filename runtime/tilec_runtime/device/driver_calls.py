@@ -79,8 +79,8 @@ class Calls:
         it is already, which is cheaper to ask, there is nothing to do.
         """
         context = self._context(ordinal)
-        found = self._api.cuCtxGetCurrent()
-        if found[0] == self._success and self._numbers.get(int(found[1])) == ordinal:
+        answer = self._api.cuCtxGetCurrent()
+        if answer[0] == self._success and self._numbers.get(int(answer[1])) == ordinal:
             return contextlib.nullcontext()
         return self._pushed(context)
 
@@ -116,16 +116,16 @@ class Calls:
         Raises:
             ContextLostError: it is lost.
         """
-        found = self._contexts.get(ordinal)
-        if found is None:
+        context = self._contexts.get(ordinal)
+        if context is None:
             self._losses.check(ordinal)
             with self._lock:
-                if ordinal not in self._contexts:
+                context = self._contexts.get(ordinal)
+                if context is None:
                     context = self._ask("cuDevicePrimaryCtxRetain", self._handle(ordinal))
                     self._numbers[int(context)] = ordinal
                     self._contexts[ordinal] = context
-                found = self._contexts[ordinal]
-        return found
+        return context
 
     def _some_context(self) -> Any:
         """Return the primary context of a device by any maker, or None."""
@@ -142,14 +142,14 @@ class Calls:
     def _ask(self, call: str, *arguments: Any) -> Any:
         """Make one driver call; its value, or its failure as an error."""
         try:
-            found = getattr(self._api, call)(*arguments)
+            answer = getattr(self._api, call)(*arguments)
         except ValueError as error:  # a driver that is newer than the bindings
             if (match := re.search(_UNKNOWN, str(error))) is None:
                 raise
             raise self._error(call, int(match[1])) from error
-        if found[0] != self._success:
-            raise self._error(call, found[0])
-        return found[1] if len(found) > 1 else None
+        if answer[0] != self._success:
+            raise self._error(call, answer[0])
+        return answer[1] if len(answer) > 1 else None
 
     def _error(
         self, call: str, result: Any, *, kernel: str = "", ordinal: int | None = None

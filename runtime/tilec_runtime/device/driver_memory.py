@@ -56,7 +56,7 @@ class MemoryCalls(Calls):
         does not know.
         """
         names = self._api.CUpointer_attribute
-        found = []
+        bounds = []
         for name in (
             names.CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
             names.CU_POINTER_ATTRIBUTE_RANGE_SIZE,
@@ -66,29 +66,29 @@ class MemoryCalls(Calls):
             )
             if result != self._success:
                 return None
-            found.append(int(values[0]))
-        return (found[0], found[1]) if all(found) else None
+            bounds.append(int(values[0]))
+        return (bounds[0], bounds[1]) if all(bounds) else None
 
     def _pointer(self, ask: Callable[[int], Any], address: int) -> Any:
         """What an attribute of an address is. Older drivers know of none without a context; they
         are those of all, so any one is good.
         """
-        found = ask(address)
+        answer = ask(address)
         if (
-            found[0] != self._success
+            answer[0] != self._success
             and not int(self._api.cuCtxGetCurrent()[1])
             and (context := self._some_context()) is not None
         ):
             with self._pushed(context):
-                found = ask(address)
-        return found
+                answer = ask(address)
+        return answer
 
     def _ordinal_of(self, address: int) -> Any:
         """(result, ordinal of an address's device)."""
         name = self._api.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
-        found = self._api.cuPointerGetAttribute(name, address)
-        if found[0] != self._success or int(found[1]) or self._count == 1:
-            return found
+        answer = self._api.cuPointerGetAttribute(name, address)
+        if answer[0] != self._success or int(answer[1]) or self._count == 1:
+            return answer
         # cuda.bindings 13 gives 0 whatever the driver says (NVIDIA/cuda-python#2928): of several
         # devices, the driver itself is asked.
         ordinal = ctypes.c_int()
@@ -99,10 +99,10 @@ class MemoryCalls(Calls):
     def _attribute_function(self) -> Callable[..., int]:
         """cuPointerGetAttribute of the driver, of (pointer to the value, attribute, address)."""
         symbol, since = b"cuPointerGetAttribute", 4000
-        made: Callable[..., int] = ctypes.CFUNCTYPE(
+        function: Callable[..., int] = ctypes.CFUNCTYPE(
             ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_uint64
         )(int(self._ask("cuGetProcAddress", symbol, since, 0)))
-        return made
+        return function
 
     def allocate(
         self, ordinal: int, size: int, stream: int | None, pool: PoolHandle | None = None
@@ -204,13 +204,13 @@ class MemoryCalls(Calls):
         The driver's default pool is the whole process's: other libraries set its attributes, and by
         itself it keeps nothing, so that each allocation after a wait maps its memory anew.
         """
-        found = self._own_pools.get(ordinal)
-        if found is None:
+        pool = self._own_pools.get(ordinal)
+        if pool is None:
             with self._pool_lock:
-                found = self._own_pools.get(ordinal)
-                if found is None:
-                    found = self._own_pools[ordinal] = self.create_pool(ordinal, KEEP_ALL)
-        return found
+                pool = self._own_pools.get(ordinal)
+                if pool is None:
+                    pool = self._own_pools[ordinal] = self.create_pool(ordinal, KEEP_ALL)
+        return pool
 
     def create_pool(self, ordinal: int, release_threshold: int, max_size: int = 0) -> PoolHandle:
         """A pool of its own; `max_size` bounds what it takes from the device, 0 does not."""
@@ -306,11 +306,11 @@ class MemoryCalls(Calls):
     def create_stream(self, ordinal: int) -> int:
         """A stream that does not wait for the legacy default stream."""
         with self.current(ordinal):
-            made = self._ask(
+            wrapped = self._ask(
                 "cuStreamCreate", self._api.CUstream_flags.CU_STREAM_NON_BLOCKING.value
             )
-        stream = int(made)
-        self._known[stream] = made
+        stream = int(wrapped)
+        self._known[stream] = wrapped
         return stream
 
     def destroy_stream(self, ordinal: int, stream: int) -> None:
@@ -323,10 +323,6 @@ class MemoryCalls(Calls):
         if not self._at_once(ordinal, "cuStreamSynchronize", stream, stream):
             with self.current(ordinal):
                 self._ask("cuStreamSynchronize", stream)
-
-    def synchronize_since(self, ordinal: int, stream: int, since: int) -> None:  # noqa: ARG002 - as `position`
-        """Wait for everything on a stream."""
-        self.synchronize(ordinal, stream)
 
     def synchronize_device(self, ordinal: int) -> None:
         """Wait for everything on all streams of a device."""
@@ -344,9 +340,9 @@ class MemoryCalls(Calls):
             kinds.CU_EVENT_BLOCKING_SYNC.value if blocking else 0
         )
         with self.current(ordinal):
-            made = self._ask("cuEventCreate", flags)
-        event = int(made)
-        self._known[event] = made
+            wrapped = self._ask("cuEventCreate", flags)
+        event = int(wrapped)
+        self._known[event] = wrapped
         return event
 
     def destroy_event(self, ordinal: int, event: int) -> None:

@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from tilec_runtime.device.layout import device_words
 from tilec_runtime.device.seam_types import LaunchShape
 from tilec_runtime.errors import ContextLostError, DriverError
-from tilec_runtime.values import value_class
 
 # Launches that are remembered, and that a message names.
 _REMEMBERED, _NAMED = 256, 4
@@ -23,28 +22,6 @@ _AGAIN = (
 )
 
 
-@value_class(frozen=True, kw_only=True, slots=True)
-class LaunchRecord:
-    """A launch as messages name it: of a kernel, or of a graph, which has no one shape. `where`
-    says which op or line it came from.
-    """
-
-    kernel: str
-    shape: LaunchShape | None
-    stream: int
-    where: str = ""
-
-    def __str__(self) -> str:
-        """`add (grid 4x1x1, block 256x1x1, stream 0x1000), app.py:12`."""
-        sizes = ""
-        if self.shape is not None:
-            grid, block = (
-                "x".join(map(str, extents)) for extents in (self.shape.grid, self.shape.block)
-            )
-            sizes = f"grid {grid}, block {block}, "
-        return f"{self.kernel} ({sizes}stream {self.stream:#x}){self.where and ', ' + self.where}"
-
-
 class Losses:
     """The lost contexts of one driver.
 
@@ -55,18 +32,19 @@ class Losses:
     def __init__(self) -> None:
         """Start with none."""
         self.errors: dict[int, ContextLostError] = {}
-        self._suspects: dict[int, collections.deque[LaunchRecord]] = {}
+        self._suspects: dict[int, collections.deque[str]] = {}
 
     def __contains__(self, ordinal: int) -> bool:
         """Whether a device's context is lost."""
         return ordinal in self.errors
 
-    def suspect(self, ordinal: int, record: LaunchRecord) -> None:
+    def suspect(self, ordinal: int, kernel: str, shape: LaunchShape, stream: int) -> None:
         """Remember a kernel that was made ready to be launched on a device: it may be to blame if
         the context is lost. Launches themselves note nothing.
         """
-        records = self._suspects.setdefault(ordinal, collections.deque(maxlen=_REMEMBERED))
-        records.append(record)
+        grid, block = ("x".join(map(str, extents)) for extents in (shape.grid, shape.block))
+        launches = self._suspects.setdefault(ordinal, collections.deque(maxlen=_REMEMBERED))
+        launches.append(f"{kernel} (grid {grid}, block {block}, stream {stream:#x})")
 
     def check(self, ordinal: int) -> None:
         """Check that a device's context is not lost.
@@ -115,10 +93,12 @@ class Losses:
         if ordinal in self.errors:
             return self.again(ordinal, kernel)
         blamed = result in KERNEL_FAULTS
-        launches, told = self._named(ordinal, kernel if blocking else "") if blamed else ((), "")
+        launches, suspects = (
+            self._named(ordinal, kernel if blocking else "") if blamed else ((), "")
+        )
         lost = ContextLostError(
             f"{what}: the context of {device_words(ordinal)} is lost",
-            cause=f"{cause}{told}",
+            cause=f"{cause}{suspects}",
             fix=f"{fix}. {_AGAIN}" if blamed and not blocking else fix,
             kernel=kernel if blocking else "",
             device=ordinal,
@@ -154,18 +134,17 @@ class Losses:
         """The launches that may be to blame, and the words that say so."""
         if kernel:
             return (kernel,), f"; launches fail by themselves here, so it was {kernel}"
-        records = reversed(self._suspects.get(ordinal, ()))
-        launches = tuple(map(str, dict.fromkeys(records)))
+        launches = tuple(dict.fromkeys(reversed(self._suspects.get(ordinal, ()))))
         if not launches:
             return (
                 (),
                 "; nothing of tilec was launched there: look at other libraries of this process",
             )
-        told = f"; launched there by tilec in this process (newest first): {_first(launches)}"
+        text = f"; launched there by tilec in this process (newest first): {_first(launches)}"
         ops = [op for pending in PENDING for op in pending(self, ordinal)]
         if ops:
-            told += f"; ops that were not done (the first of each stream first): {_first(ops)}"
-        return launches, told
+            text += f"; ops that were not done (the first of each stream first): {_first(ops)}"
+        return launches, text
 
 
 def _first(things: Sequence[str]) -> str:

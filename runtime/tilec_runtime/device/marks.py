@@ -62,10 +62,6 @@ class Line(LineFields):
         self.busy: dict[int, int] = {}
         self.own = own
 
-    def __str__(self) -> str:
-        """`(0, 4096)`: device and handle."""
-        return f"({self.ordinal}, {self.handle})"
-
     @property
     def enqueued(self) -> int:
         """The number up to which all uses are enqueued; 0 where that is not known."""
@@ -173,8 +169,8 @@ def lines_of(driver: DeviceDriver, ordinal: int) -> dict[int, Line]:
 def line_of(driver: DeviceDriver, ordinal: int, stream: int) -> Line:
     """Return the line of a stream."""
     lines = lines_of(driver, ordinal)
-    found = lines.get(stream)
-    return found or lines.setdefault(stream, Line(ordinal, stream, tells=driver.holds_arguments))
+    line = lines.get(stream)
+    return line or lines.setdefault(stream, Line(ordinal, stream, tells=driver.holds_arguments))
 
 
 def opened(driver: DeviceDriver, ordinal: int, stream: int) -> Line:

@@ -83,12 +83,12 @@ class NvJitLink:
             LinkError: there is none.
         """
         api = self._api
-        told = [f"-arch={arch}", *(["-lto"] if form is Form.LTOIR else []), *options]
+        arguments = [f"-arch={arch}", *(["-lto"] if form is Form.LTOIR else []), *options]
         with _LOCK:
             try:
-                handle = api.create(len(told), told)
+                handle = api.create(len(arguments), arguments)
             except api.nvJitLinkError as error:
-                raise LinkError(f"{error} ({' '.join(told)})") from error
+                raise LinkError(f"{error} ({' '.join(arguments)})") from error
             try:
                 api.add_data(handle, getattr(api.InputType, form.value), data, len(data), name)
                 api.complete(handle)

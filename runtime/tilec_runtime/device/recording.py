@@ -79,8 +79,8 @@ RECORDINGS: dict[tuple[int, int, int], Recording] = {}
 
 def begin_recording(driver: DeviceDriver, ordinal: int, stream: int) -> Recording:
     """Note what a stream uses from now on, for a graph."""
-    made = RECORDINGS[id(driver), ordinal, stream] = Recording()
-    return made
+    recording = RECORDINGS[id(driver), ordinal, stream] = Recording()
+    return recording
 
 
 def end_recording(driver: DeviceDriver, ordinal: int, stream: int) -> None:
@@ -95,7 +95,7 @@ def own_recording(driver: DeviceDriver, ordinal: int, stream: int) -> Recording 
 
 def recording_of(driver: DeviceDriver, ordinal: int, stream: int) -> Recording | None:
     """The capture that a stream is in, by whomever; None for a stream that does its work."""
-    found = own_recording(driver, ordinal, stream)
-    if found is None and driver.capturing(ordinal, stream):
+    recording = own_recording(driver, ordinal, stream)
+    if recording is None and driver.capturing(ordinal, stream):
         return ForeignRecording(driver, ordinal, stream)
-    return found
+    return recording

@@ -182,6 +182,16 @@ def whole(what: str, value: Any, raised: type[TilecError] = CallError) -> int:
     return operator.index(value)
 
 
+def require_kind(who: str, noun: str, given: Any, kind: type | tuple[type, ...], fix: str) -> None:
+    """Check the type of an argument: `who` takes a `noun`.
+
+    Raises:
+        CallError: it is of another type; with what was given, and the next step.
+    """
+    if not isinstance(given, kind):
+        raise CallError(f"{who} takes {noun}, got a {type(given).__qualname__}", fix=fix)
+
+
 def byte_count(what: str, value: Any) -> int:
     """A size in bytes as a whole number of Python.
 

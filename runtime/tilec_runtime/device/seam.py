@@ -72,9 +72,6 @@ class DeviceDriver(Protocol):
     def device(self, ordinal: int) -> DeviceInfo:
         """Facts about one device."""
 
-    def current(self, ordinal: int) -> AbstractContextManager[None]:
-        """Make the device's primary context current, and restore the thread's own afterwards."""
-
     def adopt(self, ordinal: int) -> None:
         """Give a thread that has no context that of device 0, for good, if this is the device; for
         another one, do nothing.
@@ -224,11 +221,6 @@ class DeviceDriver(Protocol):
 
     def synchronize(self, ordinal: int, stream: int) -> None:
         """Wait for everything on a stream."""
-
-    def synchronize_since(self, ordinal: int, stream: int, since: int) -> BaseException | None:
-        """Wait for everything on a stream; what its work behind a `position` came to, from a driver
-        that tells works apart.
-        """
 
     def synchronize_device(self, ordinal: int) -> None:
         """Wait for everything on all streams of a device."""

@@ -19,10 +19,13 @@ from tilec_runtime.values import Uncopied
 class Stream(Uncopied):
     """A stream of tilec's own, for programs without a framework. It is given back by `close`, or at
     the end of a `with` block.
+
+    Attributes:
+        device, driver: where it is, and what serves that. line: of uses of memory on it.
+        borrowed: whether another library made it.
     """
 
-    # `line`: of uses of memory on it.
-    __slots__ = ("_borrowed", "_driver", "_handle", "_owner", "device", "line")
+    __slots__ = ("_handle", "_owner", "borrowed", "device", "driver", "line")
 
     def __init__(
         self, device: DeviceLike | None = None, *, driver: DeviceDriver | None = None
@@ -33,12 +36,12 @@ class Stream(Uncopied):
             device: where; the default device (`use_device`) where none is named.
             driver: what to make it through; the process's driver of the device by default.
         """
-        self._driver = driver or driver_of(device)
+        self.driver = driver or driver_of(device)
         self.device = ordinal_of(device)
-        self._handle: int | None = self._driver.create_stream(self.device)
-        self._borrowed = False
+        self._handle: int | None = self.driver.create_stream(self.device)
+        self.borrowed = False
         self._owner: Any = None
-        self.line = marks.opened(self._driver, self.device, self._handle)
+        self.line = marks.opened(self.driver, self.device, self._handle)
 
     @classmethod
     def borrow_raw(
@@ -61,29 +64,19 @@ class Stream(Uncopied):
         Raises:
             ArgumentError: it is no handle.
         """
-        made = cls.__new__(cls)
-        found = stream_handle(handle, "Stream.borrow_raw")
-        made.device = ordinal_of(device)
-        made._driver, made._handle = driver or driver_of(device), found  # noqa: SLF001 - its own class
-        made._borrowed, made._owner = True, owner  # noqa: SLF001
-        made.line = marks.line_of(made._driver, made.device, found)  # noqa: SLF001
-        return made
-
-    @property
-    def borrowed(self) -> bool:
-        """Whether another library made it."""
-        return self._borrowed
-
-    @property
-    def driver(self) -> DeviceDriver:
-        """What serves its device."""
-        return self._driver
+        stream = cls.__new__(cls)
+        number = stream_handle(handle, "Stream.borrow_raw")
+        stream.device = ordinal_of(device)
+        stream.driver, stream._handle = driver or driver_of(device), number  # noqa: SLF001 - its own class
+        stream.borrowed, stream._owner = True, owner  # noqa: SLF001
+        stream.line = marks.line_of(stream.driver, stream.device, number)
+        return stream
 
     def __repr__(self) -> str:
         """`<Stream 0x1000 on cuda:0>`, `<Stream closed on cpu>`."""
         where = "cpu" if self.device == ON_CPU else f"cuda:{self.device}"
         what = "closed" if self._handle is None else f"{self._handle:#x}"
-        return f"<Stream {what} on {where}{', borrowed' if self._borrowed else ''}>"
+        return f"<Stream {what} on {where}{', borrowed' if self.borrowed else ''}>"
 
     def __cuda_stream__(self) -> tuple[int, int]:
         """(0, handle), as other libraries read it."""
@@ -103,8 +96,8 @@ class Stream(Uncopied):
     def sync(self) -> None:
         """Wait for everything that was enqueued."""
         number = self.line.enqueued
-        self._driver.synchronize(self.device, self.handle)
-        if not self._driver.holds_arguments:  # where a failure was told before, its mark tells it
+        self.driver.synchronize(self.device, self.handle)
+        if not self.driver.holds_arguments:  # where a failure was told before, its mark tells it
             self.line.complete(number)
 
     def close(self) -> None:
@@ -115,9 +108,9 @@ class Stream(Uncopied):
             FaultError: on the cpu device, a launch failed and its error was not reported yet.
         """
         handle, self._handle = self._handle, None
-        if handle is not None and not self._borrowed:
-            marks.closing(self._driver, self.line)
-            self._driver.destroy_stream(self.device, handle)
+        if handle is not None and not self.borrowed:
+            marks.closing(self.driver, self.line)
+            self.driver.destroy_stream(self.device, handle)
 
     def __enter__(self) -> Stream:
         """The stream itself."""

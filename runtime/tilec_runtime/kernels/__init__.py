@@ -52,10 +52,10 @@ def kernels(driver: DeviceDriver, ordinal: int) -> Module:
         BundleError: the bundle that was installed with tilec is damaged.
     """
     with _LOCK:
-        found = _LOADED.get((driver, ordinal))
-        if found is None:
-            found = _LOADED[driver, ordinal] = _load(driver, ordinal)
-        return found
+        module = _LOADED.get((driver, ordinal))
+        if module is None:
+            module = _LOADED[driver, ordinal] = _load(driver, ordinal)
+        return module
 
 
 def held_of(source: str, target: str) -> int:

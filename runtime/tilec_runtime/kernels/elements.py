@@ -86,9 +86,9 @@ def numbers(bits: Array, dtype: str) -> Array:
     if dtype == _FOURS:
         return _NUMBERS[bits]
     if dtype == _SCALE:
-        found = np.where(bits == 0, np.uint32(0x00400000), bits.astype(np.uint32) << np.uint32(23))
-        found[bits == 0xFF] = _NAN32
-        return found.view(np.float32)
+        powers = np.where(bits == 0, np.uint32(0x00400000), bits.astype(np.uint32) << np.uint32(23))
+        powers[bits == 0xFF] = _NAN32
+        return powers.view(np.float32)
     return bits.view(getattr(ml_dtypes, DTYPES[dtype].numpy)).astype(np.float32)
 
 
@@ -141,8 +141,8 @@ def _cut(size: Array, small: Small) -> Array:
     tiny = size < np.uint32((128 - bias) << 23)
     if tiny.any():
         result[tiny] = (size[tiny].view(np.float32) + last.view(np.float32)).view(np.uint32) - last
-    found: Array = np.minimum(result, np.uint32(beyond), out=result)
-    return found
+    bounded: Array = np.minimum(result, np.uint32(beyond), out=result)
+    return bounded
 
 
 def _scales(bits: Array, size: Array) -> Array:

@@ -116,10 +116,10 @@ def _uniform(words: tuple[Array, ...], dtype: str) -> Array:
 
 
 def _normal32(words: tuple[Array, ...], dtype: str, mean: Any, deviation: Any) -> Array:
-    found = [
+    columns = [
         fma(number, deviation, mean) for pair in (words[:2], words[2:]) for number in _pair32(*pair)
     ]
-    numbers = _woven(found)
+    numbers = _woven(columns)
     return numbers.view(np.uint32) if dtype == "f32" else narrow(numbers, dtype)
 
 

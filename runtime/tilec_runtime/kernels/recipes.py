@@ -5,6 +5,7 @@ with the same bits.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tilec_runtime.device.layout import TensorFacts
@@ -12,7 +13,6 @@ from tilec_runtime.kernels import CODES, held_of, kernels, width_of
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.ops.context import ExecutionContext
 from tilec_runtime.tensors.described import Described, facts_of
-from tilec_runtime.tensors.storage import Storage
 
 if TYPE_CHECKING:
     from tilec_runtime.kernels.elements import Array
@@ -25,7 +25,7 @@ _CHUNK = 1 << 16
 class Recipe(Protocol):
     """Fills contiguous memory with elements."""
 
-    def launch(self, ctx: ExecutionContext, to: Place) -> None:
+    def launch(self, ctx: ExecutionContext, to: Described) -> None:
         """Enqueue what does so on a GPU."""
 
     def compute(self, to: Array, dtype: str) -> None:
@@ -33,98 +33,62 @@ class Recipe(Protocol):
 
 
 class Raw:
-    """Bytes without lease and order: launches take their address, and the storage keeps the memory."""
+    """The bytes of a tensor without lease and order: launches take their address, and the storage
+    keeps the memory.
+    """
 
-    def __init__(self, storage: Storage, facts: TensorFacts) -> None:
-        """Made by `Place.raw`."""
-        self.storage = storage
-        self.facts = facts
+    def __init__(self, tensor: Described) -> None:
+        """Take a contiguous tensor, whose order is seen to."""
+        self.storage = tensor.storage
+        self.facts = facts_of(self.storage, (tensor.nbytes,), "u8", start=tensor.facts.ptr)
 
     def _tilec_facts_(self) -> TensorFacts:
         return self.facts
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class Place:
-    """Memory that is contiguous, and whose order is seen to.
-
-    Attributes:
-        storage: the memory. facts: of the tensor in it.
-    """
-
-    storage: Storage
-    facts: TensorFacts
-
-    @classmethod
-    def of(cls, tensor: Described) -> Place:
-        """Return the place of a tensor."""
-        return cls(storage=tensor.storage, facts=tensor.facts)
-
-    @property
-    def nbytes(self) -> int:
-        """Its bytes."""
-        return DTYPES[self.facts.dtype].size_of(self.facts.size)
-
-    @property
-    def raw(self) -> Raw:
-        """Its bytes, as launches take them."""
-        return Raw(self.storage, facts_of(self.storage, (self.nbytes,), "u8", start=self.facts.ptr))
-
-    @property
-    def code(self) -> int:
-        """What kernels call its dtype."""
-        return CODES[self.facts.dtype]
-
-
-def enqueue(recipe: Recipe, ctx: ExecutionContext, to: Place) -> None:
-    """Fill a place on the stream of an execution."""
+def enqueue(recipe: Recipe, ctx: ExecutionContext, to: Described) -> None:
+    """Fill a contiguous tensor on the stream of an execution, which sees to its order."""
     if not to.nbytes:
         return
-    if ctx.driver.device(ctx.device).interprets is None:
+    if _runs_kernels(ctx):
         recipe.launch(ctx, to)
         return
-    dtype, size = to.facts.dtype, DTYPES[to.facts.dtype].bytes
-    host: Any = ctx.driver  # the cpu device's, which can call functions
 
     def work(data: Array) -> None:
-        recipe.compute(data.view(f"u{size}"), dtype)
+        recipe.compute(data.view(f"u{to.itemsize}"), to.dtype)
 
-    host.call(ctx.stream, type(recipe).__name__.lower(), work, [(to.facts.ptr, to.nbytes)])
+    _call_on_host(ctx, type(recipe).__name__.lower(), work, to)
 
 
-def convert(ctx: ExecutionContext, to: Place, source: Place) -> None:
-    """Convert the elements of a place to those of another one with as many, of another dtype."""
+def convert(ctx: ExecutionContext, to: Described, source: Described) -> None:
+    """Convert the elements of a contiguous tensor to those of another one with as many, of another
+    dtype.
+    """
     if not to.nbytes:
         return
-    wanted, given = to.facts.dtype, source.facts.dtype
-    if ctx.driver.device(ctx.device).interprets is None:
+    if _runs_kernels(ctx):
         _launch_convert(ctx, to, source)
         return
 
     def work(target: Array, origin: Array) -> None:
         from tilec_runtime.kernels import elements
 
-        into, of = target.view(f"u{DTYPES[wanted].bytes}"), origin.view(f"u{DTYPES[given].bytes}")
-        each, every = (_CHUNK // DTYPES[dtype].per_byte for dtype in (wanted, given))
+        into, of = target.view(f"u{to.itemsize}"), origin.view(f"u{source.itemsize}")
+        each, every = (_CHUNK // DTYPES[tensor.dtype].per_byte for tensor in (to, source))
         for part in range(-(-into.size // each)):
             into[part * each : (part + 1) * each] = elements.convert(
-                of[part * every : (part + 1) * every], given, wanted
+                of[part * every : (part + 1) * every], source.dtype, to.dtype
             )
 
-    host: Any = ctx.driver
-    host.call(
-        ctx.stream, "convert", work, [(to.facts.ptr, to.nbytes), (source.facts.ptr, source.nbytes)]
-    )
+    _call_on_host(ctx, "convert", work, to, source)
 
 
-def spread(ctx: ExecutionContext, to: Place, source: Place) -> None:
-    """The bits of packed elements, one of them in each byte of a place: what ml_dtypes has on the
-    host.
-    """
+def spread(ctx: ExecutionContext, to: Described, source: Described) -> None:
+    """Write the bits of packed elements, one of them in each byte: what ml_dtypes has on the host."""
     if not to.nbytes:
         return
-    if ctx.driver.device(ctx.device).interprets is None:
-        _module(ctx).unpack(to.raw, source.raw, to.facts.size, len(CODES), stream=ctx.stream)
+    if _runs_kernels(ctx):
+        _module(ctx).unpack(Raw(to), Raw(source), to.size, len(CODES), stream=ctx.stream)
         return
 
     def work(target: Array, origin: Array) -> None:
@@ -132,32 +96,33 @@ def spread(ctx: ExecutionContext, to: Place, source: Place) -> None:
 
         target.view("u1")[...] = elements.spread(origin.view("u1"))
 
-    host: Any = ctx.driver
-    host.call(
-        ctx.stream, "spread", work, [(to.facts.ptr, to.nbytes), (source.facts.ptr, source.nbytes)]
-    )
+    _call_on_host(ctx, "spread", work, to, source)
 
 
-def _launch_convert(ctx: ExecutionContext, to: Place, source: Place) -> None:
-    """By the kernel for packed elements on one side, or by that for all others."""
-    module, count = _module(ctx), to.facts.size
-    wanted, given = to.facts.dtype, source.facts.dtype
-    if DTYPES[wanted].packed:
-        module.pack(
-            to.raw, source.raw, count, source.code, HELD=held_of(given, wanted), stream=ctx.stream
-        )
-    elif DTYPES[given].packed:
-        module.unpack(to.raw, source.raw, count, to.code, stream=ctx.stream)
+def _runs_kernels(ctx: ExecutionContext) -> bool:
+    """Return whether the device runs the kernels: the cpu device has their NumPy twins instead."""
+    return ctx.driver.device(ctx.device).interprets is None
+
+
+def _call_on_host(
+    ctx: ExecutionContext, name: str, work: Callable[..., None], *tensors: Described
+) -> None:
+    """Let the cpu device call a function with the bytes of tensors, in stream order."""
+    driver: Any = ctx.driver  # no other one calls functions
+    driver.call(ctx.stream, name, work, [(tensor.facts.ptr, tensor.nbytes) for tensor in tensors])
+
+
+def _launch_convert(ctx: ExecutionContext, to: Described, source: Described) -> None:
+    """Convert by the kernel for packed elements on one side, or by the one for all others."""
+    module, form = _module(ctx), held_of(source.dtype, to.dtype)
+    into, of, stream = Raw(to), Raw(source), ctx.stream
+    if DTYPES[to.dtype].packed:
+        module.pack(into, of, to.size, CODES[source.dtype], HELD=form, stream=stream)
+    elif DTYPES[source.dtype].packed:
+        module.unpack(into, of, to.size, CODES[to.dtype], stream=stream)
     else:
-        module.convert(
-            to.raw,
-            source.raw,
-            count,
-            to.code,
-            source.code,
-            HELD=held_of(given, wanted),
-            stream=ctx.stream,
-        )
+        codes = CODES[to.dtype], CODES[source.dtype]
+        module.convert(into, of, to.size, *codes, HELD=form, stream=stream)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -171,14 +136,14 @@ class Fill:
     bits: int
     width: int
 
-    def launch(self, ctx: ExecutionContext, to: Place) -> None:
+    def launch(self, ctx: ExecutionContext, to: Described) -> None:
         """By the driver where all bytes are equal, else by a kernel."""
         pattern = self.bits.to_bytes(1 << self.width, "little") * (8 >> self.width)
         if len(set(pattern)) == 1:
             ctx.driver.fill(ctx.device, to.facts.ptr, pattern[0], to.nbytes, ctx.stream)
         else:
             _module(ctx).fill(
-                to.raw, to.nbytes, int.from_bytes(pattern, "little"), stream=ctx.stream
+                Raw(to), to.nbytes, int.from_bytes(pattern, "little"), stream=ctx.stream
             )
 
     def compute(self, to: Array, dtype: str) -> None:  # noqa: ARG002 - of a recipe
@@ -198,12 +163,12 @@ class Diagonal:
     rows: int
     columns: int
 
-    def launch(self, ctx: ExecutionContext, to: Place) -> None:
+    def launch(self, ctx: ExecutionContext, to: Described) -> None:
         """Zeros first, then the diagonal."""
         ctx.driver.fill(ctx.device, to.facts.ptr, 0, to.nbytes, ctx.stream)
         count, step = min(self.rows, self.columns), self.columns + 1
         _module(ctx).diagonal(
-            to.raw, count, step, self.bits, width_of(to.facts.dtype), stream=ctx.stream
+            Raw(to), count, step, self.bits, width_of(to.dtype), stream=ctx.stream
         )
 
     def compute(self, to: Array, dtype: str) -> None:  # noqa: ARG002 - of a recipe
@@ -220,10 +185,15 @@ class Integers:
     start: int
     step: int
 
-    def launch(self, ctx: ExecutionContext, to: Place) -> None:
+    def launch(self, ctx: ExecutionContext, to: Described) -> None:
         """By a kernel."""
         _module(ctx).integers(
-            to.raw, to.facts.size, self.start % 2**64, self.step % 2**64, to.code, stream=ctx.stream
+            Raw(to),
+            to.size,
+            self.start % 2**64,
+            self.step % 2**64,
+            CODES[to.dtype],
+            stream=ctx.stream,
         )
 
     def compute(self, to: Array, dtype: str) -> None:  # noqa: ARG002 - of a recipe
@@ -249,10 +219,10 @@ class Numbers:
     step: float
     last: float
 
-    def launch(self, ctx: ExecutionContext, to: Place) -> None:
+    def launch(self, ctx: ExecutionContext, to: Described) -> None:
         """By a kernel."""
         _module(ctx).numbers(
-            to.raw, to.facts.size, self.start, self.step, self.last, to.code, stream=ctx.stream
+            Raw(to), to.size, self.start, self.step, self.last, CODES[to.dtype], stream=ctx.stream
         )
 
     def compute(self, to: Array, dtype: str) -> None:
@@ -277,9 +247,9 @@ class Uniform:
 
     seed: int
 
-    def launch(self, ctx: ExecutionContext, to: Place) -> None:
+    def launch(self, ctx: ExecutionContext, to: Described) -> None:
         """By a kernel."""
-        _module(ctx).uniform(to.raw, to.facts.size, self.seed, CODE=to.code, stream=ctx.stream)
+        _module(ctx).uniform(Raw(to), to.size, self.seed, CODE=CODES[to.dtype], stream=ctx.stream)
 
     def compute(self, to: Array, dtype: str) -> None:
         """As `launch`."""
@@ -298,15 +268,15 @@ class Normal:
     mean: float
     deviation: float
 
-    def launch(self, ctx: ExecutionContext, to: Place) -> None:
+    def launch(self, ctx: ExecutionContext, to: Described) -> None:
         """By a kernel."""
         _module(ctx).normal(
-            to.raw,
-            to.facts.size,
+            Raw(to),
+            to.size,
             self.seed,
             self.mean,
             self.deviation,
-            CODE=to.code,
+            CODE=CODES[to.dtype],
             stream=ctx.stream,
         )
 

@@ -31,7 +31,7 @@ from tilec_runtime.errors import (
 )
 from tilec_runtime.launch.binding import stream_by_name
 from tilec_runtime.launch.contract import Contract
-from tilec_runtime.launch.keys import Facts, facts_of, is_cut, traced
+from tilec_runtime.launch.keys import CallFacts, facts_of, is_cut, traced
 from tilec_runtime.launch.program import Trace
 from tilec_runtime.model.dtype import BY_NUMPY, DTYPES
 from tilec_runtime.model.expr import Expr, parse
@@ -72,7 +72,7 @@ class Call:
         axes: dict[str, AxisValue],
         driver: DeviceDriver,
         device: DeviceInfo,
-        facts: Facts | None = None,
+        facts: CallFacts | None = None,
         trace: Trace | None = None,
     ) -> None:
         """Read the arguments.
@@ -98,61 +98,46 @@ class Call:
         self.numbers: dict[str, int] = {}
         if facts is not None:
             names = (contract.params[place].name for place in contract.tensors)
-            self.tensors = {
-                name: read
-                for name, read in zip(names, facts.tensors, strict=True)
-                if read is not None
-            }
+            given = zip(names, facts.tensors, strict=True)
+            self.tensors = {name: read for name, read in given if read is not None}
         for param, value in zip(contract.params, values, strict=True):
-            match param.kind:
-                case ParamKind.TENSOR if param.name in self.tensors or (
-                    value is None and param.optional
-                ):
-                    pass
-                case ParamKind.TENSOR:
-                    try:
-                        self.tensors[param.name] = tensor_facts(value, driver.pointer_device)
-                    except UnreadableError as error:
-                        what = "takes a tensor (DLPack or __cuda_array_interface__)"
-                        fix = (
-                            _OP
-                            if hasattr(type(value), "enqueue_on")
-                            else _CONFIG
-                            if hasattr(value, "for_num_elems")
-                            else ""
-                        )
-                        fix = fix or (
-                            stream_by_name(contract, (value,))
-                            if param is contract.params[0]
-                            else ""
-                        )
-                        raise self.refuse(ArgumentError, param, f"{what}: {error}", fix) from error
-                case ParamKind.SCALAR:
-                    if not is_number(value):
-                        raise self.refuse(
-                            ArgumentError,
-                            param,
-                            f"takes a number, got a {type(value).__qualname__}",
-                        )
-                case ParamKind.PTR:
-                    if (
-                        not isinstance(value, int)
-                        or isinstance(value, bool)
-                        or not 0 <= value < 2**64
-                    ):
-                        raise self.refuse(
-                            ArgumentError,
-                            param,
-                            f"takes a device address (an int below 2**64), got {shown(value)}",
-                        )
-                case ParamKind.STRUCT:
-                    self._check_struct(param, value)
+            self._read(param, value)
         tensors = [self.tensors.get(contract.params[place].name) for place in contract.tensors]
         self.facts = facts or facts_of(contract, values, tensors)
         self.trace = trace
         if trace is not None:
             self.tensors, self.numbers = traced(contract, values, self.facts, trace)
         self.env: dict[str, Any] = {}
+
+    def _read(self, param: Param, value: Any) -> None:
+        """Check the kind of an argument; read the facts of a tensor that are not known yet."""
+        kind, what = param.kind, ""
+        if kind is ParamKind.TENSOR:
+            if param.name not in self.tensors and not (value is None and param.optional):
+                self.tensors[param.name] = self._tensor_facts(param, value)
+        elif kind is ParamKind.SCALAR:
+            if not is_number(value):
+                what = f"takes a number, got a {type(value).__qualname__}"
+        elif kind is ParamKind.STRUCT:
+            what = _misfit(value, param.size)
+        elif not (isinstance(value, int) and type(value) is not bool and 0 <= value < 2**64):
+            what = f"takes a device address (an int below 2**64), got {shown(value)}"
+        if what:
+            raise self.refuse(ArgumentError, param, what)
+
+    def _tensor_facts(self, param: Param, value: Any) -> TensorFacts:
+        try:
+            return tensor_facts(value, self.driver.pointer_device)
+        except UnreadableError as error:
+            what = f"takes a tensor (DLPack or __cuda_array_interface__): {error}"
+            fix = ""
+            if hasattr(type(value), "enqueue_on"):
+                fix = _OP
+            elif hasattr(value, "for_num_elems"):
+                fix = _CONFIG
+            elif param is self.contract.params[0]:
+                fix = stream_by_name(self.contract, (value,))
+            raise self.refuse(ArgumentError, param, what, fix) from error
 
     def refuse(
         self, kind: type[ArgumentError], param: Param, what: str, fix: str = ""
@@ -164,15 +149,6 @@ class Call:
             fix=fix,
             kernel=self.contract.name,
         )
-
-    def _check_struct(self, param: Param, value: Any) -> None:
-        try:
-            size = memoryview(value).nbytes
-        except TypeError as error:
-            what = f"takes {param.size} bytes (bytes, or anything with a buffer), got a {type(value).__qualname__}"
-            raise self.refuse(ArgumentError, param, what) from error
-        if size != param.size:
-            raise self.refuse(ArgumentError, param, f"takes {param.size} bytes, got {size}")
 
     def check_signature(self) -> None:
         """Dtypes (which binds the dtype axes), ranks, devices, layouts, writability, aliasing: in
@@ -224,33 +200,33 @@ class Call:
         contract = self.contract
         origin = {axis: "this launcher" for axis in contract.info.dtype_axes if axis in self.axes}
         for param, facts in self._tensor_params():
-            found = facts.dtype
+            dtype = facts.dtype
             if param.dtype not in contract.info.dtype_axes:
-                if found != param.dtype:
-                    raise self.refuse(DTypeError, param, f"takes {param.dtype}, got {found}")
+                if dtype != param.dtype:
+                    raise self.refuse(DTypeError, param, f"takes {param.dtype}, got {dtype}")
             elif param.dtype in origin:
                 bound = self.axes[param.dtype]
-                if found != bound:
+                if dtype != bound:
                     what = (
-                        f"has dtype {found}, but {param.dtype} is {bound} by {origin[param.dtype]}"
+                        f"has dtype {dtype}, but {param.dtype} is {bound} by {origin[param.dtype]}"
                     )
                     raise self.refuse(DTypeError, param, what)
             else:
-                self._bind_dtype(param, found)
+                self._bind_dtype(param, dtype)
                 origin[param.dtype] = f"{param.name!r}"
         for param, value in zip(contract.params, self.values, strict=True):
             if param.kind is ParamKind.SCALAR:
                 self._check_scalar(param, value)
 
-    def _bind_dtype(self, param: Param, found: str) -> None:
+    def _bind_dtype(self, param: Param, dtype: str) -> None:
         built = self.contract.axes.get(param.dtype, ())
-        if found not in built:
-            what = f"has dtype {found}, and {param.dtype} was built for {self.contract.built(param.dtype)}"
-            fix = f"add {found} to the matrix of kernel.{self.contract.name} and build again"
-            if found not in DTYPES:
-                fix = f"convert it: {found} is no dtype of kernels, and cannot be built"
+        if dtype not in built:
+            what = f"has dtype {dtype}, and {param.dtype} was built for {self.contract.built(param.dtype)}"
+            fix = f"add {dtype} to the matrix of kernel.{self.contract.name} and build again"
+            if dtype not in DTYPES:
+                fix = f"convert it: {dtype} is no dtype of kernels, and cannot be built"
             raise self.refuse(DTypeError, param, what, fix)
-        self.axes[param.dtype] = found
+        self.axes[param.dtype] = dtype
 
     def _check_scalar(self, param: Param, value: Any) -> None:
         axis = param.dtype
@@ -441,10 +417,19 @@ class Call:
         return [(p, self.tensors[p.name]) for p in self.contract.params if p.name in self.tensors]
 
 
+def _misfit(value: Any, size: int) -> str:
+    """Return why a value is no struct of this size; empty where it is."""
+    try:
+        given = memoryview(value).nbytes
+    except TypeError:
+        return f"takes {size} bytes (bytes, or anything with a buffer), got a {type(value).__qualname__}"
+    return "" if given == size else f"takes {size} bytes, got {given}"
+
+
 def _origin(value: Any) -> str:
-    found: str | None = getattr(value, "_tilec_origin_", None)
+    origin: str | None = getattr(value, "_tilec_origin_", None)
     kind = type(value)
-    return found or f"a {kind.__module__.partition('.')[0]} {kind.__qualname__}"
+    return origin or f"a {kind.__module__.partition('.')[0]} {kind.__qualname__}"
 
 
 def _extent(facts: TensorFacts) -> str:

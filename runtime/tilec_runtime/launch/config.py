@@ -49,9 +49,9 @@ class LaunchConfig:
                 three.
         """
         (shared,) = _extents("shared memory", (self.shared,))
-        for name, said in (("cooperative", self.cooperative), ("programmatic", self.programmatic)):
-            if not isinstance(said, bool):
-                raise CallError(f"LaunchConfig: {name} is {shown(said)}, and must be True or False")
+        for name, flag in (("cooperative", self.cooperative), ("programmatic", self.programmatic)):
+            if not isinstance(flag, bool):
+                raise CallError(f"LaunchConfig: {name} is {shown(flag)}, and must be True or False")
         grid, block = _dim3("grid", self.grid), _dim3("block", self.block)
         cluster = (
             ()
@@ -66,14 +66,14 @@ class LaunchConfig:
             cooperative=self.cooperative,
             programmatic=self.programmatic,
         )
-        for name, made in (
+        for name, value in (
             ("grid", grid),
             ("block", block),
             ("cluster", cluster),
             ("shared", shared),
             ("_shape", shape),
         ):
-            object.__setattr__(self, name, made)
+            object.__setattr__(self, name, value)
 
     @classmethod
     def for_num_elems(cls, count: int, block: int = _THREADS, *, shared: int = 0) -> LaunchConfig:
@@ -151,13 +151,13 @@ def configured(info: KernelInfo, config: LaunchConfig) -> KernelInfo:
         fix = f'leave it out, or say what callers choose: kernel.{name}.launch.open = ["grid"]'
         raise ArgumentError(what, fix=fix, kernel=name)
     shape = config.shape
-    said = {
+    wanted = {
         "grid": _texts(shape.grid),
         "block": _texts(shape.block),
         "shared": (str(shape.shared),),
     }
     own = {"grid": _padded(launch.grid), "block": _padded(launch.block), "shared": (launch.shared,)}
-    for key, texts in said.items():
+    for key, texts in wanted.items():
         if key not in launch.open and texts not in (_UNSAID[key], own[key]):
             what = f"{name}: the manifest says {key} {' x '.join(own[key])}, and config says {' x '.join(texts)}"
             raise ArgumentError(
@@ -170,7 +170,7 @@ def configured(info: KernelInfo, config: LaunchConfig) -> KernelInfo:
             f"{name}: the manifest says cluster {launch.cluster}, and config says {shape.cluster}"
         )
         raise ArgumentError(what, fix="leave cluster out of the config", kernel=name)
-    taken = {key: said[key] if key in launch.open else own[key] for key in said}
+    taken = {key: wanted[key] if key in launch.open else own[key] for key in wanted}
     launch = dataclasses.replace(
         launch,
         open=(),

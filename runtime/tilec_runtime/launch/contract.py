@@ -49,60 +49,59 @@ class Contract:
         """
         self.info = info
         self.name = info.name
-        self.params = info.params
-        self.index = {param.name: place for place, param in enumerate(info.params)}
-        self.tensors = tuple(i for i, p in enumerate(info.params) if p.kind is ParamKind.TENSOR)
-        self.others = tuple(i for i, p in enumerate(info.params) if p.kind is not ParamKind.TENSOR)
-        self.outs = tuple(i for i in self.tensors if info.params[i].out)
-        self.defaults = tuple(p.default for p in info.params)
-        self.required = max(
-            (i + 1 for i, p in enumerate(info.params) if p.default is None and not p.optional),
-            default=0,
+        self.params = params = info.params
+        self.index = {param.name: place for place, param in enumerate(params)}
+        tensors = {place for place, param in enumerate(params) if param.kind is ParamKind.TENSOR}
+        self.tensors = tuple(sorted(tensors))
+        self.others = tuple(place for place in range(len(params)) if place not in tensors)
+        self.outs = tuple(place for place in self.tensors if params[place].out)
+        self.pairs = tuple(
+            (out, place)
+            for out in self.outs
+            for place in self.tensors
+            if place != out and not (place in self.outs and place < out)
         )
+        self.defaults = tuple(param.default for param in params)
+        needed = [param.default is None and not param.optional for param in params]
+        self.required = max((place + 1 for place, need in enumerate(needed) if need), default=0)
         self.optionals = info.optionals
         self.axes = dict(info.axes)
         self.default = dict(info.default)
         self.choices = info.choices
         self.table = info.table
-        self.shared_out = info.safety is not None and any(
-            region.mapped for region in info.safety.regions
+        regions = info.safety.regions if info.safety is not None else ()
+        self.shared_out = any(region.mapped for region in regions)
+        self.grid = self._parsed(info.launch.grid)
+        self.block = self._parsed(info.launch.block)
+        (self.shared,) = self._parsed((info.launch.shared,))
+        self.requires = self._parsed(info.launch.requires)
+        self.sizes = self._parsed(info.table.sizes) if info.table else ()
+        self.rules = tuple(
+            (self._parsed((rule.when,))[0] if rule.when else None, rule.take) for rule in info.rules
         )
+        deciding = self._deciding()
+        self.keyed = tuple(place for place in self.others if params[place].name in deciding)
+
+    def _parsed(self, texts: Iterable[str]) -> tuple[Expr, ...]:
         try:
-            self.grid = tuple(parse(text) for text in info.launch.grid)
-            self.block = tuple(parse(text) for text in info.launch.block)
-            self.shared = parse(info.launch.shared)
-            self.requires = tuple(parse(text) for text in info.launch.requires)
-            self.sizes = tuple(parse(text) for text in info.table.sizes) if info.table else ()
-            self.rules = tuple(
-                (parse(rule.when) if rule.when else None, rule.take) for rule in info.rules
-            )
-            conditions = [when for when, _ in self.rules if when is not None]
-            deciding = [
-                *self.grid,
-                *self.block,
-                self.shared,
-                *self.requires,
-                *self.sizes,
-                *conditions,
-                *self._derived_slots(),
-            ]
+            return tuple(parse(text) for text in texts)
         except ExpressionError as error:
             raise BundleError(
-                f"{info.name}: the bundle's index holds an expression that cannot be read: {error.what}"
+                f"{self.name}: the bundle's index holds an expression that cannot be read: {error.what}"
             ) from error
-        used = {use for expression in deciding for use in expression.uses}
-        self.pairs = tuple(
-            (out, i)
-            for out in self.outs
-            for i in self.tensors
-            if i != out and not (i in self.outs and i < out)
-        )
-        self.keyed = tuple(i for i in self.others if (info.params[i].name, "") in used)
 
-    def _derived_slots(self) -> Iterable[Expr]:
-        """Kernel arguments that are computed, over all variants."""
+    def _deciding(self) -> set[str]:
+        """Return the names whose value stands in an expression of the launch."""
         slots = {slot.expr: slot for variant in self.info.variants for slot in variant.abi}
-        return [parse(text) for text in sorted(slots) if self.computes(slots[text])]
+        computed = self._parsed(text for text in sorted(slots) if self.computes(slots[text]))
+        conditions = (when for when, _ in self.rules if when is not None)
+        launch = (*self.grid, *self.block, self.shared, *self.requires, *self.sizes)
+        return {
+            name
+            for expression in (*launch, *conditions, *computed)
+            for name, attribute in expression.uses
+            if not attribute
+        }
 
     def computes(self, slot: AbiSlot) -> bool:
         """Whether a kernel argument is neither a tensor's address nor a parameter as it is given."""

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from tilec_runtime.device.seam_types import FunctionFacts, FunctionHandle
+from tilec_runtime.device.seam_types import FunctionFacts, FunctionHandle, ModuleHandle
 from tilec_runtime.errors import ContextLostError, DriverError, KernelCacheError, TileIRError
 from tilec_runtime.forks import ForkLock
 from tilec_runtime.model.image import ImageInfo
@@ -18,9 +18,11 @@ from tilec_runtime.values import value_class
 if TYPE_CHECKING:
     from tilec_runtime.device.seam import DeviceDriver
 
+T = TypeVar("T")
+
 
 @value_class(frozen=True, kw_only=True, slots=True)
-class Function:
+class LoadedFunction:
     """An entry point that is ready to launch."""
 
     handle: FunctionHandle
@@ -35,7 +37,8 @@ class ImageStore:
     def __init__(self) -> None:
         """Start empty."""
         self._lock = ForkLock()
-        self._entries: dict[tuple[Any, ...], _Entry] = {}
+        self._locks: dict[tuple[Any, ...], ForkLock] = {}
+        self._values: dict[tuple[Any, ...], Any] = {}
 
     def function(
         self,
@@ -45,7 +48,7 @@ class ImageStore:
         kernel: str,
         code: Callable[[], bytes],
         by: JitBy | None = None,
-    ) -> Function:
+    ) -> LoadedFunction:
         """The entry point of an image on a device; loads the image if this is its first use.
 
         Args:
@@ -62,16 +65,16 @@ class ImageStore:
             TileIRError: the cpu device cannot read it.
         """
 
-        def load() -> Any:
+        def load() -> ModuleHandle:
             return driver.load_module(ordinal, code())
 
-        def look_up() -> Function:
+        def look_up() -> LoadedFunction:
             module = self._once((ordinal, image.digest, by), load)
             handle = driver.function(module, image.symbol)
-            return Function(handle=handle, facts=driver.function_facts(handle))
+            return LoadedFunction(handle=handle, facts=driver.function_facts(handle))
 
         try:
-            found: Function = self._once((ordinal, image.digest, by, image.symbol), look_up)
+            return self._once((ordinal, image.digest, by, image.symbol), look_up)
         except ContextLostError:  # nothing is wrong with the image
             raise
         except DriverError as error:
@@ -80,26 +83,16 @@ class ImageStore:
         except TileIRError as error:
             what = f"{kernel}: the image for {image.target} ({image.symbol}) cannot be run: {error.what}"
             raise TileIRError(what, cause=error.cause, fix=error.fix, kernel=kernel) from error
-        return found
 
-    def _once(self, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
-        """The value of `key`, made by the first thread that asks; a failure is not kept."""
+    def _once(self, key: tuple[Any, ...], make: Callable[[], T]) -> T:
+        """Return the value of a key, made by the first thread that asks. A failure is not kept."""
         with self._lock:
-            entry = self._entries.setdefault(key, _Entry())
-        with entry.lock:
-            if not entry.made:
-                entry.value = make()
-                entry.made = True
-            return entry.value
-
-
-class _Entry:
-    __slots__ = ("lock", "made", "value")
-
-    def __init__(self) -> None:
-        self.lock = ForkLock()
-        self.made = False
-        self.value: Any = None
+            lock = self._locks.setdefault(key, ForkLock())
+        with lock:
+            if key not in self._values:
+                self._values[key] = make()
+            value: T = self._values[key]
+            return value
 
 
 def refused(error: DriverError, what: str, ordinal: int, kernel: str = "") -> KernelCacheError:

@@ -91,8 +91,9 @@ class Jit:
         """
         assert taken.jit is not None
         if device.jit is JitFallback.WARN:
-            told = f"{variant}: no machine code for {device}; {taken.image.target} is compiled at load by {taken.jit.value}"
-            warnings.warn(f"{told}: {machine_code(device)}", RuntimeWarning, stacklevel=2)
+            warning = f"{variant}: no machine code for {device}; {taken.image.target} is compiled at load by {taken.jit.value}"
+            ways = [*(install for _, install in device.missing), machine_code(device)]
+            warnings.warn(f"{warning}: {'; or '.join(ways)}", RuntimeWarning, stacklevel=2)
         kept = False
         if taken.jit is JitBy.DRIVER:
             code = image()
@@ -124,21 +125,21 @@ class Jit:
         arch = f"sm_{device.cc[0]}{device.cc[1]}{image.target.suffix}"
         key = _key(image, linker.version, device.driver, arch)
         cache = self._kept()
-        found = cache.get(key)
-        if found is not None:
-            if not _unsound(found, image.symbol, device.cc):
-                return found, True
+        cached = cache.get(key)
+        if cached is not None:
+            if not _unsound(cached, image.symbol, device.cc):
+                return cached, True
             cache.drop(key)
-        made = self._link(linker, image, data(), arch, variant)
-        why = _unsound(made, image.symbol, device.cc)
+        cubin = self._link(linker, image, data(), arch, variant)
+        why = _unsound(cubin, image.symbol, device.cc)
         if why:
             form = FORMS[image.target.kind]
             raise KernelCacheError(
                 f"{variant}: what nvJitLink made of the {form} for {image.target} is no code for {arch}: {why}",
                 kernel=variant,
             )
-        cache.put(key, made)
-        return made, False
+        cache.put(key, cubin)
+        return cubin, False
 
     def _link(
         self, linker: Linker, image: ImageInfo, data: bytes, arch: str, variant: str

@@ -41,10 +41,10 @@ class JitCache:
             return None
         path = store.path_of(self._root, _KIND, _name(key))
         try:
-            found = store.read(path, now=time.time())
-            if found is None:
+            entry = store.read(path, now=time.time())
+            if entry is None:
                 return None
-            meta, data = found
+            meta, data = entry
             if meta == {"digest": sha256(data), "key": dict(key)}:
                 return data
         except OSError:  # not readable, for now or for this user

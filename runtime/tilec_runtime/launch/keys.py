@@ -19,7 +19,7 @@ Slots = list[int]
 
 
 @value_class(frozen=True, slots=True)
-class Facts:
+class CallFacts:
     """The facts of each tensor parameter (None for one that is not given), the key, and the slots."""
 
     tensors: tuple[TensorFacts | None, ...]
@@ -29,7 +29,7 @@ class Facts:
 
 def facts_of(
     contract: Contract, values: tuple[Any, ...], tensors: Iterable[TensorFacts | None]
-) -> Facts:
+) -> CallFacts:
     """Return the facts of a call whose tensors were read.
 
     The key holds the facts that no program checks. Of a tensor these are dtype, rank and device;
@@ -69,7 +69,7 @@ def facts_of(
             slots.append(0)
             if place in contract.keyed:
                 key.append(_bits(value))
-    return Facts(tensors, tuple(key), slots)
+    return CallFacts(tensors, tuple(key), slots)
 
 
 def has_slot(value: Any) -> bool:
@@ -157,7 +157,7 @@ class TracedTensor(TensorFacts):
 
 
 def traced(
-    contract: Contract, values: tuple[Any, ...], facts: Facts, trace: Trace
+    contract: Contract, values: tuple[Any, ...], facts: CallFacts, trace: Trace
 ) -> tuple[dict[str, TensorFacts], dict[str, int]]:
     """Return the tensors of a call, and its numbers that decide, as a trace writes them down."""
     tensors: dict[str, TensorFacts] = {}
@@ -174,7 +174,7 @@ def traced(
     return tensors, numbers
 
 
-def address_slots(facts: Facts) -> tuple[int, ...]:
+def address_slots(facts: CallFacts) -> tuple[int, ...]:
     """Return the slots of the tensors' addresses."""
     sizes = (1 if read is None else 3 + 2 * len(read.shape) for read in facts.tensors)
     return tuple(itertools.accumulate(sizes, initial=0))[:-1]

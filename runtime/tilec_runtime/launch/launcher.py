@@ -13,10 +13,10 @@ from tilec_runtime.device.seam_types import GridWish
 from tilec_runtime.errors import ArgumentError
 from tilec_runtime.launch.binding import bind, check_axes, check_count, given_axes
 from tilec_runtime.launch.contract import Contract
-from tilec_runtime.launch.keys import Facts, facts_of
+from tilec_runtime.launch.keys import CallFacts, facts_of
 from tilec_runtime.launch.native import LauncherBase, table_of
-from tilec_runtime.launch.packing import Block
-from tilec_runtime.launch.plans import MOST_PLANS, Plan, Plans, Ready
+from tilec_runtime.launch.packing import ArgumentBlock
+from tilec_runtime.launch.plans import MOST_PLANS, LaunchPlan, Plans, Ready
 from tilec_runtime.launch.prepare import Explanation, Site, explain, prepare
 from tilec_runtime.launch.select import for_device, narrowed, require_built, require_options
 from tilec_runtime.model.kernel import AxisValue, KernelInfo
@@ -230,7 +230,7 @@ class Launcher(Uncopied, LauncherBase):
         """Return the places of tilec's own tensors."""
         return [place for place in self.contract.tensors if is_leased(values[place])]
 
-    def _teach(self, values: tuple[Any, ...], facts: Facts, plan: Plan) -> bool:
+    def _teach(self, values: tuple[Any, ...], facts: CallFacts, plan: LaunchPlan) -> bool:
         """Let the launch core make calls like this one; return whether it takes them. Its table is
         made when the device has its context.
         """
@@ -274,7 +274,7 @@ class Launcher(Uncopied, LauncherBase):
             if not waited and own_recording(driver, ordinal, handle) is None:
                 driver.synchronize(ordinal, handle)
 
-    def _facts(self, values: tuple[Any, ...]) -> Facts | None:
+    def _facts(self, values: tuple[Any, ...]) -> CallFacts | None:
         """The facts of a call; None where an argument cannot be read, which `prepare` then
         explains.
         """
@@ -289,7 +289,9 @@ class Launcher(Uncopied, LauncherBase):
         except Exception:  # noqa: BLE001 - tensors of other libraries raise what they like
             return None
 
-    def _prepared(self, values: tuple[Any, ...], facts: Facts | None) -> tuple[Ready, Facts]:
+    def _prepared(
+        self, values: tuple[Any, ...], facts: CallFacts | None
+    ) -> tuple[Ready, CallFacts]:
         """Make the plan of a call on a miss, and cache it."""
         driver, ordinal = self.site.driver, self.site.device.ordinal
         # The first launch loads the image, which a capture of whatever thread may forbid.
@@ -301,7 +303,7 @@ class Launcher(Uncopied, LauncherBase):
         assert ready is not None  # a plan applies to its own call
         return ready, facts
 
-    def _filled(self, ready: Ready, values: tuple[Any, ...]) -> Block:
+    def _filled(self, ready: Ready, values: tuple[Any, ...]) -> ArgumentBlock:
         """An argument block for a call.
 
         Raises:

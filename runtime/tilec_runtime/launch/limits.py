@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tilec_runtime.device.seam_types import DeviceInfo, Dim3, LaunchShape, dim3
 from tilec_runtime.errors import ArgumentError, LaunchLimitError
 from tilec_runtime.launch.checks import Call
-from tilec_runtime.launch.images import Function
+from tilec_runtime.launch.images import LoadedFunction
 from tilec_runtime.launch.program import TracedInt, at_most, concrete
 from tilec_runtime.model.arch import TargetKind
 from tilec_runtime.model.expr import Expr
@@ -146,13 +146,6 @@ def _check_whole_clusters(name: str, grid: Dim3, cluster: Sequence[int]) -> None
             raise _refuse(name, what)
 
 
-def _smaller(axis: str, device: DeviceInfo) -> str:
-    """How to make the grid smaller along an axis."""
-    if axis == "x":
-        return ""
-    return f"choose larger tiles or blocks, or give the longest dimension to x, which allows {device.max_grid[0]}"
-
-
 def check_compiled(name: str, shape: LaunchShape, image: ImageInfo) -> None:
     """Block and cluster against what the image was compiled for; it need not be loaded.
 
@@ -187,7 +180,7 @@ def admit(
     shape: LaunchShape,
     device: DeviceInfo,
     image: ImageInfo,
-    function: Function,
+    function: LoadedFunction,
     driver: DeviceDriver,
 ) -> None:
     """Check a launch against its loaded image, then opt the function in to the shared memory and
@@ -201,7 +194,7 @@ def admit(
 
 
 def _check_loaded(
-    name: str, shape: LaunchShape, device: DeviceInfo, image: ImageInfo, function: Function
+    name: str, shape: LaunchShape, device: DeviceInfo, image: ImageInfo, function: LoadedFunction
 ) -> None:
     """Threads, shared memory and kind of the launch against what the loaded image leaves and the
     device has.
@@ -248,7 +241,7 @@ def _opt_in(
     shape: LaunchShape,
     device: DeviceInfo,
     image: ImageInfo,
-    function: Function,
+    function: LoadedFunction,
     driver: DeviceDriver,
 ) -> None:
     """Much shared memory, wide clusters. Limits only grow: a launch that is being prepared
@@ -265,7 +258,7 @@ def check_residency(
     shape: LaunchShape,
     device: DeviceInfo,
     image: ImageInfo,
-    function: Function,
+    function: LoadedFunction,
     driver: DeviceDriver,
 ) -> int | None:
     """Whether the device has room for one cluster, and for all blocks of a cooperative launch, as
@@ -310,7 +303,7 @@ def resident_blocks(
     shape: LaunchShape,
     device: DeviceInfo,
     image: ImageInfo,
-    function: Function,
+    function: LoadedFunction,
     driver: DeviceDriver,
 ) -> int:
     """How many blocks of a launch the device holds at once: whole clusters of them where it has

@@ -56,8 +56,8 @@ def load(
         NoImageError: with `strict`, names the variants without machine code.
     """
     opened = bundle if isinstance(bundle, Bundle) else Bundle.open(bundle, whole=False)
-    found = driver or driver_of(device)
-    module = Module(site_on(opened, find_device(device, found), found, jit_fallback))
+    serving = driver or driver_of(device)
+    module = Module(site_on(opened, find_device(device, serving), serving, jit_fallback))
     if strict:
         module.require_machine_code()
     return module
@@ -72,23 +72,24 @@ def site_on(
     """Where a bundle is loaded. The driver is asked nothing; arguments and errors are those of
     `load`.
     """
-    said, who = (
+    text, who = (
         (jit_fallback, "jit_fallback")
         if jit_fallback is not None
         else (os.environ.get(JIT_VARIABLE) or None, JIT_VARIABLE)
     )
-    asked = None
-    if said is not None:
+    policy = None
+    if text is not None:
         from tilec_runtime.launch.jit import asked_for
 
-        asked = asked_for(said, who)
+        policy = asked_for(text, who)
     return Site(
         bundle=bundle,
         device=device,
         driver=driver,
         store=store_of(driver),
-        asked=asked,
+        asked=policy,
         jit=Once(_jit),
+        missing=bundle.missing(device.cc),
     )
 
 

@@ -12,7 +12,7 @@ from tilec_runtime.bundle.choose import require_image
 from tilec_runtime.device.seam import LaunchShape
 from tilec_runtime.device.seam_types import DeviceInfo, GridWish, dim3
 from tilec_runtime.launch.contract import Contract
-from tilec_runtime.launch.images import Function
+from tilec_runtime.launch.images import LoadedFunction
 from tilec_runtime.launch.limits import (
     admit,
     check_compiled,
@@ -70,12 +70,12 @@ def residency(
         NoImageError: the bundle has no image of the variant for this device.
         DriverError: the driver refuses the image.
     """
-    found = explain(contract, values, axes, site, grid)
-    name, device, shape = contract.name, site.device, found.shape
+    explanation = explain(contract, values, axes, site, grid)
+    name, device, shape = contract.name, site.device, explanation.shape
     taken = require_image(
-        found.variant.images,
+        explanation.variant.images,
         site.facts(contract.info),
-        kernel=found.variant.id,
+        kernel=explanation.variant.id,
         language=contract.info.language,
     )
     image = taken.image
@@ -86,7 +86,7 @@ def residency(
         shape,
         device,
         image,
-        site.function(taken, contract.info, found.variant.id),
+        site.function(taken, contract.info, explanation.variant.id),
         site.driver,
     )
 
@@ -96,7 +96,7 @@ def held_of(
     shape: LaunchShape,
     device: DeviceInfo,
     image: ImageInfo,
-    function: Function,
+    function: LoadedFunction,
     driver: DeviceDriver,
 ) -> Residency:
     """What the device holds of launches of a loaded function.
@@ -138,7 +138,7 @@ def _suggested(
     shape: LaunchShape,
     device: DeviceInfo,
     image: ImageInfo,
-    function: Function,
+    function: LoadedFunction,
     driver: DeviceDriver,
 ) -> int:
     if image.required_block or image.block or is_tile(image):

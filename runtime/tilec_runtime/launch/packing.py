@@ -24,7 +24,7 @@ _POINTER = 8
 WIDER = "pass parts of the tensor whose extents and strides fit, or build the kernel with 64-bit ones (`ct.IndexedWithInt64`, `i64(…)`)"
 
 
-class Block:
+class ArgumentBlock:
     """Memory for the arguments of one launch in flight: values, and the array of their addresses
     that the driver reads.
 
@@ -74,7 +74,7 @@ class Packing:
             LayoutError: a computed argument does not fit its slot, or no map can be made of a
                 tensor.
         """
-        contract, layout, self.outputs = call.contract, _Layout(), SHAPE_OUTPUTS
+        contract, layout, self.outputs = call.contract, Layout(), SHAPE_OUTPUTS
         placed: dict[tuple[str, str], int] = {}
         for number, place in enumerate(contract.tensors):
             placed[f"{contract.params[place].name}.ptr", "ptr"] = layout.add(
@@ -107,7 +107,7 @@ class Packing:
         self.template, self.offsets = layout.template, tuple(offsets)
         self.patches, self.maps = tuple(layout.patches), tuple(maps)
 
-    def _computed(self, call: Call, slot: AbiSlot, layout: _Layout) -> int:
+    def _computed(self, call: Call, slot: AbiSlot, layout: Layout) -> int:
         """Place an argument that is computed: an output of the program, or a constant."""
         value = call.evaluate(parse(slot.expr))
         data = _constant(call, slot, value)
@@ -124,7 +124,7 @@ class Packing:
 
     def pack(
         self, addresses: Sequence[int], outputs: Sequence[int], values: tuple[Any, ...]
-    ) -> Block:
+    ) -> ArgumentBlock:
         """Return the arguments of one launch.
 
         Args:
@@ -135,7 +135,7 @@ class Packing:
         Raises:
             struct.error, OverflowError, TypeError, ValueError: a number does not fit.
         """
-        block, sources = Block(self.template, self.offsets), (addresses, outputs, values)
+        block, sources = ArgumentBlock(self.template, self.offsets), (addresses, outputs, values)
         for kind, source, offset, size, format_ in self.patches:
             block.values[offset : offset + size] = encoded(format_, sources[kind][source])
         for place, encode, at in self.maps:
@@ -195,7 +195,7 @@ def encoded(format_: str, value: Any) -> bytes:
     return data
 
 
-class _Layout:
+class Layout:
     """Places values one after another, each aligned; collects those that are packed at each launch."""
 
     def __init__(self) -> None:

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import Any
 
 from tilec_runtime.device.seam_types import FunctionHandle, LaunchCall, LaunchShape
-from tilec_runtime.launch.keys import Facts, Key, Slots
-from tilec_runtime.launch.packing import Block, Packing
+from tilec_runtime.launch.keys import CallFacts, Key, Slots
+from tilec_runtime.launch.packing import ArgumentBlock, Packing
 from tilec_runtime.launch.program import SHAPE_OUTPUTS, Step, packed, run
 from tilec_runtime.values import value_class
 
@@ -25,7 +25,7 @@ MOST_ALIKE = 16
 MOST_BOUND = 64
 
 
-class Plan:
+class LaunchPlan:
     """A launch that is ready but for its stream and what its program reads.
 
     Attributes:
@@ -94,7 +94,7 @@ class Plan:
         )
         return self.bind(shape, stream)
 
-    def fill(self, ready: Ready, values: tuple[Any, ...]) -> Block:
+    def fill(self, ready: Ready, values: tuple[Any, ...]) -> ArgumentBlock:
         """An argument block of one launch.
 
         Raises:
@@ -107,7 +107,7 @@ class Plan:
 class Ready:
     """A plan for one call: with the outputs of its program and the tensors' addresses."""
 
-    plan: Plan
+    plan: LaunchPlan
     outputs: list[int]
     addresses: tuple[int, ...]
 
@@ -117,18 +117,18 @@ class Plans:
 
     def __init__(self) -> None:
         """Start with none."""
-        self._plans: dict[Key, tuple[Plan, ...]] = {}
+        self._plans: dict[Key, tuple[LaunchPlan, ...]] = {}
 
     def __len__(self) -> int:
         """How many plans are cached."""
         return sum(map(len, self._plans.values()))
 
-    def find(self, facts: Facts) -> Ready | None:
+    def find(self, facts: CallFacts) -> Ready | None:
         """Return a cached plan for a call; None on a miss."""
         ready = (plan.ready(facts.slots) for plan in self._plans.get(facts.key, ()))
         return next((each for each in ready if each is not None), None)
 
-    def add(self, facts: Facts, plan: Plan) -> None:
+    def add(self, facts: CallFacts, plan: LaunchPlan) -> None:
         """Cache a plan of a call."""
         if len(self._plans) >= MOST_PLANS and facts.key not in self._plans:
             self._plans.clear()

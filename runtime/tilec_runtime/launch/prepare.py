@@ -20,8 +20,8 @@ from tilec_runtime.device.seam_types import (
 from tilec_runtime.errors import DeviceError
 from tilec_runtime.launch.checks import Call, Values
 from tilec_runtime.launch.contract import Contract
-from tilec_runtime.launch.images import Function, ImageStore
-from tilec_runtime.launch.keys import Facts, address_slots, is_cut
+from tilec_runtime.launch.images import ImageStore, LoadedFunction
+from tilec_runtime.launch.keys import CallFacts, address_slots, is_cut
 from tilec_runtime.launch.limits import (
     admit,
     as_compiled,
@@ -32,9 +32,10 @@ from tilec_runtime.launch.limits import (
     launch_shape,
 )
 from tilec_runtime.launch.packing import Packing
-from tilec_runtime.launch.plans import Bind, Plan
+from tilec_runtime.launch.plans import Bind, LaunchPlan
 from tilec_runtime.launch.program import Trace
 from tilec_runtime.launch.select import Considered, Settled, settle
+from tilec_runtime.model.arch import Version
 from tilec_runtime.model.image import ImageInfo
 from tilec_runtime.model.jit import JitFallback
 from tilec_runtime.model.kernel import AxisValue, KernelInfo, VariantInfo
@@ -54,7 +55,8 @@ class Site:
     """Where a bundle is loaded: one device, through one driver, with what is loaded there.
 
     `asked` is the policy of the caller or the environment for compiling at load; None leaves it to
-    the bundle. `jit` gives the compiler.
+    the bundle. `jit` gives the compiler. `missing` is the machine code that is not installed, as in
+    `DeviceFacts`.
     """
 
     bundle: Bundle
@@ -63,6 +65,7 @@ class Site:
     store: ImageStore
     asked: JitFallback | None
     jit: Callable[[], Jit]
+    missing: tuple[tuple[Version, str], ...] = ()
 
     def facts(self, kernel: KernelInfo) -> DeviceFacts:
         """Return the device's facts for the choice of a kernel's image."""
@@ -73,9 +76,10 @@ class Site:
             name=device.name,
             interprets=device.interprets,
             jit=jit,
+            missing=self.missing,
         )
 
-    def function(self, taken: Candidate, kernel: KernelInfo, variant: str) -> Function:
+    def function(self, taken: Candidate, kernel: KernelInfo, variant: str) -> LoadedFunction:
         """The entry point of an image that was chosen: loaded if this is its first use, and
         compiled before where it has to be.
 
@@ -94,11 +98,11 @@ class Site:
             )
         jit = self.jit()
         code = functools.partial(jit.code, taken, original, self.facts(kernel), variant)
-        found = self.store.function(
+        loaded = self.store.function(
             self.driver, self.device.ordinal, taken.image, kernel.name, code, by=taken.jit
         )
         jit.note(taken, variant)
-        return found
+        return loaded
 
 
 @value_class(frozen=True, kw_only=True, slots=True)
@@ -143,8 +147,8 @@ class Explanation:
         """The explanation as text, a line per decision."""
         point = ", ".join(f"{name}={value}" for name, value in self.axes) or "no axes"
         lines = [f"{self.kernel} on {self.device}: {point}"]
-        said = [f"{name} is {who}" for name, who in self.origins]
-        lines += [f"  {'; '.join(said)}"] if said else []
+        origins = [f"{name} is {who}" for name, who in self.origins]
+        lines += [f"  {'; '.join(origins)}"] if origins else []
         lines += [f"  {reason}" for reason in self.reasons]
         lines += [
             f"  {'takes' if c.taken else 'passes over'} variant {c.variant.id}: {c.reason}"
@@ -174,8 +178,8 @@ def prepare(
     axes: dict[str, AxisValue],
     site: Site,
     grid: tuple[GridWish, ...] = (),
-    read: Facts | None = None,
-) -> tuple[Plan, Facts]:
+    read: CallFacts | None = None,
+) -> tuple[LaunchPlan, CallFacts]:
     """Check a call, and return its plan with the facts that it was made for.
 
     docs/launching.md lists the checks under "What is checked, in order".
@@ -205,7 +209,7 @@ def prepare(
 
 def _prepared(
     call: Call, trace: Trace, axes: dict[str, AxisValue], site: Site, grid: tuple[GridWish, ...]
-) -> Plan:
+) -> LaunchPlan:
     contract, settled = call.contract, _settled(call, axes, site)
     variant = settled.considered[-1].variant
     name, device, driver = contract.name, site.device, site.driver
@@ -222,7 +226,7 @@ def _prepared(
         shape = as_compiled(shape, image)
         check_device_limits(name, shape, device)
     packing = Packing(call, variant.abi, device.ordinal)
-    function: Function | None = None
+    function: LoadedFunction | None = None
     bind: Bind = _launch_nothing
     if 0 not in shape.grid:
         check_compiled(name, shape, image)
@@ -232,7 +236,7 @@ def _prepared(
         bind = _binder(call, variant, site, function)
     for output, number in enumerate((*shape.grid, *shape.block, shape.shared)):
         trace.output(output, number)
-    return Plan(
+    return LaunchPlan(
         variant=variant.id,
         function=None if function is None else function.handle,
         shape=shape,
@@ -251,7 +255,7 @@ def _launch_nothing(_shape: LaunchShape, _stream: int) -> LaunchCall:
     return lambda _parameters, _extra: (0,)
 
 
-def _binder(call: Call, variant: VariantInfo, site: Site, function: Function) -> Bind:
+def _binder(call: Call, variant: VariantInfo, site: Site, function: LoadedFunction) -> Bind:
     """Return the function that binds launches of an entry point, with its scratch memory, if any."""
     driver, ordinal, parts = site.driver, site.device.ordinal, _parts(call, variant)
 

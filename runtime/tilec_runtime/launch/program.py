@@ -79,7 +79,7 @@ def run(steps: Sequence[Step], slots: Sequence[int], outputs: int) -> list[int] 
     """
     stack: list[int] = []
     push, pop = stack.append, stack.pop
-    found = [0] * outputs
+    results = [0] * outputs
     try:
         for op, operand in steps:
             if op == SLOT:
@@ -87,9 +87,9 @@ def run(steps: Sequence[Step], slots: Sequence[int], outputs: int) -> list[int] 
             elif op == CONST:
                 push(operand)
             elif op == GET:
-                push(found[operand])
+                push(results[operand])
             elif op == OUT:
-                found[operand] = pop()
+                results[operand] = pop()
             elif op == DIVISIBLE:
                 if pop() % operand:
                     return None
@@ -106,7 +106,7 @@ def run(steps: Sequence[Step], slots: Sequence[int], outputs: int) -> list[int] 
                 push(value)
     except (ZeroDivisionError, OverflowError):
         return None
-    return found
+    return results
 
 
 def packed(steps: Sequence[Step]) -> bytes:
@@ -132,8 +132,8 @@ class Trace:
 
     def slot(self, place: int, value: int) -> int:
         """Return the traced number of a slot, typed as the number that it stands for."""
-        made: int = _traced(self, ((SLOT, place),), value)
-        return made
+        number: int = _traced(self, ((SLOT, place),), value)
+        return number
 
     def guard(self, number: TracedInt) -> None:
         """Let the program apply only where a number is true, or false, as it is now."""
@@ -164,8 +164,8 @@ class Trace:
         code = _code(number)
         if code != ((GET, place),):
             self._steps += (*code, (FITS, bits), (OUT, place)) if bits else (*code, (OUT, place))
-        made: int = _traced(self, ((GET, place),), concrete(number))
-        return made
+        read: int = _traced(self, ((GET, place),), concrete(number))
+        return read
 
 
 def _traced(trace: Trace, code: Code, value: int) -> Any:

@@ -48,8 +48,8 @@ def with_scratch(
             try:
                 for place, size in sizes:
                     taken.append(driver.allocate(ordinal, size * blocks, stream))
-                    held = ctypes.c_void_p.from_address(parameters + place * _ADDRESS).value or 0
-                    ctypes.c_uint64.from_address(held).value = taken[-1]
+                    slot = ctypes.c_void_p.from_address(parameters + place * _ADDRESS).value or 0
+                    ctypes.c_uint64.from_address(slot).value = taken[-1]
                 return call(parameters, extra)
             finally:
                 for address in taken:

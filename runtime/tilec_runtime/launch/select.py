@@ -4,7 +4,7 @@ arguments satisfy.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tilec_runtime.bundle.choose import DeviceFacts, choose_image
@@ -172,11 +172,9 @@ def select_variant(call: Call) -> tuple[Considered, ...]:
 
 def no_variant(contract: Contract, axes: Mapping[str, AxisValue]) -> VariantError:
     """The error for a point of the matrix that was not built; names those that were."""
-    point = ", ".join(f"{name}={value}" for name, value in axes.items())
+    point = _listed(axes)
     built = "; ".join(
-        dict.fromkeys(
-            ", ".join(f"{n}={v}" for n, v in variant.axes) for variant in contract.info.variants
-        )
+        dict.fromkeys(_listed(dict(variant.axes)) for variant in contract.info.variants)
     )
     fix = f"choose one that was built, or add it to the matrix of kernel.{contract.name}"
     return VariantError(
@@ -225,49 +223,60 @@ def require_options(
     if limit is not None and not (type(limit) is int and limit > 0):
         what = f"{name}: max_divisibility is {limit!r}, and must be a positive integer"
         raise VariantError(what, fix="pass the largest divisor, such as 16", kernel=name)
-    here = [variant for variant in contract.info.variants if _lies_at(variant, axes)]
-    built = {variant.id: _hints_of(variant, facts) for variant in here}
-    known = sorted(contract.hints)
-    unknown = next((hint for hint in wanted if hint not in contract.hints), None)
+    built = [
+        (variant, _hints_of(variant, facts))
+        for variant in contract.info.variants
+        if _lies_at(variant, axes)
+    ]
     fitting = tuple(
         variant
-        for variant in here
-        if not wanted or any(wanted.items() <= found.items() for found in built[variant.id])
+        for variant, images in built
+        if not wanted or any(wanted.items() <= image.items() for image in images)
     )
     within = tuple(variant for variant in fitting if limit is None or variant.divisibility <= limit)
     if within:
         return within
-    if fitting:
-        assumed = ", ".join(map(str, sorted({variant.divisibility for variant in fitting})))
-        what = f"{name}: no variant was built for max_divisibility={limit!r}; divisors that variants assume: {assumed}"
-        raise VariantError(
-            what,
-            fix=f"add the empty set {{}} to kernel.{name}.assume.sets and build again",
-            kernel=name,
-        )
-    asked = ", ".join(f"{hint}={value!r}" for hint, value in hints.items())
-    point = ", ".join(f"{axis}={value}" for axis, value in axes.items())
-    sets = {
-        ", ".join(f"{hint}={value}" for hint, value in found.items()): None
-        for each in built.values()
-        for found in each
-    }
-    shown = "; ".join(text or "none" for text in sets) or "none"
-    where = f" of {point}" if point else ""
-    on = f" for {facts.name}" if facts else ""
+    if not fitting:
+        images = [image for _, images in built for image in images]
+        raise _no_options(contract, axes, hints, images, facts)
+    assumed = ", ".join(map(str, sorted({variant.divisibility for variant in fitting})))
+    what = f"{name}: no variant was built for max_divisibility={limit!r}; divisors that variants assume: {assumed}"
+    fix = f"add the empty set {{}} to kernel.{name}.assume.sets and build again"
+    raise VariantError(what, fix=fix, kernel=name)
+
+
+def _no_options(
+    contract: Contract,
+    axes: Mapping[str, AxisValue],
+    hints: Mapping[str, int],
+    built: Sequence[Mapping[str, int]],
+    facts: DeviceFacts | None,
+) -> VariantError:
+    """The error of hints that no image was built with; names those of the images that are `built`."""
     from tilec_runtime.model.suggest import did_you_mean
 
-    near = did_you_mean(unknown, known) if unknown is not None else ""
+    name = contract.name
+    known = contract.hints | {"max_divisibility"}
+    unknown = next((hint for hint in hints if hint not in known), None)
+    near = "" if unknown is None else did_you_mean(unknown, sorted(contract.hints))
     if unknown == "num_cta_in_cga":
         near = "; num_cta_in_cga of cuTile Rust is num_ctas here"
-    what = f"{name}: no variant{where} was built with the options {asked}{on}{near}; options that were built: {shown}"
-    more = ""
+    point = _listed(axes)
+    at = f" of {point}" if point else ""
+    on = f" for {facts.name}" if facts else ""
+    options = "; ".join(dict.fromkeys(_listed(image) or "none" for image in built)) or "none"
+    fix = "choose what was built"
     if not near:
         where = " (where its language has such a hint)" if unknown else ""
         option = unknown or next(iter(hints))
-        more = f", or{where} add the option to the matrix of kernel.{name} ({option} = [...]) and build again"
-    fix = f"choose what was built{more}"
-    raise VariantError(what, fix=fix, kernel=name)
+        fix += f", or{where} add the option to the matrix of kernel.{name} ({option} = [...]) and build again"
+    wanted = ", ".join(f"{hint}={value!r}" for hint, value in hints.items())
+    what = f"{name}: no variant{at} was built with the options {wanted}{on}{near}; options that were built: {options}"
+    return VariantError(what, fix=fix, kernel=name)
+
+
+def _listed(values: Mapping[str, object]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in values.items())
 
 
 def for_device(info: KernelInfo, facts: DeviceFacts) -> KernelInfo:

@@ -31,10 +31,10 @@ def settle_grid(kernel: str, own: Dim3, wishes: Sequence[GridWish]) -> Dim3:
     instead = [wish for wish in wishes if wish.rule is GridRule.INSTEAD]
     # Callers are compared with each other first: a kernel's expressions follow from the same
     # tensors, and tell less about the mistake.
-    said = instead or [wish for wish in wishes if wish.rule is GridRule.EXACTLY]
-    for wish in said[1:]:
-        if wish.grid != said[0].grid:
-            raise _disagree(kernel, said[0].grid, f"{said[0].source} gives", wish)
+    claims = instead or [wish for wish in wishes if wish.rule is GridRule.EXACTLY]
+    for wish in claims[1:]:
+        if wish.grid != claims[0].grid:
+            raise _disagree(kernel, claims[0].grid, f"{claims[0].source} gives", wish)
     if instead:
         grid, source = instead[0].grid, f"{instead[0].source} gives"
     for wish in wishes:

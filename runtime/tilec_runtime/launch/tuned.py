@@ -32,7 +32,7 @@ def settle_in_turn(call: Call, origins: Mapping[str, str], device: DeviceInfo) -
     contract = call.contract
     reasons: list[str] = []
     first: LaunchError | None = None
-    said = dict(call.axes)
+    settled = dict(call.axes)
     for point, who, why in _points(call, device, reasons):
         call.axes = dict(point)
         reasons.append(why)
@@ -43,30 +43,30 @@ def settle_in_turn(call: Call, origins: Mapping[str, str], device: DeviceInfo) -
             first = first or error
             reasons.append(f"passed over: {error.what.splitlines()[0]}")
             continue
-        found = {axis: origins[axis] if axis in said else who for axis in call.axes}
-        return Settled(considered=considered, origins=found, reasons=tuple(reasons))
-    call.axes = said
-    raise first or no_variant(contract, said)
+        sources = {axis: origins[axis] if axis in settled else who for axis in call.axes}
+        return Settled(considered=considered, origins=sources, reasons=tuple(reasons))
+    call.axes = settled
+    raise first or no_variant(contract, settled)
 
 
 def _points(call: Call, device: DeviceInfo, reasons: list[str]) -> Iterator[tuple[Point, str, str]]:
     """The points that a call may take, best first, each with who says so and why; each once."""
-    contract, said = call.contract, dict(call.axes)
+    contract, settled = call.contract, dict(call.axes)
     seen: list[Point] = []
     if contract.table is not None:
-        found = _look_up(call, device)
-        if found.entry is None:
-            reasons.append(found.reason)
-        elif not contract.matching(dict(found.entry.point)):
-            reasons.append(f"{found.reason}; the bundle has no variant there")
+        entry = _look_up(call, device)
+        if entry.entry is None:
+            reasons.append(entry.reason)
+        elif not contract.matching(dict(entry.entry.point)):
+            reasons.append(f"{entry.reason}; the bundle has no variant there")
         else:
-            seen.append(_ordered(contract, dict(found.entry.point)))
-            yield seen[0], "the tuning table's", found.reason
-    for point, who, why in _by_rule(call, said, reasons):
+            seen.append(_ordered(contract, dict(entry.entry.point)))
+            yield seen[0], "the tuning table's", entry.reason
+    for point, who, why in _by_rule(call, settled, reasons):
         if point not in seen:
             seen.append(point)
             yield point, who, why
-    default = dict(said)
+    default = dict(settled)
     try:
         settle_axes(contract, default)
     except VariantError as error:
@@ -77,13 +77,13 @@ def _points(call: Call, device: DeviceInfo, reasons: list[str]) -> Iterator[tupl
             seen.append(point)
             yield point, "the default", f"so the default is tried: {_point_text(point)}"
     for variant in contract.info.variants:
-        if variant.axes not in seen and same_point(variant.axes, said):
+        if variant.axes not in seen and same_point(variant.axes, settled):
             seen.append(variant.axes)
             yield variant.axes, "what fits", f"so the next that may fit is tried: {variant.id}"
 
 
 def _by_rule(
-    call: Call, said: Mapping[str, AxisValue], reasons: list[str]
+    call: Call, settled: Mapping[str, AxisValue], reasons: list[str]
 ) -> Iterator[tuple[Point, str, str]]:
     """The points of the rules that hold, in order."""
     contract = call.contract
@@ -91,7 +91,7 @@ def _by_rule(
         name = (
             f"dispatch rule {number}" if when is None else f"dispatch rule {number}, {when.text},"
         )
-        call.axes = dict(said)
+        call.axes = dict(settled)
         call.open()
         try:
             holds = when is None or bool(call.evaluate(when))
@@ -113,7 +113,7 @@ def _by_rule(
         points = {
             variant.axes: None
             for variant in contract.info.variants
-            if same_point(variant.axes, said)
+            if same_point(variant.axes, settled)
         }
         points = {point: None for point in points if same_point(point, dict(take))}
         if not points:
@@ -123,13 +123,13 @@ def _by_rule(
         # Axes that neither arguments nor rule set have their default, if that point was built.
         for point in sorted(
             points,
-            key=lambda point: not same_point(point, {**contract.default, **said, **dict(take)}),
+            key=lambda point: not same_point(point, {**contract.default, **settled, **dict(take)}),
         ):
             yield point, f"dispatch rule {number}'s", f"{name} holds: {_point_text(point)}"
 
 
 def _look_up(call: Call, device: DeviceInfo) -> Lookup:
-    contract, said = call.contract, call.axes
+    contract, settled = call.contract, call.axes
     table = contract.table
     assert table is not None
     call.open()
@@ -156,7 +156,7 @@ def _look_up(call: Call, device: DeviceInfo) -> Lookup:
         cc=device.cc,
         multiprocessors=device.multiprocessors,
         sizes=sizes,
-        fits=lambda point: same_point(point, said),
+        fits=lambda point: same_point(point, settled),
     )
 
 

@@ -10,7 +10,7 @@ from tilec_runtime.errors import CallError
 from tilec_runtime.ops.base import take_all
 from tilec_runtime.ops.context import ExecutionContext
 from tilec_runtime.ops.execution import require_function
-from tilec_runtime.ops.once import Once
+from tilec_runtime.ops.once import SharedExecution
 from tilec_runtime.ops.op import DeviceOp, SharedOp
 from tilec_runtime.ops.steps import Shares
 
@@ -57,8 +57,8 @@ class WithContext(DeviceOp[T]):
     def _execute(self, ctx: ExecutionContext) -> T:
         function, self._function = self._function, None
         assert function is not None
-        made = function(ctx)
-        return ctx.run(made) if isinstance(made, DeviceOp) else made
+        result = function(ctx)
+        return ctx.run(result) if isinstance(result, DeviceOp) else result
 
 
 @final
@@ -99,7 +99,7 @@ def shared(content: Any) -> SharedOp[Any]:
 
     It gives shares of tensors, also of those in a tuple.
     """
-    return SharedOp(Once(None, content), "shared")
+    return SharedOp(SharedExecution(None, content), "shared")
 
 
 def value(content: T) -> Value[T]:

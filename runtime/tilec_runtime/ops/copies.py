@@ -17,7 +17,7 @@ from tilec_runtime.ops.holding import HoldingOp
 from tilec_runtime.ops.op import DeviceOp
 from tilec_runtime.tensors import host
 from tilec_runtime.tensors.contents import array_over, has_wide_gaps, pinned_bytes
-from tilec_runtime.tensors.copies import Box, boxes, byte_layout
+from tilec_runtime.tensors.copies import CopyCall, boxes, byte_layout
 from tilec_runtime.tensors.described import Described, facts_of
 from tilec_runtime.tensors.lease import holder
 from tilec_runtime.tensors.storage import Storage
@@ -79,10 +79,10 @@ class ToHost(HoldingOp["Array"]):
         else:
             wanted = layout.dense if self._out is not None or has_wide_gaps(layout) else layout
         if self._out is not None:
-            found, memory = self._out, self._out.reshape(-1).view("u1")
+            array, memory = self._out, self._out.reshape(-1).view("u1")
         else:
             memory = pinned_bytes(ctx.driver, ctx.device, wanted.reach)
-            found = array_over(memory, source.facts, wanted).view(host.numpy_dtype(facts.dtype))
+            array = array_over(memory, source.facts, wanted).view(host.numpy_dtype(facts.dtype))
         if layout.nbytes:
             ctx.keep(memory)
             if wanted.stride != layout.stride:
@@ -98,7 +98,7 @@ class ToHost(HoldingOp["Array"]):
                 ctx.stream,
                 kind,
             )
-        return found
+        return array
 
 
 @final
@@ -142,16 +142,16 @@ def scratch(ctx: ExecutionContext, shape: Shape, dtype: str) -> Described:
     return Described(storage, facts_of(storage, shape, dtype), storage.lease)
 
 
-def dense_copy(ctx: ExecutionContext, source: Described, calls: list[Box]) -> Described:
+def dense_copy(ctx: ExecutionContext, source: Described, calls: list[CopyCall]) -> Described:
     """Copy a tensor to new memory without gaps."""
     ctx.reads(source.storage)
-    made = scratch(ctx, source.shape, source.dtype)
-    copy_boxes(ctx, calls, made, source)
-    return made
+    target = scratch(ctx, source.shape, source.dtype)
+    copy_boxes(ctx, calls, target, source)
+    return target
 
 
 def copy_boxes(
-    ctx: ExecutionContext, calls: list[Box], target: Described, source: Described
+    ctx: ExecutionContext, calls: list[CopyCall], target: Described, source: Described
 ) -> None:
     """Copy a tensor to another one on the same device, by calls that were planned."""
     if on_host(target):
@@ -185,5 +185,5 @@ def _spread(ctx: ExecutionContext, source: Described) -> Described:
     layout = byte_layout(source.facts)
     pairs = dense_copy(ctx, source, boxes(layout.dense, layout))
     codes = scratch(ctx, source.shape, "u8")
-    recipes.spread(ctx, recipes.Place.of(codes), recipes.Place.of(pairs))
+    recipes.spread(ctx, codes, pairs)
     return codes

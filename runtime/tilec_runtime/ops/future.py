@@ -237,17 +237,17 @@ def start(op: Runnable[T], policy: Callable[[], SchedulingPolicy]) -> DeviceFutu
     """
     refuse_nested(op)
     # Taken out of this frame in the end: an error has its frames, and a future its error.
-    made = [DeviceFuture(op)]
+    futures = [DeviceFuture(op)]
     try:
         stream = stream_of(policy())
-        made[0]._begin(enqueue(op, stream), stream.handle)  # noqa: SLF001 - its own module
+        futures[0]._begin(enqueue(op, stream), stream.handle)  # noqa: SLF001 - its own module
     except Exception as error:
         ours = isinstance(error, (UsedOpError, NestedExecutionError)) and not error.op
         if ours:  # and not of an op inside of this one
             raise
         without_frames(error)
-        made[0].set_exception(error)
-    return made.pop()
+        futures[0].set_exception(error)
+    return futures.pop()
 
 
 async def _wait(future: DeviceFuture[Any]) -> None:

@@ -240,11 +240,11 @@ class Executable:
     @classmethod
     def of(cls, driver: DeviceDriver, ordinal: int, graph: GraphHandle) -> Executable:
         """Instantiate a graph, and upload it: the first replay need not."""
-        made = cls(driver, ordinal, driver.instantiate_graph(ordinal, graph))
+        executable = cls(driver, ordinal, driver.instantiate_graph(ordinal, graph))
         with capture_stream(driver, ordinal) as line:
-            driver.upload_graph(ordinal, made.handle, line)
+            driver.upload_graph(ordinal, executable.handle, line)
             driver.synchronize(ordinal, line)
-        return made
+        return executable
 
 
 def _finished(capture: Capture, before: Executable | None) -> tuple[Executable, int]:

@@ -15,15 +15,12 @@ from tilec_runtime.errors import PlacementError
 from tilec_runtime.ops.base import take_all
 from tilec_runtime.ops.context import ExecutionContext
 from tilec_runtime.ops.op import DeviceOp
-from tilec_runtime.tensors.debug import leases
 from tilec_runtime.tensors.described import Described
 from tilec_runtime.tensors.lease import LOCK, NUMBERS, Claim, Holder
 
 T_co = TypeVar("T_co", covariant=True)
 # Kinds of arguments that need neither a claim nor to be kept alive.
 _PLAIN = (int, float, bool, type(None))
-# What claims arguments in one call; it logs no claims.
-_CORE = CORE if leases() is None else None
 
 
 class MovingClaims(NamedTuple):
@@ -103,7 +100,7 @@ class HoldingOp(DeviceOp[T_co]):
             written: places of those that the op writes, in order.
         """
         number = next(NUMBERS)
-        if _CORE is None or not _CORE.claim(values, written, number, claims.reads, claims.moves):
+        if CORE is None or not CORE.claim(values, written, number, claims.reads, claims.moves):
             # A holder of its own tells a tensor that is there twice from one in another op.
             self._hold(Holder(*claims.who), values, written, moved=True)
             return
@@ -144,7 +141,7 @@ class HoldingOp(DeviceOp[T_co]):
         Raises:
             OwnershipError: a borrow has ended meanwhile, or a result cannot be used.
         """
-        if self._number >= 0 and _CORE is not None and not _CORE.are_usable(self._values):
+        if self._number >= 0 and CORE is not None and not CORE.are_usable(self._values):
             for tensor in self._tensors():
                 tensor.require(self._who)
         for _, tensor in self._claims:
@@ -197,8 +194,8 @@ class HoldingOp(DeviceOp[T_co]):
     def _end(self) -> None:
         """Let go of all arguments, whatever became of the op; may be called more than once."""
         values, self._values = self._values, ()
-        if self._number >= 0 and _CORE is not None:
-            _CORE.release(values, self._number)
+        if self._number >= 0 and CORE is not None:
+            CORE.release(values, self._number)
             return
         ops = [values[place] for place in self._others if isinstance(values[place], DeviceOp)]
         claims, self._claims, self._others = self._claims, [], []

@@ -13,13 +13,13 @@ from tilec_runtime.device.scalars import (
     is_number,
     numpy_dtype,
     refusal,
+    require_kind,
     shown,
     whole,
 )
 from tilec_runtime.device.seam import LaunchParts, LaunchShape, TensorPart
 from tilec_runtime.errors import (
     ArgumentError,
-    CallError,
     DTypeError,
     LaunchError,
     LayoutError,
@@ -27,7 +27,7 @@ from tilec_runtime.errors import (
 )
 from tilec_runtime.launch.config import LaunchConfig
 from tilec_runtime.launch.limits import admit, check_compiled, check_device_limits, check_residency
-from tilec_runtime.launch.packing import Block
+from tilec_runtime.launch.packing import ArgumentBlock, Layout
 from tilec_runtime.model.dtype import BY_NUMPY, DTYPES
 from tilec_runtime.ops.base import Op
 from tilec_runtime.ops.context import ExecutionContext
@@ -64,13 +64,8 @@ class AsyncKernelLaunch(HoldingOp[tuple[Any, ...]]):
         Raises:
             CallError: it is no function of a module.
         """
-        given: Any = function
-        if not isinstance(given, KernelFunction):
-            fix = "pass module.function(name), of a module that was loaded or borrowed"
-            raise CallError(
-                f"AsyncKernelLaunch takes a KernelFunction, got a {type(given).__qualname__}",
-                fix=fix,
-            )
+        fix = "pass module.function(name), of a module that was loaded or borrowed"
+        require_kind("AsyncKernelLaunch", "a KernelFunction", function, KernelFunction, fix)
         self._function = function
         self._config: LaunchConfig | None = None
         self._hold(holder(f"the launch of {function.symbol}"), ())
@@ -150,13 +145,9 @@ class AsyncKernelLaunch(HoldingOp[tuple[Any, ...]]):
         Raises:
             CallError: it is no LaunchConfig.
         """
-        given: Any = config
-        if not isinstance(given, LaunchConfig):
-            fix = "pass LaunchConfig(...) or LaunchConfig.for_num_elems(n)"
-            raise CallError(
-                f"set_launch_config takes a LaunchConfig, got a {type(given).__qualname__}", fix=fix
-            )
-        self._config = given
+        fix = "pass LaunchConfig(...) or LaunchConfig.for_num_elems(n)"
+        require_kind("set_launch_config", "a LaunchConfig", config, LaunchConfig, fix)
+        self._config = config
         return self
 
     def _require_here(self, ctx: ExecutionContext) -> None:
@@ -259,10 +250,10 @@ class AsyncKernelLaunch(HoldingOp[tuple[Any, ...]]):
                 kernel=self._function.symbol,
             )
 
-    def _check_place(self, place: int, found: int) -> None:
+    def _check_place(self, place: int, ordinal: int) -> None:
         device = self._function.device
-        if found not in (device.ordinal, ON_ANY):
-            where = {ON_CPU: "the CPU", ON_GPU: "an accelerator"}.get(found, f"device {found}")
+        if ordinal not in (device.ordinal, ON_ANY):
+            where = {ON_CPU: "the CPU", ON_GPU: "an accelerator"}.get(ordinal, f"device {ordinal}")
             fix = "copy it to the device first; where its address does serve both, push_device_ptr takes it unchecked"
             raise PlacementError(
                 f"{self._at(place)} is on {where}, and the function on {device!r}",
@@ -305,17 +296,15 @@ def _enqueue(
         TilecError: the driver refuses it.
     """
     driver = ctx.driver
-    sizes, offsets, data = list[int](), list[int](), bytearray()
+    layout, sizes, offsets = Layout(), list[int](), list[int]()
     for kind, value in packed:
         if kind == "struct":
             raw, align = value, 16  # more than any needs
         else:
             raw = struct.pack("=" + (format_of(kind) if isinstance(kind, str) else "Q"), value)
             align = len(raw)
-        data += bytes(-len(data) % align)
         sizes.append(len(raw))
-        offsets.append(len(data))
-        data += raw
+        offsets.append(layout.constant(raw, align))
     parts = LaunchParts(
         kernel=function.symbol,
         sizes=tuple(sizes),
@@ -324,8 +313,8 @@ def _enqueue(
         ),
         tensors=tuple(kind for kind, _ in packed if not isinstance(kind, str)),
     )
-    block = Block(bytes(data), tuple(offsets))
-    held = (
+    block = ArgumentBlock(layout.template, tuple(offsets))
+    kept = (
         (tuple(value for kind, value in packed if not isinstance(kind, str)), keep)
         if driver.holds_arguments
         else 0
@@ -334,10 +323,10 @@ def _enqueue(
         ctx.device
     )  # the launches of other threads are refused without a context, and get it then
     call = driver.bind_launch(ctx.device, function.handle, shape, ctx.stream, parts)
-    result = call(block.address, held)[0]
+    result = call(block.address, kept)[0]
     if result:
         driver.launch_failed(
-            ctx.device, result, ctx.stream, lambda: call(block.address, held)[0], function.symbol
+            ctx.device, result, ctx.stream, lambda: call(block.address, kept)[0], function.symbol
         )
 
 

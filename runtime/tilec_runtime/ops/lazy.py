@@ -9,9 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeVar, Union, cast, final
 
 from tilec_runtime.device.layout import device_words
+from tilec_runtime.device.scalars import require_kind
 from tilec_runtime.device.seam import DeviceDriver, Dim3
 from tilec_runtime.device.seam_types import GridRule, GridWish
-from tilec_runtime.errors import ArgumentError, CallError, LaunchError, LaunchLimitError
+from tilec_runtime.errors import ArgumentError, LaunchError, LaunchLimitError
 from tilec_runtime.launch.binding import bind, given_axes
 from tilec_runtime.launch.contract import Contract
 from tilec_runtime.launch.launcher import Launcher
@@ -277,8 +278,8 @@ class LazyLaunchers:
     def __getattr__(self, name: str) -> LazyLauncher:
         """Return the function of a kernel."""
         # It is found without this method the next time.
-        made = self.__dict__[name] = LazyLauncher(self._named(name, self))
-        return made
+        launcher = self.__dict__[name] = LazyLauncher(self._named(name, self))
+        return launcher
 
     def __getitem__(self, name: str) -> LazyLauncher:
         """Return the function of a kernel, whatever its name."""
@@ -300,10 +301,8 @@ class LazyLauncher:
         Raises:
             CallError: it is no launcher.
         """
-        given: Any = launcher
-        if not hasattr(given, "site"):
-            what = f"LazyLauncher takes a launcher, got a {type(given).__qualname__}"
-            raise CallError(what, fix='pass one of a module: LazyLauncher(kernels["axpy"])')
+        fix = 'pass one of a module: LazyLauncher(kernels["axpy"])'
+        require_kind("LazyLauncher", "a launcher", launcher, Launcher, fix)
         self._launcher = launcher
         self.origin = Origin(
             lambda: launcher.contract, functools.partial(_on, launcher), launcher.pinned

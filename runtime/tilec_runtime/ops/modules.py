@@ -15,17 +15,16 @@ from tilec_runtime.bundle.cubin import CubinKernel, read_cubin
 from tilec_runtime.bundle.ptx import PtxEntry, read_entries
 from tilec_runtime.device.device import Device
 from tilec_runtime.device.layout import ON_CPU
-from tilec_runtime.device.scalars import bare, is_whole, shown
+from tilec_runtime.device.scalars import bare, is_whole, require_kind, shown
 from tilec_runtime.errors import (
     BundleError,
     CallError,
     ContextLostError,
     DriverError,
     KernelCacheError,
-    LaunchLimitError,
 )
-from tilec_runtime.launch.images import Function as LoadedFunction
-from tilec_runtime.launch.images import refused
+from tilec_runtime.launch.config import LaunchConfig
+from tilec_runtime.launch.images import LoadedFunction, refused
 from tilec_runtime.launch.limits import check_compiled, check_device_limits
 from tilec_runtime.model.arch import Target
 from tilec_runtime.model.dtype import DTYPES
@@ -35,7 +34,6 @@ from tilec_runtime.protocols import DeviceLike
 from tilec_runtime.values import Uncopied
 
 if TYPE_CHECKING:
-    from tilec_runtime.launch.config import LaunchConfig
     from tilec_runtime.launch.occupancy import Residency
 
 _ELF = b"\x7fELF"
@@ -56,12 +54,8 @@ def load_module_from_file(path: Path | str, device: DeviceLike | None = None) ->
         CallError: it is no path. OSError: the file cannot be read.
         BundleError: it is damaged, or of no known kind. KernelCacheError: the driver refuses it.
     """
-    given: Any = path
-    if not isinstance(given, (str, os.PathLike)):
-        fix = "load_module_from_bytes takes the contents, load_module_from_ptx the text of PTX"
-        raise CallError(
-            f"load_module_from_file takes a path, got a {type(given).__qualname__}", fix=fix
-        )
+    fix = "load_module_from_bytes takes the contents, load_module_from_ptx the text of PTX"
+    require_kind("load_module_from_file", "a path", path, (str, os.PathLike), fix)
     return load_module_from_bytes(Path(path).read_bytes(), device)
 
 
@@ -72,12 +66,7 @@ def load_module_from_ptx(text: str, device: DeviceLike | None = None) -> KernelM
         CallError: it is no text. BundleError: it is no PTX. KernelCacheError: the driver refuses
             it.
     """
-    given: Any = text
-    if not isinstance(given, str):
-        raise CallError(
-            f"load_module_from_ptx takes text, got a {type(given).__qualname__}",
-            fix="load_module_from_bytes takes bytes",
-        )
+    require_kind("load_module_from_ptx", "text", text, str, "load_module_from_bytes takes bytes")
     return load_module_from_bytes(text.encode(errors="replace"), device)
 
 
@@ -89,12 +78,8 @@ def load_module_from_bytes(data: bytes, device: DeviceLike | None = None) -> Ker
         CallError: it is no bytes. BundleError: they are damaged, or of no known kind.
             KernelCacheError: the driver refuses them.
     """
-    given: Any = data
-    if not isinstance(given, (bytes, bytearray)):
-        fix = "read the file as bytes, or use load_module_from_file or load_module_from_ptx"
-        raise CallError(
-            f"load_module_from_bytes takes bytes, got a {type(given).__qualname__}", fix=fix
-        )
+    fix = "read the file as bytes, or use load_module_from_file or load_module_from_ptx"
+    require_kind("load_module_from_bytes", "bytes", data, (bytes, bytearray), fix)
     data = bytes(data)
     where = current_device() if device is None else Device(device)
     entries = _entries(data)
@@ -241,36 +226,6 @@ class KernelFunction(Uncopied):
             None,
         )
 
-    def resident_blocks(self, threads: int, shared: int = 0) -> int:
-        """How many blocks the device holds at once: the most that a cooperative launch may have.
-
-        Args:
-            threads: of a block.
-            shared: dynamic shared memory of a block in bytes.
-
-        Raises:
-            LaunchLimitError: no block has so many threads or bytes, or the device has no
-                cooperative launches.
-        """
-        device, most = self.device, self.loaded.facts.max_threads
-        if not device.info.cooperative:
-            raise LaunchLimitError(
-                f"{self.symbol}: {device.info} has no cooperative launches", kernel=self.symbol
-            )
-        if not 1 <= threads <= most:
-            what = f"{self.symbol}: a block of it has 1 to {most} threads, and {threads} were asked for"
-            raise LaunchLimitError(what, kernel=self.symbol)
-        total = self.loaded.facts.static_shared + shared
-        if shared < 0 or total > device.info.shared_optin:
-            what = f"{self.symbol}: a block has 0 to {device.info.shared_optin} bytes of shared memory, and {total} were asked for"
-            raise LaunchLimitError(what, kernel=self.symbol)
-        if total > device.info.shared_default:
-            device.driver.allow_shared(self.handle, shared)
-        return (
-            device.driver.active_blocks(device.ordinal, self.handle, threads, shared)
-            * device.info.multiprocessors
-        )
-
     def residency(self, config: LaunchConfig) -> Residency:
         """What the device holds of such launches at once: `max_active_blocks`,
         `max_cooperative_grid`, `suggest_block_size` and more.
@@ -279,12 +234,10 @@ class KernelFunction(Uncopied):
             LaunchLimitError: the device has no such launches, whatever is resident. CallError: it
                 is no LaunchConfig.
         """
-        if not hasattr(config, "shape"):
-            raise CallError(
-                f"residency takes a LaunchConfig, got a {type(config).__qualname__}",
-                fix="pass the one of the launch",
-            )
         from tilec_runtime.launch.occupancy import held_of  # no launch needs it
+
+        fix = "pass the one of the launch"
+        require_kind("residency", "a LaunchConfig", config, LaunchConfig, fix)
 
         info = self.device.info
         check_device_limits(self.symbol, config.shape, info)

@@ -18,7 +18,7 @@ T = TypeVar("T")
 _LOCK = ForkLock()
 
 
-class Once(Generic[T]):
+class SharedExecution(Generic[T]):
     """An op that the first user executes on its own stream; the streams of the others wait for it.
 
     An error is kept, and repeated to every user.

@@ -16,10 +16,10 @@ from tilec_runtime.ops.context import ExecutionContext
 from tilec_runtime.ops.execution import label, require_function
 from tilec_runtime.ops.graph import Replays, Scope
 from tilec_runtime.ops.graph_capture import Capture
-from tilec_runtime.ops.once import Once
+from tilec_runtime.ops.once import SharedExecution
 from tilec_runtime.ops.policy import as_stream, current_policy, stream_of
 from tilec_runtime.protocols import StreamLike
-from tilec_runtime.running import executing, refuse_nested
+from tilec_runtime.running import refuse_nested, unchecked
 from tilec_runtime.sites import created, recorded, site
 
 if TYPE_CHECKING:
@@ -175,7 +175,7 @@ class DeviceOp(Op[T_co]):
             )
         listed = self.map(steps.listed)
         listed._take("moved into unzip")
-        once = Once(listed)
+        once = SharedExecution(listed)
         return tuple(Part(once, place, count) for place in range(count))
 
     @overload
@@ -194,7 +194,7 @@ class DeviceOp(Op[T_co]):
         name = self.name
         name = name if len(name) <= _LONGEST else f"{name[:_LONGEST]}…"
         self._take("moved into shared")
-        return SharedOp(Once(self), f"{name}.shared")
+        return SharedOp(SharedExecution(self), f"{name}.shared")
 
     @overload
     def unwrap_arc(self: DeviceOp[steps.Unwraps[U]]) -> DeviceOp[U]: ...
@@ -335,7 +335,7 @@ class Chain(DeviceOp[Any]):
             verb = step._verb
             try:
                 if verb == _UNCHECKED:
-                    with executing(None):
+                    with unchecked():
                         value = function(value)
                 else:
                     value = function(value)
@@ -380,7 +380,7 @@ class SharedOp(DeviceOp[T]):
     results are given as they are.
     """
 
-    def __init__(self, once: Once[T], name: str) -> None:
+    def __init__(self, once: SharedExecution[T], name: str) -> None:
         """Use `DeviceOp.shared` or `shared`."""
         self._once = once
         self._name = name
@@ -413,9 +413,9 @@ class SharedOp(DeviceOp[T]):
 class Part(DeviceOp[Any]):
     """One element of a tuple that an op gives; see `DeviceOp.unzip`."""
 
-    def __init__(self, once: Once[list[Any]], place: int, count: int) -> None:
+    def __init__(self, once: SharedExecution[list[Any]], place: int, count: int) -> None:
         """Use `DeviceOp.unzip`."""
-        self._once: Once[list[Any]] | None = once
+        self._once: SharedExecution[list[Any]] | None = once
         self._place = place
         self._count = count
 

@@ -153,9 +153,9 @@ def use_device(device: DeviceLike) -> Iterator[Device]:
     Raises:
         CallError: it names no device. NoDeviceError: there is no such device.
     """
-    found = Device(device)
-    with _within(Defaults(device=found)):
-        yield found
+    named = Device(device)
+    with _within(Defaults(device=named)):
+        yield named
 
 
 @contextlib.contextmanager

@@ -62,18 +62,18 @@ class Unwraps(Protocol[R_co]):
     def try_unwrap(self) -> R_co: ...
 
 
-def having(found: Any, verb: str) -> Any:
+def having(result: Any, verb: str) -> Any:
     """Return a tensor or partition that has a method.
 
     Raises:
         CallError: it is none, or of a kind without the method.
     """
-    if hasattr(type(found), "_tilec_facts_") and hasattr(found, verb):
-        return found
+    if hasattr(type(result), "_tilec_facts_") and hasattr(result, verb):
+        return result
     raise CallError(
-        f"`{verb}` needs an op that gives a tensor which has it, and this one gave a {type(found).__qualname__}",
+        f"`{verb}` needs an op that gives a tensor which has it, and this one gave a {type(result).__qualname__}",
         fix="take the tensor out of the tuple: first(), last() or unzip()"
-        if isinstance(found, tuple)
+        if isinstance(result, tuple)
         else "use `map` for other results",
     )
 

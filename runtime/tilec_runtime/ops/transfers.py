@@ -33,9 +33,9 @@ _READ_ONCE = "the array is read while the op is enqueued, and a graph would copy
 
 def new_tensor(ctx: ExecutionContext, shape: Shape, dtype: str) -> Tensor:
     """Return a tensor in new memory that an execution writes."""
-    made = _uninitialized(ctx, shape, dtype, ctx.stream)
-    ctx.writes(made.storage)
-    return made
+    tensor = _uninitialized(ctx, shape, dtype, ctx.stream)
+    ctx.writes(tensor.storage)
+    return tensor
 
 
 def _uninitialized(ctx: ExecutionContext, shape: Shape, dtype: str, stream: int) -> Tensor:
@@ -75,16 +75,16 @@ class FromHost(DeviceOp[Tensor]):
         self._require_here(ctx)
         memory = host.memory_of(array, self._dtype)
         if memory.nbytes <= _SMALL:
-            made = new_tensor(ctx, array.shape, self._dtype)
-            _send(ctx, made, memory)
-            return made
+            tensor = new_tensor(ctx, array.shape, self._dtype)
+            _send(ctx, tensor, memory)
+            return tensor
         # No stream uses new memory: the copy need not wait for the work of this one.
         staging = staging_of(ctx.driver, ctx.device)
-        made = _uninitialized(ctx, array.shape, self._dtype, staging.stream)
-        staging.send(made.storage.address, memory)
-        made.storage.use(staging.line, write=True)
-        ctx.writes(made.storage)
-        return made
+        tensor = _uninitialized(ctx, array.shape, self._dtype, staging.stream)
+        staging.send(tensor.storage.address, memory)
+        tensor.storage.use(staging.line, write=True)
+        ctx.writes(tensor.storage)
+        return tensor
 
 
 @final

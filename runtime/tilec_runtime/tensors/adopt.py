@@ -152,9 +152,9 @@ def _check_inside(facts: TensorFacts, nbytes: int, driver: DeviceDriver) -> None
             "the tensor has elements and no memory",
             cause="it is a meta or fake tensor, or its memory was given up",
         )
-    found = driver.allocation(facts.ptr) if nbytes else None
-    if found is not None and facts.ptr + nbytes > found[0] + found[1]:
-        left = found[0] + found[1] - facts.ptr
+    bounds = driver.allocation(facts.ptr) if nbytes else None
+    if bounds is not None and facts.ptr + nbytes > bounds[0] + bounds[1]:
+        left = bounds[0] + bounds[1] - facts.ptr
         raise TensorError(
             f"a tensor of shape {facts.shape} and strides {facts.stride} needs {nbytes} bytes, and its allocation ends after {left}"
         )

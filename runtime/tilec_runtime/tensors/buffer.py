@@ -11,7 +11,7 @@ from tilec_runtime.device.frees import FREES, Release
 from tilec_runtime.device.handles import stream_handle
 from tilec_runtime.device.layout import TensorFacts, contiguous_stride
 from tilec_runtime.device.seam import DeviceDriver
-from tilec_runtime.errors import DTypeError, SchedulingError, TensorError
+from tilec_runtime.errors import DTypeError, SchedulingError
 from tilec_runtime.model.dtype import BY_NUMPY, DTYPES
 from tilec_runtime.protocols import DeviceLike, StreamLike
 from tilec_runtime.tensors.exposed import Exposed
@@ -115,9 +115,9 @@ class DeviceBuffer(Exposed, Uncopied):
             raise DTypeError(
                 f"an array of {host.dtype} cannot be a tensor of {name or 'any known dtype'}"
             )
-        made = cls(tuple(array.shape), name, device, stream, driver=driver)
-        made.put(host)
-        return made
+        buffer = cls(tuple(array.shape), name, device, stream, driver=driver)
+        buffer.put(host)
+        return buffer
 
     def put(self, array: Any) -> None:
         """Copy an array of its shape and element size in; the copy is complete when this returns."""
@@ -156,8 +156,7 @@ class DeviceBuffer(Exposed, Uncopied):
     def to_host(self, stream: StreamLike = 0) -> Any:
         """A NumPy array with the contents, once everything on `stream` is done.
 
-        Dtypes that NumPy has not come as `ml_dtypes` arrays where that is installed, else as
-        unsigned integers of their size.
+        Dtypes that NumPy has not come as `ml_dtypes` arrays.
         """
         import numpy as np
 
@@ -168,10 +167,7 @@ class DeviceBuffer(Exposed, Uncopied):
             self._driver.copy_out(self.device, array.ctypes.data, self.ptr, self.nbytes, handle)
         if row.packed:
             return array_in(array, self.dtype, self.shape)
-        try:
-            return array.view(numpy_dtype(self.dtype))
-        except TensorError:  # there is no ml_dtypes
-            return array
+        return array.view(numpy_dtype(self.dtype))
 
     def fill(self, byte: int, stream: StreamLike = 0) -> None:
         """Set every byte, in stream order."""

@@ -36,14 +36,14 @@ def contents(storage: Storage, facts: TensorFacts, out: Array | None = None) -> 
         memory = host.host_memory(facts.ptr, layout.reach)
     else:
         memory, layout = _download(storage.driver, facts, layout)
-    found = array_over(memory, facts, layout)
+    array = array_over(memory, facts, layout)
     if out is not None:
-        out[...] = found
+        out[...] = array
         return out
     if DTYPES[facts.dtype].packed:  # spread out, and so copied
-        return found
+        return array
     return (
-        found.copy(order="C") if facts.device == ON_CPU or not found.flags.c_contiguous else found
+        array.copy(order="C") if facts.device == ON_CPU or not array.flags.c_contiguous else array
     )
 
 

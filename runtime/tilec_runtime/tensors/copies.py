@@ -51,7 +51,7 @@ class ByteLayout(NamedTuple):
         )
 
 
-class Box(NamedTuple):
+class CopyCall(NamedTuple):
     """One call: offsets in bytes at both ends, and what it copies there."""
 
     target: int
@@ -74,7 +74,7 @@ def byte_layout(facts: TensorFacts) -> ByteLayout:
     return ByteLayout(facts.shape, tuple(step * size for step in facts.stride), size)
 
 
-def boxes(target: ByteLayout, source: ByteLayout) -> list[Box]:
+def boxes(target: ByteLayout, source: ByteLayout) -> list[CopyCall]:
     """The calls that copy one tensor to another of the same extents.
 
     Raises:
@@ -105,7 +105,7 @@ def boxes(target: ByteLayout, source: ByteLayout) -> list[Box]:
         target_slice=slices.target if slices else rows.target * rows.extent,
         source_slice=slices.source if slices else rows.source * rows.extent,
     )
-    return [Box(to, of, box) for to, of in _offsets(rest)]
+    return [CopyCall(to, of, box) for to, of in _offsets(rest)]
 
 
 def _merged(shape: Shape, source: Shape, target: Shape) -> list[_Dim]:
@@ -114,15 +114,15 @@ def _merged(shape: Shape, source: Shape, target: Shape) -> list[_Dim]:
     """
     dims = [_Dim(*dim) for dim in zip(shape, source, target, strict=True) if dim[0] > 1]
     dims.sort(key=lambda dim: (-dim.target, -dim.source))
-    found: list[_Dim] = []
+    merged: list[_Dim] = []
     for dim in dims:
-        if found and (found[-1].source, found[-1].target) == (
+        if merged and (merged[-1].source, merged[-1].target) == (
             dim.source * dim.extent,
             dim.target * dim.extent,
         ):
-            dim = _Dim(found.pop().extent * dim.extent, dim.source, dim.target)
-        found.append(dim)
-    return found
+            dim = _Dim(merged.pop().extent * dim.extent, dim.source, dim.target)
+        merged.append(dim)
+    return merged
 
 
 def _chosen(dims: list[_Dim], width: int) -> tuple[_Dim | None, _Dim | None]:

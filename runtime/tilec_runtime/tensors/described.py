@@ -45,12 +45,29 @@ def dtype_name(dtype: Any) -> str:
     raise TensorError(f"{dtype!r} is no dtype; {known}")
 
 
-class Shaped:
-    """The metadata of what has a shape, strides and a dtype. Nothing here asks a device."""
+class Described(DescribedFields):
+    """Memory with a shape. Nothing here waits for a device.
 
-    __slots__ = ()
+    Attributes:
+        storage: the memory. facts: address, shape, strides, dtype. lease: of this tensor.
+        usable: whether it was neither moved nor given up.
+        noun: what messages call it.
+    """
 
-    facts: TensorFacts
+    __slots__ = ("__weakref__", "storage")
+
+    noun = "the tensor"
+    _tilec_leased_ = True
+
+    def __init__(self, storage: Storage, facts: TensorFacts, lease: Lease) -> None:
+        """Describe memory; made by the kinds of tensors alone."""
+        self.storage = storage
+        self.uses = storage.uses
+        self.lease: Lease = lease
+        self.usable = True
+        self.facts: TensorFacts = facts
+
+    # Metadata
 
     @property
     def shape(self) -> Shape:
@@ -102,35 +119,6 @@ class Shaped:
             raise TypeError("a tensor of no dimensions has no length")
         return self.shape[0]
 
-    def _described(self) -> str:
-        """`Tensor f32[4, 8]`, for `repr`."""
-        extents = ", ".join(map(str, self.shape))
-        steps = "" if self.is_contiguous else f", strides {self.strides}"
-        return f"{type(self).__name__} {self.dtype}[{extents}]{steps}"
-
-
-class Described(Shaped, DescribedFields):
-    """Memory with a shape. Nothing here waits for a device.
-
-    Attributes:
-        storage: the memory. facts: address, shape, strides, dtype. lease: of this tensor.
-        usable: whether it was neither moved nor given up.
-        noun: what messages call it.
-    """
-
-    __slots__ = ("__weakref__", "storage")
-
-    noun = "the tensor"
-    _tilec_leased_ = True
-
-    def __init__(self, storage: Storage, facts: TensorFacts, lease: Lease) -> None:
-        """Describe memory; made by the kinds of tensors alone."""
-        self.storage = storage
-        self.uses = storage.uses
-        self.lease: Lease = lease
-        self.usable = True
-        self.facts: TensorFacts = facts
-
     @property
     def device(self) -> int:
         """Ordinal of the device; -1 for the cpu device."""
@@ -152,12 +140,15 @@ class Described(Shaped, DescribedFields):
         return self.facts.ptr
 
     # The names of cuTile Rust.
-    device_id, num_bytes, device_pointer = device, Shaped.nbytes, ptr
+    device_id, num_bytes, device_pointer = device, nbytes, ptr
 
     def __repr__(self) -> str:
         """`<Tensor f32[4, 8] on cuda:0>`; never looks at the contents."""
         where = "cpu" if self.device == ON_CPU else f"cuda:{self.device}"
-        return f"<{self._described()} on {where}{self._state()}>"
+        extents = ", ".join(map(str, self.shape))
+        steps = "" if self.is_contiguous else f", strides {self.strides}"
+        what = f"{type(self).__name__} {self.dtype}[{extents}]{steps}"
+        return f"<{what} on {where}{self._state()}>"
 
     def __reduce__(self) -> NoReturn:
         """Tensors are neither pickled nor copied in passing: there would be two owners.
@@ -342,26 +333,26 @@ def ranges_of(ranges: Sequence[Any]) -> tuple[slice, ...]:
         and not any(map(is_whole, ranges[0]))
     ):
         ranges = ranges[0]
-    found = []
+    slices = []
     for part in ranges:
         if isinstance(part, slice):
-            found.append(part)
+            slices.append(part)
         elif isinstance(part, range):
-            found.append(slice(part.start, part.stop, part.step))
+            slices.append(slice(part.start, part.stop, part.step))
         elif isinstance(part, (list, tuple)) and len(part) == 2:
-            found.append(slice(part[0], part[1]))
+            slices.append(slice(part[0], part[1]))
         else:
             raise TensorError(f"{part!r} is no range", fix="pass (start, stop) pairs or slices")
-    return tuple(found)
+    return tuple(slices)
 
 
-def require_tensor(found: Any, what: str) -> Described:
+def require_tensor(given: Any, what: str) -> Described:
     """Check that something is a tensor of tilec, of whatever kind.
 
     Raises:
         TensorError: it is none; `what` takes one.
     """
-    if isinstance(found, Described):
-        return found
+    if isinstance(given, Described):
+        return given
     fix = "pass a tensor of tilec, or an op that gives one; Tensor.from_foreign takes those of other libraries"
-    raise TensorError(f"{what} takes a tensor, and got a {type(found).__qualname__}", fix=fix)
+    raise TensorError(f"{what} takes a tensor, and got a {type(given).__qualname__}", fix=fix)

@@ -87,9 +87,9 @@ def capsule(exporter: Any, view: View, owner: Any, *, versioned: bool) -> Any:
         managed.major, managed.minor = _VERSION
         managed.flags = READ_ONLY if view.readonly else 0
     _EXPORTED[address] = (managed, owner)
-    made = _new(address, _VERSIONED if versioned else _PLAIN, _DESTRUCTOR)
-    _OFFERED[exporter] = made
-    return made
+    exported = _new(address, _VERSIONED if versioned else _PLAIN, _DESTRUCTOR)
+    _OFFERED[exporter] = exported
+    return exported
 
 
 def _delete(address: int) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilec_runtime.device.layout import NOWHERE, ON_CPU, TensorFacts
+from tilec_runtime.device.layout import ON_CPU, TensorFacts
 from tilec_runtime.errors import TensorError
 from tilec_runtime.model.dtype import DTYPES
-from tilec_runtime.tensors.host import Keeping, numpy_dtype
+from tilec_runtime.tensors.host import interface_of, shared_array
 
 
 class Exposed:
@@ -31,7 +31,7 @@ class Exposed:
         if why := packed(self.facts.dtype):
             raise AttributeError(why)
         _, stream = self._expose("__cuda_array_interface__")
-        return {**_interface(self.facts), "stream": stream}
+        return {**interface_of(self.facts), "stream": stream}
 
     @property
     def __array_interface__(self) -> dict[str, Any]:
@@ -48,32 +48,28 @@ class Exposed:
                 f"__array_interface__ has no word for {dtype}: np.asarray gives an array of ml_dtypes"
             )
         self._expose("__array_interface__")
-        return _interface(self.facts)
+        return interface_of(self.facts)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         """A NumPy array that shares memory of the cpu device; of ml_dtypes' dtypes where NumPy has
         none.
 
         Raises:
-            TensorError: it is on a GPU, its elements share bytes, or there is no ml_dtypes for its
-                dtype.
+            TensorError: it is on a GPU, or its elements share bytes.
         """
         why = packed(self.facts.dtype)
         if self.facts.device != ON_CPU:
             why = "NumPy cannot read the memory of a GPU"
         if why:
             raise TensorError(why, fix="copy it to the host first: to_host()")
-        import numpy as np
-
         kept, _ = self._expose("__array__")
-        shared = np.asarray(Keeping(kept, _interface(self.facts)))
-        found = shared.view(numpy_dtype(self.facts.dtype))
-        if dtype is None or found.dtype == dtype:
-            return found.copy() if copy else found
+        shared = shared_array(kept, self.facts)
+        if dtype is None or shared.dtype == dtype:
+            return shared.copy() if copy else shared
         if copy is False:
             own = self.facts.dtype
             raise ValueError(f"an array of {dtype} would be a copy of the tensor of {own}")
-        return found.astype(dtype)
+        return shared.astype(dtype)
 
 
 def packed(dtype: str) -> str:
@@ -82,16 +78,3 @@ def packed(dtype: str) -> str:
     if each == 1:
         return ""
     return f'{each} elements of {dtype} share a byte, which other libraries do not read: give them reinterpret("u8"), or to_host()'
-
-
-def _interface(facts: TensorFacts) -> dict[str, Any]:
-    row = DTYPES[facts.dtype]
-    strides = None if facts.contiguous else tuple(step * row.bytes for step in facts.stride)
-    nowhere = NOWHERE if facts.device == ON_CPU else 0
-    return {
-        "shape": facts.shape,
-        "typestr": row.typestr or f"|V{row.bytes}",
-        "data": (facts.ptr or nowhere, facts.readonly),
-        "version": 3,
-        "strides": strides,
-    }

@@ -61,8 +61,8 @@ def tensor_facts(value: Any, pointer_device: Callable[[int], int | None]) -> Ten
     if not hasattr(type(value), "_tilec_facts_"):
         _refuse_packed(value, facts)
     if facts.device == ON_OTHER:
-        found = pointer_device(facts.ptr)
-        return replace(facts, device=ON_CPU if found is None else found)
+        ordinal = pointer_device(facts.ptr)
+        return replace(facts, device=ON_CPU if ordinal is None else ordinal)
     return facts
 
 

@@ -4,11 +4,9 @@ lie in a device's memory.
 
 from __future__ import annotations
 
-import ctypes
-import math
 from typing import TYPE_CHECKING, Any
 
-from tilec_runtime.device.layout import ON_CPU, Shape, TensorFacts
+from tilec_runtime.device.layout import NOWHERE, ON_CPU, Shape, TensorFacts
 from tilec_runtime.errors import TensorError
 from tilec_runtime.model.dtype import BY_NUMPY, DTYPES
 from tilec_runtime.tensors.facts import UnreadableError, tensor_facts
@@ -116,28 +114,17 @@ def array_in(memory: Array, name: str, shape: Shape) -> Array:
 
 
 def numpy_dtype(name: str) -> np.dtype[Any]:
-    """NumPy's dtype for one of tilec; ml_dtypes' where NumPy has none.
-
-    Raises:
-        TensorError: this ml_dtypes has none either.
-    """
+    """NumPy's dtype for one of tilec; ml_dtypes' where NumPy has none."""
     import numpy as np
 
     word = DTYPES[name].numpy
     try:
         return np.dtype(word)
     except TypeError:
-        pass
-    try:
         import ml_dtypes
 
-        found: np.dtype[Any] = np.dtype(getattr(ml_dtypes, word))
-    except (ImportError, AttributeError) as error:
-        what = f"a NumPy array of {name} needs ml_dtypes.{word}, and there is none here"
-        raise TensorError(
-            what, fix='install "ml_dtypes>=0.5", or take the bytes: reinterpret("u8")'
-        ) from error
-    return found
+        dtype: np.dtype[Any] = np.dtype(getattr(ml_dtypes, word))
+        return dtype
 
 
 def empty_array(name: str, shape: Shape) -> Array:
@@ -168,19 +155,38 @@ def checked_out(out: Any, name: str, shape: Shape) -> Array:
     return out
 
 
-def host_memory(address: int, size: int) -> Array:
-    """Bytes of the host that another object owns."""
+def host_memory(address: int, size: int, *, writable: bool = True, owner: object = None) -> Array:
+    """Bytes of the host, which keep their owner alive."""
     import numpy as np
 
-    return np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(address))
+    interface = {"data": (address, not writable), "shape": (size,), "typestr": "|u1"}
+    return np.asarray(Keeping(owner, interface))
 
 
-def _foreign_array(source: Any) -> Array:
-    """A view of a tensor of another library in host memory; also of dtypes that NumPy cannot take
-    over by itself.
+def shared_array(owner: object, facts: TensorFacts) -> Array:
+    """A tensor in host memory as an array that shares the memory and keeps its owner alive; also
+    of dtypes that NumPy cannot take over by itself.
     """
     import numpy as np
 
+    return np.asarray(Keeping(owner, interface_of(facts))).view(numpy_dtype(facts.dtype))
+
+
+def interface_of(facts: TensorFacts) -> dict[str, Any]:
+    """A tensor as the array interfaces describe it."""
+    row = DTYPES[facts.dtype]
+    nowhere = NOWHERE if facts.device == ON_CPU else 0
+    return {
+        "shape": facts.shape,
+        "typestr": row.typestr or f"|V{row.bytes}",
+        "data": (facts.ptr or nowhere, facts.readonly),
+        "version": 3,
+        "strides": None if facts.contiguous else tuple(row.bytes * step for step in facts.stride),
+    }
+
+
+def _foreign_array(source: Any) -> Array:
+    """A view of a tensor of another library in host memory."""
     try:
         facts = tensor_facts(source, lambda _: 0)
     except UnreadableError as error:
@@ -193,45 +199,22 @@ def _foreign_array(source: Any) -> Array:
         raise TensorError(
             f"the {type(source).__qualname__} is {where}: from_host takes host memory", fix=fix
         )
-    return (
-        _strided(source, facts) if math.prod(facts.shape) else np.empty(facts.shape, _dtype(facts))
-    )
-
-
-def _strided(source: Any, facts: TensorFacts) -> Array:
-    import numpy as np
-
-    if not facts.ptr:
-        raise TensorError(
-            f"the {type(source).__qualname__} has elements and no memory",
-            cause="it is a meta or fake tensor",
-        )
-    dtype = _dtype(facts)
-    strides = tuple(step * dtype.itemsize for step in facts.stride)
-    view = Keeping(
-        source,
-        {
-            "data": (facts.ptr, True),
-            "shape": facts.shape,
-            "typestr": f"|V{dtype.itemsize}",
-            "strides": strides,
-        },
-    )
-    return np.asarray(view).view(dtype)
-
-
-def _dtype(facts: TensorFacts) -> np.dtype[Any]:
     if facts.dtype not in DTYPES or DTYPES[facts.dtype].packed:
         raise TensorError(
             f"a tensor of {facts.dtype} cannot become one of tilec",
             fix=f"convert it; tensors have {', '.join(DTYPES)}",
         )
-    return numpy_dtype(facts.dtype)
+    if facts.size and not facts.ptr:
+        raise TensorError(
+            f"the {type(source).__qualname__} has elements and no memory",
+            cause="it is a meta or fake tensor",
+        )
+    return shared_array(source, facts)
 
 
 class Keeping:
     """Lets NumPy see memory of an object, which it keeps."""
 
-    def __init__(self, owner: Any, interface: dict[str, Any]) -> None:
+    def __init__(self, owner: object, interface: dict[str, Any]) -> None:
         self.owner = owner
         self.__array_interface__ = {**interface, "version": 3}

@@ -12,7 +12,6 @@ from tilec_runtime.device.layout import TensorFacts, may_overlap
 from tilec_runtime.errors import BorrowError, Location, UseAfterMoveError
 from tilec_runtime.forks import ForkLock
 from tilec_runtime.sites import hinted, site
-from tilec_runtime.tensors.debug import leases
 
 # Of claims, by which they are found again.
 NUMBERS = itertools.count()
@@ -60,6 +59,10 @@ class Claim(NamedTuple):
         return part is None or self.part is None or may_overlap(part, self.part)
 
 
+# Of the lease of memory itself.
+_WHOLE = Claim(Holder("the memory"), writes=True)
+
+
 @final
 class Lease(LeaseFields):
     """The right to use a tensor. Memory has one, of which borrows and ops take leases, of which
@@ -85,21 +88,17 @@ class Lease(LeaseFields):
         "_kept",
         "_moves",
         "_number",
-        "about",
         "moves",
     )
 
-    def __init__(
-        self, about: str = "", parent: Lease | None = None, claim: Claim | None = None
-    ) -> None:
-        """The lease of memory, which the log calls `about`; others are made by `read` and `write`."""
+    def __init__(self, parent: Lease | None = None, claim: Claim = _WHOLE) -> None:
+        """The lease of memory; others are made by `read` and `write`."""
         self.held = False
         self.parent: Lease | None = parent
-        self.about: str = about if parent is None else parent.about
         self.taken: dict[int, Claim] = {}
         self.moves = 0
-        self._claim = claim or Claim(Holder(about), writes=True)
-        self._into = Holder(about)
+        self._claim = claim
+        self._into = claim.who
         self._number = -1 if parent is None else next(NUMBERS)
         self._moves = 0 if parent is None else parent.moves
         self._ended = False
@@ -151,8 +150,6 @@ class Lease(LeaseFields):
                 self.taken[number] = claim
             finally:
                 self._settle()
-        if (log := leases()) is not None:
-            log.debug("%s: claim %d, %s %s", self.about, number, claim.who, _verb(claim.writes))
 
     def give_back(self, number: int) -> None:
         """Take a claim away; may be called more than once."""
@@ -273,19 +270,8 @@ class Lease(LeaseFields):
             if other.moved:
                 raise moved_error(claim.who, other.who)
             if (claim.writes or other.writes) and other.meets(claim.part):
-                who, writes = claim.who, claim.writes
-                if (log := leases()) is not None:
-                    log.debug(
-                        "%s: refused, %s %s and %s %s",
-                        self.about,
-                        other.who,
-                        _verb(other.writes),
-                        who,
-                        _verb(writes),
-                    )
-                raise _conflict(
-                    f"the tensor cannot be {'written' if writes else 'read'} by {who}", other
-                )
+                verb = "written" if claim.writes else "read"
+                raise _conflict(f"the tensor cannot be {verb} by {claim.who}", other)
 
 
 _NOTHING = Lease()

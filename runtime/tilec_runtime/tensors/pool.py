@@ -14,7 +14,7 @@ from typing import Any
 
 from tilec_runtime.device.devices import driver_of, ordinal_of
 from tilec_runtime.device.frees import FREES, Release
-from tilec_runtime.device.scalars import bare, byte_count
+from tilec_runtime.device.scalars import bare, byte_count, require_kind
 from tilec_runtime.device.seam import DeviceDriver, PoolHandle, PoolStats
 from tilec_runtime.errors import CallError, SchedulingError
 from tilec_runtime.forks import ForkLock
@@ -92,11 +92,11 @@ class MemPool(Uncopied):
             device: whose; the default device's where none is named.
             driver: of the device; the process's by default.
         """
-        made, serving = cls.__new__(cls), driver or driver_of(device)
-        made.device = ordinal_of(device)
-        made._driver, made._handle = serving, serving.default_pool(made.device)  # noqa: SLF001 - one of its own
-        made._release = None  # noqa: SLF001 - likewise
-        return made
+        pool, serving = cls.__new__(cls), driver or driver_of(device)
+        pool.device = ordinal_of(device)
+        pool._driver, pool._handle = serving, serving.default_pool(pool.device)  # noqa: SLF001 - one of its own
+        pool._release = None  # noqa: SLF001 - likewise
+        return pool
 
     @classmethod
     def borrow_raw(
@@ -129,11 +129,11 @@ class MemPool(Uncopied):
             raise CallError(f"{handle!r} is no handle of a memory pool", fix=fix) from error
         if not number:
             raise CallError("the handle of the memory pool is null")
-        made = cls.default(device, driver=driver)
-        made._handle = number  # noqa: SLF001 - one of its own
+        pool = cls.default(device, driver=driver)
+        pool._handle = number  # noqa: SLF001 - one of its own
         if owner is not None and not any(kept is owner for kept in _OWNERS):
             _OWNERS.append(owner)
-        return made
+        return pool
 
     @property
     def handle(self) -> PoolHandle:
@@ -201,12 +201,7 @@ def use_pool(pool: MemPool) -> Iterator[MemPool]:
     Raises:
         CallError: it is no pool. SchedulingError: it is closed.
     """
-    given: Any = pool
-    if not isinstance(given, MemPool):
-        raise CallError(
-            f"use_pool takes a MemPool, got a {type(given).__qualname__}",
-            fix="pass MemPool(device, ...)",
-        )
+    require_kind("use_pool", "a MemPool", pool, MemPool, "pass MemPool(device, ...)")
     _ = pool.handle  # it is open
     token = _HERE.set((pool, *_HERE.get()))
     try:

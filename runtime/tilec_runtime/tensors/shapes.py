@@ -124,8 +124,8 @@ def sliced(shape: Shape, stride: Shape, index: Any) -> tuple[Shape, Shape, int]:
             continue
         place = _place(part, extent, dim)
         offset += place * step
-    found = tuple(new_shape)
-    return found, settled_stride(found, tuple(new_stride)), 0 if 0 in found else offset
+    extents = tuple(new_shape)
+    return extents, settled_stride(extents, tuple(new_stride)), 0 if 0 in extents else offset
 
 
 def _expanded(parts: tuple[Any, ...], rank: int, shape: Shape) -> tuple[Any, ...]:

@@ -86,7 +86,7 @@ class Staging:
         mark.sync()
         return address
 
-    def block(self, size: int, *, needed: bool) -> Block | None:
+    def block(self, size: int, *, needed: bool) -> PinnedBlock | None:
         """Pinned memory of at least this many bytes; None where there is none to be had.
 
         Raises:
@@ -105,7 +105,7 @@ class Staging:
         free = self._free.setdefault(whole, collections.deque())
         while True:
             try:
-                return Block(self, free.popleft(), whole)
+                return PinnedBlock(self, free.popleft(), whole)
             except IndexError:
                 pass
             try:
@@ -143,7 +143,7 @@ class Staging:
             self._crowded = True
 
 
-class Block:
+class PinnedBlock:
     """Pinned memory that lives as long as its references; NumPy makes arrays of it."""
 
     __slots__ = ("__weakref__", "_staging", "address", "size")

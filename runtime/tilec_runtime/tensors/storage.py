@@ -14,7 +14,6 @@ from tilec_runtime.device.marks import Line, Mark, line_of, mark_behind, places
 from tilec_runtime.device.recording import recording_of
 from tilec_runtime.device.seam import DeviceDriver, PoolHandle
 from tilec_runtime.errors import DriverError, GraphCaptureError, OutOfMemoryError, SchedulingError
-from tilec_runtime.tensors.debug import leases
 from tilec_runtime.tensors.lease import Lease
 from tilec_runtime.tensors.pool import trim_all
 from tilec_runtime.tensors.uses import Uses
@@ -86,7 +85,7 @@ class Storage:
         self.nbytes = nbytes
         self.owner = owner
         self.readonly = readonly
-        self.lease = Lease(about=f"{nbytes} bytes at {address:#x}")
+        self.lease = Lease()
         self.uses = Uses()
         self._release: Release | None = None
         if owner is not None:
@@ -115,18 +114,18 @@ class Storage:
             OutOfMemoryError: there is no memory of this size. DriverError: the driver refuses
                 otherwise.
         """
-        made = cls(
+        storage = cls(
             driver,
             ordinal,
             allocate_bytes(driver, ordinal, nbytes, stream, pool) if nbytes else 0,
             nbytes,
         )
         if nbytes:
-            made._release = Release(
-                functools.partial(_free, driver, ordinal, made.address, made.uses)
+            storage._release = Release(
+                functools.partial(_free, driver, ordinal, storage.address, storage.uses)
             )
-        made.uses.note(made.line(stream), write=True)  # its first use
-        return made
+        storage.uses.note(storage.line(stream), write=True)  # its first use
+        return storage
 
     def line(self, stream: int, ordinal: int | None = None) -> Line:
         """The line of a stream, of the memory's device where no other is named.
@@ -149,15 +148,6 @@ class Storage:
             mark = mark_behind(self.driver, *use)
             # Failed work left nothing that a writer needs.
             mark.hold(line.ordinal, line.handle, anyway=write)
-            if (log := leases()) is not None:
-                verb = "write" if write else "read"
-                log.debug(
-                    "%s: stream %s waits for stream %s, to %s",
-                    self.lease.about,
-                    line,
-                    use.line,
-                    verb,
-                )
 
     def use(self, line: Line, *, write: bool, lasting: bool = False) -> None:
         """Let what a stream is given next use the memory; `lasting` as for `Uses.note`."""
@@ -198,18 +188,6 @@ class Storage:
     def foreign(self) -> bool:
         """Whether another library owns the memory."""
         return self.owner is not None or self._release is None
-
-    def free(self) -> None:
-        """Give the memory back now, after its last use in stream order; the object must not be used
-        any more. Once is enough.
-        """
-        if self._release is not None:
-            self._release()
-
-    @property
-    def freed(self) -> bool:
-        """Whether the memory was given back."""
-        return self._release is not None and not self._release.due
 
 
 def allocate_bytes(
@@ -261,9 +239,6 @@ def _free(driver: DeviceDriver, ordinal: int, address: int, uses: Uses) -> None:
 
 def _free_now(driver: DeviceDriver, ordinal: int, address: int, uses: Uses) -> None:
     last = uses.last
-    if (log := leases()) is not None:
-        lines = ", ".join(str(use.line) for use in last)
-        log.debug("the memory at %#x is freed after its uses on %s", address, lines)
     line = last[0].line if last else uses.written
     if len(last) <= 1 and line is not None and line.ordinal == ordinal and line.open:
         driver.free(ordinal, address, line.handle)  # the stream's own order is enough

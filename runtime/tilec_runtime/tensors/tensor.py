@@ -183,10 +183,10 @@ class Tensor(Readable, Shares["SharedTensor"]):
 
     @classmethod
     def _of(cls, storage: Storage, facts: TensorFacts) -> Tensor:
-        made = cls.__new__(cls)
-        Readable.__init__(made, storage, facts, storage.lease)
-        made._moved = None  # noqa: SLF001 - one of its own
-        return made
+        tensor = cls.__new__(cls)
+        Readable.__init__(tensor, storage, facts, storage.lease)
+        tensor._moved = None  # noqa: SLF001 - one of its own
+        return tensor
 
     # Moves
 

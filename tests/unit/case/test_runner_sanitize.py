@@ -35,7 +35,7 @@ from tilec_runtime.cpu.tileir.execute import Options
 from tilec_runtime.cpu.tileir.faults import stopped
 from tilec_runtime.cpu.tileir.frame import Access, AccessKind, Frame, Launch
 from tilec_runtime.cpu.tileir.ir import AtomicMode, Loc, MemoryOrder, MemoryScope, Op, Scalar, Value
-from tilec_runtime.cpu.tileir.memory import Memory, Region
+from tilec_runtime.cpu.tileir.memory import Memory, MemoryRegion
 from tilec_runtime.cpu.tileir.program import Program
 from tilec_runtime.cpu.tileir.values import LAYOUTS
 from tilec_runtime.errors import FaultError, Location
@@ -294,7 +294,7 @@ def test_a_watch_keeps_the_launches_of_a_case_apart() -> None:
     """
     watch, item = Watch(), bound()
     watch.expect(item)
-    regions = {"z": Region.of("z", np.zeros(300, np.float32))}
+    regions = {"z": MemoryRegion.of("z", np.zeros(300, np.float32))}
     run = CpuRun(
         kernel="add-any",
         program=of_program(atomic=False),

@@ -93,10 +93,6 @@ REFUSED: dict[str, tuple[type[TilecError], Callable[[CpuDriver], Any]]] = {
         OwnershipError,
         lambda d: shared(_of_two(d)).unwrap_arc().sync(),
     ),
-    "contents of a tensor without memory": (
-        TilecError,
-        lambda _: api.meta((4,), "f32").to_host().sync(),
-    ),  # type: ignore[misc]
     "half a cubin": (BundleError, lambda _: load_module_from_bytes(b"\x7fELF" + bytes(100), "cpu")),
     "a copy of another size": (
         TilecError,

@@ -32,7 +32,7 @@ from tilec_runtime import (
 )
 from tilec_runtime.device.completion import COMPLETIONS
 from tilec_runtime.device.driver import Driver
-from tilec_runtime.device.lost import LaunchRecord, Losses
+from tilec_runtime.device.lost import Losses
 from tilec_runtime.device.results import KERNEL_FAULTS, STICKY
 from tilec_runtime.device.seam import CopyKind, LaunchParts
 from tilec_runtime.errors import (
@@ -195,7 +195,7 @@ def test_a_call_without_a_current_context_is_about_the_only_one() -> None:
 @pytest.mark.parametrize("result", sorted(STICKY))
 def test_results_that_lose_the_context(result: str) -> None:
     losses = Losses()
-    losses.suspect(0, LaunchRecord(kernel="add", shape=SHAPE, stream=0))
+    losses.suspect(0, "add", SHAPE, 0)
     error = losses.failed(0, "cuStreamSynchronize", result, 1)
     assert isinstance(error, ContextLostError)
     assert 0 in losses
@@ -212,7 +212,7 @@ def test_many_launches_are_named_newest_first_and_then_counted() -> None:
     losses = Losses()
     for number in range(7):
         for _ in range(2):  # one and the same plan is named once
-            losses.suspect(0, LaunchRecord(kernel=f"k{number}", shape=SHAPE, stream=0))
+            losses.suspect(0, f"k{number}", SHAPE, 0)
     error = losses.failed(0, "x", ILLEGAL, 700)
     assert isinstance(error, ContextLostError)
     assert [launch.split()[0] for launch in error.launches] == [

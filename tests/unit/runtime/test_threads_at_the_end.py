@@ -18,7 +18,7 @@ import pytest
 from tests.waiting import PATIENCE, Gate, joined
 from tilec_runtime.cpu import queue as cpu_queue
 from tilec_runtime.cpu.driver import CpuDriver
-from tilec_runtime.cpu.queue import Mark, Queue, end_all
+from tilec_runtime.cpu.queue import Queue, QueueMark, end_all
 from tilec_runtime.device.completion import Completions
 from tilec_runtime.device.marks import line_of, mark_behind
 from tilec_runtime.device.seam import CopyKind
@@ -194,7 +194,7 @@ def test_whoever_puts_work_then_does_it_in_order(queue: Queue) -> None:
     assert ran == [("outer", me)]
     assert queue.done(2)  # who asks does what is left
     assert ran == [("outer", me), ("inner", me)]
-    mark = Mark(queue)
+    mark = QueueMark(queue)
     assert mark.reached
     queue.put(lambda _: 1 // 0)  # type: ignore[arg-type]
     with pytest.raises(ZeroDivisionError):
@@ -238,10 +238,10 @@ def test_streams_that_wait_for_each_other_by_turns_are_done_in_turns(queue: Queu
         one.put(holds)
         assert began.acquire(timeout=PATIENCE)
     end_all(0.0)
-    inner = Mark(second)
+    inner = QueueMark(second)
     first.put(lambda given_up: inner.follow(given_up))
     first.put(here(ran, "first"))
-    outer = Mark(first)
+    outer = QueueMark(first)
     second.put(lambda given_up: outer.follow(given_up))
     second.put(here(ran, "second"))
     gate.open.set()

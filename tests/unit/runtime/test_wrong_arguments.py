@@ -26,7 +26,6 @@ from tilec_runtime import (
     KernelModule,
     LaunchConfig,
     MemPool,
-    MetaTensor,
     Stream,
     StreamPoolRoundRobin,
     Tensor,
@@ -156,7 +155,6 @@ def test_a_seed_that_is_an_array_is_none() -> None:
 def test_bytes_and_sets_are_no_shapes(given: Any) -> None:
     for call in (
         lambda: api.zeros(given),
-        lambda: api.meta(given),
         lambda: DeviceBuffer(given, "f32", "cpu"),
     ):
         with pytest.raises(TensorError, match="is no shape\n  fix: pass an int or a tuple of ints"):
@@ -311,7 +309,6 @@ def test_a_pool_with_a_bound_says_that_it_is_the_bound() -> None:
 def test_contents_are_not_searched() -> None:
     with pytest.raises(TypeError):
         _ = 0.0 in made()  # type: ignore[operator]
-    assert [row.shape for row in MetaTensor((2, 3))] == [(3,), (3,)]
 
 
 # --- copies

@@ -20,7 +20,7 @@ from tilec_runtime.cpu.tileir.elements import (
 )
 from tilec_runtime.cpu.tileir.frame import AccessKind, Binder, Body, Frame, Observer, Outside, Step
 from tilec_runtime.cpu.tileir.ir import Block, Op
-from tilec_runtime.cpu.tileir.tiles import Plan, plan
+from tilec_runtime.cpu.tileir.tiles import TilePlan, plan
 from tilec_runtime.cpu.tileir.values import Array, layout
 from tilec_runtime.cpu.tileir.views import Geometry, Tensor, starts_of, view_type
 
@@ -54,7 +54,7 @@ class ViewAccess:
             starts=starts_of(geometry, op),
         )
 
-    def plan(self, frame: Frame, tensor: Tensor, starts: list[Array]) -> Plan | None:
+    def plan(self, frame: Frame, tensor: Tensor, starts: list[Array]) -> TilePlan | None:
         """Where whole tiles lie; None where elements must be looked at one by one. Sparse ones come
         as a tile for each place.
         """

@@ -14,7 +14,7 @@ import numpy as np
 from tilec_runtime.cpu.tileir.faults import forbidden, misaligned, outside
 from tilec_runtime.cpu.tileir.frame import ROTATIONS, Access, AccessKind, Frame, Outside
 from tilec_runtime.cpu.tileir.ir import MemoryOrder, MemoryScope, Op
-from tilec_runtime.cpu.tileir.memory import Region
+from tilec_runtime.cpu.tileir.memory import MemoryRegion
 from tilec_runtime.cpu.tileir.values import Array, Layout
 
 # Where the elements with these places (an index per axis of the addresses) lie in the tensor, and
@@ -74,7 +74,7 @@ class Part:
     lie there too, but mean nothing.
     """
 
-    region: Region
+    region: MemoryRegion
     offsets: Array
     mask: Array | None
 
@@ -218,8 +218,8 @@ def _split(
 
 
 def _candidates(
-    regions: tuple[Region, ...], writing: bool, low: int, high: int
-) -> Iterator[Region]:
+    regions: tuple[MemoryRegion, ...], writing: bool, low: int, high: int
+) -> Iterator[MemoryRegion]:
     near = [region for region in regions if region.address < high and region.end > low]
     yield from sorted(near, key=lambda region: not region.writable) if writing else near
 

@@ -20,7 +20,7 @@ from tilec_runtime.cpu.tileir.control import Run
 from tilec_runtime.cpu.tileir.faults import stopped
 from tilec_runtime.cpu.tileir.frame import GARBAGE, Frame, Grid, Launch, Observer, Undetermined
 from tilec_runtime.cpu.tileir.ir import Global, Module, Pointer, Scalar, Tile, Value
-from tilec_runtime.cpu.tileir.memory import Memory, Region
+from tilec_runtime.cpu.tileir.memory import Memory, MemoryRegion
 from tilec_runtime.cpu.tileir.program import Program, bind, run_whole
 from tilec_runtime.cpu.tileir.turns import take_turns
 from tilec_runtime.cpu.tileir.values import Array, elements, layout, storage
@@ -65,7 +65,7 @@ class Options:
 DEFAULT = Options()
 
 
-def prepare(module: Module, entry: str = "", variables: tuple[Region, ...] = ()) -> Program:
+def prepare(module: Module, entry: str = "", variables: tuple[MemoryRegion, ...] = ()) -> Program:
     """Make a kernel ready to run. `entry` may be empty where the module has one.
 
     `variables` is memory of the module's variables, as `memory_of_variables` makes it, where they
@@ -182,12 +182,12 @@ def launched(
             memory.discard(region)
 
 
-def memory_of_variables(module: Module) -> tuple[Region, ...]:
+def memory_of_variables(module: Module) -> tuple[MemoryRegion, ...]:
     """Memory for the module's variables, holding what the module says."""
     return tuple(_variable(variable) for variable in module.globals)
 
 
-def _variable(variable: Global) -> Region:
+def _variable(variable: Global) -> MemoryRegion:
     assert isinstance(variable.type.element, Scalar)
     form = layout(variable.type.element)
     data = form.bytes_of(elements(variable.type, variable.data))
@@ -195,7 +195,7 @@ def _variable(variable: Global) -> Region:
     room = np.zeros(data.size + alignment, np.uint8)
     start = -room.ctypes.data % alignment
     room[start : start + data.size] = data
-    region = Region.of(
+    region = MemoryRegion.of(
         variable.name, room[start : start + data.size], writable=not variable.constant
     )
     region.itemsize = form.size

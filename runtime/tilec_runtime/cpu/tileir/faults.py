@@ -10,7 +10,7 @@ import numpy as np
 
 from tilec_runtime.cpu.tileir.frame import AccessKind, Frame, Outside
 from tilec_runtime.cpu.tileir.ir import Op
-from tilec_runtime.cpu.tileir.memory import Region
+from tilec_runtime.cpu.tileir.memory import MemoryRegion
 from tilec_runtime.cpu.tileir.values import Array
 from tilec_runtime.errors import FaultError, InternalError, Location, TilecError
 
@@ -69,7 +69,9 @@ def misaligned(frame: Frame, op: Op, addresses: Array, which: Array, size: int) 
     raise _fault(frame, op, what, frame.place(int(where[0])), name, index, cause, fix)
 
 
-def forbidden(frame: Frame, op: Op, region: Region, offsets: Array, mask: Array | None) -> NoReturn:
+def forbidden(
+    frame: Frame, op: Op, region: MemoryRegion, offsets: Array, mask: Array | None
+) -> NoReturn:
     """Raise for a store to memory that may only be read."""
     where = _first(np.ones(offsets.shape, np.bool_) if mask is None else mask)
     index = region.element(int(offsets[where]))
@@ -101,7 +103,7 @@ def _fault(
     )
 
 
-def _beside(near: Region | None, address: int, size: int) -> str:
+def _beside(near: MemoryRegion | None, address: int, size: int) -> str:
     """How an address lies to the nearest memory."""
     if near is None:
         return "is in no memory of the launch: there is none"

@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 
 from tilec_runtime.cpu.tileir.ir import Block, MemoryOrder, MemoryScope, Op, Value
-from tilec_runtime.cpu.tileir.memory import Memory, Region
+from tilec_runtime.cpu.tileir.memory import Memory, MemoryRegion
 from tilec_runtime.cpu.tileir.values import Array, Rows, take
 
 Grid = tuple[int, int, int]
@@ -73,7 +73,7 @@ class Access:
 
     op: Op
     frame: Frame
-    region: Region
+    region: MemoryRegion
     offsets: Array
     mask: Array | None
     size: int
@@ -187,7 +187,7 @@ class Batch:
     turns: bool = False
     passes: int = 0
     printed: list[tuple[int, str]] = dataclasses.field(default_factory=list)
-    regions: list[Region] = dataclasses.field(default_factory=list)
+    regions: list[MemoryRegion] = dataclasses.field(default_factory=list)
     addresses: dict[int, dict[int, int]] = dataclasses.field(default_factory=dict)
 
 

@@ -22,7 +22,7 @@ _GAP = 1 << 20
 _LARGE = 31 << 20
 
 
-class Region:
+class MemoryRegion:
     """Bytes at an address.
 
     Attributes:
@@ -72,7 +72,7 @@ class Region:
         self._typed: dict[np.dtype[Any], tuple[Array, int]] = {}
 
     @classmethod
-    def of(cls, name: str, array: Array, writable: bool = True) -> Region:
+    def of(cls, name: str, array: Array, writable: bool = True) -> MemoryRegion:
         """The bytes from an array's first to its last element, whatever its strides, at their real
         address.
         """
@@ -142,7 +142,7 @@ class Region:
 
     def __repr__(self) -> str:
         """Name, address and size."""
-        return f"Region({self.name!r}, {self.address:#x}, {self.data.size} bytes)"
+        return f"MemoryRegion({self.name!r}, {self.address:#x}, {self.data.size} bytes)"
 
 
 class Memory:
@@ -150,43 +150,43 @@ class Memory:
     parameters. Threads may share it.
     """
 
-    def __init__(self, regions: Iterable[Region] = ()) -> None:
+    def __init__(self, regions: Iterable[MemoryRegion] = ()) -> None:
         _keep_pages()
         self._lock = threading.Lock()
         self._next = _FIRST_NEW
         self._table = _Table(tuple(regions))
 
     @property
-    def regions(self) -> tuple[Region, ...]:
+    def regions(self) -> tuple[MemoryRegion, ...]:
         """Sorted by address."""
         return self._table.regions
 
-    def add(self, region: Region) -> None:
+    def add(self, region: MemoryRegion) -> None:
         """From now on kernels may touch this region."""
         with self._lock:
             self._table = _Table((*self._table.regions, region))
 
-    def discard(self, region: Region) -> None:
+    def discard(self, region: MemoryRegion) -> None:
         """From now on kernels may not touch this region; nothing happens if they could not."""
         with self._lock:
             self._table = _Table(tuple(item for item in self._table.regions if item is not region))
 
-    def new(self, name: str, size: int, alignment: int = 16) -> Region:
+    def new(self, name: str, size: int, alignment: int = 16) -> MemoryRegion:
         """A region of zeros at an address that overlaps no other's."""
         with self._lock:
             address = -(-self._next // alignment) * alignment
             self._next = address + size + _GAP
-        region = Region(name, address, np.zeros(size, np.uint8))
+        region = MemoryRegion(name, address, np.zeros(size, np.uint8))
         self.add(region)
         return region
 
-    def find(self, address: int, writing: bool = False) -> Region | None:
+    def find(self, address: int, writing: bool = False) -> MemoryRegion | None:
         """The region that holds an address: of several the one that reaches furthest, `writing` one
         that may be written if there is.
         """
         return self._table.find(address, writing)
 
-    def nearest(self, address: int) -> Region | None:
+    def nearest(self, address: int) -> MemoryRegion | None:
         """The region that an address is in or closest to; None if there is none."""
         held = self.find(address)
         if held is not None:
@@ -203,16 +203,16 @@ class _Table:
 
     __slots__ = ("reach", "regions", "starts")
 
-    def __init__(self, regions: tuple[Region, ...]) -> None:
+    def __init__(self, regions: tuple[MemoryRegion, ...]) -> None:
         self.regions = tuple(sorted(regions, key=lambda region: (region.address, region.data.size)))
         self.starts = [region.address for region in self.regions]
         # The furthest end of each region and all before it: says when a search may stop.
         reach = 0
         self.reach = [reach := max(reach, region.end) for region in self.regions]
 
-    def find(self, address: int, writing: bool) -> Region | None:
+    def find(self, address: int, writing: bool) -> MemoryRegion | None:
         at = bisect.bisect_right(self.starts, address) - 1
-        best: Region | None = None
+        best: MemoryRegion | None = None
         while at >= 0 and self.reach[at] > address:
             region = self.regions[at]
             if region.end > address and (
@@ -260,5 +260,5 @@ def _extent(array: Array) -> tuple[int, int]:
     return low, high + array.itemsize - low
 
 
-def _rank(region: Region, writing: bool) -> tuple[bool, int]:
+def _rank(region: MemoryRegion, writing: bool) -> tuple[bool, int]:
     return region.writable and writing, region.end

@@ -33,7 +33,7 @@ from tilec_runtime.cpu.tileir.control import (
 from tilec_runtime.cpu.tileir.flow import indexed_accesses, waiting_loops
 from tilec_runtime.cpu.tileir.frame import Binder, Body, Frame, Step
 from tilec_runtime.cpu.tileir.ir import Block, Function, Module, Op, Signature, Tile
-from tilec_runtime.cpu.tileir.memory import Region
+from tilec_runtime.cpu.tileir.memory import MemoryRegion
 from tilec_runtime.errors import TileIRError
 
 _OWNERS = (
@@ -74,7 +74,7 @@ class Program:
     footprint: Footprint
     waits: frozenset[Op]
     watched: bool = False
-    variables: tuple[Region, ...] = ()
+    variables: tuple[MemoryRegion, ...] = ()
 
     @property
     def name(self) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tilec_runtime.cpu.tileir.memory import Memory, Region
+from tilec_runtime.cpu.tileir.memory import Memory, MemoryRegion
 from tilec_runtime.cpu.tileir.values import Array, Rows
 from tilec_runtime.cpu.tileir.views import Tensor
 
@@ -24,7 +24,7 @@ _ALL = slice(None)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Box:
+class TileBox:
     """The part of their tiles that some blocks have inside the tensor: the same part for all of
     them.
 
@@ -40,7 +40,7 @@ class Box:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Plan:
+class TilePlan:
     """Where the tiles of a batch lie. Rows that are in no box lie outside the tensor.
 
     Attributes:
@@ -53,8 +53,8 @@ class Plan:
     rows: int
     tile: tuple[int, ...]
     strides: tuple[int, ...]
-    boxes: tuple[Box, ...]
-    regions: tuple[Region, ...]
+    boxes: tuple[TileBox, ...]
+    regions: tuple[MemoryRegion, ...]
     injective: bool
 
     @property
@@ -127,7 +127,7 @@ def plan(
     size: int,
     checked: Sequence[bool],
     writing: bool,
-) -> Plan | None:
+) -> TilePlan | None:
     """Where tiles lie that start at these elements of a tensor; None where that is for `elements`
     to find out, element by element.
 
@@ -163,7 +163,7 @@ def plan(
         if region is None:
             return None
         regions.append(region)
-    return Plan(
+    return TilePlan(
         rows=rows,
         tile=tile,
         strides=strides,
@@ -182,7 +182,7 @@ def _boxes(
     addresses: Array,
     rows: int,
     checked: Sequence[bool],
-) -> list[Box] | None:
+) -> list[TileBox] | None:
     """The boxes of all tiles, without empty ones; None if there are too many."""
     edges = []
     for axis, (start, dim) in enumerate(zip(starts, dims, strict=True)):
@@ -199,7 +199,7 @@ def _boxes(
         elif start.min() < 0 or (start + extent > limit).any():
             edges.append((axis, np.clip(-start, 0, extent), np.clip(limit - start, 0, extent)))
     if not edges:
-        return [Box(rows=_ALL, part=None, extents=tile, addresses=addresses)]
+        return [TileBox(rows=_ALL, part=None, extents=tile, addresses=addresses)]
     return _cut(edges, tile, strides, addresses, rows)
 
 
@@ -209,7 +209,7 @@ def _cut(
     strides: tuple[int, ...],
     addresses: Array,
     rows: int,
-) -> list[Box] | None:
+) -> list[TileBox] | None:
     """Boxes of tiles that lie across edges: along each axis in `edges` from its lows to its highs."""
     if math.prod((tile[axis] + 1) ** 2 for axis, _, _ in edges) >= 1 << 62:
         return None
@@ -235,7 +235,7 @@ def _cut(
             these = addresses if len(addresses) == 1 else addresses[chosen]
             whole = extents == tile
             boxes.append(
-                Box(
+                TileBox(
                     rows=chosen,
                     part=None if whole else tuple(part),
                     extents=extents,
@@ -267,8 +267,13 @@ def _range(rows: Rows) -> slice | Rows:
 
 
 def _region(
-    memory: Memory, box: Box, strides: tuple[int, ...], size: int, origin: int | None, writing: bool
-) -> Region | None:
+    memory: Memory,
+    box: TileBox,
+    strides: tuple[int, ...],
+    size: int,
+    origin: int | None,
+    writing: bool,
+) -> MemoryRegion | None:
     """The memory that all of a box lies in; None if there is none, or it may not be written."""
     low, high = _bounds(box.addresses)
     for extent, stride in zip(box.extents, strides, strict=True):
@@ -295,7 +300,11 @@ def _bounds(addresses: Array) -> tuple[int, int]:
 
 
 def _window(
-    box: Box, region: Region, strides: tuple[int, ...], dtype: np.dtype[Any], disjoint: bool = False
+    box: TileBox,
+    region: MemoryRegion,
+    strides: tuple[int, ...],
+    dtype: np.dtype[Any],
+    disjoint: bool = False,
 ) -> tuple[Array, Array | None]:
     """The elements of a box as a view of memory, (blocks, *extents); or a view that has these at an
     index along its first axis.

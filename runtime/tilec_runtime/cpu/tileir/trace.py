@@ -32,7 +32,7 @@ from tilec_runtime.cpu.tileir.ir import (
     Value,
     type_text,
 )
-from tilec_runtime.cpu.tileir.memory import Memory, Region
+from tilec_runtime.cpu.tileir.memory import Memory, MemoryRegion
 from tilec_runtime.cpu.tileir.program import Program, bind
 from tilec_runtime.cpu.tileir.text import attribute_text
 from tilec_runtime.cpu.tileir.turns import take_turns
@@ -58,14 +58,14 @@ class Places:
             memory: what it may touch.
         """
         self._memory = memory
-        self._roots: dict[int, Region] = {}  # by number of a value
+        self._roots: dict[int, MemoryRegion] = {}  # by number of a value
         for parameter, argument in zip(function.body.args, arguments, strict=True):
             if _points(parameter) and (region := self._own(int(argument))) is not None:
                 self._roots[parameter.index] = region
         for op in function.walk():
             self._follow(op)
 
-    def _own(self, address: int) -> Region | None:
+    def _own(self, address: int) -> MemoryRegion | None:
         """The region of the next parameter that points here: the same memory may be given for
         several, and each has its name.
         """

@@ -19,9 +19,8 @@ from tests.unit.runtime.api.creation_samples import (
 from tests.waiting import PATIENCE
 from tilec_runtime import Device, Stream, Tensor, api, use_device, value, zip_ops
 from tilec_runtime.cpu.driver import CpuDriver
-from tilec_runtime.errors import BorrowError, LaunchError, PlacementError, TensorError, UsageError
+from tilec_runtime.errors import BorrowError, PlacementError, TensorError, UsageError
 from tilec_runtime.model.dtype import DTYPES
-from tilec_runtime.tensors.meta import MetaTensor
 
 
 @pytest.fixture(autouse=True)
@@ -381,7 +380,6 @@ def test_gaps_are_not_filled():
         (lambda: api.randn(3, mean=1e300), UsageError, r"mean is 1e\+300, which f32 cannot hold"),
         (lambda: api.randn(3, dtype="f8e4m3"), TensorError, "randn makes no tensors of f8e4m3"),
         (lambda: api.randn_f16(-3), TensorError, "negative extent"),
-        (lambda: api.meta((2, -1)), TensorError, "negative extent"),
     ],
 )
 def test_what_is_off_is_refused_before_anything_runs(make, error, text):
@@ -426,55 +424,6 @@ def test_works_of_a_slow_stream_are_done_in_order():
         assert not future.done()
         held.set()
         assert future.result(timeout=PATIENCE).tolist() == [5] * 1000
-
-
-# Metadata alone
-
-
-def test_meta_tensors_have_all_but_memory():
-    m = api.meta((4, 6), "bf16").sync()
-    assert repr(m) == "<MetaTensor bf16[4, 6]>"
-    assert (m.shape, m.strides, m.size, m.itemsize, m.nbytes, m.ndim, len(m)) == (
-        (4, 6),
-        (6, 1),
-        24,
-        2,
-        48,
-        2,
-        4,
-    )
-    assert m.is_contiguous
-    part = m[1:3, ::2]
-    assert repr(part) == "<MetaTensor bf16[2, 3], strides (6, 2)>"
-    assert not part.is_contiguous
-    assert m.reshape(-1, 8) == MetaTensor((3, 8), "bf16")
-    assert m.reinterpret("u8").shape == (48,)
-    assert m.grid(3, 4) == (2, 2)
-    assert len({m, MetaTensor((4, 6), "bf16"), part}) == 2
-    assert m != 3
-    assert contents(api.zeros(m.shape, m.dtype)).shape == m.shape
-    with pytest.raises(TensorError, match="not contiguous"):
-        part.reshape(6)
-    with pytest.raises(TypeError, match="no dimensions"):
-        len(MetaTensor(()))
-
-
-def test_meta_tensors_agree_with_tensors():
-    t = api.zeros((6, 8), "f32").sync()
-    m = MetaTensor((6, 8), "f32")
-    for index in (slice(1, 5), (slice(None), 3), (..., slice(2, 8, 3)), 2):
-        with t[index] as part:
-            assert (part.shape, part.strides) == (m[index].shape, m[index].strides)
-    assert t.reshape(4, -1).shape == m.reshape(4, -1).shape
-
-
-def test_launches_refuse_meta_tensors():
-    from tests.runtime_samples import ADD, Array, bundle_of, fake_driver
-    from tilec_runtime import load
-
-    module = load(bundle_of(ADD), 0, driver=fake_driver(ADD))
-    with pytest.raises(LaunchError, match="it is a MetaTensor, which has a shape and no memory"):
-        module.add(MetaTensor(64), Array(64, ptr=0x20000), Array(64, ptr=0x30000), stream=3)
 
 
 def test_a_tensor_is_converted_where_it_is():

@@ -38,7 +38,7 @@ from tilec_runtime.errors import (
     TensorError,
     UseAfterMoveError,
 )
-from tilec_runtime.tensors.meta import MetaTensor
+from tilec_runtime.tensors.buffer import DeviceBuffer
 from tilec_runtime.tensors.staging import CHUNK, CHUNKS, staging_of
 
 BIG = CHUNK * (CHUNKS + 2) + 4000
@@ -148,8 +148,8 @@ class OnAGpu:
             "pass its `data`",
         ),
         (
-            MetaTensor(3),
-            "a MetaTensor is on a device already: from_host takes host memory",
+            DeviceBuffer((3,), "f32", "cpu"),
+            "a DeviceBuffer is on a device already: from_host takes host memory",
             r"dup\(\)",
         ),
         (

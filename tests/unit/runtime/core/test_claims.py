@@ -107,7 +107,7 @@ def test_last_uses_are_found_as_python_finds_them() -> None:
     lines = [Line(0, handle) for handle in range(3)]
     found = set()
     for _ in range(300):
-        memory = [(Lease("memory"), Uses(), draw.random() < 0.5) for _ in range(2)]
+        memory = [(Lease(), Uses(), draw.random() < 0.5) for _ in range(2)]
         for lease, uses, _ in memory:
             for _ in range(draw.randrange(4)):
                 line, write = draw.choice(lines[:2]), draw.random() < 0.5

@@ -23,7 +23,7 @@ from tests.cpu_samples import ones
 from tests.unit.runtime.ops.device_samples import CPU, Held
 from tests.waiting import PATIENCE, becomes
 from tilec_runtime import DeviceOp, ExecutionContext, use_device, with_context
-from tilec_runtime.cpu.queue import Mark as CpuMark
+from tilec_runtime.cpu.queue import QueueMark as CpuMark
 from tilec_runtime.device.completion import COMPLETIONS
 from tilec_runtime.errors import UseAfterMoveError
 from tilec_runtime.ops.future import DeviceFuture

@@ -440,7 +440,7 @@ def test_limits_are_checked_before_the_driver_is_asked() -> None:
 def test_a_cooperative_grid_is_sized_by_what_the_device_holds() -> None:
     gpu = Gpu(active_blocks=3)
     function = gpu.module.function("scale", PARAMS)
-    most = function.resident_blocks(256)
+    most = function.residency(LaunchConfig(block=256)).max_cooperative_grid
     assert most == 3 * 132
     with use_device(gpu.device):
         gpu.full(LaunchConfig(grid=most, block=256, cooperative=True)).sync()
@@ -448,26 +448,6 @@ def test_a_cooperative_grid_is_sized_by_what_the_device_holds() -> None:
             LaunchLimitError, match="the cooperative grid has 397 blocks, and 396 can be resident"
         ):
             gpu.full(LaunchConfig(grid=most + 1, block=256, cooperative=True)).sync()
-    assert function.resident_blocks(256, shared=100_000) == most
-    for threads, shared, message in (
-        (0, 0, "scale: a block of it has 1 to 1024 threads, and 0 were asked for"),
-        (1025, 0, "1025 were asked for"),
-        (32, 300_000, "bytes of shared memory, and 300000 were asked for"),
-        (32, -1, "bytes of shared memory, and -1 were asked for"),
-    ):
-        with pytest.raises(LaunchLimitError, match=message):
-            function.resident_blocks(threads, shared)
-    alone = Device(
-        0,
-        driver=FakeDriver(
-            devices=(dataclasses.replace(H200, cooperative=False),),
-            kernels={"scale": FakeKernel(abi=ABI)},
-        ),
-    )
-    with pytest.raises(
-        LaunchLimitError, match=r"scale: device 0 \(Fake H200\) has no cooperative launches"
-    ):
-        load_module_from_ptx(PTX, alone).function("scale", PARAMS).resident_blocks(32)
 
 
 def test_what_a_cubin_was_compiled_for_is_checked(gpu: Gpu) -> None:

@@ -349,7 +349,7 @@ def test_memory_is_freed_behind_its_last_user_on_whatever_stream(held: Held) -> 
 
     with held.held():
         futures = [with_context(use).future() for _ in range(3)]
-        storage.free()
+        storage._release()
         assert order == []
     for future in futures:
         future.result()

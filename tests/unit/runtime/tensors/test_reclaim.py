@@ -103,7 +103,7 @@ def test_memory_that_a_busy_stream_frees_is_waited_for(cpu: CpuDriver, several: 
             storage.pass_through(other.handle, write=False)
             cpu.call(other.handle, "wait", held, [])
         cpu.call(busy.handle, "wait", held, [])
-        storage.free()
+        storage._release()
         assert pool.stats.used == 600, "the stream has not come to the free"
         timer = threading.Timer(0.05, go.set)
         timer.start()
@@ -200,7 +200,7 @@ def test_memory_that_another_thread_is_giving_back_is_waited_for(
     def give_back() -> None:
         at_it.set()
         assert go.wait(PATIENCE)
-        storage.free()
+        storage._release()
 
     FREES.later(give_back)
     draining = threading.Thread(target=FREES.drain)

@@ -7,7 +7,6 @@ from __future__ import annotations
 import dataclasses
 import gc
 import itertools
-import logging
 import subprocess
 import sys
 import threading
@@ -105,10 +104,10 @@ def test_a_free_that_fails_is_logged_and_raises_nowhere(
 
 def test_nothing_is_freed_twice_and_nothing_of_no_bytes_is_freed(driver: FakeDriver) -> None:
     storage = Storage.allocate(driver, 0, 64, 5)
-    assert not storage.freed
-    storage.free()
-    storage.free()
-    assert storage.freed
+    assert storage._release.due
+    storage._release()
+    storage._release()
+    assert not storage._release.due
     del storage
     empty = Storage.allocate(driver, 0, 0, 5)
     assert empty.address == 0
@@ -172,19 +171,6 @@ def test_threads_drop_the_last_references() -> None:
     joined(*threads)
     assert driver.calls.count("free") == 300
     assert driver._memory == {}
-
-
-def test_the_log_tells_where_memory_is_freed(
-    driver: FakeDriver, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    log = logging.getLogger("tilec.test")
-    log.setLevel(logging.DEBUG)
-    monkeypatch.setattr("tilec_runtime.tensors.storage.leases", lambda: log)
-    storage = Storage.allocate(driver, 0, 64, 5)
-    storage.pass_through(6, write=False)
-    address = storage.address
-    del storage
-    assert f"the memory at {address:#x} is freed after its uses on (0, 6)" in caplog.text
 
 
 def test_a_storage_in_a_cycle_is_freed_by_the_collector(driver: FakeDriver) -> None:

@@ -4,10 +4,7 @@ and looks stay fast.
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -248,47 +245,6 @@ def test_values_are_right_across_streams_that_are_held_up() -> None:
             x_value = y_value + expected
         assert np.asarray(z)[0] == expected
         assert np.asarray(x).tolist() == [x_value] * 64
-
-
-DECISIONS = """
-import numpy as np
-from tests.runtime_samples import ADD, bundle_of, fake_driver
-from tilec_runtime.errors import BorrowError
-from tilec_runtime import Tensor, load
-driver = fake_driver(ADD)
-module = load(bundle_of(ADD), driver=driver)
-z, x, y = (Tensor.uninitialized(64, "f32", driver=driver, ordinal=0, stream=5) for _ in range(3))
-with z.borrow():
-    try:
-        z.borrow_mut()
-    except BorrowError:
-        pass
-module.add(z, x, y, stream=6)
-"""
-
-
-def test_decisions_are_logged_where_that_is_asked_for() -> None:
-    for debug, expected in (("leases", True), ("", False), ("graphs,leases", True)):
-        env = {**os.environ, "TILEC_DEBUG": debug}
-        done = subprocess.run(
-            [sys.executable, "-c", DECISIONS],
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=True,
-            cwd=ROOT,
-            env=env,
-        )
-        if not expected:
-            assert done.stderr == ""
-            continue
-        for words in (
-            r"^tilec: 256 bytes at 0x\w+: claim 0, the borrow \(<string>:9\) reads$",
-            r"^tilec: 256 bytes at 0x\w+: refused, the borrow \(<string>:9\) reads and the mutable borrow \(<string>:11\) writes$",
-            r"^tilec: 256 bytes at 0x\w+: stream \(0, 6\) waits for stream \(0, 5\), to write$",
-            r"^tilec: 256 bytes at 0x\w+: stream \(0, 6\) waits for stream \(0, 5\), to read$",
-        ):
-            assert re.search(words, done.stderr, re.MULTILINE), done.stderr
 
 
 def test_arguments_that_share_memory_are_told_with_what_they_are_and_where_they_were_made() -> None:

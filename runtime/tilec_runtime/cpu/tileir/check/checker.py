@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from tilec_runtime.cpu.tileir.check.findings import Finding, FindingKind, Place, Promises, Side
+from tilec_runtime.cpu.tileir.check.findings import BlockIndex, Finding, FindingKind, Promises, Side
 from tilec_runtime.cpu.tileir.check.provenance import Extents, Provenance
 from tilec_runtime.cpu.tileir.check.shadow import Shadow, SyncLog, Touch, is_strong, key, spans
 from tilec_runtime.cpu.tileir.frame import Access, AccessKind, Frame, Outside, coordinates
 from tilec_runtime.cpu.tileir.ir import AtomicMode, Function, Op
-from tilec_runtime.cpu.tileir.memory import Memory, Region
+from tilec_runtime.cpu.tileir.memory import Memory, MemoryRegion
 from tilec_runtime.cpu.tileir.values import Array
 
 _MOST_FINDINGS = 200  # of different places: a kernel with more is not read further
@@ -206,7 +206,7 @@ class Checker:
             what = f"{op.name} gives a NaN or an infinity from finite numbers"
             self._in_blocks(FindingKind.NOT_FINITE, op, frame, bad, what)
 
-    def _shadow(self, region: Region) -> Shadow:
+    def _shadow(self, region: MemoryRegion) -> Shadow:
         found = self._shadows.get(key(region))
         if found is None:  # memory that the launch made for itself
             found = self._shadows[key(region)] = Shadow([region], self._uninitialized, {})
@@ -293,7 +293,7 @@ class Checker:
             ),
         )
 
-    def _home(self, op: Op) -> Region | None:
+    def _home(self, op: Op) -> MemoryRegion | None:
         """The memory that an access is about, wherever it goes; None where that is not known."""
         names = self._provenance.of(op) if self._parameters else None
         return (
@@ -389,7 +389,7 @@ class Checker:
         both_write = AccessKind.READ not in (access.kind, record.kind)
         kind = FindingKind.WRITE_RACE if both_write else FindingKind.READ_RACE
         block = access.frame.place(touch.row(first))
-        other: Place = coordinates(access.frame.launch.grid, int(owner[first]) - 1)
+        other: BlockIndex = coordinates(access.frame.launch.grid, int(owner[first]) - 1)
         verbs = (_VERBS[access.kind, is_strong(access)], _VERBS[record.kind, record.strong])
         self._add(
             (kind, *sorted((access.op.number, record.op.number)), name),
@@ -408,7 +408,7 @@ class Checker:
             ),
         )
 
-    def _element(self, region: Region, shadow: Shadow, cell: int) -> tuple[int, ...]:
+    def _element(self, region: MemoryRegion, shadow: Shadow, cell: int) -> tuple[int, ...]:
         return region.element(shadow.offset(cell, region))
 
     def _in_blocks(

@@ -25,7 +25,7 @@ from tilec_runtime.cpu.tileir.ir import (
 )
 from tilec_runtime.cpu.tileir.values import STORAGE, Array
 
-Place = tuple[int, int, int]
+BlockIndex = tuple[int, int, int]
 
 
 class FindingKind(enum.Enum):
@@ -50,7 +50,7 @@ class Side:
 
     what: str
     location: Loc | None
-    block: Place
+    block: BlockIndex
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)

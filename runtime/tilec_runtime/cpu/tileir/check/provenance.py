@@ -10,7 +10,7 @@ import numpy as np
 from tilec_runtime.cpu.tileir.flow import Indexed, indexed_accesses
 from tilec_runtime.cpu.tileir.frame import Access, Frame
 from tilec_runtime.cpu.tileir.ir import Block, Function, Op, Scalar, Tile, Token, Value
-from tilec_runtime.cpu.tileir.memory import Region
+from tilec_runtime.cpu.tileir.memory import MemoryRegion
 from tilec_runtime.cpu.tileir.values import Array
 
 _LEAVES = frozenset({"yield", "continue", "break"})
@@ -118,7 +118,7 @@ class Extents:
         self._names = names
         self._indexed = indexed_accesses(function) if names else {}
 
-    def beyond(self, access: Access, home: Region) -> Array | None:
+    def beyond(self, access: Access, home: MemoryRegion) -> Array | None:
         """Mark the elements of an access that are none of the array at `home`.
 
         The mask has the shape of the access's offsets; None where there are no such elements.
@@ -136,7 +136,7 @@ class Extents:
         return off if off.any() else None
 
     def described(
-        self, access: Access, home: Region, where: tuple[int, ...]
+        self, access: Access, home: MemoryRegion, where: tuple[int, ...]
     ) -> tuple[tuple[int, ...], str]:
         """The index of an element that is none of the array, and words for it."""
         indices, extents = (
@@ -157,7 +157,7 @@ class Extents:
         index = tuple(int(np.broadcast_to(item, access.offsets.shape)[where]) for item in indices)
         return index, f"element [{_list(index)}] of {home.name}, whose extents are [{extents}]"
 
-    def _indices(self, op: Op, frame: Frame, home: Region) -> list[Array] | None:
+    def _indices(self, op: Op, frame: Frame, home: MemoryRegion) -> list[Array] | None:
         """Return the index along each dimension, or None where pointers are computed otherwise."""
         made = self._indexed.get(op.number)
         if (
@@ -175,7 +175,7 @@ class Extents:
             return None
         return [frame.get(index) for index, _ in made.terms]
 
-    def _steps(self, made: Indexed, frame: Frame, home: Region) -> bool:
+    def _steps(self, made: Indexed, frame: Frame, home: MemoryRegion) -> bool:
         """Whether each index is multiplied by the stride of its dimension."""
         assert home.shape is not None
         assert home.strides is not None
@@ -186,7 +186,7 @@ class Extents:
         )
 
 
-def _between(region: Region, offsets: Array) -> Array:
+def _between(region: MemoryRegion, offsets: Array) -> Array:
     """Mark byte offsets that lie between the elements of an array; none where elements overlap."""
     nothing = np.zeros(offsets.shape, np.bool_)
     if (

@@ -12,7 +12,7 @@ import numpy as np
 
 from tilec_runtime.cpu.tileir.frame import Access, AccessKind
 from tilec_runtime.cpu.tileir.ir import MemoryOrder, MemoryScope
-from tilec_runtime.cpu.tileir.memory import Region
+from tilec_runtime.cpu.tileir.memory import MemoryRegion
 from tilec_runtime.cpu.tileir.values import Array
 
 _MARKS = ("writer", "write", "reader", "read", "reader_too", "read_too")
@@ -64,7 +64,10 @@ class Shadow:
     """
 
     def __init__(
-        self, regions: Sequence[Region], uninitialized: Collection[str], blank: Mapping[str, Array]
+        self,
+        regions: Sequence[MemoryRegion],
+        uninitialized: Collection[str],
+        blank: Mapping[str, Array],
     ) -> None:
         self.address = min(region.address for region in regions)
         size = max(region.end for region in regions) - self.address
@@ -92,7 +95,7 @@ class Shadow:
                 # A byte stands for its cell: elements are written whole.
                 self.blank[start : start + count] = True if left is None else left[:: self.unit]
 
-    def unwritten(self, region: Region) -> Array | None:
+    def unwritten(self, region: MemoryRegion) -> Array | None:
         """Which bytes of a region of this span nothing has written; None where all of them mean
         something.
         """
@@ -150,7 +153,7 @@ class Shadow:
             cells = (cells[:, None] + np.arange(many)).reshape(-1)
         return cells, many
 
-    def offset(self, cell: int, region: Region) -> int:
+    def offset(self, cell: int, region: MemoryRegion) -> int:
         """Byte offset of a cell from the start of a region of this span."""
         return cell * self.unit - (region.address - self.address)
 
@@ -194,13 +197,13 @@ class Shadow:
 
 
 def spans(
-    regions: Iterable[Region], uninitialized: Collection[str], blank: Mapping[str, Array]
+    regions: Iterable[MemoryRegion], uninitialized: Collection[str], blank: Mapping[str, Array]
 ) -> dict[str, Shadow]:
     """The shadow of each region, by its name and address (`key`); regions that share bytes share
     one.
     """
     found: dict[str, Shadow] = {}
-    group: list[Region] = []
+    group: list[MemoryRegion] = []
     end = 0
     for region in [*sorted(regions, key=lambda item: item.address), None]:
         if group and (region is None or region.address >= end):
@@ -213,7 +216,7 @@ def spans(
     return found
 
 
-def key(region: Region) -> str:
+def key(region: MemoryRegion) -> str:
     """What tells a region from the others of a launch."""
     return f"{region.name}@{region.address:x}"
 

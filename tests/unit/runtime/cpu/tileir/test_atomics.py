@@ -25,7 +25,7 @@ from tilec_runtime.cpu.tileir.ir import (
     StridedView,
     TensorView,
 )
-from tilec_runtime.cpu.tileir.memory import Memory, Region
+from tilec_runtime.cpu.tileir.memory import Memory, MemoryRegion
 from tilec_runtime.cpu.tileir.values import LAYOUTS, STORAGE, Array
 from tilec_runtime.cpu.tileir.views import Tensor
 from tilec_runtime.errors import FaultError
@@ -154,7 +154,7 @@ def test_updates_follow_each_other_by_block(
                 expected[at] = combined(
                     mode, expected[at], np.broadcast_to(values, before.shape)[place]
                 )
-    region = Region("x", BASE, data.view(np.uint8), itemsize=data.itemsize)
+    region = MemoryRegion("x", BASE, data.view(np.uint8), itemsize=data.itemsize)
     watcher = Watcher()
     observer = watcher if watched else None
     found = rmw(
@@ -202,7 +202,7 @@ def test_compare_and_swap_compares_bits(
     }
     if mask is not None:
         operands["mask"] = (tile(Scalar.I1, *shape[1:]), mask)
-    memory = Memory([Region("x", BASE, data.view(np.uint8), itemsize=data.itemsize)])
+    memory = Memory([MemoryRegion("x", BASE, data.view(np.uint8), itemsize=data.itemsize)])
     found, _ = run_op(
         "atomic_cas_tko", operands, [kind, TOKEN], attributes(), memory=memory, blocks=blocks
     )
@@ -268,7 +268,7 @@ def test_reductions_through_views(
         "index": [(I32, item.astype(np.int32)) for item in index],
         "value": (tile(element, 2, 4), values),
     }
-    memory = Memory([Region("x", BASE, data.view(np.uint8), itemsize=data.itemsize)])
+    memory = Memory([MemoryRegion("x", BASE, data.view(np.uint8), itemsize=data.itemsize)])
     observer = Watcher() if watched else None
     run_op(
         "atomic_red_view_tko",
@@ -290,7 +290,7 @@ def test_reductions_through_views(
 
 def test_an_update_outside_all_memory() -> None:
     data = np.zeros(4, np.int32)
-    memory = Memory([Region.of("x", data)])
+    memory = Memory([MemoryRegion.of("x", data)])
     addresses = data.ctypes.data + 4 * np.array([[3], [4]])
     with pytest.raises(
         FaultError,

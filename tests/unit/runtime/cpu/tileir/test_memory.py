@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from tilec_runtime.cpu.tileir.memory import Memory, Region
+from tilec_runtime.cpu.tileir.memory import Memory, MemoryRegion
 
 
 def test_a_read_only_array_is_not_writable() -> None:
     array = np.zeros(4)
-    assert Region.of("x", array).writable
-    assert not Region.of("x", array, writable=False).writable
+    assert MemoryRegion.of("x", array).writable
+    assert not MemoryRegion.of("x", array, writable=False).writable
     array.flags.writeable = False
-    region = Region.of("x", array)
+    region = MemoryRegion.of("x", array)
     assert not region.writable
     with pytest.raises(ValueError, match="read-only"):
         region.data[0] = 1
@@ -36,7 +36,7 @@ def test_every_element_of_a_view_is_found_by_its_address(
     view = view[tuple(slice(0, extent) for extent in shape)]
     if view.ndim == 3:
         view = view.transpose(order)
-    region = Region.of("x", view)
+    region = MemoryRegion.of("x", view)
     start = view.ctypes.data
     for index in np.ndindex(*view.shape):
         address = start + sum(i * s for i, s in zip(index, view.strides, strict=True))
@@ -47,8 +47,8 @@ def test_every_element_of_a_view_is_found_by_its_address(
 
 
 def test_find_and_nearest() -> None:
-    a = Region("a", 0x1000, np.zeros(16, np.uint8))
-    b = Region("b", 0x2000, np.zeros(16, np.uint8))
+    a = MemoryRegion("a", 0x1000, np.zeros(16, np.uint8))
+    b = MemoryRegion("b", 0x2000, np.zeros(16, np.uint8))
     memory = Memory([b, a])
     assert memory.regions == (a, b)
     assert memory.find(0x1000) is a
@@ -64,8 +64,8 @@ def test_find_and_nearest() -> None:
 
 
 def test_overlapping_regions_are_all_found() -> None:
-    wide = Region("wide", 0x1000, np.zeros(256, np.uint8), writable=False)
-    narrow = Region("narrow", 0x1010, np.zeros(16, np.uint8))
+    wide = MemoryRegion("wide", 0x1000, np.zeros(256, np.uint8), writable=False)
+    narrow = MemoryRegion("narrow", 0x1010, np.zeros(16, np.uint8))
     memory = Memory([wide, narrow])
     assert memory.find(0x1011) is wide
     assert memory.find(0x1011, writing=True) is narrow
@@ -75,7 +75,7 @@ def test_overlapping_regions_are_all_found() -> None:
 
 def test_an_empty_region_holds_nothing() -> None:
     array = np.zeros((0, 4), np.float32)
-    memory = Memory([Region.of("x", array)])
+    memory = Memory([MemoryRegion.of("x", array)])
     assert memory.find(array.ctypes.data) is None
 
 

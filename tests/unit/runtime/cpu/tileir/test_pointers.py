@@ -17,7 +17,7 @@ from tests.unit.runtime.cpu.tileir.watching import Watcher
 from tilec_runtime.cpu.tileir.execute import Options, launched
 from tilec_runtime.cpu.tileir.frame import Frame
 from tilec_runtime.cpu.tileir.ir import Global, MemoryOrder, Op, Pointer, Scalar, Value
-from tilec_runtime.cpu.tileir.memory import Memory, Region
+from tilec_runtime.cpu.tileir.memory import Memory, MemoryRegion
 from tilec_runtime.cpu.tileir.program import BINDERS
 from tilec_runtime.cpu.tileir.values import LAYOUTS, STORAGE, Array
 from tilec_runtime.errors import FaultError
@@ -69,12 +69,12 @@ def store(
 
 
 @st.composite
-def batches(draw: st.DrawFn) -> tuple[Scalar, list[Region], Array, Array | None, int]:
+def batches(draw: st.DrawFn) -> tuple[Scalar, list[MemoryRegion], Array, Array | None, int]:
     """Element type, two regions, addresses of elements in them, a mask, and a number of blocks."""
     element = draw(st.sampled_from([kind for kind in Scalar if kind.bits != 4]))
     size, rng = LAYOUTS[element].size, np.random.default_rng(draw(st.integers(0, 1 << 30)))
     regions = [
-        Region(name, BASE + far, rng.integers(0, 256, 16 * size, np.uint8), itemsize=size)
+        MemoryRegion(name, BASE + far, rng.integers(0, 256, 16 * size, np.uint8), itemsize=size)
         for name, far in (("x", 0), ("y", 4096))
     ]
     blocks, shape = draw(st.integers(1, 4)), draw(st.sampled_from([(), (1,), (4,), (2, 4)]))
@@ -98,7 +98,7 @@ def at_block(array: Array, block: int, place: tuple[int, ...]) -> Any:
     return array[index]
 
 
-def raw(regions: list[Region], address: int, size: int) -> Array:
+def raw(regions: list[MemoryRegion], address: int, size: int) -> Array:
     """The bytes at an address."""
     (region,) = [item for item in regions if item.address <= address < item.end]
     return region.data[address - region.address : address - region.address + size]
@@ -107,7 +107,7 @@ def raw(regions: list[Region], address: int, size: int) -> Array:
 @examples(50)
 @given(batch=batches(), padded=st.booleans())
 def test_loads_give_what_lies_at_each_address(
-    batch: tuple[Scalar, list[Region], Array, Array | None, int], padded: bool
+    batch: tuple[Scalar, list[MemoryRegion], Array, Array | None, int], padded: bool
 ) -> None:
     element, regions, addresses, mask, blocks = batch
     layout, padding = LAYOUTS[element], np.ones((), LAYOUTS[element].held)[()]
@@ -132,7 +132,7 @@ def test_loads_give_what_lies_at_each_address(
 @examples(50)
 @given(batch=batches(), one=st.booleans())
 def test_of_stores_to_one_place_the_last_stays(
-    batch: tuple[Scalar, list[Region], Array, Array | None, int], one: bool
+    batch: tuple[Scalar, list[MemoryRegion], Array, Array | None, int], one: bool
 ) -> None:
     element, regions, addresses, mask, blocks = batch
     layout = LAYOUTS[element]
@@ -160,7 +160,7 @@ def test_of_stores_to_one_place_the_last_stays(
 
 
 def test_four_bit_elements_lie_two_to_a_byte() -> None:
-    region = Region("x", BASE, np.array([0x21, 0x43, 0xF5], np.uint8))
+    region = MemoryRegion("x", BASE, np.array([0x21, 0x43, 0xF5], np.uint8))
     memory = Memory([region])
     pointer = tile(Pointer(Scalar.I4), 6)
     base = np.full((1, 6), BASE)
@@ -262,7 +262,7 @@ def test_variables_of_a_module_are_loaded_and_stored(element: Scalar, held: Arra
 
 def test_an_address_past_the_end_names_the_parameter_and_the_element() -> None:
     array = np.zeros((4, 4), np.float32)
-    region = Region.of("x", array)
+    region = MemoryRegion.of("x", array)
     addresses = region.address + 4 * np.arange(8)[:, None] * 4 + np.array([[0, 8]])
     with pytest.raises(FaultError) as error:
         load(Memory([region]), Scalar.F32, addresses, grid=(2, 2, 2))
@@ -287,7 +287,7 @@ def test_addresses_far_from_all_memory() -> None:
         match="store_ptr_tko writes address 0x8, which is in no memory of the launch: there is none, in block",
     ):
         store(Memory(), Scalar.F32, one, np.zeros((1, 1), np.float32))
-    memory = Memory([Region("x", BASE, np.zeros(4, np.uint8), itemsize=4)])
+    memory = Memory([MemoryRegion("x", BASE, np.zeros(4, np.uint8), itemsize=4)])
     with pytest.raises(
         FaultError,
         match="reads address 0x8, which is in no memory of the launch; the nearest is x with 1 element, in",
@@ -301,7 +301,7 @@ def test_addresses_far_from_all_memory() -> None:
 
 
 def test_an_address_between_elements() -> None:
-    memory = Memory([Region("x", BASE, np.zeros(64, np.uint8), itemsize=4)])
+    memory = Memory([MemoryRegion("x", BASE, np.zeros(64, np.uint8), itemsize=4)])
     addresses = np.array([[BASE, BASE + 6]])
     with pytest.raises(FaultError) as error:
         load(memory, Scalar.F32, addresses)
@@ -311,7 +311,9 @@ def test_an_address_between_elements() -> None:
 
 
 def test_a_constant_is_not_written() -> None:
-    memory = Memory([Region("table", BASE, np.zeros(64, np.uint8), itemsize=4, writable=False)])
+    memory = Memory(
+        [MemoryRegion("table", BASE, np.zeros(64, np.uint8), itemsize=4, writable=False)]
+    )
     with pytest.raises(
         FaultError,
         match=r"store_ptr_tko writes element 2 of table, which may only be read, in block \(1, 0, 0\)",
@@ -328,8 +330,8 @@ def test_a_constant_is_not_written() -> None:
 
 def test_an_observer_is_told_of_each_region_and_of_what_lies_outside() -> None:
     regions = [
-        Region("x", BASE, np.full(8, 1, np.uint8)),
-        Region("y", BASE + 4096, np.full(8, 2, np.uint8)),
+        MemoryRegion("x", BASE, np.full(8, 1, np.uint8)),
+        MemoryRegion("y", BASE + 4096, np.full(8, 2, np.uint8)),
     ]
     watcher = Watcher(go_on=True)
     addresses = np.array([[BASE, BASE + 8, BASE + 4100], [BASE + 3, BASE + 4096, BASE - 1]])

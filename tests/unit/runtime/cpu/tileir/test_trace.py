@@ -41,7 +41,7 @@ from tilec_runtime.cpu.tileir.ir import (
     Value,
     type_text,
 )
-from tilec_runtime.cpu.tileir.memory import Memory, Region
+from tilec_runtime.cpu.tileir.memory import Memory, MemoryRegion
 from tilec_runtime.cpu.tileir.ops import OPS
 from tilec_runtime.cpu.tileir.read import read_module
 from tilec_runtime.cpu.tileir.text import FORMS, op_text, place_text, render
@@ -261,7 +261,7 @@ def test_a_trace_shows_what_attributes_say_and_addresses_by_parameter() -> None:
 def test_parameters_that_share_their_memory_keep_their_names() -> None:
     data = np.zeros(4, "f4")
     made = module((tile(Pointer(Scalar.F32)), tile(Pointer(Scalar.F32))), lambda b, x, y: b.ret())
-    memory = Memory([Region.of("x", data), Region.of("y", data)])
+    memory = Memory([MemoryRegion.of("x", data), MemoryRegion.of("y", data)])
     stepper = tileir.step(made, [data.ctypes.data] * 2, (1, 1, 1), memory)
     assert [held for _, held in stepper.parameters()] == ["ptr<f32> x+0", "ptr<f32> y+0"]
 

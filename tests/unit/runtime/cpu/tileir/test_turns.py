@@ -20,7 +20,7 @@ from tilec_runtime.cpu.tileir.ir import (
     Signedness,
     Value,
 )
-from tilec_runtime.cpu.tileir.memory import Memory, Region
+from tilec_runtime.cpu.tileir.memory import Memory, MemoryRegion
 from tilec_runtime.cpu.tileir.program import Program
 from tilec_runtime.errors import FaultError
 
@@ -84,7 +84,7 @@ def in_turn(first: int = 0, step: int = 1) -> Program:
 def run(made: Program, blocks: int, counter: Any = None, **options: Any) -> str:
     texts: list[str] = []
     held = np.zeros(1, np.int32) if counter is None else counter
-    memory = Memory([Region.of("counter", held)])
+    memory = Memory([MemoryRegion.of("counter", held)])
     execute(
         made, [held.ctypes.data], (blocks, 1, 1), memory, Options(output=texts.append, **options)
     )

@@ -25,7 +25,7 @@ from tilec_runtime.cpu.tileir.ir import (
     Scalar,
     TensorView,
 )
-from tilec_runtime.cpu.tileir.memory import Memory, Region
+from tilec_runtime.cpu.tileir.memory import Memory, MemoryRegion
 from tilec_runtime.cpu.tileir.values import LAYOUTS, Array
 from tilec_runtime.cpu.tileir.views import Tensor
 
@@ -79,7 +79,7 @@ def load(
         {"view": (view, held), "index": index},
         results,
         attributes,
-        memory=Memory([Region.of("x", array)]),
+        memory=Memory([MemoryRegion.of("x", array)]),
         **more,
     )
     return np.asarray(found)
@@ -161,6 +161,10 @@ def test_a_masked_atomic_gives_undetermined_elements() -> None:
     }
     attributes = {"mode": AtomicMode.ADD, "order": MemoryOrder.RELAXED, "scope": MemoryScope.DEVICE}
     found, _ = run_op(
-        "atomic_rmw_tko", operands, [I32, TOKEN], attributes, memory=Memory([Region.of("x", array)])
+        "atomic_rmw_tko",
+        operands,
+        [I32, TOKEN],
+        attributes,
+        memory=Memory([MemoryRegion.of("x", array)]),
     )
     assert (found.tolist(), array.tolist()) == ([2**31 - 1], [5])

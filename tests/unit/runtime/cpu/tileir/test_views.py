@@ -28,7 +28,7 @@ from tilec_runtime.cpu.tileir.ir import (
     Type,
     View,
 )
-from tilec_runtime.cpu.tileir.memory import Memory, Region
+from tilec_runtime.cpu.tileir.memory import Memory, MemoryRegion
 from tilec_runtime.cpu.tileir.values import LAYOUTS, STORAGE, Array, join, take
 from tilec_runtime.cpu.tileir.views import Geometry, Tensor
 from tilec_runtime.errors import FaultError
@@ -54,9 +54,9 @@ class Case:
         return self.view.tensor.element
 
     @property
-    def region(self) -> Region:
+    def region(self) -> MemoryRegion:
         # An address that is far from a page's start, but a multiple of every element's size.
-        return Region("x", 0x7000_0000_1230, self.data, itemsize=LAYOUTS[self.element].size)
+        return MemoryRegion("x", 0x7000_0000_1230, self.data, itemsize=LAYOUTS[self.element].size)
 
     def tensor(self) -> Tensor:
         layout = LAYOUTS[self.element]
@@ -297,7 +297,7 @@ def matrix(
         tuple(range(rank)),
         more.pop("padding", None),
     )
-    memory = more.pop("memory", None) or Memory([Region.of("x", array)])
+    memory = more.pop("memory", None) or Memory([MemoryRegion.of("x", array)])
     strides = [stride // array.itemsize for stride in array.strides]
     tensor = Tensor(
         np.array([array.ctypes.data]),
@@ -351,7 +351,7 @@ def test_a_broken_promise_of_bounds() -> None:
         np.array([0]),
         np.array([1]),
         inbounds=inbounds,
-        memory=Memory([Region.of("x", array)]),
+        memory=Memory([MemoryRegion.of("x", array)]),
     )[0]
     np.testing.assert_array_equal(found[0], array[:2, 2:])
     watcher = Watcher(go_on=True)
@@ -400,7 +400,7 @@ def test_a_checked_dimension_breaks_no_promise_of_another() -> None:
 
 def test_a_store_to_memory_that_may_only_be_read() -> None:
     array = np.ones((4, 4), np.float32)
-    memory = Memory([Region.of("x", array, writable=False)])
+    memory = Memory([MemoryRegion.of("x", array, writable=False)])
     with pytest.raises(FaultError) as error:
         matrix(
             array,
@@ -419,7 +419,7 @@ def test_a_store_to_memory_that_may_only_be_read() -> None:
 
 def test_a_tensor_that_starts_between_elements() -> None:
     array = np.zeros(16, np.uint8)
-    memory = Memory([Region("x", 0x1000, array, itemsize=4)])
+    memory = Memory([MemoryRegion("x", 0x1000, array, itemsize=4)])
     view = PartitionView((2,), TensorView(Scalar.F32, (2,), (1,)), (0,), None)
     operands: dict[str, Any] = {
         "view": (view, Tensor(np.array([0x1002]), np.array([[2]]), np.array([[1]]))),
@@ -471,7 +471,7 @@ def test_a_sparse_tile_lies_outside_if_all_of_its_places_do(places: list[int], l
     watcher = Watcher()
     index = [(Tile(Scalar.I32, (2,)), np.array([places], np.int32)), (I32, np.array([0], np.int32))]
     kinds: list[Type] = [Tile(Scalar.F32, (2, 4)), TOKEN]
-    memory = Memory([Region.of("x", array)])
+    memory = Memory([MemoryRegion.of("x", array)])
     run_op(
         "load_view_tko",
         {"view": (view, tensor), "index": index},
@@ -497,7 +497,7 @@ def test_an_index_so_far_out_that_places_would_wrap(far: int) -> None:
         operands,
         [Tile(Scalar.F32, (4,)), TOKEN],
         ATTRIBUTES,
-        memory=Memory([Region.of("x", array)]),
+        memory=Memory([MemoryRegion.of("x", array)]),
     )[0]
     assert np.isnan(found[0]).all()
     assert (found[1] == 1).all()

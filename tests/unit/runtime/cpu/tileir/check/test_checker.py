@@ -20,7 +20,7 @@ from tilec_runtime.cpu.tileir.ir import (
     Op,
     Signature,
 )
-from tilec_runtime.cpu.tileir.memory import Memory, Region
+from tilec_runtime.cpu.tileir.memory import Memory, MemoryRegion
 
 READ, WRITE, ATOMIC = AccessKind.READ, AccessKind.WRITE, AccessKind.ATOMIC
 RELAXED, ACQ_REL, ACQUIRE, RELEASE = (
@@ -41,7 +41,7 @@ class Scene:
             "y": x if alias else np.zeros(64, np.float32),
             "flag": np.zeros(4, np.int32),
         }
-        self.regions = {name: Region.of(name, array) for name, array in arrays.items()}
+        self.regions = {name: MemoryRegion.of(name, array) for name, array in arrays.items()}
         self.memory = Memory(self.regions.values())
         body = Block((), ())
         function = Function(

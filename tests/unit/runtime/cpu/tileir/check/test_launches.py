@@ -25,7 +25,7 @@ from tilec_runtime.cpu.tileir.ir import (
     Tile,
     Value,
 )
-from tilec_runtime.cpu.tileir.memory import Memory, Region
+from tilec_runtime.cpu.tileir.memory import Memory, MemoryRegion
 from tilec_runtime.cpu.tileir.values import Array
 from tilec_runtime.errors import FaultError
 
@@ -86,7 +86,7 @@ def checked(
     arguments.
     """
     made = program(kinds, ended(fill))
-    memory = Memory(Region.of(name, array) for name, array in arrays.items())
+    memory = Memory(MemoryRegion.of(name, array) for name, array in arrays.items())
     checker = Checker(made.function, memory, slots=slots, **options)
     given = [arrays[item].ctypes.data if isinstance(item, str) else item for item in arguments]
     execute(made, given, (blocks, 1, 1), memory, Options(observer=checker))
