@@ -47,8 +47,6 @@ class Bundle:
     def __init__(self, read_at: ReadAt, size: int, members: dict[str, Member], name: str) -> None:
         """Use `Bundle.open`."""
         self.name = name
-        providers = members.get(PROVIDERS_NAME)
-        self.providers = read_providers(read_member(read_at, providers)) if providers else {}
         self.find_part: Callable[[str], Source | None] = installed_part
         self._parts: dict[Version, Bundle] = {}
         self._elsewhere: dict[str, Version] = {}
@@ -58,6 +56,8 @@ class Bundle:
         self._members = members
         self._digest = ""
         self._index = Index(_read_index(read_at, members), self._row)
+        providers = members.get(PROVIDERS_NAME)
+        self.providers = read_providers(read_member(read_at, providers)) if providers else {}
         self.kernels = tuple(self._index.rows)
 
     @classmethod
