@@ -12,7 +12,7 @@ from tilec_runtime.cpu.tileir import formats
 from tilec_runtime.cpu.tileir.exact import odd_float32
 from tilec_runtime.cpu.tileir.ir import Scalar
 from tilec_runtime.model.dtype import DTYPES
-from tilec_runtime.tensors.host import numpy_dtype
+from tilec_runtime.tensors.host import numpy_dtype, paired, unpaired
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 
@@ -46,16 +46,10 @@ def convert(bits: Array, source: str, target: str) -> Array:
         target: the dtype wanted, another one.
     """
     if source == _FOURS:
-        bits = spread(bits)
+        bits = unpaired(bits)
     elif target == _FOURS:
-        codes = _converted(bits, source, target)
-        return codes[0::2] | codes[1::2] << np.uint8(4)
+        return paired(_converted(bits, source, target))
     return _converted(bits, source, target)
-
-
-def spread(pairs: Array) -> Array:
-    """The bits of f4e2m1, one element in a byte."""
-    return np.stack([pairs & np.uint8(15), pairs >> np.uint8(4)], axis=-1).reshape(-1)
 
 
 def _converted(bits: Array, source: str, target: str) -> Array:

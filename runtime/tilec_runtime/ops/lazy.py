@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeVar, U
 from tilec_runtime.device.layout import device_words
 from tilec_runtime.device.scalars import require_kind
 from tilec_runtime.device.seam import DeviceDriver, Dim3
-from tilec_runtime.device.seam_types import GridRule, GridWish
+from tilec_runtime.device.seam_types import GridRule, GridWish, dim3
 from tilec_runtime.errors import ArgumentError, LaunchError, LaunchLimitError
 from tilec_runtime.launch.binding import bind, given_axes
 from tilec_runtime.launch.contract import Contract
@@ -186,8 +186,7 @@ class LazyLaunch(HoldingOp[R_co]):
         ):
             what = f"{kernel}: the grid {given} is not one to three whole numbers that are not negative"
             raise LaunchLimitError(what, kernel=kernel)
-        x, y, z = (*given, 1, 1, 1)[:3]
-        self._wish = self._wish._replace(grid=(x, y, z))
+        self._wish = self._wish._replace(grid=dim3(given))
         return self
 
     def const_grid(self, *extents: int | Sequence[int]) -> Self:
