@@ -8,6 +8,7 @@ import math
 import struct
 from typing import Any, ClassVar, Literal, final
 
+from tilec_runtime.device.layout import byte_range
 from tilec_runtime.device.scalars import encoder_of, format_of, is_number, refusal, shown
 from tilec_runtime.errors import CallError, TensorError
 from tilec_runtime.kernels import CODES, recipes, width_of
@@ -20,7 +21,7 @@ from tilec_runtime.ops.transfers import new_tensor
 from tilec_runtime.tensors.copies import CopyCall, boxes, byte_layout
 from tilec_runtime.tensors.described import Described, dtype_name
 from tilec_runtime.tensors.lease import holder
-from tilec_runtime.tensors.shapes import checked_packing, checked_shape, extent_of
+from tilec_runtime.tensors.shapes import checked_packing, checked_shape
 from tilec_runtime.tensors.tensor import Tensor
 
 # Dtypes that kernels know, and those among all that have no zero or too few numbers to count with.
@@ -210,7 +211,8 @@ def dense(tensor: Described) -> None:
     Raises:
         TensorError: there are gaps between them.
     """
-    if extent_of(tensor.shape, tensor.strides) != tensor.size:
+    first, end = byte_range(tensor.facts)
+    if end - first != tensor.nbytes:
         what = f"fill: the elements of {tensor!r} do not lie side by side: other memory is between them"
         raise TensorError(
             what, fix="fill the whole tensor, or copy a filled one to this part (memcpy)"
