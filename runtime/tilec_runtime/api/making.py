@@ -5,11 +5,10 @@ before anything is enqueued.
 from __future__ import annotations
 
 import math
-import struct
 from typing import Any, ClassVar, Literal, final
 
 from tilec_runtime.device.layout import byte_range
-from tilec_runtime.device.scalars import encoder_of, format_of, is_number, refusal, shown
+from tilec_runtime.device.scalars import encoded, is_number, packed_format, refusal, shown
 from tilec_runtime.errors import CallError, TensorError
 from tilec_runtime.kernels import CODES, recipes, width_of
 from tilec_runtime.model.dtype import DTYPES
@@ -177,11 +176,7 @@ def filled(what: str, value: Any, dtype: str) -> recipes.Fill:
     why = refusal(value, dtype)
     if why:
         raise TensorError(f"{what}: the value {why}")
-    plain = value.item() if hasattr(value, "item") else value
-    encode = encoder_of(dtype)
-    bits = int.from_bytes(
-        struct.pack(f"<{format_of(dtype)}", encode(plain) if encode else plain), "little"
-    )
+    bits = int.from_bytes(encoded(packed_format(dtype), value), "little")
     if row.packed:
         bits = sum(bits << row.bits * place for place in range(row.per_byte))
     return recipes.Fill(bits=bits, width=width_of(dtype))

@@ -125,6 +125,38 @@ def encoder_of(dtype: str) -> Encode | None:
     return _SMALL.get(dtype)
 
 
+def packed_format(kind: str, size: int = 0) -> str:
+    """How a scalar is packed: a format of the struct module, or the name of a dtype that has none;
+    of a struct, so many bytes.
+    """
+    return (
+        f"{size}s"
+        if kind == "struct"
+        else kind
+        if encoder_of(kind) is not None
+        else format_of(kind)
+    )
+
+
+def encoded(format_: str, value: Any) -> bytes:
+    """The bytes of one scalar.
+
+    Raises:
+        struct.error, OverflowError, TypeError, ValueError: it does not fit.
+    """
+    if numpy_dtype(value) == "bool":
+        value = bool(value)  # an integer, as Python's is
+    encode = encoder_of(format_)
+    if encode is not None:
+        return struct.pack(f"={format_of(format_)}", encode(value))
+    if not format_.endswith("s"):
+        return struct.pack(f"={format_}", value)
+    data = memoryview(value).tobytes()
+    if len(data) != int(format_[:-1]):  # the struct module would cut or pad it silently
+        raise struct.error(f"{len(data)} bytes")
+    return data
+
+
 def is_number(value: Any) -> bool:
     """Whether it is a Python number or a NumPy scalar; tensors of one element are not, since
     reading them would wait for the device.
@@ -145,11 +177,10 @@ def refusal(value: Any, dtype: str) -> str:
         return "" if isinstance(plain, bool) else f"takes a bool, got {shown(value)}"
     if kind in ("int", "uint") and not isinstance(plain, int):
         return f"takes an integer ({dtype}), got {value!r}"
-    encode = encoder_of(dtype)
     try:
         if isinstance(plain, str | bytes):  # of NumPy; `float` reads text
             raise TypeError
-        struct.pack(f"={_FORMATS[dtype]}", encode(plain) if encode else plain)
+        encoded(packed_format(dtype), plain)
     except MISFITS:
         return f"is {shown(value)}, which {dtype} cannot hold{_bounds(dtype)}"
     return ""
