@@ -322,12 +322,10 @@ class LazyLauncher:
             OwnershipError: a tensor was moved before, is used elsewhere, or is there twice.
                 UsedOpError: an op was used before.
         """
-        contract, config = self.origin.contract, None
+        contract = self.origin.contract
         if not kwargs and contract.required <= len(args) <= len(contract.params):
             return LazyLaunch(self.origin, args + contract.defaults[len(args) :])
-        if "config" not in contract.index and "config" not in contract.axes:
-            config = kwargs.pop("config", None)
-        values, axes = bind(contract, args, kwargs)
+        values, axes, config = bind(contract, args, kwargs)
         require_built(contract, self.origin.pinned, axes)
         return LazyLaunch(self.origin, values, axes, config)
 
