@@ -248,6 +248,18 @@ def bare(handle: Any) -> Any:
     return int(handle) if hasattr(kind, "__int__") and not hasattr(kind, "__float__") else handle
 
 
+def handle_number(handle: Any, noun: str, fix: str) -> int:
+    """The number of a driver's handle that another library holds.
+
+    Raises:
+        CallError: it is none of a `noun`; with the next step.
+    """
+    try:
+        return operator.index(bare(handle))
+    except TypeError as error:
+        raise CallError(f"{handle!r} is no handle of {noun}", fix=fix) from error
+
+
 def shown(value: Any) -> str:
     """A value in a message; Python itself refuses to write integers of thousands of digits."""
     return (
