@@ -137,8 +137,10 @@ ORDER = ("", "errors", "model", "bundle", "device", "tensors", "cpu", "launch", 
 ROOT_FILES = {
     **dict.fromkeys(("values", "foreign", "forks", "protocols"), ""),
     **dict.fromkeys(("kept", "running", "sites"), "errors"),
+    "hub": "ops",
     "kernels": "ops",
     "package": "ops",
+    "torch_ops": "ops",
 }
 # Imports against the order of the rooms; modules have an order all the same.
 EXCEPTIONS = {

@@ -56,7 +56,7 @@ def prepare_metadata_for_build_wheel(
     """Write the wheel's metadata without compiling anything; return its folder's name."""
     del config_settings
     manifest, requires = _project()
-    files = metadata_files(manifest.package.info, licences_of(manifest), requires)
+    files = metadata_files(manifest.package.info, licences_of(manifest), requires, {})
     for name, data in files.items():
         path = Path(metadata_directory, name)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -115,7 +115,7 @@ def build_sdist(sdist_directory: str, config_settings: Settings = None) -> str:
     package, root = manifest.package.info, Path.cwd()
     base = "-".join(wheel_name(package).split("-")[:2])
     members = {name: Path(root, name).read_bytes() for name in _source_files(root, manifest)}
-    metadata = metadata_files(package, licences_of(manifest), requires)
+    metadata = metadata_files(package, licences_of(manifest), requires, {})
     members["PKG-INFO"] = next(data for name, data in metadata.items() if name.endswith("METADATA"))
     path = Path(sdist_directory, f"{base}.tar.gz")
     with (

@@ -108,6 +108,7 @@ SITTINGS = {
             "bench",
             "frontends",
             "linking",
+            "packages",
             "triton",
             "simt",
             "operators",

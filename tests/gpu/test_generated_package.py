@@ -124,6 +124,20 @@ def test_a_fresh_process_imports_no_more_than_it_needs(dist, torch):
     assert (done.stderr, done.stdout.split("\n")[:2]) == ("", ["[]", "0.0"])
 
 
+def test_a_first_launch_needs_no_cuda_bindings(dist, torch):
+    """Importing them takes longer than all else of a first launch."""
+    code = f"""
+import sys; sys.path.insert(0, {str(dist)!r})
+import torch, tilec_examples
+z, x = torch.empty(256, device="cuda"), torch.ones(256, device="cuda")
+before = "cuda.bindings.driver" in sys.modules
+tilec_examples.load("cuda:0").vector_add(z, x, x)
+print(before, "cuda.bindings.driver" in sys.modules, float(z.sum()))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.stderr, done.stdout) == ("", "False False 512.0\n")
+
+
 def test_a_second_device(package, torch):
     if torch.cuda.device_count() < 2:
         with pytest.raises(

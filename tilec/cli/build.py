@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tilec.model.job import Job
     from tilec.package.outputs import Output
 
-EMIT = ("bundle", "package", "wheel", "sbom", "provenance", "fatbin", "cubin", "ptx")
+EMIT = ("bundle", "package", "wheel", "sbom", "provenance", "hub", "fatbin", "cubin", "ptx")
 WARNINGS_SHOWN = 10
 
 
@@ -314,7 +314,10 @@ def _output_rows(app: App, outputs: Sequence[Output]) -> list[list[Cell]]:
     """Return a row for each kind and directory: one file by its name, several by their number."""
     groups: dict[tuple[str, Path], list[Output]] = {}
     for output in outputs:
-        groups.setdefault((output.kind, Path(output.path).parent), []).append(output)
+        folder = Path(output.path).parent
+        if output.kind == "hub":
+            folder = next(one for one in Path(output.path).parents if one.name == "build")
+        groups.setdefault((output.kind, folder), []).append(output)
     rows: list[list[Cell]] = []
     for (kind, directory), members in groups.items():
         one = len(members) == 1 and kind != "package"

@@ -36,8 +36,8 @@ def print_sizes(app: App, bundle: Bundle, *, deny_dead: bool) -> int:
         app.document("sizes", body)
         return 1 if deny_dead and found.dead else 0
     app.table(HEADS, [_row(row) for row in found.targets])
-    packed = sum(row.packed for row in found.targets)
-    waste = sum(row.dead_size for row in found.targets)
+    packed = sum(row.packed or 0 for row in found.targets)
+    waste = sum(row.dead_size or 0 for row in found.targets)
     images = plural(sum(row.images for row in found.targets), "image")
     app.say(f"\n{images}, {bytes_text(packed)} in the bundle, {bytes_text(waste)} of it dead")
     shown = found.dead if app.verbose else found.dead[:DEAD_SHOWN]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import re
 import shutil
 import tempfile
@@ -121,24 +122,47 @@ def _from_wheel(path: Path) -> Container:
     with contextlib.ExitStack() as unless_opened:
         # A file, since a bundle may be larger than memory.
         file = unless_opened.enter_context(tempfile.TemporaryFile())
-        try:
-            size = _extract(path, file)
-        except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as exc:
-            raise BundleError(
-                f"{path} is damaged or no wheel: {exc}", fix="fetch or build it again"
-            ) from exc
-        except OSError as exc:
-            raise BundleError(f"{path}: cannot be read: {exc.strerror or exc}") from exc
+        size = _copy(path, file)
         try:
             bundle = Bundle.open(file)
         except BundleError as exc:
             raise BundleError(f"{path}: {exc.what}", cause=exc.cause, fix=exc.fix) from exc
+        bundle.parts.find = functools.partial(_part_beside, path)
         weakref.finalize(bundle, unless_opened.pop_all().close)
     return Container(path=str(path), kind="wheel", size=size, bundle=bundle)
 
 
+def _part_beside(wheel: Path, module: str) -> bytes | None:
+    """Return the part in the wheel of a provider that lies beside a package's wheel; None if there
+    is no such wheel.
+    """
+    name, _, rest = wheel.name.partition("-")
+    beside = wheel.with_name(f"{name}_{module.rpartition('_')[2]}-{rest}")
+    if not beside.is_file():
+        return None
+    with tempfile.TemporaryFile() as file:
+        _copy(beside, file)
+        file.seek(0)
+        return file.read()
+
+
+def _copy(path: Path, file: BinaryIO) -> int:
+    """Copy the only bundle of a wheel into a file and return its size.
+
+    Raises:
+        BundleError: the wheel is damaged, or holds none or several.
+    """
+    try:
+        return _extract(path, file)
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as exc:
+        raise BundleError(
+            f"{path} is damaged or no wheel: {exc}", fix="fetch or build it again"
+        ) from exc
+    except OSError as exc:
+        raise BundleError(f"{path}: cannot be read: {exc.strerror or exc}") from exc
+
+
 def _extract(path: Path, file: BinaryIO) -> int:
-    """Copy the only bundle of a wheel into a file and return its size."""
     with zipfile.ZipFile(path) as wheel:
         found = [member for member in wheel.infolist() if member.filename.endswith(SUFFIX)]
         if len(found) != 1:

@@ -6,7 +6,7 @@ The choice of an image is the one that launches make, asked for every known devi
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from tilec.inspection.report import image_id
 from tilec_runtime.bundle.choose import Choice, DeviceFacts, choose_image
@@ -41,21 +41,22 @@ class Shipped:
     """What a bundle ships for one target.
 
     Attributes:
-        images: how many. size: their bytes. packed: what these take in the bundle.
+        images: how many. size: their bytes. packed: what these take in the bundle; None if they are
+            in a wheel that is not there.
         devices: the devices that take some.
         allowed: the devices that take some only if a process allows compiling at load, where the
             bundle does not.
-        dead: how many of the images no device takes. dead_size: what these take in the bundle.
+        dead: how many of the images no device takes. dead_size: what these take, as `packed`.
     """
 
     target: Target
     images: int
     size: int
-    packed: int
+    packed: int | None
     devices: tuple[str, ...]
     allowed: tuple[str, ...]
     dead: int
-    dead_size: int
+    dead_size: int | None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -253,12 +254,18 @@ def _shipped(
         target=target,
         images=len(sizes),
         size=sum(sizes.values()),
-        packed=sum(map(bundle.packed, sizes)),
+        packed=_packed(bundle, sizes),
         devices=tuple(sorted(own, key=_place)),
         allowed=tuple(sorted(more, key=_place)),
         dead=len(sizes.keys() - alive),
-        dead_size=sum(map(bundle.packed, sizes.keys() - alive)),
+        dead_size=_packed(bundle, sizes.keys() - alive),
     )
+
+
+def _packed(bundle: Bundle, digests: Iterable[str]) -> int | None:
+    found = [bundle.packed(digest) for digest in digests]
+    known = [size for size in found if size is not None]
+    return sum(known) if len(known) == len(found) else None
 
 
 def _place(device: str) -> tuple[int, int]:

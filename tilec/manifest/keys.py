@@ -28,7 +28,7 @@ from tilec_runtime.model.jit import JitFallback
 from tilec_runtime.model.signature import ParamKind
 
 EDITION = 1
-EMIT = ("bundle", "package", "wheel", "sbom", "provenance", "fatbin", "cubin", "ptx")
+EMIT = ("bundle", "package", "wheel", "sbom", "provenance", "hub", "fatbin", "cubin", "ptx")
 DISTS = (
     "normal",
     "uniform",
@@ -49,6 +49,9 @@ _PATH = Text("a path", convert=values.project_path)
 _LINE = Text("one line of text", convert=values.one_line, empty=True)
 _BYTES = Either(
     (Integer(0), Text("a size such as 90 MiB", pattern=values.SIZE, convert=values.size))
+)
+_MOST_BYTES = Either(
+    (Integer(1), Text("a size such as 90 MiB", pattern=values.SIZE, convert=values.some_size))
 )
 _HINT = Integer()
 _SHA256 = Text("a SHA-256 (64 hexadecimal digits)", pattern="[0-9a-fA-F]{64}")
@@ -773,6 +776,17 @@ OVERRIDE = Table(
         Key("targets", _TARGETS, "The only targets that what matches is built for."),
     ),
 )
+WHEEL = Table(
+    made=types.Wheel,
+    keys=(
+        Key(
+            "split",
+            Text("way to split", choices=("arch",)),
+            'With "arch", machine code is in wheels of its own, one for each compute capability.',
+        ),
+        Key("max-size", _MOST_BYTES, "Most that a wheel may weigh."),
+    ),
+)
 OUTPUT = Table(
     made=types.Output,
     keys=(
@@ -784,13 +798,13 @@ OUTPUT = Table(
         Key("emit", ListOf(Text("output", choices=EMIT), least=1, unique=True), "What is written."),
         Key(
             "max-size",
-            Either(
-                (
-                    Integer(1),
-                    Text("a size such as 90 MiB", pattern=values.SIZE, convert=values.some_size),
-                )
-            ),
+            _MOST_BYTES,
             "Most that the bundle may weigh.",
+        ),
+        Key(
+            "wheel",
+            WHEEL,
+            "How wheels are made.",
         ),
     ),
 )

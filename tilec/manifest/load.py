@@ -180,6 +180,7 @@ def _read(
         for i, table in enumerate(found.get("override", ()))
         if table is not BAD
     )
+    output = found.get("output", {})
     toolchain: Toolchain = keys.TOOLCHAIN.make(found.get("toolchain", {}))
     if problems.found or package is None:
         return None
@@ -195,7 +196,7 @@ def _read(
         kernels=tuple(kernel for kernel in kernels if kernel),
         chains=chains,
         overrides=overrides,
-        output=keys.OUTPUT.make(found.get("output", {})),
+        output=keys.OUTPUT.make({**output, "wheel": keys.WHEEL.make(output.get("wheel", {}))}),
         locate=locator,
     )
 

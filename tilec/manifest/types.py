@@ -371,6 +371,16 @@ class Override:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Wheel:
+    """[output.wheel]: how the wheel is split (`arch`, empty for one), and the most that each may
+    weigh in bytes (0 for no bound).
+    """
+
+    split: str = ""
+    max_size: int = 0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Output:
     """[output]: where results go (relative to the project), what is written, and the most a bundle
     may weigh in bytes (0 for no bound).
@@ -379,6 +389,7 @@ class Output:
     dir: str = "dist"
     emit: tuple[str, ...] = ("bundle", "package")
     max_size: int = 0
+    wheel: Wheel = Wheel()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)

@@ -2,13 +2,14 @@
 
 A mark keeps a build from touching files of others. It is no proof of origin: a program that can
 write the file can write the mark. Text has both in its last line; a bundle has its index, a wheel
-its RECORD, a JSON document its seal; standard files, which hold no foreign bytes, are listed in the
-`SHA256SUMS` beside them.
+its RECORD, a JSON document its seal, which for a hub package covers its other files; standard
+files, which hold no foreign bytes, are listed in the `SHA256SUMS` beside them.
 """
 
 from __future__ import annotations
 
 import base64
+import contextlib
 import csv
 import glob
 import hashlib
@@ -22,7 +23,9 @@ from pathlib import Path
 
 from tilec.manifest.types import Manifest
 from tilec.package.documents import KINDS, owner_of, suffix_of
+from tilec.package.hub_metadata import METADATA, VARIANT, read_metadata
 from tilec.package.outputs import Output, place_of
+from tilec_runtime.bundle.parts import PART_NAME
 from tilec_runtime.bundle.read import Bundle
 from tilec_runtime.errors import TilecError
 from tilec_runtime.model.digest import sha256
@@ -30,7 +33,7 @@ from tilec_runtime.model.kernel import PackageInfo
 
 SUMS = "SHA256SUMS"
 STANDARD = ("fatbin", "cubin", "ptx")
-_PACKAGE = ("__init__.py", "__init__.pyi", "py.typed")
+_PACKAGE = ("__init__.py", "__init__.pyi", "torch.py", "py.typed")
 _MARK = b"# Written by tilec, sha256 "
 _LINE = len(_MARK) + 64 + 1
 _MOST_TEXT = 64 << 20
@@ -63,6 +66,9 @@ def is_written(path: Path) -> bool:
     """Return whether a file is an unchanged output of tilec. A link is none."""
     if path.is_symlink() or not path.is_file():
         return False
+    variant = next((folder for folder in path.parents if folder.name == VARIANT), None)
+    if variant is not None:
+        return _hub_files(variant).get(path, False)
     if path.suffix == ".tilec":
         return bool(package_of(path))
     if path.suffix == ".whl":
@@ -95,8 +101,9 @@ def stale_outputs(
 ) -> dict[Path, bool]:
     """Return earlier outputs that a build replaces, each with whether it is unchanged.
 
-    These are standard files and documents that the build does not make, and, where it writes a
-    package, that package under another digest or module.
+    These are standard files and documents that the build does not make; where it writes a wheel,
+    wheels of machine code of that version; and where it writes a package, that package under
+    another digest or module.
     """
     current = {Path(output.path) for output in outputs}
     stale: dict[Path, bool] = {}
@@ -104,6 +111,11 @@ def stale_outputs(
         document = place_of(manifest, document_name(manifest.package.info, suffix))
         if owner_of(document) == manifest.package.name:
             stale[document] = True
+    stale.update(_hub_files(place_of(manifest, *hub_place(manifest.package.name))))
+    versions = {path.name.split("-")[1] for path in current if path.suffix == ".whl"}
+    for wheel in _provider_wheels(place_of(manifest), manifest.package.name):
+        if wheel.name.split("-")[1] in versions:
+            stale[wheel] = is_written(wheel)
     for kind in STANDARD:
         stale.update(_standard_files(place_of(manifest, kind)))
     if "package" in emit:
@@ -124,11 +136,13 @@ def all_outputs(directory: Path, package: str, module: str) -> dict[Path, bool]:
             for wheel in sorted(directory.glob(f"{normalise_name(package)}-*.whl"))
         }
     )
+    found.update({wheel: is_written(wheel) for wheel in _provider_wheels(directory, package)})
     for suffix in KINDS:
         for document in sorted(directory.glob(f"{glob.escape(package)}-*{suffix}")):
             owner = owner_of(document)
             if owner in ("", package):
                 found[document] = owner == package
+    found.update(_hub_files(directory.joinpath(*hub_place(package))))
     found.update(_packages(directory, package, module))
     for kind in STANDARD:
         found.update(_standard_files(directory / kind))
@@ -142,7 +156,8 @@ def outputs_of_others(directory: Path, package: str, module: str) -> dict[Path, 
     nothing tells these two apart.
     """
     found: dict[Path, str] = {}
-    for path in sorted(directory.glob("*")):
+    providers = _provider_wheels(directory, package)
+    for path in sorted(set(directory.glob("*")) - set(providers)):
         names = {package}
         owner = ""
         if path.suffix == ".whl":
@@ -168,6 +183,23 @@ def _standard_files(folder: Path) -> dict[Path, bool]:
     return {**files, folder / SUMS: True} if sums else {}
 
 
+def _hub_files(variant: Path) -> dict[Path, bool]:
+    """Return the files of a hub package's variant, each with whether it is unchanged."""
+    metadata = read_metadata(variant / METADATA)
+    if not metadata or variant.is_symlink():
+        return {}
+    found = {variant / METADATA: True}
+    for name, digest in metadata["digest"]["files"].items():
+        path = variant / name
+        if os.path.lexists(path):
+            found[path] = not path.is_symlink() and _base64_digest(path) == digest
+    return found
+
+
+def _base64_digest(path: Path) -> str:
+    return base64.b64encode(bytes.fromhex(file_digest(path))).decode()
+
+
 def _packages(directory: Path, package: str, module: str) -> dict[Path, bool]:
     """Return the files of a package's generated package, under earlier modules too."""
     found: dict[Path, bool] = {}
@@ -189,6 +221,19 @@ def _packages(directory: Path, package: str, module: str) -> dict[Path, bool]:
     return found
 
 
+def _provider_wheels(directory: Path, package: str) -> list[Path]:
+    """The wheels of a package's machine code, of all versions."""
+    name = normalise_name(package)
+    found = []
+    for path in sorted(directory.glob(f"{name}_sm*-*.whl")):
+        with contextlib.suppress(OSError, zipfile.BadZipFile), zipfile.ZipFile(path) as wheel:
+            if re.match(rf"{name}_sm\d+-", path.name) and any(
+                member.endswith(f"/{PART_NAME}") for member in wheel.namelist()
+            ):
+                found.append(path)
+    return found
+
+
 def _inner_bundles(folder: Path) -> list[Path]:
     """The bundles of a generated package, the present one and older ones."""
     return sorted(
@@ -201,6 +246,11 @@ def _inner_bundles(folder: Path) -> list[Path]:
 def normalise_name(name: str) -> str:
     """Return a distribution's name as in file names: `Acme.Kernels-2` is `acme_kernels_2`."""
     return re.sub(r"[-_.]+", "_", name).lower()
+
+
+def hub_place(package: str) -> tuple[str, ...]:
+    """Return where a package's variant for the Hugging Face hub lies below the outputs."""
+    return "hub", package, "build", VARIANT
 
 
 def document_name(package: PackageInfo, suffix: str) -> str:

@@ -65,7 +65,7 @@ def fingerprint(
                 [name, hashlib.sha256(contained(manifest.root, name).read_bytes()).hexdigest()]
             )
     budgets = [dataclasses.astuple(kernel.budget) for kernel in manifest.kernels]
-    output = [manifest.output.dir, manifest.output.max_size]
+    output = dataclasses.astuple(dataclasses.replace(manifest.output, emit=()))
     state = [_VERSION, __version__, own.digest(), list(emit), output, licences, budgets, [*asked]]
     digest.update(canonical_json(state))
     for member in draft_members(draft).values():

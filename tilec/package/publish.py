@@ -11,7 +11,7 @@ import dataclasses
 import signal
 import stat
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from tilec.compile.events import Blob, Done
@@ -25,6 +25,7 @@ from tilec.package.marks import (
     SUMS,
     document_name,
     file_digest,
+    hub_place,
     is_written,
     outputs_of_others,
     stale_outputs,
@@ -36,6 +37,7 @@ from tilec.package.render import render_package
 from tilec.package.write import write_bundle
 from tilec.plan import Plan
 from tilec_runtime.bundle.format import index_digest
+from tilec_runtime.bundle.parts import PART_NAME
 from tilec_runtime.errors import Diagnostic, ManifestError, OutputError
 from tilec_runtime.model.arch import TargetKind
 from tilec_runtime.model.digest import sha256
@@ -159,47 +161,59 @@ def _require_own(publication: Publication, stage: Stage) -> None:
 
 
 def _staged(publication: Publication, stage: Stage) -> Iterator[Output]:
+    info, emit = publication.info, publication.emit
+    bundle, output = _bundle(publication, stage)
+    subjects = {Path(output.path).name: output.digest}
+    if "bundle" in emit:
+        yield output
+    if "package" in emit:
+        yield from _package(publication, bundle, output.digest, stage)
+    wheels: Iterable[Output] = ()
+    if "wheel" in emit and publication.manifest.output.wheel.split:
+        wheels = _split_wheels(publication, stage)
+    elif "wheel" in emit:
+        files = _package_files(info, bundle, output.digest)
+        wheels = (_wheel(publication, stage, info, files, RUNTIME, {}),)
+    for wheel in wheels:
+        subjects[Path(wheel.path).name] = wheel.digest
+        yield wheel
+    if "sbom" in emit:
+        place = publication.place(document_name(info.package, SBOM))
+        yield _write("sbom", place, _sbom(info), stage)
+    if "provenance" in emit:
+        place = publication.place(document_name(info.package, PROVENANCE))
+        statement = provenance_of(info, publication.origin, subjects)
+        yield _write("provenance", place, statement, stage)
+    if "hub" in emit:
+        yield from _hub(publication, bundle, stage)
+    for kind in STANDARD:
+        if kind in emit:
+            yield from _standard_files(kind, publication, stage)
+
+
+def _bundle(publication: Publication, stage: Stage) -> tuple[Path, Output]:
+    """Write the whole bundle; return where it lies now, and what it is."""
     info, wanted = publication.info, "bundle" in publication.emit
     name = f"{info.package.name}-{info.package.version}.tilec"
-    bundle = publication.place(name) if wanted else contained(publication.scratch, name)
-    old = _digest_of(bundle)
+    place = publication.place(name) if wanted else contained(publication.scratch, name)
+    old = _digest_of(place)
     digest = write_bundle(
-        bundle,
+        place,
         info,
         publication.read,
         max_size=publication.manifest.output.max_size,
         stage=stage if wanted else None,
     )
-    bundle, place = stage.where(bundle), bundle
-    if wanted:
-        yield Output(
-            kind="bundle",
-            path=str(place),
-            size=bundle.stat().st_size,
-            digest=digest,
-            changed=digest != old,
-        )
-    subjects = {name: digest}
-    if "package" in publication.emit:
-        yield from _package(publication, bundle, digest, stage)
-    sbom = b""
-    if {"wheel", "sbom"}.intersection(publication.emit):
-        from tilec.package.sbom import sbom_of  # slow to import
+    bundle = stage.where(place)
+    size = bundle.stat().st_size
+    changed = digest != old
+    return bundle, Output(kind="bundle", path=str(place), size=size, digest=digest, changed=changed)
 
-        sbom = sbom_of(info)
-    if "wheel" in publication.emit:
-        wheel = _wheel(publication, bundle, digest, sbom, stage)
-        subjects[Path(wheel.path).name] = wheel.digest
-        yield wheel
-    if "sbom" in publication.emit:
-        yield _write("sbom", publication.place(document_name(info.package, SBOM)), sbom, stage)
-    if "provenance" in publication.emit:
-        place = publication.place(document_name(info.package, PROVENANCE))
-        statement = provenance_of(info, publication.origin, subjects)
-        yield _write("provenance", place, statement, stage)
-    for kind in STANDARD:
-        if kind in publication.emit:
-            yield from _standard_files(kind, publication, stage)
+
+def _sbom(info: BundleInfo) -> bytes:
+    from tilec.package.sbom import sbom_of  # slow to import
+
+    return sbom_of(info)
 
 
 def _package(publication: Publication, bundle: Path, digest: str, stage: Stage) -> Iterator[Output]:
@@ -214,30 +228,63 @@ def _package(publication: Publication, bundle: Path, digest: str, stage: Stage) 
         yield _write("package", publication.place(info.package.module, file), files[file], stage)
 
 
+def _split_wheels(publication: Publication, stage: Stage) -> Iterator[Output]:
+    """Stage the small wheel of a package that is split, and those of its machine code."""
+    from tilec.package.split import base_of, extras_of, held_of, providers_of
+    from tilec.package.wheel import normalise_version
+
+    info = publication.info
+    providers = providers_of(info)
+    base = base_of(providers)
+    path = contained(publication.scratch, f"{info.package.module}.tilec")
+    digest = write_bundle(path, info, publication.read, part=base)
+    files = _package_files(info, path, digest)
+    held, extras = held_of(info, base.holds), extras_of(providers)
+    yield _wheel(publication, stage, held, files, RUNTIME, extras)
+    requires = (f"{info.package.name}=={normalise_version(info.package.version)}",)
+    for each in providers:
+        module = each.package.module
+        path = contained(publication.scratch, f"{module}.tilec")
+        write_bundle(path, info, publication.read, part=each.part)
+        text = f'"""{each.package.description}: package {info.package.module} finds it."""\n'
+        files = {f"{module}/__init__.py": text.encode(), f"{module}/{PART_NAME}": path}
+        held = dataclasses.replace(held_of(info, each.part.holds), package=each.package)
+        yield _wheel(publication, stage, held, files, requires, {})
+
+
+def _package_files(info: BundleInfo, bundle: Path, digest: str) -> dict[str, bytes | Path]:
+    """Return the files of the generated package as a wheel has them."""
+    name, module = _inner_name(info, digest), info.package.module
+    rendered = render_package(info, name, index_digest(info))
+    files: dict[str, bytes | Path] = {f"{module}/{file}": rendered[file] for file in rendered}
+    return {**files, f"{module}/{name}": bundle}
+
+
 def _wheel(
-    publication: Publication, bundle: Path, digest: str, sbom: bytes, stage: Stage
+    publication: Publication,
+    stage: Stage,
+    held: BundleInfo,
+    files: Mapping[str, bytes | Path],
+    requires: tuple[str, ...],
+    extras: Mapping[str, tuple[str, ...]],
 ) -> Output:
+    """Stage a wheel; `held` has its package, and the images that are in it."""
     from tilec.package.wheel import (
         wheel_name,
         write_wheel,
     )  # builds without a wheel do not load packaging
 
-    info, manifest = publication.info, publication.manifest
-    name = _inner_name(info, digest)
-    module = info.package.module
-    files: dict[str, bytes | Path] = {
-        f"{module}/{file}": data
-        for file, data in render_package(info, name, index_digest(info)).items()
-    }
-    files[f"{module}/{name}"] = bundle
-    publication.place(wheel_name(info.package))
+    manifest = publication.manifest
+    publication.place(wheel_name(held.package))
     path = write_wheel(
         publication.place(),
-        package=info.package,
+        package=held.package,
         files=files,
         license_files=licences_of(manifest),
-        requires=RUNTIME,
-        sbom=sbom,
+        requires=requires,
+        extras=extras,
+        sbom=_sbom(held),
+        max_size=manifest.output.wheel.max_size,
         stage=stage,
     )
     return Output(
@@ -246,6 +293,15 @@ def _wheel(
         size=stage.where(path).stat().st_size,
         digest=_digest_of(stage.where(path)),
     )
+
+
+def _hub(publication: Publication, bundle: Path, stage: Stage) -> Iterator[Output]:
+    from tilec.package.hub import hub_files
+
+    info = publication.info
+    for name, data in hub_files(info, bundle.read_bytes(), index_digest(info)).items():
+        place = publication.place(*hub_place(info.package.name), *name.split("/"))
+        yield _write("hub", place, data, stage)
 
 
 def licences_of(manifest: Manifest) -> dict[str, bytes]:
@@ -318,7 +374,9 @@ def _remove(
     for path, own in stale.items():
         if own:
             path.unlink(missing_ok=True)
-    for folder in {path.parent for path in stale}:
+    output = publication.place()
+    folders = {folder for path in stale for folder in path.parents if output in folder.parents}
+    for folder in sorted(folders, key=lambda folder: len(folder.parts), reverse=True):
         with contextlib.suppress(OSError):
             folder.rmdir()  # where nothing else is in it
     if left:

@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tilec.package.marks import signed
+from tilec.package.operators import operators_view
 from tilec.package.view import package_view
 from tilec_runtime.errors import ToolchainError
 from tilec_runtime.model.kernel import BundleInfo
 
 if TYPE_CHECKING:
-    from jinja2 import Template
+    from jinja2 import Environment, Template
 
 
 def render_package(info: BundleInfo, bundle_name: str, index: str) -> dict[str, bytes]:
@@ -30,9 +31,11 @@ def render_package(info: BundleInfo, bundle_name: str, index: str) -> dict[str, 
         UsageError: a kernel's or a parameter's name cannot be one in Python.
     """
     view = package_view(info, bundle_name, index)
+    views = {"package": view, "operators": operators_view(info)}
     files = {
-        name: signed(template.render(package=view).encode() + b"\n\n")
+        name: signed(template.render(views).encode() + b"\n\n")
         for name, template in package_templates().items()
+        if name != "torch.py" or views["operators"] is not None
     }
     return {**files, "py.typed": b""}
 
@@ -42,21 +45,31 @@ def package_templates() -> dict[str, Template]:
     """The templates of a package's files; the first call loads Jinja2 and compiles them, which
     takes longer than to fill them in.
     """
+    environment = _environment("package")
+    return {
+        name: environment.get_template(f"{name}.jinja")
+        for name in ("__init__.py", "__init__.pyi", "torch.py")
+    }
+
+
+def hub_template() -> Template:
+    """The template of a hub package's module."""
+    return _environment("hub").get_template("__init__.py.jinja")
+
+
+def _environment(folder: str) -> Environment:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     # Every text in a view is escaped for the place where it stands: HTML's escaping would only
     # spoil it.
-    environment = Environment(
-        loader=FileSystemLoader(templates("package")),
+    return Environment(
+        loader=FileSystemLoader(templates(folder)),
         undefined=StrictUndefined,
         autoescape=False,  # noqa: S701
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    return {
-        name: environment.get_template(f"{name}.jinja") for name in ("__init__.py", "__init__.pyi")
-    }
 
 
 def templates(name: str) -> Path:

@@ -16,6 +16,7 @@ from tilec.model.atomic import Stage, atomic_write
 from tilec.package.archive import ArchiveWriter
 from tilec.package.documents import SBOM
 from tilec.package.marks import normalise_name, record_digest
+from tilec.package.write import mib
 from tilec_runtime.errors import OutputError
 from tilec_runtime.model.kernel import PackageInfo
 
@@ -29,7 +30,9 @@ def write_wheel(
     files: Mapping[str, bytes | Path],
     license_files: Mapping[str, bytes] | None = None,
     requires: tuple[str, ...] = (),
+    extras: Mapping[str, tuple[str, ...]] | None = None,
     sbom: bytes = b"",
+    max_size: int = 0,
     stage: Stage | None = None,
 ) -> Path:
     """Write `NAME-VERSION-py3-none-any.whl`; equal arguments give equal bytes.
@@ -41,7 +44,9 @@ def write_wheel(
             its bytes are not deflated again.
         license_files: licence texts by name.
         requires: requirements, such as `tilec-runtime>=0.1,<0.2`.
+        extras: more requirements, by the name of the extra that asks for them.
         sbom: what the files were made of, for `.dist-info/sboms/` (PEP 770); empty for none.
+        max_size: most bytes of the wheel, 0 for no bound.
         stage: puts the wheel in place later, with other files.
 
     Returns:
@@ -49,10 +54,10 @@ def write_wheel(
 
     Raises:
         OutputError: the version or a file's name is none that a wheel can have, or the wheel cannot
-            be written.
+            be written, or exceeds `max_size`.
     """
     path = directory / wheel_name(package)
-    metadata = metadata_files(package, license_files or {}, requires)
+    metadata = metadata_files(package, license_files or {}, requires, extras or {})
     info = next(iter(metadata)).partition("/")[0]
     members: dict[str, bytes | Path] = {file: files[file] for file in sorted(files)}
     members.update(metadata)
@@ -61,12 +66,21 @@ def write_wheel(
     for member in members:
         _check_name(path, member)
     with atomic_write(path, stage=stage) as file:
-        _write_members(path, file, members, f"{info}/RECORD")
+        size = _write_members(path, file, members, f"{info}/RECORD")
+        if max_size and size > max_size:
+            raise OutputError(
+                f"{path.name} would have {mib(size)}, more than [output.wheel] max-size = {mib(max_size)}",
+                fix='build fewer variants or targets, split the wheel by `split = "arch"`, or raise the bound; '
+                "`tilec inspect --sizes` shows what is in a package",
+            )
     return path
 
 
 def metadata_files(
-    package: PackageInfo, license_files: Mapping[str, bytes], requires: tuple[str, ...]
+    package: PackageInfo,
+    license_files: Mapping[str, bytes],
+    requires: tuple[str, ...],
+    extras: Mapping[str, tuple[str, ...]],
 ) -> dict[str, bytes]:
     """Return the files of a wheel's `.dist-info` folder but RECORD, by path in the wheel.
 
@@ -77,7 +91,7 @@ def metadata_files(
     version, licences = normalise_version(package.version), sorted(license_files)
     return {
         **{f"{info}/licenses/{file}": license_files[file] for file in licences},
-        f"{info}/METADATA": _metadata(package, version, licences, requires),
+        f"{info}/METADATA": _metadata(package, version, licences, requires, extras),
         f"{info}/WHEEL": b"Wheel-Version: 1.0\nGenerator: tilec\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
     }
 
@@ -107,7 +121,11 @@ def normalise_version(version: str) -> str:
 
 
 def _metadata(
-    package: PackageInfo, version: str, licences: list[str], requires: tuple[str, ...]
+    package: PackageInfo,
+    version: str,
+    licences: list[str],
+    requires: tuple[str, ...],
+    extras: Mapping[str, tuple[str, ...]],
 ) -> bytes:
     lines = ["Metadata-Version: 2.4", f"Name: {package.name}", f"Version: {version}"]
     paragraphs = package.description.strip().splitlines()
@@ -121,6 +139,9 @@ def _metadata(
     lines += [f"License-File: {file}" for file in licences]
     lines.append(f"Requires-Python: {_REQUIRES_PYTHON}")
     lines += [f"Requires-Dist: {requirement}" for requirement in requires]
+    for extra, more in extras.items():
+        lines.append(f"Provides-Extra: {extra}")
+        lines += [f'Requires-Dist: {requirement}; extra == "{extra}"' for requirement in more]
     if len(paragraphs) > 1:
         lines += ["Description-Content-Type: text/plain; charset=UTF-8", "", *paragraphs]
     return ("\n".join(lines) + "\n").encode()
@@ -128,7 +149,8 @@ def _metadata(
 
 def _write_members(
     path: Path, file: BinaryIO, members: Mapping[str, bytes | Path], record: str
-) -> None:
+) -> int:
+    """Write the members and their RECORD; return the size of the wheel."""
     archive = ArchiveWriter(file)
     table = io.StringIO()
     rows = csv.writer(table, lineterminator="\n")
@@ -145,6 +167,7 @@ def _write_members(
             fix="split the package, or build for fewer targets",
         ) from exc
     archive.close()
+    return archive.size
 
 
 def _read(path: Path, source: Path) -> bytes:

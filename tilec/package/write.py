@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import dataclasses
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from tilec.model.atomic import Stage, atomic_write
@@ -14,9 +15,35 @@ from tilec_runtime.bundle.format import (
     images_of,
     index_members,
 )
+from tilec_runtime.bundle.parts import PROVIDERS_NAME, write_providers
 from tilec_runtime.errors import BundleError, OutputError
+from tilec_runtime.model.arch import TargetKind, Version
 from tilec_runtime.model.digest import sha256
+from tilec_runtime.model.image import ImageInfo
 from tilec_runtime.model.kernel import BundleInfo
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Part:
+    """What of a bundle a file holds: all of it; or, of a bundle in parts, the index and portable
+    code, or the machine code of one compute capability.
+
+    Attributes:
+        modules: the modules that have machine code, by compute capability: the file has none then.
+        machine_code: the capability whose machine code it has, and nothing else.
+    """
+
+    modules: Mapping[Version, str] = dataclasses.field(default_factory=dict)
+    machine_code: Version | None = None
+
+    def holds(self, image: ImageInfo) -> bool:
+        """Return whether an image is in the file."""
+        if self.machine_code is None:
+            return image.target.kind is not TargetKind.CUBIN or not self.modules
+        return image.target.kind is TargetKind.CUBIN and image.target.cc == self.machine_code
+
+
+WHOLE = Part()
 
 
 def write_bundle(
@@ -25,6 +52,7 @@ def write_bundle(
     read_image: Callable[[str], bytes],
     *,
     max_size: int = 0,
+    part: Part = WHOLE,
     stage: Stage | None = None,
 ) -> str:
     """Write a bundle; equal arguments give equal bytes (with one zlib).
@@ -36,6 +64,7 @@ def write_bundle(
         info: the index.
         read_image: returns the bytes of an image by digest; called once for each, in sorted order.
         max_size: most bytes of the file, 0 for no bound.
+        part: what of the bundle the file holds.
         stage: puts the file in place later, with others.
 
     Returns:
@@ -48,7 +77,9 @@ def write_bundle(
     """
     index = index_members(info)
     from_members(index)  # nothing is published that the reader would refuse
-    sizes = {image.digest: image.size for image in images_of(info)}
+    if part.machine_code is not None:
+        index = {INDEX_NAME: index[INDEX_NAME]}
+    sizes = {image.digest: image.size for image in images_of(info) if part.holds(image)}
     packed: dict[str, int] = {}
     with atomic_write(path, stage=stage) as file:
         archive = ArchiveWriter(file)
@@ -60,6 +91,8 @@ def write_bundle(
                 )
             for name in sorted(index):
                 archive.add(name, index[name])
+            if part.modules:
+                archive.add(PROVIDERS_NAME, write_providers(part.modules))
             archive.close()
         except OverflowError as exc:
             raise OutputError(
@@ -111,10 +144,10 @@ def _too_large(
             )
         )
     lines = [
-        f"{path.name} would have {_mib(size)}, more than max-size = {_mib(most)}; the largest kernels:"
+        f"{path.name} would have {mib(size)}, more than max-size = {mib(most)}; the largest kernels:"
     ]
     lines += [
-        f"  {name}: {_mib(-share)} ({variants} variants, {images} images)"
+        f"  {name}: {mib(-share)} ({variants} variants, {images} images)"
         for share, name, variants, images in sorted(shares)[:5]
     ]
     return OutputError(
@@ -122,7 +155,8 @@ def _too_large(
     )
 
 
-def _mib(size: int) -> str:
+def mib(size: int) -> str:
+    """Return a size as messages have it: `90.0 MiB`."""
     if size < 1 << 20:
         return f"{size / 1024:.1f} KiB"
     return f"{size / (1 << 20):.1f} MiB"

@@ -12,7 +12,7 @@ from tilec_runtime.model.arch import ARCHS, TargetKind, Version, dotted
 from tilec_runtime.model.driver import cuda_of_ptx_isa, required_driver
 from tilec_runtime.model.image import ImageInfo
 from tilec_runtime.model.jit import JitBy, JitFallback
-from tilec_runtime.values import value_class
+from tilec_runtime.values import replace, value_class
 
 # Languages whose kernels only a GPU runs, as messages call them.
 LANGUAGES = {
@@ -46,6 +46,8 @@ class DeviceFacts:
             is the cpu device. None for a GPU.
         jit: what is said of compiling at load; None where nothing is, which denies it: what a
             bundle holds may still be of no use here.
+        missing: compute capabilities whose machine code is in wheels that are not installed, each
+            with the command that installs it.
     """
 
     cc: Version = (0, 0)
@@ -53,6 +55,7 @@ class DeviceFacts:
     name: str = ""
     interprets: tuple[Version, Version] | None = None
     jit: JitFallback | None = None
+    missing: tuple[tuple[Version, str], ...] = ()
 
     def __str__(self) -> str:
         """`NVIDIA H200 (compute capability 9.0, driver of CUDA 13.0)`, or `the cpu device`."""
@@ -189,7 +192,10 @@ def _refusal(image: ImageInfo, device: DeviceFacts) -> str:
             else f"this {target.kind.value}"
         )
         return f"{what} needs a driver of {required_driver(_needed_cuda(image))}, the driver serves CUDA {dotted(device.driver)}"
-    if target.kind is TargetKind.CUBIN or _allowed(device):
+    if target.kind is TargetKind.CUBIN:
+        install = dict(device.missing).get(target.cc)
+        return f"its wheel is not installed: {install}" if install else ""
+    if _allowed(device):
         return ""
     denied = "jit-fallback is deny" if device.jit else "jit-fallback is deny by default"
     if target.kind is TargetKind.LTOIR:
@@ -279,11 +285,13 @@ def _fit(image: ImageInfo, device: DeviceFacts) -> tuple[int, str, JitBy | None]
 
 def advice(choice: Choice, device: DeviceFacts, *, jit: bool = True) -> str:
     """What to do where a device has no image to take, or with `jit=False` no machine code."""
+    images = [candidate.image for candidate in choice.candidates]
     if device.interprets:
-        return cpu_advice([candidate.image for candidate in choice.candidates])[1]
-    fitting = [
-        c.image for c in choice.candidates if c.image.target.runs_on(device.cc, exact=c.image.exact)
-    ]
+        return cpu_advice(images)[1]
+    best = choose_image(images, replace(device, missing=())).taken if device.missing else None
+    if best is not None and best.image.target.cc in dict(device.missing) and best.jit is None:
+        return dict(device.missing)[best.image.target.cc]
+    fitting = [image for image in images if image.target.runs_on(device.cc, exact=image.exact)]
     if fitting:
         return _advice_of(fitting, device, jit=jit)
     tile = bool(choice.candidates) and all(

@@ -19,7 +19,7 @@ from tilec_runtime.bundle.schema import FRAME, KERNEL, ROWS
 from tilec_runtime.errors import BundleError
 from tilec_runtime.model.digest import canonical_json, sha256
 from tilec_runtime.model.image import ImageInfo
-from tilec_runtime.model.kernel import BundleInfo, KernelInfo
+from tilec_runtime.model.kernel import BundleInfo, KernelInfo, PackageInfo
 
 SCHEMA_VERSION = 1
 INDEX_NAME = "bundle.json"
@@ -109,6 +109,12 @@ class Index:
             _refuse("kernels", "a name appears twice")
         self.digest = sha256(data)
         self._read_row = read_row
+
+    @property
+    def package(self) -> PackageInfo:
+        """What the index is of."""
+        package: PackageInfo = self._frame["package"]
+        return package
 
     def kernel(self, name: str) -> KernelInfo:
         """Read one kernel's row, with every check that `info` makes of it.

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import hashlib
 import os
 import stat
@@ -13,16 +14,18 @@ import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NoReturn
 
 from tilec_runtime.bundle import limits
 from tilec_runtime.bundle.archive import Member, ReadAt, damaged, read_directory, read_member
 from tilec_runtime.bundle.codec import is_digest
 from tilec_runtime.bundle.format import INDEX_NAME, Index, image_name, images_of, row_name
+from tilec_runtime.bundle.parts import PROVIDERS_NAME, Parts, Source, read_providers
 from tilec_runtime.errors import BundleError, CallError
+from tilec_runtime.model.arch import TargetKind, Version
 from tilec_runtime.model.digest import sha256
 from tilec_runtime.model.image import ImageInfo
-from tilec_runtime.model.kernel import BundleInfo, KernelInfo
+from tilec_runtime.model.kernel import BundleInfo, KernelInfo, PackageInfo
 
 _CHUNK = 1 << 20
 
@@ -35,17 +38,26 @@ class Bundle:
 
     Attributes:
         kernels: names of its kernels, in order.
+        parts: of a bundle in parts, its machine code.
     """
 
     def __init__(self, read_at: ReadAt, size: int, members: dict[str, Member], name: str) -> None:
         """Use `Bundle.open`."""
         self.name = name
+        self._elsewhere: dict[str, Version] = {}
         self._info: BundleInfo | None = None
         self._read_at = read_at
         self._size = size
         self._members = members
         self._digest = ""
         self._index = Index(_read_index(read_at, members), self._row)
+        providers = members.get(PROVIDERS_NAME)
+        self.parts = Parts(
+            read_providers(read_member(read_at, providers)) if providers else {},
+            self._index.package,
+            self._index.digest,
+            functools.partial(Bundle.open, whole=False),
+        )
         self.kernels = tuple(self._index.rows)
 
     @classmethod
@@ -96,8 +108,10 @@ class Bundle:
         """
         if self._info is None:
             with _located(self.name):
+                if self.kernels and not any(name.startswith("kernels/") for name in self._members):
+                    self._refuse_part()
                 info = self._index.info()
-                _agree(images_of(info), self._members, all_of_them=True)
+                _agree(self._own(images_of(info)), self._members, all_of_them=True)
                 rows = {row_name(digest) for digest in self._index.rows.values()}
                 for name in self._members:
                     if name.startswith("kernels/") and name not in rows:
@@ -114,9 +128,8 @@ class Bundle:
         """
         with _located(self.name):
             kernel = self._index.kernel(name)
-            _agree(
-                (image for variant in kernel.variants for image in variant.images), self._members
-            )
+            images = (image for variant in kernel.variants for image in variant.images)
+            _agree(self._own(images), self._members)
             return kernel
 
     def image(self, digest: str) -> bytes:
@@ -128,12 +141,39 @@ class Bundle:
         Raises:
             BundleError: the bundle has no such image, or its bytes are damaged.
         """
+        cc = self._elsewhere.get(digest)
+        if cc is not None:
+            return self.parts.image(cc, digest)
         with _located(self.name):
             return self._content("image", image_name(digest), digest)
 
-    def packed(self, digest: str) -> int:
-        """Bytes that an image takes in the file."""
-        return self._members[image_name(digest)].packed
+    def packed(self, digest: str) -> int | None:
+        """Bytes that an image takes in the file, or in its part; None if that is not there."""
+        cc = self._elsewhere.get(digest)
+        if cc is None:
+            return self._members[image_name(digest)].packed
+        part = self.parts.part(cc)
+        return None if part is None else part.packed(digest)
+
+    @property
+    def package(self) -> PackageInfo:
+        """What the bundle is of."""
+        return self._index.package
+
+    def _own(self, images: Iterable[ImageInfo]) -> Iterator[ImageInfo]:
+        """Yield the images that this file holds, and note where the others are."""
+        for image in images:
+            if image.target.kind is TargetKind.CUBIN and image.target.cc in self.parts.modules:
+                self._elsewhere[image.digest] = image.target.cc
+            else:
+                yield image
+
+    def _refuse_part(self) -> NoReturn:
+        package = self.package
+        raise BundleError(
+            f"the file holds machine code of {package.name} {package.version} alone, a part of its bundle",
+            fix=f"name the package or its wheel, {package.name} {package.version}",
+        )
 
     def _row(self, digest: str) -> bytes:
         return self._content("kernel row", row_name(digest), digest)
@@ -179,7 +219,9 @@ class Bundle:
 def _is_name(name: str) -> bool:
     """Whether a bundle may have a member of this name."""
     kind, _, digest = name.partition("/")
-    return name == INDEX_NAME or (kind in ("images", "kernels") and is_digest(digest))
+    return name in (INDEX_NAME, PROVIDERS_NAME) or (
+        kind in ("images", "kernels") and is_digest(digest)
+    )
 
 
 def _read_index(read_at: ReadAt, members: dict[str, Member]) -> bytes:
@@ -222,7 +264,7 @@ def _agree(
         damaged(f"has {held[digest]} bytes of image {digest[:12]}, its index says {named[digest]}")
 
 
-def _reader(source: Path | bytes | BinaryIO) -> tuple[ReadAt, int, Callable[[], None] | None]:
+def _reader(source: Source) -> tuple[ReadAt, int, Callable[[], None] | None]:
     """How to read a source, its size, and how to close it where that is ours to do."""
     if isinstance(source, Path):
         descriptor = os.open(

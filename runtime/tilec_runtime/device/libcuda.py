@@ -5,14 +5,16 @@ takes longer than all of them.
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from ctypes import c_char_p, c_int, c_uint, c_void_p
-from typing import Any
+from typing import Any, ClassVar
 
 from tilec_runtime.errors import NoDeviceError
 
+Call = tuple[tuple[Any, ...], Any]
 # What each call takes, and what it gives through its first parameter (None: nothing); where its
 # symbol has another name, that.
-_CALLS: dict[str, tuple[tuple[Any, ...], Any]] = {
+_CALLS: dict[str, Call] = {
     "cuInit": ((c_uint,), None),
     "cuDriverGetVersion": ((), c_int),
     "cuDeviceGetCount": ((), c_int),
@@ -79,6 +81,9 @@ class Libcuda:
         CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED=14,
     )
 
+    CUstreamCaptureMode = _Names("CUstreamCaptureMode", CU_STREAM_CAPTURE_MODE_RELAXED=2)
+    calls: ClassVar[dict[str, Call]] = _CALLS
+
     def __init__(self, library: Any = None) -> None:
         """Open libcuda; `library` stands for it in tests.
 
@@ -86,26 +91,44 @@ class Libcuda:
             OSError: there is none.
         """
         library = library or ctypes.CDLL("libcuda.so.1")
-        for name, (takes, gives) in _CALLS.items():
-            setattr(self, name, _call(getattr(library, _SYMBOLS.get(name, name)), takes, gives))
+        for name, (takes, gives) in self.calls.items():
+            function = getattr(library, _SYMBOLS.get(name, name))
+            setattr(self, name, _call(function, takes, gives, self._result))
         self._name_of = _entry(library.cuDeviceGetName, (c_char_p, c_int, c_int))
         self._is_capturing = _entry(library.cuStreamIsCapturing, (c_void_p, c_void_p))
+        self._exchange_mode = _entry(library.cuThreadExchangeStreamCaptureMode, (c_void_p,))
 
     def cuDeviceGetName(self, size: int, device: int) -> tuple[Any, bytes]:  # noqa: N802 - the driver's name
         """The name of a device."""
         name = ctypes.create_string_buffer(size)
-        return _result(self._name_of(name, size, device)), name.raw
+        return self._result(self._name_of(name, size, device)), name.raw
 
     def cuStreamIsCapturing(self, stream: int) -> tuple[Any, int]:  # noqa: N802 - the driver's name
         """The status of a stream's capture."""
         status = c_int()
-        return _result(self._is_capturing(stream, ctypes.byref(status))), status.value
+        return self._result(self._is_capturing(stream, ctypes.byref(status))), status.value
+
+    def _result(self, result: int) -> Any:
+        """A result: 0 for success; another by the bindings' name, and as a number where they do not
+        know it.
+        """
+        if not result:
+            return 0
+        try:
+            return bindings().CUresult(result)
+        except ValueError:
+            return result
+
+    def cuThreadExchangeStreamCaptureMode(self, mode: int) -> tuple[Any, int]:  # noqa: N802 - the driver's name
+        """The mode of captures that this thread had before."""
+        before = c_int(mode)
+        return self._result(self._exchange_mode(ctypes.byref(before))), before.value
 
     def __getattr__(self, name: str) -> Any:
-        """What the bindings have."""
-        attribute = getattr(bindings(), name)
-        setattr(self, name, attribute)
-        return attribute
+        """The call or enumeration of the bindings."""
+        value = getattr(bindings(), name)
+        setattr(self, name, value)
+        return value
 
 
 def bindings() -> Any:
@@ -138,29 +161,17 @@ def _entry(function: Any, takes: tuple[Any, ...]) -> Any:
     return function
 
 
-def _call(function: Any, takes: tuple[Any, ...], gives: Any) -> Any:
-    """A call by the bindings' convention."""
+def _call(function: Any, takes: tuple[Any, ...], gives: Any, named: Callable[[int], Any]) -> Any:
+    """A call by the bindings' convention; `named` makes a result of a number."""
     takes = tuple(_Handle if kind is c_void_p else kind for kind in takes)
     if gives is None:
         plain = _entry(function, takes)
-        return lambda *arguments: (_result(plain(*arguments)),)
+        return lambda *arguments: (named(plain(*arguments)),)
     giving = _entry(function, (c_void_p, *takes))
 
     def call(*arguments: Any) -> tuple[Any, int]:
         value = gives()
         result = giving(ctypes.byref(value), *arguments)
-        return _result(result), value.value or 0
+        return named(result), value.value or 0
 
     return call
-
-
-def _result(result: int) -> Any:
-    """A result: 0 for success; another by the bindings' name, and as a number where they do not
-    know it.
-    """
-    if not result:
-        return 0
-    try:
-        return bindings().CUresult(result)
-    except ValueError:
-        return result

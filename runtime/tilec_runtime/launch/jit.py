@@ -92,7 +92,8 @@ class Jit:
         assert taken.jit is not None
         if device.jit is JitFallback.WARN:
             warning = f"{variant}: no machine code for {device}; {taken.image.target} is compiled at load by {taken.jit.value}"
-            warnings.warn(f"{warning}: {machine_code(device)}", RuntimeWarning, stacklevel=2)
+            ways = [*(install for _, install in device.missing), machine_code(device)]
+            warnings.warn(f"{warning}: {'; or '.join(ways)}", RuntimeWarning, stacklevel=2)
         kept = False
         if taken.jit is JitBy.DRIVER:
             code = image()

@@ -89,6 +89,7 @@ def site_on(
         store=store_of(driver),
         asked=policy,
         jit=Once(_jit),
+        missing=bundle.parts.missing(device.cc),
     )
 
 

@@ -35,6 +35,7 @@ from tilec_runtime.launch.packing import Packing
 from tilec_runtime.launch.plans import Bind, LaunchPlan
 from tilec_runtime.launch.program import Trace
 from tilec_runtime.launch.select import Considered, Settled, settle
+from tilec_runtime.model.arch import Version
 from tilec_runtime.model.image import ImageInfo
 from tilec_runtime.model.jit import JitFallback
 from tilec_runtime.model.kernel import AxisValue, KernelInfo, VariantInfo
@@ -54,7 +55,8 @@ class Site:
     """Where a bundle is loaded: one device, through one driver, with what is loaded there.
 
     `asked` is the policy of the caller or the environment for compiling at load; None leaves it to
-    the bundle. `jit` gives the compiler.
+    the bundle. `jit` gives the compiler. `missing` is the machine code that is not installed, as in
+    `DeviceFacts`.
     """
 
     bundle: Bundle
@@ -63,6 +65,7 @@ class Site:
     store: ImageStore
     asked: JitFallback | None
     jit: Callable[[], Jit]
+    missing: tuple[tuple[Version, str], ...] = ()
 
     def facts(self, kernel: KernelInfo) -> DeviceFacts:
         """Return the device's facts for the choice of a kernel's image."""
@@ -73,6 +76,7 @@ class Site:
             name=device.name,
             interprets=device.interprets,
             jit=jit,
+            missing=self.missing,
         )
 
     def function(self, taken: Candidate, kernel: KernelInfo, variant: str) -> LoadedFunction:

@@ -22,6 +22,7 @@ from tilec.manifest.types import (
     Profile,
     Tolerance,
     Toolchain,
+    Wheel,
 )
 from tilec_runtime.errors import ManifestError
 from tilec_runtime.model.arch import Target
@@ -149,7 +150,12 @@ EXPECTED = {
     ),
     "overrides.0.hints": (("occupancy", 2),),
     "overrides.1.targets": (Target.parse("sm_80"),),
-    "output": Output(dir="out/dist", emit=("bundle", "wheel"), max_size=90 * 2**20),
+    "output": Output(
+        dir="out/dist",
+        emit=("bundle", "wheel"),
+        max_size=90 * 2**20,
+        wheel=Wheel(split="arch", max_size=50 * 2**20),
+    ),
 }
 
 

@@ -27,6 +27,7 @@ class Library:
 
     def __init__(self, **results: int) -> None:
         self.results, self.calls = results, list[tuple[Any, ...]]()
+        self.mode = 0  # of captures, of this thread
         pushed = {
             "cuCtxPushCurrent": "cuCtxPushCurrent_v2",
             "cuCtxPopCurrent": "cuCtxPopCurrent_v2",
@@ -40,6 +41,7 @@ class Library:
             )
         self._add("cuDeviceGetName", ctypes.c_void_p, ctypes.c_int, ctypes.c_int)
         self._add("cuStreamIsCapturing", ctypes.c_void_p, ctypes.POINTER(ctypes.c_int))
+        self._add("cuThreadExchangeStreamCaptureMode", ctypes.POINTER(ctypes.c_int))
 
     def _add(self, name: str, *takes: Any, gives: Any = None) -> None:
         def call(*arguments: Any) -> int:
@@ -49,6 +51,8 @@ class Library:
                 ctypes.memmove(arguments[0], b"GPU\0", 4)
             elif name == "cuStreamIsCapturing":
                 arguments[1][0] = 1
+            elif name == "cuThreadExchangeStreamCaptureMode":
+                arguments[0][0], self.mode = self.mode, arguments[0][0]
             self.calls.append(
                 (name, *(argument for argument in arguments if isinstance(argument, int | bytes)))
             )
@@ -121,6 +125,10 @@ def test_names_and_captures() -> None:
     result, name = api.cuDeviceGetName(256, 0)
     assert (result, name[:4], len(name)) == (0, b"GPU\0", 256)
     assert api.cuStreamIsCapturing(5) == (0, 1)
+    relaxed = api.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
+    assert relaxed == int(real.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED)
+    assert api.cuThreadExchangeStreamCaptureMode(relaxed) == (0, 0)
+    assert api.cuThreadExchangeStreamCaptureMode(0) == (0, relaxed)
 
 
 def test_results_have_the_names_of_the_bindings() -> None:

@@ -1,0 +1,194 @@
+"""Wheels that are split by architecture, as pip installs, upgrades, mixes and removes them."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import sys
+from importlib.metadata import distribution
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.distributions import ROOT, run, wheel_of
+
+pytestmark = [pytest.mark.e2e, pytest.mark.toolchain]
+
+KERNEL = """
+import cuda.tile as ct
+
+@ct.kernel
+def scale(y, x, TILE: ct.Constant[int]):
+    i = ct.bid(0)
+    ct.store(y, index=(i,), tile=ct.load(x, index=(i,), shape=(TILE,)) * FACTOR)
+"""
+MANIFEST = """
+edition = 1
+package = { name = "acme-demo", version = "VERSION", module = "acme" }
+targets = { default = ["sm_80", "sm_90", "tileir"] }
+output = { emit = ["wheel"], wheel = { split = "arch" } }
+
+[kernel.scale]
+source = "k.py"
+params = { y = { dtype = "f32", rank = 1, out = true }, x = { dtype = "f32", rank = 1 } }
+matrix = { TILE = [16] }
+launch = { grid = ["cdiv(y.size, TILE)"], requires = ["x.shape == y.shape"] }
+"""
+# What a program sees: results on the cpu device, and what a device of compute capability 9.0 takes.
+PROGRAM = """
+import numpy, acme, sys
+from tilec_runtime.bundle.choose import DeviceFacts, require_image
+from tilec_runtime.errors import TilecError
+
+x = numpy.ones(32, "f4")
+y = numpy.zeros_like(x)
+acme.load("cpu").scale(y, x)
+print(y[0])
+bundle = acme._tilec_package_.bundle
+try:
+    facts = DeviceFacts(cc=(9, 0), driver=(13, 4), missing=bundle.parts.missing((9, 0)))
+    image = require_image(bundle.kernel("scale").variants[0].images, facts).image
+    print(image.target, len(bundle.image(image.digest)) == image.size)
+except TilecError as error:
+    print(type(error).__name__, error.what.splitlines()[0], error.fix, sep="\\n")
+print("acme_sm90" in sys.modules)
+"""
+BORROWED = ("numpy", "ml_dtypes", "cuda-bindings", "cuda-pathfinder")
+
+
+def build(project: Path, version: str, factor: str) -> dict[str, str]:
+    """Build a version; return the digests of its wheels."""
+    project.mkdir(exist_ok=True)
+    (project / "k.py").write_text(KERNEL.replace("FACTOR", factor))
+    (project / "tilec.toml").write_text(MANIFEST.replace("VERSION", version))
+    run(sys.executable, "-m", "tilec", "build", cwd=project)
+    wheels = (project / "dist").glob(f"*-{version}-*.whl")
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in wheels}
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory of wheels: tilec-runtime, and two versions of a package."""
+    place = tmp_path_factory.mktemp("split")
+    first = build(place / "acme", "1.0", "2.0")
+    assert sorted(first) == [
+        "acme_demo-1.0-py3-none-any.whl",
+        "acme_demo_sm80-1.0-py3-none-any.whl",
+        "acme_demo_sm90-1.0-py3-none-any.whl",
+    ]
+    assert build(place / "again", "1.0", "2.0") == first, "another build gives other bytes"
+    build(place / "acme", "2.0", "3.0")
+    shutil.copy(wheel_of(ROOT / "runtime", place), place / "acme" / "dist")
+    return place / "acme" / "dist"
+
+
+class Venv:
+    """An environment that has what tilec-runtime requires, and pip from outside."""
+
+    def __init__(self, place: Path, house: Path) -> None:
+        self.place, self.house = place, house
+        run(sys.executable, "-m", "venv", "--without-pip", place, cwd=place.parent)
+        (self.site,) = place.glob("lib/python*/site-packages")
+        for name in BORROWED:
+            for file in distribution(name).files or ():
+                top = file.parts[0]
+                source = Path(str(distribution(name).locate_file(top)))
+                if top not in ("..", "__pycache__") and not (self.site / top).exists():
+                    (self.site / top).symlink_to(source)
+
+    def pip(self, *arguments: str, code: int = 0) -> str:
+        options = ("--isolated", "--disable-pip-version-check", "--python")
+        pip = (sys.executable, "-m", "pip", *options, self.place / "bin" / "python")
+        done = run(*pip, *arguments, cwd=self.place, code=code)
+        return done.stdout + done.stderr
+
+    def install(self, *arguments: str, code: int = 0) -> str:
+        options = ("--no-index", "--no-cache-dir", "--no-compile", "--find-links", str(self.house))
+        return self.pip("install", *options, *arguments, code=code)
+
+    def program(self) -> list[str]:
+        done = run(self.place / "bin" / "python", "-I", "-B", "-c", PROGRAM, cwd=self.place)
+        return done.stdout.splitlines()
+
+    @property
+    def installed(self) -> list[str]:
+        return sorted(path.name for path in self.site.glob("acme*"))
+
+
+@pytest.mark.long  # a dozen runs of pip
+def test_a_user_installs_upgrades_mixes_and_removes(house: Path, tmp_path: Path) -> None:
+    venv = Venv(tmp_path / "venv", house)
+    venv.install("acme-demo==1.0")
+    assert venv.installed == ["acme", "acme_demo-1.0.dist-info"]
+    assert venv.program() == [
+        "2.0",  # the cpu device needs no more than the small wheel
+        "NoImageError",
+        "no image runs on GPU (compute capability 9.0, driver of CUDA 13.4)",
+        "pip install 'acme-demo[sm90]==1.0'",
+        "False",
+    ]
+    venv.install("acme-demo[sm90]==1.0")  # the line of the error
+    assert venv.program() == ["2.0", "sm_90 True", "False"]
+
+    said = venv.install("--upgrade", "acme-demo")  # the small wheel alone
+    assert "acme-demo-sm90 1.0 requires acme-demo==1.0, but you have acme-demo 2.0" in said
+    assert venv.program()[1] == "BundleError"
+    venv.install("--upgrade", "acme-demo[sm90]")
+    assert venv.installed == [
+        "acme",
+        "acme_demo-2.0.dist-info",
+        "acme_demo_sm90-2.0.dist-info",
+        "acme_sm90",
+    ]
+    assert venv.program() == ["3.0", "sm_90 True", "False"]
+
+    assert "conflict" in venv.install("acme-demo==2.0", "acme-demo-sm90==1.0", code=1)
+    assert venv.program() == ["3.0", "sm_90 True", "False"]  # nothing is half installed
+    venv.install("--no-deps", "acme-demo-sm90==1.0")
+    assert "acme-demo-sm90 1.0 has requirement acme-demo==1.0" in venv.pip("check", code=1)
+    _, kind, what, fix, _ = venv.program()
+    assert kind == "BundleError"
+    assert "the machine code is of another build than package acme: of acme-demo 1.0" in what
+    assert fix == "pip install --force-reinstall --no-deps 'acme-demo-sm90==2.0'"
+    venv.install("--force-reinstall", "--no-deps", "acme-demo-sm90==2.0")
+    assert venv.program() == ["3.0", "sm_90 True", "False"]
+
+    venv.install("acme-demo[all]")
+    assert "acme_sm80" in venv.installed
+    venv.pip("uninstall", "-y", "acme-demo-sm90", "acme-demo-sm80")
+    assert venv.installed == ["acme", "acme_demo-2.0.dist-info"]
+    assert "pip install 'acme-demo[sm90]==2.0'" in venv.program()
+    venv.pip("uninstall", "-y", "acme-demo")
+    assert venv.installed == []
+
+
+def test_wheels_are_inspected_beside_each_other(house: Path, tmp_path: Path) -> None:
+    small, provider = (f"acme_demo{part}-2.0-py3-none-any.whl" for part in ("", "_sm90"))
+    command = (sys.executable, "-m", "tilec", "inspect")
+    shown = run(*command, house / small, "--verify", cwd=tmp_path).stdout
+    assert "every image verified" in shown
+    assert run(*command, house / small, "--sizes", cwd=tmp_path).stdout.count("sm_90") == 2
+    done = run(*command, house / provider, cwd=tmp_path, code=1)
+    assert "holds machine code of acme-demo 2.0 alone" in done.stderr
+    alone = shutil.copy(house / small, tmp_path)
+    done = run(*command, alone, "--verify", cwd=tmp_path, code=1)
+    assert "pip install 'acme-demo[sm80]==2.0'" in done.stderr
+
+
+def test_a_build_that_makes_fewer_removes_the_rest(house: Path, tmp_path: Path) -> None:
+    project = shutil.copytree(house.parent, tmp_path / "acme")
+    manifest = project / "tilec.toml"
+    manifest.write_text(manifest.read_text().replace('"sm_80", ', ""))
+    run(sys.executable, "-m", "tilec", "build", cwd=project)
+    assert sorted(path.name for path in (project / "dist").glob("acme*-2.0-*")) == [
+        "acme_demo-2.0-py3-none-any.whl",
+        "acme_demo_sm90-2.0-py3-none-any.whl",
+    ]
+    assert (project / "dist" / "acme_demo_sm80-1.0-py3-none-any.whl").exists()
+    manifest.write_text(manifest.read_text().replace('arch" }', 'arch", max-size = "2 KiB" }'))
+    before = {path: path.read_bytes() for path in (project / "dist").iterdir()}
+    done = run(sys.executable, "-m", "tilec", "build", cwd=project, code=1)
+    assert "more than [output.wheel] max-size = 2.0 KiB" in done.stderr
+    assert {path: path.read_bytes() for path in (project / "dist").iterdir()} == before
+    run(sys.executable, "-m", "tilec", "clean", cwd=project)
+    assert not list((project / "dist").glob("acme*"))

@@ -1,0 +1,279 @@
+"""The package for Hugging Face's `kernels`: its files, metadata, module, and the copied runtime."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import importlib.util
+import json
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from tests.bundle_samples import Sample
+from tilec.package.hub import hub_files, hub_view, runtime_files
+from tilec.package.hub_metadata import metadata, read_metadata
+from tilec.package.marks import all_outputs, is_written
+from tilec.package.write import write_bundle
+from tilec_runtime.bundle.format import index_digest
+from tilec_runtime.errors import OutputError, UsageError
+from tilec_runtime.model.kernel import BundleInfo, KernelInfo
+from tilec_runtime.model.signature import Param, ParamKind
+
+SAMPLE = Sample()
+INFO = SAMPLE.info()
+INDEX = index_digest(INFO)
+# What a copied module may import beside the standard library, inside functions: torch for its
+# operators, and bindings that the standalone driver never asks for.
+ALLOWED = {("hub.py", "torch"), ("device/libcuda.py", "cuda")}
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    path = tmp_path_factory.mktemp("bundle") / "x.tilec"
+    write_bundle(path, INFO, SAMPLE.images.__getitem__)
+    return hub_files(INFO, path.read_bytes(), INDEX)
+
+
+@pytest.fixture
+def variant(files: dict[str, bytes], tmp_path: Path) -> Path:
+    folder = tmp_path / "hub" / INFO.package.name / "build" / "torch-cuda"
+    for name, data in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    return folder
+
+
+# --- The copied modules
+
+
+def test_copied_modules_need_the_standard_library_alone() -> None:
+    found = set()
+    for file, data in runtime_files().items():
+        for node in ast.walk(ast.parse(data)):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module] if isinstance(node, ast.ImportFrom) and not node.level else []
+            tops = {name.partition(".")[0] for name in names if name}
+            found |= {(file, top) for top in tops - set(sys.stdlib_module_names)}
+    assert found == ALLOWED
+
+
+def test_every_relative_import_leads_to_a_copied_module_or_to_one_that_is_left_out() -> None:
+    """Those that are left out are of the cpu device, ops, tilec's own tensors and compilers."""
+    copied = runtime_files()
+    missing = set()
+    for file, data in copied.items():
+        inside = set()
+        tree = ast.parse(data)
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef):
+                inside |= {id(child) for child in ast.walk(node)}
+            if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+                inside |= {id(child) for child in ast.walk(node)}
+        for node in ast.walk(tree):
+            if not isinstance(node, ast.ImportFrom) or not node.level:
+                continue
+            parts = [*Path(file).parts[: len(Path(file).parts) - node.level]]
+            target = "/".join([*parts, *(node.module or "").split(".")]).strip("/")
+            if target and f"{target}.py" not in copied and f"{target}/__init__.py" not in copied:
+                missing.add((target, id(node) in inside))
+    assert {target for target, inside in missing if not inside} == set()
+    rooms = {target.partition("/")[0] for target, _ in missing}
+    assert rooms <= {"_core", "cpu", "device", "kernels", "launch", "ops", "running", "tensors"}
+
+
+def test_each_folder_is_a_package_that_says_where_it_is_from() -> None:
+    copied = runtime_files()
+    folders = {Path(file).parent.as_posix() for file in copied}
+    for folder in folders:
+        text = copied[f"{folder}/__init__.py".removeprefix("./")].decode()
+        assert text.startswith('"""Copied from tilec-runtime ')
+    assert "hub.py" in copied
+    assert "launch/launcher.py" in copied
+    assert not any(file.startswith(("cpu/", "ops/", "api/")) for file in copied)
+
+
+# --- Metadata
+
+
+def test_metadata_has_what_kernels_reads(files: dict[str, bytes]) -> None:
+    document = json.loads(files["metadata.json"])
+    assert document["name"] == "acme-kernels"
+    assert document["python-depends"] == []
+    # The sample's second kernel has exact machine code, which other minor versions do not run.
+    assert document["backend"] == {"type": "cuda", "archs": []}
+    assert document["digest"]["algorithm"] == "sha256"
+    assert set(document["digest"]["files"]) == set(files) - {"metadata.json"}
+    assert document["id"].startswith("_acme_kernels_cuda_")
+
+
+def test_architectures_are_those_of_every_kernel() -> None:
+    plain = dataclasses.replace(
+        INFO, kernels=tuple(k for k in INFO.kernels if k.language != "tile")
+    )
+    assert json.loads(metadata(plain, {}))["backend"]["archs"] == ["8.0", "9.0"]
+    tile = dataclasses.replace(INFO, kernels=tuple(k for k in INFO.kernels if k.language == "tile"))
+    assert json.loads(metadata(tile, {}))["backend"]["archs"] == ["8.0a", "9.0a"]
+
+
+def test_equal_builds_give_equal_files_and_other_files_another_id(
+    files: dict[str, bytes],
+) -> None:
+    (bundle,) = (data for name, data in files.items() if name.endswith(".tilec"))
+    assert hub_files(INFO, bundle, INDEX) == files
+    rest = {name: data for name, data in files.items() if name != "metadata.json"}
+    assert metadata(INFO, rest) == files["metadata.json"]
+    other = json.loads(metadata(INFO, {**rest, "__init__.py": b""}))
+    assert other["id"] != json.loads(files["metadata.json"])["id"]
+
+
+@pytest.mark.parametrize("name", ["9lives", "k"])
+def test_refuses_names_that_the_hub_does_not_take(name: str) -> None:
+    package = dataclasses.replace(INFO.package, name=name)
+    with pytest.raises(OutputError, match="no name for the Hugging Face hub"):
+        metadata(dataclasses.replace(INFO, package=package), {})
+
+
+# --- The module
+
+
+def kernel(**changes: object) -> KernelInfo:
+    return dataclasses.replace(INFO.kernels[0], **changes)  # type: ignore[arg-type]
+
+
+def view_of(one: KernelInfo):
+    info: BundleInfo = dataclasses.replace(INFO, kernels=(one,))
+    return hub_view(info, "x.tilec", INDEX).kernels[0]
+
+
+TENSORS = (
+    Param(name="y", kind=ParamKind.TENSOR, dtype="T", out=True),
+    Param(name="z", kind=ParamKind.TENSOR, dtype="T", out=True),
+    Param(name="x", kind=ParamKind.TENSOR, dtype="T", optional=True),
+)
+NUMBERS = (
+    Param(name="n", kind=ParamKind.SCALAR, dtype="i32"),
+    Param(name="eps", kind=ParamKind.SCALAR, dtype="T", default=1e-6),
+    Param(name="on", kind=ParamKind.SCALAR, dtype="bool", default=True),
+)
+
+
+def test_an_operator_says_what_it_writes() -> None:
+    found = view_of(kernel(params=(*TENSORS, *NUMBERS)))
+    assert found.schema == (
+        '"(Tensor(a!) y, Tensor(b!) z, Tensor? x, SymInt n, float eps, bool on, SymInt? B) -> ()"'
+    )
+    assert found.count == 6
+    assert found.arguments == "y, z, x, n, eps, on, B"
+    assert found.signature.endswith("eps=1e-06, on=True, *, B") or "B=None" in found.signature
+
+
+@pytest.mark.parametrize(
+    "param",
+    [
+        Param(name="s", kind=ParamKind.STRUCT, dtype="", size=8),
+        Param(name="p", kind=ParamKind.PTR, dtype=""),
+    ],
+)
+def test_kernels_that_no_operator_can_take_are_launched_by_functions(param: Param) -> None:
+    assert view_of(kernel(params=(*TENSORS, param))).schema == "None"
+    inputs = tuple(dataclasses.replace(one, out=False) for one in TENSORS)
+    assert view_of(kernel(params=inputs)).schema == "None"
+
+
+def test_refuses_kernels_that_need_a_configuration_at_each_launch() -> None:
+    launch = dataclasses.replace(INFO.kernels[0].launch, open=("grid",))
+    with pytest.raises(UsageError, match="takes a configuration at each launch"):
+        view_of(kernel(launch=launch))
+    preset = dataclasses.replace(launch, preset=True)
+    assert "config" not in view_of(kernel(launch=preset)).signature
+
+
+# --- Damage
+
+
+def loaded(variant: Path) -> ModuleType:
+    name = json.loads((variant / "metadata.json").read_text())["id"]
+    spec = importlib.util.spec_from_file_location(name, variant / "__init__.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(autouse=True)
+def no_modules_left() -> Iterator[None]:
+    yield
+    for name in [name for name in sys.modules if name.startswith("_acme_kernels_cuda_")]:
+        del sys.modules[name]
+
+
+@pytest.mark.parametrize("file", ["_runtime/hub.py", "_runtime/launch/launcher.py", "__init__.py"])
+def test_refuses_a_damaged_file(variant: Path, file: str) -> None:
+    with (variant / file).open("a") as out:
+        out.write("\n# another\n")
+    with pytest.raises(ImportError, match=rf"{file} is damaged: it has other bytes"):
+        loaded(variant)
+
+
+def test_refuses_a_missing_file(variant: Path) -> None:
+    (variant / "_runtime" / "values.py").unlink()
+    with pytest.raises(ImportError, match=r"_runtime/values.py cannot be read: No such file"):
+        loaded(variant)
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda data: data[:-100], "damaged"),
+        (lambda data: b"", "damaged|no bundle"),
+        (lambda data: data[:100] + bytes(9) + data[109:], "damaged"),
+    ],
+)
+def test_refuses_a_damaged_bundle(variant: Path, damage, message: str) -> None:
+    (bundle,) = variant.glob("*.tilec")
+    bundle.write_bytes(damage(bundle.read_bytes()))
+    with pytest.raises(Exception, match=message) as caught:
+        loaded(variant)
+    assert type(caught.value).__name__ == "BundleError"
+
+
+def test_refuses_the_bundle_of_another_build(variant: Path, tmp_path: Path) -> None:
+    other = dataclasses.replace(INFO, profile="debug")
+    (bundle,) = variant.glob("*.tilec")
+    write_bundle(tmp_path / "other.tilec", other, SAMPLE.images.__getitem__)
+    shutil.copy(tmp_path / "other.tilec", bundle)
+    with pytest.raises(Exception, match="is not the one that this package was built with"):
+        loaded(variant)
+
+
+# --- Files that a build may replace
+
+
+def test_unchanged_files_are_tilecs_own(variant: Path, tmp_path: Path) -> None:
+    package = INFO.package
+    found = all_outputs(tmp_path, package.name, package.module)
+    assert all(found.values())
+    assert len(found) == len(list(variant.rglob("*.*")))
+    changed = variant / "_runtime" / "hub.py"
+    changed.write_text("mine")
+    assert not is_written(changed)
+    assert is_written(variant / "__init__.py")
+    assert [
+        path for path, own in all_outputs(tmp_path, package.name, package.module).items() if not own
+    ] == [changed]
+
+
+def test_metadata_that_was_changed_owns_nothing(variant: Path, tmp_path: Path) -> None:
+    path = variant / "metadata.json"
+    assert read_metadata(path)
+    path.write_text(path.read_text().replace("acme", "mine"))
+    assert read_metadata(path) == {}
+    assert all_outputs(tmp_path, INFO.package.name, INFO.package.module) == {}
+    assert not is_written(variant / "__init__.py")
