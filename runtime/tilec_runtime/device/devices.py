@@ -120,7 +120,7 @@ def _ordinal_named(name: str) -> int | None:
     return int(number or 0) if kind == "cuda" and (is_number or not colon) else None
 
 
-def _ordinal_held(device: Any) -> int | None:
+def _ordinal_held(device: object) -> int | None:
     """Return the number of a device object of another library."""
     kind, platform = getattr(device, "type", "cuda"), getattr(device, "platform", "gpu")
     if "cpu" in (kind, platform):

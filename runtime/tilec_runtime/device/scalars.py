@@ -157,7 +157,7 @@ def encoded(format_: str, value: Any) -> bytes:
     return data
 
 
-def is_number(value: Any) -> bool:
+def is_number(value: object) -> bool:
     """Whether it is a Python number or a NumPy scalar; tensors of one element are not, since
     reading them would wait for the device.
     """
@@ -213,7 +213,9 @@ def whole(what: str, value: Any, raised: type[TilecError] = CallError) -> int:
     return operator.index(value)
 
 
-def require_kind(who: str, noun: str, given: Any, kind: type | tuple[type, ...], fix: str) -> None:
+def require_kind(
+    who: str, noun: str, given: object, kind: type | tuple[type, ...], fix: str
+) -> None:
     """Check the type of an argument: `who` takes a `noun`.
 
     Raises:
@@ -248,7 +250,7 @@ def bare(handle: Any) -> Any:
     return int(handle) if hasattr(kind, "__int__") and not hasattr(kind, "__float__") else handle
 
 
-def handle_number(handle: Any, noun: str, fix: str) -> int:
+def handle_number(handle: object, noun: str, fix: str) -> int:
     """The number of a driver's handle that another library holds.
 
     Raises:
@@ -260,7 +262,7 @@ def handle_number(handle: Any, noun: str, fix: str) -> int:
         raise CallError(f"{handle!r} is no handle of {noun}", fix=fix) from error
 
 
-def shown(value: Any) -> str:
+def shown(value: object) -> str:
     """A value in a message; Python itself refuses to write integers of thousands of digits."""
     return (
         f"an integer of {value.bit_length()} bits"
@@ -278,7 +280,7 @@ def _bounds(dtype: str) -> str:
     return ""
 
 
-def _is_numpy(value: Any) -> bool:
+def _is_numpy(value: object) -> bool:
     return any(
         base.__name__ == "generic" and base.__module__ == "numpy" for base in type(value).__mro__
     )
