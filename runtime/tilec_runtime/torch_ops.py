@@ -5,13 +5,14 @@ Generated modules (`demo.torch`) import this; nothing else does. Needs torch 2.7
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch.autograd.graph import increment_version
 
-from tilec_runtime.launch.outputs import Outputs
+from tilec_runtime.launch.outputs import Outputs, Rule
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.model.kernel import AxisValue, KernelInfo
 from tilec_runtime.model.signature import Param, ParamKind
@@ -21,8 +22,10 @@ if TYPE_CHECKING:
 
     from tilec_runtime.bundle.read import Bundle
     from tilec_runtime.launch.launcher import Launcher
+    from tilec_runtime.model.expr import Expr
 
-# Allocates the outputs of a call by its arguments.
+# Allocates one output of a call, or all, by its arguments.
+Make = Callable[[tuple[Any, ...]], Any]
 Allocate = Callable[[tuple[Any, ...]], tuple[Any, ...]]
 
 # Inductor passes arrays with the strides that they were traced with.
@@ -155,8 +158,8 @@ def _allocator(info: KernelInfo) -> Allocate:
     outputs = Outputs(info)
     names = tuple(param.name for param in _inputs(info))
     makers = [
-        _maker(outputs, names, number, like or outputs.template, extents is None, dtype)
-        for number, (like, extents, dtype) in enumerate(outputs.rules)
+        _maker(outputs, names, name, rule)
+        for name, rule in zip(outputs.names, outputs.rules, strict=True)
     ]
     if len(makers) == 1:
         (make,) = makers
@@ -164,25 +167,50 @@ def _allocator(info: KernelInfo) -> Allocate:
     return lambda args: tuple([make(args) for make in makers])
 
 
-def _maker(
-    outputs: Outputs, names: tuple[str, ...], number: int, like: str, alike: bool, dtype: str
-) -> Callable[[tuple[Any, ...]], Any]:
+def _maker(outputs: Outputs, names: tuple[str, ...], name: str, rule: Rule) -> Make:
     """What allocates one output; where it is all like its input, by one call of torch."""
+    like, extents, dtype = rule
     place = names.index(like)
     own = None if dtype in DTYPES else names.index(dtype.removesuffix(".dtype"))
     fixed = getattr(torch, DTYPES[dtype].numpy) if own is None else None
     contiguous = torch.contiguous_format
-    if alike and own == place:
+    if extents is None and own == place:
         return lambda args: torch.empty_like(args[place], memory_format=contiguous)
+    shape_of = _shape_of(outputs, names, name, extents) if extents is not None else None
 
     def make(args: tuple[Any, ...]) -> Any:
         kind = fixed if own is None else args[own].dtype
-        if alike:
+        if shape_of is None:
             return torch.empty_like(args[place], dtype=kind, memory_format=contiguous)
-        shape = outputs.shapes(dict(zip(names, args, strict=False)))[number]
-        return torch.empty(shape, dtype=kind, device=args[place].device)
+        return torch.empty(shape_of(args), dtype=kind, device=args[place].device)
 
     return make
+
+
+def _shape_of(
+    outputs: Outputs, names: tuple[str, ...], name: str, extents: tuple[Expr, ...]
+) -> Callable[[tuple[Any, ...]], Any]:
+    """What computes a shape by the arguments of a call. Shapes of real tensors are remembered:
+    expressions cost more than torch's allocation.
+    """
+    used = outputs.reads(extents)
+    tensors = [names.index(each) for each in used if each in outputs.tensors]
+    numbers = [names.index(each) for each in used if each not in outputs.tensors]
+    read = [names[place] for place in (*tensors, *numbers)]
+
+    def compute(*values: Any) -> tuple[Any, ...]:
+        return tuple(outputs.shape(name, extents, dict(zip(read, values, strict=True))))
+
+    remembered = functools.lru_cache(maxsize=1024, typed=True)(compute)
+
+    def shape(args: tuple[Any, ...]) -> tuple[Any, ...]:
+        values = [*[args[place].shape for place in tensors], *[args[place] for place in numbers]]
+        try:
+            return remembered(*values)
+        except TypeError:  # symbols of a tracer have no hash
+            return compute(*values)
+
+    return shape
 
 
 def _runner(info: KernelInfo, allocate: Allocate, launchers: _Launchers) -> Callable[..., Any]:
