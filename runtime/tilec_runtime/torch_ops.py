@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch.autograd.graph import increment_version
@@ -18,9 +18,11 @@ from tilec_runtime.model.kernel import AxisValue, KernelInfo
 from tilec_runtime.model.signature import Param, ParamKind
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tilec_runtime.bundle.read import Bundle
     from tilec_runtime.launch.launcher import Launcher
     from tilec_runtime.model.expr import Expr
-    from tilec_runtime.package import Package
 
 # Allocates one output of a call, or all, by its arguments.
 Make = Callable[[tuple[Any, ...]], Any]
@@ -32,13 +34,40 @@ _NUMBERS = {"bool": "bool", "int": "SymInt", "uint": "SymInt", "float": "float"}
 _AXES = {bool: "bool", int: "int", float: "float", str: "str"}
 
 
+class Loaded(Protocol):
+    """A package's kernels on one device."""
+
+    @property
+    def kernels(self) -> Mapping[str, Launcher]:
+        """The launchers by name."""
+
+
+class Bundled(Protocol):
+    """What operators ask of a package."""
+
+    @property
+    def bundle(self) -> Bundle:
+        """Its bundle."""
+
+    def load(self, device: int | str) -> Loaded:
+        """Its kernels on a device."""
+
+
 class Operators:
     """The operators of one package, in one namespace. They live as long as this object."""
 
-    def __init__(self, package: Package, namespace: str) -> None:
-        """Define nothing yet."""
+    def __init__(self, package: Bundled, namespace: str, *, shared: bool = False) -> None:
+        """Define nothing yet.
+
+        Args:
+            package: what is launched.
+            namespace: of the operators.
+            shared: the namespace has the build's digest: operators that are there already are of
+                the same build, which was loaded from another place, and are taken.
+        """
         self._package = package
         self._namespace = namespace
+        self._shared = shared
         self._library = torch.library.Library(namespace, "FRAGMENT")
 
     def define(self, kernel: str) -> Any:
@@ -47,6 +76,9 @@ class Operators:
         Raises:
             BundleError: the bundle cannot be read. RuntimeError: there is such an operator already.
         """
+        known = getattr(torch.ops, self._namespace)
+        if self._shared and hasattr(known, kernel):
+            return getattr(known, kernel).default
         info = self._package.bundle.kernel(kernel)
         allocate = _allocator(info)
         self._library.define(kernel + schema_of(info), tags=_TAGS)
@@ -65,7 +97,7 @@ class Operators:
 class _Launchers(dict[int, "Launcher"]):
     """The launchers of a kernel by torch's number of a device, -1 for the CPU."""
 
-    def __init__(self, package: Package, kernel: str) -> None:
+    def __init__(self, package: Bundled, kernel: str) -> None:
         self._package = package
         self._kernel = kernel
 
