@@ -428,8 +428,9 @@ def pick(
         names = [d.qualified or d.name for d in decls]
         path = Path(manifest.root, kernel.source)
         spelled = kernel.language == "cuda" and not candidates and not did_you_mean(named, names)
-        plain = spelled and not _has_tiles(path)
-        if plain and (hidden := unseen(named, kernel.args, sources[kernel.name])):
+        plain = spelled and not _mentions(path, "__tile_global__")
+        shown = named.startswith("_Z") or _mentions(path, "__global__") or _mentions(path, named)
+        if plain and shown and (hidden := unseen(named, kernel.args, sources[kernel.name])):
             chosen[kernel.name] = hidden
             continue
         what = (
@@ -459,17 +460,17 @@ def _absent(kernel: Kernel, named: str, names: Sequence[str], path: Path) -> str
     spoken, decorator = _python_language(path, named)
     if spoken and spoken != kernel.language:
         return f'{what}: it is a @{decorator} function, so say language = "{spoken}"'
-    if kernel.language == "cuda" and _has_tiles(path):
+    if kernel.language == "cuda" and _mentions(path, "__tile_global__"):
         return f'{what} of language cuda: for its __tile_global__ functions say language = "tile"'
     if not names and kernel.language == "tile" and path.suffix == ".py":
         return f"{what}: a kernel is a function with @tl.kernel (import tilec.lang as tl)"
     return what
 
 
-def _has_tiles(path: Path) -> bool:
-    """Return whether a C++ source has tile kernels, which the cuda frontend ignores."""
+def _mentions(path: Path, word: str) -> bool:
+    """Return whether a C++ source has a word: of tile kernels, or of what its macros make."""
     try:
-        return b"__tile_global__" in path.read_bytes()
+        return word.encode() in path.read_bytes()
     except OSError:
         return False
 
@@ -479,7 +480,13 @@ def language_of(path: Path, name: str) -> str:
     if path.suffix == ".py":
         return _python_language(path, name)[0] or "tile"
     fits = [language for language, suffixes in SUFFIXES.items() if path.suffix in suffixes]
-    return "tile" if fits == ["cuda"] and _has_tiles(path) else fits[0] if fits else "cuda"
+    return (
+        "tile"
+        if fits == ["cuda"] and _mentions(path, "__tile_global__")
+        else fits[0]
+        if fits
+        else "cuda"
+    )
 
 
 NO_FILE = "(in place of tilec.toml)"  # what a manifest that is no file is called in messages

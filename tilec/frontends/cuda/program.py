@@ -169,23 +169,15 @@ class ProgramCompiler:
                 timeout=self._limit,
             )
 
-        def run(*extra: str) -> nvrtc.Program:
-            with nvrtc.inside(where.root, unnamed=self._debug):
-                return library.compile(
-                    source,
-                    where.path,
-                    [*arguments, *extra],
-                    names=self._names,
-                    timeout=self._limit,
-                    lto=self._to_ltoir,
-                )
-
-        # Without the headers that NVRTC includes by itself, a small kernel compiles a quarter
-        # faster.
-        if not includes.is_small(where.root, where.path, job.options.include):
-            return run()
-        done = run("--minimal")
-        return done if done.ok or done.timed_out else run()
+        with nvrtc.inside(where.root, unnamed=self._debug):
+            return library.compile(
+                source,
+                where.path,
+                arguments,
+                names=self._names,
+                timeout=self._limit,
+                lto=self._to_ltoir,
+            )
 
     def _nvcc(self) -> Program:
         (expression,) = self._expressions
