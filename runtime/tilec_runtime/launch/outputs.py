@@ -7,7 +7,7 @@ import importlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tilec_runtime.device.handles import MOST_TYPES
+from tilec_runtime.device.handles import MOST_TYPES, libraries_of
 from tilec_runtime.errors import ArgumentError, ExpressionError
 from tilec_runtime.model.dtype import DTYPES, short_name
 from tilec_runtime.model.expr import Expr, parse
@@ -146,11 +146,7 @@ def dtype_name(array: Any) -> str:
 @functools.lru_cache(maxsize=MOST_TYPES)
 def _maker(cls: type) -> Empty | None:
     """What allocates arrays of a type's library; None where nothing here does."""
-    libraries = {
-        base.__module__.partition(".")[0]
-        for base in cls.__mro__
-        if base.__name__ in ("Tensor", "ndarray")
-    }
+    libraries = libraries_of(cls)
     for name, make in (("torch", _of_torch), ("cupy", _of_cupy), ("numpy", _of_numpy)):
         if name in libraries:
             return make
@@ -163,17 +159,13 @@ def _of_torch(beside: Any, shape: tuple[Any, ...], dtype: str) -> Any:
 
 
 def _of_cupy(beside: Any, shape: tuple[Any, ...], dtype: str) -> Any:
+    from tilec_runtime.tensors.host import numpy_dtype  # first launches need none
+
     with beside.device:
-        return importlib.import_module("cupy").empty(shape, _scalar_type(dtype))
+        return importlib.import_module("cupy").empty(shape, numpy_dtype(dtype))
 
 
 def _of_numpy(_beside: Any, shape: tuple[Any, ...], dtype: str) -> Any:
-    return importlib.import_module("numpy").empty(shape, _scalar_type(dtype))
+    from tilec_runtime.tensors.host import empty_array  # as above
 
-
-def _scalar_type(dtype: str) -> Any:
-    """What NumPy and CuPy take for a dtype; `ml_dtypes` has those that NumPy has not."""
-    name = DTYPES[dtype].numpy
-    if DTYPES[dtype].typestr:
-        return name
-    return getattr(importlib.import_module("ml_dtypes"), name)
+    return empty_array(dtype, shape)
