@@ -202,14 +202,14 @@ def test_host_tensors_are_refused(hub, torch, where: str):
     x = torch.ones(64, device="cuda")
     values = [x, x.clone(), x.clone()]
     values[0 if where == "first" else 2] = torch.ones(64)
-    with pytest.raises(Exception, match="safe_add|host") as caught:
+    with pytest.raises(Exception, match=r"safe_add|host") as caught:
         hub.safe_add(*values)
     assert type(caught.value).__name__ in ("ArgumentError", "PlacementError")
 
 
 def test_wrong_arguments_name_the_kernel(hub, torch):
     x = torch.ones(64, device="cuda")
-    with pytest.raises(Exception, match="safe_add|host"):
+    with pytest.raises(Exception, match=r"safe_add|host"):
         hub.safe_add(x.clone(), x, x.to(torch.int32))
 
 
