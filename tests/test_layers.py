@@ -140,6 +140,7 @@ ROOT_FILES = {
     "hub": "ops",
     "kernels": "ops",
     "package": "ops",
+    "torch_ops": "ops",
 }
 # Imports against the order of the rooms; modules have an order all the same.
 EXCEPTIONS = {

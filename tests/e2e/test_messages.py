@@ -133,7 +133,60 @@ TABLE = {
     "no decorator": (
         TILE,
         SCALE.replace("@tl.kernel\n", ""),
-        "k.py has no kernel at all: put @tl.kernel (import tilec.lang as tl) above def scale\n",
+        "k.py has no kernel at all: a kernel is a function with @tl.kernel (import tilec.lang as tl)\n",
+    ),
+    "an empty module": (
+        TILE,
+        "x = 1\n",
+        "k.py has no kernel at all: a kernel is a function with @tl.kernel (import tilec.lang as tl)\n",
+    ),
+    "a tile that is no power of two": (
+        TILE,
+        SCALE.replace("1024", "1000"),
+        "the tile of 'y' is 1000: it has one to three extents, each a power of two or a variable",
+    ),
+    "an array that has no rank in the kernel's signature": (
+        TILE,
+        SCALE.replace("tl.Ref[tl.float32, 1]", "tl.Ref[tl.float32]"),
+        "tl.Ref[tl.float32] of 'x' does not say dtype and rank\n",
+    ),
+    "an output that has no tile": (
+        TILE,
+        SCALE.replace("tl.Mut[tl.float32, TILE]", "tl.Mut[tl.float32]"),
+        "hint: write y: tl.Mut[T, TILE] or tl.Mut[T, (BM, BN)]\n",
+    ),
+    "a function that makes kernels": (
+        TILE.replace('"k.py"', '"k.py:make"'),
+        SCALE + "\ndef make():\n    return scale\n",
+        "k.py has no kernel 'make'; it has scale\n",
+    ),
+    "an axis that the source has as a number": (
+        TILE + "matrix.TILE = [512, 1024]\n",
+        SCALE,
+        'dtypes or launch; in the source an axis is TILE = tl.size("TILE")\n',
+    ),
+    "an input that is a text": (
+        TILE + 'inputs = { x = "64", y = ["x.size"], factor = 2.0 }\n',
+        SCALE,
+        "  hint: write [64]\n",
+    ),
+    "a chain that feeds arrays of another rank": (
+        TILE
+        + '[chain.two]\nsteps = ["scale(t, x, f)", "scale(y, t, f)"]\n'
+        + 'case.a.inputs = { x = [8, 8], t = ["x.size"], y = ["t.size"], f = 2.0 }\n',
+        SCALE,
+        "two/a: x has 2 dimensions, and scale takes 1 for 'x'\n",
+    ),
+    "a distribution in many places": (
+        TILE
+        + "".join(f'case.c{i}.inputs.x = {{ shape = [4], dist = "gauss" }}\n' for i in range(6)),
+        SCALE,
+        "  5 more of this: line 7, line 8, line 9, line 10, line 11\n",
+    ),
+    "lists of a language that has none": (
+        TILE + "params.x = { list = 3 }\n",
+        SCALE,
+        "lists of arrays are parameters of cuTile Python kernels alone\n",
     ),
     "a reference of other inputs": (
         TILE + CASES,
@@ -183,18 +236,29 @@ def test_what_check_says(cli: Cli, tmp_path: Path, mistake: str) -> None:
     done = cli(root, "check")
     assert message in done.out + done.err
     assert (done.out + done.err).count(": error: ") <= 1
-    assert done.code == (
-        0
-        if "no problems" in message
-        else 1
-        if "sources" in message or "not defined" in message
-        else 2
-    )
+    failed = 1 if "sources have errors" in done.err else 2  # else the manifest is at fault
+    assert done.code == (0 if "no problems" in message else failed)
 
 
 BUILDS = {
+    "a condition for each element": (
+        "    y.store(",
+        "    if x.load_tile_like(y) > 0:\n        y.store(",
+        "hint: an if, a while and a range take one number for the whole block: ",
+    ),
+    "a list": (
+        "    y.store(",
+        "    for q in [1, 2]:\n        y.store(",
+        "hint: kernels take a part of Python: ",
+    ),
+    "an element of an array": (
+        "x.load_tile_like(y) * factor",
+        "x[0]",
+        "hint: kernels load tiles, not elements: x.load_tile_like(z), ",
+    ),
+    "a result": ("y.store(", "return (", "error: a kernel returns nothing\n"),
     "NumPy's function": (
-        "tl.exp(x.load_tile_like(y))",
+        "x.load_tile_like(y) * factor",
         "np.exp(x.load_tile_like(y))",
         "hint: NumPy runs on the host: tl.exp and its like are the operations of tiles\n",
     ),
@@ -209,9 +273,17 @@ BUILDS = {
 @pytest.mark.parametrize("mistake", BUILDS)
 def test_what_a_build_says(cli: Cli, tmp_path: Path, mistake: str) -> None:
     good, bad, message = BUILDS[mistake]
-    source = SCALE.replace("x.load_tile_like(y) * factor", good).replace(good, bad)
+    source = SCALE.replace(good, bad)
     root = write(tmp_path, TILE, {"k.py": source})
     assert message in cli(root, "build").err
+
+
+def test_a_first_look_at_a_kernel_that_is_not_there(cli: Cli, tmp_path: Path) -> None:
+    root = write(tmp_path, TILE, {"k.py": SCALE})
+    (root / "tilec.toml").unlink()
+    done = cli(root, "run", "k.py:skale")
+    assert done.err.startswith("error: k.py has no kernel 'skale'; did you mean 'scale'\n")
+    assert done.code == 2
 
 
 def test_one_missing_header_is_one_problem(cli: Cli, tmp_path: Path) -> None:

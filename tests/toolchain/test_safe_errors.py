@@ -41,7 +41,7 @@ def kernel(signature, body="pass"):
 
 
 DTYPE = 'it is a variable such as T = tl.dtype("T"), or fixed, such as tl.float32'
-TILE = 'it has one to three extents: variables such as BM = tl.size("BM"), or powers of two'
+TILE = 'it has one to three extents, each a power of two or a variable such as BM = tl.size("BM")'
 STRIP = "it is a number of tile rows of a matrix, a size variable, or tl.BACKWARD"
 SIGNATURES = {
     "x": ("x", "parameter 'x' has no annotation: say what the kernel may do with it"),

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tilec.cli.app import MANIFEST, App
-from tilec_runtime.errors import NoDeviceError, UsageError
+from tilec_runtime.errors import ManifestError, NoDeviceError, UsageError
 
 if TYPE_CHECKING:
     from tilec.case.cases import BoundCase
@@ -64,7 +64,11 @@ def open_source(app: App, kernel: Sourced) -> Project:
     app.manifest = str(kernel.path.parent / MANIFEST)
     language = language_of(kernel.path, kernel.name)
     app.manifest_text = bare_manifest(kernel.name, kernel.path.name, language)
-    declared = build.declarations(make_request(app), SilentObserver())
+    try:
+        declared = build.declarations(make_request(app), SilentObserver())
+    except ManifestError as exc:  # of a manifest that the user has not written
+        what = exc.problems[0].message.partition(": ")[2]
+        raise UsageError(what, fix=f"tilec run {kernel.path.name}:KERNEL") from exc
     decl = declared[kernel.name]
     if decl.template:
         raise UsageError(

@@ -443,7 +443,7 @@ def pick(
         else:
             what = f"{kernel.source} has no kernel at all"
             if kernel.language == "tile" and kernel.source.endswith(".py"):
-                what += f": put @tl.kernel (import tilec.lang as tl) above def {named}"
+                what += ": a kernel is a function with @tl.kernel (import tilec.lang as tl)"
         if plain:
             what += "; one that a macro makes takes `args`, or its compiled name (_Z…)"
         spoken, decorator = _python_language(path, named) if not candidates else ("", "")

@@ -41,7 +41,9 @@ def _case(name: str, found: Row, shared: Row, scope: Scope) -> Case:
     inputs = []
     # A shape may use the inputs before it: names that come later are not there yet when it is
     # worked out.
-    names, later = {*scope.axes, *scope.let}, set(merged)
+    places = ((*scope.path, "inputs"), (*path, "inputs"))
+    refused = {str(p.path[-1]) for p in scope.problems.found if p.path[:-1] in places}
+    names, later = {*scope.axes, *scope.let, *refused}, set(merged)
     for parameter, item in merged.items():
         at = (*(path if parameter in own else scope.path), "inputs", parameter)
         inputs.append(_input(parameter, item, names, later, at, scope))

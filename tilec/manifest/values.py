@@ -59,6 +59,8 @@ RESERVED = frozenset(
         "Functions",
         "Literal",
         "TypeVar",
+        "overload",
+        "torch",
         *PACKAGE_TYPES,
     )
 )

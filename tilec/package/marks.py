@@ -33,7 +33,7 @@ from tilec_runtime.model.kernel import PackageInfo
 
 SUMS = "SHA256SUMS"
 STANDARD = ("fatbin", "cubin", "ptx")
-_PACKAGE = ("__init__.py", "__init__.pyi", "py.typed")
+_PACKAGE = ("__init__.py", "__init__.pyi", "torch.py", "py.typed")
 _MARK = b"# Written by tilec, sha256 "
 _LINE = len(_MARK) + 64 + 1
 _MOST_TEXT = 64 << 20

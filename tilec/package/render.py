@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tilec.package.marks import signed
+from tilec.package.operators import operators_view
 from tilec.package.view import package_view
 from tilec_runtime.errors import ToolchainError
 from tilec_runtime.model.kernel import BundleInfo
@@ -30,9 +31,11 @@ def render_package(info: BundleInfo, bundle_name: str, index: str) -> dict[str, 
         UsageError: a kernel's or a parameter's name cannot be one in Python.
     """
     view = package_view(info, bundle_name, index)
+    views = {"package": view, "operators": operators_view(info)}
     files = {
-        name: signed(template.render(package=view).encode() + b"\n\n")
+        name: signed(template.render(views).encode() + b"\n\n")
         for name, template in package_templates().items()
+        if name != "torch.py" or views["operators"] is not None
     }
     return {**files, "py.typed": b""}
 
@@ -44,7 +47,8 @@ def package_templates() -> dict[str, Template]:
     """
     environment = _environment("package")
     return {
-        name: environment.get_template(f"{name}.jinja") for name in ("__init__.py", "__init__.pyi")
+        name: environment.get_template(f"{name}.jinja")
+        for name in ("__init__.py", "__init__.pyi", "torch.py")
     }
 
 

@@ -95,8 +95,11 @@ def _check_axes(
                 or [name.removesuffix("...") for name in decl.template]
             )
             what = f"axis {name!r} is neither a constant of the kernel nor used by its symbol, dtypes or launch"
+            hint = suggest(name, known)
+            if decl.safety is not None and not hint:
+                hint = f'; in the source an axis is {name} = tl.size("{name}")'
             table = "let" if name in dict(kernel.let) else "matrix"
-            report(what + suggest(name, known), ("kernel", kernel.name, table, name))
+            report(what + hint, ("kernel", kernel.name, table, name))
     for param in params:
         included = [
             value for point in kernel.matrix.include for name, value in point if name == param.dtype

@@ -44,6 +44,8 @@ class Outputs:
         names: the outputs. given: the inputs that every such call gives, which alone may be given
             by place.
         template: the input whose library and device an output gets.
+        rules: of each output the input that it is made beside, its extents (None for those of that
+            input), and its dtype as the index has it.
     """
 
     def __init__(self, info: KernelInfo) -> None:
@@ -57,7 +59,7 @@ class Outputs:
         self.template = self._tensors[0]
         self._fixed = {name: values[0] for name, values in info.axes if len(values) == 1}
         by_name = {output.param: output for output in op.outputs}
-        self._rules = tuple(
+        self.rules = tuple(
             (
                 by_name[name].like or self.template,
                 None if by_name[name].like else tuple(map(parse, by_name[name].shape)),
@@ -87,7 +89,7 @@ class Outputs:
         for name in self._tensors:
             env[name] = Shaped(tuple(values[name].shape))
         found = []
-        for name, (like, extents, _) in zip(self.names, self._rules, strict=True):
+        for name, (like, extents, _) in zip(self.names, self.rules, strict=True):
             if extents is None:
                 found.append(env[like].shape)
                 continue
@@ -103,7 +105,7 @@ class Outputs:
         """The dtypes of the outputs, by inputs with a `dtype`."""
         return [
             dtype if dtype in DTYPES else dtype_name(values[dtype.removesuffix(".dtype")])
-            for _, _, dtype in self._rules
+            for _, _, dtype in self.rules
         ]
 
     def allocate(self, values: Mapping[str, Any]) -> dict[str, Any]:

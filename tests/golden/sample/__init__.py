@@ -9,7 +9,7 @@ from tilec_runtime.package import Package as _Package
 from tilec_runtime.package import PackageFunctions as _Functions
 from tilec_runtime.package import PackageKernels as _Kernels
 
-__all__ = ["Functions", "Module", "add", "everything", "gemm", "load", "scale", "tiled"]
+__all__ = ["Functions", "Module", "add", "everything", "gemm", "load", "scale", "scale_backward", "tiled"]
 
 # The bundle beside this file, and the SHA-256 of its index, which has those of its images.
 _tilec_package_ = _Package(
@@ -45,6 +45,11 @@ def scale(y, x, factor=2.0):
     return _launch["scale"]((y, x, factor))
 
 
+def scale_backward(y, x, factor=2.0):
+    """Launch the kernel scale_backward."""
+    return _launch["scale_backward"]((y, x, factor))
+
+
 class Functions(_Functions):
     """The kernels of sample 1.0 as functions that give ops, to be run on one device."""
 
@@ -76,10 +81,14 @@ class Module(_Kernels):
         """Launch the kernel scale."""
         return self._launchers["scale"](*args, stream=stream, **named)
 
+    def scale_backward(self, *args, stream=None, **named):
+        """Launch the kernel scale_backward."""
+        return self._launchers["scale_backward"](*args, stream=stream, **named)
+
 
 def load(device=None, *, strict=False):
     """Load the package's bundle on a device."""
     return Module(_tilec_package_.load(device, strict=strict))
 
 
-# Written by tilec, sha256 c7d77e7914b92e2ad63b2c739818c288b4fefbe2fa1a636976b6618d0a9661b1
+# Written by tilec, sha256 aa7de5b3a542a8f9e61e2f8830f815c82ae149719e11bf7fd591a831a79bd175

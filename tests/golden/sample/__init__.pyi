@@ -18,7 +18,7 @@ from tilec_runtime import (
 from tilec_runtime import Module as _Loaded
 from tilec_runtime.launch.jit import Compiled
 
-__all__ = ["Functions", "Module", "add", "everything", "gemm", "load", "scale", "tiled"]
+__all__ = ["Functions", "Module", "add", "everything", "gemm", "load", "scale", "scale_backward", "tiled"]
 
 _T1 = TypeVar("_T1", bound=TensorLike)
 _T2 = TypeVar("_T2", bound=TensorLike)
@@ -188,6 +188,31 @@ def scale(y: OrOp[_T1], x: OrOp[_T2], factor: OrOp[float] = 2.0) -> _ScaleLaunch
         factor: f32, 2.0 by default
     """
 
+class _ScaleBackwardLaunch(LazyLaunch[tuple[_T1, _T2, float]]):
+    """A launch of scale_backward that runs later."""
+
+    def variant(self, *, T: Literal["f32", "f16"] | None = ...) -> _ScaleBackwardLaunch[_T1, _T2]:
+        """Launch the variant of these axis values; None leaves an axis open again."""
+
+    def options(self) -> _ScaleBackwardLaunch[_T1, _T2]:
+        """Launch a variant that was built with these compiler hints, or assumes no larger divisor."""
+
+def scale_backward(
+    y: OrOp[_T1],
+    x: OrOp[_T2],
+    factor: OrOp[float] = 2.0,
+) -> _ScaleBackwardLaunch[_T1, _T2]:
+    """Launch the kernel scale_backward.
+
+    Nothing runs yet: this is an op, whose result is its arguments. `Module.scale_backward` says
+    what it requires.
+
+    Args:
+        y: T tensor, 1 dimension, C-contiguous, written
+        x: T tensor, 1 dimension, C-contiguous, read
+        factor: f32, 2.0 by default
+    """
+
 class Functions:
     """The kernels of sample 1.0 as functions that give ops: work that is described now, and runs later, once.
 
@@ -296,6 +321,23 @@ class Functions:
 
         Nothing runs yet: this is an op, whose result is its arguments. `Module.scale` says what it
         requires.
+
+        Args:
+            y: T tensor, 1 dimension, C-contiguous, written
+            x: T tensor, 1 dimension, C-contiguous, read
+            factor: f32, 2.0 by default
+        """
+
+    def scale_backward(
+        self,
+        y: OrOp[_T1],
+        x: OrOp[_T2],
+        factor: OrOp[float] = 2.0,
+    ) -> _ScaleBackwardLaunch[_T1, _T2]:
+        """Launch the kernel scale_backward.
+
+        Nothing runs yet: this is an op, whose result is its arguments. `Module.scale_backward` says
+        what it requires.
 
         Args:
             y: T tensor, 1 dimension, C-contiguous, written
@@ -511,6 +553,43 @@ class Module:
     def scale(self, x: _T1, *, factor: float = 2.0, stream: StreamLike | None = None) -> _T1:
         """Allocate the outputs with the library of the first array, launch, and return them."""
 
+    @overload
+    def scale_backward(
+        self,
+        y: TensorLike,
+        x: TensorLike,
+        factor: float = 2.0,
+        *,
+        stream: StreamLike | None = None,
+    ) -> None:
+        """Enqueue the kernel scale_backward.
+
+        Args:
+            y: T tensor, 1 dimension, C-contiguous, written
+            x: T tensor, 1 dimension, C-contiguous, read
+            factor: f32, 2.0 by default
+            stream: where the kernel is enqueued; None is the current stream of the arrays' library,
+                or the device's default stream
+
+        T is f32 or f16, by the arguments.
+
+        Variants:
+            scale-f32
+                sm_90
+            scale-f16
+                sm_90
+        """
+
+    @overload
+    def scale_backward(
+        self,
+        x: _T1,
+        *,
+        factor: float = 2.0,
+        stream: StreamLike | None = None,
+    ) -> _T1:
+        """Allocate the outputs with the library of the first array, launch, and return them."""
+
 def load(device: DeviceLike | None = None, *, strict: bool = False) -> Module:
     """Load the package's bundle on a device.
 
@@ -529,4 +608,4 @@ def load(device: DeviceLike | None = None, *, strict: bool = False) -> Module:
     """
 
 
-# Written by tilec, sha256 fabce76bef48d3ce83ae4a7071bfc990bda3f1b69885a863b000b560fed87f99
+# Written by tilec, sha256 c42cc05ec2b572675e96fe38117426c8cf5fb9ac86fb5421ea8cc3b2396b00a5

@@ -20,7 +20,7 @@ from tilec.package.render import render_package
 from tilec_runtime.errors import UsageError
 from tilec_runtime.model.image import Resources
 from tilec_runtime.model.kernel import BundleInfo, LaunchInfo, PackageInfo, VariantInfo
-from tilec_runtime.model.operator import OperatorInfo, OutputInfo
+from tilec_runtime.model.operator import BackwardInfo, OperatorInfo, OutputInfo
 from tilec_runtime.model.safety import Region, Safety
 from tilec_runtime.model.signature import Param
 
@@ -123,19 +123,32 @@ SCALE = kernel(
     ),
     axes=(("T", ("f32", "f16")),),
     dtype_axes=("T",),
+    op=OperatorInfo(
+        outputs=(OutputInfo(param="y", like="x", dtype="x.dtype"),),
+        backward=BackwardInfo(
+            kernel="scale_backward", args=(("y", "grad_x"), ("x", "grad_y"), ("factor", "factor"))
+        ),
+    ),
+)
+SCALE_BACKWARD = dataclasses.replace(
+    SCALE,
+    name="scale_backward",
     op=OperatorInfo(outputs=(OutputInfo(param="y", like="x", dtype="x.dtype"),)),
 )
 PACKAGE = PackageInfo(
     name="sample", version="1.0", module="sample", description='Kernels for "tests"'
 )
 SAMPLE = BundleInfo(
-    package=PACKAGE, kernels=(ADD, GEMM, EVERYTHING, TILED, SCALE), builder="tilec 0.1.0"
+    package=PACKAGE,
+    kernels=(ADD, GEMM, EVERYTHING, TILED, SCALE, SCALE_BACKWARD),
+    builder="tilec 0.1.0",
 )
 
 PIN = "0123456789abcdef" * 4
 
 
 FILES = ("__init__.py", "__init__.pyi")
+ALL = (*FILES, "torch.py")
 
 
 def rendered(info=SAMPLE, file="__init__.py"):
@@ -151,13 +164,18 @@ def renamed(kernel_name="add", **params):
 
 def test_the_whole_package(golden):
     files = render_package(SAMPLE, "sample-1.0.tilec", PIN)
-    assert sorted(files) == sorted([*FILES, "py.typed"])
-    for file in FILES:
+    assert sorted(files) == sorted([*ALL, "py.typed"])
+    for file in ALL:
         golden(GOLDEN / file, files[file].decode())
 
 
+def test_a_package_without_operators_has_no_module_of_torch():
+    info = dataclasses.replace(SAMPLE, kernels=(ADD,))
+    assert "torch.py" not in render_package(info, "sample-1.0.tilec", PIN)
+
+
 def test_a_formatter_changes_nothing(tmp_path):
-    for file in FILES:
+    for file in ALL:
         (tmp_path / file).write_text(rendered(file=file))
     for command in (["format", "--diff"], ["check"]):
         whole = [sys.executable, "-m", "ruff", *command, "--isolated", "--no-cache", str(tmp_path)]
@@ -179,6 +197,7 @@ def test_a_formatter_changes_nothing(tmp_path):
         "lazy",
         "load",
         "OrOp",
+        "torch",
         "",
     ],
 )

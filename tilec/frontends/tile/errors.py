@@ -97,6 +97,21 @@ _HINTS = tuple(
             r"from tilec.lang import \1, and call it without tl in front",
         ),
         (
+            r"'(?:Ref|Mut|MappedMut|SpanMut)' object is not subscriptable",
+            (
+                "kernels load tiles, not elements: "
+                "x.load_tile_like(z), x.load_tile(index, shape), z.load()"
+            ),
+        ),
+        (
+            r"^Expected a scalar value, but given value has type Tile\[",
+            "an if, a while and a range take one number for the whole block: for each element, tl.where(condition, a, b)",
+        ),
+        (
+            r"^Unsupported syntax",
+            "kernels take a part of Python: numbers, tuples, if, while, for over range, functions; no lists, dicts or comprehensions",
+        ),
+        (
             r"numpy\.ufunc",
             "NumPy runs on the host: tl.exp and its like are the operations of tiles",
         ),

@@ -45,6 +45,19 @@ def reaching_around(body: Body, texts: Mapping[str, str]) -> Iterator[Diagnostic
             yield located(texts, node_location(texts, body.file, node)[0], what, hint=hint)
 
 
+def results(body: Body, texts: Mapping[str, str]) -> Iterator[Diagnostic]:
+    """Yield an error for each value that a kernel returns: nothing would take it."""
+    left: list[ast.AST] = [*body.node.body]
+    while left:
+        node = left.pop()
+        if isinstance(node, ast.Return) and node.value is not None:
+            at = node_location(texts, body.file, node)[0]
+            hint = "y.store(tile) writes the block's tile of an output y"
+            yield located(texts, at, "a kernel returns nothing", hint=hint)
+        elif not isinstance(node, ast.FunctionDef | ast.Lambda):
+            left += ast.iter_child_nodes(node)
+
+
 def _is_getattr(node: ast.Name | ast.Attribute, values: Values) -> bool:
     return (isinstance(node, ast.Name) and node.id == "getattr") or values.resolved(node) is getattr
 

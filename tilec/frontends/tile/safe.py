@@ -38,7 +38,7 @@ class Access(enum.Enum):
 OUTPUTS = (Access.MUT, Access.MAPPED, Access.SPAN)
 OWNED = (Access.MUT, Access.SPAN)  # one region for each block
 _EXAMPLES = {
-    Access.MUT: "tl.Mut[T, (BM, BN)]",
+    Access.MUT: "tl.Mut[T, TILE] or tl.Mut[T, (BM, BN)]",
     Access.MAPPED: "tl.MappedMut[T, (BM, BN)]",
     Access.SPAN: "tl.SpanMut[T, (BM, BN), 1]",
     Access.REF: "tl.Ref[T, 2]",
@@ -54,7 +54,7 @@ _PARTS = {
 }
 _RULES = {
     "dtype": 'it is a variable such as T = tl.dtype("T"), or fixed, such as tl.float32',
-    "tile": 'it has one to three extents: variables such as BM = tl.size("BM"), or powers of two',
+    "tile": 'it has one to three extents, each a power of two or a variable such as BM = tl.size("BM")',
     "rank": "it is a number from 1 to 8",
     "strip": "it is a number of tile rows of a matrix, a size variable, or tl.BACKWARD",
     "axis": "it is the number of an axis of the tile",
@@ -143,7 +143,7 @@ def _parameter(item: inspect.Parameter, scope: dict[str, Any], text: str) -> dic
             f"parameter {name!r} cannot be passed by place: a launcher passes every argument so"
         )
     if item.annotation is item.empty:
-        hint = "tl.Ref[T, 2] reads, tl.Mut[T, (BM, BN)] writes one tile for each block"
+        hint = "tl.Ref[T, 2] reads, tl.Mut[T, (BM, BN)] writes one tile for each block, float and int are numbers"
         raise _RefusedError(
             f"parameter {name!r} has no annotation: say what the kernel may do with it", hint
         )

@@ -1,0 +1,194 @@
+"""Operators of a package in torch: schemas, kernels for CUDA and the cpu device, fake kernels.
+
+Generated modules (`demo.torch`) import this; nothing else does. Needs torch 2.7.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.autograd.graph import increment_version
+
+from tilec_runtime.launch.outputs import Outputs
+from tilec_runtime.model.dtype import DTYPES
+from tilec_runtime.model.kernel import AxisValue, KernelInfo
+from tilec_runtime.model.signature import Param, ParamKind
+
+if TYPE_CHECKING:
+    from tilec_runtime.launch.launcher import Launcher
+    from tilec_runtime.package import Package
+
+# Allocates the outputs of a call by its arguments.
+Allocate = Callable[[tuple[Any, ...]], tuple[Any, ...]]
+
+# Inductor passes arrays with the strides that they were traced with.
+_TAGS = (torch.Tag.pt2_compliant_tag, torch.Tag.needs_exact_strides)
+_NUMBERS = {"bool": "bool", "int": "SymInt", "uint": "SymInt", "float": "float"}
+_AXES = {bool: "bool", int: "int", float: "float", str: "str"}
+
+
+class Operators:
+    """The operators of one package, in one namespace. They live as long as this object."""
+
+    def __init__(self, package: Package, namespace: str) -> None:
+        """Define nothing yet."""
+        self._package = package
+        self._namespace = namespace
+        self._library = torch.library.Library(namespace, "FRAGMENT")
+
+    def define(self, kernel: str) -> Any:
+        """Define the operator of a kernel; return its overload.
+
+        Raises:
+            BundleError: the bundle cannot be read. RuntimeError: there is such an operator already.
+        """
+        info = self._package.bundle.kernel(kernel)
+        allocate = _allocator(info)
+        self._library.define(kernel + schema_of(info), tags=_TAGS)
+        run = _runner(info, allocate, _Launchers(self._package, kernel))
+        for key in ("CUDA", "CPU"):
+            self._library.impl(kernel, run, key)
+
+        def fake(*args: Any, **_axes: Any) -> Any:
+            return _result(allocate(args))
+
+        name = f"{self._namespace}::{kernel}"
+        torch.library.register_fake(name, fake, lib=self._library)
+        return getattr(getattr(torch.ops, self._namespace), kernel).default
+
+
+class _Launchers(dict[int, "Launcher"]):
+    """The launchers of a kernel by torch's number of a device, -1 for the CPU."""
+
+    def __init__(self, package: Package, kernel: str) -> None:
+        self._package = package
+        self._kernel = kernel
+
+    def __missing__(self, number: int) -> Launcher:
+        module = self._package.load("cpu" if number < 0 else number)
+        found = self[number] = module.kernels[self._kernel]
+        return found
+
+
+def schema_of(info: KernelInfo) -> str:
+    """The schema of a kernel's operator, without its name: `(Tensor x, float eps=1e-06) -> Tensor`.
+
+    Tensors that the kernel writes and the caller gives are marked as mutated.
+    """
+    inputs = _inputs(info)
+    written = [param.name for param in inputs if param.out]
+    defaults = _defaults(inputs)
+    texts = []
+    for param, default in zip(inputs, defaults, strict=True):
+        kind = "Tensor"
+        if param.kind is ParamKind.SCALAR:
+            kind = _NUMBERS[DTYPES[param.dtype].kind] if param.dtype in DTYPES else "float"
+        elif param.out:
+            kind += f"({chr(ord('a') + written.index(param.name))}!)"
+        kind += "?" if param.optional else ""
+        texts.append(f"{kind} {param.name}{default}")
+    axes = dict(info.axes)
+    if info.choices:
+        texts.append("*")
+    texts += [f"{_AXES[type(axes[name][0])]}? {name}=None" for name in info.choices]
+    count = len(info.allocated)
+    result = "Tensor" if count == 1 else f"({', '.join(['Tensor'] * count)})"
+    return f"({', '.join(texts)}) -> {result}"
+
+
+def _inputs(info: KernelInfo) -> tuple[Param, ...]:
+    allocated = info.allocated
+    return tuple(param for param in info.params if param not in allocated)
+
+
+def _defaults(inputs: tuple[Param, ...]) -> list[str]:
+    """The defaults of a schema: a number that schemas cannot write has none, nor has what is before
+    it.
+    """
+    found: list[str] = []
+    for param in reversed(inputs):
+        value = param.default
+        finite = value is not None and value - value == 0
+        known = (finite or param.optional) and all(found)
+        found.append(f"={None if param.optional else value!r}" if known else "")
+    return found[::-1]
+
+
+def _allocator(info: KernelInfo) -> Allocate:
+    """What allocates the outputs of an operator, real or fake."""
+    if not info.allocated:
+        return lambda _args: ()
+    outputs = Outputs(info)
+    names = tuple(param.name for param in _inputs(info))
+    makers = [
+        _maker(outputs, names, number, like or outputs.template, extents is None, dtype)
+        for number, (like, extents, dtype) in enumerate(outputs.rules)
+    ]
+    if len(makers) == 1:
+        (make,) = makers
+        return lambda args: (make(args),)
+    return lambda args: tuple([make(args) for make in makers])
+
+
+def _maker(
+    outputs: Outputs, names: tuple[str, ...], number: int, like: str, alike: bool, dtype: str
+) -> Callable[[tuple[Any, ...]], Any]:
+    """What allocates one output; where it is all like its input, by one call of torch."""
+    place = names.index(like)
+    own = None if dtype in DTYPES else names.index(dtype.removesuffix(".dtype"))
+    fixed = getattr(torch, DTYPES[dtype].numpy) if own is None else None
+    contiguous = torch.contiguous_format
+    if alike and own == place:
+        return lambda args: torch.empty_like(args[place], memory_format=contiguous)
+
+    def make(args: tuple[Any, ...]) -> Any:
+        kind = fixed if own is None else args[own].dtype
+        if alike:
+            return torch.empty_like(args[place], dtype=kind, memory_format=contiguous)
+        shape = outputs.shapes(dict(zip(names, args, strict=False)))[number]
+        return torch.empty(shape, dtype=kind, device=args[place].device)
+
+    return make
+
+
+def _runner(info: KernelInfo, allocate: Allocate, launchers: _Launchers) -> Callable[..., Any]:
+    """What an operator does with real tensors: it launches on torch's current stream."""
+    inputs = _inputs(info)
+    template = next(
+        place
+        for place, param in enumerate(inputs)
+        if param.kind is ParamKind.TENSOR and not param.optional
+    )
+    defaults = tuple(param.default for param in inputs)
+    mutated = tuple(place for place, param in enumerate(inputs) if param.out)
+    allocated = {param.name for param in info.allocated}
+    outputs_first = all(param.name in allocated for param in info.params[: len(allocated)])
+    # Where each parameter's value is in outputs + arguments.
+    order = [param.name for param in (*info.allocated, *inputs)]
+    places = tuple(order.index(param.name) for param in info.params)
+    choices, count = info.choices, len(inputs)
+
+    def run(*args: Any, **axes: AxisValue | None) -> Any:
+        if len(args) != count:  # torch leaves defaults at the end out
+            args += defaults[len(args) :]
+        made = allocate(args)
+        values = made + args
+        if not outputs_first:
+            values = tuple([values[place] for place in places])
+        launcher = launchers[args[template].get_device()]
+        if axes:
+            launcher.launch(None, values, tuple([axes.get(name) for name in choices]))
+        else:
+            launcher.launch(None, values)
+        for place in mutated:
+            if args[place] is not None:
+                increment_version(args[place])
+        return made[0] if len(made) == 1 else made or None
+
+    return run
+
+
+def _result(made: tuple[Any, ...]) -> Any:
+    return made[0] if len(made) == 1 else made or None
