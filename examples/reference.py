@@ -26,6 +26,11 @@ def softmax(x):
     return weight / weight.sum(axis=1, keepdims=True)
 
 
+def softmax_backward(grad_y, y):
+    product = wide(y) * wide(grad_y)
+    return product - wide(y) * product.sum(axis=1, keepdims=True)
+
+
 def rms_norm(x, weight, eps):
     scale = 1.0 / np.sqrt(np.mean(wide(x) ** 2, axis=1, keepdims=True) + eps)
     return wide(x) * scale * wide(weight)

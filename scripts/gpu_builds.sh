@@ -10,7 +10,7 @@ Copies what git tracks (and new files that it does not ignore) to DIR, which mus
   dist/                   tilec.toml: bundle, package, fatbins; dispatch/ and softmax.tune, which tests measure; debug/ for debuggers
   examples/*/dist/        the other examples
   benchmarks/programs/    the kernels of the launch benchmarks, and build/c_loop.so
-  tests/samples/corpus_*/ the corpus
+  tests/samples/corpus_*/ the corpus; tests/samples/operators/ the operators
   build/                  SIMT kernels with checks, a Python link, prebuilt kernels in every form, kernels with bugs
 Carry DIR to a machine with a GPU; there: bash scripts/gpu_tests.sh
 
@@ -77,6 +77,7 @@ for made in prebuilt endless; do
 done
 cp -r tests/samples/planted build/planted
 built -C build/planted build --targets sm_90 --emit bundle
+built -C tests/samples/operators build --targets gpu
 cp -r tests/samples/dispatch_project dist/dispatch
 built -C dist/dispatch build
 built -C tests/samples/tuning tune --prepare softmax --target sm_90 -o "$out/dist/softmax.tune"

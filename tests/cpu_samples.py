@@ -85,7 +85,7 @@ def fails(run: CpuRun) -> None:
 def later(module: Any, stream: Any, *arrays: Any, **scalars: Any) -> None:
     """Enqueue a launch on arrays of NumPy without waiting for it, as an op does."""
     launcher = module.kernels["add"]
-    values, _ = bind(launcher.contract, arrays, scalars)
+    values, _, _ = bind(launcher.contract, arrays, scalars)
     launcher.enqueue(stream, values)
 
 

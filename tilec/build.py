@@ -56,7 +56,7 @@ from tilec_runtime.errors import (
 from tilec_runtime.model.digest import sha256
 from tilec_runtime.model.kernel import BundleInfo
 
-ASIDE = "run"  # in .tilec
+ASIDE, AGAIN = "run", "verify"  # in .tilec
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -80,6 +80,8 @@ class BuildRequest:
         aside: make a bundle alone, in `.tilec/run`, of the kernels that a target concerns. The
             project's outputs, tilec.lock and what is known of the last build stay as they are.
             Tuning files do not concern it: all variants are in it.
+        again: write all outputs below `.tilec/verify`, as they would be in the output directory. The
+            project stays as it is, as for a build aside.
         lineinfo: keep source lines in the code, whatever the profile says; for a build aside, since
             outputs are those of a profile.
     """
@@ -98,7 +100,13 @@ class BuildRequest:
     force: bool = False
     locked: bool = False
     aside: bool = False
+    again: bool = False
     lineinfo: bool = False
+
+    @property
+    def outside(self) -> bool:
+        """Whether the project's outputs, tilec.lock and records stay as they are."""
+        return self.aside or self.again
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -136,6 +144,8 @@ def build(request: BuildRequest, observer: Observer) -> BuildResult:
     project = open_project(request.manifest_path, request.search, request.manifest_text)
     if request.aside:
         project = _concerned_part(project, request.targets)
+    elif request.again:
+        project = _written_to(project, AGAIN)
     work = WorkDir(Path(project.manifest.root))
     cache = Cache(
         request.cache_dir,
@@ -149,7 +159,7 @@ def build(request: BuildRequest, observer: Observer) -> BuildResult:
     ):
         declared = declare(project, runner, cache, fresh=request.force, select=request.select)
         lock = read_lock(Path(project.manifest.root))
-        if request.locked and not request.aside:
+        if request.locked and not request.outside:
             lock.require_tools(declared.tools)
         plan = _plan_or_unreadable(project, declared, request)
         if request.aside and not plan.jobs:
@@ -193,9 +203,9 @@ def build(request: BuildRequest, observer: Observer) -> BuildResult:
             blobs={one.info.digest: one.blob for one in done},
             emit=emit,
             manifest=project.manifest,
-            scratch=work.path,
+            scratch=work.file(AGAIN) if request.again else work.path,
             origin=this.origin(keys),
-            owned=request.aside,
+            owned=request.outside,
         )
         with Stage() as stage:
             outputs = stage_outputs(publication, stage)
@@ -251,7 +261,7 @@ class _Build:
         """
         states = [
             f"{k.key} {images[k.job.id].image}"
-            if k.job.id in images and not self.request.aside
+            if k.job.id in images and not self.request.outside
             else k.key
             for k in self.keyed
         ]
@@ -289,7 +299,7 @@ class _Build:
         Raises:
             ToolchainError: images differ.
         """
-        if not self.request.locked or self.request.aside:
+        if not self.request.locked or self.request.outside:
             return
         unpinned = self.lock.require_images(self.request.profile, built)
         if unpinned:
@@ -302,13 +312,13 @@ class _Build:
     def save(self, outputs: Sequence[Output], built: Mapping[str, Pin], keys: KeyMaker) -> None:
         """Record outputs that were put in place, and the keys for `--explain`."""
         save_outputs(self.cache, self.fingerprint(built), self.root, outputs)
-        if not self.request.aside:
+        if not self.request.outside:
             record = stamp.record_key("keys", self.root)
             self.cache.put_record(record, keys.snapshot(self.plan.jobs))
 
     def finish(self, outputs: Sequence[Output], *, built: Mapping[str, Pin] | None) -> None:
         """Renew tilec.lock and the stamp; a build that fails leaves both as they are."""
-        if self.request.aside:
+        if self.request.outside:
             return
         root_before: list[int] = []
         if not self.request.locked:
@@ -438,16 +448,23 @@ def _concerned_part(project: Project, targets: Sequence[str]) -> Project:
     names = concerned(project, targets)
     kernels = tuple(kernel for kernel in project.manifest.kernels if kernel.name in names)
     languages = {kernel.language for kernel in kernels}
-    output = dataclasses.replace(project.manifest.output, dir=f".tilec/{ASIDE}")
+    project = _written_to(project, ASIDE)
     return dataclasses.replace(
         project,
-        manifest=dataclasses.replace(project.manifest, kernels=kernels, output=output),
+        manifest=dataclasses.replace(project.manifest, kernels=kernels),
         frontends={
             name: frontend for name, frontend in project.frontends.items() if name in languages
         },
         classes={name: where for name, where in project.classes.items() if name in languages},
         sources={name: source for name, source in project.sources.items() if name in names},
     )
+
+
+def _written_to(project: Project, folder: str) -> Project:
+    """A project whose outputs go to a folder of `.tilec`."""
+    output = dataclasses.replace(project.manifest.output, dir=f".tilec/{folder}")
+    manifest = dataclasses.replace(project.manifest, output=output)
+    return dataclasses.replace(project, manifest=manifest)
 
 
 def plan_only(request: BuildRequest, observer: Observer) -> Plan:

@@ -87,7 +87,7 @@ JOBS = {
         ),
     ),
     "a header of the host": (
-        TWICE,
+        TWICE.replace("params", 'compiler = "nvrtc"\nparams'),
         "#include <vector>\n" + TWICE_CU,
         (
             'k/twice.cu:1:18: error: cannot open source file "vector"\n    #include <vector>\n                     ^\n'

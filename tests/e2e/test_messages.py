@@ -214,6 +214,11 @@ TABLE = {
         MACRO,
         "k.cu has no kernel at all; one that a macro makes takes `args`, or its compiled name (_Z…)\n",
     ),
+    "args of a file without kernels": (
+        REFERENCE + 'args = ["y.ptr"]\nparams.y = { rank = 1, out = true }\n',
+        "struct S { int a; };\n",
+        "k.cu has no kernel at all; one that a macro makes takes `args`, or its compiled name (_Z…)\n",
+    ),
     "a kernel of a macro by its compiled name": (
         REFERENCE.replace("k.cu", "k.cu:_Z4goodPf"),
         MACRO,

@@ -43,7 +43,7 @@ def test_every_case_passes_on_the_cpu_device(cli: Cli, project: Path) -> None:
 
 
 def test_kernels_of_gpus_build_as_their_authors_wrote_them(cli: Cli, project: Path) -> None:
-    names = ("scale_tuned", "twice", "axpy", "square", "scale_signed")
+    names = ("scale_tuned", "twice", "axpy", "square", "uniform", "scale_signed")
     selected = [f"--select={name}*" for name in names]
     found = cli.good(project, "build", "--targets", "sm_90", *selected)
     assert "program.cu has a main(): it is compiled with nvcc" in found.out + found.err

@@ -591,6 +591,7 @@ def test_the_examples_are_clean(cli: Cli, tmp_path: Path) -> None:
         "vector_add",
         "saxpy",
         "softmax",
+        "softmax_backward",
         "rms_norm",
         "layer_norm",
         "gemm",

@@ -46,7 +46,7 @@ acme.load("cpu").scale(y, x)
 print(y[0])
 bundle = acme._tilec_package_.bundle
 try:
-    facts = DeviceFacts(cc=(9, 0), driver=(13, 4), missing=bundle.missing((9, 0)))
+    facts = DeviceFacts(cc=(9, 0), driver=(13, 4), missing=bundle.parts.missing((9, 0)))
     image = require_image(bundle.kernel("scale").variants[0].images, facts).image
     print(image.target, len(bundle.image(image.digest)) == image.size)
 except TilecError as error:
@@ -115,6 +115,7 @@ class Venv:
         return sorted(path.name for path in self.site.glob("acme*"))
 
 
+@pytest.mark.long  # a dozen runs of pip
 def test_a_user_installs_upgrades_mixes_and_removes(house: Path, tmp_path: Path) -> None:
     venv = Venv(tmp_path / "venv", house)
     venv.install("acme-demo==1.0")
@@ -129,6 +130,9 @@ def test_a_user_installs_upgrades_mixes_and_removes(house: Path, tmp_path: Path)
     venv.install("acme-demo[sm90]==1.0")  # the line of the error
     assert venv.program() == ["2.0", "sm_90 True", "False"]
 
+    said = venv.install("--upgrade", "acme-demo")  # the small wheel alone
+    assert "acme-demo-sm90 1.0 requires acme-demo==1.0, but you have acme-demo 2.0" in said
+    assert venv.program()[1] == "BundleError"
     venv.install("--upgrade", "acme-demo[sm90]")
     assert venv.installed == [
         "acme",
@@ -182,7 +186,9 @@ def test_a_build_that_makes_fewer_removes_the_rest(house: Path, tmp_path: Path) 
     ]
     assert (project / "dist" / "acme_demo_sm80-1.0-py3-none-any.whl").exists()
     manifest.write_text(manifest.read_text().replace('arch" }', 'arch", max-size = "2 KiB" }'))
+    before = {path: path.read_bytes() for path in (project / "dist").iterdir()}
     done = run(sys.executable, "-m", "tilec", "build", cwd=project, code=1)
     assert "more than [output.wheel] max-size = 2.0 KiB" in done.stderr
+    assert {path: path.read_bytes() for path in (project / "dist").iterdir()} == before
     run(sys.executable, "-m", "tilec", "clean", cwd=project)
     assert not list((project / "dist").glob("acme*"))

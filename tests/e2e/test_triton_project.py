@@ -113,8 +113,8 @@ def test_the_language_has_to_be_said(project: Path, cli: Cli, tmp_path: Path) ->
     shutil.copytree(project, root)
     edit(
         root / "tilec.toml",
-        'source = "add.py:add_kernel"\nlanguage = "triton"',
-        'source = "add.py:add_kernel"',
+        'reference = "reference.py:add"\nlanguage = "triton"',
+        'reference = "reference.py:add"',
     )
     failed = cli(root, "build")
     assert failed.code == 2

@@ -24,6 +24,7 @@ KERNELS = (
     "vector_add",
     "saxpy",
     "softmax",
+    "softmax_backward",
     "rms_norm",
     "layer_norm",
     "gemm",

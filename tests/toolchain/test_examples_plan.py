@@ -75,6 +75,7 @@ def test_every_kernel_is_planned_for_every_target_that_concerns_it(plan: Plan) -
         "vector_add",
         "saxpy",
         "softmax",
+        "softmax_backward",
         "rms_norm",
         "layer_norm",
         "gemm",
@@ -87,7 +88,7 @@ def test_every_kernel_is_planned_for_every_target_that_concerns_it(plan: Plan) -
         **dict.fromkeys(tile, cubins | {"tileir"}),
         **dict.fromkeys(simt, cubins | {"compute_80"}),
     }
-    assert len(plan.jobs) <= 280
+    assert len(plan.jobs) <= 290
 
 
 def test_every_case_has_inputs_and_a_reference_that_fits(plan: Plan) -> None:

@@ -23,8 +23,9 @@ from tilec.model.job import Member
 from tilec.package.fatbin import write_fatbin
 from tilec_runtime import load
 from tilec_runtime.bundle.cubin import CubinKernel, read_cubin
-from tilec_runtime.device.nvjitlink import Form, NvJitLink
+from tilec_runtime.device.nvjitlink import NvJitLink
 from tilec_runtime.errors import CompileError, ToolchainError
+from tilec_runtime.model.arch import TargetKind
 from tilec_runtime.model.image import Image
 from tilec_runtime.model.jit import JitBy
 from tilec_runtime.model.kernel import LaunchInfo, VariantInfo
@@ -58,7 +59,7 @@ def made_of(root: Path, files: dict[str, str] = FILES, target: str = "lto_80", *
 def code_of(image: Image, arch: str) -> tuple[bytes, CubinKernel]:
     """Machine code as a launch has it made, and its entry point."""
     assert image.data.startswith(LTOIR)
-    cubin = NvJitLink().compile(image.data, "k.ltoir", arch, Form.LTOIR, image.info.linking)
+    cubin = NvJitLink().compile(image.data, "k.ltoir", arch, TargetKind.LTOIR, image.info.linking)
     read = read_cubin(cubin)
     assert f"sm_{read.cc[0]}{read.cc[1]}" == arch
     return cubin, read.kernel(image.info.symbol)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 
 from tilec.model.declaration import KernelDecl, ParamDecl
 from tilec_runtime.model.dtype import DTYPES
@@ -23,40 +24,45 @@ def bare_manifest(name: str, file: str, language: str) -> str:
 
 def guessed_manifest(name: str, file: str, language: str, decl: KernelDecl) -> str:
     """Return a manifest with values for all that the source leaves open, and one case."""
-    axes = {p.name: TILE for p in decl.params if p.kind == "constant" and p.default is None}
+    axes: dict[str, str | int] = {
+        p.name: TILE for p in decl.params if p.kind == "constant" and p.default is None
+    }
+    step = next(iter(axes.values()), 1)
+    axes |= {use.name: '"f32"' if use.dtype else TILE for use in decl.axes}
     lines = [f"matrix.{axis} = [{value}]" for axis, value in axes.items()]
-    named = {use.name: '"f32"' if use.dtype else TILE for use in decl.axes}
-    lines += [f"matrix.{axis} = [{value}]" for axis, value in named.items()]
     given = [param for param in decl.params if param.kind != "constant"]
-    arrays = [param for param in given if _is_array(param)]
-    ranks = {param.name: param.rank if param.rank >= 0 else 1 for param in arrays}
+    ranks = {p.name: p.rank if p.rank >= 0 else 1 for p in given if _is_array(p)}
     extent = SQUARE if max(ranks.values(), default=0) > 1 else ALONE
-    inputs = []
+    inputs = {}
     for param in given:
+        rank = ranks.get(param.name)
+        dtype = _dtype(param, axes, array=rank is not None)
         if not param.type:
-            rank = f", rank = {ranks[param.name]}" if param.name in ranks else ""
-            dtype = param.dtype or (
-                "f32" if rank else "i32" if _COUNT.fullmatch(param.name) else "f32"
-            )
-            lines.append(f'params.{param.name} = {{ dtype = "{dtype}"{rank} }}')
-        if param.name in ranks:
-            inputs.append(f"{param.name} = {[extent] * ranks[param.name]}")
+            facts = f'dtype = "{dtype}"' + ("" if rank is None else f", rank = {rank}")
+            lines.append(f"params.{param.name} = {{ {facts} }}")
+        if rank is not None:
+            inputs[param.name] = str([extent] * rank)
         elif param.default is None:
-            counts = (
-                DTYPES[param.dtype].kind in ("int", "uint")
-                if param.dtype in DTYPES
-                else (param.dtype not in named and bool(_COUNT.fullmatch(param.name)))
-            )
-            inputs.append(f"{param.name} = {extent if counts else 2.0}")
+            counts = dtype in DTYPES and DTYPES[dtype].kind in ("int", "uint")
+            inputs[param.name] = str(extent if counts else 2.0)
     threads = language in ("cuda", "simt")
     if not decl.grid:
-        first = next((p.name for p in arrays if p.out), next(iter(ranks), ""))
-        step = THREADS if threads else next(iter(axes.values()), 1)
-        lines.append(f'launch.grid = ["{f"cdiv({first}.size, {step})" if first else 1}"]')
+        written = [param.name for param in given if param.name in ranks and param.out]
+        first = next(iter((*written, *ranks)), "")
+        count = f"cdiv({first}.size, {THREADS if threads else step})" if first else "1"
+        lines.append(f'launch.grid = ["{count}"]')
     if threads:
         lines.append(f"launch.block = [{THREADS}]")
-    lines.append(f"case.{CASE}.inputs = {{ {', '.join(inputs)} }}")
+    values = ", ".join(f"{param} = {value}" for param, value in inputs.items())
+    lines.append(f"case.{CASE}.inputs = {{ {values} }}")
     return bare_manifest(name, file, language) + "\n".join(lines) + "\n"
+
+
+def _dtype(param: ParamDecl, axes: Mapping[str, object], *, array: bool) -> str:
+    """Return the dtype that a source gives a parameter, or a guess by the parameter's name."""
+    if param.dtype in DTYPES or param.dtype in axes:
+        return param.dtype
+    return "i32" if not array and _COUNT.fullmatch(param.name) else param.dtype or "f32"
 
 
 def _is_array(param: ParamDecl) -> bool:

@@ -195,6 +195,7 @@ def make_request(
     shared_cache: Path | None = None,
     locked: bool = False,
     aside: bool = False,
+    again: bool = False,
     lineinfo: bool = False,
 ) -> BuildRequest:
     """Return a build request for the project at hand.
@@ -224,6 +225,7 @@ def make_request(
         force=force,
         locked=locked,
         aside=aside,
+        again=again,
         lineinfo=lineinfo,
     )
 

@@ -34,6 +34,7 @@ COMMANDS = {
     "profile": "Profile one case with Nsight Compute.",
     "debug": "Step through one case on a GPU with cuda-gdb.",
     "inspect": "Show what is inside a bundle, package or wheel.",
+    "verify": "Build a bundle or wheel again from its checkout, and compare.",
     "doctor": "Show the tools, driver and GPU that tilec finds.",
     "cache": "Show or trim the cache of compiled images.",
     "clean": "Remove what tilec wrote into a project.",

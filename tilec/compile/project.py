@@ -428,38 +428,49 @@ def pick(
         names = [d.qualified or d.name for d in decls]
         path = Path(manifest.root, kernel.source)
         spelled = kernel.language == "cuda" and not candidates and not did_you_mean(named, names)
-        plain = spelled and not _has_tiles(path)
-        if plain and (hidden := unseen(named, kernel.args, sources[kernel.name])):
+        plain = spelled and not _mentions(path, "__tile_global__")
+        shown = named.startswith("_Z") or _mentions(path, "__global__") or _mentions(path, named)
+        if plain and shown and (hidden := unseen(named, kernel.args, sources[kernel.name])):
             chosen[kernel.name] = hidden
             continue
-        if candidates:
-            known = [d.qualified for d in candidates]
-            what = f"{kernel.source} has {len(known)} kernels named {named!r}: {', '.join(known)}"
-            if len(set(known)) == len(known):
-                what += f'; say which: symbol = "{known[0]}"'
-        elif names:
-            hint = did_you_mean(named, names) or f"; it has {', '.join(names)}"
-            what = f"{kernel.source} has no kernel {named!r}{hint}"
-        else:
-            what = f"{kernel.source} has no kernel at all"
-            if kernel.language == "tile" and kernel.source.endswith(".py"):
-                what += ": a kernel is a function with @tl.kernel (import tilec.lang as tl)"
+        what = (
+            _several(kernel, named, candidates)
+            if candidates
+            else _absent(kernel, named, names, path)
+        )
         if plain:
             what += "; one that a macro makes takes `args`, or its compiled name (_Z…)"
-        spoken, decorator = _python_language(path, named) if not candidates else ("", "")
-        if spoken and spoken != kernel.language:
-            what += f': it is a @{decorator} function, so say language = "{spoken}"'
-        if not candidates and kernel.language == "cuda" and _has_tiles(path):
-            what += ' of language cuda: for its __tile_global__ functions say language = "tile"'
         key = "symbol" if kernel.symbol else "source"
         problems.append(manifest.locate.problem(("kernel", kernel.name, key), what))
     return chosen, tuple(problems)
 
 
-def _has_tiles(path: Path) -> bool:
-    """Return whether a C++ source has tile kernels, which the cuda frontend ignores."""
+def _several(kernel: Kernel, named: str, candidates: Sequence[KernelDecl]) -> str:
+    """Return a message about a name that several kernels of a source have."""
+    known = [decl.qualified for decl in candidates]
+    what = f"{kernel.source} has {len(known)} kernels named {named!r}: {', '.join(known)}"
+    unique = len(set(known)) == len(known)
+    return f'{what}; say which: symbol = "{known[0]}"' if unique else what
+
+
+def _absent(kernel: Kernel, named: str, names: Sequence[str], path: Path) -> str:
+    """Return a message about a name that no kernel of a source has."""
+    hint = did_you_mean(named, names) or f"; it has {', '.join(names)}"
+    what = f"{kernel.source} has no kernel " + (f"{named!r}{hint}" if names else "at all")
+    spoken, decorator = _python_language(path, named)
+    if spoken and spoken != kernel.language:
+        return f'{what}: it is a @{decorator} function, so say language = "{spoken}"'
+    if kernel.language == "cuda" and _mentions(path, "__tile_global__"):
+        return f'{what} of language cuda: for its __tile_global__ functions say language = "tile"'
+    if not names and kernel.language == "tile" and path.suffix == ".py":
+        return f"{what}: a kernel is a function with @tl.kernel (import tilec.lang as tl)"
+    return what
+
+
+def _mentions(path: Path, word: str) -> bool:
+    """Return whether a C++ source has a word: of tile kernels, or of what its macros make."""
     try:
-        return b"__tile_global__" in path.read_bytes()
+        return word.encode() in path.read_bytes()
     except OSError:
         return False
 
@@ -469,7 +480,13 @@ def language_of(path: Path, name: str) -> str:
     if path.suffix == ".py":
         return _python_language(path, name)[0] or "tile"
     fits = [language for language, suffixes in SUFFIXES.items() if path.suffix in suffixes]
-    return "tile" if fits == ["cuda"] and _has_tiles(path) else fits[0] if fits else "cuda"
+    return (
+        "tile"
+        if fits == ["cuda"] and _mentions(path, "__tile_global__")
+        else fits[0]
+        if fits
+        else "cuda"
+    )
 
 
 NO_FILE = "(in place of tilec.toml)"  # what a manifest that is no file is called in messages

@@ -127,7 +127,7 @@ def _from_wheel(path: Path) -> Container:
             bundle = Bundle.open(file)
         except BundleError as exc:
             raise BundleError(f"{path}: {exc.what}", cause=exc.cause, fix=exc.fix) from exc
-        bundle.find_part = functools.partial(_part_beside, path)
+        bundle.parts.find = functools.partial(_part_beside, path)
         weakref.finalize(bundle, unless_opened.pop_all().close)
     return Container(path=str(path), kind="wheel", size=size, bundle=bundle)
 

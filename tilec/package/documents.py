@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,8 @@ Document = dict[str, Any]
 """JSON's object: a whole document, or a part of it."""
 
 Materials = Mapping[tuple[str, str], str]
-"""What a document says went into a build, by kind (`tool`, `source`, `image`, `option`) and name."""
+"""What a document says went into a build, by kind (`tool`, `source`, `image`, `option`)
+and name; and what came out of it (`subject`)."""
 
 
 def suffix_of(name: str) -> str:
@@ -108,11 +109,15 @@ def materials(document: Document) -> Materials:
     """
     try:
         if "bomFormat" in document:
-            return dict(map(_component, document["components"]))
+            found = dict(pair for row in document["components"] for pair in _component(row))
+            rows = document["metadata"]["properties"]
+            found |= {("option", row["name"].partition(":")[2]): row["value"] for row in rows}
+            return found
         definition = document["predicate"]["buildDefinition"]
         found = dict(map(_dependency, definition["resolvedDependencies"]))
         settings = definition["internalParameters"]["settings"]
         given = definition["externalParameters"]
+        found |= {("subject", row["name"]): row["digest"]["sha256"] for row in document["subject"]}
     except (KeyError, TypeError, ValueError) as exc:
         raise BundleError("the document lacks a field that tilec writes") from exc
     for kernel, rows in settings.items():
@@ -121,10 +126,13 @@ def materials(document: Document) -> Materials:
     return found
 
 
-def _component(row: Document) -> tuple[tuple[str, str], str]:
+def _component(row: Document) -> Iterator[tuple[tuple[str, str], str]]:
     kind, _, name = row["bom-ref"].partition(":")
     digest = row["hashes"][0]["content"]
-    return (kind, name), f"{row['version']} {digest}" if kind == "tool" else digest
+    if kind == "image":
+        yield from (((kind, job["value"]), digest) for job in row["properties"])
+    else:
+        yield (kind, name), f"{row['version']} {digest}" if kind == "tool" else digest
 
 
 def _dependency(row: Document) -> tuple[tuple[str, str], str]:

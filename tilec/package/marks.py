@@ -192,11 +192,12 @@ def _hub_files(variant: Path) -> dict[Path, bool]:
     for name, digest in metadata["digest"]["files"].items():
         path = variant / name
         if os.path.lexists(path):
-            found[path] = not path.is_symlink() and _base64_digest(path) == digest
+            found[path] = not path.is_symlink() and base64_digest(path) == digest
     return found
 
 
-def _base64_digest(path: Path) -> str:
+def base64_digest(path: Path) -> str:
+    """Return the SHA-256 of a file as a hub package's metadata has it."""
     return base64.b64encode(bytes.fromhex(file_digest(path))).decode()
 
 

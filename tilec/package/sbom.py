@@ -34,7 +34,10 @@ def sbom_of(info: BundleInfo) -> bytes:
     builder = Component(
         name=name, version=version, type=ComponentType.APPLICATION, bom_ref=info.builder
     )
-    about = BomMetaData(component=package, tools=ToolRepository(components=(builder,)))
+    profile = Property(name="tilec:profile", value=info.profile)
+    about = BomMetaData(
+        component=package, tools=ToolRepository(components=(builder,)), properties=[profile]
+    )
     bom = Bom(
         components=(*images, *_sources(info), *_tools(info)),
         metadata=about,

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from tilec.package.wheel import normalise_version
 from tilec.package.write import Part
 from tilec_runtime.bundle.format import images_of
+from tilec_runtime.bundle.parts import extra_of
 from tilec_runtime.model.arch import ARCHS, TargetKind, Version, dotted
 from tilec_runtime.model.image import ImageInfo
 from tilec_runtime.model.kernel import BundleInfo, PackageInfo
@@ -62,7 +63,7 @@ def held_of(info: BundleInfo, holds: Callable[[ImageInfo], bool]) -> BundleInfo:
 
 
 def _provider(package: PackageInfo, cc: Version) -> Provider:
-    extra, gpus = f"sm{cc[0]}{cc[1]}", ARCHS[cc].gpus
+    extra, gpus = extra_of(cc), ARCHS[cc].gpus
     named = dataclasses.replace(
         package,
         name=f"{package.name}-{extra}",

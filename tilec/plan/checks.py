@@ -66,51 +66,45 @@ def _check_axes(
     unresolved: Collection[str],
     report: Report,
 ) -> None:
-    axes = [name for name, _ in kernel.matrix.axes]
+    axes, path = dict(kernel.matrix.axes), ("kernel", kernel.name, "matrix")
     constants = [p for p in decl.params if p.kind == "constant"]
     for constant in constants:
         if constant.name not in axes and constant.default is None:
             what = f"constant {constant.name!r} of the kernel is bound by no axis of the matrix"
-            report(f"{what}: matrix.{constant.name} = [128]", ("kernel", kernel.name, "matrix"))
-    used = (
-        {p.name for p in decl.params}
-        | {p.dtype for p in params}
-        | set(symbol_places(kernel.symbol))
-        | set(language.hints)
-    )
-    used |= {use.name for use in decl.axes}
-    for name, values in kernel.matrix.axes:
-        if name in language.hints and name not in {p.name for p in decl.params}:
-            strange = [value for value in values if type(value) is not int]
-            if strange:
-                report(
-                    f"{name} is a hint of the compiler, and {strange[0]!r} is no integer",
-                    ("kernel", kernel.name, "matrix", name),
-                )
+            report(f"{what}: matrix.{constant.name} = [128]", path)
+    named = {p.name for p in decl.params}
+    for name in [name for name in axes if name in language.hints and name not in named]:
+        if strange := [value for value in axes[name] if type(value) is not int]:
+            what = f"{name} is a hint of the compiler, and {strange[0]!r} is no integer"
+            report(what, (*path, name))
+    used = {*named, *(p.dtype for p in params), *(use.name for use in decl.axes)}
+    used |= {*symbol_places(kernel.symbol), *language.hints}
     for name in axes:
         if name not in used and not unresolved and not _in_expressions(kernel, name):
-            known = (
-                [p.name for p in constants]
-                or [use.name for use in decl.axes]
-                or [name.removesuffix("...") for name in decl.template]
-            )
-            what = f"axis {name!r} is neither a constant of the kernel nor used by its symbol, dtypes or launch"
-            hint = suggest(name, known)
-            if decl.safety is not None and not hint:
-                hint = f'; in the source an axis is {name} = tl.size("{name}")'
             table = "let" if name in dict(kernel.let) else "matrix"
-            report(what + hint, ("kernel", kernel.name, table, name))
+            report(_unused(name, decl), ("kernel", kernel.name, table, name))
     for param in params:
         included = [
             value for point in kernel.matrix.include for name, value in point if name == param.dtype
         ]
-        for value in (*dict(kernel.matrix.axes).get(param.dtype, ()), *included):
+        for value in (*axes.get(param.dtype, ()), *included):
             if value not in DTYPES:
-                path = ("kernel", kernel.name, "matrix", param.dtype)
-                report(
-                    f"axis {param.dtype} is the dtype of {param.name}, and {value!r} is no dtype{suggest(str(value), list(DTYPES))}",
-                    path,
-                )
+                what = f"axis {param.dtype} is the dtype of {param.name}, and {value!r} is no dtype"
+                report(what + suggest(str(value), list(DTYPES)), (*path, param.dtype))
+
+
+def _unused(name: str, decl: KernelDecl) -> str:
+    """Return a message about an axis that nothing names."""
+    known = (
+        [param.name for param in decl.params if param.kind == "constant"]
+        or [use.name for use in decl.axes]
+        or [each.removesuffix("...") for each in decl.template]
+    )
+    hint = suggest(name, known)
+    if decl.safety is not None and not hint:
+        hint = f'; in the source an axis is {name} = tl.size("{name}")'
+    what = f"axis {name!r} is neither a constant of the kernel nor used by its symbol, dtypes or launch"
+    return what + hint
 
 
 def _in_expressions(kernel: Kernel, name: str) -> bool:

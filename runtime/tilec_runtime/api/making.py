@@ -5,10 +5,10 @@ before anything is enqueued.
 from __future__ import annotations
 
 import math
-import struct
 from typing import Any, ClassVar, Literal, final
 
-from tilec_runtime.device.scalars import encoder_of, format_of, is_number, refusal, shown
+from tilec_runtime.device.layout import byte_range
+from tilec_runtime.device.scalars import encoded, is_number, packed_format, refusal, shown
 from tilec_runtime.errors import CallError, TensorError
 from tilec_runtime.kernels import CODES, recipes, width_of
 from tilec_runtime.model.dtype import DTYPES
@@ -20,7 +20,7 @@ from tilec_runtime.ops.transfers import new_tensor
 from tilec_runtime.tensors.copies import CopyCall, boxes, byte_layout
 from tilec_runtime.tensors.described import Described, dtype_name
 from tilec_runtime.tensors.lease import holder
-from tilec_runtime.tensors.shapes import checked_packing, checked_shape, extent_of
+from tilec_runtime.tensors.shapes import checked_packing, checked_shape
 from tilec_runtime.tensors.tensor import Tensor
 
 # Dtypes that kernels know, and those among all that have no zero or too few numbers to count with.
@@ -176,11 +176,7 @@ def filled(what: str, value: Any, dtype: str) -> recipes.Fill:
     why = refusal(value, dtype)
     if why:
         raise TensorError(f"{what}: the value {why}")
-    plain = value.item() if hasattr(value, "item") else value
-    encode = encoder_of(dtype)
-    bits = int.from_bytes(
-        struct.pack(f"<{format_of(dtype)}", encode(plain) if encode else plain), "little"
-    )
+    bits = int.from_bytes(encoded(packed_format(dtype), value), "little")
     if row.packed:
         bits = sum(bits << row.bits * place for place in range(row.per_byte))
     return recipes.Fill(bits=bits, width=width_of(dtype))
@@ -210,7 +206,8 @@ def dense(tensor: Described) -> None:
     Raises:
         TensorError: there are gaps between them.
     """
-    if extent_of(tensor.shape, tensor.strides) != tensor.size:
+    first, end = byte_range(tensor.facts)
+    if end - first != tensor.nbytes:
         what = f"fill: the elements of {tensor!r} do not lie side by side: other memory is between them"
         raise TensorError(
             what, fix="fill the whole tensor, or copy a filled one to this part (memcpy)"

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import hashlib
 import os
 import stat
@@ -19,16 +20,14 @@ from tilec_runtime.bundle import limits
 from tilec_runtime.bundle.archive import Member, ReadAt, damaged, read_directory, read_member
 from tilec_runtime.bundle.codec import is_digest
 from tilec_runtime.bundle.format import INDEX_NAME, Index, image_name, images_of, row_name
-from tilec_runtime.bundle.parts import PROVIDERS_NAME, installed_part, read_providers
+from tilec_runtime.bundle.parts import PROVIDERS_NAME, Parts, Source, read_providers
 from tilec_runtime.errors import BundleError, CallError
-from tilec_runtime.model.arch import TargetKind, Version, dotted
+from tilec_runtime.model.arch import TargetKind, Version
 from tilec_runtime.model.digest import sha256
 from tilec_runtime.model.image import ImageInfo
 from tilec_runtime.model.kernel import BundleInfo, KernelInfo, PackageInfo
 
 _CHUNK = 1 << 20
-# A file's path, the bytes of a bundle, or a binary file.
-Source = Path | bytes | BinaryIO
 
 
 class Bundle:
@@ -39,18 +38,12 @@ class Bundle:
 
     Attributes:
         kernels: names of its kernels, in order.
-        providers: of a bundle in parts, the modules that have its machine code, by compute
-            capability.
-        find_part: gives the part in such a module; None if there is none.
+        parts: of a bundle in parts, its machine code.
     """
 
     def __init__(self, read_at: ReadAt, size: int, members: dict[str, Member], name: str) -> None:
         """Use `Bundle.open`."""
         self.name = name
-        providers = members.get(PROVIDERS_NAME)
-        self.providers = read_providers(read_member(read_at, providers)) if providers else {}
-        self.find_part: Callable[[str], Source | None] = installed_part
-        self._parts: dict[Version, Bundle] = {}
         self._elsewhere: dict[str, Version] = {}
         self._info: BundleInfo | None = None
         self._read_at = read_at
@@ -58,6 +51,13 @@ class Bundle:
         self._members = members
         self._digest = ""
         self._index = Index(_read_index(read_at, members), self._row)
+        providers = members.get(PROVIDERS_NAME)
+        self.parts = Parts(
+            read_providers(read_member(read_at, providers)) if providers else {},
+            self._index.package,
+            self._index.digest,
+            functools.partial(Bundle.open, whole=False),
+        )
         self.kernels = tuple(self._index.rows)
 
     @classmethod
@@ -143,14 +143,7 @@ class Bundle:
         """
         cc = self._elsewhere.get(digest)
         if cc is not None:
-            with self._provided(cc):
-                part = self._part(cc)
-                if part is not None:
-                    return part.image(digest)
-            raise BundleError(
-                f"the machine code for {dotted(cc)} is in {self.providers[cc]}, which is not installed",
-                fix=self._install(cc),
-            )
+            return self.parts.image(cc, digest)
         with _located(self.name):
             return self._content("image", image_name(digest), digest)
 
@@ -159,7 +152,7 @@ class Bundle:
         cc = self._elsewhere.get(digest)
         if cc is None:
             return self._members[image_name(digest)].packed
-        part = self._part(cc)
+        part = self.parts.part(cc)
         return None if part is None else part.packed(digest)
 
     @property
@@ -167,60 +160,13 @@ class Bundle:
         """What the bundle is of."""
         return self._index.package
 
-    def missing(self, cc: Version) -> tuple[tuple[Version, str], ...]:
-        """Compute capabilities whose machine code a device of capability `cc` might take, and whose
-        provider is not installed; each with the command that installs it.
-
-        Raises:
-            BundleError: a provider is damaged, or of another build.
-        """
-        found = []
-        for own in self.providers:
-            if own[0] == cc[0]:
-                with self._provided(own):
-                    if self._part(own) is None:
-                        found.append((own, self._install(own)))
-        return tuple(found)
-
     def _own(self, images: Iterable[ImageInfo]) -> Iterator[ImageInfo]:
         """Yield the images that this file holds, and note where the others are."""
         for image in images:
-            if image.target.kind is TargetKind.CUBIN and image.target.cc in self.providers:
+            if image.target.kind is TargetKind.CUBIN and image.target.cc in self.parts.modules:
                 self._elsewhere[image.digest] = image.target.cc
             else:
                 yield image
-
-    def _part(self, cc: Version) -> Bundle | None:
-        """The part that a provider has; None if it is not installed."""
-        if cc not in self._parts:
-            source = self.find_part(self.providers[cc])
-            if source is None:
-                return None
-            part = Bundle.open(source, whole=False)
-            if part.index_digest != self.index_digest:
-                mine, other = self.package, part.package
-                raise BundleError(
-                    f"{part.name or self.providers[cc]}: the machine code is of another build than package {mine.module}: of {other.name} "
-                    f"{other.version} with index {part.index_digest[:12]}, the package is {mine.name} {mine.version} with index "
-                    f"{self.index_digest[:12]}",
-                    cause="wheels of different versions or builds are installed together",
-                )
-            self._parts[cc] = part
-        return self._parts[cc]
-
-    @contextlib.contextmanager
-    def _provided(self, cc: Version) -> Iterator[None]:
-        """Say of what is wrong with a provider how it is installed again."""
-        try:
-            yield
-        except BundleError as exc:
-            fix = self._install(cc, " --force-reinstall --no-deps")
-            raise BundleError(exc.what, cause=exc.cause, fix=fix) from exc
-
-    def _install(self, cc: Version, options: str = "") -> str:
-        package, extra = self.package, f"sm{cc[0]}{cc[1]}"
-        what = f"{package.name}-{extra}" if options else f"{package.name}[{extra}]"
-        return f"pip install{options} '{what}=={package.version}'"
 
     def _refuse_part(self) -> NoReturn:
         package = self.package

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import operator
 from typing import Any, final
 
 from tilec_runtime.device.devices import driver_of, ordinal_of, process_driver
-from tilec_runtime.device.scalars import bare
+from tilec_runtime.device.scalars import handle_number
 from tilec_runtime.device.seam import DeviceDriver, DeviceInfo
 from tilec_runtime.device.streams import Stream
-from tilec_runtime.errors import CallError, NoDeviceError
+from tilec_runtime.errors import NoDeviceError
 from tilec_runtime.protocols import DeviceLike
 
 
@@ -49,12 +48,8 @@ class Device:
             CallError: it is no handle of a device.
             NoDeviceError: there is no such device.
         """
-        try:
-            ordinal = operator.index(bare(handle))
-        except TypeError as error:
-            fix = "pass a CUdevice of cuda.bindings, or its number; for device objects of other libraries, Device(...)"
-            raise CallError(f"{handle!r} is no handle of a device", fix=fix) from error
-        return cls(ordinal, driver=driver)
+        fix = "pass a CUdevice of cuda.bindings, or its number; for device objects of other libraries, Device(...)"
+        return cls(handle_number(handle, "a device", fix), driver=driver)
 
     @staticmethod
     def count(driver: DeviceDriver | None = None) -> int:

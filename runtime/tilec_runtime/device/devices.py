@@ -103,32 +103,36 @@ def ordinal_of(device: DeviceLike | None) -> int:
         return device
     if isinstance(device, DeviceInfo):
         return device.ordinal
-    if isinstance(device, str):
-        name, colon, number = device.partition(":")
-        if name == "cuda" and (
-            not colon or (number.isascii() and number.isdigit() and len(number) <= 4)
-        ):
-            return int(number or 0)
-        if device == "cpu":
-            return ON_CPU
-    elif getattr(device, "type", "") == "cpu" or getattr(device, "platform", "") == "cpu":
-        return ON_CPU
-    elif getattr(device, "type", "cuda") == "cuda" and getattr(device, "platform", "gpu") in (
-        "gpu",
-        "cuda",
-    ):
-        for attribute in ("index", "local_hardware_id", "id", "device_id"):
-            ordinal: Any = getattr(device, attribute, None)
-            if type(ordinal) is int:
-                return ordinal
-        if (
-            hasattr(device, "index") and device.index is None
-        ):  # torch.device("cuda"): torch's current one is not known here
-            return 0
+    ordinal = _ordinal_named(device) if isinstance(device, str) else _ordinal_held(device)
+    if ordinal is not None:
+        return ordinal
     fix = 'pass a number, "cuda", "cuda:1", "cpu", or a device object of torch, CuPy, JAX or cuda.core'
     if isinstance(device, str) and device.lower().startswith("cpu"):
         fix = f'there is one cpu device, and its name is "cpu"; {fix}'
     raise CallError(f"{device!r} is no device that kernels run on", fix=fix)
+
+
+def _ordinal_named(name: str) -> int | None:
+    if name == "cpu":
+        return ON_CPU
+    kind, colon, number = name.partition(":")
+    is_number = number.isascii() and number.isdigit() and len(number) <= 4
+    return int(number or 0) if kind == "cuda" and (is_number or not colon) else None
+
+
+def _ordinal_held(device: object) -> int | None:
+    """Return the number of a device object of another library."""
+    kind, platform = getattr(device, "type", "cuda"), getattr(device, "platform", "gpu")
+    if "cpu" in (kind, platform):
+        return ON_CPU
+    if kind != "cuda" or platform not in ("gpu", "cuda"):
+        return None
+    for attribute in ("index", "local_hardware_id", "id", "device_id"):
+        ordinal: Any = getattr(device, attribute, None)
+        if type(ordinal) is int:
+            return ordinal
+    # Of torch.device("cuda"), torch's current one is not known here.
+    return 0 if getattr(device, "index", 0) is None else None
 
 
 def devices(driver: DeviceDriver | None = None) -> tuple[DeviceInfo, ...]:

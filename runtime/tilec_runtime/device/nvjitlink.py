@@ -4,13 +4,12 @@ Imported when it is first needed.
 
 from __future__ import annotations
 
-import enum
 import threading
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from tilec_runtime.errors import MissingError, TilecError
-from tilec_runtime.model.arch import Version
+from tilec_runtime.model.arch import TargetKind, Version
 
 _FIX = "install it: pip install 'nvidia-nvjitlink>=13,<14'"
 _LOCK = threading.Lock()  # one link at a time: the library keeps state of the process
@@ -20,32 +19,8 @@ class LinkError(TilecError):
     """nvJitLink made no machine code; `what` is its log."""
 
 
-class Form(enum.Enum):
-    """What is made into machine code, as nvJitLink calls it."""
-
-    PTX = "PTX"
-    LTOIR = "LTOIR"
-
-
-class Linker(Protocol):
-    """What makes machine code without a driver."""
-
-    @property
-    def version(self) -> Version:
-        """CUDA release that it is of."""
-
-    def compile(
-        self, data: bytes, name: str, arch: str, form: Form = Form.PTX, options: Sequence[str] = ()
-    ) -> bytes:
-        """The cubin of a PTX text, or of LTO-IR, for an architecture such as `sm_90a`.
-
-        Raises:
-            LinkError: there is none.
-        """
-
-
 class NvJitLink:
-    """`Linker` on cuda.bindings."""
+    """Makes machine code without a driver."""
 
     def __init__(self) -> None:
         """Load the library.
@@ -75,22 +50,27 @@ class NvJitLink:
         return self._version
 
     def compile(
-        self, data: bytes, name: str, arch: str, form: Form = Form.PTX, options: Sequence[str] = ()
+        self,
+        data: bytes,
+        name: str,
+        arch: str,
+        kind: TargetKind = TargetKind.PTX,
+        options: Sequence[str] = (),
     ) -> bytes:
-        """The cubin of a PTX text, or of LTO-IR, for an architecture.
+        """The cubin of a PTX text, or of LTO-IR, for an architecture such as `sm_90a`.
 
         Raises:
             LinkError: there is none.
         """
         api = self._api
-        arguments = [f"-arch={arch}", *(["-lto"] if form is Form.LTOIR else []), *options]
+        arguments = [f"-arch={arch}", *(["-lto"] if kind is TargetKind.LTOIR else []), *options]
         with _LOCK:
             try:
                 handle = api.create(len(arguments), arguments)
             except api.nvJitLinkError as error:
                 raise LinkError(f"{error} ({' '.join(arguments)})") from error
             try:
-                api.add_data(handle, getattr(api.InputType, form.value), data, len(data), name)
+                api.add_data(handle, getattr(api.InputType, kind.name), data, len(data), name)
                 api.complete(handle)
                 cubin = bytearray(api.get_linked_cubin_size(handle))
                 api.get_linked_cubin(handle, cubin)

@@ -125,7 +125,39 @@ def encoder_of(dtype: str) -> Encode | None:
     return _SMALL.get(dtype)
 
 
-def is_number(value: Any) -> bool:
+def packed_format(kind: str, size: int = 0) -> str:
+    """How a scalar is packed: a format of the struct module, or the name of a dtype that has none;
+    of a struct, so many bytes.
+    """
+    return (
+        f"{size}s"
+        if kind == "struct"
+        else kind
+        if encoder_of(kind) is not None
+        else format_of(kind)
+    )
+
+
+def encoded(format_: str, value: Any) -> bytes:
+    """The bytes of one scalar.
+
+    Raises:
+        struct.error, OverflowError, TypeError, ValueError: it does not fit.
+    """
+    if numpy_dtype(value) == "bool":
+        value = bool(value)  # an integer, as Python's is
+    encode = encoder_of(format_)
+    if encode is not None:
+        return struct.pack(f"={format_of(format_)}", encode(value))
+    if not format_.endswith("s"):
+        return struct.pack(f"={format_}", value)
+    data = memoryview(value).tobytes()
+    if len(data) != int(format_[:-1]):  # the struct module would cut or pad it silently
+        raise struct.error(f"{len(data)} bytes")
+    return data
+
+
+def is_number(value: object) -> bool:
     """Whether it is a Python number or a NumPy scalar; tensors of one element are not, since
     reading them would wait for the device.
     """
@@ -145,11 +177,10 @@ def refusal(value: Any, dtype: str) -> str:
         return "" if isinstance(plain, bool) else f"takes a bool, got {shown(value)}"
     if kind in ("int", "uint") and not isinstance(plain, int):
         return f"takes an integer ({dtype}), got {value!r}"
-    encode = encoder_of(dtype)
     try:
         if isinstance(plain, str | bytes):  # of NumPy; `float` reads text
             raise TypeError
-        struct.pack(f"={_FORMATS[dtype]}", encode(plain) if encode else plain)
+        encoded(packed_format(dtype), plain)
     except MISFITS:
         return f"is {shown(value)}, which {dtype} cannot hold{_bounds(dtype)}"
     return ""
@@ -182,7 +213,9 @@ def whole(what: str, value: Any, raised: type[TilecError] = CallError) -> int:
     return operator.index(value)
 
 
-def require_kind(who: str, noun: str, given: Any, kind: type | tuple[type, ...], fix: str) -> None:
+def require_kind(
+    who: str, noun: str, given: object, kind: type | tuple[type, ...], fix: str
+) -> None:
     """Check the type of an argument: `who` takes a `noun`.
 
     Raises:
@@ -217,7 +250,19 @@ def bare(handle: Any) -> Any:
     return int(handle) if hasattr(kind, "__int__") and not hasattr(kind, "__float__") else handle
 
 
-def shown(value: Any) -> str:
+def handle_number(handle: object, noun: str, fix: str) -> int:
+    """The number of a driver's handle that another library holds.
+
+    Raises:
+        CallError: it is none of a `noun`; with the next step.
+    """
+    try:
+        return operator.index(bare(handle))
+    except TypeError as error:
+        raise CallError(f"{handle!r} is no handle of {noun}", fix=fix) from error
+
+
+def shown(value: object) -> str:
     """A value in a message; Python itself refuses to write integers of thousands of digits."""
     return (
         f"an integer of {value.bit_length()} bits"
@@ -235,7 +280,7 @@ def _bounds(dtype: str) -> str:
     return ""
 
 
-def _is_numpy(value: Any) -> bool:
+def _is_numpy(value: object) -> bool:
     return any(
         base.__name__ == "generic" and base.__module__ == "numpy" for base in type(value).__mro__
     )

@@ -13,6 +13,7 @@ from tilec_runtime.kernels import CODES, held_of, kernels, width_of
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.ops.context import ExecutionContext
 from tilec_runtime.tensors.described import Described, facts_of
+from tilec_runtime.tensors.host import unpaired
 
 if TYPE_CHECKING:
     from tilec_runtime.kernels.elements import Array
@@ -92,9 +93,7 @@ def spread(ctx: ExecutionContext, to: Described, source: Described) -> None:
         return
 
     def work(target: Array, origin: Array) -> None:
-        from tilec_runtime.kernels import elements
-
-        target.view("u1")[...] = elements.spread(origin.view("u1"))
+        target.view("u1")[...] = unpaired(origin.view("u1"))
 
     _call_on_host(ctx, "spread", work, to, source)
 

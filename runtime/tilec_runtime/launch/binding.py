@@ -15,8 +15,8 @@ from tilec_runtime.model.signature import ParamKind
 
 def bind(
     contract: Contract, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[tuple[Any, ...], dict[str, AxisValue]]:
-    """The values of all parameters in order, and the axes among the keywords.
+) -> tuple[tuple[Any, ...], dict[str, AxisValue], Any]:
+    """The values of all parameters in order, and the axes and the configuration among the keywords.
 
     Raises:
         ArgumentError: too many or too few arguments, an unknown or a repeated name.
@@ -30,31 +30,7 @@ def bind(
             kernel=name,
         )
     values: dict[str, Any] = {param.name: value for param, value in zip(params, args, strict=False)}
-    chosen: dict[str, AxisValue] = {}
-    for key, value in kwargs.items():
-        if (
-            key == "stream_"
-            and key not in contract.index
-            and ("stream" in contract.index or "stream" in contract.axes)
-        ):
-            key = "stream"  # by that name the launcher takes where to enqueue
-        if key in values and key in contract.index:
-            raise ArgumentError(
-                f"{name}: argument {key!r} is given twice, by place and by name", kernel=name
-            )
-        if key in contract.index:
-            values[key] = value
-        elif key in contract.axes:
-            if value is not None:  # left open
-                chosen[key] = value
-        else:
-            from tilec_runtime.model.suggest import did_you_mean  # no call that is right needs it
-
-            hint = did_you_mean(key, [*contract.index, *contract.axes])
-            raise ArgumentError(
-                f"{name}: there is no argument {key!r}{hint}; it takes {contract.usage}",
-                kernel=name,
-            )
+    chosen, config = _take_named(contract, kwargs, values)
     missing = [
         p.name for p in params if p.name not in values and p.default is None and not p.optional
     ]
@@ -69,7 +45,35 @@ def bind(
         )
         raise ArgumentError(what, fix=fix, kernel=name)
     check_axes(contract, chosen)
-    return tuple(values.get(p.name, p.default) for p in params), chosen
+    return tuple(values.get(p.name, p.default) for p in params), chosen, config
+
+
+def _take_named(
+    contract: Contract, kwargs: dict[str, Any], values: dict[str, Any]
+) -> tuple[dict[str, AxisValue], Any]:
+    """Add arguments by name to the values by parameter; return the axes and the configuration."""
+    name, chosen, config = contract.name, dict[str, AxisValue](), None
+    # By that name the launcher takes where to enqueue.
+    renamed = {"stream_": "stream"} if "stream_" not in contract.index else {}
+    for given, value in kwargs.items():
+        key = renamed.get(given, given)
+        if key in contract.index:
+            if key in values:
+                what = f"{name}: argument {key!r} is given twice, by place and by name"
+                raise ArgumentError(what, kernel=name)
+            values[key] = value
+        elif key in contract.axes:
+            if value is not None:  # left open
+                chosen[key] = value
+        elif key == "config":
+            config = value
+        else:
+            from tilec_runtime.model.suggest import did_you_mean  # no call that is right needs it
+
+            hint = did_you_mean(given, [*contract.index, *contract.axes])
+            what = f"{name}: there is no argument {given!r}{hint}; it takes {contract.usage}"
+            raise ArgumentError(what, kernel=name)
+    return chosen, config
 
 
 def stream_by_name(contract: Contract, values: Sequence[Any]) -> str:

@@ -9,7 +9,7 @@ import operator
 from typing import Any
 
 from tilec_runtime.device.scalars import is_whole, shown
-from tilec_runtime.device.seam_types import Dim3, LaunchShape
+from tilec_runtime.device.seam_types import Dim3, LaunchShape, dim3
 from tilec_runtime.errors import ArgumentError, CallError, LaunchLimitError
 from tilec_runtime.model.kernel import KernelInfo
 
@@ -190,8 +190,7 @@ def _dim3(noun: str, extents: tuple[int, ...] | int) -> Dim3:
         raise LaunchLimitError(
             f"the {noun} {given} has {len(given)} extents, and three are possible"
         )
-    x, y, z = (*given, 1, 1, 1)[:3]
-    return x, y, z
+    return dim3(given)
 
 
 def _several(extents: Any) -> tuple[Any, ...]:

@@ -4,8 +4,9 @@ first.
 
 from __future__ import annotations
 
+import contextlib
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tilec_runtime.device.seam_types import FunctionFacts, FunctionHandle, ModuleHandle
@@ -73,15 +74,12 @@ class ImageStore:
             handle = driver.function(module, image.symbol)
             return LoadedFunction(handle=handle, facts=driver.function_facts(handle))
 
+        place = f"{kernel}: the image for {image.target} ({image.symbol})"
         try:
-            return self._once((ordinal, image.digest, by, image.symbol), look_up)
-        except ContextLostError:  # nothing is wrong with the image
-            raise
-        except DriverError as error:
-            what = f"{kernel}: the image for {image.target} ({image.symbol}) cannot be loaded: {error.what}"
-            raise refused(error, what, ordinal, kernel) from error
+            with refusals(f"{place} cannot be loaded", ordinal, kernel):
+                return self._once((ordinal, image.digest, by, image.symbol), look_up)
         except TileIRError as error:
-            what = f"{kernel}: the image for {image.target} ({image.symbol}) cannot be run: {error.what}"
+            what = f"{place} cannot be run: {error.what}"
             raise TileIRError(what, cause=error.cause, fix=error.fix, kernel=kernel) from error
 
     def _once(self, key: tuple[Any, ...], make: Callable[[], T]) -> T:
@@ -95,17 +93,27 @@ class ImageStore:
             return value
 
 
-def refused(error: DriverError, what: str, ordinal: int, kernel: str = "") -> KernelCacheError:
-    """The error of an image, or of an entry point, that the driver of a device did not take."""
-    return KernelCacheError(
-        what,
-        result=error.result,
-        code=error.code,
-        cause=error.cause,
-        fix=error.fix,
-        kernel=kernel,
-        device=ordinal,
-    )
+@contextlib.contextmanager
+def refusals(what: str, ordinal: int, kernel: str = "") -> Iterator[None]:
+    """Let the error of an image or entry point that a driver does not take say what was asked for.
+
+    Raises:
+        KernelCacheError: the driver refused it.
+    """
+    try:
+        yield
+    except ContextLostError:  # nothing is wrong with the image
+        raise
+    except DriverError as error:
+        raise KernelCacheError(
+            f"{what}: {error.what}",
+            result=error.result,
+            code=error.code,
+            cause=error.cause,
+            fix=error.fix,
+            kernel=kernel,
+            device=ordinal,
+        ) from error
 
 
 _STORES: weakref.WeakKeyDictionary[DeviceDriver, ImageStore] = weakref.WeakKeyDictionary()

@@ -20,7 +20,7 @@ from tilec_runtime.values import value_class
 
 if TYPE_CHECKING:
     from tilec_runtime.bundle.choose import DeviceFacts
-    from tilec_runtime.device.nvjitlink import Linker
+    from tilec_runtime.device.nvjitlink import NvJitLink
     from tilec_runtime.launch.jit_cache import JitCache
 
 _RECIPE = 2  # raised when what is asked of the linker changes
@@ -57,11 +57,11 @@ class Jit:
     """
 
     def __init__(
-        self, *, cache: JitCache | None = None, linker: Callable[[], Linker] | None = None
+        self, *, cache: JitCache | None = None, linker: Callable[[], NvJitLink] | None = None
     ) -> None:
         self._cache = cache
         self._make = linker or _nvjitlink
-        self._linker: Linker | None = None
+        self._linker: NvJitLink | None = None
         self._lock = threading.Lock()
         self._compiled: dict[tuple[str, str], Compiled] = {}
         self._found: set[str] = set()  # digests of images whose code was in the cache
@@ -92,7 +92,8 @@ class Jit:
         assert taken.jit is not None
         if device.jit is JitFallback.WARN:
             warning = f"{variant}: no machine code for {device}; {taken.image.target} is compiled at load by {taken.jit.value}"
-            warnings.warn(f"{warning}: {machine_code(device)}", RuntimeWarning, stacklevel=2)
+            ways = [*(install for _, install in device.missing), machine_code(device)]
+            warnings.warn(f"{warning}: {'; or '.join(ways)}", RuntimeWarning, stacklevel=2)
         kept = False
         if taken.jit is JitBy.DRIVER:
             code = image()
@@ -141,14 +142,14 @@ class Jit:
         return cubin, False
 
     def _link(
-        self, linker: Linker, image: ImageInfo, data: bytes, arch: str, variant: str
+        self, linker: NvJitLink, image: ImageInfo, data: bytes, arch: str, variant: str
     ) -> bytes:
-        from tilec_runtime.device.nvjitlink import Form, LinkError
+        from tilec_runtime.device.nvjitlink import LinkError
 
         try:
-            if image.target.kind is TargetKind.LTOIR:
-                return linker.compile(data, f"{variant}.ltoir", arch, Form.LTOIR, image.linking)
-            return linker.compile(data, f"{variant}.ptx", arch)
+            kind = image.target.kind
+            options = image.linking if kind is TargetKind.LTOIR else ()
+            return linker.compile(data, f"{variant}.{kind.value}", arch, kind, options)
         except LinkError as error:
             log = "\n".join(f"  {line}" for line in error.what.splitlines())
             raise KernelCacheError(
@@ -159,7 +160,7 @@ class Jit:
                 target=str(image.target),
             ) from error
 
-    def _linker_for(self, image: ImageInfo, device: DeviceFacts, variant: str) -> Linker:
+    def _linker_for(self, image: ImageInfo, device: DeviceFacts, variant: str) -> NvJitLink:
         with self._lock:
             try:
                 linker = self._linker = self._linker or self._make()
@@ -209,7 +210,7 @@ def asked_for(text: JitFallback | str, who: str) -> JitFallback:
         ) from error
 
 
-def _nvjitlink() -> Linker:
+def _nvjitlink() -> NvJitLink:
     from tilec_runtime.device.nvjitlink import NvJitLink
 
     return NvJitLink()

@@ -129,11 +129,7 @@ class Launcher(Uncopied, LauncherBase):
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[Launcher, tuple[Any, ...]]:
         """The launcher of a call's configuration and axes, and the values of all parameters."""
-        config, contract = None, self.contract
-        if "config" in kwargs and "config" not in contract.index and "config" not in contract.axes:
-            config = kwargs["config"]
-            kwargs = {name: value for name, value in kwargs.items() if name != "config"}
-        values, chosen = bind(contract, args, kwargs)
+        values, chosen, config = bind(self.contract, args, kwargs)
         return self._restrict(chosen).configured(config), values
 
     def _launch(

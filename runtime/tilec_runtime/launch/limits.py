@@ -113,11 +113,11 @@ def check_device_limits(name: str, shape: LaunchShape, device: DeviceInfo) -> No
     for noun, dims, one in (("block", shape.block, "thread"), ("cluster", shape.cluster, "block")):
         for axis, has in zip(_AXES, dims, strict=False):
             if has == 0:
-                raise _refuse(name, f"{noun}.{axis} is 0: a {noun} has one {one} at least")
+                raise refused(name, f"{noun}.{axis} is 0: a {noun} has one {one} at least")
     for axis, blocks, extent in zip(_AXES, shape.grid, shape.block, strict=True):
         if blocks > MOST_THREADS_ALONG // extent:
             what = f"grid.{axis} {blocks} times block.{axis} {extent} is beyond 32-bit coordinates"
-            raise _refuse(name, what)
+            raise refused(name, what)
     _check_whole_clusters(name, shape.grid, shape.cluster)
     for noun, dims, limits in (
         ("grid", shape.grid, device.max_grid),
@@ -127,14 +127,14 @@ def check_device_limits(name: str, shape: LaunchShape, device: DeviceInfo) -> No
             if has > most:
                 fix = f"choose larger tiles or blocks, or give the longest dimension to x, which allows {device.max_grid[0]}"
                 what = f"{noun}.{axis} is {has}, and {device} allows {most}"
-                raise _refuse(name, what, fix if noun == "grid" and axis != "x" else "")
+                raise refused(name, what, fix if noun == "grid" and axis != "x" else "")
     threads = math.prod(shape.block)
     if threads > device.max_threads:
         what = f"the block has {threads} threads, and {device} allows {device.max_threads}"
-        raise _refuse(name, what)
+        raise refused(name, what)
     if shape.programmatic and device.interprets is None and device.cc < _PROGRAMMATIC:
         own = f"{device.cc[0]}.{device.cc[1]}"
-        raise _refuse(
+        raise refused(
             name, f"launch.programmatic needs compute capability 9.0, and {device} is of {own}"
         )
 
@@ -143,7 +143,7 @@ def _check_whole_clusters(name: str, grid: Dim3, cluster: Sequence[int]) -> None
     for axis, blocks, extent in zip(_AXES, grid, cluster, strict=False):
         if blocks % extent:
             what = f"grid.{axis} is {blocks}, and must be divisible by cluster.{axis} {extent}"
-            raise _refuse(name, what)
+            raise refused(name, what)
 
 
 def check_compiled(name: str, shape: LaunchShape, image: ImageInfo) -> None:
@@ -156,19 +156,19 @@ def check_compiled(name: str, shape: LaunchShape, image: ImageInfo) -> None:
         return
     threads, required = math.prod(shape.block), dim3(image.required_block)
     if image.required_block and shape.block != required:
-        raise _refuse(
+        raise refused(
             name, f"the block is {shape.block}, and the kernel was compiled for exactly {required}"
         )
     if image.max_threads and threads > image.max_threads:
         most = image.max_threads
-        raise _refuse(
+        raise refused(
             name,
             f"the block has {threads} threads, and the kernel was compiled for {most} at most (__launch_bounds__)",
         )
     if not image.cluster:
         return
     if shape.cluster and dim3(shape.cluster) != dim3(image.cluster):
-        raise _refuse(
+        raise refused(
             name,
             f"the cluster is {dim3(shape.cluster)}, and the kernel was compiled for {dim3(image.cluster)}",
         )
@@ -201,7 +201,7 @@ def _check_loaded(
     """
     threads, most = math.prod(shape.block), function.facts.max_threads
     if threads > most and not is_tile(image):
-        raise _refuse(
+        raise refused(
             name,
             f"the block has {threads} threads, and with {function.facts.registers} registers each {most} fit",
         )
@@ -209,11 +209,11 @@ def _check_loaded(
     _check_shared(name, static, shape.shared, device)
     size = math.prod(cluster_of(shape, image))
     if size > 1 and not device.cluster:
-        raise _refuse(
+        raise refused(
             name, f"the launch has clusters of {size} blocks, and {device} has no clusters"
         )
     if shape.cooperative and not device.cooperative:
-        raise _refuse(name, f"the launch is cooperative, and {device} has no cooperative launches")
+        raise refused(name, f"the launch is cooperative, and {device} has no cooperative launches")
 
 
 def check_recorded(name: str, shape: LaunchShape, device: DeviceInfo, image: ImageInfo) -> None:
@@ -231,7 +231,7 @@ def _check_shared(name: str, static: int, dynamic: int, device: DeviceInfo) -> N
     total = static + dynamic
     if total > device.shared_optin:
         parts = f" ({static} static and {dynamic} dynamic)" if static and dynamic else ""
-        raise _refuse(
+        raise refused(
             name,
             f"a block needs {total} bytes of shared memory{parts}, and {device} allows {device.shared_optin}",
         )
@@ -279,19 +279,19 @@ def check_residency(
     if shape.cluster and size > 1:
         widest = driver.widest_cluster(device.ordinal, function.handle, shape)
         if size > widest:
-            raise _refuse(
+            raise refused(
                 name,
                 f"the cluster has {size} blocks, and of {threads} threads each {widest} can be one on {device}",
             )
         if driver.active_clusters(device.ordinal, function.handle, shape) == 0:
-            raise _refuse(
+            raise refused(
                 name, f"no cluster of {size} blocks with {threads} threads fits on {device}"
             )
     if shape.cooperative:
         most = resident_blocks(shape, device, image, function, driver)
         if blocks > most:
             of = f" in clusters of {size}" if size > 1 else ""
-            raise _refuse(
+            raise refused(
                 name,
                 f"the cooperative grid has {blocks} blocks, and {most} can be resident{of} on {device}",
             )
@@ -330,5 +330,6 @@ def is_tile(image: ImageInfo) -> bool:
     return (image.exact or image.target.kind is TargetKind.TILEIR) and not image.block
 
 
-def _refuse(name: str, what: str, fix: str = "") -> LaunchLimitError:
+def refused(name: str, what: str, fix: str = "") -> LaunchLimitError:
+    """The error of a launch shape."""
     return LaunchLimitError(f"{name}: {what}", fix=fix, kernel=name)

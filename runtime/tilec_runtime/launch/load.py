@@ -89,7 +89,7 @@ def site_on(
         store=store_of(driver),
         asked=policy,
         jit=Once(_jit),
-        missing=bundle.missing(device.cc),
+        missing=bundle.parts.missing(device.cc),
     )
 
 

@@ -10,7 +10,7 @@ from tilec_runtime.device.handles import current_stream, handle_attribute, handl
 from tilec_runtime.device.layout import is_of_jax
 from tilec_runtime.device.marks import lines_of
 from tilec_runtime.device.recording import RECORDINGS
-from tilec_runtime.launch.packing import encoded
+from tilec_runtime.device.scalars import encoded
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.tensors.facts import is_torch, tensor_facts
 

@@ -9,7 +9,7 @@ import struct
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from tilec_runtime.device.scalars import encoder_of, format_of, numpy_dtype
+from tilec_runtime.device.scalars import encoded, encoder_of, format_of, packed_format
 from tilec_runtime.errors import LayoutError
 from tilec_runtime.launch.checks import Call
 from tilec_runtime.launch.program import SHAPE_OUTPUTS, TracedInt, concrete
@@ -82,7 +82,7 @@ class Packing:
             )
         for place, kind, size, align in _scalars(call, abi):
             placed[contract.params[place].name, kind] = layout.add(
-                SCALAR, place, _format(kind, size), size, align
+                SCALAR, place, packed_format(kind, size), size, align
             )
         offsets, maps = [], []
         for slot in abi:
@@ -165,36 +165,6 @@ def _scalars(call: Call, abi: tuple[AbiSlot, ...]) -> Iterator[tuple[int, str, i
             yield place, kind, size, align
 
 
-def _format(kind: str, size: int) -> str:
-    """How a scalar is packed: a format of the struct module, or the name of a dtype that has none."""
-    return (
-        f"{size}s"
-        if kind == "struct"
-        else kind
-        if encoder_of(kind) is not None
-        else format_of(kind)
-    )
-
-
-def encoded(format_: str, value: Any) -> bytes:
-    """The bytes of one scalar.
-
-    Raises:
-        struct.error, OverflowError, TypeError, ValueError: it does not fit.
-    """
-    if numpy_dtype(value) == "bool":
-        value = bool(value)  # an integer, as Python's is
-    encode = encoder_of(format_)
-    if encode is not None:
-        return struct.pack(f"={format_of(format_)}", encode(value))
-    if not format_.endswith("s"):
-        return struct.pack(f"={format_}", value)
-    data = memoryview(value).tobytes()
-    if len(data) != int(format_[:-1]):  # the struct module would cut or pad it silently
-        raise struct.error(f"{len(data)} bytes")
-    return data
-
-
 class Layout:
     """Places values one after another, each aligned; collects those that are packed at each launch."""
 
@@ -226,10 +196,8 @@ def _constant(call: Call, slot: AbiSlot, value: Any) -> bytes:
     Raises:
         LayoutError: its type cannot hold the value.
     """
-    code, encode = format_of(slot.type), encoder_of(slot.type)
     try:
-        number = concrete(value)
-        return struct.pack(f"={code}", encode(number) if encode else number)
+        return encoded(packed_format(slot.type), concrete(value))
     except (struct.error, OverflowError, TypeError) as error:
         name = call.contract.name
         what = f"{name}: {slot.expr} is {value!r}, which the kernel's {slot.type} cannot hold"

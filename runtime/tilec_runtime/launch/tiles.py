@@ -11,7 +11,7 @@ from typing import Any
 from tilec_runtime.device.seam_types import Dim3, GridRule, GridWish
 from tilec_runtime.errors import LaunchLimitError, LayoutError
 from tilec_runtime.launch.checks import Call
-from tilec_runtime.launch.limits import MOST_TILES
+from tilec_runtime.launch.limits import MOST_TILES, refused
 from tilec_runtime.model.expr import parse
 from tilec_runtime.model.safety import Region
 
@@ -85,14 +85,14 @@ def check_tiles(call: Call, parted: Sequence[tuple[int, Any]]) -> None:
                 f"partition({', '.join(map(str, tile))}), or choose the variant of that tile",
             )
         if value.mapped and not region.mapped:
-            raise _refused(
-                call,
+            raise refused(
+                call.contract.name,
                 f"{param.name} is dealt out to blocks, and each block of the kernel writes one tile of it",
                 "leave map() out",
             )
         if region.mapped and not value.mapped:
-            raise _refused(
-                call,
+            raise refused(
+                call.contract.name,
                 f"{param.name} is not dealt out to blocks, and the kernel's blocks share its tiles",
                 "call map(blocks) on it",
             )
@@ -119,7 +119,9 @@ def check_counts(call: Call, grid: Dim3) -> None:
         blocks = math.prod(grid)
         if math.prod(tiles) + blocks > MOST_TILES:
             what = f"{region.param} has {' x '.join(map(str, tiles))} tiles for {blocks} blocks, which count to {MOST_TILES} together"
-            raise _refused(call, what, "choose larger tiles, or launch on parts of the output")
+            raise refused(
+                call.contract.name, what, "choose larger tiles, or launch on parts of the output"
+            )
 
 
 def check_shares(call: Call, own: Dim3, parted: Sequence[tuple[int, Any]]) -> None:
@@ -174,16 +176,12 @@ def check_grid(call: Call, own: Dim3, grid: Dim3, *, prefix: bool) -> None:
         if fewer:
             return
         what = f"the grid {grid} is not that of the tiles of {regions[0].param}, {own}: each block owns one of them"
-        raise _refused(call, what, "leave the grid out")
+        raise refused(call.contract.name, what, "leave the grid out")
     if grid[1:] != (1, 1):
         what = f"the grid {grid} has more than one dimension, and blocks that share the tiles of {regions[0].param} are numbered along one"
-        raise _refused(call, what, "give a number of blocks")
+        raise refused(call.contract.name, what, "give a number of blocks")
 
 
 def _regions(call: Call) -> tuple[Region, ...]:
     safety = call.contract.info.safety
     return safety.regions if safety is not None else ()
-
-
-def _refused(call: Call, what: str, fix: str) -> LaunchLimitError:
-    return LaunchLimitError(f"{call.contract.name}: {what}", fix=fix, kernel=call.contract.name)

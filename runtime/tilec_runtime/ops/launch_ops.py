@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import struct
 from typing import Any, ClassVar, Literal, final
 
 from tilec_runtime.device.layout import ON_ANY, ON_CPU, ON_GPU
 from tilec_runtime.device.scalars import (
     bare,
-    encoder_of,
-    format_of,
+    encoded,
     is_number,
     numpy_dtype,
+    packed_format,
     refusal,
     require_kind,
     shown,
@@ -41,11 +40,10 @@ from tilec_runtime.values import value_class
 
 @value_class(frozen=True, slots=True)
 class _Scalar:
-    """An argument by value: its dtype, the number, and what it packs as; or a struct's bytes."""
+    """An argument by value: its dtype and the number, or a struct's bytes."""
 
     dtype: str
     number: Any
-    packed: Any
 
 
 @final
@@ -114,7 +112,7 @@ class AsyncKernelLaunch(HoldingOp[tuple[Any, ...]]):
             )
         if isinstance(argument, bytes) and not wanted:
             self._check_size(place, len(argument))
-            self._values += (_Scalar("struct", argument, argument),)
+            self._values += (_Scalar("struct", argument),)
             return self
         self._check_size(place, 8)
         write = isinstance(argument, Described) and not argument.readonly
@@ -173,7 +171,7 @@ class AsyncKernelLaunch(HoldingOp[tuple[Any, ...]]):
         packed: list[tuple[str | TensorPart, Any]] = []
         for place, taken in enumerate(values):
             if isinstance(taken, _Scalar):
-                packed.append((taken.dtype, taken.packed))
+                packed.append((taken.dtype, taken.number))
             else:
                 facts = self._facts(place, taken)
                 if facts.ptr % function.aligned.get(place, 1):
@@ -238,9 +236,7 @@ class AsyncKernelLaunch(HoldingOp[tuple[Any, ...]]):
         if problem:
             raise ArgumentError(f"{where} {problem}", kernel=kernel)
         self._check_size(place, size_of(dtype))
-        plain = number.item() if numpy_dtype(number) else number
-        encode = encoder_of(dtype)
-        return _Scalar(dtype, number, encode(plain) if encode else plain)
+        return _Scalar(dtype, number)
 
     def _check_size(self, place: int, size: int) -> None:
         sizes = self._function.sizes
@@ -288,7 +284,7 @@ def _enqueue(
         ctx: where.
         function: what, of a shape that it has on this device.
         shape: its shape.
-        packed: its arguments: the dtype of a number (`ptr` of an address) and how it is packed,
+        packed: its arguments: the dtype of a number (`ptr` of an address) and the number,
             `struct` and its bytes, or facts of a tensor and its address.
         keep: what has to live until the launch is done, for drivers that see to that.
 
@@ -301,7 +297,7 @@ def _enqueue(
         if kind == "struct":
             raw, align = value, 16  # more than any needs
         else:
-            raw = struct.pack("=" + (format_of(kind) if isinstance(kind, str) else "Q"), value)
+            raw = encoded(packed_format(kind if isinstance(kind, str) else "ptr"), value)
             align = len(raw)
         sizes.append(len(raw))
         offsets.append(layout.constant(raw, align))

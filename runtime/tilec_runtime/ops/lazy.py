@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeVar, U
 from tilec_runtime.device.layout import device_words
 from tilec_runtime.device.scalars import require_kind
 from tilec_runtime.device.seam import DeviceDriver, Dim3
-from tilec_runtime.device.seam_types import GridRule, GridWish
+from tilec_runtime.device.seam_types import GridRule, GridWish, dim3
 from tilec_runtime.errors import ArgumentError, LaunchError, LaunchLimitError
 from tilec_runtime.launch.binding import bind, given_axes
 from tilec_runtime.launch.contract import Contract
@@ -186,8 +186,7 @@ class LazyLaunch(HoldingOp[R_co]):
         ):
             what = f"{kernel}: the grid {given} is not one to three whole numbers that are not negative"
             raise LaunchLimitError(what, kernel=kernel)
-        x, y, z = (*given, 1, 1, 1)[:3]
-        self._wish = self._wish._replace(grid=(x, y, z))
+        self._wish = self._wish._replace(grid=dim3(given))
         return self
 
     def const_grid(self, *extents: int | Sequence[int]) -> Self:
@@ -323,12 +322,10 @@ class LazyLauncher:
             OwnershipError: a tensor was moved before, is used elsewhere, or is there twice.
                 UsedOpError: an op was used before.
         """
-        contract, config = self.origin.contract, None
+        contract = self.origin.contract
         if not kwargs and contract.required <= len(args) <= len(contract.params):
             return LazyLaunch(self.origin, args + contract.defaults[len(args) :])
-        if "config" not in contract.index and "config" not in contract.axes:
-            config = kwargs.pop("config", None)
-        values, axes = bind(contract, args, kwargs)
+        values, axes, config = bind(contract, args, kwargs)
         require_built(contract, self.origin.pinned, axes)
         return LazyLaunch(self.origin, values, axes, config)
 

@@ -4,10 +4,8 @@ bundle: modules and their functions.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
@@ -19,12 +17,10 @@ from tilec_runtime.device.scalars import bare, is_whole, require_kind, shown
 from tilec_runtime.errors import (
     BundleError,
     CallError,
-    ContextLostError,
-    DriverError,
     KernelCacheError,
 )
 from tilec_runtime.launch.config import LaunchConfig
-from tilec_runtime.launch.images import LoadedFunction, refused
+from tilec_runtime.launch.images import LoadedFunction, refusals
 from tilec_runtime.launch.limits import check_compiled, check_device_limits
 from tilec_runtime.model.arch import Target
 from tilec_runtime.model.dtype import DTYPES
@@ -87,7 +83,7 @@ def load_module_from_bytes(data: bytes, device: DeviceLike | None = None) -> Ker
         what = "the cpu device runs Tile IR, and the module is code of a GPU"
         raise KernelCacheError(what, fix="load it on a GPU")
     with (
-        _told("the module cannot be loaded", where.ordinal),
+        refusals("the module cannot be loaded", where.ordinal),
         where.driver.outside_captures(where.ordinal),
     ):
         return KernelModule(where.driver.load_module(where.ordinal, data), where, entries)
@@ -149,7 +145,7 @@ class KernelModule(Uncopied):
                 f"the module has no kernel {symbol!r}; it has: {', '.join(self._entries)}",
                 kernel=symbol,
             )
-        with _told(f"{symbol}: there is no such entry point", self.device.ordinal, symbol):
+        with refusals(f"{symbol}: there is no such entry point", self.device.ordinal, symbol):
             handle = self.device.driver.function(self.handle, symbol)
         return KernelFunction(handle, self.device, symbol, _checked(symbol, params, known), known)
 
@@ -300,17 +296,6 @@ def _require_handle(noun: str, handle: Any) -> None:
 def size_of(dtype: str) -> int:
     """Bytes of a kernel argument."""
     return 8 if dtype == "ptr" else DTYPES[dtype].bytes
-
-
-@contextlib.contextmanager
-def _told(what: str, ordinal: int, kernel: str = "") -> Iterator[None]:
-    """Let what the driver refuses say what was asked for."""
-    try:
-        yield
-    except ContextLostError:  # nothing is wrong with what was asked for
-        raise
-    except DriverError as error:
-        raise refused(error, f"{what}: {error.what}", ordinal, kernel) from error
 
 
 def _checked(

@@ -7,7 +7,14 @@ from typing import Any
 
 from tilec_runtime.device.devices import driver_of, ordinal_of
 from tilec_runtime.device.handles import stream_handle
-from tilec_runtime.device.layout import ON_ANY, ON_CPU, ON_GPU, TensorFacts, settled_stride
+from tilec_runtime.device.layout import (
+    ON_ANY,
+    ON_CPU,
+    ON_GPU,
+    TensorFacts,
+    byte_range,
+    settled_stride,
+)
 from tilec_runtime.device.scalars import bare, whole
 from tilec_runtime.device.seam import DeviceDriver
 from tilec_runtime.errors import TensorError
@@ -15,7 +22,7 @@ from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.tensors import dlpack
 from tilec_runtime.tensors.described import Described, dtype_name
 from tilec_runtime.tensors.facts import UnreadableError, tensor_facts
-from tilec_runtime.tensors.shapes import checked_packing, checked_shape, extent_of
+from tilec_runtime.tensors.shapes import checked_packing, checked_shape
 from tilec_runtime.tensors.storage import Storage, freeing_stream
 
 _LEGACY = 1
@@ -135,7 +142,7 @@ def _checked_extent(facts: TensorFacts) -> int:
             f"a tensor with strides {facts.stride} runs backwards", fix="make a contiguous copy"
         )
     checked_packing(facts.dtype, facts.shape, facts.stride)
-    needed = DTYPES[facts.dtype].size_of(extent_of(facts.shape, facts.stride))
+    _, needed = byte_range(facts)
     if needed > _LARGEST - facts.ptr:
         raise TensorError(
             f"a tensor of shape {facts.shape} and strides {facts.stride} reaches beyond all addresses"

@@ -92,24 +92,28 @@ def memory_of(array: Array, name: str) -> Array:
     if not DTYPES[name].packed:
         return whole
     checked_packing(name, array.shape)
-    codes = whole & np.uint8(15)
-    pairs: Array = codes[0::2] | codes[1::2] << np.uint8(4)
+    return paired(whole & np.uint8(15))
+
+
+def paired(codes: Array) -> Array:
+    """Bytes of two elements of four bits each, the first in the low half."""
+    pairs: Array = codes[0::2] | codes[1::2] << 4
     return pairs
+
+
+def unpaired(pairs: Array) -> Array:
+    """Elements of four bits, one in a byte, that lie in pairs."""
+    import numpy as np
+
+    return np.stack([pairs & 15, pairs >> 4], axis=-1).reshape(-1)
 
 
 def array_in(memory: Array, name: str, shape: Shape) -> Array:
     """An array of a dtype over bytes that hold it. Those of packed dtypes are spread out: that is a
     copy.
     """
-    import numpy as np
-
-    row = DTYPES[name]
-    if row.packed:
-        pairs = memory.reshape(-1)
-        apart = np.empty((pairs.size, 2), np.uint8)
-        np.bitwise_and(pairs, 15, out=apart[:, 0])
-        np.right_shift(pairs, 4, out=apart[:, 1])
-        return apart.reshape(shape).view(numpy_dtype(name))
+    if DTYPES[name].packed:
+        return unpaired(memory.reshape(-1)).reshape(shape).view(numpy_dtype(name))
     return memory.view(numpy_dtype(name)).reshape(shape)
 
 

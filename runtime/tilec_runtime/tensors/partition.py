@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 
 from tilec_runtime.device.layout import Shape
 from tilec_runtime.device.scalars import whole
-from tilec_runtime.device.seam_types import GridRule, GridWish
+from tilec_runtime.device.seam_types import GridRule, GridWish, dim3
 from tilec_runtime.errors import LaunchLimitError, TensorError
 from tilec_runtime.ops.op import DeviceOp
 from tilec_runtime.tensors.described import Described
@@ -129,9 +129,8 @@ class Partition(Exchanged, Generic[T]):
         if len(self.grid) > 3:
             what = f"{kernel}: the partition {name} has {len(self.grid)} dimensions, and a grid has three"
             raise LaunchLimitError(what, fix="map() it to a number of blocks", kernel=kernel)
-        x, y, z = (*self.grid, 1, 1, 1)[:3]
         rule = GridRule.AT_MOST if self.prefix else GridRule.EXACTLY
-        return GridWish(grid=(x, y, z), rule=rule, source=f"the partition {name}")
+        return GridWish(grid=dim3(self.grid), rule=rule, source=f"the partition {name}")
 
     @property
     def cut(self) -> tuple[object, ...]:

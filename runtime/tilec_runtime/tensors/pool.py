@@ -7,14 +7,13 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import functools
-import operator
 import weakref
 from collections.abc import Iterator
 from typing import Any
 
 from tilec_runtime.device.devices import driver_of, ordinal_of
 from tilec_runtime.device.frees import FREES, Release
-from tilec_runtime.device.scalars import bare, byte_count, require_kind
+from tilec_runtime.device.scalars import byte_count, handle_number, require_kind
 from tilec_runtime.device.seam import DeviceDriver, PoolHandle, PoolStats
 from tilec_runtime.errors import CallError, SchedulingError
 from tilec_runtime.forks import ForkLock
@@ -120,13 +119,8 @@ class MemPool(Uncopied):
         Raises:
             CallError: it is no handle.
         """
-        try:
-            number = operator.index(bare(handle))
-        except TypeError as error:
-            fix = (
-                "pass the driver's handle: `resource.handle` of a DeviceMemoryResource of cuda.core"
-            )
-            raise CallError(f"{handle!r} is no handle of a memory pool", fix=fix) from error
+        fix = "pass the driver's handle: `resource.handle` of a DeviceMemoryResource of cuda.core"
+        number = handle_number(handle, "a memory pool", fix)
         if not number:
             raise CallError("the handle of the memory pool is null")
         pool = cls.default(device, driver=driver)

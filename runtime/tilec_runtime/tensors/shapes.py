@@ -219,10 +219,3 @@ def grid_of(shape: Shape, tile: Shape) -> Shape:
     if any(extent < 1 for extent in tile):
         raise TensorError(f"a tile of shape {tile} has an extent below 1")
     return tuple(-(-extent // size) for extent, size in zip(shape, tile, strict=True))
-
-
-def extent_of(shape: Shape, stride: Shape) -> int:
-    """Elements from the first of a tensor of no negative strides to past its last."""
-    return (
-        0 if 0 in shape else 1 + sum((n - 1) * step for n, step in zip(shape, stride, strict=True))
-    )

@@ -89,6 +89,7 @@ def fake_build(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
         force: bool = False
         locked: bool = False
         aside: bool = False
+        again: bool = False
         lineinfo: bool = False
 
     module = ModuleType("tilec.build")

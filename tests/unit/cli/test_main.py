@@ -103,7 +103,7 @@ def test_notes_that_are_too_long_stand_above_their_examples() -> None:
             ("build", "--emit", "fatbim"),
             (
                 "error: Invalid value for '--emit': no such output: fatbim; did you mean 'fatbin'; "
-                "there are bundle, package, wheel, fatbin, cubin, ptx\n  fix: see `tilec build --help`\n"
+                "there are bundle, package, wheel, sbom, provenance, hub, fatbin, cubin, ptx\n  fix: see `tilec build --help`\n"
             ),
         ),
         (

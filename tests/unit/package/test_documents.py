@@ -54,7 +54,7 @@ def test_the_sbom_names_tools_sources_and_images_with_their_digests() -> None:
     }
     tools = {("tool", tool.name): f"{tool.version} {tool.digest}" for tool in INFO.toolchain}
     sources = {("source", name): digest for name, digest in INFO.sources}
-    assert found == {**images, **tools, **sources}
+    assert found == {**images, **tools, **sources, ("option", "profile"): INFO.profile}
     assert images
     assert tools
     assert sources
@@ -104,6 +104,7 @@ def test_the_provenance_is_a_statement_of_slsa() -> None:
     assert found["source", "tilec.toml"] == "a" * 64
     assert found["option", "add: opt"] == "3"
     assert found["option", "targets"] == "sm_90"
+    assert found["subject", name] == "b" * 64
     for tool in INFO.toolchain:
         assert found["tool", tool.name] == f"{tool.version} {tool.digest}"
 

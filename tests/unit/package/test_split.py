@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import sys
+import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -11,10 +12,12 @@ import pytest
 
 from tests.bundle_samples import fake_bytes
 from tests.runtime_samples import IMAGES, fake_driver, image, kernel, slot
+from tilec.package.archive import ArchiveWriter
 from tilec.package.split import base_of, extras_of, providers_of
 from tilec.package.write import write_bundle
 from tilec.testing.fake_driver import H200
 from tilec_runtime import load
+from tilec_runtime.bundle import limits
 from tilec_runtime.bundle.parts import PART_NAME, read_providers
 from tilec_runtime.bundle.read import Bundle
 from tilec_runtime.errors import BundleError, NoImageError
@@ -137,6 +140,12 @@ def test_the_baseline_serves_where_compiling_is_allowed(site: Path, module: str)
     assert [each.target for each in module_.compiled] == ["compute_80"]
 
 
+def test_a_warning_of_what_is_compiled_says_what_to_install(site: Path, module: str) -> None:
+    base = install(site, info_of(module=module))
+    with pytest.warns(RuntimeWarning, match=r"pip install 'acme-k\[sm90\]==1.0'; or add sm_90"):
+        load(base, 0, driver=fake_driver(), jit_fallback="warn").preload()
+
+
 def test_a_preload_reads_the_parts(site: Path, module: str) -> None:
     info = info_of(module=module)
     driver = fake_driver(*info.kernels)
@@ -223,3 +232,18 @@ def test_a_part_alone_is_refused(site: Path, module: str) -> None:
 def test_providers_that_no_build_names(data: bytes) -> None:
     with pytest.raises(BundleError, match=r"providers\.json that names no modules"):
         read_providers(data)
+
+
+def test_providers_count_as_index(site: Path, module: str) -> None:
+    """What a file declares of them is bounded before it is read."""
+    base = install(site, info_of(module=module))
+    with zipfile.ZipFile(base) as file:
+        members = {name: file.read(name) for name in file.namelist()}
+    members["providers.json"] = bytes(limits.INDEX)
+    with base.open("wb") as out:
+        archive = ArchiveWriter(out)
+        for name in sorted(members):
+            archive.add(name, members[name], deflate=False)
+        archive.close()
+    with pytest.raises(BundleError, match="has an index of"):
+        Bundle.open(base)

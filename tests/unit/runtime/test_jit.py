@@ -20,7 +20,7 @@ from tests.runtime_samples import ADD, ADD_ABI, Array, bundle_of, fake_driver, i
 from tilec.testing.fake_driver import FakeDriver
 from tilec_runtime import Module, load
 from tilec_runtime.bundle import store
-from tilec_runtime.device.nvjitlink import Form, LinkError, NvJitLink
+from tilec_runtime.device.nvjitlink import LinkError, NvJitLink
 from tilec_runtime.errors import (
     CallError,
     KernelCacheError,
@@ -32,7 +32,7 @@ from tilec_runtime.launch.images import store_of
 from tilec_runtime.launch.jit import Jit
 from tilec_runtime.launch.jit_cache import JitCache
 from tilec_runtime.launch.prepare import Site
-from tilec_runtime.model.arch import Version
+from tilec_runtime.model.arch import TargetKind, Version
 from tilec_runtime.model.jit import JitBy, JitFallback
 from tilec_runtime.model.kernel import KernelInfo, VariantInfo
 
@@ -67,13 +67,13 @@ class FakeLinker:
     def __init__(self, made: bytes = CUBIN, version: Version = (13, 4), log: str = "") -> None:
         self.made, self.version, self.log = made, version, log
         self.asked: list[tuple[bytes, str, str]] = []
-        self.told: list[tuple[Form, tuple[str, ...]]] = []
+        self.told: list[tuple[TargetKind, tuple[str, ...]]] = []
 
     def compile(
-        self, data: bytes, name: str, arch: str, form: Form = Form.PTX, options: Sequence[str] = ()
+        self, data: bytes, name: str, arch: str, kind: TargetKind, options: Sequence[str] = ()
     ) -> bytes:
         self.asked.append((data, name, arch))
-        self.told.append((form, tuple(options)))
+        self.told.append((kind, tuple(options)))
         if self.log:
             raise LinkError(self.log)
         return self.made
@@ -396,7 +396,7 @@ def test_ltoir_is_linked_as_it_was_built(tmp_path: Path) -> None:
     )
     module.add(Z, X, Y, stream=5)
     assert linker.asked == [(b"image of k for lto_80", "add.ltoir", "sm_90")]
-    assert linker.told == [(Form.LTOIR, ("-ftz=1", "-maxrregcount=24"))]
+    assert linker.told == [(TargetKind.LTOIR, ("-ftz=1", "-maxrregcount=24"))]
     assert driver.loads == [(0, CUBIN)]
     assert [str(made) for made in module.compiled] == [
         "add: lto_80 was compiled at load by nvJitLink"

@@ -11,6 +11,7 @@ import pytest
 
 from tilec_runtime.device.scalars import (
     byte_count,
+    encoded,
     encoder_of,
     format_of,
     is_number,
@@ -19,7 +20,6 @@ from tilec_runtime.device.scalars import (
 )
 from tilec_runtime.errors import UsageError
 from tilec_runtime.kernels import elements
-from tilec_runtime.launch.packing import encoded
 from tilec_runtime.model.dtype import DTYPES
 
 

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from tilec.frontends.tools.cpp.options import CudaOptions
 from tilec.frontends.tools.cpp.parse import Found
 from tilec.frontends.tools.search import Tool
-from tilec.model.cpp import cut
 from tilec.model.job import Job
 from tilec_runtime.bundle.cubin import Cubin, CubinKernel
 from tilec_runtime.errors import Diagnostic
@@ -54,14 +53,6 @@ class CudaJob:
     def lineinfo(self) -> bool:
         """Whether to keep source lines; LTO-IR would name files by directories of this machine."""
         return (self.job.spec.lineinfo or self.job.spec.debug) and not self.lto
-
-    def has_others(self, expressions: Sequence[str]) -> bool:
-        """Return whether the source defines kernels besides some that compilers make unasked."""
-        names = {cut(expression)[0] for expression in expressions}
-        return any(
-            found.defined and not found.decl.template and found.decl.qualified not in names
-            for found in self.candidates
-        )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)

@@ -32,7 +32,7 @@ class Programs:
     def __init__(self) -> None:
         self.failed: Hashable = None
         self._state: Hashable = None
-        self._compiled: Program | None = None
+        self._compiled: dict[bool, Program] = {}
         self._finished: dict[Hashable, Program] = {}
 
     def get(
@@ -51,21 +51,23 @@ class Programs:
         """
         now = state()
         if self._state != now:
-            self._state, self._compiled, self._finished = None, None, {}
+            self._state, self._compiled, self._finished = None, {}, {}
         program = self._finished.get(wanted)
         if program is None:
-            compiled = self._compiled
-            if compiled is None or not compiler.can_use(compiled):
-                compiled = compiler.compile()
+            compiled = self._compiled.get(compiler.lto) or compiler.compile()
             program = compiler.finish(compiled)
             if state() == now:  # else a source was edited during the compile
-                self._state, self._compiled = now, compiled
+                self._state, self._compiled[compiler.lto] = now, compiled
                 self._finished[wanted] = program
         return program
 
 
 class ProgramCompiler:
-    """Compiles entry points of a job's source, for its target and with its options."""
+    """Compiles entry points of a job's source, for its target and with its options.
+
+    Attributes:
+        lto: whether LTO-IR is shipped, which comes of another compile than machine code and PTX.
+    """
 
     def __init__(self, job: CudaJob, code: DeviceCode, expressions: tuple[str, ...]) -> None:
         """Take the C++ names of the entry points; each may use the job's time limit."""
@@ -75,21 +77,13 @@ class ProgramCompiler:
         self._names = [each for each in expressions if each not in self._compiled]
         self._spec = job.job.spec
         self._limit = self._spec.timeout * len(expressions)
+        self.lto = job.lto
         self._to_ltoir = bool(job.options.link) or job.lto
         # Linked code is optimized as one program, and keeps its lines alone.
         self._debug = self._spec.debug and not self._to_ltoir
-        # Line information holds absolute paths, and other kernels of the source add to a cubin:
-        # both can be put right in PTX alone.
-        self._virtual = (
-            job.ptx
-            or job.lineinfo
-            or job.options.compiler == "nvcc"
-            or self._to_ltoir
-            or job.has_others(expressions)
-        )
 
     def compile(self) -> Program:
-        """Compile the source to PTX, with machine code if the compiler makes it in one go.
+        """Compile the source to PTX of the entry points, and to LTO-IR where that is shipped.
 
         Raises:
             CompileError: with located diagnostics, log and command.
@@ -110,14 +104,7 @@ class ProgramCompiler:
                     command=program.command,
                 )
         text = ptx_text.only(program.text, program.symbols.values())
-        return (
-            program if text == program.text else dataclasses.replace(program, text=text, cubin=b"")
-        )
-
-    def can_use(self, compiled: Program) -> bool:
-        """Return whether a program compiled for the same architecture serves this job too."""
-        # Linked PTX went through another compiler than PTX that was not linked.
-        return bool(compiled.ltoir) == self._job.lto and (self._virtual or bool(compiled.cubin))
+        return dataclasses.replace(program, text=text)
 
     def finish(self, compiled: Program) -> Program:
         """Return the program with its machine code, read back, and its warnings.
@@ -127,7 +114,7 @@ class ProgramCompiler:
             ToolchainError: a tool does not start.
         """
         job = self._job
-        program = self._assembled(compiled) if self._virtual or not compiled.cubin else compiled
+        program = self._assembled(compiled)
         try:
             kernels = read_cubin(program.cubin)
         except BundleError as exc:
@@ -146,15 +133,9 @@ class ProgramCompiler:
 
     def _nvrtc(self) -> Program:
         spec, target, toolkit = self._spec, self._job.job.target, self._job.toolkit
-        virtual, link = self._virtual, self._to_ltoir
-        arch = f"compute_{target.number}" if virtual else f"sm_{target.number}"
-        assembler = ["-v", *ptxas.flags(opt=spec.opt, extra=self._job.options.ptxas)]
-        arguments = [
-            f"--gpu-architecture={arch}",
-            *self._arguments(),
-            *([] if virtual else [f"--ptxas-options={flag}" for flag in assembler]),
-        ]
-        how = ["-dc", "-dlto"] if link else ["-ptx" if virtual else "-cubin"]
+        arch, link = f"compute_{target.number}", self._to_ltoir
+        arguments = [f"--gpu-architecture={arch}", *self._arguments()]
+        how = ["-dc", "-dlto"] if link else ["-ptx"]
         shown = command_line(["nvcc", *how, f"-arch={arch}", *self._arguments(), spec.source.path])
         # Without a fixed seed, NVRTC puts its process id into names that are local to a file.
         arguments += ["-frandom-seed=tilec", f"-I{toolkit}", f"-I{toolkit}/cccl"]
@@ -164,11 +145,9 @@ class ProgramCompiler:
         if done.timed_out:
             raise self._timeout(done.log, shown)
         if not done.ok:
-            missing = link_module.undefined(self._job, "", done.log, shown)
-            raise missing or self._refused(done.log or done.result, shown)
+            raise self._refused(done.log or done.result, shown)
         return Program(
             text=done.ptx,
-            cubin=done.cubin,
             ltoir=done.ltoir,
             symbols={**done.lowered, **self._compiled},
             log=done.log,
@@ -190,24 +169,15 @@ class ProgramCompiler:
                 timeout=self._limit,
             )
 
-        def run(*extra: str) -> nvrtc.Program:
-            with nvrtc.inside(where.root, unnamed=self._debug):
-                return library.compile(
-                    source,
-                    where.path,
-                    [*arguments, *extra],
-                    names=self._names,
-                    ptx=self._virtual,
-                    timeout=self._limit,
-                    lto=self._to_ltoir,
-                )
-
-        # Without the headers that NVRTC includes by itself, a small kernel compiles a quarter
-        # faster.
-        if not includes.is_small(where.root, where.path, job.options.include):
-            return run()
-        done = run("--minimal")
-        return done if done.ok or done.timed_out else run()
+        with nvrtc.inside(where.root, unnamed=self._debug):
+            return library.compile(
+                source,
+                where.path,
+                arguments,
+                names=self._names,
+                timeout=self._limit,
+                lto=self._to_ltoir,
+            )
 
     def _nvcc(self) -> Program:
         (expression,) = self._expressions
@@ -234,8 +204,6 @@ class ProgramCompiler:
     def _assembled(self, program: Program) -> Program:
         """Lower PTX to the shipped ISA, make its file names relative, and assemble it."""
         job, toolkit = self._job, self._job.toolkit
-        # ptxas reports on this text again; its report on machine code of NVRTC is dropped.
-        log = "\n".join(line for line in program.log.split("\n") if not line.startswith("ptxas "))
         places = (
             (self._spec.source.root, ""),
             (nvrtc.HERE, ""),
@@ -246,10 +214,10 @@ class ProgramCompiler:
         own = ptx_text.isa(text)
         isa = shipped_isa(job.job, own) if job.ptx else None
         program = dataclasses.replace(
-            program, text=ptx_text.with_isa(text, isa) if isa else text, isa=isa, cubin=b""
+            program, text=ptx_text.with_isa(text, isa) if isa else text, isa=isa
         )
         done = self._ptxas(program.text)
-        log = "\n".join(part for part in (log, done.log) if part)
+        log = "\n".join(part for part in (program.log, done.log) if part)
         command = f"{program.command} && {done.command}"
         if done.timed_out:
             raise self._timeout(log, command)

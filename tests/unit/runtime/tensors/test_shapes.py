@@ -14,7 +14,6 @@ from tilec_runtime.device.layout import contiguous_stride, settled_stride
 from tilec_runtime.errors import TensorError
 from tilec_runtime.tensors.shapes import (
     checked_shape,
-    extent_of,
     grid_of,
     is_contiguous,
     reinterpreted,
@@ -91,13 +90,6 @@ def test_reshapes_are_numpys(shape: tuple[int, ...], data: Any) -> None:
 def test_contiguity_is_numpys(shape: tuple[int, ...], data: Any) -> None:
     part = np.zeros(shape)[whole(data.draw(indices(shape)))]
     assert is_contiguous(part.shape, steps_of(part)) == part.flags.c_contiguous
-
-
-@given(SHAPES, st.data())
-def test_the_extent_covers_every_element_and_no_more(shape: tuple[int, ...], data: Any) -> None:
-    part = np.zeros(shape, np.uint16)[whole(data.draw(indices(shape)))]
-    low, high = np.lib.array_utils.byte_bounds(part)
-    assert extent_of(part.shape, steps_of(part)) * 2 == (high - low if part.size else 0)
 
 
 @given(st.lists(st.tuples(st.integers(0, 50), st.integers(1, 9)), max_size=4))

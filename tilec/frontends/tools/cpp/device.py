@@ -137,6 +137,4 @@ def _run(
         return compile_nowhere(library, source, name, own, where, timeout=timeout)
     folders = [f"-I{folder}" for folder in (*include, headers, f"{headers}/cccl")]
     with inside(root):
-        return library.compile(
-            source, name, [*own, *folders], names=(), ptx=False, timeout=timeout, lto=True
-        )
+        return library.compile(source, name, [*own, *folders], names=(), timeout=timeout, lto=True)

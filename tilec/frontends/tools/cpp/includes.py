@@ -35,12 +35,6 @@ _MENTIONS = re.compile(r"include|import|define|\\\r?\n")
 _NAMED = re.compile(r'<([^>\n]+)>|"([^"\n]+)"')
 _SUFFIXES = {"", ".h", ".hh", ".hpp", ".hxx", ".cuh", ".cu", ".inl", ".inc", ".ipp", ".tcc", ".def"}
 _MAX_FILES = 20_000
-# What NVRTC's --minimal leaves out: textures, the CUDA runtime's functions and types, launches from
-# device code.
-_RUNTIME = re.compile(rb"\b(?:tex|surf)\w*|\bcuda[A-Z]\w*|\bdim3\b|<<<")
-_SMALL_HEADERS = re.compile(
-    r"cuda_(?:fp16|bf16|fp8|fp6|fp4)\.h|mma\.h|math_constants\.h|cooperative_groups(?:/\w+)?\.h"
-)
 # How the headers of heavy template libraries begin.
 _HEAVY = (
     "cub/",
@@ -72,7 +66,6 @@ class _Scanned:
     digest: str
     includes: tuple[_Include, ...]
     has_kernels: bool
-    has_runtime: bool
 
 
 def closure(
@@ -121,30 +114,6 @@ def kernel_files(root: str, path: str, include: Sequence[str]) -> list[str]:
     return sorted(
         name for name, scanned in _walk(root, path, include) if scanned.has_kernels and name != own
     )
-
-
-def is_small(root: str, path: str, include: Sequence[str]) -> bool:
-    """Whether a source needs nothing that NVRTC leaves out under --minimal, as far as its text
-    shows.
-
-    A guess that saves a quarter of a small kernel's compile time: a compile that fails under it is
-    done again without.
-    """
-    base = Path(root)
-    for name, scanned in _walk(root, path, include):
-        if scanned.has_runtime:
-            return False
-        folders = (
-            (base / name).parent,
-            Path(root, path).parent,
-            *(base / folder for folder in include),
-        )
-        for found in scanned.includes:
-            if found.macro or _SMALL_HEADERS.fullmatch(found.name):
-                continue
-            if not any((folder / found.name).is_file() for folder in folders):
-                return False
-    return True
 
 
 def is_heavy(root: str, path: str, include: Sequence[str]) -> bool:
@@ -254,7 +223,6 @@ def _scan(path: str, mtime: int, size: int, inode: int) -> _Scanned:
         hashlib.sha256(data).hexdigest(),
         tuple(includes(text)),
         b"_global__" in data,
-        _RUNTIME.search(data) is not None,
     )
 
 

@@ -32,8 +32,7 @@ class Program:
 
     Attributes:
         ok: whether it compiled.
-        cubin: machine code; empty where PTX alone was asked for, or it failed.
-        ptx: PTX text, which comes with every cubin too.
+        ptx: PTX text.
         ltoir: LTO-IR, where that was asked for.
         lowered: mangled name by name expression.
         log: the compiler's words.
@@ -42,7 +41,6 @@ class Program:
     """
 
     ok: bool
-    cubin: bytes = b""
     ptx: str = ""
     ltoir: bytes = b""
     lowered: dict[str, str] = dataclasses.field(default_factory=dict)
@@ -69,8 +67,6 @@ class Nvrtc:
             for name in (
                 "GetPTX",
                 "GetPTXSize",
-                "GetCUBIN",
-                "GetCUBINSize",
                 "GetLTOIR",
                 "GetLTOIRSize",
                 "GetProgramLog",
@@ -97,7 +93,6 @@ class Nvrtc:
         options: Sequence[str],
         *,
         names: Sequence[str],
-        ptx: bool,
         timeout: float,
         lto: bool = False,
     ) -> Program:
@@ -106,9 +101,8 @@ class Nvrtc:
         Args:
             source: CUDA C++ text; must not hold a zero byte.
             name: file name for messages, `__FILE__` and line information.
-            options: NVRTC's options.
+            options: NVRTC's options, with a virtual architecture.
             names: name expressions to lower (`ns::k<float, 4>`).
-            ptx: whether the options name a virtual architecture, for which there is PTX alone.
             timeout: seconds after which the compiler is asked to stop.
             lto: whether the options ask for LTO-IR: there is nothing else then.
         """
@@ -148,10 +142,7 @@ class Nvrtc:
                     log=log,
                 )
             text = self._read(program, "PTX").rstrip(b"\0").decode("utf-8", "surrogateescape")
-            cubin = b"" if ptx else self._read(program, "CUBIN")
-            return Program(
-                ok=True, cubin=cubin, ptx=text, lowered=self._lowered(program, expressions), log=log
-            )
+            return Program(ok=True, ptx=text, lowered=self._lowered(program, expressions), log=log)
         finally:
             lib.nvrtcDestroyProgram(ctypes.byref(program))
 
@@ -269,7 +260,7 @@ def compile_nowhere(
             f"{project}/{folder}" for folder in (str(PurePosixPath(name).parent), *where.include)
         ]
         told = [*options, *(f"-I{folder}" for folder in (*folders, tools, f"{tools}/cccl"))]
-        made = library.compile(source, name, told, names=names, ptx=True, timeout=timeout, lto=True)
+        made = library.compile(source, name, told, names=names, timeout=timeout, lto=True)
     return dataclasses.replace(
         made, log=made.log.replace(f"{project}/", "").replace(tools, where.toolkit)
     )

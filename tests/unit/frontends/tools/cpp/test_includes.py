@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tilec.frontends.tools.cpp.includes import closure, includes, is_small, kernel_files
+from tilec.frontends.tools.cpp.includes import closure, includes, kernel_files
 from tilec_runtime.errors import CompileError
 
 
@@ -228,25 +228,3 @@ def test_headers_with_kernels(tmp_path: Path) -> None:
         },
     )
     assert kernel_files(root, "k/a.cu", ()) == ["k/b.cuh"]
-
-
-@pytest.mark.parametrize(
-    ("text", "small"),
-    [
-        ("__global__ void k(float* x) {}", True),
-        ('#include <cuda_fp16.h>\n#include <cooperative_groups.h>\n#include "b.h"\n', True),
-        ("#include <cub/cub.cuh>\n", False),
-        ("#define H <cuda_fp16.h>\n#include H\n", False),
-        ("__global__ void k(cudaTextureObject_t t) {}", False),
-        ("float f(float* x) { return tex2D<float>(x, 0, 1); }", False),
-        ("void h() { k<<<1, 2>>>(); }", False),
-    ],
-)
-def test_which_sources_are_small(tmp_path: Path, text: str, small: bool) -> None:
-    assert is_small(project(tmp_path, {"k/a.cu": text, "k/b.h": "int b;\n"}), "k/a.cu", ()) is small
-
-
-def test_a_header_that_uses_the_runtime_makes_the_source_large(tmp_path: Path) -> None:
-    assert not is_small(
-        project(tmp_path, {"k/a.cu": '#include "b.h"\n', "k/b.h": "cudaError_t e;\n"}), "k/a.cu", ()
-    )

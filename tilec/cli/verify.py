@@ -1,0 +1,185 @@
+"""`tilec verify`: build a file again from a checkout, and compare byte for byte."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from tilec.cli.app import App, examples, json_option, split_words
+from tilec.cli.complete import completes, profiles_of
+from tilec.cli.style import style
+from tilec.cli.tables import Cell, columns, plural
+from tilec.cli.targets import targets_option
+from tilec_runtime.errors import BundleError
+
+if TYPE_CHECKING:
+    from tilec.inspection.verify import Asked, Finding, Given
+
+SHOWN = 40  # differences
+
+
+@click.command(
+    short_help="Build a bundle or wheel again from its checkout, and compare.",
+    epilog=examples(
+        "tilec verify dist/acme_kernels-0.3.0-py3-none-any.whl",
+        "tilec -C checkout verify ../acme-kernels-0.3.0.tilec  # the project is elsewhere",
+        "tilec verify acme-kernels-0.3.0.intoto.json          # as its provenance says it was built",
+        "tilec verify dist/hub/acme-kernels",
+        "tilec verify acme-kernels-0.3.0.tilec --json | jq '.differences'",
+    )
+    + "\n\nExit codes: 0 the same bytes, 1 something differs, or the file is damaged, or the checkout does not build, "
+    "2 usage or manifest, 3 a compiler is missing.",
+)
+@click.argument("file", type=click.Path())
+@targets_option("Targets or groups of the build (default: as the file's provenance or images say).")
+@click.option(
+    "--select",
+    multiple=True,
+    callback=split_words,
+    metavar="GLOB",
+    help="What the build was narrowed to (default: as its provenance says).",
+)
+@click.option(
+    "--profile",
+    default="",
+    metavar="NAME",
+    shell_complete=completes(profiles_of),
+    help="Profile of the build (default: as the file says).",
+)
+@click.option("-j", "--jobs", type=click.IntRange(1, 1024), metavar="N", help="Compilers at once.")
+@click.option(
+    "--cached", is_flag=True, help="Take images from your cache; by default all are compiled."
+)
+@json_option
+@click.pass_obj
+def command(
+    app: App,
+    file: str,
+    targets: tuple[str, ...],
+    select: tuple[str, ...],
+    profile: str,
+    jobs: int | None,
+    cached: bool,
+) -> int:
+    """Build FILE again from the checkout at hand, and compare byte for byte.
+
+    FILE is a bundle, a wheel, a hub package, an SBOM or a provenance. What differs is named: a
+    tool, a source, an option, an image. A file whose sources are not those of the checkout is
+    refused before anything is built. The project's own outputs and tilec.lock stay as they are.
+    """
+    from tilec.inspection import verify
+
+    root = app.manifest_path().parent
+    given = verify.read_given(app.path(file))
+    found = tuple(verify.lacking(given, root))
+    built = not found
+    if built:
+        given, asked = verify.with_request(given)
+        asked = dataclasses.replace(
+            asked,
+            targets=targets or asked.targets,
+            select=select or asked.select,
+            profile=profile or asked.profile,
+        )
+        with _built_again(app, given, asked, jobs, cached=cached) as (again, provenance):
+            found = verify.differences(given, again, provenance)
+    _report(app, given, found, built=built)
+    return 1 if found else 0
+
+
+@contextlib.contextmanager
+def _built_again(
+    app: App, given: Given, asked: Asked, jobs: int | None, *, cached: bool
+) -> Iterator[tuple[Path, Path | None]]:
+    """Build again and give the output that stands for the file, and its provenance if it has one;
+    both are removed afterwards.
+    """
+    from tilec import build
+    from tilec.cli import progress
+    from tilec.cli.build import make_request
+    from tilec.compile.state import NAME
+
+    request = make_request(
+        app,
+        targets=asked.targets,
+        select=asked.select,
+        profile=asked.profile,
+        workers=jobs,
+        emit=asked.emit,
+        force=not cached,
+        cached=cached,
+        again=True,
+    )
+    place = request.manifest_path.parent / NAME / build.AGAIN
+    try:
+        with progress.shown(app) as observer:
+            result = build.build(request, observer)
+        made = {output.kind: Path(output.path) for output in result.outputs}
+        alike = [Path(output.path) for output in result.outputs if output.kind == given.kind]
+        yield _counterpart(given, alike), made.get("provenance")
+    finally:
+        if place.is_dir() and not place.is_symlink():
+            shutil.rmtree(place)
+
+
+def _counterpart(given: Given, made: Sequence[Path]) -> Path:
+    """Return the output that stands for the file.
+
+    Raises:
+        BundleError: there is none.
+    """
+    if given.kind == "hub" and made:
+        return next(one for one in made[0].parents if one.name == given.path.name)
+    named = [path for path in made if path.name == given.path.name]
+    if named or len(made) == 1:
+        return (named or list(made))[0]
+    raise BundleError(
+        f"the checkout builds no {given.path.name}, but {', '.join(path.name for path in made) or 'nothing'}",
+        cause="the wheels are split otherwise, or the package has another name or version",
+        fix="check out the sources that the file was built from",
+    )
+
+
+def _report(app: App, given: Given, found: Sequence[Finding], *, built: bool) -> None:
+    if app.json:
+        body = {
+            "ok": not found,
+            "path": app.show(given.path),
+            "what": given.kind,
+            "built": built,
+            "differences": [dataclasses.asdict(one) for one in found],
+        }
+        app.document("verify", body)
+        return
+    name = app.show(given.path)
+    if not found:
+        app.say(f"{style('verified', fg='green', bold=True)} {name}: the same bytes, built again")
+        return
+    rows: list[list[Cell]] = [
+        [one.kind, one.name, _short(one.given), _short(one.built)]
+        for one in found[: len(found) if app.verbose else SHOWN]
+    ]
+    app.table(columns("differs", "~name", "in the file", "in the checkout"), rows)
+    if len(rows) < len(found):
+        app.say(f"… and {plural(len(found) - len(rows), 'more difference')} (--verbose lists them)")
+    why = "" if built else "; nothing was built: no build of other sources can be the same"
+    word = style("differs", fg="red", bold=True)
+    app.say(f"\n{word} {name}: {plural(len(found), 'difference')}{why}")
+    if built and not {"tool", "source", "option"} & {one.kind for one in found}:
+        app.say(
+            "  the tools and sources are the same: another option of the manifest, which a provenance "
+            "beside the file would name, or a compiler whose output varies"
+        )
+
+
+def _short(text: str) -> str:
+    """Return a value with its digest, if it has one, cut to its first 12 digits."""
+    *rest, last = text.split(" ")
+    cut = last[:12] if len(last) == 64 else last
+    return " ".join((*rest, cut)) if text else "-"

@@ -1,0 +1,290 @@
+"""A file that was built, beside what its checkout gives now: is it the same, and what differs?
+
+A bundle, a wheel and a hub package say what they are made of by their SBOM, documents by
+themselves. What both sides say is compared; `inspect --diff` adds what callers notice.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from tilec.inspection import diff
+from tilec.inspection.container import describe, open_container
+from tilec.model.inside import contained
+from tilec.package.documents import (
+    KINDS,
+    PROVENANCE,
+    SBOM,
+    Document,
+    Materials,
+    materials,
+    parsed,
+    read_document,
+    suffix_of,
+)
+from tilec.package.hub_metadata import METADATA, VARIANT, read_metadata
+from tilec.package.marks import base64_digest, file_digest
+from tilec_runtime.errors import BundleError, UsageError
+from tilec_runtime.model.digest import sha256
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Finding:
+    """One thing that differs; a side is empty where it has nothing of the name.
+
+    Attributes:
+        kind: `tool`, `source`, `option`, `image`, `subject`, `kernel` or `file`.
+        name: which one.
+        given, built: what the file says, and what the checkout gives.
+    """
+
+    kind: str
+    name: str
+    given: str
+    built: str
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Given:
+    """A file that is verified.
+
+    Attributes:
+        path: the file, or the variant's folder of a hub package.
+        kind: what `--emit` calls it.
+        found: what it says it is made of.
+        settings: what the manifest sets for each kernel, where a provenance lies beside it.
+    """
+
+    path: Path
+    kind: str
+    found: Materials
+    settings: Materials = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Asked:
+    """What its build was asked for; `emit` is what a build again has to write."""
+
+    targets: tuple[str, ...]
+    select: tuple[str, ...]
+    profile: str
+    emit: tuple[str, ...]
+
+
+def read_given(path: Path) -> Given:
+    """Read the file that is verified.
+
+    Raises:
+        BundleError: it is missing or damaged, or its parts are of different builds.
+        UsageError: it is none that can be verified.
+    """
+    suffix = suffix_of(path.name)
+    if suffix:
+        return Given(path=path, kind=KINDS[suffix], found=materials(read_document(path)))
+    if path.suffix == ".whl":
+        return Given(path=path, kind="wheel", found=materials(_sbom_inside(path)))
+    if path.suffix == ".tilec":
+        return Given(path=path, kind="bundle", found=_of_bundle(path))
+    if path.is_dir():
+        variant = next(
+            (one for one in (path, path / VARIANT, path / "build" / VARIANT) if _is_hub(one)), None
+        )
+        if variant is not None:
+            _require_sound(variant)
+            return Given(path=variant, kind="hub", found=_of_bundle(variant))
+    if not path.exists():
+        raise BundleError(f"{path}: no such file or directory", fix="check the path")
+    raise UsageError(
+        f"{path} is nothing that can be verified",
+        fix=f"name a .tilec bundle, a wheel, a hub package, an SBOM ({SBOM}) or a provenance ({PROVENANCE})",
+    )
+
+
+def with_request(given: Given) -> tuple[Given, Asked]:
+    """Return the file with its kernels' settings, and what its build was asked for: by the
+    provenance that it is or that lies beside it, else by what the file shows.
+    """
+    document = _provenance_of(given)
+    if document is not None:
+        said = document["predicate"]["buildDefinition"]["externalParameters"]
+        own = given.kind == "provenance"
+        asked = Asked(
+            targets=tuple(said["targets"]),
+            select=tuple(said["select"]),
+            profile=said["profile"],
+            emit=tuple(said["emit"]) if own else (given.kind, "provenance"),
+        )
+        return given if own else dataclasses.replace(given, settings=_settings(document)), asked
+    jobs = [name for kind, name in given.found if kind == "image"]
+    return given, Asked(
+        targets=tuple(dict.fromkeys(job.rpartition("-")[2] for job in jobs)),
+        select=(),
+        profile=given.found.get(("option", "profile"), "release"),
+        emit=(given.kind,),
+    )
+
+
+def _settings(provenance: Document) -> Materials:
+    found = materials(provenance)
+    return {key: said for key, said in found.items() if key[0] == "option" and ": " in key[1]}
+
+
+def lacking(given: Given, root: Path) -> Iterator[Finding]:
+    """Yield the sources that a checkout has not, or of which it has other bytes; and of a
+    provenance the files beside it that are not those it names. No build can mend these.
+
+    Another manifest is none of these: a build then tells which options are others.
+    """
+    manifest = given.found.get(("option", "manifest"))
+    for (kind, name), said in given.found.items():
+        if (
+            kind == "source" and name != manifest and name[0] != "<"
+        ):  # those are tilec's own, and seen by a build
+            there = file_digest(contained(root, name))
+            if there != said:
+                yield Finding(kind=kind, name=name, given=said, built=there)
+        elif kind == "subject":
+            there = file_digest(given.path.parent / name)
+            if there not in ("", said):
+                yield Finding(kind=kind, name=name, given=said, built=there)
+
+
+def differences(given: Given, built: Path, provenance: Path | None) -> tuple[Finding, ...]:
+    """Return what differs between a file and the one that was built again, if their bytes do.
+
+    Args:
+        given: the file.
+        built: the file, or the variant's folder, of the build.
+        provenance: that of the build, where it was asked to write one.
+    """
+    mine, theirs = _members(given.path), _members(built)
+    if mine == theirs:
+        return ()
+    other = read_given(built)
+    found = [*_changed(given.found, other.found), *_interface(given.path, built)]
+    if given.settings and provenance is not None:
+        found += _changed(given.settings, _settings(read_document(provenance)))
+    if not found or len(mine) > 1:
+        # Files that hold a bundle differ by what is told of it already.
+        found += _files(mine, theirs, told=bool(found))
+    return tuple(found)
+
+
+def _changed(given: Materials, built: Materials) -> Iterator[Finding]:
+    for kind, name in sorted({*given, *built}):
+        sides = given.get((kind, name), ""), built.get((kind, name), "")
+        if sides[0] != sides[1]:
+            yield Finding(kind=kind, name=name, given=sides[0], built=sides[1])
+
+
+def _interface(given: Path, built: Path) -> Iterator[Finding]:
+    """Yield what callers of the launchers notice, where both sides hold a bundle."""
+    try:
+        reports = [describe(open_container(path)) for path in (given, built)]
+    except BundleError:
+        return
+    for change in diff.compare(*reports).changes:
+        yield Finding(kind="kernel", name=change.kernel or "package", given="", built=change.what)
+
+
+def _files(mine: dict[str, str], theirs: dict[str, str], *, told: bool) -> Iterator[Finding]:
+    for name in sorted({*mine, *theirs}):
+        sides = mine.get(name, ""), theirs.get(name, "")
+        derived = not name or name.endswith((".tilec", SBOM, "RECORD", METADATA, "__init__.py"))
+        if sides[0] != sides[1] and not (told and derived):
+            yield Finding(kind="file", name=name or "the whole", given=sides[0], built=sides[1])
+
+
+def _members(path: Path) -> dict[str, str]:
+    """Return the digests of a file's parts, that of the whole under no name."""
+    if path.is_dir():
+        files = (one for one in path.rglob("*") if one.is_file() and one.suffix != ".pyc")
+        return {one.relative_to(path).as_posix(): file_digest(one) for one in files}
+    found = {"": file_digest(path)}
+    if path.suffix == ".whl":
+        with zipfile.ZipFile(path) as wheel:
+            found |= {name: sha256(wheel.read(name)) for name in wheel.namelist()}
+    return found
+
+
+def _of_bundle(path: Path) -> Materials:
+    from tilec.package.sbom import sbom_of  # slow to import
+
+    return materials(json.loads(sbom_of(open_container(path).bundle.info)))
+
+
+def _sbom_inside(wheel: Path) -> Document:
+    """Return the SBOM of a wheel.
+
+    Raises:
+        BundleError: it is no wheel, or has none.
+    """
+    try:
+        with zipfile.ZipFile(wheel) as archive:
+            names = [name for name in archive.namelist() if name.endswith(SBOM)]
+            if broken := archive.testzip():
+                raise BundleError(f"{wheel} is damaged: {broken}", fix="fetch or build it again")
+            if len(names) == 1:
+                return parsed(archive.read(names[0]), Path(names[0]).name)
+    except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError, OSError) as exc:
+        what = exc.strerror if isinstance(exc, OSError) else exc
+        raise BundleError(
+            f"{wheel} cannot be read: {what}", cause="it is damaged, or no wheel"
+        ) from exc
+    raise BundleError(
+        f"{wheel} has no SBOM",
+        cause="it is no wheel of `tilec build`, or of a tilec before SBOMs",
+        fix="build it again",
+    )
+
+
+def _is_hub(folder: Path) -> bool:
+    return (folder / METADATA).is_file()
+
+
+def _require_sound(variant: Path) -> None:
+    """Refuse a hub package with files of other bytes than its metadata says.
+
+    Raises:
+        BundleError: names the first one.
+    """
+    metadata = read_metadata(variant / METADATA)
+    if not metadata:
+        raise BundleError(
+            f"{variant / METADATA} was changed since `tilec build` wrote it",
+            cause="its id is of another text",
+            fix="fetch the package again, or build it again",
+        )
+    for name, digest in metadata["digest"]["files"].items():
+        path = variant / name
+        if not path.is_file() or base64_digest(path) != digest:
+            what = "has other bytes than" if path.is_file() else "is missing, and"
+            raise BundleError(
+                f"{path} {what} {METADATA} says",
+                cause="the package is damaged, or holds files of two builds",
+                fix="fetch it again, or build it again",
+            )
+
+
+def _provenance_of(given: Given) -> Document | None:
+    """Return the provenance that is given, or the one in the same outputs that names the file."""
+    if given.kind == "provenance":
+        return read_document(given.path)
+    depth = 3 if given.kind == "hub" else 0
+    inputs = {key: said for key, said in given.found.items() if key[0] in ("tool", "source")}
+    for path in sorted(given.path.parents[depth].glob(f"*{PROVENANCE}")):
+        try:
+            document = read_document(path)
+            named = {row["digest"]["sha256"] for row in document["subject"]}
+            if file_digest(given.path) in named:
+                return document
+            # Of an SBOM and a hub package it names no digest, but what they are made of.
+            if given.kind in ("sbom", "hub") and inputs.items() <= materials(document).items():
+                return document
+        except BundleError:
+            continue
+    return None
