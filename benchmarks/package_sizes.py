@@ -1,4 +1,4 @@
-"""What a package of 22 kernels for six architectures weighs: as one wheel, as a wheel for each
+"""What a package of 19 kernels for six architectures weighs: as one wheel, as a wheel for each
 architecture, and if its images were packed by other methods; with the time to unpack them.
 
 The package is `examples/kernels`, of whose variants some are built (`--select`), which takes some

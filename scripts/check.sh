@@ -40,5 +40,6 @@ step 2h "launch core under AddressSanitizer and UndefinedBehaviorSanitizer" \
 step 2h "launch core against Python's path: 100,000 calls" \
     env TILEC_CORE_CALLS=100000 \
     python -m pytest -q -n 0 tests/unit/runtime/core/test_agreement.py
+step 1h "torch operators, in an environment without the build half" scripts/frameworks_tests.sh
 step 2h "attacks (figures: benchmarks/results/attack.json)" \
     env TILEC_ATTACK=long python -m pytest -q -n 0 tests/attack

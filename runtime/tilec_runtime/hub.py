@@ -7,9 +7,8 @@ allows. The package's own Python and bundle are checked before they are used.
 
 from __future__ import annotations
 
-import functools
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,18 @@ from tilec_runtime.launch.prepare import Site
 from tilec_runtime.model.jit import JitFallback
 from tilec_runtime.model.kernel import AxisValue
 from tilec_runtime.tensors.facts import is_torch
+from tilec_runtime.values import value_class
+
+# Why tensors are refused, and what to do.
+_CAUSE = "kernels of a standalone package take torch's CUDA tensors alone"
+_FIX = "pass CUDA tensors, or install the kernels as a wheel (`tilec build --emit wheel`)"
+
+
+@value_class(frozen=True, kw_only=True, slots=True)
+class Loaded:
+    """The launchers of a bundle on one device, by kernel."""
+
+    kernels: Mapping[str, Launcher]
 
 
 class Kernels:
@@ -44,9 +55,9 @@ class Kernels:
                 cause="the package holds files of two builds, or its bundle was exchanged",
                 fix="fetch the package again",
             )
-        self._bundle = bundle
+        self.bundle = bundle
         self._lock = threading.Lock()
-        self._launchers: dict[tuple[str, int], Launcher] = {}
+        self._loaded: dict[int, Loaded] = {}
 
     def launch(
         self, kernel: str, values: tuple[Any, ...], choices: tuple[AxisValue | None, ...] = ()
@@ -63,69 +74,31 @@ class Kernels:
             NoImageError: the bundle has no machine code for this device.
             DriverError: the driver refused the image or the launch.
         """
-        ordinal = _ordinal(kernel, values)
-        launcher = self._launchers.get((kernel, ordinal))
-        if launcher is None:
-            launcher = self._on(kernel, ordinal)
-        launcher.launch(None, values, choices)
+        self.load(_ordinal(kernel, values)).kernels[kernel].launch(None, values, choices)
 
-    def _on(self, kernel: str, ordinal: int) -> Launcher:
-        started = driver()
-        site = Site(
-            bundle=self._bundle,
-            device=started.device(ordinal),
-            driver=started,
-            store=store_of(started),
-            asked=JitFallback.DENY,
-            jit=_no_compiler,
-        )
-        with self._lock:
-            return self._launchers.setdefault((kernel, ordinal), Launcher(kernel, site))
+    def load(self, device: int | str) -> Loaded:
+        """The kernels on a device by its number.
 
-
-def operators(
-    kernels: Kernels, namespace: str, schemas: Mapping[str, tuple[int, str | None]]
-) -> dict[str, Callable[..., None]]:
-    """Return what launches each kernel: an operator of torch, or a function without a schema.
-
-    Args:
-        kernels: what is launched.
-        namespace: of the operators. If it has an operator already, the same build was loaded from
-            another place, and its operator is taken.
-        schemas: by kernel, how many arguments come before the axes, and the operator's schema.
-    """
-    import torch  # heavy, and needed by operators alone
-
-    library = torch.library.Library(namespace, "FRAGMENT")
-    _LIBRARIES.append(library)
-    found: dict[str, Callable[..., None]] = {}
-    for name, (count, schema) in schemas.items():
-        launch = functools.partial(_launched, kernels, name, count)
-        found[name] = launch
-        if schema is None:
-            continue
-        known = getattr(torch.ops, namespace)
-        if not hasattr(known, name):
-            library.define(name + schema)
-            for key in ("CUDA", "CPU"):  # of host tensors, the launch says what is wrong
-                library.impl(name, launch, key)
-            torch.library.register_fake(f"{namespace}::{name}", _nothing, lib=library)
-        found[name] = getattr(known, name).default
-    return found
-
-
-# Operators live as long as their library's object.
-_LIBRARIES: list[Any] = []
-
-
-def _launched(kernels: Kernels, name: str, count: int, /, *arguments: Any) -> None:
-    choices = arguments[count:]
-    chosen = any(choice is not None for choice in choices)
-    kernels.launch(name, arguments[:count], choices if chosen else ())
-
-
-def _nothing(*_: Any) -> None:
-    """An operator gives nothing: its outputs are among its arguments."""
+        Raises:
+            ArgumentError: it is the CPU. NoDeviceError: there is no driver or no such device.
+        """
+        if isinstance(device, str):
+            raise ArgumentError("the arguments are tensors on the host", cause=_CAUSE, fix=_FIX)
+        found = self._loaded.get(device)
+        if found is None:
+            started = driver()
+            site = Site(
+                bundle=self.bundle,
+                device=started.device(device),
+                driver=started,
+                store=store_of(started),
+                asked=JitFallback.DENY,
+                jit=_no_compiler,
+            )
+            launchers = {name: Launcher(name, site) for name in self.bundle.kernels}
+            with self._lock:
+                found = self._loaded.setdefault(device, Loaded(kernels=launchers))
+        return found
 
 
 def _ordinal(kernel: str, values: tuple[Any, ...]) -> int:
@@ -141,8 +114,8 @@ def _ordinal(kernel: str, values: tuple[Any, ...]) -> int:
             where = getattr(value, "device", "the host")
             raise ArgumentError(
                 f"{kernel}: got a {type(value).__module__}.{type(value).__qualname__} on {where}",
-                cause="kernels of a standalone package take torch's CUDA tensors alone",
-                fix="pass CUDA tensors, or install the kernels as a wheel (`tilec build --emit wheel`)",
+                cause=_CAUSE,
+                fix=_FIX,
                 kernel=kernel,
             )
     return 0

@@ -5,22 +5,27 @@ Generated modules (`demo.torch`) import this; nothing else does. Needs torch 2.7
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch.autograd.graph import increment_version
 
-from tilec_runtime.launch.outputs import Outputs
+from tilec_runtime.launch.outputs import Outputs, Rule
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.model.kernel import AxisValue, KernelInfo
 from tilec_runtime.model.signature import Param, ParamKind
 
 if TYPE_CHECKING:
-    from tilec_runtime.launch.launcher import Launcher
-    from tilec_runtime.package import Package
+    from collections.abc import Mapping
 
-# Allocates the outputs of a call by its arguments.
+    from tilec_runtime.bundle.read import Bundle
+    from tilec_runtime.launch.launcher import Launcher
+    from tilec_runtime.model.expr import Expr
+
+# Allocates one output of a call, or all, by its arguments.
+Make = Callable[[tuple[Any, ...]], Any]
 Allocate = Callable[[tuple[Any, ...]], tuple[Any, ...]]
 
 # Inductor passes arrays with the strides that they were traced with.
@@ -29,13 +34,40 @@ _NUMBERS = {"bool": "bool", "int": "SymInt", "uint": "SymInt", "float": "float"}
 _AXES = {bool: "bool", int: "int", float: "float", str: "str"}
 
 
+class Loaded(Protocol):
+    """A package's kernels on one device."""
+
+    @property
+    def kernels(self) -> Mapping[str, Launcher]:
+        """The launchers by name."""
+
+
+class Bundled(Protocol):
+    """What operators ask of a package."""
+
+    @property
+    def bundle(self) -> Bundle:
+        """Its bundle."""
+
+    def load(self, device: int | str) -> Loaded:
+        """Its kernels on a device."""
+
+
 class Operators:
     """The operators of one package, in one namespace. They live as long as this object."""
 
-    def __init__(self, package: Package, namespace: str) -> None:
-        """Define nothing yet."""
+    def __init__(self, package: Bundled, namespace: str, *, shared: bool = False) -> None:
+        """Define nothing yet.
+
+        Args:
+            package: what is launched.
+            namespace: of the operators.
+            shared: the namespace has the build's digest: operators that are there already are of
+                the same build, which was loaded from another place, and are taken.
+        """
         self._package = package
         self._namespace = namespace
+        self._shared = shared
         self._library = torch.library.Library(namespace, "FRAGMENT")
 
     def define(self, kernel: str) -> Any:
@@ -44,6 +76,9 @@ class Operators:
         Raises:
             BundleError: the bundle cannot be read. RuntimeError: there is such an operator already.
         """
+        known = getattr(torch.ops, self._namespace)
+        if self._shared and hasattr(known, kernel):
+            return getattr(known, kernel).default
         info = self._package.bundle.kernel(kernel)
         allocate = _allocator(info)
         self._library.define(kernel + schema_of(info), tags=_TAGS)
@@ -62,7 +97,7 @@ class Operators:
 class _Launchers(dict[int, "Launcher"]):
     """The launchers of a kernel by torch's number of a device, -1 for the CPU."""
 
-    def __init__(self, package: Package, kernel: str) -> None:
+    def __init__(self, package: Bundled, kernel: str) -> None:
         self._package = package
         self._kernel = kernel
 
@@ -123,8 +158,8 @@ def _allocator(info: KernelInfo) -> Allocate:
     outputs = Outputs(info)
     names = tuple(param.name for param in _inputs(info))
     makers = [
-        _maker(outputs, names, number, like or outputs.template, extents is None, dtype)
-        for number, (like, extents, dtype) in enumerate(outputs.rules)
+        _maker(outputs, names, name, rule)
+        for name, rule in zip(outputs.names, outputs.rules, strict=True)
     ]
     if len(makers) == 1:
         (make,) = makers
@@ -132,25 +167,50 @@ def _allocator(info: KernelInfo) -> Allocate:
     return lambda args: tuple([make(args) for make in makers])
 
 
-def _maker(
-    outputs: Outputs, names: tuple[str, ...], number: int, like: str, alike: bool, dtype: str
-) -> Callable[[tuple[Any, ...]], Any]:
+def _maker(outputs: Outputs, names: tuple[str, ...], name: str, rule: Rule) -> Make:
     """What allocates one output; where it is all like its input, by one call of torch."""
+    like, extents, dtype = rule
     place = names.index(like)
     own = None if dtype in DTYPES else names.index(dtype.removesuffix(".dtype"))
     fixed = getattr(torch, DTYPES[dtype].numpy) if own is None else None
     contiguous = torch.contiguous_format
-    if alike and own == place:
+    if extents is None and own == place:
         return lambda args: torch.empty_like(args[place], memory_format=contiguous)
+    shape_of = _shape_of(outputs, names, name, extents) if extents is not None else None
 
     def make(args: tuple[Any, ...]) -> Any:
         kind = fixed if own is None else args[own].dtype
-        if alike:
+        if shape_of is None:
             return torch.empty_like(args[place], dtype=kind, memory_format=contiguous)
-        shape = outputs.shapes(dict(zip(names, args, strict=False)))[number]
-        return torch.empty(shape, dtype=kind, device=args[place].device)
+        return torch.empty(shape_of(args), dtype=kind, device=args[place].device)
 
     return make
+
+
+def _shape_of(
+    outputs: Outputs, names: tuple[str, ...], name: str, extents: tuple[Expr, ...]
+) -> Callable[[tuple[Any, ...]], Any]:
+    """What computes a shape by the arguments of a call. Shapes of real tensors are remembered:
+    expressions cost more than torch's allocation.
+    """
+    used = outputs.reads(extents)
+    tensors = [names.index(each) for each in used if each in outputs.tensors]
+    numbers = [names.index(each) for each in used if each not in outputs.tensors]
+    read = [names[place] for place in (*tensors, *numbers)]
+
+    def compute(*values: Any) -> tuple[Any, ...]:
+        return tuple(outputs.shape(name, extents, dict(zip(read, values, strict=True))))
+
+    remembered = functools.lru_cache(maxsize=1024, typed=True)(compute)
+
+    def shape(args: tuple[Any, ...]) -> tuple[Any, ...]:
+        values = [*[args[place].shape for place in tensors], *[args[place] for place in numbers]]
+        try:
+            return remembered(*values)
+        except TypeError:  # symbols of a tracer have no hash
+            return compute(*values)
+
+    return shape
 
 
 def _runner(info: KernelInfo, allocate: Allocate, launchers: _Launchers) -> Callable[..., Any]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import textwrap
 from pathlib import Path
@@ -116,7 +117,7 @@ def seen(cli: Cli, made: Path, python: str) -> dict[str, object]:
         ("functions", ["add", "twice"]),
         ("tilec", []),
         ("written", ["z"]),
-        ("host", ["ArgumentError", "add: got a torch.Tensor on cpu"]),
+        ("host", ["ArgumentError", "the arguments are tensors on the host"]),
         ("graphs", ["add.default"]),
         ("second", [["twice"], True]),
         ("namespaces", 2),
@@ -126,6 +127,33 @@ def test_kernels_takes_it(seen: dict[str, object], what: str, expected: object) 
     """Loaded by a path, without tilec; of a host tensor the function says what is wrong; compiled
     without a graph break; and two builds beside each other."""
     assert seen[what] == expected
+
+
+def test_operators_of_the_manifest_allocate(cli: Cli, tmp_path: Path, python: str) -> None:
+    """Their shapes without a GPU; what they compute is tested on one."""
+    sample = Path(__file__).resolve().parents[1] / "samples" / "operators"
+    shutil.copytree(sample, tmp_path / "p", ignore=shutil.ignore_patterns("__pycache__"))
+    root = tmp_path / "p"
+    cli.good(root, "build", "--emit", "hub")
+    shown = ran(
+        python,
+        root / "dist",  # a module kernels.py of the project would hide the library
+        """
+        V = next(Path("hub").glob("*/build/torch-cuda"))
+        module = kernels.get_local_kernel(V)
+        with torch._subclasses.FakeTensorMode():
+            x = torch.empty(5, 40, device="cuda")
+            y = module.softmax(x)
+            print(tuple(y.shape), y.dtype, y.device.type)
+            row = torch.empty(40, device="cuda")
+            print(module.both(row, row)[1].shape)
+        print(sorted(name for name in dir(module.out) if name[0] != "_"))
+        """,
+    )
+    first, second, third = shown.splitlines()
+    assert first == "(5, 40) torch.float32 cuda"
+    assert second == "torch.Size([40])"
+    assert "'softmax'" in third
 
 
 def test_a_damaged_file_is_refused_with_its_name(cli: Cli, tmp_path: Path, python: str) -> None:

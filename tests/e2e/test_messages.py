@@ -165,6 +165,21 @@ TABLE = {
         SCALE,
         'dtypes or launch; in the source an axis is TILE = tl.size("TILE")\n',
     ),
+    "a key that is misspelt": (
+        TILE.replace("source", "sorce"),
+        SCALE,
+        "kernel.scale.sorce: unknown key; did you mean 'source'\n",
+    ),
+    "no package": (
+        TILE.replace('package.name = "demo"\n', ""),
+        SCALE,
+        "error: 'package' is missing: write package.name = \"acme-kernels\"\n",
+    ),
+    "an input that is misspelt": (
+        TILE + CASES.replace("factor = 2.0", "factr = 2.0"),
+        SCALE,
+        "'factr' is no parameter of the launcher; did you mean 'factor'\n",
+    ),
     "an input that is a text": (
         TILE + 'inputs = { x = "64", y = ["x.size"], factor = 2.0 }\n',
         SCALE,

@@ -254,6 +254,18 @@ SOURCES = {
         1,
         "",
     ),
+    "an array of structs that is only read": (
+        '@simt.kernel\ndef k(z: simt.Mut[T], b: simt.Ref[np.dtype([("x", "f4")])]):\n    z[0] = b[0].x\n',
+        "no array of structs is only read",
+        1,
+        "annotate it with simt.Mut: b: simt.Mut[",
+    ),
+    "an array of structs whose fields are not aligned": (
+        '@simt.kernel\ndef k(z: simt.Mut[T], b: simt.Mut[np.dtype([("a", "i1"), ("x", "f4")])]):\n    z[0] = 1\n',
+        "is not aligned, as it would be in C",
+        1,
+        "align=True",
+    ),
     "signature": (
         '@cuda.jit("void(int64[:, :])")\ndef k(z):\n    z[0] = 1\n',
         "@cuda.jit is given (array(int64, 2d, A)), and the manifest passes (array(",

@@ -84,7 +84,7 @@ PACKAGE = Table(
                 most=values.NAME_LIMIT,
             ),
             "Name of the distribution.",
-            required=True,
+            required='name = "acme-kernels"',
         ),
         Key(
             "version",
@@ -477,7 +477,7 @@ DISPATCH = Table(
                             "take",
                             Table(names=_axes()),
                             "Axis values that those launches take.",
-                            required=True,
+                            required="take = { BM = 64 }",
                         ),
                     ),
                     made=types.Rule,
@@ -601,7 +601,7 @@ OP = Table(
                                 "kernel",
                                 _KERNEL_NAME,
                                 "Kernel that computes the gradients: an operator too.",
-                                required=True,
+                                required='kernel = "NAME"',
                             ),
                             Key(
                                 "args",
@@ -678,7 +678,7 @@ KERNEL = Table(
                 convert=values.path_and_function,
             ),
             "File of the kernel, and its function after a colon.",
-            required=True,
+            required='source = "kernels.py"',
         ),
         Key(
             "symbol",
@@ -743,7 +743,7 @@ CHAIN = Table(
             "steps",
             ListOf(Text("a launch such as gemm(c, a, b, BM=64)"), least=1, most=64),
             "Launches in order, on one stream: kernels, called with names of the case's inputs and numbers.",
-            required=True,
+            required='steps = ["add(z, x, y)"]',
         ),
         Key(
             "case",
@@ -766,7 +766,7 @@ OVERRIDE = Table(
             "select",
             Text("a glob", convert=values.glob),
             "Glob over job ids such as gemm-*-sm_80.",
-            required=True,
+            required='select = "gemm-*-sm_80"',
         ),
         Key(
             "hints",
@@ -811,8 +811,13 @@ OUTPUT = Table(
 MANIFEST = Table(
     made=types.Manifest,
     keys=(
-        Key("edition", Integer(EDITION, EDITION), "Version of this format.", required=True),
-        Key("package", PACKAGE, "What is built.", required=True),
+        Key(
+            "edition",
+            Integer(EDITION, EDITION),
+            "Version of this format.",
+            required="edition = 1 in the first line",
+        ),
+        Key("package", PACKAGE, "What is built.", required='package.name = "acme-kernels"'),
         Key("targets", TARGETS, "What it is built for."),
         Key(
             "profile",
@@ -828,7 +833,7 @@ MANIFEST = Table(
                 least=1,
             ),
             "Kernels by name: each becomes a launcher.",
-            required=True,
+            required="a table [kernel.NAME] with its source",
         ),
         Key(
             "chain",

@@ -161,9 +161,6 @@ def _read(
         what = f"edition {shown_int(edition)} is newer than this tilec, which reads edition {keys.EDITION}: update tilec"
         problems.add(("edition",), what)
         return None
-    if "edition" not in data:
-        problems.add((), f"'edition' is missing: write edition = {keys.EDITION} in the first line")
-        data = {"edition": keys.EDITION, **data}
     found = keys.MANIFEST.read(data, (), problems)
     kernels = [
         read_kernel(name, table, ("kernel", name), problems, languages)

@@ -15,7 +15,7 @@ from tilec.manifest.locate import Path
 from tilec.manifest.problems import Problems, shown, shown_int
 from tilec_runtime.errors import ExpressionError
 from tilec_runtime.model.expr import parse, parse_abi
-from tilec_runtime.model.suggest import nearest
+from tilec_runtime.model.suggest import did_you_mean, nearest
 
 BAD: Any = type("Bad", (), {"__repr__": lambda _self: "BAD"})()
 """What `read` gives for a value that was reported."""
@@ -348,12 +348,12 @@ def is_int(value: Any) -> bool:
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Key:
-    """One key of a table."""
+    """One key of a table; `required` is what to write where it has to be there and is not."""
 
     name: str
     shape: Shape
     doc: str
-    required: bool = False
+    required: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -398,9 +398,12 @@ class Table(Shape):
             read = shape.read(item, inner, problems) if shape else BAD
             if read is not BAD:
                 found[name] = read
+        unknown = [name for name in value if not self.names and name not in self.by_name]
         for key in self.keys:
-            if key.required and key.name not in value:
-                problems.add(path, f"{key.name!r} is missing", at_key=True)
+            misspelt = did_you_mean(key.name, unknown)  # reported there
+            if key.required and key.name not in value and not misspelt:
+                what = f"{key.name!r} is missing: write {key.required}"
+                problems.add(path, what, at_key=True)
         if len(value) < self.least:
             problems.add(path, "is empty", at_key=True)
         return found

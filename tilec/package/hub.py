@@ -15,59 +15,61 @@ from pathlib import Path
 
 from tilec import __version__
 from tilec.package.hub_metadata import METADATA, metadata
-from tilec.package.render import hub_template
+from tilec.package.operators import operators_view
+from tilec.package.render import hub_template, package_templates
 from tilec.package.text import literal, parameter_names, plain
 from tilec.package.view import KernelView, package_view
 from tilec_runtime import errors
 from tilec_runtime.errors import OutputError, UsageError
 from tilec_runtime.model.digest import sha256
-from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.model.kernel import BundleInfo, KernelInfo
-from tilec_runtime.model.signature import Param, ParamKind
+from tilec_runtime.model.signature import ParamKind
 
 RUNTIME = "_runtime"
-ENTRY = "tilec_runtime.hub"
+ENTRIES = ("tilec_runtime.hub", "tilec_runtime.torch_ops")
+OPERATORS = "_operators.py"
 # Modules that a launch on a GPU never imports: the cpu device, ops, tilec's own tensors, compilers.
 _LEFT_OUT = re.compile(
     r"tilec_runtime\.(_core|cpu|ops|api|kernels|running|package|device\.(nvjitlink|results_text)|"
     r"launch\.(jit|jit_cache|load|occupancy|stepping)|tensors\.(?!facts$|dlpack$).*)(\.|$)"
 )
 _IMPORT = re.compile(r"^( *)from tilec_runtime(?:\.([\w.]+))? import ", re.MULTILINE)
-# Types in an operator's schema: of a scalar by its dtype's kind, of an axis by its values' type.
-_AXES = {bool: "bool", int: "SymInt", float: "float", str: "str"}
-_TORCH = {"bool": "bool", "int": "SymInt", "uint": "SymInt", "float": "float"}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class HubKernel:
-    """One kernel in the package's module; all but `name` and `count` are Python text.
+    """One kernel in the package's module; all but `name`, `operator` and `allocates` is Python text.
 
     Attributes:
-        name: the function's. key, schema: the operator's, or None for no operator.
-        count: how many arguments are the kernel's own, before the axes.
-        signature, arguments, summary: of the function.
+        name: the function's. key: its name as a text.
+        operator: whether torch can know of it. allocates: whether it is one that the manifest says.
+        signature, arguments, values, summary: of the function that is given the outputs.
     """
 
     name: str
     key: str
-    schema: str
-    count: int
+    operator: bool
+    allocates: bool
     signature: str
     arguments: str
+    values: str
     summary: str
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class HubView:
-    """The package's module; `title`, `builder` and `namespace` are plain, the rest Python text."""
+    """The package's module; `title`, `builder` and `namespace` are plain, the rest Python text.
+
+    `allocating` are the names of the kernels that are operators by the manifest.
+    """
 
     title: str
     builder: str
     namespace: str
-    namespace_text: str
     exports: str
     bundle: str
     index: str
+    allocating: tuple[str, ...]
     kernels: tuple[HubKernel, ...]
 
 
@@ -85,8 +87,12 @@ def hub_files(info: BundleInfo, bundle: bytes, index: str) -> dict[str, bytes]:
     """
     name = f"{info.package.module}-{sha256(bundle)[:16]}.tilec"
     view = hub_view(info, name, index)
+    operators = operators_view(info, view.namespace)
+    module = package_templates()["torch.py"].render(operators=operators) if operators else ""
+    module = _IMPORT.sub(rf"\1from .{RUNTIME}.\2 import ", module)
     files = {
         "__init__.py": hub_template().render(hub=view).encode() + b"\n",
+        **({OPERATORS: module.encode() + b"\n"} if module else {}),
         name: bundle,
         **{f"{RUNTIME}/{file}": data for file, data in runtime_files().items()},
     }
@@ -101,7 +107,7 @@ def runtime_files() -> dict[str, bytes]:
     """
     root = Path(errors.__file__).parent
     found: dict[str, bytes] = {}
-    todo = [ENTRY]
+    todo = [*ENTRIES]
     try:
         while todo:
             module = todo.pop()
@@ -142,18 +148,19 @@ def _imports(root: Path, text: str) -> Iterator[str]:
 def hub_view(info: BundleInfo, bundle: str, index: str) -> HubView:
     """Return the view of the package's module; `bundle` is the file's name."""
     package = package_view(info, bundle, index)
-    namespace = f"{info.package.module}_{index[:16]}"
     kernels = tuple(
         _kernel(kernel, view) for kernel, view in zip(info.kernels, package.kernels, strict=True)
     )
+    allocating = tuple(kernel.name for kernel in kernels if kernel.allocates)
+    exports = sorted((*(kernel.key for kernel in kernels), *(['"out"'] if allocating else [])))
     return HubView(
         title=package.title,
         builder=package.builder,
-        namespace=namespace,
-        namespace_text=literal(namespace),
-        exports=f"[{', '.join(sorted(kernel.key for kernel in kernels))}]",
+        namespace=f"{info.package.module}_{index[:16]}",
+        exports=f"[{', '.join(exports)}]",
         bundle=package.bundle,
         index=package.index,
+        allocating=allocating,
         kernels=kernels,
     )
 
@@ -170,42 +177,27 @@ def _kernel(kernel: KernelInfo, view: KernelView) -> HubKernel:
         {"self", "stream", "_launch"},
     )
     axes = view.axes.removeprefix(", config=None").removeprefix(", ")
+    own, chosen = names[: len(kernel.params)], names[len(kernel.params) :]
+    named = (f"{axis}={name}" for axis, name in zip(kernel.choices, chosen, strict=True))
     return HubKernel(
         name=kernel.name,
         key=literal(kernel.name),
-        schema=literal(schema) if (schema := _schema(kernel, names)) else "None",
-        count=len(kernel.params),
+        operator=_is_operator(kernel),
+        allocates=kernel.op is not None,
         signature=", ".join(filter(None, (view.params, axes and f"*, {axes}"))),
-        arguments=", ".join(names),
+        arguments=", ".join((*own, *named)),
+        values=view.values,
         summary=plain(view.summary),
     )
 
 
-def _schema(kernel: KernelInfo, names: tuple[str, ...]) -> str:
-    """Return the operator's schema; empty for a kernel that can be none."""
-    tensors = [param for param in kernel.params if param.kind is ParamKind.TENSOR]
-    others = {param.kind for param in kernel.params} - {ParamKind.TENSOR, ParamKind.SCALAR}
-    written = [param.name for param in tensors if param.out]
-    if others or not written or len(written) > 26:
-        return ""
-    rows = [
-        f"{_type(kernel, param, written)} {name}"
-        for param, name in zip(kernel.params, names, strict=False)
+def _is_operator(kernel: KernelInfo) -> bool:
+    """Whether torch can know of a kernel that is given its outputs: it writes a tensor, and takes
+    tensors and numbers alone.
+    """
+    kinds = {param.kind for param in kernel.params}
+    written = [param for param in kernel.params if param.out]
+    given = [
+        param for param in kernel.params if param.kind is ParamKind.TENSOR and not param.optional
     ]
-    built = dict(kernel.axes)
-    for axis, name in zip(kernel.choices, names[len(kernel.params) :], strict=True):
-        kinds = {type(value) for value in built[axis]}
-        kind = _AXES.get(kinds.pop(), "") if len(kinds) == 1 else ""
-        if not kind:
-            return ""
-        rows.append(f"{kind}? {name}")
-    return f"({', '.join(rows)}) -> ()"
-
-
-def _type(kernel: KernelInfo, param: Param, written: list[str]) -> str:
-    if param.kind is ParamKind.TENSOR:
-        alias = f"({chr(ord('a') + written.index(param.name))}!)" if param.out else ""
-        return f"Tensor{alias}{'?' if param.optional else ''}"
-    dtypes = dict(kernel.axes).get(param.dtype, (param.dtype,))
-    kinds = {DTYPES[str(dtype)].kind for dtype in dtypes if str(dtype) in DTYPES}
-    return _TORCH[kinds.pop()] if len(kinds) == 1 else "Scalar"
+    return bool(written and given) and kinds <= {ParamKind.TENSOR, ParamKind.SCALAR}

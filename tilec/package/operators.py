@@ -42,8 +42,11 @@ class OperatorView:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class OperatorsView:
-    """All operators of a package; texts are Python text. `choose` tells whether any has axes to
-    choose.
+    """All operators of a package; texts are Python text.
+
+    Attributes:
+        choose: whether any has axes to choose. shared: whether the namespace has the build's
+            digest, so that operators which are there already are of the same build.
     """
 
     subject: str
@@ -51,21 +54,28 @@ class OperatorsView:
     namespace: str
     exports: str
     choose: bool
+    shared: bool
     all: tuple[OperatorView, ...]
 
 
-def operators_view(info: BundleInfo) -> OperatorsView | None:
-    """Return the view of a package's operators; None where it has none."""
+def operators_view(info: BundleInfo, namespace: str = "") -> OperatorsView | None:
+    """Return the view of a package's operators; None where it has none.
+
+    Args:
+        info: the bundle's index.
+        namespace: one with the build's digest; the package's module where there is none.
+    """
     operators = [kernel for kernel in info.kernels if kernel.op is not None]
     if not operators:
         return None
-    namespace = info.package.module.replace(".", "_")
+    shared, namespace = bool(namespace), namespace or info.package.module.replace(".", "_")
     by_name = {kernel.name: kernel for kernel in operators}
     return OperatorsView(
         subject=plain(f"{info.package.name} {info.package.version}"),
         builder=plain(info.builder or "tilec"),
         namespace=namespace,
         exports=f"[{', '.join(map(literal, sorted(by_name)))}]",
+        shared=shared,
         choose=any(kernel.choices for kernel in operators),
         all=tuple(_view(kernel, by_name, namespace) for kernel in operators),
     )

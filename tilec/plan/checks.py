@@ -20,6 +20,7 @@ from tilec_runtime.model import expr
 from tilec_runtime.model.arch import ARCHS, Target, TargetKind
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.model.signature import Param, ParamKind
+from tilec_runtime.model.suggest import did_you_mean
 from tilec_runtime.model.table import same_point
 
 _LONGEST_ID = 240  # with a suffix it has to fit into the 255 bytes of a file's name
@@ -509,8 +510,12 @@ def _check_cases(
                 _check_input(
                     item, by_name[item.name], variants, (*base, "inputs", item.name), report
                 )
+        strange = [item.name for item in case.inputs if item.name not in names]
         missing = [
-            p.name for p in params if p.name not in given and p.default is None and not p.optional
+            p.name
+            for p in params
+            if p.name not in given and p.default is None and not p.optional
+            if not did_you_mean(p.name, strange)  # reported as misspelt
         ]
         if missing:
             report(f"no input for {', '.join(missing)}", (*base, "inputs"))

@@ -156,7 +156,7 @@ class Resolver:
         declared = [p for p in self.decl.params if p.given]
         path = ("kernel", self.kernel.name, "args")
         parsed = [expr.parse_abi(text)[1] for text in args]
-        passed = [_passed(entry) for entry in parsed]
+        passed = [passed_name(entry) for entry in parsed]
         source: dict[str, ParamDecl] = {}
         for name, decl in zip(passed, declared, strict=True):
             if name in self.tables or (name == decl.name and name not in self.axes):
@@ -340,7 +340,7 @@ class Resolver:
         )
 
 
-def _passed(entry: expr.Expr) -> str:
+def passed_name(entry: expr.Expr) -> str:
     """Return the parameter that an entry of `args` passes as it is, or an empty text."""
     name = entry.text.strip().removesuffix(".ptr")
     return name if name in entry.names else ""

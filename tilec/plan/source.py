@@ -9,8 +9,10 @@ from collections.abc import Sequence
 from tilec.manifest.types import Kernel
 from tilec.model.alike import Alike, conditions, unstated
 from tilec.model.declaration import AxisUse, KernelDecl
+from tilec.plan.params import passed_name
 from tilec.plan.points import Report, filled, inlined
 from tilec_runtime.errors import Diagnostic, ExpressionError
+from tilec_runtime.model import expr
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.model.safety import Checks, Fact, Guarantee, Safety
 
@@ -35,7 +37,12 @@ def with_source(kernel: Kernel, decl: KernelDecl, report: Report) -> Kernel:
         for p in decl.params
         if p.kind == "constant" and p.name not in axes and p.default is not None
     }
-    source = (filled(text, constants) for text in (*_equal_extents(kernel, decl), *decl.requires))
+    # With `args`, the launcher's parameters may have names of their own.
+    given = [param.name for param in decl.params if param.given]
+    passed = (passed_name(expr.parse_abi(text)[1]) for text in kernel.args or ())
+    renamed = {own: name for own, name in zip(given, passed, strict=False) if name}
+    names: dict[str, object] = {**constants, **renamed}
+    source = (filled(text, names) for text in (*_equal_extents(kernel, decl), *decl.requires))
     requires = tuple(dict.fromkeys((*launch.requires, *source)))
     block = launch.block or tuple(map(str, decl.block))
     return dataclasses.replace(

@@ -217,8 +217,8 @@ class CpuDriver(GraphDouble):
 
     def allocation(self, address: int) -> tuple[int, int] | None:
         """First address and bytes of the allocation of this device that an address lies in."""
-        found = self._allocations.holding(address)
-        return None if found is None else (found[0], found[1].size)
+        holding = self._allocations.holding(address)
+        return None if holding is None else (holding[0], holding[1].size)
 
     def allocate(
         self, ordinal: int, size: int, stream: int | None, pool: Pool | None = None
@@ -369,12 +369,12 @@ class CpuDriver(GraphDouble):
         self._put(stream, what, lambda _: function(*bytes_))
 
     def _part(self, address: int, size: int) -> Any:
-        found = self._allocations.part(address, size)
-        if found is None:
+        part = self._allocations.part(address, size)
+        if part is None:
             raise _invalid(
                 f"{size} bytes at {address:#x} are not in one allocation of the cpu device"
             )
-        return found
+        return part
 
     def _bytes(self, address: int, size: int, *, own: bool) -> Any:
         return self._part(address, size) if own else host_memory(address, size)

@@ -96,12 +96,12 @@ class Captures:
         Raises:
             DriverError: it was not captured, or a call broke the capture.
         """
-        found = self._streams.pop(stream, None)
-        if found is None:
+        capture = self._streams.pop(stream, None)
+        if capture is None:
             raise refused("cuStreamEndCapture", "CUDA_ERROR_ILLEGAL_STATE")
-        if found.broken:
+        if capture.broken:
             raise refused("cuStreamEndCapture", _INVALIDATED)
-        return Graph(tuple(found.nodes))
+        return Graph(tuple(capture.nodes))
 
     def active(self, stream: int) -> bool:
         """Whether a stream is captured."""
@@ -113,12 +113,12 @@ class Captures:
         Raises:
             DriverError: a call broke the capture before.
         """
-        found = self._streams.get(stream)
-        if found is None:
+        capture = self._streams.get(stream)
+        if capture is None:
             return False
-        if found.broken:
+        if capture.broken:
             raise refused(kind, _INVALIDATED)
-        found.nodes.append(Node(kind=kind, work=work))
+        capture.nodes.append(Node(kind=kind, work=work))
         return True
 
     def refuse(self, stream: int | None, call: str) -> None:
@@ -127,9 +127,9 @@ class Captures:
         Raises:
             DriverError: the stream is captured.
         """
-        found = None if stream is None else self._streams.get(stream)
-        if found is not None:
-            found.broken = True
+        capture = None if stream is None else self._streams.get(stream)
+        if capture is not None:
+            capture.broken = True
             raise refused(call, _UNSUPPORTED)
 
     def refuse_all(self, call: str) -> None:
@@ -145,11 +145,11 @@ class Captures:
         """Set an event in a captured stream, where it is one: it then is a place in the graph;
         whether that is so.
         """
-        found = self._streams.get(stream)
-        if found is None:
+        capture = self._streams.get(stream)
+        if capture is None:
             self._events.pop(event, None)
             return False
-        self._events[event] = found
+        self._events[event] = capture
         return True
 
     def wait(self, stream: int, event: int, *, set_outside: bool) -> bool:
@@ -180,12 +180,12 @@ class Captures:
         Raises:
             DriverError: it is. While the capture goes on, that breaks it.
         """
-        found = self._events.get(event)
-        if found is None:
+        capture = self._events.get(event)
+        if capture is None:
             return
-        if found not in self._streams.values():
+        if capture not in self._streams.values():
             raise refused(call, "CUDA_ERROR_INVALID_VALUE")
-        found.broken = True
+        capture.broken = True
         raise refused(call, "CUDA_ERROR_CAPTURED_EVENT")
 
     def forget(self, event: int) -> None:

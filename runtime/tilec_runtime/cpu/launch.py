@@ -263,13 +263,13 @@ class Launching:
         """
         if not address:
             return None
-        found = self._allocations.holding(address)
-        if found is None:
+        holding = self._allocations.holding(address)
+        if holding is None:
             kernel = self._parts.kernel
             what = f"{kernel}: argument {name!r} is the address {address:#x}, which is of no memory that this device allocated"
             fix = "pass the `ptr` of a DeviceBuffer of the cpu device: of other memory the device cannot know how far it reaches"
             raise ArgumentError(what, fix=fix, kernel=kernel)
-        start, data = found
+        start, data = holding
         return MemoryRegion(name, start, data)
 
 

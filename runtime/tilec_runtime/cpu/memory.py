@@ -67,11 +67,11 @@ class Allocations:
 
     def part(self, address: int, size: int) -> Bytes | None:
         """Bytes of one allocation; None where they are not all in one."""
-        found = self.holding(address)
-        if found is None or address + size > found[0] + found[1].size:
+        holding = self.holding(address)
+        if holding is None or address + size > holding[0] + holding[1].size:
             return None
-        start = address - found[0]
-        return found[1][start : start + size]
+        start = address - holding[0]
+        return holding[1][start : start + size]
 
 
 def rows_of(data: Bytes, box: CopyBox, *, target: bool) -> Bytes:

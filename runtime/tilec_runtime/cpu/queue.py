@@ -221,8 +221,8 @@ class Queue:
     def failed_since(self, position: int) -> BaseException | None:
         """Return the first error of work that was queued after this position."""
         with self._changed:
-            found = next((error for number, error in self._failures if number > position), None)
-        return None if found is None else copied(found)
+            failure = next((error for number, error in self._failures if number > position), None)
+        return None if failure is None else copied(failure)
 
     def forgive(self, error: BaseException) -> None:
         """Mark an error as reported."""
@@ -346,12 +346,12 @@ class Queue:
         try:
             if self._pace is not None:
                 self._pace()
-            late, asked = None if self._end is None else time.monotonic() + _LAST, list[bool]()
+            late, stops = None if self._end is None else time.monotonic() + _LAST, list[bool]()
 
             def given_up() -> bool:
                 if late is not None and time.monotonic() > late:
-                    asked.append(True)
-                return bool(asked) or number <= self._given_up
+                    stops.append(True)
+                return bool(stops) or number <= self._given_up
 
             work(given_up)
         except BaseException as error:  # noqa: BLE001 - the thread that waits raises it
@@ -360,7 +360,7 @@ class Queue:
         # stream.
         return (
             _never_done(self.name, f"it was asked to stop after {_LAST:g} seconds")
-            if asked
+            if stops
             else None
         )
 

@@ -5,7 +5,7 @@ and the drivers that serve them.
 from __future__ import annotations
 
 import contextvars
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tilec_runtime.device.layout import ON_CPU
 from tilec_runtime.device.seam_types import DeviceInfo
@@ -16,19 +16,13 @@ if TYPE_CHECKING:
     from tilec_runtime.protocols import DeviceLike, SchedulingPolicy
 
 
-class Defaults:
+class Defaults(NamedTuple):
     """What is the default in one context. A policy beats a device; None leaves it to what is
     further out.
     """
 
-    __slots__ = ("device", "policy")
-
-    def __init__(
-        self, *, device: DeviceLike | None = None, policy: SchedulingPolicy | None = None
-    ) -> None:
-        """Name a device, a policy, or both."""
-        self.device: Final = device
-        self.policy: Final = policy
+    device: DeviceLike | None = None
+    policy: SchedulingPolicy | None = None
 
 
 _NOTHING = Defaults()

@@ -88,11 +88,7 @@ def current_stream(values: tuple[Any, ...]) -> int:
 @functools.lru_cache(maxsize=MOST_TYPES)
 def _current_of(cls: type) -> Callable[[Any], int | None] | None:
     """What asks for the current stream of an array's library; None where that has none."""
-    libraries = {
-        base.__module__.partition(".")[0]
-        for base in cls.__mro__
-        if base.__name__ in ("Tensor", "ndarray")
-    }
+    libraries = libraries_of(cls)
     return (
         _current_of_torch
         if "torch" in libraries
@@ -100,6 +96,15 @@ def _current_of(cls: type) -> Callable[[Any], int | None] | None:
         if "cupy" in libraries
         else None
     )
+
+
+def libraries_of(cls: type) -> set[str]:
+    """Return the libraries whose arrays a type is one of: `torch`, `cupy`, `numpy`."""
+    return {
+        base.__module__.partition(".")[0]
+        for base in cls.__mro__
+        if base.__name__ in ("Tensor", "ndarray")
+    }
 
 
 def _current_of_torch(tensor: Any) -> int | None:

@@ -4,20 +4,10 @@ nothing can be waited for.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tilec_runtime.device.seam import DeviceDriver
-
-
-class Memory(Protocol):
-    """What a capture uses: a `Storage`, which knows its last uses."""
-
-    def line(self, stream: int, ordinal: int) -> Any:
-        """The line of a stream."""
-
-    def sync(self, *, write: bool, line: Any) -> None:
-        """Wait in the name of a stream until the memory may be read, or written."""
 
 
 class Recording:
@@ -37,8 +27,8 @@ class Recording:
         self.uses: dict[int, tuple[Any, bool]] = {}
         self.kept: dict[int, Any] = {}
 
-    def touch(self, storage: Memory, *, write: bool) -> None:
-        """Note that the graph uses memory. Its order among other uses is the replays' affair."""
+    def touch(self, storage: Any, *, write: bool) -> None:
+        """Note that the graph uses a `Storage`. Its order among other uses is the replays' affair."""
         before = self.uses.get(id(storage))
         self.uses[id(storage)] = (storage, write or (before is not None and before[1]))
 
@@ -65,7 +55,7 @@ class ForeignRecording(Recording):
         self._driver = driver
         self._key = (ordinal, stream)
 
-    def touch(self, storage: Memory, *, write: bool) -> None:
+    def touch(self, storage: Any, *, write: bool) -> None:
         """Wait for what the work has to come after, on other streams: the graph cannot."""
         with self._driver.outside_captures(self._key[0]):
             storage.sync(write=write, line=storage.line(self._key[1], self._key[0]))

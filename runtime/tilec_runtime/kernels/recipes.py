@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tilec_runtime.device.layout import TensorFacts
 from tilec_runtime.kernels import CODES, held_of, kernels, width_of
@@ -21,16 +21,6 @@ if TYPE_CHECKING:
 
 # Elements that a twin makes at a time.
 _CHUNK = 1 << 16
-
-
-class Recipe(Protocol):
-    """Fills contiguous memory with elements."""
-
-    def launch(self, ctx: ExecutionContext, to: Described) -> None:
-        """Enqueue what does so on a GPU."""
-
-    def compute(self, to: Array, dtype: str) -> None:
-        """Do so at once. `to` has unsigned integers of the element's size, and the bits go there."""
 
 
 class Raw:
@@ -284,6 +274,11 @@ class Normal:
         from tilec_runtime.kernels import philox
 
         philox.write_normal(to, dtype, self.seed, self.mean, self.deviation)
+
+
+# Fills a contiguous tensor: `launch` on a GPU, `compute` at once in unsigned integers of the
+# element's size.
+Recipe: TypeAlias = Fill | Diagonal | Integers | Numbers | Uniform | Normal
 
 
 def _module(ctx: ExecutionContext) -> Module:

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import functools
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tilec_runtime.device.handles import MOST_TYPES
+from tilec_runtime.device.handles import MOST_TYPES, libraries_of
 from tilec_runtime.errors import ArgumentError, ExpressionError
 from tilec_runtime.model.dtype import DTYPES, short_name
-from tilec_runtime.model.expr import parse
+from tilec_runtime.model.expr import Expr, parse
 from tilec_runtime.model.kernel import KernelInfo
 from tilec_runtime.model.signature import ParamKind
 
 # Makes an array beside one of the same library: of a shape, and of a dtype by tilec's name.
 Empty = Callable[[Any, tuple[Any, ...], str], Any]
+# The input that an output is made beside, its extents (None for those of that input), and its dtype
+# as the index has it.
+Rule = tuple[str, "tuple[Expr, ...] | None", str]
 
 
 class Shaped:
@@ -23,7 +26,7 @@ class Shaped:
 
     __slots__ = ("shape",)
 
-    def __init__(self, shape: tuple[Any, ...]) -> None:
+    def __init__(self, shape: Sequence[Any]) -> None:
         """Take extents, which may be symbols of a tracer."""
         self.shape = shape
 
@@ -43,9 +46,9 @@ class Outputs:
         name: the kernel's.
         names: the outputs. given: the inputs that every such call gives, which alone may be given
             by place.
+        tensors: those of them that are tensors.
         template: the input whose library and device an output gets.
-        rules: of each output the input that it is made beside, its extents (None for those of that
-            input), and its dtype as the index has it.
+        rules: of each output.
     """
 
     def __init__(self, info: KernelInfo) -> None:
@@ -55,8 +58,8 @@ class Outputs:
         self.name = info.name
         self.names = tuple(param.name for param in info.allocated)
         self.given = tuple(param.name for param in info.given)
-        self._tensors = tuple(p.name for p in info.given if p.kind is ParamKind.TENSOR)
-        self.template = self._tensors[0]
+        self.tensors = tuple(p.name for p in info.given if p.kind is ParamKind.TENSOR)
+        self.template = self.tensors[0]
         self._fixed = {name: values[0] for name, values in info.axes if len(values) == 1}
         by_name = {output.param: output for output in op.outputs}
         self.rules = tuple(
@@ -67,6 +70,10 @@ class Outputs:
             )
             for name in self.names
         )
+
+    def reads(self, extents: Sequence[Expr]) -> list[str]:
+        """The inputs that extents read."""
+        return sorted({name for extent in extents for name in extent.names} - self._fixed.keys())
 
     def left_out(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
         """Whether a call gives the inputs that it has to, and no output: outputs that are given by
@@ -79,34 +86,19 @@ class Outputs:
             and kwargs.keys().isdisjoint((*self.names, *self.given[: len(args)]))
         )
 
-    def shapes(self, values: Mapping[str, Any]) -> list[tuple[Any, ...]]:
-        """The shapes of the outputs, by inputs with a `shape`.
+    def shape(self, name: str, extents: Sequence[Expr], values: Mapping[str, Any]) -> list[Any]:
+        """The shape of an output, by the numbers that its extents read, and the shapes of tensors.
 
         Raises:
-            ArgumentError: they cannot be computed, or one is negative.
+            ArgumentError: it cannot be computed.
         """
-        env: dict[str, Any] = {**self._fixed, **values}
-        for name in self._tensors:
-            env[name] = Shaped(tuple(values[name].shape))
-        found = []
-        for name, (like, extents, _) in zip(self.names, self.rules, strict=True):
-            if extents is None:
-                found.append(env[like].shape)
-                continue
-            try:
-                found.append(tuple([extent.evaluate(env) for extent in extents]))
-            except ExpressionError as error:
-                raise self._refused(
-                    f"the shape of {name} cannot be computed: {error.what}"
-                ) from error
-        return found
-
-    def dtypes(self, values: Mapping[str, Any]) -> list[str]:
-        """The dtypes of the outputs, by inputs with a `dtype`."""
-        return [
-            dtype if dtype in DTYPES else dtype_name(values[dtype.removesuffix(".dtype")])
-            for _, _, dtype in self.rules
-        ]
+        env: dict[str, Any] = dict(self._fixed)
+        for each, value in values.items():
+            env[each] = Shaped(value) if each in self.tensors else value
+        try:
+            return [extent.evaluate(env) for extent in extents]
+        except ExpressionError as error:
+            raise self._refused(f"the shape of {name} cannot be computed: {error.what}") from error
 
     def allocate(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Allocate the outputs of a call.
@@ -115,7 +107,7 @@ class Outputs:
             ArgumentError: an input is no array, its library cannot allocate an output, or a shape
                 cannot be computed.
         """
-        for name in self._tensors:
+        for name in self.tensors:
             if not hasattr(values[name], "shape") or not hasattr(values[name], "dtype"):
                 raise self._refused(
                     f"{name} is {type(values[name]).__name__}, and no array: the outputs "
@@ -129,8 +121,18 @@ class Outputs:
                 f"arrays of {cls.__module__.partition('.')[0]} are not allocated here: "
                 f"pass {', '.join(self.names)}, or give arrays of torch, CuPy or NumPy"
             )
-        made = zip(self.names, self.shapes(values), self.dtypes(values), strict=True)
-        return {name: make(template, shape, dtype) for name, shape, dtype in made}
+        made = {}
+        for name, (like, extents, dtype) in zip(self.names, self.rules, strict=True):
+            shape = values[like].shape
+            if extents is not None:
+                read = {each: values[each] for each in self.reads(extents)}
+                read |= {each: read[each].shape for each in self.tensors if each in read}
+                shape = self.shape(name, extents, read)
+            source = values.get(dtype.removesuffix(".dtype"))
+            made[name] = make(
+                template, tuple(shape), dtype if dtype in DTYPES else dtype_name(source)
+            )
+        return made
 
     def _refused(self, what: str) -> ArgumentError:
         return ArgumentError(f"{self.name}: {what}", kernel=self.name)
@@ -144,11 +146,7 @@ def dtype_name(array: Any) -> str:
 @functools.lru_cache(maxsize=MOST_TYPES)
 def _maker(cls: type) -> Empty | None:
     """What allocates arrays of a type's library; None where nothing here does."""
-    libraries = {
-        base.__module__.partition(".")[0]
-        for base in cls.__mro__
-        if base.__name__ in ("Tensor", "ndarray")
-    }
+    libraries = libraries_of(cls)
     for name, make in (("torch", _of_torch), ("cupy", _of_cupy), ("numpy", _of_numpy)):
         if name in libraries:
             return make
@@ -161,17 +159,13 @@ def _of_torch(beside: Any, shape: tuple[Any, ...], dtype: str) -> Any:
 
 
 def _of_cupy(beside: Any, shape: tuple[Any, ...], dtype: str) -> Any:
+    from tilec_runtime.tensors.host import numpy_dtype  # first launches need none
+
     with beside.device:
-        return importlib.import_module("cupy").empty(shape, _scalar_type(dtype))
+        return importlib.import_module("cupy").empty(shape, numpy_dtype(dtype))
 
 
 def _of_numpy(_beside: Any, shape: tuple[Any, ...], dtype: str) -> Any:
-    return importlib.import_module("numpy").empty(shape, _scalar_type(dtype))
+    from tilec_runtime.tensors.host import empty_array  # as above
 
-
-def _scalar_type(dtype: str) -> Any:
-    """What NumPy and CuPy take for a dtype; `ml_dtypes` has those that NumPy has not."""
-    name = DTYPES[dtype].numpy
-    if DTYPES[dtype].typestr:
-        return name
-    return getattr(importlib.import_module("ml_dtypes"), name)
+    return empty_array(dtype, shape)

@@ -41,9 +41,10 @@ def require_machine_code(site: Site) -> None:
     if not lacking:
         return
     _, first, facts = lacking[0]
-    package = site.bundle.info.package
+    package = site.bundle.package
+    code = "Tile IR" if facts.interprets else "machine code"
     lines = [
-        f"{package.name} {package.version}: {len(lacking)} of {count} variants have no machine code for {facts}"
+        f"{package.name} {package.version}: {len(lacking)} of {count} variants have no {code} for {facts}"
     ]
     for variant, choice, _ in lacking[:_SHOWN]:
         targets = sorted(candidate.image.target for candidate in choice.candidates)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tilec_runtime.device.layout import (
     ON_ANY,
@@ -16,6 +16,9 @@ from tilec_runtime.device.layout import (
 )
 from tilec_runtime.model.dtype import BY_DLPACK, BY_NUMPY, BY_TYPESTR, DTYPES
 from tilec_runtime.values import replace
+
+if TYPE_CHECKING:
+    from tilec_runtime.tensors.dlpack import View
 
 # The next step for elements that share bytes: other libraries do not describe their order.
 _PACKED = "copy a host array with api.from_host(x), or pass packed bytes as u8 and reinterpret them"
@@ -244,15 +247,20 @@ def _dlpack_facts(value: Any) -> TensorFacts:
         raise UnreadableError(
             f"its elements are vectors of {view.lanes}, and kernels take plain elements"
         )
-    name = str(getattr(value, "dtype", "")) if host else ""
-    dtype = BY_DLPACK.get(view.dtype) or BY_NUMPY.get(name)
+    if host:
+        return _viewed(value, view, ON_CPU, str(getattr(value, "dtype", "")))
     device = {dlpack.CUDA: number, dlpack.CUDA_MANAGED: ON_ANY}.get(where, ON_GPU)
-    empty = 0 in view.shape
+    return _viewed(value, view, ON_ANY if 0 in view.shape and device != ON_GPU else device)
+
+
+def _viewed(value: object, view: View, device: int, name: str = "") -> TensorFacts:
+    """Return the facts of a DLPack view; `name` is NumPy's of a dtype that DLPack may not have."""
+    dtype = BY_DLPACK.get(view.dtype) or BY_NUMPY.get(name)
     return TensorFacts(
-        ptr=0 if host and empty else view.address,
+        ptr=0 if device == ON_CPU and 0 in view.shape else view.address,
         shape=view.shape,
         stride=settled_stride(view.shape, view.stride),
         dtype=dtype.name if dtype else name or "DLPack type code {} of {} bits".format(*view.dtype),
-        device=ON_CPU if host else ON_ANY if empty and device != ON_GPU else device,
+        device=device,
         readonly=view.readonly or is_of_jax(type(value)),
     )

@@ -22,6 +22,7 @@ from tilec.package.write import write_bundle
 from tilec_runtime.bundle.format import index_digest
 from tilec_runtime.errors import OutputError, UsageError
 from tilec_runtime.model.kernel import BundleInfo, KernelInfo
+from tilec_runtime.model.operator import OperatorInfo, OutputInfo
 from tilec_runtime.model.signature import Param, ParamKind
 
 SAMPLE = Sample()
@@ -29,7 +30,7 @@ INFO = SAMPLE.info()
 INDEX = index_digest(INFO)
 # What a copied module may import beside the standard library, inside functions: torch for its
 # operators, and bindings that the standalone driver never asks for.
-ALLOWED = {("hub.py", "torch"), ("device/libcuda.py", "cuda")}
+ALLOWED = {("torch_ops.py", "torch"), ("device/libcuda.py", "cuda")}
 
 
 @pytest.fixture(scope="module")
@@ -163,14 +164,12 @@ NUMBERS = (
 )
 
 
-def test_an_operator_says_what_it_writes() -> None:
+def test_an_operator_gets_axes_by_name() -> None:
     found = view_of(kernel(params=(*TENSORS, *NUMBERS)))
-    assert found.schema == (
-        '"(Tensor(a!) y, Tensor(b!) z, Tensor? x, SymInt n, float eps, bool on, SymInt? B) -> ()"'
-    )
-    assert found.count == 6
-    assert found.arguments == "y, z, x, n, eps, on, B"
-    assert found.signature.endswith("eps=1e-06, on=True, *, B") or "B=None" in found.signature
+    assert (found.operator, found.allocates) == (True, False)
+    assert found.arguments == "y, z, x, n, eps, on, B=B"
+    assert found.signature.startswith("y, z, x, n, eps=1e-06, on=True, *, B")
+    assert found.values.startswith("(y, z, x, n, eps, on), ")
 
 
 @pytest.mark.parametrize(
@@ -181,9 +180,32 @@ def test_an_operator_says_what_it_writes() -> None:
     ],
 )
 def test_kernels_that_no_operator_can_take_are_launched_by_functions(param: Param) -> None:
-    assert view_of(kernel(params=(*TENSORS, param))).schema == "None"
+    assert not view_of(kernel(params=(*TENSORS, param))).operator
     inputs = tuple(dataclasses.replace(one, out=False) for one in TENSORS)
-    assert view_of(kernel(params=inputs)).schema == "None"
+    assert not view_of(kernel(params=inputs)).operator
+
+
+def test_an_operator_of_the_manifest_allocates_and_has_a_function_that_does_not() -> None:
+    op = OperatorInfo(outputs=(OutputInfo(param="y", like="x", dtype="x.dtype"),))
+    one = dataclasses.replace(INFO.kernels[0], op=op)
+    info = dataclasses.replace(INFO, kernels=(one,))
+    files = hub_files(info, b"", INDEX)
+    module, operators = files["__init__.py"].decode(), files["_operators.py"].decode()
+    assert f"from ._operators import {one.name}  #" in module
+    # The import of a submodule sets its name in the package: what had it before would be gone.
+    names = {
+        target.id
+        for node in ast.parse(module).body
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    assert not names & {"_operators", "_runtime"}
+    assert f"    def {one.name}(y, x, " in module.partition("class out:")[2]
+    assert "from ._runtime.torch_ops import Operators as _Operators" in operators
+    assert f'_Operators(_tilec_package_, "acme_kernels_{INDEX[:16]}", shared=True)' in operators
+    compile(module, "__init__.py", "exec")
+    compile(operators, "_operators.py", "exec")
 
 
 def test_refuses_kernels_that_need_a_configuration_at_each_launch() -> None:

@@ -29,7 +29,13 @@ from tilec.testing.fake_driver import H200
 from tilec_runtime import Device, Explanation, LazyLaunch, use_device, value
 from tilec_runtime.bundle.format import index_digest
 from tilec_runtime.cpu.launch import CpuOptions
-from tilec_runtime.errors import BundleError, RequirementError, UseAfterMoveError, VariantError
+from tilec_runtime.errors import (
+    BundleError,
+    NoImageError,
+    RequirementError,
+    UseAfterMoveError,
+    VariantError,
+)
 from tilec_runtime.model.kernel import KernelInfo, VariantInfo
 from tilec_runtime.tensors.tensor import Tensor
 
@@ -158,6 +164,14 @@ def test_threads_load_once(sample: Any, cpu: Cpu, monkeypatch: pytest.MonkeyPatc
     for thread in threads:
         thread.join(PATIENCE)
     assert (cpu.runs, loads) == (8, [-1])
+
+
+def test_a_package_is_ready_before_its_first_launch(sample: Any, cpu: Cpu) -> None:
+    with pytest.raises(NoImageError, match=r"of \d+ variants have no Tile IR for the cpu"):
+        sample.load(cpu.device, strict=True)  # gemm is no tile kernel
+    assert sample.load(cpu.device).preload("add") == 1
+    names = importlib.import_module("generated_names")
+    assert names.load(cpu.device, strict=True).preload() == 1  # all have the same image
 
 
 def test_methods_and_functions_stand_side_by_side(sample: Any, cpu: Cpu) -> None:

@@ -70,6 +70,11 @@ def test_the_grid_and_the_requirements_of_the_source() -> None:
     )
 
 
+def test_requirements_name_what_args_pass() -> None:
+    found = with_source(kernel(args=("out.ptr",)), DECL, Reports())
+    assert found.launch.requires[0] == "out.shape[0] % 16 == 0"
+
+
 def test_a_grid_of_the_manifest_stands_where_it_is_free() -> None:
     free = dataclasses.replace(DECL, grid_free=True)
     reports = Reports()

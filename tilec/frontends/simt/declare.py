@@ -178,12 +178,18 @@ class _Reader:
             case Array(access=access, dtype=dtype, rank=rank) if layout := api.layout_of(dtype):
                 # A launch takes the bytes: the last axis is one struct.
                 self._size(name, layout, at)
+                if access is Access.READ:
+                    self._refuse(
+                        f"{name}: numba lets kernels store to fields of a struct, so that no array of structs is only read",
+                        at,
+                        f"annotate it with simt.Mut: {name}: {text.replace('Ref', 'Mut')}",
+                    )
                 return ParamDecl(
                     name=name,
                     type=text,
                     kind="tensor",
                     dtype="u8",
-                    out=_FORMS[access],
+                    out=True,
                     rank=rank + 1,
                     location=at,
                 )

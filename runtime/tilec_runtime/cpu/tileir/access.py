@@ -71,7 +71,7 @@ class ViewAccess:
             tile = tuple(
                 1 if axis == geometry.sparse else extent for axis, extent in enumerate(tile)
             )
-        made = plan(
+        tile_plan = plan(
             frame.launch.memory,
             tensor,
             starts,
@@ -84,11 +84,11 @@ class ViewAccess:
         # Where elements of several boxes or of one tile can meet, only one by one does the last one
         # stay.
         meeting = (
-            made is not None
+            tile_plan is not None
             and kind.writes
-            and (not made.injective or (len(made.boxes) > 1 and geometry.overlaps))
+            and (not tile_plan.injective or (len(tile_plan.boxes) > 1 and geometry.overlaps))
         )
-        return None if meeting else made
+        return None if meeting else tile_plan
 
     def elements(self, frame: Frame, tensor: Tensor, starts: list[Array]) -> Elements:
         """The elements of the tiles, one by one; those outside the tensor are masked."""
@@ -173,13 +173,13 @@ class ViewAccess:
             1, *shape
         )
 
-    def gathered(self, found: Array) -> Array:
+    def gathered(self, elements: Array) -> Array:
         """Tiles from the tiles of single places that `plan` gives for sparse ones."""
         sparse, tile = self.geometry.sparse, self.geometry.tile
         if sparse is None:
-            return found
+            return elements
         rest = tile[:sparse] + tile[sparse + 1 :]
-        return np.moveaxis(found.reshape(-1, tile[sparse], *rest), 1, sparse + 1)
+        return np.moveaxis(elements.reshape(-1, tile[sparse], *rest), 1, sparse + 1)
 
     def scattered(self, raw: Array, rows: int) -> Array:
         """The reverse of `gathered`, for `rows` tiles of single places: where these are one
@@ -240,17 +240,17 @@ def _load(op: Op, _bodies: Callable[[Block], Body]) -> Step:
         tensor, starts = frame.get(view), access.starts(frame)
         planned = access.plan(frame, tensor, starts)
         if planned is not None and planned.complete:
-            found = access.gathered(planned.load(raw))
+            gathered = access.gathered(planned.load(raw))
         elif planned is not None:
-            found = access.gathered(
+            gathered = access.gathered(
                 planned.load(raw, access.scattered(fill(frame, tensor), planned.rows))
             )
         else:
             elements = access.elements(frame, tensor, starts)
-            found = gather(elements)
+            gathered = gather(elements)
             if elements.mask is not None:
-                found = np.where(elements.mask, found, fill(frame, tensor))
-        frame.set(result, kind.decode(found))
+                gathered = np.where(elements.mask, gathered, fill(frame, tensor))
+        frame.set(result, kind.decode(gathered))
         frame.set(token, None)
 
     return step

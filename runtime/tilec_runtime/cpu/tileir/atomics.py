@@ -105,9 +105,9 @@ def _in_turn(memory: Array, index: Rows, values: Array, ufunc: Any) -> Array:
         return before
     for these in groups.rounds():
         places = index[these]
-        found = memory[places]
-        before[these] = found
-        memory[places] = ufunc(found, values[these])
+        current = memory[places]
+        before[these] = current
+        memory[places] = ufunc(current, values[these])
     return before
 
 
@@ -121,9 +121,9 @@ def _add_flushed(memory: Array, index: Rows, values: Array) -> Array:
         return before
     memory[index] = original
     for these in Groups.of(index).rounds():
-        found = memory[index[these]]
-        before[these] = found
-        memory[index[these]] = flushed(flushed(found) + values[these])
+        current = memory[index[these]]
+        before[these] = current
+        memory[index[these]] = flushed(flushed(current) + values[these])
     return before
 
 
@@ -144,9 +144,9 @@ def compare_and_swap(memory: Array, index: Rows, compare: Array, values: Array) 
         rounds = Groups.of(index).rounds()
     for these in rounds:
         places = index[these]
-        found = memory[places]
-        before[these] = found
-        memory[places] = np.where(found == compare[these], values.view(bits)[these], found)
+        current = memory[places]
+        before[these] = current
+        memory[places] = np.where(current == compare[these], values.view(bits)[these], current)
     return before.view(values.dtype)
 
 
@@ -244,15 +244,15 @@ def _by_pointers(op: Op, _bodies: Callable[[Block], Body]) -> Step:
             ).astype(values.dtype)
         for part in resolve(wanted, values):
             memory, index, these = _flat(part, kind, arrays)
-            found = (
+            current = (
                 compare_and_swap(memory, index, these[1], these[0])
                 if mode is None
                 else update(memory, index, these[0], mode)
             )
             if part.mask is None:
-                before[...] = found.reshape(before.shape)
+                before[...] = current.reshape(before.shape)
             else:
-                before[part.mask] = found
+                before[part.mask] = current
         frame.set(result, kind.layout.decode(before))
         frame.set(token, None)
 

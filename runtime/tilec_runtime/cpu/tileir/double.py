@@ -123,7 +123,7 @@ def _nearest(value: Fraction, rounding: Rounding, old: float) -> float:
     )
     whole += up
     if whole.bit_length() + step > _HIGHEST:
-        found = np.inf if away.get(rounding, True) else float(np.finfo(np.float64).max)
+        magnitude = np.inf if away.get(rounding, True) else float(np.finfo(np.float64).max)
     else:
-        found = float(np.ldexp(float(whole), step))
-    return -found if negative else found
+        magnitude = float(np.ldexp(float(whole), step))
+    return -magnitude if negative else magnitude

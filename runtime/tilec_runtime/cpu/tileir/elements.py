@@ -122,13 +122,13 @@ def gather(elements: Elements) -> Array:
     parts = resolve(elements)
     if not parts:
         return np.zeros(elements.addresses.shape, layout.raw)
-    found = _read(parts[0], layout, elements.addresses)
+    gathered = _read(parts[0], layout, elements.addresses)
     if parts[0].mask is not None:
-        np.copyto(found, np.zeros((), layout.raw), where=~parts[0].mask)
+        np.copyto(gathered, np.zeros((), layout.raw), where=~parts[0].mask)
     for part in parts[1:]:
         assert part.mask is not None
-        np.copyto(found, _read(part, layout, elements.addresses), where=part.mask)
-    return found
+        np.copyto(gathered, _read(part, layout, elements.addresses), where=part.mask)
+    return gathered
 
 
 def scatter(elements: Elements, raw: Array) -> None:
@@ -153,8 +153,8 @@ def scatter(elements: Elements, raw: Array) -> None:
 def advanced(base: Array, number: Array) -> Array:
     """Addresses of elements that lie two to a byte, `number` elements after others."""
     halves = number + (base & UPPER != 0)
-    found: Array = (base & ~UPPER) + (halves >> 1) | np.where(halves & 1, UPPER, 0)
-    return found
+    addresses: Array = (base & ~UPPER) + (halves >> 1) | np.where(halves & 1, UPPER, 0)
+    return addresses
 
 
 def _read(part: Part, layout: Layout, addresses: Array) -> Array:
@@ -169,8 +169,8 @@ def places(offsets: Array, lead: int, size: int) -> Array:
     """Places of elements that start at `lead`, by their byte offsets."""
     if size == 1:
         return offsets
-    found = offsets - lead if lead else offsets
-    return found >> (size.bit_length() - 1)
+    distances = offsets - lead if lead else offsets
+    return distances >> (size.bit_length() - 1)
 
 
 def _write(part: Part, layout: Layout, addresses: Array, offsets: Array, raw: Array) -> None:
@@ -230,7 +230,7 @@ def _report(elements: Elements, addresses: Array, which: Array, *, promised: boo
     """
     where = np.nonzero(which)
     index, shape = elements.index(where) if elements.index is not None else (None, None)
-    told = Outside(
+    access = Outside(
         op=elements.kind.op,
         frame=elements.frame,
         kind=elements.kind.kind,
@@ -241,8 +241,8 @@ def _report(elements: Elements, addresses: Array, which: Array, *, promised: boo
         promised=promised,
     )
     observer = elements.frame.launch.observer
-    if observer is None or not observer.outside(told):
-        outside(told, elements.kind.layout.size)
+    if observer is None or not observer.outside(access):
+        outside(access, elements.kind.layout.size)
     return ~which if elements.mask is None else elements.mask & ~which
 
 
@@ -310,6 +310,6 @@ def _pattern(layout: Layout, shape: tuple[int, ...], turn: int) -> Array:
         if turn < ROTATIONS
         else (hostile[1:2], layout.one())[turn - ROTATIONS]
     )
-    found = np.resize(values, (1, *shape))
-    found.flags.writeable = False
-    return found
+    pattern = np.resize(values, (1, *shape))
+    pattern.flags.writeable = False
+    return pattern

@@ -91,7 +91,7 @@ def indexed_accesses(function: Function) -> Mapping[int, Indexed]:
     """Find accesses by indices; keys are the numbers of their operations."""
     makers = {result.index: op for op in function.walk() for result in op.results}
     parameters = {value.index: place for place, value in enumerate(function.body.args)}
-    found: dict[int, Indexed] = {}
+    accesses: dict[int, Indexed] = {}
     for op in function.walk():
         pointers = next((op.operands[name][0] for name in _POINTERS if op.operands.get(name)), None)
         if pointers is None or not op.name.endswith("_tko") or not isinstance(pointers.type, Tile):
@@ -107,8 +107,8 @@ def indexed_accesses(function: Function) -> Mapping[int, Indexed]:
         terms = [_term(value, makers) for value in _summands(offset.operand("offset"), makers)]
         whole = tuple(term for term in terms if term is not None)
         if base.index in parameters and len(whole) == len(terms):
-            found[op.number] = Indexed(base=parameters[base.index], terms=whole)
-    return found
+            accesses[op.number] = Indexed(base=parameters[base.index], terms=whole)
+    return accesses
 
 
 def _origin(value: Value, makers: Mapping[int, Op]) -> Value:

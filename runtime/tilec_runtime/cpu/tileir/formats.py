@@ -30,10 +30,10 @@ def chunked(function: Callable[..., Array]) -> Callable[..., Array]:
         result: Array | None = None
         for start in range(0, rows, together):
             part = slice(start, start + together)
-            found = function(*[held[part] if held.shape[0] > 1 else held for held in tiles])
+            computed = function(*[held[part] if held.shape[0] > 1 else held for held in tiles])
             if result is None:
-                result = np.empty(shape, found.dtype)
-            result[part] = found
+                result = np.empty(shape, computed.dtype)
+            result[part] = computed
         assert result is not None
         return result
 

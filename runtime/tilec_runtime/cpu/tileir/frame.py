@@ -233,8 +233,8 @@ class Frame:
         except KeyError:
             assert self._parent is not None
             assert self._rows is not None
-            found = self.values[value.index] = take(self._parent.get(value), self._rows)
-            return found
+            held = self.values[value.index] = take(self._parent.get(value), self._rows)
+            return held
 
     def set(self, value: Value, held: Any) -> None:
         """Define a value."""

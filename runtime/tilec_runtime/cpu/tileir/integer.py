@@ -195,7 +195,7 @@ def watched(op: Op, step: Step) -> Step:
 def wrapped(name: str, promise: Overflow, kind: Scalar, result: Scalar, *tiles: Array) -> Array:
     """Which elements wrap in the sense that the operation promises does not happen."""
     shape = np.broadcast_shapes(*[held.shape for held in tiles])
-    found = np.zeros(shape, np.bool_)
+    wraps = np.zeros(shape, np.bool_)
     for is_signed in (True, False):
         if promise in (_SIGNED if is_signed else _UNSIGNED):
             least, most = _range(result, is_signed)
@@ -204,8 +204,8 @@ def wrapped(name: str, promise: Overflow, kind: Scalar, result: Scalar, *tiles: 
                 _read(held, kind, is_signed and not (name == "shli" and place))
                 for place, held in enumerate(tiles)
             ]
-            found |= _beyond(_MADE[name], least, most, shape, read)
-    return found
+            wraps |= _beyond(_MADE[name], least, most, shape, read)
+    return wraps
 
 
 def _beyond(

@@ -338,8 +338,8 @@ class Op:
 
     def optional(self, name: str) -> Value | None:
         """The value of an optional operand, or None."""
-        found = self.operands.get(name)
-        return found[0] if found else None
+        operands = self.operands.get(name)
+        return operands[0] if operands else None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)

@@ -106,13 +106,13 @@ class MemoryRegion:
         """All whole elements of a type at addresses that are multiples of its size, and the byte
         offset of the first.
         """
-        found = self._typed.get(dtype)
-        if found is None:
+        view = self._typed.get(dtype)
+        if view is None:
             size = dtype.itemsize
             lead = -self.address % size
             count = max(self.data.size - lead, 0) // size
-            found = self._typed[dtype] = (self.data[lead : lead + count * size].view(dtype), lead)
-        return found
+            view = self._typed[dtype] = (self.data[lead : lead + count * size].view(dtype), lead)
+        return view
 
     def element(self, offset: int) -> tuple[int, ...]:
         """Which element of the parameter lies at a byte offset, one number per dimension; beyond

@@ -127,15 +127,15 @@ def _load(op: Op, _bodies: Callable[[Block], Body]) -> Step:
     def step(frame: Frame) -> None:
         held: Any = frame.get(mask) if mask is not None else None
         wanted = pointed(kind, frame, frame.get(source), held)
-        found = kind.layout.decode(gather(wanted))
+        loaded = kind.layout.decode(gather(wanted))
         if wanted.mask is not None and not wanted.mask.all():
             other = (
                 frame.get(padding)
                 if padding is not None
                 else kind.layout.decode(garbage.fill(frame, first_address(wanted)))
             )
-            found = np.where(wanted.mask, found, other)
-        frame.set(result, found)
+            loaded = np.where(wanted.mask, loaded, other)
+        frame.set(result, loaded)
         frame.set(token, None)
 
     return step

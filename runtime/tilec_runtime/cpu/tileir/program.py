@@ -185,8 +185,8 @@ def _index_values(function: Function) -> frozenset[int]:
     """
     return frozenset(
         value.index
-        for made in indexed_accesses(function).values()
-        for term in made.terms
+        for indexed in indexed_accesses(function).values()
+        for term in indexed.terms
         for value in term
     )
 

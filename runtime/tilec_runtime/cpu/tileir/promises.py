@@ -128,8 +128,8 @@ def _leaders(held: Array, groups: tuple[int, ...]) -> Array:
 
 def _rows(held: Array, combine: Callable[..., Any]) -> Array:
     """One answer for each row."""
-    found: Array = combine(held.reshape(held.shape[0], -1), axis=1)
-    return found
+    combined: Array = combine(held.reshape(held.shape[0], -1), axis=1)
+    return combined
 
 
 _SPECIFIER = re.compile(r"%(?:%|([0 #+-]*)([0-9]+)?(?:\.([0-9]+))?(?:hh|h|ll|l)?([A-Za-z]))")
@@ -158,15 +158,15 @@ def _parse(op: Op) -> tuple[list[str], list[Callable[[Any], str]]]:
     text, args = str(op.attributes["text"]), op.operands.get("args", ())
     literals, end = [""], 0
     formats: list[Callable[[Any], str]] = []
-    for found in _SPECIFIER.finditer(text):
-        literals[-1] += text[end : found.start()]
-        end = found.end()
-        if found.group() == "%%":
+    for match in _SPECIFIER.finditer(text):
+        literals[-1] += text[end : match.start()]
+        end = match.end()
+        if match.group() == "%%":
             literals[-1] += "%"
             continue
         if len(formats) == len(args):
             raise _wrong(op, f"has more places for values than its {len(args)} values")
-        formats.append(_format(op, found, args[len(formats)]))
+        formats.append(_format(op, match, args[len(formats)]))
         literals.append("")
     if len(formats) != len(args):
         raise _wrong(op, f"has {len(formats)} places for its {len(args)} values")
@@ -174,12 +174,12 @@ def _parse(op: Op) -> tuple[list[str], list[Callable[[Any], str]]]:
     return literals, formats
 
 
-def _format(op: Op, found: re.Match[str], arg: Value) -> Callable[[Any], str]:
-    flags, width, precision, kind = (part or "" for part in found.groups())
+def _format(op: Op, match: re.Match[str], arg: Value) -> Callable[[Any], str]:
+    flags, width, precision, kind = (part or "" for part in match.groups())
     if not isinstance(arg.type, Tile):
         raise _wrong(op, "is given something that is no tile")
     element = arg.type.element
-    precise = f".{precision}" if found.group(3) is not None else ""
+    precise = f".{precision}" if match.group(3) is not None else ""
     if kind in _INTEGERS:
         spec = f"%{flags}{width}{precise}{'d' if kind in 'iu' else kind}"
         bits = 64 if isinstance(element, Pointer) else element.bits
@@ -195,7 +195,7 @@ def _format(op: Op, found: re.Match[str], arg: Value) -> Callable[[Any], str]:
         return lambda item: fit(case(_hexadecimal(float(item), digits)), int(width or 0))
     raise _wrong(
         op,
-        f"has the format {found.group()}, which is for neither integers nor floating point numbers",
+        f"has the format {match.group()}, which is for neither integers nor floating point numbers",
     )
 
 

@@ -116,10 +116,10 @@ def read_version(data: bytes) -> Version:
 
 
 def _sections(cursor: Cursor) -> dict[int, Cursor]:
-    found: dict[int, Cursor] = {}
+    sections: dict[int, Cursor] = {}
     while (tag := cursor.byte()) != _END:
         number, aligned = tag & 0x7F, tag & 0x80
-        if number not in _SECTIONS or number in found:
+        if number not in _SECTIONS or number in sections:
             raise cursor.fail(f"section {number} is not known or there twice")
         size = cursor.varint()
         if aligned:
@@ -127,8 +127,8 @@ def _sections(cursor: Cursor) -> dict[int, Cursor]:
             if not 1 <= alignment <= 4096 or alignment & (alignment - 1):
                 raise cursor.fail(f"an alignment of {alignment} bytes does not make sense")
             cursor.align(alignment)
-        found[number] = cursor.inner(size, _SECTIONS[number])
-    return found
+        sections[number] = cursor.inner(size, _SECTIONS[number])
+    return sections
 
 
 def _table(sections: dict[int, Cursor], number: int, width: int) -> Table:
@@ -183,7 +183,7 @@ def _functions(
 ) -> tuple[Function, ...]:
     if cursor is None:
         raise damaged("it has no functions")
-    found = []
+    functions = []
     for _ in range(cursor.count()):
         name = strings[cursor.varint()]
         signature = types[cursor.varint()]
@@ -196,7 +196,7 @@ def _functions(
         body = cursor.inner(cursor.varint(), f"function {name}")
         reader = OpReader(version, types, attributes, locs[1:])
         params = tuple(Value(index, kind) for index, kind in enumerate(signature.params))
-        found.append(
+        functions.append(
             Function(
                 name=name,
                 signature=signature,
@@ -207,13 +207,13 @@ def _functions(
                 values=reader.values,
             )
         )
-    return tuple(found)
+    return tuple(functions)
 
 
 def _globals(
     cursor: Cursor | None, version: Version, strings: Strings, types: Types, constants: Constants
 ) -> tuple[Global, ...]:
-    found = []
+    variables = []
     for _ in range(cursor.count() if cursor else 0):
         assert cursor is not None
         name, kind, data, alignment = (
@@ -227,7 +227,7 @@ def _globals(
         )
         if not isinstance(kind, Tile) or not isinstance(kind.element, Scalar):
             raise cursor.fail(f"the global {name} is no tile of numbers")
-        found.append(
+        variables.append(
             Global(
                 name=name,
                 type=kind,
@@ -237,4 +237,4 @@ def _globals(
                 private=private,
             )
         )
-    return tuple(found)
+    return tuple(variables)

@@ -75,10 +75,10 @@ class Attributes:
 
     def hints(self, cursor: Cursor) -> HintsAttr:
         """The tagged optimization hints of a function."""
-        found = self.tagged(cursor)
-        if not isinstance(found, HintsAttr):
+        attribute = self.tagged(cursor)
+        if not isinstance(attribute, HintsAttr):
             raise cursor.fail("optimization hints are expected here")
-        return found
+        return attribute
 
     def tagged(self, cursor: Cursor, depth: int = 0) -> Attribute:
         """An attribute that starts with its kind."""
@@ -175,10 +175,10 @@ class OpReader:
         """A function's body: operations up to the end of the data."""
         self._scope = list(params)
         self.values = len(params)
-        found = []
+        ops = []
         while cursor.at < cursor.end:
-            found.append(self._op(cursor, 0))
-        return Block(params, tuple(found))
+            ops.append(self._op(cursor, 0))
+        return Block(params, tuple(ops))
 
     def _op(self, cursor: Cursor, depth: int) -> Op:
         code = cursor.varint()
@@ -212,10 +212,10 @@ class OpReader:
         )
 
     def _define(self, types: tuple[Type, ...]) -> tuple[Value, ...]:
-        made = tuple(Value(self.values + i, kind) for i, kind in enumerate(types))
-        self.values += len(made)
-        self._scope.extend(made)
-        return made
+        values = tuple(Value(self.values + i, kind) for i, kind in enumerate(types))
+        self.values += len(values)
+        self._scope.extend(values)
+        return values
 
     def _result_types(self, spec: OpSpec, cursor: Cursor) -> tuple[Type, ...]:
         if spec.results is None or spec.counted_results:
@@ -241,25 +241,25 @@ class OpReader:
     def _read_attributes(
         self, spec: OpSpec, cursor: Cursor, flags: frozenset[str]
     ) -> dict[str, Attribute]:
-        found: dict[str, Attribute] = {}
+        attributes: dict[str, Attribute] = {}
         for attribute in spec.attributes:
             if attribute.since > self._version:
                 if attribute.before is not None:
-                    found[attribute.name] = attribute.before
+                    attributes[attribute.name] = attribute.before
             elif not attribute.optional or attribute.name in flags:
-                found[attribute.name] = self._attributes.read(attribute, cursor)
+                attributes[attribute.name] = self._attributes.read(attribute, cursor)
         named = {attribute.name for attribute in spec.attributes} | {
             operand.name for operand in spec.operands
         }
-        found.update((name, name in flags) for name in spec.flags if name not in named)
-        return found
+        attributes.update((name, name in flags) for name in spec.flags if name not in named)
+        return attributes
 
     def _operands(
         self, spec: OpSpec, cursor: Cursor, flags: frozenset[str]
     ) -> dict[str, tuple[Value, ...]]:
         counted = any(operand.arity is Arity.REST for operand in spec.operands)
         left = cursor.count() if counted else 0
-        found: dict[str, tuple[Value, ...]] = {}
+        operands: dict[str, tuple[Value, ...]] = {}
         for operand in spec.operands:
             match operand.arity:
                 case Arity.ONE:
@@ -270,11 +270,11 @@ class OpReader:
                     number = cursor.count()
                 case Arity.REST:
                     number = left
-            found[operand.name] = tuple(self._value(cursor) for _ in range(number))
+            operands[operand.name] = tuple(self._value(cursor) for _ in range(number))
             left -= number
         if counted and left:
             raise cursor.fail(f"{spec.name} has a wrong number of operands")
-        return found
+        return operands
 
     def _value(self, cursor: Cursor) -> Value:
         number = cursor.varint()

@@ -138,17 +138,17 @@ def halving(held: Array, axis: int, combine: Combine) -> Array:
     """Combines the first half of an axis with the second until one element is left. The order of
     combining is free to choose.
     """
-    found = held
-    while found.shape[axis] > 1:
-        number = found.shape[axis]
+    rest = held
+    while rest.shape[axis] > 1:
+        number = rest.shape[axis]
         half = number // 2
-        joined = combine(_slice(found, axis, 0, half), _slice(found, axis, half, 2 * half))
-        found = (
+        joined = combine(_slice(rest, axis, 0, half), _slice(rest, axis, half, 2 * half))
+        rest = (
             joined
             if number % 2 == 0
-            else np.concatenate((joined, _slice(found, axis, 2 * half, number)), axis=axis)
+            else np.concatenate((joined, _slice(rest, axis, 2 * half, number)), axis=axis)
         )
-    return found.reshape(*held.shape[:axis], *held.shape[axis + 1 :])
+    return rest.reshape(*held.shape[:axis], *held.shape[axis + 1 :])
 
 
 def _accumulation(inner: Op, kind: Scalar) -> Callable[[Array, int], Array]:

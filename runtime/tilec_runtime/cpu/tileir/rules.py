@@ -56,10 +56,10 @@ def values(op: Op, ref: str) -> tuple[Value, ...]:
 def kinds(op: Op, *refs: str) -> Iterator[tuple[str, Type]]:
     """Names and types of all values that are there."""
     for ref in refs:
-        found = values(op, ref)
-        for place, value in enumerate(found):
+        operands = values(op, ref)
+        for place, value in enumerate(operands):
             yield (
-                f"{ref.lstrip('>') or 'result'}{f' {place}' if len(found) > 1 else ''}",
+                f"{ref.lstrip('>') or 'result'}{f' {place}' if len(operands) > 1 else ''}",
                 value.type,
             )
 

@@ -118,23 +118,23 @@ def _index(view: PartitionView | StridedView | GatherScatterView, index: list[Ty
 
 @rule
 def _makes(op: Op, kind: type[PartitionView | StridedView | GatherScatterView]) -> str:
-    made, tensor = op.results[0].type, op.operands["tensor"][0].type
-    if not isinstance(made, kind) or made.tensor != tensor:
-        return f"{type_text(made)} is not made of {type_text(tensor)}"
+    view, tensor = op.results[0].type, op.operands["tensor"][0].type
+    if not isinstance(view, kind) or view.tensor != tensor:
+        return f"{type_text(view)} is not made of {type_text(tensor)}"
     return ""
 
 
 def _tensor_view(op: Op) -> str:
-    made, base = op.results[0].type, tile(op, "base").element
-    if not isinstance(made, TensorView):
-        return f"it makes {type_text(made)}, not a tensor_view"
+    view, base = op.results[0].type, tile(op, "base").element
+    if not isinstance(view, TensorView):
+        return f"it makes {type_text(view)}, not a tensor_view"
     assert isinstance(base, Pointer)
-    if (made.element, made.attribute) != (base.pointee, base.attribute):
-        return f"{type_text(base)} is not the base of {type_text(made)}"
-    for name, extents in (("shape", made.shape), ("strides", made.strides)):
+    if (view.element, view.attribute) != (base.pointee, base.attribute):
+        return f"{type_text(base)} is not the base of {type_text(view)}"
+    for name, extents in (("shape", view.shape), ("strides", view.strides)):
         unknown, given = extents.count(None), op.operands[name]
         if len(given) != unknown:
-            return f"{len(given)} values are given for the {unknown} unknown {name} of {type_text(made)}"
+            return f"{len(given)} values are given for the {unknown} unknown {name} of {type_text(view)}"
     return ""
 
 
@@ -205,7 +205,7 @@ def _printed(op: Op) -> str:
     conversions = CONVERSION.findall(text)
     if "%" in conversions:
         return "its text has a % that begins no conversion"
-    wanted = sum(found != "%%" for found in conversions)
+    wanted = sum(conversion != "%%" for conversion in conversions)
     if wanted != len(given):
         return f"its text has {wanted} conversions for {len(given)} values"
     return "" if len(op.results) <= 1 else f"it has {len(op.results)} results"

@@ -92,9 +92,9 @@ _INDEX: Elements = frozenset({Scalar.I32})
 
 
 def _element(op: Op, ref: str) -> Scalar:
-    found = tile(op, ref).element
-    assert isinstance(found, Scalar)
-    return found
+    kind = tile(op, ref).element
+    assert isinstance(kind, Scalar)
+    return kind
 
 
 def _pair(op: Op, first: str, second: str) -> str:
@@ -240,8 +240,8 @@ def _within(op: Op, part: str, whole: str) -> str:
         b % a for a, b in zip(inner.shape, outer.shape, strict=True)
     ):
         return f"{type_text(outer)} is not made of {type_text(inner)}"
-    found = len(op.operands["indices"])
-    return "" if found == len(outer.shape) else f"{found} indices are given for {type_text(outer)}"
+    count = len(op.operands["indices"])
+    return "" if count == len(outer.shape) else f"{count} indices are given for {type_text(outer)}"
 
 
 @rule

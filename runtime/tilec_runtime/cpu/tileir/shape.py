@@ -101,14 +101,14 @@ class _Parts:
         """For each dimension the part's number, one for all blocks or one for each. What does not
         exist becomes the nearest one.
         """
-        found = []
+        starts = []
         for index, count in zip(self._indices, self.counts, strict=True):
             held = frame.get(index)
             inside = np.clip(held, 0, count - 1).astype(np.intp)
-            found.append(
+            starts.append(
                 inside[:1] if inside.shape[0] > 1 and (inside == inside[0]).all() else inside
             )
-        return found
+        return starts
 
     def split(self, held: Array) -> Array:
         """A view of a tile with the numbers of the parts as axes of their own, behind that of the

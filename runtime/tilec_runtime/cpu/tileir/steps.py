@@ -46,9 +46,9 @@ def tile(value: Value) -> Tile:
 
 def element(value: Value) -> Scalar:
     """The element type of a tile of numbers."""
-    found = tile(value).element
-    assert isinstance(found, Scalar)
-    return found
+    kind = tile(value).element
+    assert isinstance(kind, Scalar)
+    return kind
 
 
 def element_or_pointer(value: Value) -> Scalar | Pointer:

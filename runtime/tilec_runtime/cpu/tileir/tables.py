@@ -93,18 +93,18 @@ class Cursor:
 
     def size(self) -> int:
         """A number of bytes that follow."""
-        found = self.varint()
-        if found > self.end - self.at:
-            raise self.fail(f"a list of {found} items is longer than the data")
-        return found
+        number = self.varint()
+        if number > self.end - self.at:
+            raise self.fail(f"a list of {number} items is longer than the data")
+        return number
 
     def count(self) -> int:
         """A number of things that follow, each of at least one byte: more than the data holds is
         damage, not memory.
         """
-        found = self.size()
-        self._budget.spend(found)
-        return found
+        number = self.size()
+        self._budget.spend(number)
+        return number
 
     def spend(self, items: int) -> None:
         """Count things against what the file may make."""

@@ -284,10 +284,10 @@ class _Printer:
         """The source line of an operation, where it is another one than that of the operation
         before.
         """
-        found = self._shown(loc)
-        if found is not None and (found.file, found.line) != self._line:
-            self._line = (found.file, found.line)
-            yield _Line(f"{indent}// {found.file}:{found.line} | {self._source_line(found)}")
+        place = self._shown(loc)
+        if place is not None and (place.file, place.line) != self._line:
+            self._line = (place.file, place.line)
+            yield _Line(f"{indent}// {place.file}:{place.line} | {self._source_line(place)}")
 
     def _shown(self, loc: Loc | None) -> Loc | None:
         """The place whose source line an operation stands under: where the function's own is not
@@ -343,14 +343,14 @@ def _opening(op: Op) -> str:
 
 
 def _after_name(op: Op) -> str:
-    def field(found: re.Match[str]) -> str:
-        return _field(op, found[1], found[2] or "")
+    def field(match: re.Match[str]) -> str:
+        return _field(op, match[1], match[2] or "")
 
-    def part(found: re.Match[str]) -> str:
-        if found[1] is None:
-            return _field(op, found[2], found[3] or "")
-        inner = [_field(op, name, form) for name, form in _FIELD.findall(found[1])]
-        return _FIELD.sub(field, found[1]) if all(inner) else ""
+    def part(match: re.Match[str]) -> str:
+        if match[1] is None:
+            return _field(op, match[2], match[3] or "")
+        inner = [_field(op, name, form) for name, form in _FIELD.findall(match[1])]
+        return _FIELD.sub(field, match[1]) if all(inner) else ""
 
     return f"{op.name} {_PART.sub(part, FORMS[op.name])}".rstrip()
 
@@ -467,8 +467,8 @@ def _plain(value: Attribute) -> str:
 
 def _hints(hints: HintsAttr) -> str:
     parts = []
-    for arch, found in sorted(hints.by_arch.items()):
-        named = found.items() if isinstance(found, Mapping) else ()
+    for arch, attributes in sorted(hints.by_arch.items()):
+        named = attributes.items() if isinstance(attributes, Mapping) else ()
         inner = ", ".join(f"{name} = {_hint(value)}" for name, value in sorted(named))
         parts.append(f"{arch} = {{{inner}}}")
     return ", ".join(parts)
@@ -479,14 +479,14 @@ def _hint(value: Attribute) -> str:
 
 
 def _constant(kind: Tile, data: bytes) -> str:
-    found = elements(kind, data)
-    first = found.reshape(-1)[:1]
-    if found.size == 1 or found.strides == (0,) * found.ndim or _alike(found):
+    shown = elements(kind, data)
+    first = shown.reshape(-1)[:1]
+    if shown.size == 1 or shown.strides == (0,) * shown.ndim or _alike(shown):
         return f"<{type_text(kind.element)}: {_element(first)}>"
-    if found.size <= _SHOWN:
-        return f"<{type_text(kind.element)}: {_nested(found)}>"
-    listed = ", ".join(_element(item) for item in found.reshape(-1)[: _SHOWN // 2])
-    return f"<{type_text(kind.element)}: {listed}, ... {found.size} in all>"
+    if shown.size <= _SHOWN:
+        return f"<{type_text(kind.element)}: {_nested(shown)}>"
+    listed = ", ".join(_element(item) for item in shown.reshape(-1)[: _SHOWN // 2])
+    return f"<{type_text(kind.element)}: {listed}, ... {shown.size} in all>"
 
 
 def _alike(found: Array) -> bool:

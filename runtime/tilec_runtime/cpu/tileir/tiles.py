@@ -69,12 +69,12 @@ class TilePlan:
         if self.complete:
             window, index = _window(self.boxes[0], self.regions[0], self.strides, dtype)
             return window.copy() if index is None else window[index]
-        found = np.full((self.rows, *self.tile), padding, dtype)
+        loaded = np.full((self.rows, *self.tile), padding, dtype)
         for box, region in zip(self.boxes, self.regions, strict=True):
             window, index = _window(box, region, self.strides, dtype)
             place = (box.rows, *(box.part or ()))
-            found[place] = window if index is None else window[index]
-        return found
+            loaded[place] = window if index is None else window[index]
+        return loaded
 
     def store(self, raw: Array) -> None:
         """Write the parts of the tiles that lie inside; of several blocks' at one place the last

@@ -106,12 +106,12 @@ class Places:
 
 def words(op: Op) -> str:
     """Return an operation's name and attributes without data: `cmpi less_than signed`."""
-    said = (
+    attributes = (
         attribute_text(op, name)
         for name, value in op.attributes.items()
         if not isinstance(value, bytes)
     )
-    return " ".join([op.name, *filter(None, said)])
+    return " ".join([op.name, *filter(None, attributes)])
 
 
 def short(item: Any, value: Value | None = None, places: Places | None = None) -> str:

@@ -73,17 +73,17 @@ class Types:
 
     def scalar(self, number: int) -> Scalar:
         """A type that has to be an element type."""
-        found = self[number]
-        if not isinstance(found, Scalar):
+        kind = self[number]
+        if not isinstance(kind, Scalar):
             raise damaged(f"type {number} is no element type")
-        return found
+        return kind
 
     def value(self, number: int) -> Type:
         """A type that a value may have: a tile, a view or a token."""
-        found = self[number]
-        if isinstance(found, Scalar | Pointer | Signature):
+        kind = self[number]
+        if isinstance(kind, Scalar | Pointer | Signature):
             raise damaged(f"type {number} is no tile, view or token")
-        return found
+        return kind
 
     def _read(self, item: Cursor) -> Type:
         tag = item.varint()
@@ -120,10 +120,10 @@ class Types:
         return flags
 
     def _element(self, item: Cursor) -> Scalar:
-        found = self[item.varint()]
-        if not isinstance(found, Scalar) or found is Scalar.I4:
+        kind = self[item.varint()]
+        if not isinstance(kind, Scalar) or kind is Scalar.I4:
             raise item.fail("an element type that memory can hold is expected here")
-        return found
+        return kind
 
     def _mark(self, item: Cursor, flags: int) -> int | None:
         if not flags:
@@ -158,15 +158,15 @@ class Types:
         return TensorView(element, shape, strides, self._mark(item, flags))
 
     def _view_tensor(self, item: Cursor, tile: tuple[int, ...]) -> TensorView:
-        found = self[item.varint()]
-        if not isinstance(found, TensorView):
+        kind = self[item.varint()]
+        if not isinstance(kind, TensorView):
             raise item.fail("a view is of a tensor")
-        if len(found.shape) != len(tile) or not tile:
+        if len(kind.shape) != len(tile) or not tile:
             raise item.fail(
-                f"tiles of rank {len(tile)} do not fit a tensor of rank {len(found.shape)}"
+                f"tiles of rank {len(tile)} do not fit a tensor of rank {len(kind.shape)}"
             )
-        _extents(item, tile, found.element)
-        return found
+        _extents(item, tile, kind.element)
+        return kind
 
     def _padding(self, item: Cursor, flags: int, tensor: TensorView) -> Padding | None:
         # Before 13.3 the flag stands right before the value.
@@ -175,12 +175,12 @@ class Types:
         if not flags & 1:
             return None
         number = item.varint()
-        found = _PADDINGS.get(number)
-        if found is None or (found is not Padding.ZERO and not tensor.element.is_float):
+        padding = _PADDINGS.get(number)
+        if padding is None or (padding is not Padding.ZERO and not tensor.element.is_float):
             raise item.fail(
-                f"padding {found.value if found else number} does not fit {tensor.element}"
+                f"padding {padding.value if padding else number} does not fit {tensor.element}"
             )
-        return found
+        return padding
 
     def _view(self, item: Cursor, tag: int) -> View:
         flags = self._flags(item, (13, 3) if tag == _PARTITION else (13, 1))
@@ -202,12 +202,12 @@ class Types:
         return StridedView(tile, steps, tensor, dims, self._padding(item, flags, tensor))
 
 
-def _extents(item: Cursor, found: tuple[int, ...], element: Scalar | Pointer) -> tuple[int, ...]:
-    if len(found) > _MAX_RANK or any(extent < 1 or extent & (extent - 1) for extent in found):
-        raise item.fail(f"a tile's extents {found} are no powers of two")
-    number = math.prod(found)
+def _extents(item: Cursor, extents: tuple[int, ...], element: Scalar | Pointer) -> tuple[int, ...]:
+    if len(extents) > _MAX_RANK or any(extent < 1 or extent & (extent - 1) for extent in extents):
+        raise item.fail(f"a tile's extents {extents} are no powers of two")
+    number = math.prod(extents)
     if number > MAX_ELEMENTS:
-        raise item.fail(f"a tile of extents {found} has more than {MAX_ELEMENTS} elements")
+        raise item.fail(f"a tile of extents {extents} has more than {MAX_ELEMENTS} elements")
     if element is Scalar.F4E2M1FN and number % 2:
         raise item.fail(f"a tile of {element} has an even number of elements")
-    return found
+    return extents

@@ -118,16 +118,16 @@ class Layout:
         """What is held for elements as read from memory; for four-bit types each comes in a byte of
         its own.
         """
-        found: Array
+        decoded: Array
         if self.element is Scalar.I1:
-            found = raw != 0
-            return found
+            decoded = raw != 0
+            return decoded
         if self.element is Scalar.TF32:
-            found = raw.view(np.uint32) & _TF32_KEPT
-            return found.view(np.float32)
+            decoded = raw.view(np.uint32) & _TF32_KEPT
+            return decoded.view(np.float32)
         if self.element is Scalar.I4:
-            found = raw << np.uint8(4)
-            signed: Array = found.view(np.int8) >> np.int8(4)
+            decoded = raw << np.uint8(4)
+            signed: Array = decoded.view(np.int8) >> np.int8(4)
             return signed
         return raw if raw.dtype == self.held else raw.view(self.held)
 
@@ -136,8 +136,8 @@ class Layout:
         high half zero.
         """
         if self.packed:
-            found: Array = held.view(_BYTE) & np.uint8(15)
-            return found
+            encoded: Array = held.view(_BYTE) & np.uint8(15)
+            return encoded
         return held if held.dtype == self.raw else held.view(self.raw)
 
     def bytes_of(self, held: Array) -> Array:

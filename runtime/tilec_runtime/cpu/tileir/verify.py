@@ -177,13 +177,15 @@ def _moves(op: Op) -> str:
 
 def _global(op: Op, place: _Place, variables: Mapping[str, Global]) -> None:
     name = op.attributes["name"]
-    found = variables.get(name)
-    if found is None:
+    variable = variables.get(name)
+    if variable is None:
         raise _misfit(op, place, f"there is no global {name}")
     element = tile(op, ">result").element
     assert isinstance(element, Pointer)
-    if element.pointee is not found.type.element:
-        raise _misfit(op, place, f"{type_text(element)} does not point to {type_text(found.type)}")
+    if element.pointee is not variable.type.element:
+        raise _misfit(
+            op, place, f"{type_text(element)} does not point to {type_text(variable.type)}"
+        )
 
 
 def _ending(block: Block, place: _Place) -> None:

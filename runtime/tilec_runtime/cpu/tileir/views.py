@@ -124,10 +124,10 @@ def _numbers(fixed: tuple[int | None, ...], dynamic: tuple[Value, ...]) -> Calla
 
     def numbers(frame: Frame) -> Array:
         held = [frame.get(value) for value in dynamic]
-        found = np.repeat(known, max(len(item) for item in held), axis=0)
+        repeated = np.repeat(known, max(len(item) for item in held), axis=0)
         for place, item in zip(free, held, strict=True):
-            found[:, place] = item
-        return _one(found)
+            repeated[:, place] = item
+        return _one(repeated)
 
     return numbers
 
@@ -165,8 +165,8 @@ def _extents(op: Op, dims: tuple[int, ...], steps: tuple[int, ...]) -> Step:
     def step(frame: Frame) -> None:
         extents = np.maximum(frame.get(source).extents, 0)
         for (result, dtype), dim, by in zip(results, dims, steps, strict=True):
-            found = extents[:, dim]
-            frame.set(result, (-(-found // by) if by != 1 else found).astype(dtype))
+            extent = extents[:, dim]
+            frame.set(result, (-(-extent // by) if by != 1 else extent).astype(dtype))
 
     return step
 

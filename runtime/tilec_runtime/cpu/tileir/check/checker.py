@@ -207,10 +207,10 @@ class Checker:
             self._in_blocks(FindingKind.NOT_FINITE, op, frame, bad, what)
 
     def _shadow(self, region: MemoryRegion) -> Shadow:
-        found = self._shadows.get(key(region))
-        if found is None:  # memory that the launch made for itself
-            found = self._shadows[key(region)] = Shadow([region], self._uninitialized, {})
-        return found
+        shadow = self._shadows.get(key(region))
+        if shadow is None:  # memory that the launch made for itself
+            shadow = self._shadows[key(region)] = Shadow([region], self._uninitialized, {})
+        return shadow
 
     def _never_written(self, shadow: Shadow) -> bool:
         """Whether it is certain that no block writes a span, so that who reads it does not matter."""

@@ -84,7 +84,7 @@ class Finding:
 
     def as_json(self) -> dict[str, Any]:
         """The finding as JSON takes it; lines and columns count from 1."""
-        found: dict[str, Any] = {
+        row: dict[str, Any] = {
             "kind": self.kind.value,
             "kernel": self.kernel,
             "what": self.what,
@@ -98,21 +98,21 @@ class Finding:
         }
         if self.other:
             other = self.other
-            found["other"] = {
+            row["other"] = {
                 "what": other.what,
                 "location": _place(other.location),
                 "block": list(other.block),
             }
-        return found
+        return row
 
 
 def _callers(loc: Loc | None) -> list[dict[str, Any] | None]:
     """Where helpers were called from, innermost first."""
-    found = []
+    callers = []
     while loc is not None and loc.caller is not None:
         loc = loc.caller
-        found.append(_place(loc))
-    return found
+        callers.append(_place(loc))
+    return callers
 
 
 def _place(loc: Loc | None) -> dict[str, Any] | None:
@@ -192,26 +192,26 @@ class Promises:
         """For which blocks an operation made a NaN or an infinity although all its operands are
         finite; None if it cannot tell.
         """
-        made = [found for value in op.results if (found := _finite(value, frame)) is not None]
-        if not made:
+        results = [finite for value in op.results if (finite := _finite(value, frame)) is not None]
+        if not results:
             return None
         given = [
-            found
+            finite
             for group in op.operands.values()
             for value in group
-            if (found := _finite(value, frame)) is not None
+            if (finite := _finite(value, frame)) is not None
         ]
         bad = np.zeros(frame.size, np.bool_)
-        for found in made:
-            bad |= ~found
-        for found in given:
-            bad &= found
+        for finite in results:
+            bad |= ~finite
+        for finite in given:
+            bad &= finite
         return bad
 
 
 def _row(held: Array, row: int) -> Array:
-    found: Array = held[row if held.shape[0] > 1 else 0]
-    return found
+    elements: Array = held[row if held.shape[0] > 1 else 0]
+    return elements
 
 
 def _finite(value: Value, frame: Frame) -> Array | None:
@@ -230,5 +230,5 @@ def _finite(value: Value, frame: Frame) -> Array | None:
     held = frame.get(value)
     if STORAGE[kind.element].itemsize < 4:
         held = held.astype(np.float32)
-    found: Array = np.isfinite(held).reshape(len(held), -1).all(axis=1)
-    return found
+    finite: Array = np.isfinite(held).reshape(len(held), -1).all(axis=1)
+    return finite

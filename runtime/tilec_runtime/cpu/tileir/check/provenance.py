@@ -40,19 +40,19 @@ class Provenance:
 
     def of(self, op: Op) -> frozenset[str] | None:
         """Names of the parameters whose memory an access is about; None if that is not known."""
-        found = self._names.get(_target(op).index, {""})
-        return None if "" in found else frozenset(found)
+        names = self._names.get(_target(op).index, {""})
+        return None if "" in names else frozenset(names)
 
     def _all_written(self, function: Function) -> frozenset[str] | None:
         """Names of the parameters that the kernel may write; None if that is not known."""
-        found: set[str] = set()
+        written: set[str] = set()
         for op in function.walk():
             if op.name.startswith(_ACCESSES) and not op.name.startswith("load_"):
                 names = self.of(op)
                 if names is None:
                     return None
-                found |= names
-        return frozenset(found)
+                written |= names
+        return frozenset(written)
 
     def _connect(self, block: Block, enclosing: tuple[Value, ...], unknown: list[int]) -> None:
         """Note where the pointers of a block's operations go on to; `enclosing` are the values that
@@ -60,10 +60,10 @@ class Provenance:
         """
         for op in block.ops:
             given = _pointing(value for group in op.operands.values() for value in group)
-            made = _pointing(op.results)
+            pointers = _pointing(op.results)
             if op.regions:
                 inner = (
-                    *made,
+                    *pointers,
                     *(value for region in op.regions for value in _pointing(region.args)),
                 )
                 self._join(given, inner)
@@ -71,10 +71,10 @@ class Provenance:
                     self._connect(region, (*enclosing, *inner), unknown)
             elif op.name in _LEAVES:
                 self._join(given, enclosing)
-            elif made and (not given or op.name.startswith(_ACCESSES)):
-                unknown.extend(value.index for value in made)
+            elif pointers and (not given or op.name.startswith(_ACCESSES)):
+                unknown.extend(value.index for value in pointers)
             else:
-                self._join(given, made)
+                self._join(given, pointers)
 
     def _join(self, sources: Iterable[Value], targets: Sequence[Value]) -> None:
         for source in sources:
@@ -159,27 +159,27 @@ class Extents:
 
     def _indices(self, op: Op, frame: Frame, home: MemoryRegion) -> list[Array] | None:
         """Return the index along each dimension, or None where pointers are computed otherwise."""
-        made = self._indexed.get(op.number)
+        indexed = self._indexed.get(op.number)
         if (
-            made is None
+            indexed is None
             or home.shape is None
             or home.strides is None
-            or len(made.terms) != len(home.shape)
+            or len(indexed.terms) != len(home.shape)
         ):
             return None
         if (
-            not made.base < len(self._names)
-            or self._names[made.base] != home.name
-            or not self._steps(made, frame, home)
+            not indexed.base < len(self._names)
+            or self._names[indexed.base] != home.name
+            or not self._steps(indexed, frame, home)
         ):
             return None
-        return [frame.get(index) for index, _ in made.terms]
+        return [frame.get(index) for index, _ in indexed.terms]
 
-    def _steps(self, made: Indexed, frame: Frame, home: MemoryRegion) -> bool:
+    def _steps(self, indexed: Indexed, frame: Frame, home: MemoryRegion) -> bool:
         """Whether each index is multiplied by the stride of its dimension."""
         assert home.shape is not None
         assert home.strides is not None
-        pairs = zip(made.terms, home.shape, home.strides, strict=True)
+        pairs = zip(indexed.terms, home.shape, home.strides, strict=True)
         return all(
             extent <= 1 or bool((frame.get(stride) == step).all())
             for (_, stride), extent, step in pairs

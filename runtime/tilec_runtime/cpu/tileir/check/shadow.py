@@ -202,18 +202,18 @@ def spans(
     """The shadow of each region, by its name and address (`key`); regions that share bytes share
     one.
     """
-    found: dict[str, Shadow] = {}
+    shadows: dict[str, Shadow] = {}
     group: list[MemoryRegion] = []
     end = 0
     for region in [*sorted(regions, key=lambda item: item.address), None]:
         if group and (region is None or region.address >= end):
             shadow = Shadow(group, uninitialized, blank)
-            found.update((key(item), shadow) for item in group)
+            shadows.update((key(item), shadow) for item in group)
             group, end = [], 0
         if region is not None:
             group.append(region)
             end = max(end, region.end)
-    return found
+    return shadows
 
 
 def key(region: MemoryRegion) -> str:
@@ -292,10 +292,10 @@ class SyncLog:
         if self.exhausted:
             return True
         if backward:
-            found = self._led_to(second, until).get(first, -1) >= since
+            is_ordered = self._led_to(second, until).get(first, -1) >= since
         else:
-            found = self._led_from(first, since, until).get(second, until + 1) <= until
-        return found or self.exhausted
+            is_ordered = self._led_from(first, since, until).get(second, until + 1) <= until
+        return is_ordered or self.exhausted
 
     def _led_from(self, first: int, since: int, until: int) -> dict[int, int]:
         """Per block the time from which on it is ordered after the access."""

@@ -1,0 +1,156 @@
+"""Operators in torch on the cpu device: schemas, opcheck, gradients, torch.compile, mutation, and
+what is refused.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+import torch
+
+
+@pytest.fixture
+def ops(package: Any) -> Any:
+    return package.torch
+
+
+def samples() -> dict[str, tuple[tuple[Any, ...], dict[str, Any]]]:
+    x, v = torch.randn(5, 40), torch.randn(100)
+    return {
+        "softmax": ((x,), {"ROWS": 4}),
+        "softmax_backward": ((x, torch.softmax(x, 1)), {}),
+        "scale": ((v, 3.0), {}),
+        "scale_backward": ((v,), {}),
+        "both": ((v, v.clone()), {}),
+        "sums": ((v,), {}),
+        "accumulate": ((v.clone(), v), {}),
+    }
+
+
+def test_there_is_no_build_half() -> None:
+    assert importlib.util.find_spec("tilec") is None
+
+
+def test_a_package_imports_torch_on_request_only(package: Any) -> None:
+    code = "import sys, operators; assert 'torch' not in sys.modules; import operators.torch"
+    path = sys.path[: sys.path.index(package.__path__[0].removesuffix("/operators")) + 1]
+    done = subprocess.run(
+        [sys.executable, "-c", f"import sys; sys.path[:0] = {path!r}; {code}"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "schema"),
+    [
+        ("softmax", "(Tensor x, *, int? ROWS=None) -> Tensor"),
+        ("scale", "(Tensor x, float factor=2.) -> Tensor"),
+        ("both", "(Tensor x, Tensor y) -> (Tensor, Tensor)"),
+        ("accumulate", "(Tensor(a!) y, Tensor x) -> ()"),
+    ],
+)
+def test_schemas(ops: Any, name: str, schema: str) -> None:
+    found = getattr(torch.ops.operators, name).default._schema
+    assert str(found) == f"operators::{name}{schema}"
+
+
+@pytest.mark.parametrize("name", samples())
+def test_opcheck(ops: Any, name: str) -> None:
+    args, axes = samples()[name]
+    torch.library.opcheck(getattr(torch.ops.operators, name).default, args, axes)
+
+
+def test_results(ops: Any) -> None:
+    x, v = torch.randn(5, 40), torch.randn(100)
+    for rows in (None, 2, 4):
+        torch.testing.assert_close(ops.softmax(x, ROWS=rows), torch.softmax(x, 1))
+    torch.testing.assert_close(ops.scale(v), v * 2)
+    torch.testing.assert_close(ops.scale(v.half(), factor=0.5), v.half() / 2)
+    expected = torch.nn.functional.pad(v, (0, 28)).reshape(-1, 64).sum(1)
+    torch.testing.assert_close(ops.sums(v), expected)
+    torch.testing.assert_close(ops.both(v, v), (2 * v, 0 * v))
+
+
+def test_calls_that_allocate_without_the_module_of_torch(package: Any) -> None:
+    x = torch.randn(5, 40, requires_grad=True)
+    y = package.load("cpu").softmax(x)
+    assert isinstance(y, torch.Tensor)
+    torch.testing.assert_close(y, torch.softmax(x, 1).detach())
+
+
+def test_mutation_is_seen_by_autograd(ops: Any) -> None:
+    y, x, w = torch.ones(100), torch.ones(100), torch.ones(100, requires_grad=True)
+    product = y * w
+    assert ops.accumulate(y, x) is None
+    torch.testing.assert_close(y, x + 1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        product.sum().backward()
+
+
+def test_gradients(ops: Any) -> None:
+    x = torch.randn(3, 20, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(ops.softmax, (x,))
+    v = torch.randn(100, requires_grad=True)
+    assert torch.autograd.gradcheck(ops.scale, (v, 3.0), eps=1e-2, atol=1e-2, rtol=1e-2)
+    weight = torch.randn(20, 3, dtype=torch.float64).t()  # its gradient is not contiguous
+    (found,) = torch.autograd.grad((ops.softmax(x) * weight).sum(), x)
+    (expected,) = torch.autograd.grad((torch.softmax(x, 1) * weight).sum(), x)
+    torch.testing.assert_close(found, expected)
+
+
+def test_a_second_gradient_is_refused(ops: Any) -> None:
+    x = torch.randn(3, 20, requires_grad=True)
+    (grad,) = torch.autograd.grad(ops.softmax(x).square().sum(), x, create_graph=True)
+    with pytest.raises(RuntimeError, match="differentiate twice"):
+        grad.sum().backward()
+
+
+def test_without_grad_nothing_is_kept(ops: Any) -> None:
+    x = torch.randn(3, 20, requires_grad=True)
+    with torch.no_grad():
+        assert not ops.softmax(x).requires_grad
+    assert ops.softmax(x).requires_grad
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_compiled_without_a_break(ops: Any, dynamic: bool) -> None:
+    def plain(x: Any) -> Any:
+        row = torch.ones_like(x[0])
+        ops.accumulate(row, x[0].contiguous())
+        return ops.softmax(x * 2, ROWS=4) + 1, row, ops.sums(row)
+
+    compiled = torch.compile(plain, fullgraph=True, dynamic=dynamic)
+    for rows in (5, 6):
+        x = torch.randn(rows, 40, requires_grad=True)
+        other = x.detach().clone().requires_grad_()
+        found, expected = compiled(x), plain(other)
+        torch.testing.assert_close(found, expected)
+        found[0].square().sum().backward()
+        expected[0].square().sum().backward()
+        torch.testing.assert_close(x.grad, other.grad)
+
+
+def test_fake_tensors_have_the_shapes_of_results(ops: Any) -> None:
+    from torch._subclasses import FakeTensorMode
+
+    with FakeTensorMode():
+        x = torch.empty(130)
+        assert ops.sums(x).shape == (3,)
+        assert [each.shape for each in ops.both(x, x)] == [(130,), (130,)]
+
+
+def test_arguments_are_checked_as_of_every_launch(ops: Any) -> None:
+    from tilec_runtime.errors import LaunchError
+
+    with pytest.raises(LaunchError, match=r"softmax: .* has dtype i32"):
+        ops.softmax(torch.zeros(2, 3, dtype=torch.int32))
+    with pytest.raises(LaunchError, match=r"x\.shape"):
+        ops.softmax(torch.zeros(2, 65))
