@@ -192,6 +192,15 @@ def test_an_operator_of_the_manifest_allocates_and_has_a_function_that_does_not(
     files = hub_files(info, b"", INDEX)
     module, operators = files["__init__.py"].decode(), files["_operators.py"].decode()
     assert f"from ._operators import {one.name}  #" in module
+    # The import of a submodule sets its name in the package: what had it before would be gone.
+    names = {
+        target.id
+        for node in ast.parse(module).body
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    assert not names & {"_operators", "_runtime"}
     assert f"    def {one.name}(y, x, " in module.partition("class out:")[2]
     assert "from ._runtime.torch_ops import Operators as _Operators" in operators
     assert f'_Operators(_tilec_package_, "acme_kernels_{INDEX[:16]}", shared=True)' in operators

@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 import ctypes
+import sys
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from cuda.bindings import driver as real
 
+from tests.bundle_samples import write_sample
+from tests.unit.runtime.fake_torch import Tensor
+from tilec_runtime import hub
+from tilec_runtime.bundle.format import index_digest
 from tilec_runtime.device.driver import Driver
 from tilec_runtime.device.seam_types import LaunchParts, LaunchShape
 from tilec_runtime.device.standalone import StandaloneDriver, StandaloneLibcuda
-from tilec_runtime.errors import DriverError, NoDeviceError
+from tilec_runtime.errors import (
+    ArgumentError,
+    BundleError,
+    DriverError,
+    LaunchError,
+    NoDeviceError,
+    NoImageError,
+)
 from tilec_runtime.model.tensormap import TensorMap
 
 CONTEXT = 0x77
@@ -23,6 +37,7 @@ class Library:
 
     def __init__(self, **results: int) -> None:
         self.results, self.calls = results, list[tuple[Any, ...]]()
+        self.facts: dict[int, int] = {}  # attributes of the device, by their numbers
         self.gives = {
             "cuDeviceGetCount": 2,
             "cuDevicePrimaryCtxRetain": CONTEXT,
@@ -46,6 +61,8 @@ class Library:
                 return 0
             if name in self.gives and hasattr(values[0], "value"):
                 values[0].value = self.gives[name]
+            if name == "cuDeviceGetAttribute":
+                values[0].value = self.facts.get(values[1], 48 * 1024)
             if name == "cuTensorMapEncodeTiled":
                 ctypes.memset(values[0].value, 7, 128)
             return self.results.get(name, 0)
@@ -152,3 +169,73 @@ def test_no_device(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ctypes, "CDLL", missing)
     with pytest.raises(NoDeviceError, match="libcuda"):
         standalone.driver.__wrapped__()
+
+
+# --- Launches of a standalone package
+
+
+class _Bound(StandaloneDriver):
+    """Launches through ctypes where there is a launch core too."""
+
+    def launch_target(self, ordinal: int) -> None:
+        return None
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[hub.Kernels, Library]:
+    """The sample on an H100 whose libcuda is a double, and torch as far as launches look."""
+    _, info, _ = write_sample(tmp_path / "x.tilec")
+    library = Library()
+    library.gives["cuDriverGetVersion"] = 13000
+    library.gives["cuFuncGetAttribute"] = 1024
+    library.facts = {75: 9, 76: 0, 1: 1024, 2: 1024, 3: 1024, 4: 64, 5: 2**31 - 1}
+    driver = _Bound(StandaloneLibcuda(library))
+    monkeypatch.setattr(hub, "driver", lambda: driver)
+    monkeypatch.setattr(Tensor, "__dlpack__", None, raising=False)
+    stream = SimpleNamespace(cuda_stream=0x55)
+    torch = SimpleNamespace(cuda=SimpleNamespace(current_stream=lambda device: stream))
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    return hub.Kernels(tmp_path / "x.tilec", index_digest(info)), library
+
+
+def test_a_standalone_package_launches_on_torch_s_stream(
+    package: tuple[hub.Kernels, Library],
+) -> None:
+    kernels, library = package
+    y, x = Tensor((64, 64), ptr=0x10000), Tensor((64, 64), ptr=0x90000)
+    for _ in range(2):  # the second repeats the plan
+        kernels.launch("rmsnorm", (y, x, 1e-6))
+    launches = [call for call in library.calls if call[0] == "cuLaunchKernelEx"]
+    assert len(launches) == 2
+    config = launches[0][1]
+    assert int.from_bytes(config[32:40], "little") == 0x55
+    assert sum(call[0] == "cuModuleLoadData" for call in library.calls) == 1
+
+
+def test_a_standalone_package_refuses_host_tensors(package: tuple[hub.Kernels, Library]) -> None:
+    kernels, library = package
+    host = Tensor((64, 64), index=-1)
+    with pytest.raises(ArgumentError, match=r"rmsnorm: got a torch\.Tensor"):
+        kernels.launch("rmsnorm", (host, host, 1e-6))
+    with pytest.raises(ArgumentError, match="tensors on the host"):
+        kernels.load("cpu")
+    x = Tensor((64, 64))
+    with pytest.raises(LaunchError, match="rmsnorm"):
+        kernels.launch("rmsnorm", (x, Tensor((64, 64), ptr=0x90000, index=-1), 1e-6))
+    assert not any(call[0] == "cuLaunchKernelEx" for call in library.calls)
+
+
+def test_a_standalone_package_compiles_nothing_at_load(
+    package: tuple[hub.Kernels, Library],
+) -> None:
+    kernels, library = package
+    library.facts |= {75: 12, 76: 1}  # the sample has PTX for it, and no machine code
+    y, x = Tensor((64, 64), ptr=0x10000), Tensor((64, 64), ptr=0x90000)
+    with pytest.raises(NoImageError, match="compute_80"):
+        kernels.launch("rmsnorm", (y, x, 1e-6))
+
+
+def test_a_standalone_package_refuses_another_bundle(tmp_path: Path) -> None:
+    write_sample(tmp_path / "x.tilec")
+    with pytest.raises(BundleError, match="is not the one that this package was built with"):
+        hub.Kernels(tmp_path / "x.tilec", "0" * 64)
