@@ -58,7 +58,7 @@ def test_without_it_the_error_says_what_to_install(parts, torch):
     x = torch.ones(4096, device="cuda")
     major, minor = torch.cuda.get_device_capability(0)
     with pytest.raises(NoImageError) as caught:
-        load(base, 0).vector_add(torch.zeros_like(x), x, x)
+        load(base, 0, jit_fallback="deny").vector_add(torch.zeros_like(x), x, x)
     assert f"[sm{major}{minor}]==" in caught.value.fix
     assert caught.value.fix.startswith("pip install ")
     with pytest.raises(NoImageError):
