@@ -28,6 +28,7 @@ def samples() -> dict[str, tuple[tuple[Any, ...], dict[str, Any]]]:
         "both": ((v, v.clone()), {}),
         "sums": ((v,), {}),
         "accumulate": ((v.clone(), v), {}),
+        "weighted": ((v, v + 1), {}),
     }
 
 
@@ -154,3 +155,45 @@ def test_arguments_are_checked_as_of_every_launch(ops: Any) -> None:
         ops.softmax(torch.zeros(2, 3, dtype=torch.int32))
     with pytest.raises(LaunchError, match=r"x\.shape"):
         ops.softmax(torch.zeros(2, 65))
+
+
+def test_a_gradient_that_no_backward_computes_is_refused(ops: Any) -> None:
+    x, weight = torch.randn(100, requires_grad=True), torch.randn(100, requires_grad=True)
+    with pytest.raises(RuntimeError, match=r"operators::weighted has no gradient of weight: pass"):
+        ops.weighted(x, weight)
+    (found,) = torch.autograd.grad(ops.weighted(x, weight.detach()).sum(), x)
+    torch.testing.assert_close(found, weight)
+
+
+def test_schemas_of_what_a_signature_can_hold() -> None:
+    from tilec_runtime.errors import Location
+    from tilec_runtime.model.kernel import KernelInfo
+    from tilec_runtime.model.operator import OperatorInfo, OutputInfo
+    from tilec_runtime.model.signature import Param, ParamKind
+    from tilec_runtime.torch_ops import schema_of
+
+    info = KernelInfo(
+        name="all",
+        language="cuda",
+        location=Location(file="k.cu", line=1),
+        params=(
+            Param(name="x", kind=ParamKind.TENSOR, dtype="f32", rank=1),
+            Param(name="low", kind=ParamKind.SCALAR, dtype="f32", default=float("-inf")),
+            Param(name="z", kind=ParamKind.TENSOR, dtype="f32", rank=1, out=True),
+            Param(name="n", kind=ParamKind.SCALAR, dtype="i64", default=3),
+            Param(name="high", kind=ParamKind.SCALAR, dtype="f32", default=float("inf")),
+            Param(name="flag", kind=ParamKind.SCALAR, dtype="bool", default=True),
+            Param(name="bias", kind=ParamKind.TENSOR, dtype="f32", rank=1, optional=True),
+            Param(name="seen", kind=ParamKind.TENSOR, dtype="i32", rank=1, out=True, optional=True),
+        ),
+        axes=(("BM", (1, 2)), ("MODE", ("a", "b")), ("FAST", (False, True)), ("W", (0.5, 1.0))),
+        op=OperatorInfo(outputs=(OutputInfo(param="z", like="x", dtype="f32"),)),
+    )
+    schema = schema_of(info)
+    assert schema == (
+        "(Tensor x, float low, SymInt n, float high, bool flag=True, Tensor? bias=None, "
+        "Tensor(a!)? seen=None, *, int? BM=None, str? MODE=None, bool? FAST=None, float? W=None) "
+        "-> Tensor"
+    )
+    library = torch.library.Library("schemas", "FRAGMENT")
+    library.define(f"all{schema}")

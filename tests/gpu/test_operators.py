@@ -101,6 +101,7 @@ def samples(torch: Any) -> dict[str, tuple[tuple[Any, ...], dict[str, Any]]]:
         "both": ((v, v.clone()), {}),
         "sums": ((v,), {}),
         "accumulate": ((v.clone(), v), {}),
+        "weighted": ((v, v + 1), {}),
     }
 
 

@@ -25,7 +25,7 @@ class KernelView:
             in the stub.
         values: what the launcher is given, in the module.
         params, axes: parameters of the method and of the function in the module, without types.
-        opened: whether each launch takes a configuration.
+        opened: whether each launch takes a configuration. count: of the parameters.
         base: what the class of ops extends. method, function, bound: their lines in the stub,
             `bound` for the functions of a device. allocating: those of the method that returns its
             outputs, none where the kernel is no operator.
@@ -39,6 +39,7 @@ class KernelView:
     params: str
     axes: str
     opened: bool
+    count: int
     base: str
     method: list[str]
     allocating: list[str]
@@ -163,6 +164,7 @@ def _kernel_view(kernel: KernelInfo, op: str) -> KernelView:
             for name, default in zip(params, given, strict=True)
         ),
         opened=bool(kernel.launch.open),
+        count=len(kernel.params),
         axes=(f", config{'=None' if kernel.launch.preset else ''}" if kernel.launch.open else "")
         + "".join(
             f", {axis}{'=None' if left else ''}" for axis, left in zip(axes, opened, strict=True)

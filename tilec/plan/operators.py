@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import keyword
 from collections.abc import Iterator, Mapping, Sequence
 
 from tilec.manifest.types import Backward, Kernel, OpOutput
@@ -23,7 +24,12 @@ def operator_of(kernel: Kernel, params: Sequence[Param], report: Report) -> Oper
     if kernel.op is None:
         return None
     path: Path = ("kernel", kernel.name, "op")
+    if not any(_is_given(param) for param in params if param.name not in _named(kernel)):
+        report("there is no tensor among the inputs that says device and library", path)
+        return None
     for param in params:
+        if keyword.iskeyword(param.name):
+            report(f"{param.name!r} is a keyword of Python: no operator can take it by name", path)
         if param.kind in (ParamKind.PTR, ParamKind.STRUCT):
             report(
                 f"{param.name} is a {param.kind.value}: operators take tensors and numbers", path
@@ -45,6 +51,16 @@ def operator_of(kernel: Kernel, params: Sequence[Param], report: Report) -> Oper
         if _are_outputs(kernel, params, report)
         else (),
     )
+
+
+def _named(kernel: Kernel) -> set[str]:
+    """Return the names of the parameters that a call allocates."""
+    return {output.name for output in kernel.op.outputs} if kernel.op is not None else set()
+
+
+def _is_given(param: Param) -> bool:
+    """Return whether a parameter is a tensor of every call."""
+    return param.kind is ParamKind.TENSOR and not param.optional
 
 
 def _are_outputs(kernel: Kernel, params: Sequence[Param], report: Report) -> bool:
@@ -73,16 +89,9 @@ def _output(
     kernel: Kernel, table: OpOutput, param: Param, params: Sequence[Param], report: Report
 ) -> Iterator[OutputInfo]:
     path: Path = ("kernel", kernel.name, "op", "outputs", table.name)
-    allocated = {output.name for output in kernel.op.outputs} if kernel.op is not None else set()
+    allocated = _named(kernel)
     inputs = {each.name: each for each in params if each.name not in allocated}
-    tensors = {
-        name: each
-        for name, each in inputs.items()
-        if each.kind is ParamKind.TENSOR and not each.optional
-    }
-    if not tensors:
-        report("there is no tensor among the inputs that says device and library", path)
-        return
+    tensors = {name: each for name, each in inputs.items() if _is_given(each)}
     shape = tuple(inlined(kernel, text) for text in table.shape or ())
     if table.like:
         fault = _unlike(table.like, param, tensors, allocated)

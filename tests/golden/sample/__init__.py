@@ -79,10 +79,14 @@ class Module(_Kernels):
 
     def scale(self, *args, stream=None, **named):
         """Launch the kernel scale."""
+        if len(args) == 3 and not named:
+            return self._launchers["scale"].launch(stream, args)
         return self._launchers["scale"](*args, stream=stream, **named)
 
     def scale_backward(self, *args, stream=None, **named):
         """Launch the kernel scale_backward."""
+        if len(args) == 3 and not named:
+            return self._launchers["scale_backward"].launch(stream, args)
         return self._launchers["scale_backward"](*args, stream=stream, **named)
 
 
@@ -91,4 +95,4 @@ def load(device=None, *, strict=False):
     return Module(_tilec_package_.load(device, strict=strict))
 
 
-# Written by tilec, sha256 aa7de5b3a542a8f9e61e2f8830f815c82ae149719e11bf7fd591a831a79bd175
+# Written by tilec, sha256 8012300273284378066bce7468a02dd274ed48a3cee1b20d523a4fbb22fce1c4

@@ -17,8 +17,11 @@ from tilec_runtime import (
 )
 from tilec_runtime import Module as _Loaded
 from tilec_runtime.launch.jit import Compiled
+from tilec_runtime.package import Package as _Package
 
 __all__ = ["Functions", "Module", "add", "everything", "gemm", "load", "scale", "scale_backward", "tiled"]
+
+_tilec_package_: _Package
 
 _T1 = TypeVar("_T1", bound=TensorLike)
 _T2 = TypeVar("_T2", bound=TensorLike)
@@ -608,4 +611,4 @@ def load(device: DeviceLike | None = None, *, strict: bool = False) -> Module:
     """
 
 
-# Written by tilec, sha256 c42cc05ec2b572675e96fe38117426c8cf5fb9ac86fb5421ea8cc3b2396b00a5
+# Written by tilec, sha256 85d828c67afaaa00b16d04b53333867a9af9078853cb3f6293273fa21c6e7556

@@ -65,3 +65,11 @@ def sums(part: tl.Mut[tl.float32, 1], x: tl.Ref[tl.float32, 1], TILE: tl.Const[i
 def accumulate(y: tl.Mut[tl.float32, TILE], x: tl.Ref[tl.float32, 1]) -> None:
     """Add to a vector: y = y + x."""
     y.store(y.load() + x.load_tile_like(y))
+
+
+@tl.kernel
+def weighted(
+    y: tl.Mut[tl.float32, TILE], x: tl.Ref[tl.float32, 1], weight: tl.Ref[tl.float32, 1]
+) -> None:
+    """Weigh a vector: y = weight * x. The gradient is that of x, by this kernel itself."""
+    y.store(x.load_tile_like(y) * weight.load_tile_like(y))

@@ -45,6 +45,7 @@ def tensor(name: str, dtype: str = "f32", *, out: bool = False) -> ParamDecl:
 EPS = ParamDecl(name="eps", type="float", kind="scalar", dtype="f32")
 DECLS = {
     "norm": (tensor("y", out=True), tensor("x"), tensor("w"), tensor("i", "i32"), EPS),
+    "fill": (tensor("y", out=True), EPS),
     "norm_backward": (
         tensor("dx", out=True),
         tensor("dw", out=True),
@@ -205,3 +206,16 @@ def test_raw_addresses_are_no_arguments_of_operators(monkeypatch: pytest.MonkeyP
     text = FORWARD.replace("i = { rank = 1 }", 'i = { kind = "ptr" }').replace("i.ptr", "i")
     (found,) = problems(text + OUTPUTS)
     assert "i is a ptr: operators take tensors and numbers" in found
+
+
+def test_a_call_without_an_input_says_no_device() -> None:
+    text = """
+[kernel.fill]
+source = "k.cu"
+params = { y = { rank = 1, out = true } }
+args = ["y.ptr", "eps"]
+launch = { grid = [1], block = [64] }
+op.outputs = { y = { shape = [64] } }
+"""
+    (found,) = problems(text)
+    assert "there is no tensor among the inputs that says device and library" in found
