@@ -66,6 +66,7 @@ _NAMES = (
     "triton",
     "linking",
     "packages",
+    "trust",
     "simt",
     "bench",
 )
@@ -112,6 +113,7 @@ SITTINGS = {
             "triton",
             "simt",
             "operators",
+            "trust",
         )
     },
 }
