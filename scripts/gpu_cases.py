@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import importlib
 import importlib.metadata
-import inspect
 import json
 import platform
 import statistics
@@ -76,15 +75,10 @@ class TorchDevice:
         return tensor.view(bits).cpu().numpy().view(numpy_dtype(row))
 
     def enqueue(self, case: BoundCase, arguments: Mapping[str, Any]) -> None:
-        """Launch on torch's current stream; axes with one value are no arguments of the generated
-        method.
-        """
+        """Launch on torch's current stream; axes with one value are no arguments of launchers."""
         method = getattr(self.module, case.kernel)
-        chosen = {
-            name: value
-            for name, value in case.choose
-            if name in inspect.signature(method).parameters
-        }
+        choices = self.module.kernels[case.kernel].info.choices
+        chosen = {name: value for name, value in case.choose if name in choices}
         method(**arguments, **chosen, stream=self.torch.cuda.current_stream(self.device))
 
     def launch(self, case: BoundCase, arguments: Mapping[str, Any]) -> None:

@@ -46,7 +46,7 @@ DIRECTIVES = {
     "ci": "marks of the README that .ci/run reads",
 }
 _PROGRESS = re.compile(
-    r"^(?:building \d+ jobs?.*|\[ *\d+/\d+\] .*|running .* for \d+ s.*|… and \d+ more failed jobs?)\n",
+    r"^(?:building \d+ jobs?.*|\[ *\d+/\d+\] .*|reading code: \d+ images|running .* for \d+ s.*|… and \d+ more failed jobs?)\n",
     re.MULTILINE,
 )
 

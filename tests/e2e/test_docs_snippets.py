@@ -66,6 +66,7 @@ _NAMES = (
     "triton",
     "linking",
     "packages",
+    "trust",
     "simt",
     "bench",
 )
@@ -112,6 +113,7 @@ SITTINGS = {
             "triton",
             "simt",
             "operators",
+            "trust",
         )
     },
 }
@@ -455,7 +457,7 @@ def fits(path: str, key: Documented) -> bool:
     if choices and kind != "as above" and re.findall(r"`([^`]+)`", kind) != list(choices):
         return False
     if key.required or key.default is None:
-        return (default == "required") == key.required or path == "kernel.NAME.launch.grid"
+        return (default == "required") == bool(key.required) or path == "kernel.NAME.launch.grid"
     if key.default == 0 and default == "no bound":
         return True
     value = key.default if isinstance(key.default, str) else json.dumps(key.default)

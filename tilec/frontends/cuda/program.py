@@ -17,7 +17,6 @@ from tilec.frontends.tools.cpp.nvcc import compile_ptx
 from tilec.frontends.tools.machine_code import not_lowered, shipped_isa, timeout_error
 from tilec.frontends.tools.run import command_line
 from tilec_runtime.bundle.cubin import read_cubin
-from tilec_runtime.bundle.ptx import read_entries
 from tilec_runtime.errors import BundleError, CompileError
 from tilec_runtime.model.arch import Version
 
@@ -92,9 +91,7 @@ class ProgramCompiler:
         program = self._nvcc() if self._job.options.compiler == "nvcc" else self._nvrtc()
         if program.ltoir:
             program = link_module.link(self._job, self._code, program)
-        if self._debug:  # a debugger's sections name every function
-            return program
-        entries = [entry.name for entry in read_entries(program.text)]
+        entries = ptx_text.entries(program.text)
         for symbol in self._compiled:
             if symbol not in entries:
                 raise CompileError(
@@ -103,6 +100,8 @@ class ProgramCompiler:
                     log=program.log,
                     command=program.command,
                 )
+        if self._debug:  # a debugger's sections name every function
+            return program
         text = ptx_text.only(program.text, program.symbols.values())
         return dataclasses.replace(program, text=text)
 

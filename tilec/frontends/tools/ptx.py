@@ -66,9 +66,15 @@ def calls(text: str, symbol: str) -> set[str] | None:
     return found - {symbol}
 
 
+def entries(text: str) -> list[str]:
+    """Return the names of a text's entry points."""
+    heads = _HEAD.finditer(without_comments(text))
+    return list(dict.fromkeys(head["name"] for head in heads if head["kind"] == "entry"))
+
+
 def only(text: str, symbols: Collection[str]) -> str:
     """Return the text without entry points besides `symbols`, and without what these alone call."""
-    if not {entry.name for entry in read_entries(text)} - set(symbols):
+    if set(entries(text)) <= set(symbols):
         return text
     plain = without_comments(text)
     bodies = _bodies(plain)
