@@ -182,7 +182,7 @@ def _maker(outputs: Outputs, names: tuple[str, ...], name: str, rule: Rule) -> M
         kind = fixed if own is None else args[own].dtype
         if shape_of is None:
             return torch.empty_like(args[place], dtype=kind, memory_format=contiguous)
-        return torch.empty(shape_of(args), dtype=kind, device=args[place].device)
+        return args[place].new_empty(shape_of(args), dtype=kind)
 
     return make
 
@@ -201,7 +201,7 @@ def _shape_of(
     def compute(*values: Any) -> tuple[Any, ...]:
         return tuple(outputs.shape(name, extents, dict(zip(read, values, strict=True))))
 
-    remembered = functools.lru_cache(maxsize=1024, typed=True)(compute)
+    remembered = functools.lru_cache(maxsize=1024)(compute)
 
     def shape(args: tuple[Any, ...]) -> tuple[Any, ...]:
         values = [*[args[place].shape for place in tensors], *[args[place] for place in numbers]]
