@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Operators in torch on the cpu device, in an environment without the build half, which torch's own pins of CUDA and Triton could not share:
-# tests/frameworks. TORCH_PYTHON is the Python of such an environment (torch, numpy, ml_dtypes, cuda-bindings, pytest); without it, one is made in
+# tests/frameworks, and hub packages: tests/e2e/test_hub.py. TORCH_PYTHON is the Python of such an environment (torch, numpy, ml_dtypes, cuda-bindings, kernels, pytest); without it, one is made in
 # build/frameworks, with torch's CPU wheel. Arguments are pytest's. Run it in the project's environment, which builds the package.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -23,7 +23,9 @@ if [[ -z $python ]]; then
     fi
 fi
 "$python" -m pip install --quiet --no-deps --force-reinstall ./runtime
-"$python" -m pip install --quiet numpy ml_dtypes cuda-bindings
+"$python" -m pip install --quiet numpy ml_dtypes cuda-bindings "kernels==0.17.*"
+# Built here, and loaded there by Hugging Face's own library.
+TILEC_TORCH_PYTHON=$python python -m pytest -q -n 0 tests/e2e/test_hub.py
 tests=$PWD/tests/frameworks
 cd "$made" # not the checkout, which holds the build half
 TILEC_OPERATORS_DIST=$made/project/dist exec "$python" -m pytest -c "$tests/pytest.ini" --rootdir "$tests" "$tests" "$@"
