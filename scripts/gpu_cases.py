@@ -42,11 +42,12 @@ REPEATS = 20
 class TorchDevice:
     """A GPU whose tensors are torch's, and whose kernels are a generated package's launchers."""
 
-    def __init__(self, module: Any, device: str) -> None:
+    def __init__(self, module: Any, info: BundleInfo, device: str) -> None:
         import torch
 
         self.torch = torch
         self.module = module
+        self.choices = {kernel.name: kernel.choices for kernel in info.kernels}
         self.device = torch.device(device)
 
     def refusal(self, case: BoundCase) -> str:  # noqa: ARG002 - of the protocol
@@ -77,8 +78,7 @@ class TorchDevice:
     def enqueue(self, case: BoundCase, arguments: Mapping[str, Any]) -> None:
         """Launch on torch's current stream; axes with one value are no arguments of launchers."""
         method = getattr(self.module, case.kernel)
-        choices = self.module.kernels[case.kernel].info.choices
-        chosen = {name: value for name, value in case.choose if name in choices}
+        chosen = {n: value for n, value in case.choose if n in self.choices[case.kernel]}
         method(**arguments, **chosen, stream=self.torch.cuda.current_stream(self.device))
 
     def launch(self, case: BoundCase, arguments: Mapping[str, Any]) -> None:
@@ -126,7 +126,7 @@ def main() -> int:
     module = load_package(options, manifest)
     if module is None:
         return 3
-    device = TorchDevice(module, options.device)
+    device = TorchDevice(module, info, options.device)
     results = []
     for case in select_cases(cases(manifest, info), options.select):
         result = run_case(case, device, References(manifest.root), clock=time.perf_counter)
