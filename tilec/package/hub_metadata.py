@@ -27,13 +27,10 @@ def metadata(info: BundleInfo, files: Mapping[str, bytes]) -> bytes:
 
     The id is a digest of all else in it, as the seal of an SBOM is.
     """
-    digests = {
-        file: base64.b64encode(hashlib.sha256(data).digest()).decode()
-        for file, data in files.items()
-    }
+    digests = {file: _digest(data) for file, data in files.items()}
     document: Document = {
         "name": hub_name(info),
-        "version": _release(info.package.version),
+        "version": Version(info.package.version).major,
         "license": info.package.license or "unknown",
         "python-depends": [],
         "backend": {"type": "cuda", "archs": list(_archs(info))},
@@ -52,6 +49,34 @@ def read_metadata(path: Path) -> Document:
         return document if _sealed(whole) == data else {}
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return {}
+
+
+def unchanged_files(variant: Path) -> dict[Path, bool]:
+    """Return the files of a variant's folder, each with whether it is there and unchanged.
+
+    Links are followed: the library's cache has links to files. A folder without metadata, or with
+    metadata that was changed, gives nothing.
+    """
+    metadata = read_metadata(variant / METADATA)
+    if not metadata:
+        return {}
+    files = metadata["digest"]["files"]
+    return {
+        variant / METADATA: True,
+        **{variant / name: _is_unchanged(variant / name, files[name]) for name in files},
+    }
+
+
+def _is_unchanged(path: Path, digest: str) -> bool:
+    try:
+        return path.is_file() and _digest(path.read_bytes()) == digest
+    except OSError:
+        return False
+
+
+def _digest(data: bytes) -> str:
+    """Return a SHA-256 as `kernels` writes it."""
+    return base64.b64encode(hashlib.sha256(data).digest()).decode()
 
 
 def hub_name(info: BundleInfo) -> str:
@@ -90,10 +115,6 @@ def _archs(info: BundleInfo) -> Iterator[str]:
 
 def _arch(cc: tuple[int, int], suffix: str) -> str:
     return f"{cc[0]}.{cc[1]}{suffix}"
-
-
-def _release(version: str) -> int:
-    return Version(version).major
 
 
 def _sealed(document: Document) -> bytes:

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from tilec.manifest.types import Manifest
 from tilec.package.documents import KINDS, owner_of, suffix_of
-from tilec.package.hub_metadata import METADATA, VARIANT, read_metadata
+from tilec.package.hub_metadata import VARIANT, unchanged_files
 from tilec.package.outputs import Output, place_of
 from tilec_runtime.bundle.parts import PART_NAME
 from tilec_runtime.bundle.read import Bundle
@@ -125,28 +125,21 @@ def stale_outputs(
 
 def all_outputs(directory: Path, package: str, module: str) -> dict[Path, bool]:
     """Return tilec's outputs for a package, each with whether it is unchanged."""
-    found: dict[Path, bool] = {}
-    for bundle in sorted(directory.glob(f"{glob.escape(package)}-*.tilec")):
-        owner = package_of(bundle)
-        if owner in ("", package):
-            found[bundle] = owner == package
-    found.update(
-        {
-            wheel: is_written(wheel)
-            for wheel in sorted(directory.glob(f"{normalise_name(package)}-*.whl"))
-        }
-    )
-    found.update({wheel: is_written(wheel) for wheel in _provider_wheels(directory, package)})
-    for suffix in KINDS:
-        for document in sorted(directory.glob(f"{glob.escape(package)}-*{suffix}")):
-            owner = owner_of(document)
+    outputs: dict[Path, bool] = {}
+    readers = {".tilec": package_of, **dict.fromkeys(KINDS, owner_of)}
+    for suffix, read_owner in readers.items():
+        for path in sorted(directory.glob(f"{glob.escape(package)}-*{suffix}")):
+            owner = read_owner(path)
             if owner in ("", package):
-                found[document] = owner == package
-    found.update(_hub_files(directory.joinpath(*hub_place(package))))
-    found.update(_packages(directory, package, module))
+                outputs[path] = owner == package
+    wheels = sorted(directory.glob(f"{normalise_name(package)}-*.whl"))
+    wheels += _provider_wheels(directory, package)
+    outputs.update({wheel: is_written(wheel) for wheel in wheels})
+    outputs.update(_hub_files(directory.joinpath(*hub_place(package))))
+    outputs.update(_packages(directory, package, module))
     for kind in STANDARD:
-        found.update(_standard_files(directory / kind))
-    return found
+        outputs.update(_standard_files(directory / kind))
+    return outputs
 
 
 def outputs_of_others(directory: Path, package: str, module: str) -> dict[Path, str]:
@@ -155,7 +148,7 @@ def outputs_of_others(directory: Path, package: str, module: str) -> dict[Path, 
     A project whose package was renamed has them, and so have packages that share a directory:
     nothing tells these two apart.
     """
-    found: dict[Path, str] = {}
+    others: dict[Path, str] = {}
     providers = _provider_wheels(directory, package)
     for path in sorted(set(directory.glob("*")) - set(providers)):
         names = {package}
@@ -168,8 +161,8 @@ def outputs_of_others(directory: Path, package: str, module: str) -> dict[Path, 
         elif path.name != module and path.is_dir() and not path.is_symlink():
             owner = next(filter(None, map(package_of, _inner_bundles(path))), "")
         if owner and owner not in names:
-            found[path] = owner
-    return found
+            others[path] = owner
+    return others
 
 
 def _standard_files(folder: Path) -> dict[Path, bool]:
@@ -185,20 +178,12 @@ def _standard_files(folder: Path) -> dict[Path, bool]:
 
 def _hub_files(variant: Path) -> dict[Path, bool]:
     """Return the files of a hub package's variant, each with whether it is unchanged."""
-    metadata = read_metadata(variant / METADATA)
-    if not metadata or variant.is_symlink():
+    if variant.is_symlink():
         return {}
-    found = {variant / METADATA: True}
-    for name, digest in metadata["digest"]["files"].items():
-        path = variant / name
-        if os.path.lexists(path):
-            found[path] = not path.is_symlink() and base64_digest(path) == digest
-    return found
-
-
-def base64_digest(path: Path) -> str:
-    """Return the SHA-256 of a file as a hub package's metadata has it."""
-    return base64.b64encode(bytes.fromhex(file_digest(path))).decode()
+    files = unchanged_files(variant)
+    return {
+        path: own and not path.is_symlink() for path, own in files.items() if os.path.lexists(path)
+    }
 
 
 def _packages(directory: Path, package: str, module: str) -> dict[Path, bool]:
@@ -225,14 +210,14 @@ def _packages(directory: Path, package: str, module: str) -> dict[Path, bool]:
 def _provider_wheels(directory: Path, package: str) -> list[Path]:
     """The wheels of a package's machine code, of all versions."""
     name = normalise_name(package)
-    found = []
+    wheels = []
     for path in sorted(directory.glob(f"{name}_sm*-*.whl")):
+        if re.match(rf"{name}_sm\d+-", path.name) is None:
+            continue
         with contextlib.suppress(OSError, zipfile.BadZipFile), zipfile.ZipFile(path) as wheel:
-            if re.match(rf"{name}_sm\d+-", path.name) and any(
-                member.endswith(f"/{PART_NAME}") for member in wheel.namelist()
-            ):
-                found.append(path)
-    return found
+            if any(member.endswith(f"/{PART_NAME}") for member in wheel.namelist()):
+                wheels.append(path)
+    return wheels
 
 
 def _inner_bundles(folder: Path) -> list[Path]:
