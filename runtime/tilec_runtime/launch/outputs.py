@@ -121,7 +121,7 @@ class Outputs:
                 f"arrays of {cls.__module__.partition('.')[0]} are not allocated here: "
                 f"pass {', '.join(self.names)}, or give arrays of torch, CuPy or NumPy"
             )
-        made = {}
+        allocated = {}
         for name, (like, extents, dtype) in zip(self.names, self.rules, strict=True):
             shape = values[like].shape
             if extents is not None:
@@ -129,10 +129,10 @@ class Outputs:
                 read |= {each: read[each].shape for each in self.tensors if each in read}
                 shape = self.shape(name, extents, read)
             source = values.get(dtype.removesuffix(".dtype"))
-            made[name] = make(
+            allocated[name] = make(
                 template, tuple(shape), dtype if dtype in DTYPES else dtype_name(source)
             )
-        return made
+        return allocated
 
     def _refused(self, what: str) -> ArgumentError:
         return ArgumentError(f"{self.name}: {what}", kernel=self.name)
