@@ -123,15 +123,15 @@ def test_sources_of_a_checkout(tmp_path: Path) -> None:
 
 
 def test_a_provenance_says_what_was_asked_for(tmp_path: Path) -> None:
-    _, asked = with_request(read_given(provenance_file(tmp_path, INFO)))
-    assert (asked.targets, asked.select, asked.emit) == (("ci",), ("add*",), ORIGIN.emit)
+    _, rebuild = with_request(read_given(provenance_file(tmp_path, INFO)))
+    assert (rebuild.targets, rebuild.select, rebuild.emit) == (("ci",), ("add*",), ORIGIN.emit)
     given, beside = with_request(read_given(sbom_file(tmp_path, INFO)))
     assert (beside.targets, beside.emit) == (("ci",), ("sbom", "provenance"))
     assert given.settings == {("option", "add: opt"): "3"}
 
 
 def test_a_bundle_alone_shows_targets_and_profile(tmp_path: Path) -> None:
-    given, asked = with_request(read_given(bundle_of(tmp_path, INFO)))
-    assert sorted(asked.targets) == ["compute_80", "sm_80", "sm_90"]
-    assert (asked.profile, asked.select, asked.emit) == (INFO.profile, (), ("bundle",))
+    given, rebuild = with_request(read_given(bundle_of(tmp_path, INFO)))
+    assert sorted(rebuild.targets) == ["compute_80", "sm_80", "sm_90"]
+    assert (rebuild.profile, rebuild.select, rebuild.emit) == (INFO.profile, (), ("bundle",))
     assert given.settings == {}
