@@ -16,7 +16,7 @@ import pytest
 
 from tests.e2e.harness import ADD, HEAD, TWICE, Cli, tree, write
 
-pytestmark = [pytest.mark.e2e, pytest.mark.toolchain]
+pytestmark = [pytest.mark.e2e, pytest.mark.toolchain, pytest.mark.long]
 
 VARIANT = Path("dist/hub/acme/build/torch-cuda")
 

@@ -22,6 +22,8 @@ PASSED = {
     "softmax/1k",
     "softmax/odd",
     "softmax/wide",
+    "softmax_backward/1k",
+    "softmax_backward/odd",
     "rms_norm/4k[bf16]",
     "rms_norm/odd[bf16]",
     "layer_norm/1k",

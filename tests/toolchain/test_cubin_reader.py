@@ -72,18 +72,19 @@ def agrees_with_cuobjdump(cubin: Cubin, path: Path) -> None:
     ["sm_75", "sm_80", "sm_89", "sm_90", "sm_90a", "sm_100", "sm_100f", "sm_120", "sm_121a"],
 )
 def test_against_cuobjdump(tmp_path: Path, target: str) -> None:
-    image = compile_text(tmp_path, MANY, target=target)
-    cubin = read_cubin(image.data)
-    others = {"_Z3big3BigcPf", "_Z3dynPf", "_Z4nonev", "_Z5stackPfi"}
-    assert {k.name for k in cubin.kernels} == {image.info.symbol, *others}
-    path = tmp_path / "k.cubin"
-    path.write_bytes(image.data)
-    agrees_with_cuobjdump(cubin, path)
-    kernel = cubin.kernel(image.info.symbol)
-    assert (kernel.max_threads, kernel.shared) == (256, 256)
-    assert [p.size for p in kernel.params] == [8, 8, 1, 24, 24]
-    assert [p.size for p in cubin.kernel("_Z3big3BigcPf").params] == [20000, 1, 8]
-    assert cubin.kernel("_Z5stackPfi").stack >= 256
+    kernels = {}
+    for name in ("k", "none", "big", "dyn", "stack"):
+        image = compile_text(tmp_path, MANY, name, target)
+        cubin = read_cubin(image.data)
+        (kernels[name],) = cubin.kernels
+        assert kernels[name].name == image.info.symbol
+        path = tmp_path / f"{name}.cubin"
+        path.write_bytes(image.data)
+        agrees_with_cuobjdump(cubin, path)
+    assert (kernels["k"].max_threads, kernels["k"].shared) == (256, 256)
+    assert [p.size for p in kernels["k"].params] == [8, 8, 1, 24, 24]
+    assert [p.size for p in kernels["big"].params] == [20000, 1, 8]
+    assert kernels["stack"].stack >= 256
 
 
 @pytest.mark.parametrize("target", ["sm_80", "sm_90", "sm_120"])

@@ -17,7 +17,8 @@ _HEAD = re.compile(
     r"^\s*(?:\.[a-z]+[ \t]+)*\.(?P<kind>func|entry)\b\s*(?:\([^)]*\))?\s*(?P<name>[\w$%]+)",
     re.MULTILINE,
 )
-_WORD = re.compile(r"[\w$%]+")
+# An opcode (`add.s32`) is no mention of a function of its name.
+_WORD = re.compile(r"(?<![\w$%.])[\w$%]+(?![\w$%.])")
 _BRACE = re.compile(r"[{};]")
 _NEEDS = re.compile(
     r"PTX (?:ISA )?(?:\.?version|ISA)\s*\.?(?:version\s*)?(\d+)\.(\d+)", re.IGNORECASE

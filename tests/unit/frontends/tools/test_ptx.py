@@ -216,6 +216,34 @@ def test_a_text_keeps_the_entries_that_are_asked_for() -> None:
     assert ptx.only(text, ["k", "other"]) == text
 
 
+def test_an_opcode_is_no_mention_of_an_entry_of_its_name() -> None:
+    text = """\
+.version 9.4
+.visible .entry add()
+{
+	ret;
+}
+.func mul()
+{
+	ret;
+}
+.visible .entry k()
+{
+	add.s32 %r1, %r2, %r3;
+	call.uni mul, ();
+	mov.u64 %rd1, child;
+	@%p1 mul.lo.s32 %r4, %r1, %r1;
+}
+.entry child()
+{
+	ret;
+}
+"""
+    kept = ptx.only(text, ["k"])
+    assert ptx.entries(kept) == ["k", "child"]
+    assert ptx.calls(kept, "k") == {"mul", "child"}
+
+
 def test_names_do_not_depend_on_where_the_process_works(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,7 +6,7 @@ import dataclasses
 import re
 from pathlib import Path
 
-from tilec.frontends.tools.cpp.includes import conditional_lines
+from tilec.frontends.tools.cpp.includes import conditional_lines, without_comments
 from tilec.model.job import Source
 
 _MAIN = re.compile(r"^[ \t]*(?:static[ \t]+)?(?:int|void|auto)\s+main\s*\(", re.MULTILINE)
@@ -65,7 +65,7 @@ def host_part(source: Source) -> str:
         return ""  # reading it for its kernels says why
     if "compiler" in options or _GUARD in text:
         return ""
-    if _MAIN.search(text):
+    if _MAIN.search(text) and _MAIN.search(without_comments(text)):
         return "has a main()"
     if not any(map(is_host_header, _INCLUDE.findall(text))):
         return ""

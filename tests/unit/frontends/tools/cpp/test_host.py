@@ -21,6 +21,8 @@ KERNEL = "__global__ void k(float* x, int n) {}\n"
         (KERNEL + "static int main(int argc, char** argv) {}\n", (), "nvcc"),
         (KERNEL + "int main() {}\n", (("compiler", "nvrtc"),), "nvrtc"),
         (KERNEL + "// int main() {}\nint domain() { return 0; }\n", (), None),
+        ("/* how to call it:\nint main() { k<<<1, 1>>>(); }\n*/\n" + KERNEL, (), None),
+        ('const char* s = R"(\nint main() {}\n)";\n' + KERNEL, (), None),
         ("#ifndef __CUDACC_RTC__\nint main() {}\n#endif\n" + KERNEL, (), None),
         ("#include <float.h>\n" + KERNEL, (), "nvcc"),
         ("#  include <vector>\n" + KERNEL, (), "nvcc"),
