@@ -80,10 +80,9 @@ def command(
     found = tuple(verify.lacking(given, root))
     built = not found
     if built:
-        given, asked = verify.with_request(given)
+        given, asked = verify.with_request(given, targets)
         asked = dataclasses.replace(
             asked,
-            targets=targets or asked.targets,
             select=select or asked.select,
             profile=profile or asked.profile,
         )
@@ -134,8 +133,10 @@ def _counterpart(given: Given, made: Sequence[Path]) -> Path:
     Raises:
         BundleError: there is none.
     """
+    from tilec.package.hub_metadata import VARIANT
+
     if given.kind == "hub" and made:
-        return next(one for one in made[0].parents if one.name == given.path.name)
+        return next(one for one in made[0].parents if one.name == VARIANT)
     named = [path for path in made if path.name == given.path.name]
     if named or len(made) == 1:
         return (named or list(made))[0]

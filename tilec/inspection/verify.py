@@ -9,14 +9,15 @@ from __future__ import annotations
 import dataclasses
 import json
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tilec.inspection import diff
-from tilec.inspection.container import describe, open_container
+from tilec.inspection.container import UNREADABLE, describe, open_container
 from tilec.model.inside import contained
 from tilec.package.documents import (
     KINDS,
+    MOST,
     PROVENANCE,
     SBOM,
     Document,
@@ -26,10 +27,10 @@ from tilec.package.documents import (
     read_document,
     suffix_of,
 )
-from tilec.package.hub_metadata import METADATA, VARIANT, read_metadata
-from tilec.package.marks import base64_digest, file_digest
+from tilec.package.hub_metadata import METADATA, VARIANT, read_digests
+from tilec.package.marks import base64_digest, file_digest, member_digest
+from tilec_runtime.bundle.parts import PART_NAME
 from tilec_runtime.errors import BundleError, UsageError
-from tilec_runtime.model.digest import sha256
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -104,28 +105,65 @@ def read_given(path: Path) -> Given:
     )
 
 
-def with_request(given: Given) -> tuple[Given, Asked]:
+def with_request(given: Given, targets: Sequence[str] = ()) -> tuple[Given, Asked]:
     """Return the file with its kernels' settings, and what its build was asked for: by the
     provenance that it is or that lies beside it, else by what the file shows.
+
+    Args:
+        given: the file.
+        targets: those of the build, where the caller knows them.
+
+    Raises:
+        BundleError: the provenance lacks a field.
+        UsageError: nothing says what the targets of the build were.
     """
     document = _provenance_of(given)
     if document is not None:
-        said = document["predicate"]["buildDefinition"]["externalParameters"]
         own = given.kind == "provenance"
-        asked = Asked(
-            targets=tuple(said["targets"]),
-            select=tuple(said["select"]),
-            profile=said["profile"],
-            emit=tuple(said["emit"]) if own else (given.kind, "provenance"),
-        )
-        return given if own else dataclasses.replace(given, settings=_settings(document)), asked
-    jobs = [name for kind, name in given.found if kind == "image"]
+        asked = _asked(document, () if own else (given.kind, "provenance"))
+        given = given if own else dataclasses.replace(given, settings=_settings(document))
+        return given, dataclasses.replace(asked, targets=tuple(targets) or asked.targets)
     return given, Asked(
-        targets=tuple(dict.fromkeys(job.rpartition("-")[2] for job in jobs)),
+        targets=tuple(targets) or _shown_targets(given),
         select=(),
         profile=given.found.get(("option", "profile"), "release"),
         emit=(given.kind,),
     )
+
+
+def _asked(provenance: Document, emit: tuple[str, ...]) -> Asked:
+    """Return what a provenance says that was asked for; `emit`, if any, says otherwise."""
+    try:
+        said = provenance["predicate"]["buildDefinition"]["externalParameters"]
+        return Asked(
+            targets=tuple(said["targets"]),
+            select=tuple(said["select"]),
+            profile=said["profile"],
+            emit=emit or tuple(said["emit"]),
+        )
+    except (KeyError, TypeError) as exc:
+        raise BundleError("the provenance lacks a field that tilec writes") from exc
+
+
+def _shown_targets(given: Given) -> tuple[str, ...]:
+    """Return the targets of a build by the images that its file names.
+
+    Raises:
+        UsageError: it is a wheel of machine code alone.
+    """
+    found = given.found
+    if given.kind == "wheel":
+        # The SBOM of a split package's wheel has its own images, the index in it those of all.
+        if _is_provider(given.path):
+            raise UsageError(
+                f"{given.path.name} holds one part of a split package, and does not say for which "
+                "other targets the package was built",
+                fix="put the provenance of the build (--emit provenance) beside it, or name all "
+                "targets by --targets",
+            )
+        found = _of_bundle(given.path)
+    jobs = [name for kind, name in found if kind == "image"]
+    return tuple(dict.fromkeys(job.rpartition("-")[2] for job in jobs))
 
 
 def _settings(provenance: Document) -> Materials:
@@ -142,15 +180,23 @@ def lacking(given: Given, root: Path) -> Iterator[Finding]:
     manifest = given.found.get(("option", "manifest"))
     for (kind, name), said in given.found.items():
         if (
-            kind == "source" and name != manifest and name[0] != "<"
+            kind == "source" and name != manifest and not name.startswith("<")
         ):  # those are tilec's own, and seen by a build
-            there = file_digest(contained(root, name))
+            there = _digest_in(root, name)
             if there != said:
                 yield Finding(kind=kind, name=name, given=said, built=there)
         elif kind == "subject":
             there = file_digest(given.path.parent / name)
             if there not in ("", said):
                 yield Finding(kind=kind, name=name, given=said, built=there)
+
+
+def _digest_in(root: Path, name: str) -> str:
+    """Return the digest of a checkout's file; empty where there is none, or none can be."""
+    try:
+        return file_digest(contained(root, name))
+    except ValueError:  # no file has such a name: it has a NUL
+        return ""
 
 
 def differences(given: Given, built: Path, provenance: Path | None) -> tuple[Finding, ...]:
@@ -207,8 +253,13 @@ def _members(path: Path) -> dict[str, str]:
     found = {"": file_digest(path)}
     if path.suffix == ".whl":
         with zipfile.ZipFile(path) as wheel:
-            found |= {name: sha256(wheel.read(name)) for name in wheel.namelist()}
+            found |= {name: member_digest(wheel, name).hex() for name in wheel.namelist()}
     return found
+
+
+def _is_provider(wheel: Path) -> bool:
+    with zipfile.ZipFile(wheel) as archive:
+        return any(name.endswith(f"/{PART_NAME}") for name in archive.namelist())
 
 
 def _of_bundle(path: Path) -> Materials:
@@ -228,9 +279,9 @@ def _sbom_inside(wheel: Path) -> Document:
             names = [name for name in archive.namelist() if name.endswith(SBOM)]
             if broken := archive.testzip():
                 raise BundleError(f"{wheel} is damaged: {broken}", fix="fetch or build it again")
-            if len(names) == 1:
+            if len(names) == 1 and archive.getinfo(names[0]).file_size <= MOST:
                 return parsed(archive.read(names[0]), Path(names[0]).name)
-    except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError, OSError) as exc:
+    except (*UNREADABLE, OSError) as exc:
         what = exc.strerror if isinstance(exc, OSError) else exc
         raise BundleError(
             f"{wheel} cannot be read: {what}", cause="it is damaged, or no wheel"
@@ -252,14 +303,14 @@ def _require_sound(variant: Path) -> None:
     Raises:
         BundleError: names the first one.
     """
-    metadata = read_metadata(variant / METADATA)
-    if not metadata:
+    digests = read_digests(variant / METADATA)
+    if not digests:
         raise BundleError(
             f"{variant / METADATA} was changed since `tilec build` wrote it",
             cause="its id is of another text",
             fix="fetch the package again, or build it again",
         )
-    for name, digest in metadata["digest"]["files"].items():
+    for name, digest in digests.items():
         path = variant / name
         if not path.is_file() or base64_digest(path) != digest:
             what = "has other bytes than" if path.is_file() else "is missing, and"
@@ -274,17 +325,19 @@ def _provenance_of(given: Given) -> Document | None:
     """Return the provenance that is given, or the one in the same outputs that names the file."""
     if given.kind == "provenance":
         return read_document(given.path)
+    # A hub package lies three folders deeper than the provenance, if it was not moved.
     depth = 3 if given.kind == "hub" else 0
+    folder = (given.path.parents[depth : depth + 1] or given.path.parents)[0]
     inputs = {key: said for key, said in given.found.items() if key[0] in ("tool", "source")}
-    for path in sorted(given.path.parents[depth].glob(f"*{PROVENANCE}")):
+    for path in sorted(folder.glob(f"*{PROVENANCE}")):
         try:
             document = read_document(path)
-            named = {row["digest"]["sha256"] for row in document["subject"]}
-            if file_digest(given.path) in named:
-                return document
-            # Of an SBOM and a hub package it names no digest, but what they are made of.
-            if given.kind in ("sbom", "hub") and inputs.items() <= materials(document).items():
-                return document
+            said = materials(document)
         except BundleError:
             continue
+        if file_digest(given.path) in {value for key, value in said.items() if key[0] == "subject"}:
+            return document
+        # Of an SBOM and a hub package it names no digest, but what they are made of.
+        if given.kind in ("sbom", "hub") and inputs.items() <= said.items():
+            return document
     return None

@@ -152,6 +152,12 @@ def hub_view(info: BundleInfo, bundle: str, index: str) -> HubView:
         _kernel(kernel, view) for kernel, view in zip(info.kernels, package.kernels, strict=True)
     )
     allocating = tuple(kernel.name for kernel in kernels if kernel.allocates)
+    if allocating and any(kernel.name == "out" for kernel in kernels):
+        raise UsageError(
+            "a kernel named 'out' cannot be in a hub package whose kernels allocate their outputs",
+            cause="`out` holds the functions that are given their outputs",
+            fix="rename the kernel, or leave hub out of --emit",
+        )
     exports = sorted((*(kernel.key for kernel in kernels), *(['"out"'] if allocating else [])))
     return HubView(
         title=package.title,
@@ -200,4 +206,5 @@ def _is_operator(kernel: KernelInfo) -> bool:
     given = [
         param for param in kernel.params if param.kind is ParamKind.TENSOR and not param.optional
     ]
-    return bool(written and given) and kinds <= {ParamKind.TENSOR, ParamKind.SCALAR}
+    named = kernel.name != "name"  # which torch's namespaces of operators have themselves
+    return named and bool(written and given) and kinds <= {ParamKind.TENSOR, ParamKind.SCALAR}

@@ -137,14 +137,15 @@ def _differentiable(
     backward = kernel.op.backward if kernel.op is not None else None
     if backward is None:
         return []
-    tensors = [p for p in kernel.given if p.kind is ParamKind.TENSOR]
+    tensors = [p for p in kernel.params if p.kind is ParamKind.TENSOR and p not in kernel.allocated]
     with_gradient = [p for p in tensors if backward.gradient_of(p.name)]
     without = [p for p in tensors if not backward.gradient_of(p.name)]
     wanted = " or ".join(f"{names[p.name]}.requires_grad" for p in with_gradient)
     lines = []
     for param in without:
+        given = f"{names[param.name]} is not None and " if param.optional else ""
         lines += [
-            f"if {names[param.name]}.requires_grad and torch.is_grad_enabled():",
+            f"if {given}{names[param.name]}.requires_grad and torch.is_grad_enabled():",
             f'    raise RuntimeError("{namespace}::{kernel.name} has no gradient of {param.name}: pass {param.name}.detach()")',
         ]
     call = f"_Grad_{kernel.name}.apply({', '.join(taken)})"

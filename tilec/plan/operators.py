@@ -7,6 +7,7 @@ import keyword
 from collections.abc import Iterator, Mapping, Sequence
 
 from tilec.manifest.types import Backward, Kernel, OpOutput
+from tilec.model.declaration import KernelDecl
 from tilec.plan.params import suggest
 from tilec.plan.points import Report, inlined
 from tilec_runtime.errors import ExpressionError
@@ -19,7 +20,9 @@ from tilec_runtime.model.signature import Param, ParamKind
 Path = tuple[str | int, ...]
 
 
-def operator_of(kernel: Kernel, params: Sequence[Param], report: Report) -> OperatorInfo | None:
+def operator_of(
+    kernel: Kernel, decl: KernelDecl, params: Sequence[Param], report: Report
+) -> OperatorInfo | None:
     """Return the operator of a kernel, without its backward; None where it is none."""
     if kernel.op is None:
         return None
@@ -27,6 +30,8 @@ def operator_of(kernel: Kernel, params: Sequence[Param], report: Report) -> Oper
     if not any(_is_given(param) for param in params if param.name not in _named(kernel)):
         report("there is no tensor among the inputs that says device and library", path)
         return None
+    if kernel.name == "name":
+        report("'name' is what torch calls a namespace of operators: choose another", path)
     for param in params:
         if keyword.iskeyword(param.name):
             report(f"{param.name!r} is a keyword of Python: no operator can take it by name", path)
@@ -38,6 +43,7 @@ def operator_of(kernel: Kernel, params: Sequence[Param], report: Report) -> Oper
         report(
             "operators launch without a config: give what launch.open leaves to the caller", path
         )
+    read = {param.name for param in decl.params if param.read}
     return OperatorInfo(
         outputs=tuple(
             dict.fromkeys(
@@ -48,7 +54,7 @@ def operator_of(kernel: Kernel, params: Sequence[Param], report: Report) -> Oper
                 for output in _output(kernel, table, param, params, report)
             )
         )
-        if _are_outputs(kernel, params, report)
+        if _are_outputs(kernel, params, read, report)
         else (),
     )
 
@@ -63,8 +69,10 @@ def _is_given(param: Param) -> bool:
     return param.kind is ParamKind.TENSOR and not param.optional
 
 
-def _are_outputs(kernel: Kernel, params: Sequence[Param], report: Report) -> bool:
-    """Return whether what a call allocates are tensors that the kernel writes, and report others."""
+def _are_outputs(kernel: Kernel, params: Sequence[Param], read: set[str], report: Report) -> bool:
+    """Return whether what a call allocates are tensors that the kernel writes, and report others;
+    `read` are those that it reads before.
+    """
     by_name = {param.name: param for param in params}
     named = kernel.op.outputs if kernel.op is not None else ()
     faults = []
@@ -74,6 +82,11 @@ def _are_outputs(kernel: Kernel, params: Sequence[Param], report: Report) -> boo
             fault = f"there is no parameter {table.name!r}{suggest(table.name, list(by_name))}"
         elif param.kind is not ParamKind.TENSOR or not param.out:
             fault = f"the kernel does not write {table.name}, so a call cannot return it"
+        elif table.name in read:
+            fault = (
+                f"the kernel reads {table.name} before it writes it, and what a call allocates holds anything: "
+                "leave it out of outputs, so that callers give it"
+            )
         elif param.optional:
             fault = f"{table.name} may be None: a call cannot tell whether to allocate it"
         elif any(step is not None and step != 1 for step in (param.stride or ())[:-1]):
@@ -298,6 +311,8 @@ def _misfit(
     given, taken = dtypes_of(kernel, source), dtypes_of(other, param)
     if gradient and source.kind is not ParamKind.TENSOR:
         return f"{source.name} is a number, and gradients are of tensors"
+    if source.optional and (gradient or not param.optional):
+        return f"{source.name} of {kernel.name} may be None, and {name} of {its.name} is a tensor of every call"
     whole = {dtype for dtype in given if dtype in DTYPES and DTYPES[dtype].kind != "float"}
     if gradient and whole:
         return f"{source.name} may be {_listed(whole)}, and integers have no gradient"
