@@ -80,10 +80,9 @@ def command(
     findings = tuple(verify.lacking(given, root))
     built = not findings
     if built:
-        given, rebuild = verify.with_request(given)
+        given, rebuild = verify.with_request(given, targets)
         rebuild = dataclasses.replace(
             rebuild,
-            targets=targets or rebuild.targets,
             select=select or rebuild.select,
             profile=profile or rebuild.profile,
         )
@@ -134,8 +133,10 @@ def _counterpart(given: Given, built: Sequence[Path]) -> Path:
     Raises:
         BundleError: there is none.
     """
+    from tilec.package.hub_metadata import VARIANT
+
     if given.kind == "hub" and built:
-        return next(one for one in built[0].parents if one.name == given.path.name)
+        return next(one for one in built[0].parents if one.name == VARIANT)
     named = [path for path in built if path.name == given.path.name]
     if named or len(built) == 1:
         return (named or list(built))[0]

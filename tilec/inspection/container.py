@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import lzma
 import re
 import shutil
 import tempfile
@@ -22,6 +23,15 @@ from tilec_runtime.errors import BundleError
 SUFFIX = ".tilec"
 MAX_MEMBER = 4 << 30
 _CHUNK = 1 << 20
+# What reading a damaged zip file raises beside OSError.
+UNREADABLE = (
+    zipfile.BadZipFile,
+    zlib.error,
+    lzma.LZMAError,
+    EOFError,
+    NotImplementedError,
+    RuntimeError,
+)
 # Where a generated package pins the digest of its bundle's index.
 _PIN = re.compile(rb'^    "([0-9a-f]{64})",$', re.MULTILINE)
 
@@ -152,7 +162,7 @@ def _copy(path: Path, file: BinaryIO) -> int:
     """
     try:
         return _extract(path, file)
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as exc:
+    except UNREADABLE as exc:
         raise BundleError(
             f"{path} is damaged or no wheel: {exc}", fix="fetch or build it again"
         ) from exc

@@ -9,14 +9,15 @@ from __future__ import annotations
 import dataclasses
 import json
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tilec.inspection import diff
-from tilec.inspection.container import describe, open_container
+from tilec.inspection.container import UNREADABLE, describe, open_container
 from tilec.model.inside import contained
 from tilec.package.documents import (
     KINDS,
+    MOST,
     PROVENANCE,
     SBOM,
     Document,
@@ -26,10 +27,10 @@ from tilec.package.documents import (
     read_document,
     suffix_of,
 )
-from tilec.package.hub_metadata import METADATA, VARIANT, unchanged_files
-from tilec.package.marks import file_digest
+from tilec.package.hub_metadata import METADATA, VARIANT, read_digests
+from tilec.package.marks import base64_digest, file_digest, member_digest
+from tilec_runtime.bundle.parts import PART_NAME
 from tilec_runtime.errors import BundleError, UsageError
-from tilec_runtime.model.digest import sha256
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -104,30 +105,67 @@ def read_given(path: Path) -> Given:
     )
 
 
-def with_request(given: Given) -> tuple[Given, Rebuild]:
+def with_request(given: Given, targets: Sequence[str] = ()) -> tuple[Given, Rebuild]:
     """Return the file with its kernels' settings, and the request that builds it again.
 
     Both are of the provenance that the file is or that lies beside it. Without one, the request is
     the targets and the profile of the file's images.
+
+    Args:
+        given: the file.
+        targets: those of the build, where the caller knows them.
+
+    Raises:
+        BundleError: the provenance lacks a field.
+        UsageError: nothing says what the targets of the build were.
     """
     document = _provenance_of(given)
     if document is not None:
-        parameters = document["predicate"]["buildDefinition"]["externalParameters"]
         own = given.kind == "provenance"
-        rebuild = Rebuild(
-            targets=tuple(parameters["targets"]),
-            select=tuple(parameters["select"]),
-            profile=parameters["profile"],
-            emit=tuple(parameters["emit"]) if own else (given.kind, "provenance"),
-        )
-        return given if own else dataclasses.replace(given, settings=_settings(document)), rebuild
-    jobs = [name for kind, name in given.materials if kind == "image"]
+        rebuild = _rebuild(document, () if own else (given.kind, "provenance"))
+        given = given if own else dataclasses.replace(given, settings=_settings(document))
+        return given, dataclasses.replace(rebuild, targets=tuple(targets) or rebuild.targets)
     return given, Rebuild(
-        targets=tuple(dict.fromkeys(job.rpartition("-")[2] for job in jobs)),
+        targets=tuple(targets) or _shown_targets(given),
         select=(),
         profile=given.materials.get(("option", "profile"), "release"),
         emit=(given.kind,),
     )
+
+
+def _rebuild(provenance: Document, emit: tuple[str, ...]) -> Rebuild:
+    """Return the request of a provenance's build, with another `emit` if there is one."""
+    try:
+        parameters = provenance["predicate"]["buildDefinition"]["externalParameters"]
+        return Rebuild(
+            targets=tuple(parameters["targets"]),
+            select=tuple(parameters["select"]),
+            profile=parameters["profile"],
+            emit=emit or tuple(parameters["emit"]),
+        )
+    except (KeyError, TypeError) as exc:
+        raise BundleError("the provenance lacks a field that tilec writes") from exc
+
+
+def _shown_targets(given: Given) -> tuple[str, ...]:
+    """Return the targets of a build by the images that its file names.
+
+    Raises:
+        UsageError: it is a wheel of machine code alone.
+    """
+    shown = given.materials
+    if given.kind == "wheel":
+        # The SBOM of a split package's wheel has its own images, the index in it those of all.
+        if _is_provider(given.path):
+            raise UsageError(
+                f"{given.path.name} holds one part of a split package, and does not say for which "
+                "other targets the package was built",
+                fix="put the provenance of the build (--emit provenance) beside it, or name all "
+                "targets by --targets",
+            )
+        shown = _of_bundle(given.path)
+    jobs = [name for kind, name in shown if kind == "image"]
+    return tuple(dict.fromkeys(job.rpartition("-")[2] for job in jobs))
 
 
 def _settings(provenance: Document) -> Materials:
@@ -147,8 +185,8 @@ def lacking(given: Given, root: Path) -> Iterator[Finding]:
     """
     manifest = given.materials.get(("option", "manifest"))
     for (kind, name), digest in given.materials.items():
-        if kind == "source" and name != manifest and name[0] != "<":
-            own = file_digest(contained(root, name))
+        if kind == "source" and name != manifest and not name.startswith("<"):
+            own = _digest_in(root, name)
             differs = own != digest
         elif kind == "subject":
             own = file_digest(given.path.parent / name)
@@ -157,6 +195,14 @@ def lacking(given: Given, root: Path) -> Iterator[Finding]:
             continue
         if differs:
             yield Finding(kind=kind, name=name, given=digest, built=own)
+
+
+def _digest_in(root: Path, name: str) -> str:
+    """Return the digest of a checkout's file; empty where there is none, or none can be."""
+    try:
+        return file_digest(contained(root, name))
+    except ValueError:  # no file has such a name: it has a NUL
+        return ""
 
 
 def differences(given: Given, built: Path, provenance: Path | None) -> tuple[Finding, ...]:
@@ -215,8 +261,13 @@ def _members(path: Path) -> dict[str, str]:
     members = {"": file_digest(path)}
     if path.suffix == ".whl":
         with zipfile.ZipFile(path) as wheel:
-            members |= {name: sha256(wheel.read(name)) for name in wheel.namelist()}
+            members |= {name: member_digest(wheel, name).hex() for name in wheel.namelist()}
     return members
+
+
+def _is_provider(wheel: Path) -> bool:
+    with zipfile.ZipFile(wheel) as archive:
+        return any(name.endswith(f"/{PART_NAME}") for name in archive.namelist())
 
 
 def _of_bundle(path: Path) -> Materials:
@@ -236,9 +287,9 @@ def _sbom_inside(wheel: Path) -> Document:
             names = [name for name in archive.namelist() if name.endswith(SBOM)]
             if broken := archive.testzip():
                 raise BundleError(f"{wheel} is damaged: {broken}", fix="fetch or build it again")
-            if len(names) == 1:
+            if len(names) == 1 and archive.getinfo(names[0]).file_size <= MOST:
                 return parsed(archive.read(names[0]), Path(names[0]).name)
-    except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError, OSError) as exc:
+    except (*UNREADABLE, OSError) as exc:
         what = exc.strerror if isinstance(exc, OSError) else exc
         raise BundleError(
             f"{wheel} cannot be read: {what}", cause="it is damaged, or no wheel"
@@ -260,15 +311,16 @@ def _require_sound(variant: Path) -> None:
     Raises:
         BundleError: names the first one.
     """
-    files = unchanged_files(variant)
-    if not files:
+    digests = read_digests(variant / METADATA)
+    if not digests:
         raise BundleError(
             f"{variant / METADATA} was changed since `tilec build` wrote it",
             cause="its id is of another text",
             fix="fetch the package again, or build it again",
         )
-    for path, unchanged in files.items():
-        if not unchanged:
+    for name, digest in digests.items():
+        path = variant / name
+        if not path.is_file() or base64_digest(path) != digest:
             what = "has other bytes than" if path.is_file() else "is missing, and"
             raise BundleError(
                 f"{path} {what} {METADATA} says",
@@ -281,17 +333,19 @@ def _provenance_of(given: Given) -> Document | None:
     """Return the provenance that is given, or the one in the same outputs that names the file."""
     if given.kind == "provenance":
         return read_document(given.path)
+    # A hub package lies three folders deeper than the provenance, if it was not moved.
     depth = 3 if given.kind == "hub" else 0
+    folder = (given.path.parents[depth : depth + 1] or given.path.parents)[0]
     inputs = {key: value for key, value in given.materials.items() if key[0] in ("tool", "source")}
-    for path in sorted(given.path.parents[depth].glob(f"*{PROVENANCE}")):
+    for path in sorted(folder.glob(f"*{PROVENANCE}")):
         try:
             document = read_document(path)
-            named = {row["digest"]["sha256"] for row in document["subject"]}
-            if file_digest(given.path) in named:
-                return document
-            # Of an SBOM and a hub package it names no digest, but what they are made of.
-            if given.kind in ("sbom", "hub") and inputs.items() <= materials(document).items():
-                return document
+            said = materials(document)
         except BundleError:
             continue
+        if file_digest(given.path) in {value for key, value in said.items() if key[0] == "subject"}:
+            return document
+        # Of an SBOM and a hub package it names no digest, but what they are made of.
+        if given.kind in ("sbom", "hub") and inputs.items() <= said.items():
+            return document
     return None

@@ -23,7 +23,8 @@ _SEALS = {
     PROVENANCE: ("predicate", "runDetails", "metadata", "invocationId"),
 }
 KINDS = {SBOM: "sbom", PROVENANCE: "provenance"}
-_MOST = 64 << 20
+MOST = 64 << 20  # bytes
+_MOST_VALUES = 1_000_000  # arrays, objects and items; some 400 images have 10,000
 
 Document = dict[str, Any]
 """JSON's object: a whole document, or a part of it."""
@@ -56,8 +57,8 @@ def read_document(path: Path) -> Document:
         BundleError: it cannot be read, or it was changed since.
     """
     try:
-        if path.stat().st_size > _MOST:
-            raise BundleError(f"{path} has more than {_MOST} bytes", cause="it is none of tilec's")
+        if path.stat().st_size > MOST:
+            raise BundleError(f"{path} has more than {MOST} bytes", cause="it is none of tilec's")
         data = path.read_bytes()
     except OSError as exc:
         raise BundleError(f"{path}: cannot be read: {exc.strerror}", fix="check the path") from exc
@@ -71,9 +72,13 @@ def parsed(data: bytes, name: str) -> Document:
         BundleError: it is no document, or its seal is of another text.
     """
     suffix = suffix_of(name)
+    if sum(map(data.count, (b",", b"[", b"{"))) > _MOST_VALUES:  # before they take memory
+        raise BundleError(
+            f"{name} has more than {_MOST_VALUES} values", cause="it is none of tilec's"
+        )
     try:
         document: Document = json.loads(data)
-        sound = seal(json.loads(data), suffix) == data
+        sound = seal(document, suffix) == data
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as exc:
         raise BundleError(
             f"{name} is no {KINDS.get(suffix, 'document')} that `tilec build` wrote",
@@ -105,13 +110,13 @@ def materials(document: Document) -> Materials:
     """Return what a document says went into a build.
 
     Raises:
-        BundleError: a field is missing.
+        BundleError: a field is missing, or of another type.
     """
     try:
         if "bomFormat" in document:
             return dict(_of_sbom(document))
         return dict(_of_provenance(document))
-    except (KeyError, TypeError, ValueError) as exc:
+    except (LookupError, TypeError, ValueError, AttributeError) as exc:
         raise BundleError("the document lacks a field that tilec writes") from exc
 
 

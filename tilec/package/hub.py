@@ -146,7 +146,14 @@ def hub_view(info: BundleInfo, bundle: str, index: str) -> HubView:
         _kernel(kernel, view) for kernel, view in zip(info.kernels, package.kernels, strict=True)
     )
     allocating = tuple(kernel.view.name for kernel in kernels if kernel.allocates)
-    exports = sorted((*(kernel.view.name for kernel in kernels), *(["out"] if allocating else [])))
+    names = [kernel.view.name for kernel in kernels]
+    if allocating and "out" in names:
+        raise UsageError(
+            "a kernel named 'out' cannot be in a hub package whose kernels allocate their outputs",
+            cause="`out` holds the functions that are given their outputs",
+            fix="rename the kernel, or leave hub out of --emit",
+        )
+    exports = sorted((*names, *(["out"] if allocating else [])))
     return HubView(
         package=package,
         namespace=f"{info.package.module}_{index[:16]}",
@@ -182,4 +189,5 @@ def _is_operator(kernel: KernelInfo) -> bool:
     kinds = {param.kind for param in kernel.params}
     written = any(param.out for param in kernel.params)
     given = any(p.kind is ParamKind.TENSOR and not p.optional for p in kernel.params)
-    return written and given and kinds <= {ParamKind.TENSOR, ParamKind.SCALAR}
+    named = kernel.name != "name"  # which torch's namespaces of operators have themselves
+    return named and written and given and kinds <= {ParamKind.TENSOR, ParamKind.SCALAR}

@@ -7,11 +7,11 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from packaging.version import Version
 
-from tilec.package.documents import Document
+from tilec.package.documents import MOST, Document
 from tilec_runtime.errors import OutputError
 from tilec_runtime.model.arch import TargetKind
 from tilec_runtime.model.digest import canonical_json, sha256
@@ -27,7 +27,10 @@ def metadata(info: BundleInfo, files: Mapping[str, bytes]) -> bytes:
 
     The id is a digest of all else in it, as the seal of an SBOM is.
     """
-    digests = {file: _digest(data) for file, data in files.items()}
+    digests = {
+        file: base64.b64encode(hashlib.sha256(data).digest()).decode()
+        for file, data in files.items()
+    }
     document: Document = {
         "name": hub_name(info),
         "version": Version(info.package.version).major,
@@ -39,44 +42,28 @@ def metadata(info: BundleInfo, files: Mapping[str, bytes]) -> bytes:
     return _sealed(document)
 
 
-def read_metadata(path: Path) -> Document:
-    """Return an unchanged `metadata.json`; an empty object for another file."""
+def read_digests(path: Path) -> dict[str, str]:
+    """Return the digests that an unchanged `metadata.json` has of the files beside it; nothing for
+    another file, or one that names a file elsewhere.
+    """
     try:
+        if not path.is_file() or path.stat().st_size > MOST:  # a pipe would be waited for
+            return {}
         data = path.read_bytes()
         document: Document = json.loads(data)
         whole = dict(document)
         del whole["id"]
-        return document if _sealed(whole) == data else {}
+        files: dict[str, str] = document["digest"]["files"]
+        sound = _sealed(whole) == data and all(map(_is_beside, files, files.values()))
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return {}
+    return files if sound else {}
 
 
-def unchanged_files(variant: Path) -> dict[Path, bool]:
-    """Return the files of a variant's folder, each with whether it is there and unchanged.
-
-    Links are followed: the library's cache has links to files. A folder without metadata, or with
-    metadata that was changed, gives nothing.
-    """
-    metadata = read_metadata(variant / METADATA)
-    if not metadata:
-        return {}
-    files = metadata["digest"]["files"]
-    return {
-        variant / METADATA: True,
-        **{variant / name: _is_unchanged(variant / name, files[name]) for name in files},
-    }
-
-
-def _is_unchanged(path: Path, digest: str) -> bool:
-    try:
-        return path.is_file() and _digest(path.read_bytes()) == digest
-    except OSError:
-        return False
-
-
-def _digest(data: bytes) -> str:
-    """Return a SHA-256 as `kernels` writes it."""
-    return base64.b64encode(hashlib.sha256(data).digest()).decode()
+def _is_beside(name: str, digest: str) -> bool:
+    """Whether a row of the digests is one of a file in the variant's folder."""
+    path = PurePosixPath(name)
+    return bool(name and digest) and not path.is_absolute() and ".." not in path.parts
 
 
 def hub_name(info: BundleInfo) -> str:

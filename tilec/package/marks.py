@@ -20,10 +20,12 @@ import zipfile
 import zlib
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
+from typing import IO
 
 from tilec.manifest.types import Manifest
+from tilec.model.inside import is_inside
 from tilec.package.documents import KINDS, owner_of, suffix_of
-from tilec.package.hub_metadata import VARIANT, unchanged_files
+from tilec.package.hub_metadata import METADATA, VARIANT, read_digests
 from tilec.package.outputs import Output, place_of
 from tilec_runtime.bundle.parts import PART_NAME
 from tilec_runtime.bundle.read import Bundle
@@ -135,7 +137,9 @@ def all_outputs(directory: Path, package: str, module: str) -> dict[Path, bool]:
     wheels = sorted(directory.glob(f"{normalise_name(package)}-*.whl"))
     wheels += _provider_wheels(directory, package)
     outputs.update({wheel: is_written(wheel) for wheel in wheels})
-    outputs.update(_hub_files(directory.joinpath(*hub_place(package))))
+    hub = directory.joinpath(*hub_place(package))
+    if is_inside(hub, directory):
+        outputs.update(_hub_files(hub))
     outputs.update(_packages(directory, package, module))
     for kind in STANDARD:
         outputs.update(_standard_files(directory / kind))
@@ -177,13 +181,23 @@ def _standard_files(folder: Path) -> dict[Path, bool]:
 
 
 def _hub_files(variant: Path) -> dict[Path, bool]:
-    """Return the files of a hub package's variant, each with whether it is unchanged."""
-    if variant.is_symlink():
+    """Return the files of a hub package's variant, each with whether it is unchanged. What a link
+    leads to is none of them.
+    """
+    digests = read_digests(variant / METADATA)
+    if not digests or variant.is_symlink():
         return {}
-    files = unchanged_files(variant)
-    return {
-        path: own and not path.is_symlink() for path, own in files.items() if os.path.lexists(path)
-    }
+    found = {variant / METADATA: True}
+    for name, digest in digests.items():
+        path = variant / name
+        if os.path.lexists(path) and is_inside(path.parent, variant):
+            found[path] = not path.is_symlink() and base64_digest(path) == digest
+    return found
+
+
+def base64_digest(path: Path) -> str:
+    """Return the SHA-256 of a file as a hub package's metadata has it."""
+    return base64.b64encode(bytes.fromhex(file_digest(path))).decode()
 
 
 def _packages(directory: Path, package: str, module: str) -> dict[Path, bool]:
@@ -252,9 +266,26 @@ def record_digest(digest: bytes) -> str:
 def file_digest(path: Path) -> str:
     """Return the SHA-256 of a file (hex); empty where it is no file or cannot be read."""
     try:
-        return sha256(path.read_bytes()) if path.is_file() else ""
+        if not path.is_file():
+            return ""
+        with path.open("rb") as file:
+            return _digest(file).hex()
     except OSError:
         return ""
+
+
+def member_digest(archive: zipfile.ZipFile, name: str) -> bytes:
+    """Return the SHA-256 of a member of a zip file."""
+    with archive.open(name) as file:
+        return _digest(file)
+
+
+def _digest(file: IO[bytes]) -> bytes:
+    """Return the SHA-256 of a file that may be larger than memory."""
+    digest = hashlib.sha256()
+    while part := file.read(1 << 20):
+        digest.update(part)
+    return digest.digest()
 
 
 def _text(path: Path) -> bytes:
@@ -285,7 +316,7 @@ def _is_wheel(path: Path) -> bool:
             }
             stated.pop(record, None)
             return sorted(names) == sorted([*stated, record]) and all(
-                _hashed(wheel, name) == stated[name] for name in stated
+                record_digest(member_digest(wheel, name)) == stated[name] for name in stated
             )
     except (
         OSError,
@@ -304,11 +335,3 @@ def _is_wheel(path: Path) -> bool:
 def _member(wheel: zipfile.ZipFile, name: str) -> bytes:
     with wheel.open(name) as file:
         return file.read(_MOST_TEXT)
-
-
-def _hashed(wheel: zipfile.ZipFile, name: str) -> str:
-    digest = hashlib.sha256()
-    with wheel.open(name) as file:
-        while part := file.read(1 << 20):
-            digest.update(part)
-    return record_digest(digest.digest())

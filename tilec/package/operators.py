@@ -145,15 +145,18 @@ def _differentiable(
     namespace: str,
 ) -> list[str]:
     """Return the lines that register a call with autograd, and refuse inputs without a gradient."""
-    tensors = [param.name for param in kernel.given if param.kind is ParamKind.TENSOR]
-    with_gradient = [name for name in tensors if backward.gradient_of(name)]
+    tensors = [param for param in kernel.inputs if param.kind is ParamKind.TENSOR]
+    with_gradient = [param.name for param in tensors if backward.gradient_of(param.name)]
     lines = []
-    for name in tensors:
-        if name not in with_gradient:
-            lines += [
-                f"if {names[name]}.requires_grad and torch.is_grad_enabled():",
-                f'    raise RuntimeError("{namespace}::{kernel.name} has no gradient of {name}: pass {name}.detach()")',
-            ]
+    for param in tensors:
+        if param.name in with_gradient:
+            continue
+        name = names[param.name]
+        given = f"{name} is not None and " if param.optional else ""
+        lines += [
+            f"if {given}{name}.requires_grad and torch.is_grad_enabled():",
+            f'    raise RuntimeError("{namespace}::{kernel.name} has no gradient of {param.name}: pass {param.name}.detach()")',
+        ]
     wanted = " or ".join(f"{names[name]}.requires_grad" for name in with_gradient)
     condition = f"({wanted})" if len(with_gradient) > 1 else wanted
     call = f"_Grad_{kernel.name}.apply({', '.join(taken)})"

@@ -333,7 +333,7 @@ class _Planner:
         check_clusters(kernel, decl, [job.target for job in jobs], report)
         check_shared(kernel, jobs, report)
         check_names(kernel, jobs, report)
-        op = None if unresolved else operator_of(kernel, params, report)
+        op = None if unresolved else operator_of(kernel, decl, params, report)
         info = dataclasses.replace(_info(kernel, decl, params, variants), table=table, op=op)
         return PlannedKernel(
             info=info,

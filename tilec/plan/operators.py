@@ -7,6 +7,7 @@ import keyword
 from collections.abc import Mapping, Sequence
 
 from tilec.manifest.types import Backward, Kernel, OpOutput
+from tilec.model.declaration import KernelDecl
 from tilec.plan.params import suggest
 from tilec.plan.points import Report, inlined
 from tilec_runtime.errors import ExpressionError
@@ -19,7 +20,9 @@ from tilec_runtime.model.signature import Param, ParamKind
 Path = tuple[str | int, ...]
 
 
-def operator_of(kernel: Kernel, params: Sequence[Param], report: Report) -> OperatorInfo | None:
+def operator_of(
+    kernel: Kernel, decl: KernelDecl, params: Sequence[Param], report: Report
+) -> OperatorInfo | None:
     """Return the operator of a kernel, without its backward; None where it is none."""
     if kernel.op is None:
         return None
@@ -27,6 +30,8 @@ def operator_of(kernel: Kernel, params: Sequence[Param], report: Report) -> Oper
     if not any(_is_given(param) for param in params if param.name not in _named(kernel)):
         report("there is no tensor among the inputs that says device and library", path)
         return None
+    if kernel.name == "name":
+        report("'name' is what torch calls a namespace of operators: choose another", path)
     for param in params:
         if keyword.iskeyword(param.name):
             report(f"{param.name!r} is a keyword of Python: no operator can take it by name", path)
@@ -38,8 +43,9 @@ def operator_of(kernel: Kernel, params: Sequence[Param], report: Report) -> Oper
         report(
             "operators launch without a config: give what launch.open leaves to the caller", path
         )
+    read = {param.name for param in decl.params if param.read}
     tables = {table.name: table for table in kernel.op.outputs}
-    if not _are_outputs(kernel, params, report):
+    if not _are_outputs(kernel, params, read, report):
         tables = {}
     return OperatorInfo(
         outputs=tuple(
@@ -60,8 +66,10 @@ def _is_given(param: Param) -> bool:
     return param.kind is ParamKind.TENSOR and not param.optional
 
 
-def _are_outputs(kernel: Kernel, params: Sequence[Param], report: Report) -> bool:
-    """Return whether what a call allocates are tensors that the kernel writes, and report others."""
+def _are_outputs(kernel: Kernel, params: Sequence[Param], read: set[str], report: Report) -> bool:
+    """Return whether what a call allocates are tensors that the kernel writes, and report others;
+    `read` are those that it reads before.
+    """
     by_name = {param.name: param for param in params}
     sound = True
     for name in sorted(_named(kernel)):
@@ -70,6 +78,11 @@ def _are_outputs(kernel: Kernel, params: Sequence[Param], report: Report) -> boo
             fault = f"there is no parameter {name!r}{suggest(name, list(by_name))}"
         elif param.kind is not ParamKind.TENSOR or not param.out:
             fault = f"the kernel does not write {name}, so a call cannot return it"
+        elif name in read:
+            fault = (
+                f"the kernel reads {name} before it writes it, and what a call allocates holds anything: "
+                "leave it out of outputs, so that callers give it"
+            )
         elif param.optional:
             fault = f"{name} may be None: a call cannot tell whether to allocate it"
         elif any(step is not None and step != 1 for step in (param.stride or ())[:-1]):
@@ -287,6 +300,8 @@ def _misfit(
     given, taken = dtypes_of(kernel, source), dtypes_of(other, param)
     if gradient and (fault := _no_gradient(source, given)):
         return fault
+    if source.optional and (gradient or not param.optional):
+        return f"{source.name} of {kernel.name} may be None, and {name} of {other_info.name} is a tensor of every call"
     if source.kind is not param.kind:
         return f"{name} of {other_info.name} is a {param.kind.value}, and {stands} is a {source.kind.value}"
     if not given <= taken:

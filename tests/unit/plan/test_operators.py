@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -138,6 +139,16 @@ def test_outputs_that_cannot_be_inferred_are_refused(outputs: str, expected: str
     assert f": {expected}" in found
 
 
+def test_an_output_that_the_kernel_reads_first_is_the_callers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    y, *rest = DECLS["norm"]
+    monkeypatch.setitem(DECLS, "norm", (dataclasses.replace(y, read=True), *rest))
+    (found,) = problems(FORWARD + OUTPUTS)
+    assert "the kernel reads y before it writes it, and what a call allocates holds any" in found
+    assert plan(FORWARD + "op = {}\n").kernels[0].info.op == OperatorInfo()
+
+
 def test_axes_of_several_values_say_no_shape() -> None:
     wide = FORWARD.replace("B = [64]", "B = [64, 128]")
     (found,) = problems(wide + 'op.outputs = { y = { shape = ["B", 1] } }\n')
@@ -181,6 +192,21 @@ def test_arguments_of_a_backward_that_do_not_fit_are_refused(
     backward = f'op.backward = {{ kernel = "norm_backward", args = {{ {listed} }} }}\n'
     found = problems(FORWARD + OUTPUTS + backward + BACKWARD + ITS)
     assert any(expected in problem for problem in found), found
+
+
+def test_a_tensor_that_may_be_none_has_no_gradient() -> None:
+    optional = FORWARD.replace("w = { rank = 1 }", "w = { rank = 1, optional = true }")
+    found = problems(optional + OUTPUTS + ARGS + BACKWARD + ITS)
+    assert any(
+        "w of norm may be None, and dw of norm_backward is a tensor of every call" in problem
+        for problem in found
+    ), found
+
+
+def test_a_name_that_namespaces_of_torch_have_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(DECLS, "name", DECLS["norm"])
+    (found,) = problems(FORWARD.replace("kernel.norm", "kernel.name") + OUTPUTS)
+    assert "'name' is what torch calls a namespace of operators" in found
 
 
 def test_an_operator_that_mutates_has_no_backward() -> None:
