@@ -28,8 +28,8 @@ class _Grad_scale(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx, grad_y):
-        found = (_op_scale_backward(grad_y.contiguous(), ctx.number_0),)
-        return found[0], None
+        gradients = (_op_scale_backward(grad_y.contiguous(), ctx.number_0),)
+        return gradients[0], None
 
 
 def scale(x: torch.Tensor, factor: float = 2.0) -> torch.Tensor:
@@ -44,4 +44,4 @@ def scale_backward(x: torch.Tensor, factor: float = 2.0) -> torch.Tensor:
     return _op_scale_backward(x, factor)
 
 
-# Written by tilec, sha256 b7c5d05bcfa8f8a049fe108c36c8fe480f84182f7d40a17439ae935d1c33bcef
+# Written by tilec, sha256 4e79de7f9cf72555ae07d3ca7c116fcc63f3f35252dd0a843c385bcc9efec9cc
