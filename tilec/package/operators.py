@@ -45,8 +45,9 @@ class OperatorsView:
     """All operators of a package; texts are Python text.
 
     Attributes:
-        choose: whether any has axes to choose. shared: whether the namespace has the build's
-            digest, so that operators which are there already are of the same build.
+        choose: whether any has axes to choose. differentiable: whether any has a backward.
+        shared: whether the namespace has the build's digest, so that operators which are there
+            already are of the same build.
     """
 
     subject: str
@@ -54,6 +55,7 @@ class OperatorsView:
     namespace: str
     exports: str
     choose: bool
+    differentiable: bool
     shared: bool
     all: tuple[OperatorView, ...]
 
@@ -77,6 +79,7 @@ def operators_view(info: BundleInfo, namespace: str = "") -> OperatorsView | Non
         exports=f"[{', '.join(map(literal, sorted(by_name)))}]",
         shared=shared,
         choose=any(kernel.choices for kernel in operators),
+        differentiable=any(kernel.op.backward for kernel in operators if kernel.op is not None),
         all=tuple(_view(kernel, by_name, namespace) for kernel in operators),
     )
 
@@ -135,11 +138,11 @@ def _differentiable(
 ) -> list[str]:
     """The lines that let autograd know of a call; inputs without a gradient are refused."""
     backward = kernel.op.backward if kernel.op is not None else None
-    if backward is None:
-        return []
     tensors = [p for p in kernel.params if p.kind is ParamKind.TENSOR and p not in kernel.allocated]
-    with_gradient = [p for p in tensors if backward.gradient_of(p.name)]
-    without = [p for p in tensors if not backward.gradient_of(p.name)]
+    if backward is None and not any(p.out for p in tensors):
+        return []  # torch warns where the gradient of a result is asked for
+    with_gradient = [p for p in tensors if backward and backward.gradient_of(p.name)]
+    without = [p for p in tensors if p not in with_gradient]
     wanted = " or ".join(f"{names[p.name]}.requires_grad" for p in with_gradient)
     lines = []
     for param in without:
@@ -148,6 +151,8 @@ def _differentiable(
             f"if {given}{names[param.name]}.requires_grad and torch.is_grad_enabled():",
             f'    raise RuntimeError("{namespace}::{kernel.name} has no gradient of {param.name}: pass {param.name}.detach()")',
         ]
+    if not with_gradient:
+        return lines
     call = f"_Grad_{kernel.name}.apply({', '.join(taken)})"
     condition = f"({wanted})" if len(with_gradient) > 1 else wanted
     return [*lines, f"if {condition} and torch.is_grad_enabled():", f"    return {call}"]
@@ -213,7 +218,7 @@ def _backward(
             else []
         ),
         f"found = {call}" if len(made) > 1 else f"found = ({call},)",
-        f"return {returned}",
+        f"return {returned}" if len(given) > 1 else f"return ({returned},)",
     ]
 
 
