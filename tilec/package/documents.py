@@ -113,24 +113,30 @@ def materials(document: Document) -> Materials:
         BundleError: a field is missing, or of another type.
     """
     try:
-        return _materials(document)
+        if "bomFormat" in document:
+            return dict(_of_sbom(document))
+        return dict(_of_provenance(document))
     except (LookupError, TypeError, ValueError, AttributeError) as exc:
         raise BundleError("the document lacks a field that tilec writes") from exc
 
 
-def _materials(document: Document) -> Materials:
-    if "bomFormat" in document:
-        found = dict(pair for row in document["components"] for pair in _component(row))
-        rows = document["metadata"]["properties"]
-        return found | {("option", row["name"].partition(":")[2]): row["value"] for row in rows}
+def _of_sbom(document: Document) -> Iterator[tuple[tuple[str, str], str]]:
+    for row in document["components"]:
+        yield from _component(row)
+    for row in document["metadata"]["properties"]:
+        yield ("option", row["name"].partition(":")[2]), row["value"]
+
+
+def _of_provenance(document: Document) -> Iterator[tuple[tuple[str, str], str]]:
     definition = document["predicate"]["buildDefinition"]
-    found = dict(map(_dependency, definition["resolvedDependencies"]))
-    settings = definition["internalParameters"]["settings"]
-    given = definition["externalParameters"]
-    found |= {("subject", row["name"]): row["digest"]["sha256"] for row in document["subject"]}
-    for kernel, rows in settings.items():
-        found |= {("option", f"{kernel}: {label}"): str(value) for label, value in rows.items()}
-    return found | {("option", name): _text(value) for name, value in given.items()}
+    yield from map(_dependency, definition["resolvedDependencies"])
+    for row in document["subject"]:
+        yield ("subject", row["name"]), row["digest"]["sha256"]
+    for kernel, rows in definition["internalParameters"]["settings"].items():
+        for label, value in rows.items():
+            yield ("option", f"{kernel}: {label}"), str(value)
+    for name, value in definition["externalParameters"].items():
+        yield ("option", name), ", ".join(value) if isinstance(value, list) else str(value)
 
 
 def _component(row: Document) -> Iterator[tuple[tuple[str, str], str]]:
@@ -146,7 +152,3 @@ def _dependency(row: Document) -> tuple[tuple[str, str], str]:
     kind, digest = row["annotations"]["kind"], row["digest"]["sha256"]
     version = row["annotations"].get("version", "")
     return (kind, row["name"]), f"{version} {digest}".strip()
-
-
-def _text(value: object) -> str:
-    return ", ".join(value) if isinstance(value, list) else str(value)

@@ -33,7 +33,7 @@ def metadata(info: BundleInfo, files: Mapping[str, bytes]) -> bytes:
     }
     document: Document = {
         "name": hub_name(info),
-        "version": _release(info.package.version),
+        "version": Version(info.package.version).major,
         "license": info.package.license or "unknown",
         "python-depends": [],
         "backend": {"type": "cuda", "archs": list(_archs(info))},
@@ -102,10 +102,6 @@ def _archs(info: BundleInfo) -> Iterator[str]:
 
 def _arch(cc: tuple[int, int], suffix: str) -> str:
     return f"{cc[0]}.{cc[1]}{suffix}"
-
-
-def _release(version: str) -> int:
-    return Version(version).major
 
 
 def _sealed(document: Document) -> bytes:

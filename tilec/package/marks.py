@@ -127,30 +127,23 @@ def stale_outputs(
 
 def all_outputs(directory: Path, package: str, module: str) -> dict[Path, bool]:
     """Return tilec's outputs for a package, each with whether it is unchanged."""
-    found: dict[Path, bool] = {}
-    for bundle in sorted(directory.glob(f"{glob.escape(package)}-*.tilec")):
-        owner = package_of(bundle)
-        if owner in ("", package):
-            found[bundle] = owner == package
-    found.update(
-        {
-            wheel: is_written(wheel)
-            for wheel in sorted(directory.glob(f"{normalise_name(package)}-*.whl"))
-        }
-    )
-    found.update({wheel: is_written(wheel) for wheel in _provider_wheels(directory, package)})
-    for suffix in KINDS:
-        for document in sorted(directory.glob(f"{glob.escape(package)}-*{suffix}")):
-            owner = owner_of(document)
+    outputs: dict[Path, bool] = {}
+    readers = {".tilec": package_of, **dict.fromkeys(KINDS, owner_of)}
+    for suffix, read_owner in readers.items():
+        for path in sorted(directory.glob(f"{glob.escape(package)}-*{suffix}")):
+            owner = read_owner(path)
             if owner in ("", package):
-                found[document] = owner == package
+                outputs[path] = owner == package
+    wheels = sorted(directory.glob(f"{normalise_name(package)}-*.whl"))
+    wheels += _provider_wheels(directory, package)
+    outputs.update({wheel: is_written(wheel) for wheel in wheels})
     hub = directory.joinpath(*hub_place(package))
     if is_inside(hub, directory):
-        found.update(_hub_files(hub))
-    found.update(_packages(directory, package, module))
+        outputs.update(_hub_files(hub))
+    outputs.update(_packages(directory, package, module))
     for kind in STANDARD:
-        found.update(_standard_files(directory / kind))
-    return found
+        outputs.update(_standard_files(directory / kind))
+    return outputs
 
 
 def outputs_of_others(directory: Path, package: str, module: str) -> dict[Path, str]:
@@ -159,7 +152,7 @@ def outputs_of_others(directory: Path, package: str, module: str) -> dict[Path, 
     A project whose package was renamed has them, and so have packages that share a directory:
     nothing tells these two apart.
     """
-    found: dict[Path, str] = {}
+    others: dict[Path, str] = {}
     providers = _provider_wheels(directory, package)
     for path in sorted(set(directory.glob("*")) - set(providers)):
         names = {package}
@@ -172,8 +165,8 @@ def outputs_of_others(directory: Path, package: str, module: str) -> dict[Path, 
         elif path.name != module and path.is_dir() and not path.is_symlink():
             owner = next(filter(None, map(package_of, _inner_bundles(path))), "")
         if owner and owner not in names:
-            found[path] = owner
-    return found
+            others[path] = owner
+    return others
 
 
 def _standard_files(folder: Path) -> dict[Path, bool]:
@@ -231,14 +224,14 @@ def _packages(directory: Path, package: str, module: str) -> dict[Path, bool]:
 def _provider_wheels(directory: Path, package: str) -> list[Path]:
     """The wheels of a package's machine code, of all versions."""
     name = normalise_name(package)
-    found = []
+    wheels = []
     for path in sorted(directory.glob(f"{name}_sm*-*.whl")):
+        if re.match(rf"{name}_sm\d+-", path.name) is None:
+            continue
         with contextlib.suppress(OSError, zipfile.BadZipFile), zipfile.ZipFile(path) as wheel:
-            if re.match(rf"{name}_sm\d+-", path.name) and any(
-                member.endswith(f"/{PART_NAME}") for member in wheel.namelist()
-            ):
-                found.append(path)
-    return found
+            if any(member.endswith(f"/{PART_NAME}") for member in wheel.namelist()):
+                wheels.append(path)
+    return wheels
 
 
 def _inner_bundles(folder: Path) -> list[Path]:

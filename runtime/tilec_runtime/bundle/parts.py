@@ -34,17 +34,17 @@ def read_providers(data: bytes) -> dict[Version, str]:
     Raises:
         BundleError: it is something else.
     """
-    found: dict[Version, str] = {}
+    providers: dict[Version, str] = {}
     try:
         plain = json.loads(data)
-        found = {Target.parse(name).cc: module for name, module in plain.items()}
-        modules = all(type(name) is str and name.isidentifier() for name in found.values())
-        sound = modules and len(found) <= _MOST and write_providers(found) == data
+        providers = {Target.parse(name).cc: module for name, module in plain.items()}
+        modules = all(type(name) is str and name.isidentifier() for name in providers.values())
+        sound = modules and len(providers) <= _MOST and write_providers(providers) == data
     except (ValueError, AttributeError, RecursionError):
         sound = False
     if not sound:
         damaged(f"has a {PROVIDERS_NAME} that names no modules by target")
-    return found
+    return providers
 
 
 class Part(Protocol):

@@ -127,7 +127,7 @@ class Outputs:
                 f"arrays of {cls.__module__.partition('.')[0]} are not allocated here: "
                 f"pass {', '.join(self.names)}, or give arrays of torch, CuPy or NumPy"
             )
-        made = {}
+        allocated = {}
         for name, (like, extents, dtype) in zip(self.names, self.rules, strict=True):
             shape = values[like].shape
             if extents is not None:
@@ -136,10 +136,10 @@ class Outputs:
                 read |= {each: read[each].shape for each in self.tensors if each in read}
                 shape = self.shape(name, extents, read)
             known = dtype in DTYPES
-            made[name] = make(
+            allocated[name] = make(
                 template, tuple(shape), dtype if known else self._dtype_of(dtype, values)
             )
-        return made
+        return allocated
 
     def _dtype_of(self, rule: str, values: Mapping[str, Any]) -> str:
         """The dtype of an input (`x.dtype`), for an output.
@@ -148,14 +148,14 @@ class Outputs:
             DTypeError: it is none of tilec's.
         """
         source = rule.removesuffix(".dtype")
-        found = dtype_name(values[source])
-        if found not in DTYPES:
+        dtype = dtype_name(values[source])
+        if dtype not in DTYPES:
             raise DTypeError(
-                f"{self.name}: argument {source!r} has dtype {found}, which is no dtype of kernels",
+                f"{self.name}: argument {source!r} has dtype {dtype}, which is no dtype of kernels",
                 fix="convert it to one that the kernel was built for",
                 kernel=self.name,
             )
-        return found
+        return dtype
 
     def _refused(self, what: str) -> ArgumentError:
         return ArgumentError(f"{self.name}: {what}", kernel=self.name)

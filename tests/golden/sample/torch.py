@@ -56,8 +56,8 @@ class _Grad_scale(torch.autograd.Function):
     @staticmethod
     @_once
     def backward(ctx, grad_y):
-        found = (_op_scale_backward(grad_y.contiguous(), ctx.number_0),)
-        return found[0], None
+        gradients = (_op_scale_backward(grad_y.contiguous(), ctx.number_0),)
+        return gradients[0], None
 
 
 def scale(x: torch.Tensor, factor: float = 2.0) -> torch.Tensor:
@@ -72,4 +72,4 @@ def scale_backward(x: torch.Tensor, factor: float = 2.0) -> torch.Tensor:
     return _op_scale_backward(x, factor)
 
 
-# Written by tilec, sha256 dc940b54ca6c635ed0a0fff13545b569d232df07ac61f64482a0d441200abb41
+# Written by tilec, sha256 b9ac1b5b1f2c74f998de2f5607b87ec60835825c241bdfb912f83263266594a3

@@ -23,9 +23,9 @@ from tilec.inspection.verify import (
 from tilec.package.documents import seal, suffix_of
 from tilec.package.provenance import Origin, provenance_of
 from tilec.package.sbom import sbom_of
-from tilec.package.split import base_of, held_of, providers_of
+from tilec.package.split import base_of, providers_of, shipped_of
 from tilec.package.wheel import write_wheel
-from tilec.package.write import write_bundle
+from tilec.package.write import Portion, write_bundle
 from tilec_runtime.bundle.parts import PART_NAME
 from tilec_runtime.errors import BundleError, UsageError
 from tilec_runtime.model.kernel import BundleInfo, ToolInfo
@@ -138,17 +138,17 @@ def test_sources_of_a_checkout(tmp_path: Path) -> None:
 
 
 def test_a_provenance_says_what_was_asked_for(tmp_path: Path) -> None:
-    _, asked = with_request(read_given(provenance_file(tmp_path, INFO)))
-    assert (asked.targets, asked.select, asked.emit) == (("ci",), ("add*",), ORIGIN.emit)
+    _, rebuild = with_request(read_given(provenance_file(tmp_path, INFO)))
+    assert (rebuild.targets, rebuild.select, rebuild.emit) == (("ci",), ("add*",), ORIGIN.emit)
     given, beside = with_request(read_given(sbom_file(tmp_path, INFO)))
     assert (beside.targets, beside.emit) == (("ci",), ("sbom", "provenance"))
     assert given.settings == {("option", "add: opt"): "3"}
 
 
 def test_a_bundle_alone_shows_targets_and_profile(tmp_path: Path) -> None:
-    given, asked = with_request(read_given(bundle_of(tmp_path, INFO)))
-    assert sorted(asked.targets) == ["compute_80", "sm_80", "sm_90"]
-    assert (asked.profile, asked.select, asked.emit) == (INFO.profile, (), ("bundle",))
+    given, rebuild = with_request(read_given(bundle_of(tmp_path, INFO)))
+    assert sorted(rebuild.targets) == ["compute_80", "sm_80", "sm_90"]
+    assert (rebuild.profile, rebuild.select, rebuild.emit) == (INFO.profile, (), ("bundle",))
     assert given.settings == {}
 
 
@@ -190,8 +190,8 @@ def test_a_document_that_lacks_a_field_is_refused(
 
 def test_a_provenance_beside_a_file_that_lacks_a_field_is_passed_over(tmp_path: Path) -> None:
     forged(provenance_file(tmp_path, INFO), lambda d: d["subject"][0].pop("digest"))
-    _, asked = with_request(read_given(bundle_of(tmp_path, INFO)))
-    assert asked.emit == ("bundle",)
+    _, rebuild = with_request(read_given(bundle_of(tmp_path, INFO)))
+    assert rebuild.emit == ("bundle",)
 
 
 @pytest.mark.parametrize("name", ["", "a\0b", "a\nb", "x" * 5000])
@@ -225,7 +225,7 @@ def test_a_wheel_with_a_damaged_member_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_hub_package_may_lie_at_the_root() -> None:
-    given = Given(path=Path("/none/x"), kind="hub", found={})
+    given = Given(path=Path("/none/x"), kind="hub", materials={})
     assert with_request(given)[1].emit == ("hub",)
 
 
@@ -235,22 +235,23 @@ def test_a_hub_package_may_lie_at_the_root() -> None:
 def split_wheels(folder: Path) -> tuple[Path, Path]:
     """Write the small wheel and that of one capability; no provenance lies beside them."""
     providers = providers_of(INFO)
-    found = []
-    for part, package, file in (
+    cc, provider = next(iter(providers.items()))
+    wheels = []
+    for portion, package, file in (
         (base_of(providers), INFO.package, "x.tilec"),
-        (providers[0].part, providers[0].package, PART_NAME),
+        (Portion(machine_code=cc), provider, PART_NAME),
     ):
-        write_bundle(folder / file, INFO, SAMPLE.images.__getitem__, part=part)
-        held = dataclasses.replace(held_of(INFO, part.holds), package=package)
+        write_bundle(folder / file, INFO, SAMPLE.images.__getitem__, portion=portion)
+        shipped = dataclasses.replace(shipped_of(INFO, portion), package=package)
         files = {f"{package.module}/{file}": folder / file}
-        found.append(write_wheel(folder, package=package, files=files, sbom=sbom_of(held)))
-    return found[0], found[1]
+        wheels.append(write_wheel(folder, package=package, files=files, sbom=sbom_of(shipped)))
+    return wheels[0], wheels[1]
 
 
 def test_the_small_wheel_of_a_split_package_shows_all_targets(tmp_path: Path) -> None:
     small, _ = split_wheels(tmp_path)
-    _, asked = with_request(read_given(small))
-    assert sorted(asked.targets) == ["compute_80", "sm_80", "sm_90"]
+    _, rebuild = with_request(read_given(small))
+    assert sorted(rebuild.targets) == ["compute_80", "sm_80", "sm_90"]
 
 
 def test_a_wheel_of_machine_code_alone_asks_for_the_targets(tmp_path: Path) -> None:

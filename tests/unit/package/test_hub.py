@@ -170,7 +170,7 @@ def test_an_operator_gets_axes_by_name() -> None:
     assert (found.operator, found.allocates) == (True, False)
     assert found.arguments == "y, z, x, n, eps, on, B=B"
     assert found.signature.startswith("y, z, x, n, eps=1e-06, on=True, *, B")
-    assert found.values.startswith("(y, z, x, n, eps, on), ")
+    assert found.view.values.startswith("(y, z, x, n, eps, on), ")
 
 
 @pytest.mark.parametrize(
@@ -219,7 +219,7 @@ def test_refuses_kernels_that_need_a_configuration_at_each_launch() -> None:
 
 def test_refuses_a_kernel_of_the_name_that_holds_the_others() -> None:
     op = OperatorInfo(outputs=(OutputInfo(param="y", like="x", dtype="x.dtype"),))
-    assert view_of(kernel(name="out")).name == "out"
+    assert view_of(kernel(name="out")).view.name == "out"
     with pytest.raises(UsageError, match="a kernel named 'out' cannot be in a hub package"):
         view_of(kernel(name="out", op=op))
 
@@ -295,7 +295,7 @@ def test_refuses_the_bundle_of_another_build(variant: Path, tmp_path: Path) -> N
     (bundle,) = variant.glob("*.tilec")
     write_bundle(tmp_path / "other.tilec", other, SAMPLE.images.__getitem__)
     shutil.copy(tmp_path / "other.tilec", bundle)
-    with pytest.raises(Exception, match="is not the one that this package was built with"):
+    with pytest.raises(Exception, match="is not the one that its package was built with"):
         loaded(variant)
 
 

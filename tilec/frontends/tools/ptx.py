@@ -25,6 +25,10 @@ _NEEDS = re.compile(
 )
 
 
+# Name, begin and end of a function in a text.
+_Function = tuple[str, int, int]
+
+
 def isa(text: str) -> Version:
     """Return the PTX ISA that a text declares.
 
@@ -44,8 +48,7 @@ def with_isa(text: str, version: Version) -> str:
 
 def needed_isa(log: str) -> Version | None:
     """Return the newest ISA that ptxas asks for in its messages, or None."""
-    found = [(int(m[1]), int(m[2])) for m in _NEEDS.finditer(log)]
-    return max(found) if found else None
+    return max(((int(m[1]), int(m[2])) for m in _NEEDS.finditer(log)), default=None)
 
 
 def entry_params(text: str, symbol: str) -> tuple[tuple[int, int], ...] | None:
@@ -60,11 +63,12 @@ def calls(text: str, symbol: str) -> set[str] | None:
     """Return the functions an entry may call, at any depth; None if it calls through pointers."""
     if ".func" not in text:
         return set()
-    bodies = _bodies(without_comments(text))
-    found = _mentioned({symbol}, bodies)
-    if any(".callprototype" in bodies.get(name, "") for name in found):
+    plain = without_comments(text)
+    bodies = _bodies(plain, _functions(plain))
+    reached = _reached({symbol}, bodies)
+    if any(".callprototype" in bodies.get(name, "") for name in reached):
         return None
-    return found - {symbol}
+    return reached - {symbol}
 
 
 def entries(text: str) -> list[str]:
@@ -78,14 +82,15 @@ def only(text: str, symbols: Collection[str]) -> str:
     if set(entries(text)) <= set(symbols):
         return text
     plain = without_comments(text)
-    bodies = _bodies(plain)
+    functions = list(_functions(plain))
+    bodies = _bodies(plain, functions)
     # A variable may hold the address of a function.
-    outside = set(_WORD.findall(_without(plain, _functions(plain))))
-    kept = _mentioned({*symbols, *bodies.keys() & outside}, bodies)
-    return _without(text, (each for each in _functions(plain) if each[0] not in kept))
+    outside = set(_WORD.findall(_without(plain, functions)))
+    reached = _reached({*symbols, *bodies.keys() & outside}, bodies)
+    return _without(text, (each for each in functions if each[0] not in reached))
 
 
-def _without(text: str, functions: Iterable[tuple[str, int, int]]) -> str:
+def _without(text: str, functions: Iterable[_Function]) -> str:
     parts, at = [], 0
     for _, start, end in functions:
         parts.append(text[at:start])
@@ -93,15 +98,15 @@ def _without(text: str, functions: Iterable[tuple[str, int, int]]) -> str:
     return "".join([*parts, text[at:]])
 
 
-def _bodies(plain: str) -> Mapping[str, str]:
+def _bodies(plain: str, functions: Iterable[_Function]) -> Mapping[str, str]:
     bodies: dict[str, str] = {}
-    for name, start, end in _functions(plain):
+    for name, start, end in functions:
         bodies[name] = bodies.get(name, "") + plain[start:end]
     return bodies
 
 
-def _functions(plain: str) -> Iterator[tuple[str, int, int]]:
-    """Yield name, begin and end of each function of a text without comments."""
+def _functions(plain: str) -> Iterator[_Function]:
+    """Yield each function of a text without comments."""
     for head in _HEAD.finditer(plain):
         depth, end = 0, len(plain)
         for mark in _BRACE.finditer(plain, head.end()):
@@ -112,14 +117,14 @@ def _functions(plain: str) -> Iterator[tuple[str, int, int]]:
         yield head["name"], head.start(), end
 
 
-def _mentioned(names: set[str], bodies: Mapping[str, str]) -> set[str]:
+def _reached(names: set[str], bodies: Mapping[str, str]) -> set[str]:
     """Return the functions that some functions reach by name, these included."""
-    found, waiting = set(names), list(names)
+    reached, waiting = set(names), list(names)
     while waiting:
-        new = bodies.keys() & set(_WORD.findall(bodies.get(waiting.pop(), ""))) - found
-        found |= new
+        new = bodies.keys() & set(_WORD.findall(bodies.get(waiting.pop(), ""))) - reached
+        reached |= new
         waiting += new
-    return found
+    return reached
 
 
 def complaints(log: str) -> list[tuple[str, int]]:
@@ -129,12 +134,8 @@ def complaints(log: str) -> list[tuple[str, int]]:
 
 def first_complaint(log: str) -> str:
     """Return the first ptxas error that names a line, else the first line of the log."""
-    told = complaints(log)
-    return (
-        told[0][0]
-        if told
-        else next((line for line in log.splitlines() if line.strip()), "it said nothing")
-    )
+    lines = (line for line in log.splitlines() if line.strip())
+    return next((message for message, _ in complaints(log)), None) or next(lines, "it said nothing")
 
 
 def take_mark(text: str, name: str) -> tuple[str, str]:
