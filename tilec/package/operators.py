@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from tilec.package.doc import summary
 from tilec.package.text import bracketed, literal, parameter_names, plain
 from tilec.package.view import choice_type, defaults, is_open, param_type
 from tilec_runtime.model.kernel import BundleInfo, KernelInfo
 from tilec_runtime.model.operator import GRAD, BackwardInfo
-from tilec_runtime.model.signature import ParamKind
+from tilec_runtime.model.signature import Param, ParamKind
 
 _TAKEN = {"torch", "ctx", "Literal"}
 
@@ -45,8 +45,9 @@ class OperatorsView:
     """All operators of a package; texts are Python text.
 
     Attributes:
-        choose: whether any has axes to choose. shared: whether the namespace has the build's
-            digest, so that operators which are there already are of the same build.
+        choose: whether any has axes to choose. differentiable: whether any has a backward.
+        shared: whether the namespace has the build's digest, so that operators which are there
+            already are of the same build.
     """
 
     subject: str
@@ -54,6 +55,7 @@ class OperatorsView:
     namespace: str
     exports: str
     choose: bool
+    differentiable: bool
     shared: bool
     all: tuple[OperatorView, ...]
 
@@ -77,6 +79,7 @@ def operators_view(info: BundleInfo, namespace: str = "") -> OperatorsView | Non
         exports=f"[{', '.join(map(literal, sorted(by_name)))}]",
         shared=shared,
         choose=any(kernel.choices for kernel in operators),
+        differentiable=any(kernel.backward for kernel in operators),
         all=tuple(_view(kernel, by_name, namespace) for kernel in operators),
     )
 
@@ -121,6 +124,10 @@ def _view(kernel: KernelInfo, by_name: Mapping[str, KernelInfo], namespace: str)
         saves, loads, values = _saved(kernel, backward, names)
         values |= {name: f"{text}.contiguous()" for name, text in gradients.items()}
         loads += _backward(kernel, backward, values, by_name[backward.kernel])
+    elif any(param.out for param in inputs):
+        # Of what a call allocates, torch warns where its gradient is asked for.
+        tensors = [param for param in inputs if param.kind is ParamKind.TENSOR]
+        body = [*_refusing(kernel, tensors, names, namespace), *body]
     return OperatorView(
         name=kernel.name,
         summary=summary(kernel),
@@ -146,21 +153,26 @@ def _differentiable(
 ) -> list[str]:
     """Return the lines that register a call with autograd, and refuse inputs without a gradient."""
     tensors = [param for param in kernel.inputs if param.kind is ParamKind.TENSOR]
-    with_gradient = [param.name for param in tensors if backward.gradient_of(param.name)]
-    lines = []
+    with_gradient = [param for param in tensors if backward.gradient_of(param.name)]
+    without = [param for param in tensors if param not in with_gradient]
+    wanted = " or ".join(f"{names[param.name]}.requires_grad" for param in with_gradient)
+    condition = f"({wanted})" if len(with_gradient) > 1 else wanted
+    return [
+        *_refusing(kernel, without, names, namespace),
+        f"if {condition} and torch.is_grad_enabled():",
+        f"    return _Grad_{kernel.name}.apply({', '.join(taken)})",
+    ]
+
+
+def _refusing(
+    kernel: KernelInfo, tensors: Sequence[Param], names: Mapping[str, str], namespace: str
+) -> Iterator[str]:
+    """Yield the lines that refuse tensors whose gradient would be lost."""
     for param in tensors:
-        if param.name in with_gradient:
-            continue
         name = names[param.name]
         given = f"{name} is not None and " if param.optional else ""
-        lines += [
-            f"if {given}{name}.requires_grad and torch.is_grad_enabled():",
-            f'    raise RuntimeError("{namespace}::{kernel.name} has no gradient of {param.name}: pass {param.name}.detach()")',
-        ]
-    wanted = " or ".join(f"{names[name]}.requires_grad" for name in with_gradient)
-    condition = f"({wanted})" if len(with_gradient) > 1 else wanted
-    call = f"_Grad_{kernel.name}.apply({', '.join(taken)})"
-    return [*lines, f"if {condition} and torch.is_grad_enabled():", f"    return {call}"]
+        yield f"if {given}{name}.requires_grad and torch.is_grad_enabled():"
+        yield f'    raise RuntimeError("{namespace}::{kernel.name} has no gradient of {param.name}: pass {param.name}.detach()")'
 
 
 def _saved(
@@ -211,4 +223,7 @@ def _backward(
     inputs = [*(param.name for param in kernel.inputs), *kernel.choices]
     returned = ", ".join(places.get(f"{GRAD}{name}", "None") for name in inputs)
     call = f"_op_{other.name}({', '.join(args)})"
-    return [f"gradients = {call if len(gradients) > 1 else f'({call},)'}", f"return {returned}"]
+    return [
+        f"gradients = {call if len(gradients) > 1 else f'({call},)'}",
+        f"return {returned}" if len(inputs) > 1 else f"return ({returned},)",
+    ]
