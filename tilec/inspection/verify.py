@@ -137,10 +137,11 @@ def _rebuild(provenance: Document, emit: tuple[str, ...]) -> Rebuild:
     """Return the request of a provenance's build, with another `emit` if there is one."""
     try:
         parameters = provenance["predicate"]["buildDefinition"]["externalParameters"]
+        # The lists are of texts: `materials` joined them.
         return Rebuild(
             targets=tuple(parameters["targets"]),
             select=tuple(parameters["select"]),
-            profile=parameters["profile"],
+            profile=str(parameters["profile"]),
             emit=emit or tuple(parameters["emit"]),
         )
     except (KeyError, TypeError) as exc:
@@ -188,7 +189,7 @@ def lacking(given: Given, root: Path) -> Iterator[Finding]:
         if kind == "source" and name != manifest and not name.startswith("<"):
             own = _digest_in(root, name)
             differs = own != digest
-        elif kind == "subject":
+        elif kind == "subject" and Path(name).name == name:  # beside it, and nowhere else
             own = file_digest(given.path.parent / name)
             differs = own not in ("", digest)
         else:

@@ -113,11 +113,12 @@ def materials(document: Document) -> Materials:
         BundleError: a field is missing, or of another type.
     """
     try:
-        if "bomFormat" in document:
-            return dict(_of_sbom(document))
-        return dict(_of_provenance(document))
+        found = dict((_of_sbom if "bomFormat" in document else _of_provenance)(document))
     except (LookupError, TypeError, ValueError, AttributeError) as exc:
         raise BundleError("the document lacks a field that tilec writes") from exc
+    if not all(isinstance(text, str) for key, value in found.items() for text in (*key, value)):
+        raise BundleError("the document lacks a field that tilec writes", cause="it is no text")
+    return found
 
 
 def _of_sbom(document: Document) -> Iterator[tuple[tuple[str, str], str]]:

@@ -179,6 +179,7 @@ def installed_part(module: str) -> Path | bytes | None:
     path = Path(spec.origin).with_name(PART_NAME)
     loader = spec.loader
     if not Path(spec.origin).exists() and loader is not None and hasattr(loader, "get_data"):
-        data: bytes = loader.get_data(str(path))
-        return data
+        with contextlib.suppress(OSError):  # opening the path tells that there is none
+            data: bytes = loader.get_data(str(path))
+            return data
     return path

@@ -176,6 +176,8 @@ def definition(document: Any) -> Any:
         (provenance_file, lambda d: d["subject"][0].pop("digest")),
         (provenance_file, lambda d: definition(d)["resolvedDependencies"][0].update(name=[])),
         (provenance_file, lambda d: d.update(subject=3)),
+        (provenance_file, lambda d: d["subject"][0]["digest"].update(sha256=1)),
+        (provenance_file, lambda d: definition(d)["externalParameters"].update(targets=[1])),
         (sbom_file, lambda d: d["components"][0].update(hashes=[])),
         (sbom_file, lambda d: d.update(metadata=[])),
     ],
@@ -203,6 +205,17 @@ def test_a_source_of_a_name_that_no_file_has_is_missing(tmp_path: Path, name: st
     given = read_given(forged(provenance_file(tmp_path, INFO), change))
     (found,) = lacking(given, tmp_path)
     assert (found.kind, found.name, found.built) == ("source", name, "")
+
+
+def test_a_subject_is_looked_for_beside_its_provenance_alone(tmp_path: Path) -> None:
+    (tmp_path / "other").write_text("secret")
+    (tmp_path / "dist").mkdir()
+
+    def change(document: Any) -> None:
+        document["subject"] = [{"name": "../other", "digest": {"sha256": "1" * 64}}]
+
+    given = read_given(forged(provenance_file(tmp_path / "dist", changed(sources=())), change))
+    assert list(lacking(given, tmp_path)) == []
 
 
 def test_a_document_of_countless_values_is_refused_before_it_takes_memory(tmp_path: Path) -> None:

@@ -208,6 +208,18 @@ def test_a_damaged_provider(
     assert caught.value.fix == "pip install --force-reinstall --no-deps 'acme-k-sm90==1.0'"
 
 
+def test_a_provider_in_a_zip_file_without_its_images(
+    site: Path, module: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = install(site, info_of(module=module))
+    with zipfile.ZipFile(site / "other.zip", "w") as file:
+        file.writestr(f"{module}_sm90/__init__.py", "")
+    monkeypatch.syspath_prepend(site / "other.zip")
+    with pytest.raises(BundleError, match=r"cannot read the bundle .*other\.zip") as caught:
+        taken(base)
+    assert caught.value.fix == "pip install --force-reinstall --no-deps 'acme-k-sm90==1.0'"
+
+
 def test_what_uninstalling_leaves_is_no_provider(site: Path, module: str) -> None:
     base = install(site, info_of(module=module))
     (site / f"{module}_sm90" / "__pycache__").mkdir(parents=True)
