@@ -105,6 +105,9 @@ def test_kernels_of_macros_share_an_image_and_its_variables(tmp_path: Path) -> N
     assert first.data == second.data
     names = {kernel.name for kernel in read_cubin(first.data).kernels}
     assert names == {"_Z5resetPi", "_Z5countILi3EEvPi"}
+    assert first.warnings == ()
+    (warning,) = alone(count).warnings
+    assert warning.message.startswith("the variable counter is not shared with reset: images have")
 
 
 @pytest.mark.parametrize("target", ["sm_80", "sm_100a", "compute_80"])

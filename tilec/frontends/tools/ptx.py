@@ -20,6 +20,10 @@ _HEAD = re.compile(
 # An opcode (`add.s32`) is no mention of a function of its name.
 _WORD = re.compile(r"(?<![\w$%.])[\w$%]+(?![\w$%.])")
 _BRACE = re.compile(r"[{};]")
+_VARIABLE = re.compile(
+    r"^[ \t]*(?:\.[a-z]+[ \t]+)*\.global\b[^;={]*?(?P<name>[\w$%]+)\s*(?:\[[^\]]*\]\s*)*(?P<end>[=;])",
+    re.MULTILINE,
+)
 _NEEDS = re.compile(
     r"PTX (?:ISA )?(?:\.?version|ISA)\s*\.?(?:version\s*)?(\d+)\.(\d+)", re.IGNORECASE
 )
@@ -88,6 +92,39 @@ def only(text: str, symbols: Collection[str]) -> str:
     outside = set(_WORD.findall(_without(plain, functions)))
     reached = _reached({*symbols, *bodies.keys() & outside}, bodies)
     return _without(text, (each for each in functions if each[0] not in reached))
+
+
+def apart(text: str, symbols: Collection[str]) -> dict[str, list[str]]:
+    """Return variables that `symbols` share with entry points that `only` leaves out, with these.
+
+    Tables, which have values from the start and no function stores to by name, are left out.
+    """
+    left = [name for name in entries(text) if name not in symbols]
+    if not left:
+        return {}
+    plain = without_comments(text)
+    functions = list(_functions(plain))
+    bodies = _bodies(plain, functions)
+    own = _words(set(symbols), bodies)
+    others = {name: _words({name}, bodies) for name in left}
+    everything = "".join(bodies.values())
+    found: dict[str, list[str]] = {}
+    for variable in _VARIABLE.finditer(_without(plain, functions)):
+        name = variable["name"]
+        stored = rf"\b(?:st|atom|red)\.[^;]*\[{re.escape(name)}(?![\w$%])"
+        compilers = name.startswith(("$", "__"))
+        if name not in own or compilers:
+            continue
+        users = [other for other, words in others.items() if name in words]
+        if users and (variable["end"] == ";" or re.search(stored, everything)):
+            found[name] = users
+    return found
+
+
+def _words(names: set[str], bodies: Mapping[str, str]) -> set[str]:
+    """Return what functions, and those that they reach, name."""
+    reached = (bodies.get(name, "") for name in _reached(names, bodies))
+    return {word for body in reached for word in _WORD.findall(body)}
 
 
 def _without(text: str, functions: Iterable[_Function]) -> str:

@@ -17,6 +17,8 @@ _HOST_HEADER = re.compile(
     r"[a-z_]+|(?:assert|complex|ctype|errno|fenv|float|inttypes|iso646|limits|locale|math|setjmp|"
     r"signal|stdalign|stdarg|stdbool|stddef|stdint|stdio|stdlib|string|tgmath|threads|time|uchar|"
     r"wchar|wctype)\.h"
+    # Of POSIX.
+    r"|(?:dirent|fcntl|getopt|malloc|pthread|unistd|sys/[a-z]+)\.h"
 )
 _ON_DEVICES = re.compile(
     r"c(?:assert|float|limits|math|stddef|stdint|stdlib|string|time)|algorithm|array|atomic|barrier|"

@@ -26,6 +26,7 @@ KERNEL = "__global__ void k(float* x, int n) {}\n"
         ("#ifndef __CUDACC_RTC__\nint main() {}\n#endif\n" + KERNEL, (), None),
         ("#include <float.h>\n" + KERNEL, (), "nvcc"),
         ("#  include <vector>\n" + KERNEL, (), "nvcc"),
+        ("#include <sys/time.h>\n" + KERNEL, (), "nvcc"),
         ("#include <vector>\n" + KERNEL, (("compiler", "nvrtc"),), "nvrtc"),
         ("#include <cuda/std/limits>\n#include <cuda_fp16.h>\n" + KERNEL, (), None),
         ("#ifdef HOST\n#include <vector>\n#endif\n" + KERNEL, (), None),
