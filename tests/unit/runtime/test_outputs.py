@@ -47,6 +47,14 @@ def test_a_call_with_all_outputs_is_as_before(adds: Launcher) -> None:
         assert z.tolist() == [3.0] * 8
 
 
+def test_an_output_by_name_beside_inputs_by_place_is_explained(adds: Launcher) -> None:
+    with pytest.raises(ArgumentError, match="argument 'z' is given twice") as caught:
+        adds(ones(8), ones(8), z=ones(8))
+    assert (
+        caught.value.fix == "leave z out, so that it is allocated, or give every argument by name"
+    )
+
+
 def test_tensors_of_tilec_are_not_allocated(adds: Launcher) -> None:
     x, y = (
         Tensor.uninitialized((8,), "f32", driver=adds.site.driver, ordinal=-1, stream=0)
