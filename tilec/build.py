@@ -268,8 +268,8 @@ class _Build:
         draft = bundle_info(
             self.project, self.declared, self.plan, self.request.profile, outcomes=None
         )
-        asked = dataclasses.astuple(self.origin()) if "provenance" in self.emit else ()
-        return fingerprint(states, draft, self.emit, self.project.manifest, asked)
+        origin = dataclasses.astuple(self.origin()) if "provenance" in self.emit else ()
+        return fingerprint(states, draft, self.emit, self.project.manifest, origin)
 
     def origin(self, keys: KeyMaker | None = None) -> Origin:
         """What was asked of the build, for its provenance; settings are left out without `keys`."""

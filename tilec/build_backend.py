@@ -26,7 +26,7 @@ from tilec.frontends.base import ToolSearch
 from tilec.manifest.types import Manifest
 from tilec.package.publish import RUNTIME, licences_of
 from tilec.package.sbom import sbom_of
-from tilec.package.wheel import metadata_files, wheel_name, write_wheel
+from tilec.package.wheel import dist_info, metadata_files, release_name, write_wheel
 from tilec_runtime.bundle.read import Bundle
 from tilec_runtime.errors import UsageError
 
@@ -61,7 +61,7 @@ def prepare_metadata_for_build_wheel(
         path = Path(metadata_directory, name)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
-    return next(iter(files)).partition("/")[0]
+    return dist_info(manifest.package.info)
 
 
 prepare_metadata_for_build_editable = prepare_metadata_for_build_wheel
@@ -113,10 +113,10 @@ def build_sdist(sdist_directory: str, config_settings: Settings = None) -> str:
     del config_settings
     manifest, requires = _project()
     package, root = manifest.package.info, Path.cwd()
-    base = "-".join(wheel_name(package).split("-")[:2])
+    base = release_name(package)
     members = {name: Path(root, name).read_bytes() for name in _source_files(root, manifest)}
     metadata = metadata_files(package, licences_of(manifest), requires, {})
-    members["PKG-INFO"] = next(data for name, data in metadata.items() if name.endswith("METADATA"))
+    members["PKG-INFO"] = metadata[f"{dist_info(package)}/METADATA"]
     path = Path(sdist_directory, f"{base}.tar.gz")
     with (
         path.open("wb") as file,

@@ -14,7 +14,7 @@ from typing import Any
 
 from tilec_runtime.bundle.read import Bundle
 from tilec_runtime.device.standalone import driver
-from tilec_runtime.errors import ArgumentError, BundleError, InternalError
+from tilec_runtime.errors import ArgumentError, InternalError
 from tilec_runtime.launch.images import store_of
 from tilec_runtime.launch.launcher import Launcher
 from tilec_runtime.launch.prepare import Site
@@ -47,15 +47,8 @@ class Kernels:
     """
 
     def __init__(self, path: Path, index: str) -> None:
-        bundle = Bundle.open(path, whole=False)
-        if bundle.index_digest != index:
-            raise BundleError(
-                f"{path}: the bundle is not the one that this package was built with: its index has "
-                f"SHA-256 {bundle.index_digest}, the package expects {index}",
-                cause="the package holds files of two builds, or its bundle was exchanged",
-                fix="fetch the package again",
-            )
-        self.bundle = bundle
+        self.bundle = Bundle.open(path, whole=False)
+        self.bundle.require_index(index, name=str(path), fix="fetch the package again")
         self._lock = threading.Lock()
         self._loaded: dict[int, Loaded] = {}
 
@@ -84,8 +77,8 @@ class Kernels:
         """
         if isinstance(device, str):
             raise ArgumentError("the arguments are tensors on the host", cause=_CAUSE, fix=_FIX)
-        found = self._loaded.get(device)
-        if found is None:
+        loaded = self._loaded.get(device)
+        if loaded is None:
             started = driver()
             site = Site(
                 bundle=self.bundle,
@@ -97,8 +90,8 @@ class Kernels:
             )
             launchers = {name: Launcher(name, site) for name in self.bundle.kernels}
             with self._lock:
-                found = self._loaded.setdefault(device, Loaded(kernels=launchers))
-        return found
+                loaded = self._loaded.setdefault(device, Loaded(kernels=launchers))
+        return loaded
 
 
 def _ordinal(kernel: str, values: tuple[Any, ...]) -> int:

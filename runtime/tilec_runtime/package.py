@@ -66,20 +66,14 @@ class Package:
                 from tilec_runtime.bundle.read import Bundle
 
                 bundle = Bundle.open(self._source(), whole=False)
-                if self.index and bundle.index_digest != self.index:
-                    self._refuse(bundle)
+                if self.index:
+                    bundle.require_index(
+                        self.index,
+                        name=bundle.name or f"{self.file} in package {self.name}",
+                        fix="install the package again, or build it again with `tilec build`",
+                    )
                 self._bundle = bundle
             return self._bundle
-
-    def _refuse(self, bundle: Bundle) -> NoReturn:
-        from tilec_runtime.errors import BundleError
-
-        raise BundleError(
-            f"{bundle.name or f'{self.file} in package {self.name}'}: the bundle is not the one that package {self.name} was built with: "
-            f"its index has SHA-256 {bundle.index_digest}, the package expects {self.index}",
-            cause="the package holds files of two builds, or its bundle was exchanged",
-            fix="install the package again, or build it again with `tilec build`",
-        )
 
     def _source(self) -> Path | bytes:
         """The bundle's path; its bytes where it has none, as in a package in a zip file."""

@@ -103,8 +103,8 @@ class _Launchers(dict[int, "Launcher"]):
 
     def __missing__(self, number: int) -> Launcher:
         module = self._package.load("cpu" if number < 0 else number)
-        found = self[number] = module.kernels[self._kernel]
-        return found
+        launcher = self[number] = module.kernels[self._kernel]
+        return launcher
 
 
 def schema_of(info: KernelInfo) -> str:
@@ -112,7 +112,7 @@ def schema_of(info: KernelInfo) -> str:
 
     Tensors that the kernel writes and the caller gives are marked as mutated.
     """
-    inputs = _inputs(info)
+    inputs = info.inputs
     written = [param.name for param in inputs if param.out]
     defaults = _defaults(inputs)
     texts = []
@@ -133,22 +133,17 @@ def schema_of(info: KernelInfo) -> str:
     return f"({', '.join(texts)}) -> {result}"
 
 
-def _inputs(info: KernelInfo) -> tuple[Param, ...]:
-    allocated = info.allocated
-    return tuple(param for param in info.params if param not in allocated)
-
-
 def _defaults(inputs: tuple[Param, ...]) -> list[str]:
     """The defaults of a schema: a number that schemas cannot write has none, nor has what is before
     it.
     """
-    found: list[str] = []
+    texts: list[str] = []
     for param in reversed(inputs):
         value = param.default
         finite = value is not None and value - value == 0
-        known = (finite or param.optional) and all(found)
-        found.append(f"={None if param.optional else value!r}" if known else "")
-    return found[::-1]
+        known = (finite or param.optional) and all(texts)
+        texts.append(f"={None if param.optional else value!r}" if known else "")
+    return texts[::-1]
 
 
 def _allocator(info: KernelInfo) -> Allocate:
@@ -156,7 +151,7 @@ def _allocator(info: KernelInfo) -> Allocate:
     if not info.allocated:
         return lambda _args: ()
     outputs = Outputs(info)
-    names = tuple(param.name for param in _inputs(info))
+    names = tuple(param.name for param in info.inputs)
     makers = [
         _maker(outputs, names, name, rule)
         for name, rule in zip(outputs.names, outputs.rules, strict=True)
@@ -215,7 +210,7 @@ def _shape_of(
 
 def _runner(info: KernelInfo, allocate: Allocate, launchers: _Launchers) -> Callable[..., Any]:
     """What an operator does with real tensors: it launches on torch's current stream."""
-    inputs = _inputs(info)
+    inputs = info.inputs
     template = next(
         place
         for place, param in enumerate(inputs)
@@ -223,18 +218,17 @@ def _runner(info: KernelInfo, allocate: Allocate, launchers: _Launchers) -> Call
     )
     defaults = tuple(param.default for param in inputs)
     mutated = tuple(place for place, param in enumerate(inputs) if param.out)
-    allocated = {param.name for param in info.allocated}
-    outputs_first = all(param.name in allocated for param in info.params[: len(allocated)])
     # Where each parameter's value is in outputs + arguments.
-    order = [param.name for param in (*info.allocated, *inputs)]
-    places = tuple(order.index(param.name) for param in info.params)
+    order = (*info.allocated, *inputs)
+    places = tuple(map(order.index, info.params))
+    outputs_first = info.params == order
     choices, count = info.choices, len(inputs)
 
     def run(*args: Any, **axes: AxisValue | None) -> Any:
         if len(args) != count:  # torch leaves defaults at the end out
             args += defaults[len(args) :]
-        made = allocate(args)
-        values = made + args
+        outputs = allocate(args)
+        values = outputs + args
         if not outputs_first:
             values = tuple([values[place] for place in places])
         launcher = launchers[args[template].get_device()]
@@ -245,10 +239,10 @@ def _runner(info: KernelInfo, allocate: Allocate, launchers: _Launchers) -> Call
         for place in mutated:
             if args[place] is not None:
                 increment_version(args[place])
-        return made[0] if len(made) == 1 else made or None
+        return outputs[0] if len(outputs) == 1 else outputs or None
 
     return run
 
 
-def _result(made: tuple[Any, ...]) -> Any:
-    return made[0] if len(made) == 1 else made or None
+def _result(outputs: tuple[Any, ...]) -> Any:
+    return outputs[0] if len(outputs) == 1 else outputs or None

@@ -259,7 +259,7 @@ def test_a_package_takes_no_bundle_but_its_own(
         package._tilec_package_.on(fake_driver(ADD, GEMM), 0)
     other = index_digest(bundle_of(changed, GEMM).info)
     assert str(caught.value) == (
-        f"{name}: the bundle is not the one that package exchanged was built with: "
+        f"{name}: the bundle is not the one that its package was built with: "
         f"its index has SHA-256 {other}, the package expects {own}\n"
         "  cause: the package holds files of two builds, or its bundle was exchanged\n"
         "  fix: install the package again, or build it again with `tilec build`"

@@ -96,6 +96,17 @@ def test_mutation_is_seen_by_autograd(ops: Any) -> None:
         product.sum().backward()
 
 
+def test_mutation_that_gradients_would_miss_is_refused(ops: Any) -> None:
+    x, weight = torch.ones(100), torch.ones(100, requires_grad=True)
+    with pytest.raises(RuntimeError, match=r"operators::accumulate has no gradient of y: pass y.d"):
+        ops.accumulate(weight * 2, x)
+    with pytest.raises(RuntimeError, match=r"operators::accumulate has no gradient of x: pass x.d"):
+        ops.accumulate(x, weight)
+    with torch.no_grad():
+        ops.accumulate(weight, x)
+    torch.testing.assert_close(weight.detach(), x + 1)
+
+
 def test_gradients(ops: Any) -> None:
     x = torch.randn(3, 20, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(ops.softmax, (x,))
@@ -114,6 +125,27 @@ def test_a_second_gradient_is_refused(ops: Any) -> None:
         grad.sum().backward()
 
 
+def test_a_second_gradient_by_what_was_saved_is_refused(ops: Any) -> None:
+    x, weight = torch.randn(3, 20, requires_grad=True), torch.randn(3, 20)
+    y = ops.softmax(x)
+    # The gradient of y depends on nothing, that of x on y, which was saved.
+    (grad,) = torch.autograd.grad((y * weight).sum(), x, create_graph=True)
+    with pytest.raises(RuntimeError, match="differentiate twice"):
+        ((y * weight).sum() + grad.square().sum()).backward()
+    (grad,) = torch.autograd.grad((ops.softmax(x) * weight).sum(), x, create_graph=True)
+    with pytest.raises(RuntimeError, match="differentiate twice"):
+        torch.autograd.grad(grad.sum(), x, allow_unused=True)
+
+
+def test_a_first_gradient_may_be_taken_with_a_graph(ops: Any) -> None:
+    x, other = torch.randn(3, 20, requires_grad=True), torch.randn(3, 20, requires_grad=True)
+    (ops.softmax(x).square().sum() + other.pow(3).sum()).backward(create_graph=True)
+    expected = x.detach().clone().requires_grad_()
+    torch.softmax(expected, 1).square().sum().backward()
+    torch.testing.assert_close(x.grad.detach(), expected.grad)
+    x.grad = other.grad = None
+
+
 def test_without_grad_nothing_is_kept(ops: Any) -> None:
     x = torch.randn(3, 20, requires_grad=True)
     with torch.no_grad():
@@ -125,7 +157,7 @@ def test_without_grad_nothing_is_kept(ops: Any) -> None:
 def test_compiled_without_a_break(ops: Any, dynamic: bool) -> None:
     def plain(x: Any) -> Any:
         row = torch.ones_like(x[0])
-        ops.accumulate(row, x[0].contiguous())
+        ops.accumulate(row, x[0].detach().contiguous())
         return ops.softmax(x * 2, ROWS=4) + 1, row, ops.sums(row)
 
     compiled = torch.compile(plain, fullgraph=True, dynamic=dynamic)

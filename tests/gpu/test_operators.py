@@ -114,7 +114,7 @@ def test_opcheck(ops: Any, torch: Any) -> None:
 def test_compiled_without_a_break(ops: Any, torch: Any, mode: str | None) -> None:
     def plain(x: Any) -> Any:
         doubled = torch.ones_like(x[0])
-        ops.accumulate(doubled, x[0].contiguous())
+        ops.accumulate(doubled, x[0].detach().contiguous())
         return ops.softmax(x * 2, ROWS=4) + 1, doubled
 
     compiled = torch.compile(plain, fullgraph=True, mode=mode)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tilec.package.write import Part, write_bundle
+from tilec.package.write import Portion, write_bundle
 from tilec_runtime import load
 from tilec_runtime.bundle.format import images_of
 from tilec_runtime.bundle.parts import PART_NAME
@@ -30,12 +30,14 @@ def parts(dist: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[
     cubins = {i.target.cc for i in images_of(bundle.info) if i.target.kind is TargetKind.CUBIN}
     modules = {cc: f"split_examples_sm{cc[0]}{cc[1]}" for cc in sorted(cubins)}
     base = tmp_path / "base.tilec"
-    write_bundle(base, bundle.info, bundle.image, part=Part(modules=modules))
+    write_bundle(base, bundle.info, bundle.image, portion=Portion(modules=modules))
     for cc, module in modules.items():
         folder = tmp_path / "site" / module
         folder.mkdir(parents=True)
         (folder / "__init__.py").touch()
-        write_bundle(folder / PART_NAME, bundle.info, bundle.image, part=Part(machine_code=cc))
+        write_bundle(
+            folder / PART_NAME, bundle.info, bundle.image, portion=Portion(machine_code=cc)
+        )
     importlib.invalidate_caches()
     monkeypatch.setattr(sys, "path", [*sys.path])
     return base, tmp_path / "site"

@@ -84,7 +84,8 @@ def test_a_kernel_of_a_macro_is_named_as_it_is_compiled(
     tmp_path: Path, options: dict[str, Option]
 ) -> None:
     text = "#define MAKE(NAME) __global__ void NAME(float* y, int n) { y[0] = n; }\nMAKE(one)\nMAKE(two)\n"
-    decl = unseen("_Z3twoPfi", None, Source(root=str(tmp_path), path="k/a.cu"))
+    root = write(tmp_path, {"k/a.cu": text})
+    decl = unseen("_Z3twoPfi", None, Source(root=str(root), path="k/a.cu"))
     image = compile_text(tmp_path, text, "_Z3twoPfi", decl=decl, options=options)
     assert [kernel.name for kernel in read_cubin(image.data).kernels] == ["_Z3twoPfi"]
     assert [(slot.type, slot.expr) for slot in image.abi] == [

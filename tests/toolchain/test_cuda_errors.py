@@ -135,8 +135,9 @@ def test_no_warning_of_the_copy_that_nvcc_compiles(
 
 @BOTH
 def test_a_compiled_name_that_there_is_not(tmp_path: Path, options: dict[str, Option]) -> None:
-    decl = unseen("_Z1mPf", None, Source(root=str(tmp_path), path="k/a.cu"))
     text = "#define MAKE(NAME) __global__ void NAME(float* x) {}\nMAKE(k)\nMAKE(j)\n"
+    root = write(tmp_path, {"k/a.cu": text})
+    decl = unseen("_Z1mPf", None, Source(root=str(root), path="k/a.cu"))
     error = refused(tmp_path, text, "_Z1mPf", decl=decl, options=options)
     assert error.what == "k/a.cu compiles to no kernel _Z1mPf"
     assert error.fix == "name one that it has: _Z1kPf, _Z1jPf"

@@ -13,6 +13,7 @@ import pytest
 from tests.toolchain.cuda_jobs import NVCC, frontend, job, write
 from tilec.frontends.base import ToolSearch
 from tilec.frontends.cuda.frontend import CudaFrontend
+from tilec.frontends.cuda.mangled import unseen
 from tilec.frontends.tools import ptxas
 from tilec.frontends.tools.cpp.nvrtc import Nvrtc
 from tilec.inspection import dump
@@ -80,6 +81,33 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     monkeypatch.setattr(Nvrtc, "compile", compile_and_count)
     return counts
+
+
+MACROS = """
+__device__ int counter;
+#define RESET(NAME) __global__ void NAME(int* y) { counter = y[0]; }
+RESET(reset)
+template <int N> __global__ void count(int* y) { y[0] = atomicAdd(&counter, N); }
+__global__ void other(int* y) { y[0] = 1; }
+"""
+
+
+def test_kernels_of_macros_share_an_image_and_its_variables(tmp_path: Path) -> None:
+    root = write(tmp_path, {"k/a.cu": MACROS})
+    decl = unseen("_Z5resetPi", None, Source(root=str(root), path="k/a.cu"))
+    assert decl is not None
+    assert decl.together > 1
+    reset = job(root, "_Z5resetPi", decl=decl)
+    count = job(root, "count<{N}>", axes={"N": 3})
+    group = (Member(symbol="_Z5resetPi"), Member(symbol="count<{N}>", axes=(("N", 3),)))
+    shared = frontend()
+    first, second = (shared.compile(dataclasses.replace(j, group=group)) for j in (reset, count))
+    assert first.data == second.data
+    names = {kernel.name for kernel in read_cubin(first.data).kernels}
+    assert names == {"_Z5resetPi", "_Z5countILi3EEvPi"}
+    assert first.warnings == ()
+    (warning,) = alone(count).warnings
+    assert warning.message.startswith("the variable counter is not shared with reset: images have")
 
 
 @pytest.mark.parametrize("target", ["sm_80", "sm_100a", "compute_80"])

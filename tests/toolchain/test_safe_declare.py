@@ -480,3 +480,22 @@ def test_axes_of_the_code_are_axes_too(tile, tmp_path):
         ("ACC", True, f"ACC at k.py:{line + 6}"),
     ]
     assert decl.requires == ("ROWS < 100",)
+
+
+@pytest.mark.parametrize(
+    ("lines", "read"),
+    [
+        (["z.store(z.load() + x.load_tile_like(z))"], True),
+        (["a = x.load_tile_like(z)", "b = z.load()", "z.store(a + b)"], True),
+        (["for _ in range(3):", "    z.store(z.load() + 1)"], True),
+        (["z.store(x.load_tile_like(z))", "z.store(z.load() + 1)"], False),
+        (["for i in range(3):", "    if i > 0:", "        z.store(z.load() + 1)"], False),
+        (["begin(z)", "z.store(z.load() + 1)"], False),
+        (["z.store(x.load_tile_like(z))"], False),
+    ],
+)
+def test_outputs_that_are_read_before_they_are_written(tile, tmp_path, lines, read):
+    above = "def begin(out):\n    out.store(0)\n\n\n"
+    text = "z: tl.Mut[tl.float32, BM], x: tl.Ref[tl.float32, 1]"
+    decl = kernel(tile, tmp_path, text, *lines, above=above)
+    assert [param.read for param in decl.params] == [read, False]

@@ -173,6 +173,17 @@ def test_an_array_of_structs_has_no_strides_of_its_own(root: Path) -> None:
     assert "'held' is an array of structs, which lie one behind the other" in told.message
 
 
+def test_an_array_of_structs_is_not_read_only_by_the_manifest(root: Path) -> None:
+    params = (tensor("z", rank=2, out=True), tensor("held", "u8", rank=3))
+    with pytest.raises(CompileError) as caught:
+        frontend().compile(job(root, "pairs", params=params))
+    (told,) = caught.value.diagnostics
+    assert (
+        "'held' is an array of structs, whose fields numba lets the kernel store to" in told.message
+    )
+    assert told.hint == "leave out = false of params.held out"
+
+
 def test_arguments_of_the_manifest(root: Path) -> None:
     abi = (
         AbiSlot(type="ptr", expr="out.ptr", size=8, align=8),

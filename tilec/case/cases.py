@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 
 from tilec.manifest.locate import Locator, Path
 from tilec.manifest.types import Bench, Case, Input, Kernel, Operand, Tolerance
-from tilec_runtime.errors import CaseError, ExpressionError, Location
+from tilec.plan.points import derived_at
+from tilec_runtime.errors import CaseError, Location
 from tilec_runtime.model.dtype import DTYPES
-from tilec_runtime.model.expr import parse
 from tilec_runtime.model.kernel import AxisValue, KernelInfo, VariantInfo
 from tilec_runtime.model.signature import Param, ParamKind
 from tilec_runtime.model.suggest import did_you_mean
@@ -124,19 +123,12 @@ def expand_cases(
         bound = _expand(case, info, _place(kernel, case, locate), files=files)
         root = locate.root if locate else ""
         found += (
-            dataclasses.replace(each, keys=keys, root=root, let=tuple(_derived(kernel, each.axes)))
+            dataclasses.replace(
+                each, keys=keys, root=root, let=tuple(derived_at(kernel, each.axes))
+            )
             for each in bound
         )
     return tuple(found)
-
-
-def _derived(kernel: Kernel, axes: Axes) -> Iterator[tuple[str, AxisValue]]:
-    """Yield the derived axes of a kernel whose values follow from these axes."""
-    env = dict(axes)
-    for name, text in kernel.let:
-        with contextlib.suppress(ExpressionError):  # it names an axis that the launch settles
-            env[name] = parse(text).evaluate(env)
-            yield name, env[name]
 
 
 def small_case(case: BoundCase) -> BoundCase:

@@ -58,19 +58,6 @@ def _unbuilt(chain: Chain, case: Case, locate: Locator | None) -> BoundCase:
     )
 
 
-def axes_of(step: BoundStep, info: KernelInfo, case: BoundCase) -> dict[str, AxisValue]:
-    """Return the axes of a step that are known before its launch: chosen, by dtype, by default."""
-    axes = dict(step.axes)
-    dtypes = {param.name: param.dtype for param in case.params}
-    given = dict(step.arguments)
-    for param in info.params:
-        if param.dtype in info.dtype_axes and param.name in given and given[param.name].name:
-            axes.setdefault(param.dtype, dtypes[given[param.name].name])
-    for name, value in info.default:
-        axes.setdefault(name, value)
-    return axes
-
-
 def chain_text(case: BoundCase) -> str:
     """`row_softmax (tile) -> threshold_scale (simt)`."""
     return " -> ".join(f"{step.kernel} ({step.language})" for step in case.steps)

@@ -133,6 +133,15 @@ def facts_of(value: Value) -> TensorFacts | int | float | bool:
     )
 
 
+def read_only(value: Value) -> Value:
+    """Return an array as a view that refuses stores; a scalar as it is."""
+    if not isinstance(value, np.ndarray):
+        return value
+    view: Array = value.view()
+    view.flags.writeable = False
+    return view
+
+
 def poisoned(shape: tuple[int, ...], dtype: DType) -> Array:
     """Return an array whose elements look wrong until a kernel writes them."""
     if dtype.name == "bool":
@@ -181,7 +190,8 @@ def _made(
     dtype = numpy_dtype(DTYPES[item.dtype])
     shape = None if item.shape is None else _shape(case, item, env)
     more = {**dict(case.known), "shape": shape, "dtype": dtype, "seed": item.seed}
-    result = functions.call(case, item.make, ("inputs", item.name), made, more)
+    before = {name: read_only(value) for name, value in made.items()}
+    result = functions.call(case, item.make, ("inputs", item.name), before, more)
     array = np.asarray(result)
     if array.dtype.fields is not None:  # an array of structs is its bytes
         array = array[..., np.newaxis].view(np.uint8)
@@ -189,8 +199,8 @@ def _made(
         wanted = f"{dtype}{'' if shape is None else list(shape)}"
         what = f"{item.make} returned {array.dtype}{list(array.shape)}, and {wanted} is taken"
         raise _error(case, item, what)
-    found: Array = np.require(array, dtype, "C")
-    return found
+    # A copy: what it returns may be an earlier input, or a part of one.
+    return np.array(array, dtype, order="C")
 
 
 def _filled(case: BoundCase, item: Input, shape: tuple[int, ...], dtype: DType) -> Array:

@@ -8,7 +8,7 @@ import numpy as np
 
 from tilec.case.cases import BoundCase
 from tilec.case.functions import Function, Functions
-from tilec.case.inputs import Array, Value
+from tilec.case.inputs import Array, Value, read_only
 from tilec_runtime.errors import CaseError
 from tilec_runtime.model.dtype import BY_NUMPY, DTYPES
 
@@ -47,17 +47,9 @@ class References:
             CaseError: the signature does not fit, the function raises, or its results are not those
                 that the kernel writes.
         """
-        values = {name: _read_only(value) for name, value in inputs.items()}
+        values = {name: read_only(value) for name, value in inputs.items()}
         result = self._functions.call(case, case.reference, _KEY, values, dict(case.known))
         return _results(case, result, inputs)
-
-
-def _read_only(value: Value) -> Value:
-    if not isinstance(value, np.ndarray):
-        return value
-    view: Array = value.view()
-    view.flags.writeable = False
-    return view
 
 
 def _results(case: BoundCase, result: object, inputs: Mapping[str, Value]) -> dict[str, Array]:

@@ -251,10 +251,13 @@ def words_of(values: Sequence[str]) -> tuple[str, ...]:
 
 
 def split_words(
-    _ctx: click.Context, _param: click.Parameter, values: Sequence[str]
+    ctx: click.Context, param: click.Parameter, values: Sequence[str]
 ) -> tuple[str, ...]:
     """Callback of an option that takes lists: `a,b` and repeated options make one tuple."""
-    return words_of(values)
+    words = words_of(values)
+    if values and not words:
+        named(ctx, param, "")
+    return words
 
 
 def named(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:

@@ -170,8 +170,8 @@ def command(
     from tilec.inspection import container, report
 
     views = ((f"--{form}", form), ("--safety", safety), ("--html", html), ("--diff", old))
-    asked = (("--why", why), ("--sizes", sizes), ("--coverage", coverage))
-    given = [name for name, value in (*views, *asked) if value]
+    questions = (("--why", why), ("--sizes", sizes), ("--coverage", coverage))
+    given = [name for name, value in (*views, *questions) if value]
     _refuse(app, given, arguments, device, deny_breaking=deny_breaking)
     if deny and not sizes:
         raise click.UsageError("--deny goes with --sizes", click.get_current_context())
@@ -241,9 +241,9 @@ def _sources(app: App) -> Path:
 def _dump(app: App, opened: Container, form: str, select: str) -> None:
     from tilec.inspection.dump import Form, dump
 
-    found = dump(opened.bundle, Form(form), select, app.settings.search, _sources(app))
-    app.detail(f"{found.id}: {found.image.digest}{f', {found.tool}' if found.tool else ''}")
-    echo(found.text, nl=not found.text.endswith("\n"))
+    listing = dump(opened.bundle, Form(form), select, app.settings.search, _sources(app))
+    app.detail(f"{listing.id}: {listing.image.digest}{f', {listing.tool}' if listing.tool else ''}")
+    echo(listing.text, nl=not listing.text.endswith("\n"))
 
 
 def _write_page(app: App, opened: Container, found: Report, path: Path, *, chosen: bool) -> None:
@@ -413,12 +413,12 @@ def _image_row(kernel: KernelInfo, variant: VariantInfo, image: ImageInfo) -> li
 def _difference(app: App, old: Report, new: Report, *, deny_breaking: bool) -> int:
     from tilec.inspection import diff
 
-    found = diff.compare(old, new)
+    difference = diff.compare(old, new)
     if app.json:
-        app.document("diff", diff.to_json(found))
+        app.document("diff", diff.to_json(difference))
     else:
-        print_difference(app, found)
-    return 1 if deny_breaking and found.breaking else 0
+        print_difference(app, difference)
+    return 1 if deny_breaking and difference.breaking else 0
 
 
 def print_difference(app: App, found: Difference) -> None:

@@ -25,43 +25,43 @@ def print_sizes(app: App, bundle: Bundle, *, deny_dead: bool) -> int:
     """Print what is shipped by target and which images no device takes; 1 for such with `deny_dead`."""
     from tilec.inspection.reach import sizes
 
-    found = sizes(bundle)
+    shipped = sizes(bundle)
     if app.json:
         body = {
             "targets": [
-                {**dataclasses.asdict(row), "target": str(row.target)} for row in found.targets
+                {**dataclasses.asdict(row), "target": str(row.target)} for row in shipped.targets
             ],
-            "dead": [_dead_json(image) for image in found.dead],
+            "dead": [_dead_json(image) for image in shipped.dead],
         }
         app.document("sizes", body)
-        return 1 if deny_dead and found.dead else 0
-    app.table(HEADS, [_row(row) for row in found.targets])
-    packed = sum(row.packed or 0 for row in found.targets)
-    waste = sum(row.dead_size or 0 for row in found.targets)
-    images = plural(sum(row.images for row in found.targets), "image")
+        return 1 if deny_dead and shipped.dead else 0
+    app.table(HEADS, [_row(row) for row in shipped.targets])
+    packed = sum(row.packed or 0 for row in shipped.targets)
+    waste = sum(row.dead_size or 0 for row in shipped.targets)
+    images = plural(sum(row.images for row in shipped.targets), "image")
     app.say(f"\n{images}, {bytes_text(packed)} in the bundle, {bytes_text(waste)} of it dead")
-    shown = found.dead if app.verbose else found.dead[:DEAD_SHOWN]
+    shown = shipped.dead if app.verbose else shipped.dead[:DEAD_SHOWN]
     for image in shown:
         app.say(
             f"  {style(image.id, fg='yellow')}  {bytes_text(image.size)}, {_why_dead(image)}",
             indent=4,
         )
-    if len(shown) < len(found.dead):
-        app.say(f"  and {len(found.dead) - len(shown)} more (--verbose lists them)")
-    return 1 if deny_dead and found.dead else 0
+    if len(shown) < len(shipped.dead):
+        app.say(f"  and {len(shipped.dead) - len(shown)} more (--verbose lists them)")
+    return 1 if deny_dead and shipped.dead else 0
 
 
 def print_coverage(app: App, bundle: Bundle, names: Sequence[str]) -> int:
     """Print which variants have machine code for each architecture; 1 if some have none."""
     from tilec.inspection.reach import coverage
 
-    found = coverage(bundle.info, names)
+    covered = coverage(bundle.info, names)
     if app.json:
-        rows = [{**dataclasses.asdict(each), "complete": each.complete} for each in found]
+        rows = [{**dataclasses.asdict(each), "complete": each.complete} for each in covered]
         app.document("coverage", {"devices": rows})
-    for each in () if app.json else found:
+    for each in () if app.json else covered:
         _device(app, each)
-    return 0 if all(each.complete for each in found) else 1
+    return 0 if all(each.complete for each in covered) else 1
 
 
 def _row(row: Shipped) -> list[Cell]:

@@ -19,7 +19,7 @@ from tilec.cli.targets import targets_option
 from tilec_runtime.errors import BundleError
 
 if TYPE_CHECKING:
-    from tilec.inspection.verify import Asked, Finding, Given
+    from tilec.inspection.verify import Finding, Given, Rebuild
 
 SHOWN = 40  # differences
 
@@ -77,25 +77,24 @@ def command(
 
     root = app.manifest_path().parent
     given = verify.read_given(app.path(file))
-    found = tuple(verify.lacking(given, root))
-    built = not found
+    findings = tuple(verify.lacking(given, root))
+    built = not findings
     if built:
-        given, asked = verify.with_request(given)
-        asked = dataclasses.replace(
-            asked,
-            targets=targets or asked.targets,
-            select=select or asked.select,
-            profile=profile or asked.profile,
+        given, rebuild = verify.with_request(given, targets)
+        rebuild = dataclasses.replace(
+            rebuild,
+            select=select or rebuild.select,
+            profile=profile or rebuild.profile,
         )
-        with _built_again(app, given, asked, jobs, cached=cached) as (again, provenance):
-            found = verify.differences(given, again, provenance)
-    _report(app, given, found, built=built)
-    return 1 if found else 0
+        with _built_again(app, given, rebuild, jobs, cached=cached) as (again, provenance):
+            findings = verify.differences(given, again, provenance)
+    _report(app, given, findings, built=built)
+    return 1 if findings else 0
 
 
 @contextlib.contextmanager
 def _built_again(
-    app: App, given: Given, asked: Asked, jobs: int | None, *, cached: bool
+    app: App, given: Given, rebuild: Rebuild, jobs: int | None, *, cached: bool
 ) -> Iterator[tuple[Path, Path | None]]:
     """Build again and give the output that stands for the file, and its provenance if it has one;
     both are removed afterwards.
@@ -107,11 +106,11 @@ def _built_again(
 
     request = make_request(
         app,
-        targets=asked.targets,
-        select=asked.select,
-        profile=asked.profile,
+        targets=rebuild.targets,
+        select=rebuild.select,
+        profile=rebuild.profile,
         workers=jobs,
-        emit=asked.emit,
+        emit=rebuild.emit,
         force=not cached,
         cached=cached,
         again=True,
@@ -120,58 +119,62 @@ def _built_again(
     try:
         with progress.shown(app) as observer:
             result = build.build(request, observer)
-        made = {output.kind: Path(output.path) for output in result.outputs}
         alike = [Path(output.path) for output in result.outputs if output.kind == given.kind]
-        yield _counterpart(given, alike), made.get("provenance")
+        provenance = (Path(out.path) for out in result.outputs if out.kind == "provenance")
+        yield _counterpart(given, alike), next(provenance, None)
     finally:
         if place.is_dir() and not place.is_symlink():
             shutil.rmtree(place)
 
 
-def _counterpart(given: Given, made: Sequence[Path]) -> Path:
+def _counterpart(given: Given, built: Sequence[Path]) -> Path:
     """Return the output that stands for the file.
 
     Raises:
         BundleError: there is none.
     """
-    if given.kind == "hub" and made:
-        return next(one for one in made[0].parents if one.name == given.path.name)
-    named = [path for path in made if path.name == given.path.name]
-    if named or len(made) == 1:
-        return (named or list(made))[0]
+    from tilec.package.hub_metadata import VARIANT
+
+    if given.kind == "hub" and built:
+        return next(one for one in built[0].parents if one.name == VARIANT)
+    named = [path for path in built if path.name == given.path.name]
+    if named or len(built) == 1:
+        return (named or list(built))[0]
     raise BundleError(
-        f"the checkout builds no {given.path.name}, but {', '.join(path.name for path in made) or 'nothing'}",
+        f"the checkout builds no {given.path.name}, but {', '.join(path.name for path in built) or 'nothing'}",
         cause="the wheels are split otherwise, or the package has another name or version",
         fix="check out the sources that the file was built from",
     )
 
 
-def _report(app: App, given: Given, found: Sequence[Finding], *, built: bool) -> None:
+def _report(app: App, given: Given, findings: Sequence[Finding], *, built: bool) -> None:
     if app.json:
         body = {
-            "ok": not found,
+            "ok": not findings,
             "path": app.show(given.path),
             "what": given.kind,
             "built": built,
-            "differences": [dataclasses.asdict(one) for one in found],
+            "differences": [dataclasses.asdict(one) for one in findings],
         }
         app.document("verify", body)
         return
     name = app.show(given.path)
-    if not found:
+    if not findings:
         app.say(f"{style('verified', fg='green', bold=True)} {name}: the same bytes, built again")
         return
     rows: list[list[Cell]] = [
         [one.kind, one.name, _short(one.given), _short(one.built)]
-        for one in found[: len(found) if app.verbose else SHOWN]
+        for one in findings[: len(findings) if app.verbose else SHOWN]
     ]
     app.table(columns("differs", "~name", "in the file", "in the checkout"), rows)
-    if len(rows) < len(found):
-        app.say(f"… and {plural(len(found) - len(rows), 'more difference')} (--verbose lists them)")
+    if len(rows) < len(findings):
+        app.say(
+            f"… and {plural(len(findings) - len(rows), 'more difference')} (--verbose lists them)"
+        )
     why = "" if built else "; nothing was built: no build of other sources can be the same"
     word = style("differs", fg="red", bold=True)
-    app.say(f"\n{word} {name}: {plural(len(found), 'difference')}{why}")
-    if built and not {"tool", "source", "option"} & {one.kind for one in found}:
+    app.say(f"\n{word} {name}: {plural(len(findings), 'difference')}{why}")
+    if built and not {"tool", "source", "option"} & {one.kind for one in findings}:
         app.say(
             "  the tools and sources are the same: another option of the manifest, which a provenance "
             "beside the file would name, or a compiler whose output varies"

@@ -150,16 +150,16 @@ class KeyMaker:
         """Return, by kernel, the rows that all of its jobs have and that are no tool, file or
         declaration: what the manifest sets.
         """
-        found: dict[str, dict[str, str]] = {}
+        by_kernel: dict[str, dict[str, str]] = {}
         for spec in {id(job.spec): job.spec for job in jobs}.values():
             rows = {
                 label: _text(value)
                 for label, value in self._kernel_rows(spec)
                 if label.partition(" ")[0] not in _NOT_SET
             }
-            common = found.setdefault(spec.name, rows).items() & rows.items()
-            found[spec.name] = dict(sorted(common))
-        return found
+            common = by_kernel.setdefault(spec.name, rows).items() & rows.items()
+            by_kernel[spec.name] = dict(sorted(common))
+        return by_kernel
 
     def snapshot(self, jobs: Iterable[Job]) -> dict[str, Any]:
         """Return the explanations of many jobs as JSON that holds shared parts once.
@@ -272,11 +272,11 @@ def explain_change(
 def _numbered(rows: Sequence[tuple[str, str]]) -> dict[tuple[str, int], str]:
     """Return rows by label and the count of rows with that label so far."""
     counts: dict[str, int] = {}
-    found = {}
+    numbered = {}
     for label, value in rows:
         counts[label] = counts.get(label, 0) + 1
-        found[label, counts[label]] = value
-    return found
+        numbered[label, counts[label]] = value
+    return numbered
 
 
 def _variant_rows(variant: Variant) -> Iterator[Row]:

@@ -415,34 +415,44 @@ def pick(
     for kernel in manifest.kernels:
         if kernel.name not in declared:
             continue
-        decls = declared[kernel.name]
-        matching = [d for d in decls if kernel.function in (d.qualified, d.name)]
-        named = kernel.symbol.partition("<")[0].strip().removeprefix("::") or kernel.function
-        exact = [d for d in matching if d.qualified == named] or [
-            d for d in matching if d.qualified.endswith(f"::{named}")
-        ]
-        candidates = exact or ([] if "::" in named else matching)
-        if len(candidates) == 1:
-            chosen[kernel.name] = candidates[0]
-            continue
-        names = [d.qualified or d.name for d in decls]
-        path = Path(manifest.root, kernel.source)
-        spelled = kernel.language == "cuda" and not candidates and not did_you_mean(named, names)
-        plain = spelled and not _mentions(path, "__tile_global__")
-        shown = named.startswith("_Z") or _mentions(path, "__global__") or _mentions(path, named)
-        if plain and shown and (hidden := unseen(named, kernel.args, sources[kernel.name])):
-            chosen[kernel.name] = hidden
-            continue
-        what = (
-            _several(kernel, named, candidates)
-            if candidates
-            else _absent(kernel, named, names, path)
+        choice = _pick_one(
+            kernel,
+            declared[kernel.name],
+            sources[kernel.name],
+            Path(manifest.root, kernel.source),
         )
-        if plain:
-            what += "; one that a macro makes takes `args`, or its compiled name (_Z…)"
+        if isinstance(choice, KernelDecl):
+            chosen[kernel.name] = choice
+            continue
         key = "symbol" if kernel.symbol else "source"
-        problems.append(manifest.locate.problem(("kernel", kernel.name, key), what))
+        problems.append(manifest.locate.problem(("kernel", kernel.name, key), choice))
     return chosen, tuple(problems)
+
+
+def _pick_one(
+    kernel: Kernel, decls: Sequence[KernelDecl], source: Source, path: Path
+) -> KernelDecl | str:
+    """Return a kernel's declaration in its source, or why there is not exactly one."""
+    matching = [d for d in decls if kernel.function in (d.qualified, d.name)]
+    named = kernel.symbol.partition("<")[0].strip().removeprefix("::") or kernel.function
+    exact = [d for d in matching if d.qualified == named] or [
+        d for d in matching if d.qualified.endswith(f"::{named}")
+    ]
+    candidates = exact or ([] if "::" in named else matching)
+    if len(candidates) == 1:
+        return candidates[0]
+    names = [d.qualified or d.name for d in decls]
+    spelled = kernel.language == "cuda" and not candidates and not did_you_mean(named, names)
+    plain = spelled and not _mentions(path, "__tile_global__")
+    shown = named.startswith("_Z") or _mentions(path, "__global__") or _mentions(path, named)
+    if plain and shown and (hidden := unseen(named, kernel.args, source)):
+        return hidden
+    what = (
+        _several(kernel, named, candidates) if candidates else _absent(kernel, named, names, path)
+    )
+    if plain:
+        what += "; one that a macro makes takes `args`, or its compiled name (_Z…)"
+    return what
 
 
 def _several(kernel: Kernel, named: str, candidates: Sequence[KernelDecl]) -> str:

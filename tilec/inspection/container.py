@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import lzma
 import re
 import shutil
 import tempfile
@@ -22,6 +23,15 @@ from tilec_runtime.errors import BundleError
 SUFFIX = ".tilec"
 MAX_MEMBER = 4 << 30
 _CHUNK = 1 << 20
+# What reading a damaged zip file raises beside OSError.
+UNREADABLE = (
+    zipfile.BadZipFile,
+    zlib.error,
+    lzma.LZMAError,
+    EOFError,
+    NotImplementedError,
+    RuntimeError,
+)
 # Where a generated package pins the digest of its bundle's index.
 _PIN = re.compile(rb'^    "([0-9a-f]{64})",$', re.MULTILINE)
 
@@ -79,7 +89,7 @@ def _from_file(path: Path, kind: str, bundle: Path) -> Container:
 
 def _from_directory(path: Path) -> Container:
     try:
-        found = sorted(
+        bundles = sorted(
             entry
             for entry in path.iterdir()
             if entry.name.endswith(SUFFIX) and entry.name != SUFFIX and entry.is_file()
@@ -90,26 +100,24 @@ def _from_directory(path: Path) -> Container:
         ) from exc
     module = path / "__init__.py"
     text = module.read_bytes() if module.is_file() else b""
-    if len(found) > 1:
+    if len(bundles) > 1:
         # A build that was killed leaves the bundle of the new package beside that of the old one.
-        found = [entry for entry in found if entry.name.encode() in text] or found
-    if len(found) == 1:
-        opened = _from_file(path, "package" if module.is_file() else "bundle", found[0])
+        bundles = [entry for entry in bundles if entry.name.encode() in text] or bundles
+    if len(bundles) == 1:
+        opened = _from_file(path, "package" if module.is_file() else "bundle", bundles[0])
         pinned = _PIN.search(text)
-        if pinned is not None and pinned[1].decode() != opened.bundle.index_digest:
-            other = opened.bundle.index_digest
-            raise BundleError(
-                f"{found[0]}: the bundle is not the one that its package was built with: its index has SHA-256 {other}, "
-                f"{module.name} expects {pinned[1].decode()}",
-                cause="the package holds files of two builds, or its bundle was exchanged",
+        if pinned is not None:
+            opened.bundle.require_index(
+                pinned[1].decode(),
+                name=str(bundles[0]),
                 fix="install the package again, or build it again with `tilec build`",
             )
         return opened
-    if found:
-        names = ", ".join(entry.name for entry in found)
+    if bundles:
+        names = ", ".join(entry.name for entry in bundles)
         raise BundleError(
-            f"{path} holds {len(found)} bundles: {names}",
-            fix=f"name one of them, such as {found[0]}",
+            f"{path} holds {len(bundles)} bundles: {names}",
+            fix=f"name one of them, such as {bundles[0]}",
         )
     raise BundleError(
         f"{path} holds no {SUFFIX} bundle",
@@ -154,7 +162,7 @@ def _copy(path: Path, file: BinaryIO) -> int:
     """
     try:
         return _extract(path, file)
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as exc:
+    except UNREADABLE as exc:
         raise BundleError(
             f"{path} is damaged or no wheel: {exc}", fix="fetch or build it again"
         ) from exc
@@ -164,18 +172,19 @@ def _copy(path: Path, file: BinaryIO) -> int:
 
 def _extract(path: Path, file: BinaryIO) -> int:
     with zipfile.ZipFile(path) as wheel:
-        found = [member for member in wheel.infolist() if member.filename.endswith(SUFFIX)]
-        if len(found) != 1:
-            held = f"{len(found)} bundles" if found else "no bundle"
+        bundles = [member for member in wheel.infolist() if member.filename.endswith(SUFFIX)]
+        if len(bundles) != 1:
+            count = f"{len(bundles)} bundles" if bundles else "no bundle"
             raise BundleError(
-                f"{path} holds {held}", cause="it is no wheel that `tilec build --emit wheel` wrote"
+                f"{path} holds {count}",
+                cause="it is no wheel that `tilec build --emit wheel` wrote",
             )
-        size, packed = found[0].file_size, found[0].compress_size
+        size, packed = bundles[0].file_size, bundles[0].compress_size
         if size > min(MAX_MEMBER, packed * limits.RATIO):
             raise BundleError(
                 f"{path}: its bundle claims {size} bytes in {packed}",
                 cause="the wheel is damaged or hostile",
             )
-        with wheel.open(found[0]) as member:
+        with wheel.open(bundles[0]) as member:
             shutil.copyfileobj(member, file, _CHUNK)
     return size

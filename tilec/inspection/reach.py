@@ -6,7 +6,7 @@ The choice of an image is the one that launches make, asked for every known devi
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from tilec.inspection.report import image_id
 from tilec_runtime.bundle.choose import Choice, DeviceFacts, choose_image
@@ -100,28 +100,25 @@ class Coverage:
         return self.driver is not None and (self.wanted is None or self.driver <= self.wanted)
 
 
-class _Alike:
-    """The choices for the variants of a bundle; variants whose images are alike share them."""
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class _Reach:
+    """Where an image is taken.
 
-    def __init__(self, info: BundleInfo) -> None:
-        forms: dict[object, int] = {}
-        self.forms = {
-            variant.id: forms.setdefault(
-                tuple((i.target, i.exact, i.ptx_isa, i.cuda) for i in variant.images), len(forms)
-            )
-            for kernel in info.kernels
-            for variant in kernel.variants
-        }
-        self.known: dict[tuple[int, DeviceFacts], tuple[int, ...]] = {}
+    Attributes:
+        takers: the devices that take it.
+        allowed: those that take it if a process allows compiling at load.
+        instead: targets that devices take which accept it too.
+    """
 
-    def ranked(self, variant: VariantInfo, device: DeviceFacts) -> tuple[int, ...]:
-        """Return the places of the images that a device accepts, the one that it takes first."""
-        key = (self.forms[variant.id], device)
-        if key not in self.known:
-            choice = choose_image(variant.images, device)
-            accepted = (one.image for one in choice.candidates if one.accepted)
-            self.known[key] = tuple(variant.images.index(image) for image in accepted)
-        return self.known[key]
+    image: ImageInfo
+    takers: set[str] = dataclasses.field(default_factory=set)
+    allowed: set[str] = dataclasses.field(default_factory=set)
+    instead: set[Target] = dataclasses.field(default_factory=set)
+
+    @property
+    def dead(self) -> bool:
+        """Whether no device takes it."""
+        return not self.takers and not self.allowed
 
 
 def sizes(bundle: Bundle) -> Sizes:
@@ -130,46 +127,69 @@ def sizes(bundle: Bundle) -> Sizes:
     Raises:
         BundleError: the index is damaged.
     """
-    info, alike = bundle.info, _Alike(bundle.info)
-    takers: dict[str, set[str]] = {}
-    could: dict[str, set[str]] = {}
-    instead: dict[str, set[Target]] = {}
-    ids = {
-        v.id: [image_id(v, image) for image in v.images] for k in info.kernels for v in k.variants
-    }
-    for kernel in info.kernels:
-        for policy, found in ((kernel.jit, takers), (JitFallback.ALLOW, could)):
-            for name, facts in devices(info, policy):
-                for variant in for_device(kernel, facts).variants:
-                    ranked = alike.ranked(variant, facts)
-                    for place in ranked[:1]:
-                        found.setdefault(ids[variant.id][place], set()).add(name)
-                    for place in ranked[1:]:
-                        other = variant.images[ranked[0]].target
-                        instead.setdefault(ids[variant.id][place], set()).add(other)
-    rows = [
-        (image_id(v, image), image) for k in info.kernels for v in k.variants for image in v.images
-    ]
-    dead = {name for name, _ in rows if name not in takers and name not in could}
+    reached = _reached(bundle.info)
+    by_target: dict[Target, list[_Reach]] = {}
+    for reach in reached.values():
+        by_target.setdefault(reach.image.target, []).append(reach)
     return Sizes(
-        targets=tuple(
-            _shipped(
-                bundle, target, [row for row in rows if row[1].target == target], takers, could
-            )
-            for target in sorted({image.target for _, image in rows})
-        ),
+        targets=tuple(_shipped(bundle, target, by_target[target]) for target in sorted(by_target)),
         dead=tuple(
             DeadImage(
                 id=name,
-                target=image.target,
-                digest=image.digest,
-                size=image.size,
-                instead=tuple(sorted(instead.get(name, ()))),
+                target=reach.image.target,
+                digest=reach.image.digest,
+                size=reach.image.size,
+                instead=tuple(sorted(reach.instead)),
             )
-            for name, image in rows
-            if name in dead
+            for name, reach in reached.items()
+            if reach.dead
         ),
     )
+
+
+def _reached(info: BundleInfo) -> dict[str, _Reach]:
+    """Return where each image of a bundle is taken, by the image's id."""
+    variants = [variant for kernel in info.kernels for variant in kernel.variants]
+    reached = {image_id(v, image): _Reach(image=image) for v in variants for image in v.images}
+    by_variant = {v.id: [reached[image_id(v, image)] for image in v.images] for v in variants}
+    ranked = _ranking(variants)
+    for kernel in info.kernels:
+        for policy in (kernel.jit, JitFallback.ALLOW):
+            for name, facts in devices(info, policy):
+                for variant in for_device(kernel, facts).variants:
+                    accepted = [by_variant[variant.id][place] for place in ranked(variant, facts)]
+                    for reach in accepted[:1]:
+                        (reach.takers if policy is kernel.jit else reach.allowed).add(name)
+                    for reach in accepted[1:]:
+                        reach.instead.add(accepted[0].image.target)
+    return reached
+
+
+def _ranking(
+    variants: Iterable[VariantInfo],
+) -> Callable[[VariantInfo, DeviceFacts], tuple[int, ...]]:
+    """Return what gives the places of the images that a device accepts, the one it takes first.
+
+    Variants whose images are alike share a choice: it is made for every device and driver.
+    """
+    numbers: dict[object, int] = {}
+    forms = {
+        variant.id: numbers.setdefault(
+            tuple((i.target, i.exact, i.ptx_isa, i.cuda) for i in variant.images), len(numbers)
+        )
+        for variant in variants
+    }
+    known: dict[tuple[int, DeviceFacts], tuple[int, ...]] = {}
+
+    def ranked(variant: VariantInfo, device: DeviceFacts) -> tuple[int, ...]:
+        key = (forms[variant.id], device)
+        if key not in known:
+            choice = choose_image(variant.images, device)
+            accepted = (one.image for one in choice.candidates if one.accepted)
+            known[key] = tuple(map(variant.images.index, accepted))
+        return known[key]
+
+    return ranked
 
 
 def devices(info: BundleInfo, jit: JitFallback | None) -> Iterator[tuple[str, DeviceFacts]]:
@@ -239,33 +259,27 @@ def _drivers(branch: int) -> list[Version]:
     return sorted(cuda for cuda, own in BRANCHES.items() if own >= branch) or [max(BRANCHES)]
 
 
-def _shipped(
-    bundle: Bundle,
-    target: Target,
-    rows: Sequence[tuple[str, ImageInfo]],
-    takers: Mapping[str, set[str]],
-    could: Mapping[str, set[str]],
-) -> Shipped:
-    sizes = {image.digest: image.size for _, image in rows}
-    alive = {image.digest for name, image in rows if name in takers or name in could}
-    own = {device for name, _ in rows for device in takers.get(name, ())}
-    more = {device for name, _ in rows for device in could.get(name, ())} - own
+def _shipped(bundle: Bundle, target: Target, reached: Sequence[_Reach]) -> Shipped:
+    sizes = {reach.image.digest: reach.image.size for reach in reached}
+    dead = sizes.keys() - {reach.image.digest for reach in reached if not reach.dead}
+    takers = {device for reach in reached for device in reach.takers}
+    allowed = {device for reach in reached for device in reach.allowed} - takers
     return Shipped(
         target=target,
         images=len(sizes),
         size=sum(sizes.values()),
         packed=_packed(bundle, sizes),
-        devices=tuple(sorted(own, key=_place)),
-        allowed=tuple(sorted(more, key=_place)),
-        dead=len(sizes.keys() - alive),
-        dead_size=_packed(bundle, sizes.keys() - alive),
+        devices=tuple(sorted(takers, key=_place)),
+        allowed=tuple(sorted(allowed, key=_place)),
+        dead=len(dead),
+        dead_size=_packed(bundle, dead),
     )
 
 
 def _packed(bundle: Bundle, digests: Iterable[str]) -> int | None:
-    found = [bundle.packed(digest) for digest in digests]
-    known = [size for size in found if size is not None]
-    return sum(known) if len(known) == len(found) else None
+    packed = [bundle.packed(digest) for digest in digests]
+    known = [size for size in packed if size is not None]
+    return sum(known) if len(known) == len(packed) else None
 
 
 def _place(device: str) -> tuple[int, int]:

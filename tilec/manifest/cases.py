@@ -63,13 +63,17 @@ def _case(name: str, found: Row, shared: Row, scope: Scope) -> Case:
 def _merged(shared: Whole | tuple[object, ...], own: Whole | tuple[object, ...]) -> Whole:
     """Return an input of a case over that of all cases; a list is the shape of a tensor.
 
-    An input that comes from a file or a function stands alone.
+    An input that comes from a file or a function stands alone. So does one with a distribution,
+    or with another shape than a file's, over such an input.
     """
     base = {"shape": shared} if isinstance(shared, tuple) else shared
     given = {"shape": own} if isinstance(own, tuple) else own
-    if isinstance(base, dict) and isinstance(given, dict) and not {"file", "make"} & given.keys():
-        return {**base, **given}
-    return base if given is None else given
+    if not isinstance(base, dict) or not isinstance(given, dict):
+        return base if given is None else given
+    other = "dist" in given and {"file", "make"} & base.keys()
+    if other or {"file", "make"} & given.keys() or ("file" in base and "shape" in given):
+        return given
+    return {**base, **given}
 
 
 def _input(

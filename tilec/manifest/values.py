@@ -190,7 +190,13 @@ def module_name(text: str) -> str:
         raise ValueError(
             f"{text!r} cannot be a module: names with two underscores are Python's own"
         )
-    if text in sys.stdlib_module_names or text in ("tilec", "tilec_runtime", "cuda", "numpy"):
+    if text in sys.stdlib_module_names or text in (
+        "tilec",
+        "tilec_runtime",
+        "cuda",
+        "numpy",
+        "torch",
+    ):
         raise ValueError(
             f"imported as {text!r} it would hide the module of that name: choose another name"
         )

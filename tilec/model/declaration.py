@@ -29,6 +29,7 @@ class ParamDecl:
         default: default value of a scalar or constant, if the source gives one.
         location: where it is declared.
         rank: dimensions of a tensor, -1 where the source does not say.
+        read: the kernel writes it, and the source says that it reads it before.
     """
 
     name: str
@@ -40,6 +41,7 @@ class ParamDecl:
     default: AxisValue | None = None
     location: Location | None = None
     rank: int = -1
+    read: bool = False
 
     @property
     def given(self) -> bool:

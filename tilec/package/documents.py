@@ -23,7 +23,8 @@ _SEALS = {
     PROVENANCE: ("predicate", "runDetails", "metadata", "invocationId"),
 }
 KINDS = {SBOM: "sbom", PROVENANCE: "provenance"}
-_MOST = 64 << 20
+MOST = 64 << 20  # bytes
+_MOST_VALUES = 1_000_000  # arrays, objects and items; some 400 images have 10,000
 
 Document = dict[str, Any]
 """JSON's object: a whole document, or a part of it."""
@@ -56,8 +57,8 @@ def read_document(path: Path) -> Document:
         BundleError: it cannot be read, or it was changed since.
     """
     try:
-        if path.stat().st_size > _MOST:
-            raise BundleError(f"{path} has more than {_MOST} bytes", cause="it is none of tilec's")
+        if path.stat().st_size > MOST:
+            raise BundleError(f"{path} has more than {MOST} bytes", cause="it is none of tilec's")
         data = path.read_bytes()
     except OSError as exc:
         raise BundleError(f"{path}: cannot be read: {exc.strerror}", fix="check the path") from exc
@@ -71,9 +72,13 @@ def parsed(data: bytes, name: str) -> Document:
         BundleError: it is no document, or its seal is of another text.
     """
     suffix = suffix_of(name)
+    if sum(map(data.count, (b",", b"[", b"{"))) > _MOST_VALUES:  # before they take memory
+        raise BundleError(
+            f"{name} has more than {_MOST_VALUES} values", cause="it is none of tilec's"
+        )
     try:
         document: Document = json.loads(data)
-        sound = seal(json.loads(data), suffix) == data
+        sound = seal(document, suffix) == data
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as exc:
         raise BundleError(
             f"{name} is no {KINDS.get(suffix, 'document')} that `tilec build` wrote",
@@ -105,25 +110,34 @@ def materials(document: Document) -> Materials:
     """Return what a document says went into a build.
 
     Raises:
-        BundleError: a field is missing.
+        BundleError: a field is missing, or of another type.
     """
     try:
-        if "bomFormat" in document:
-            found = dict(pair for row in document["components"] for pair in _component(row))
-            rows = document["metadata"]["properties"]
-            found |= {("option", row["name"].partition(":")[2]): row["value"] for row in rows}
-            return found
-        definition = document["predicate"]["buildDefinition"]
-        found = dict(map(_dependency, definition["resolvedDependencies"]))
-        settings = definition["internalParameters"]["settings"]
-        given = definition["externalParameters"]
-        found |= {("subject", row["name"]): row["digest"]["sha256"] for row in document["subject"]}
-    except (KeyError, TypeError, ValueError) as exc:
+        found = dict((_of_sbom if "bomFormat" in document else _of_provenance)(document))
+    except (LookupError, TypeError, ValueError, AttributeError) as exc:
         raise BundleError("the document lacks a field that tilec writes") from exc
-    for kernel, rows in settings.items():
-        found |= {("option", f"{kernel}: {label}"): str(value) for label, value in rows.items()}
-    found |= {("option", name): _text(value) for name, value in given.items()}
+    if not all(isinstance(text, str) for key, value in found.items() for text in (*key, value)):
+        raise BundleError("the document lacks a field that tilec writes", cause="it is no text")
     return found
+
+
+def _of_sbom(document: Document) -> Iterator[tuple[tuple[str, str], str]]:
+    for row in document["components"]:
+        yield from _component(row)
+    for row in document["metadata"]["properties"]:
+        yield ("option", row["name"].partition(":")[2]), row["value"]
+
+
+def _of_provenance(document: Document) -> Iterator[tuple[tuple[str, str], str]]:
+    definition = document["predicate"]["buildDefinition"]
+    yield from map(_dependency, definition["resolvedDependencies"])
+    for row in document["subject"]:
+        yield ("subject", row["name"]), row["digest"]["sha256"]
+    for kernel, rows in definition["internalParameters"]["settings"].items():
+        for label, value in rows.items():
+            yield ("option", f"{kernel}: {label}"), str(value)
+    for name, value in definition["externalParameters"].items():
+        yield ("option", name), ", ".join(value) if isinstance(value, list) else str(value)
 
 
 def _component(row: Document) -> Iterator[tuple[tuple[str, str], str]]:
@@ -139,7 +153,3 @@ def _dependency(row: Document) -> tuple[tuple[str, str], str]:
     kind, digest = row["annotations"]["kind"], row["digest"]["sha256"]
     version = row["annotations"].get("version", "")
     return (kind, row["name"]), f"{version} {digest}".strip()
-
-
-def _text(value: object) -> str:
-    return ", ".join(value) if isinstance(value, list) else str(value)

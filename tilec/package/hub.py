@@ -17,8 +17,8 @@ from tilec import __version__
 from tilec.package.hub_metadata import METADATA, metadata
 from tilec.package.operators import operators_view
 from tilec.package.render import hub_template, package_templates
-from tilec.package.text import literal, parameter_names, plain
-from tilec.package.view import KernelView, package_view
+from tilec.package.text import literal
+from tilec.package.view import KernelView, PackageView, launcher_names, package_view
 from tilec_runtime import errors
 from tilec_runtime.errors import OutputError, UsageError
 from tilec_runtime.model.digest import sha256
@@ -38,37 +38,31 @@ _IMPORT = re.compile(r"^( *)from tilec_runtime(?:\.([\w.]+))? import ", re.MULTI
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class HubKernel:
-    """One kernel in the package's module; all but `name`, `operator` and `allocates` is Python text.
+    """One kernel in the package's module; `signature` and `arguments` are Python text.
 
     Attributes:
-        name: the function's. key: its name as a text.
+        view: of its method in a generated package.
         operator: whether torch can know of it. allocates: whether it is one that the manifest says.
-        signature, arguments, values, summary: of the function that is given the outputs.
+        signature, arguments: of the function that is given the outputs.
     """
 
-    name: str
-    key: str
+    view: KernelView
     operator: bool
     allocates: bool
     signature: str
     arguments: str
-    values: str
-    summary: str
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class HubView:
-    """The package's module; `title`, `builder` and `namespace` are plain, the rest Python text.
+    """The package's module; `exports` is Python text.
 
     `allocating` are the names of the kernels that are operators by the manifest.
     """
 
-    title: str
-    builder: str
+    package: PackageView
     namespace: str
     exports: str
-    bundle: str
-    index: str
     allocating: tuple[str, ...]
     kernels: tuple[HubKernel, ...]
 
@@ -106,17 +100,17 @@ def runtime_files() -> dict[str, bytes]:
         OutputError: the runtime is not installed as files.
     """
     root = Path(errors.__file__).parent
-    found: dict[str, bytes] = {}
+    files: dict[str, bytes] = {}
     todo = [*ENTRIES]
     try:
         while todo:
             module = todo.pop()
             path, file = _source(root, module)
-            if file in found:
+            if file in files:
                 continue
             text = path.read_text(encoding="utf-8")
             up = "." * (file.count("/") + 1)
-            found[file] = _IMPORT.sub(rf"\1from {up}\2 import ", text).encode()
+            files[file] = _IMPORT.sub(rf"\1from {up}\2 import ", text).encode()
             todo += [name for name in _imports(root, text) if not _LEFT_OUT.match(name)]
     except OSError as exc:
         raise OutputError(
@@ -124,9 +118,9 @@ def runtime_files() -> dict[str, bytes]:
             cause="it is not installed as files",
             fix="install tilec-runtime by pip",
         ) from exc
-    folders = {"", *(f"{Path(file).parent.as_posix()}/" for file in found if "/" in file)}
+    folders = {"", *(f"{Path(file).parent.as_posix()}/" for file in files if "/" in file)}
     about = f'"""Copied from tilec-runtime {__version__} (Apache-2.0)."""\n'.encode()
-    return {**{f"{folder}__init__.py": about for folder in folders}, **found}
+    return {**{f"{folder}__init__.py": about for folder in folders}, **files}
 
 
 def _source(root: Path, module: str) -> tuple[Path, str]:
@@ -151,15 +145,19 @@ def hub_view(info: BundleInfo, bundle: str, index: str) -> HubView:
     kernels = tuple(
         _kernel(kernel, view) for kernel, view in zip(info.kernels, package.kernels, strict=True)
     )
-    allocating = tuple(kernel.name for kernel in kernels if kernel.allocates)
-    exports = sorted((*(kernel.key for kernel in kernels), *(['"out"'] if allocating else [])))
+    allocating = tuple(kernel.view.name for kernel in kernels if kernel.allocates)
+    names = [kernel.view.name for kernel in kernels]
+    if allocating and "out" in names:
+        raise UsageError(
+            "a kernel named 'out' cannot be in a hub package whose kernels allocate their outputs",
+            cause="`out` holds the functions that are given their outputs",
+            fix="rename the kernel, or leave hub out of --emit",
+        )
+    exports = sorted((*names, *(["out"] if allocating else [])))
     return HubView(
-        title=package.title,
-        builder=package.builder,
+        package=package,
         namespace=f"{info.package.module}_{index[:16]}",
-        exports=f"[{', '.join(exports)}]",
-        bundle=package.bundle,
-        index=package.index,
+        exports=f"[{', '.join(map(literal, exports))}]",
         allocating=allocating,
         kernels=kernels,
     )
@@ -172,22 +170,15 @@ def _kernel(kernel: KernelInfo, view: KernelView) -> HubKernel:
             cause=f"its manifest leaves {', '.join(kernel.launch.open)} open",
             fix=f"say it in kernel.{kernel.name}.launch, or leave hub out of --emit",
         )
-    names = parameter_names(
-        [param.name for param in kernel.params] + list(kernel.choices),
-        {"self", "stream", "_launch"},
-    )
-    axes = view.axes.removeprefix(", config=None").removeprefix(", ")
-    own, chosen = names[: len(kernel.params)], names[len(kernel.params) :]
-    named = (f"{axis}={name}" for axis, name in zip(kernel.choices, chosen, strict=True))
+    params, axes = launcher_names(kernel)
+    chosen = (f"{axis}={name}" for axis, name in zip(kernel.choices, axes, strict=True))
+    keywords = view.axes.removeprefix(", config=None").removeprefix(", ")
     return HubKernel(
-        name=kernel.name,
-        key=literal(kernel.name),
+        view=view,
         operator=_is_operator(kernel),
         allocates=kernel.op is not None,
-        signature=", ".join(filter(None, (view.params, axes and f"*, {axes}"))),
-        arguments=", ".join((*own, *named)),
-        values=view.values,
-        summary=plain(view.summary),
+        signature=", ".join(filter(None, (view.params, keywords and f"*, {keywords}"))),
+        arguments=", ".join((*params, *chosen)),
     )
 
 
@@ -196,8 +187,7 @@ def _is_operator(kernel: KernelInfo) -> bool:
     tensors and numbers alone.
     """
     kinds = {param.kind for param in kernel.params}
-    written = [param for param in kernel.params if param.out]
-    given = [
-        param for param in kernel.params if param.kind is ParamKind.TENSOR and not param.optional
-    ]
-    return bool(written and given) and kinds <= {ParamKind.TENSOR, ParamKind.SCALAR}
+    written = any(param.out for param in kernel.params)
+    given = any(p.kind is ParamKind.TENSOR and not p.optional for p in kernel.params)
+    named = kernel.name != "name"  # which torch's namespaces of operators have themselves
+    return named and written and given and kinds <= {ParamKind.TENSOR, ParamKind.SCALAR}

@@ -7,11 +7,11 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from packaging.version import Version
 
-from tilec.package.documents import Document
+from tilec.package.documents import MOST, Document
 from tilec_runtime.errors import OutputError
 from tilec_runtime.model.arch import TargetKind
 from tilec_runtime.model.digest import canonical_json, sha256
@@ -33,7 +33,7 @@ def metadata(info: BundleInfo, files: Mapping[str, bytes]) -> bytes:
     }
     document: Document = {
         "name": hub_name(info),
-        "version": _release(info.package.version),
+        "version": Version(info.package.version).major,
         "license": info.package.license or "unknown",
         "python-depends": [],
         "backend": {"type": "cuda", "archs": list(_archs(info))},
@@ -42,16 +42,28 @@ def metadata(info: BundleInfo, files: Mapping[str, bytes]) -> bytes:
     return _sealed(document)
 
 
-def read_metadata(path: Path) -> Document:
-    """Return an unchanged `metadata.json`; an empty object for another file."""
+def read_digests(path: Path) -> dict[str, str]:
+    """Return the digests that an unchanged `metadata.json` has of the files beside it; nothing for
+    another file, or one that names a file elsewhere.
+    """
     try:
+        if not path.is_file() or path.stat().st_size > MOST:  # a pipe would be waited for
+            return {}
         data = path.read_bytes()
         document: Document = json.loads(data)
         whole = dict(document)
         del whole["id"]
-        return document if _sealed(whole) == data else {}
+        files: dict[str, str] = document["digest"]["files"]
+        sound = _sealed(whole) == data and all(map(_is_beside, files, files.values()))
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return {}
+    return files if sound else {}
+
+
+def _is_beside(name: str, digest: str) -> bool:
+    """Whether a row of the digests is one of a file in the variant's folder."""
+    path = PurePosixPath(name)
+    return bool(name and digest) and not path.is_absolute() and ".." not in path.parts
 
 
 def hub_name(info: BundleInfo) -> str:
@@ -90,10 +102,6 @@ def _archs(info: BundleInfo) -> Iterator[str]:
 
 def _arch(cc: tuple[int, int], suffix: str) -> str:
     return f"{cc[0]}.{cc[1]}{suffix}"
-
-
-def _release(version: str) -> int:
-    return Version(version).major
 
 
 def _sealed(document: Document) -> bytes:

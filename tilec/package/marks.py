@@ -20,10 +20,12 @@ import zipfile
 import zlib
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
+from typing import IO
 
 from tilec.manifest.types import Manifest
+from tilec.model.inside import is_inside
 from tilec.package.documents import KINDS, owner_of, suffix_of
-from tilec.package.hub_metadata import METADATA, VARIANT, read_metadata
+from tilec.package.hub_metadata import METADATA, VARIANT, read_digests
 from tilec.package.outputs import Output, place_of
 from tilec_runtime.bundle.parts import PART_NAME
 from tilec_runtime.bundle.read import Bundle
@@ -125,28 +127,23 @@ def stale_outputs(
 
 def all_outputs(directory: Path, package: str, module: str) -> dict[Path, bool]:
     """Return tilec's outputs for a package, each with whether it is unchanged."""
-    found: dict[Path, bool] = {}
-    for bundle in sorted(directory.glob(f"{glob.escape(package)}-*.tilec")):
-        owner = package_of(bundle)
-        if owner in ("", package):
-            found[bundle] = owner == package
-    found.update(
-        {
-            wheel: is_written(wheel)
-            for wheel in sorted(directory.glob(f"{normalise_name(package)}-*.whl"))
-        }
-    )
-    found.update({wheel: is_written(wheel) for wheel in _provider_wheels(directory, package)})
-    for suffix in KINDS:
-        for document in sorted(directory.glob(f"{glob.escape(package)}-*{suffix}")):
-            owner = owner_of(document)
+    outputs: dict[Path, bool] = {}
+    readers = {".tilec": package_of, **dict.fromkeys(KINDS, owner_of)}
+    for suffix, read_owner in readers.items():
+        for path in sorted(directory.glob(f"{glob.escape(package)}-*{suffix}")):
+            owner = read_owner(path)
             if owner in ("", package):
-                found[document] = owner == package
-    found.update(_hub_files(directory.joinpath(*hub_place(package))))
-    found.update(_packages(directory, package, module))
+                outputs[path] = owner == package
+    wheels = sorted(directory.glob(f"{normalise_name(package)}-*.whl"))
+    wheels += _provider_wheels(directory, package)
+    outputs.update({wheel: is_written(wheel) for wheel in wheels})
+    hub = directory.joinpath(*hub_place(package))
+    if is_inside(hub, directory):
+        outputs.update(_hub_files(hub))
+    outputs.update(_packages(directory, package, module))
     for kind in STANDARD:
-        found.update(_standard_files(directory / kind))
-    return found
+        outputs.update(_standard_files(directory / kind))
+    return outputs
 
 
 def outputs_of_others(directory: Path, package: str, module: str) -> dict[Path, str]:
@@ -155,7 +152,7 @@ def outputs_of_others(directory: Path, package: str, module: str) -> dict[Path, 
     A project whose package was renamed has them, and so have packages that share a directory:
     nothing tells these two apart.
     """
-    found: dict[Path, str] = {}
+    others: dict[Path, str] = {}
     providers = _provider_wheels(directory, package)
     for path in sorted(set(directory.glob("*")) - set(providers)):
         names = {package}
@@ -168,8 +165,8 @@ def outputs_of_others(directory: Path, package: str, module: str) -> dict[Path, 
         elif path.name != module and path.is_dir() and not path.is_symlink():
             owner = next(filter(None, map(package_of, _inner_bundles(path))), "")
         if owner and owner not in names:
-            found[path] = owner
-    return found
+            others[path] = owner
+    return others
 
 
 def _standard_files(folder: Path) -> dict[Path, bool]:
@@ -184,14 +181,16 @@ def _standard_files(folder: Path) -> dict[Path, bool]:
 
 
 def _hub_files(variant: Path) -> dict[Path, bool]:
-    """Return the files of a hub package's variant, each with whether it is unchanged."""
-    metadata = read_metadata(variant / METADATA)
-    if not metadata or variant.is_symlink():
+    """Return the files of a hub package's variant, each with whether it is unchanged. What a link
+    leads to is none of them.
+    """
+    digests = read_digests(variant / METADATA)
+    if not digests or variant.is_symlink():
         return {}
     found = {variant / METADATA: True}
-    for name, digest in metadata["digest"]["files"].items():
+    for name, digest in digests.items():
         path = variant / name
-        if os.path.lexists(path):
+        if os.path.lexists(path) and is_inside(path.parent, variant):
             found[path] = not path.is_symlink() and base64_digest(path) == digest
     return found
 
@@ -225,14 +224,14 @@ def _packages(directory: Path, package: str, module: str) -> dict[Path, bool]:
 def _provider_wheels(directory: Path, package: str) -> list[Path]:
     """The wheels of a package's machine code, of all versions."""
     name = normalise_name(package)
-    found = []
+    wheels = []
     for path in sorted(directory.glob(f"{name}_sm*-*.whl")):
+        if re.match(rf"{name}_sm\d+-", path.name) is None:
+            continue
         with contextlib.suppress(OSError, zipfile.BadZipFile), zipfile.ZipFile(path) as wheel:
-            if re.match(rf"{name}_sm\d+-", path.name) and any(
-                member.endswith(f"/{PART_NAME}") for member in wheel.namelist()
-            ):
-                found.append(path)
-    return found
+            if any(member.endswith(f"/{PART_NAME}") for member in wheel.namelist()):
+                wheels.append(path)
+    return wheels
 
 
 def _inner_bundles(folder: Path) -> list[Path]:
@@ -267,9 +266,26 @@ def record_digest(digest: bytes) -> str:
 def file_digest(path: Path) -> str:
     """Return the SHA-256 of a file (hex); empty where it is no file or cannot be read."""
     try:
-        return sha256(path.read_bytes()) if path.is_file() else ""
+        if not path.is_file():
+            return ""
+        with path.open("rb") as file:
+            return _digest(file).hex()
     except OSError:
         return ""
+
+
+def member_digest(archive: zipfile.ZipFile, name: str) -> bytes:
+    """Return the SHA-256 of a member of a zip file."""
+    with archive.open(name) as file:
+        return _digest(file)
+
+
+def _digest(file: IO[bytes]) -> bytes:
+    """Return the SHA-256 of a file that may be larger than memory."""
+    digest = hashlib.sha256()
+    while part := file.read(1 << 20):
+        digest.update(part)
+    return digest.digest()
 
 
 def _text(path: Path) -> bytes:
@@ -300,7 +316,7 @@ def _is_wheel(path: Path) -> bool:
             }
             stated.pop(record, None)
             return sorted(names) == sorted([*stated, record]) and all(
-                _hashed(wheel, name) == stated[name] for name in stated
+                record_digest(member_digest(wheel, name)) == stated[name] for name in stated
             )
     except (
         OSError,
@@ -319,11 +335,3 @@ def _is_wheel(path: Path) -> bool:
 def _member(wheel: zipfile.ZipFile, name: str) -> bytes:
     with wheel.open(name) as file:
         return file.read(_MOST_TEXT)
-
-
-def _hashed(wheel: zipfile.ZipFile, name: str) -> str:
-    digest = hashlib.sha256()
-    with wheel.open(name) as file:
-        while part := file.read(1 << 20):
-            digest.update(part)
-    return record_digest(digest.digest())

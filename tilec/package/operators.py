@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from tilec.package.doc import summary
 from tilec.package.text import bracketed, literal, parameter_names, plain
 from tilec.package.view import choice_type, defaults, is_open, param_type
 from tilec_runtime.model.kernel import BundleInfo, KernelInfo
-from tilec_runtime.model.operator import GRAD
+from tilec_runtime.model.operator import GRAD, BackwardInfo
 from tilec_runtime.model.signature import Param, ParamKind
 
 _TAKEN = {"torch", "ctx", "Literal"}
@@ -45,8 +45,9 @@ class OperatorsView:
     """All operators of a package; texts are Python text.
 
     Attributes:
-        choose: whether any has axes to choose. shared: whether the namespace has the build's
-            digest, so that operators which are there already are of the same build.
+        choose: whether any has axes to choose. differentiable: whether any has a backward.
+        shared: whether the namespace has the build's digest, so that operators which are there
+            already are of the same build.
     """
 
     subject: str
@@ -54,6 +55,7 @@ class OperatorsView:
     namespace: str
     exports: str
     choose: bool
+    differentiable: bool
     shared: bool
     all: tuple[OperatorView, ...]
 
@@ -77,6 +79,7 @@ def operators_view(info: BundleInfo, namespace: str = "") -> OperatorsView | Non
         exports=f"[{', '.join(map(literal, sorted(by_name)))}]",
         shared=shared,
         choose=any(kernel.choices for kernel in operators),
+        differentiable=any(kernel.backward for kernel in operators),
         all=tuple(_view(kernel, by_name, namespace) for kernel in operators),
     )
 
@@ -86,12 +89,12 @@ def _view(kernel: KernelInfo, by_name: Mapping[str, KernelInfo], namespace: str)
     grads = [f"{GRAD}{param.name}" for param in kernel.allocated]
     unique = parameter_names([*own, *grads], _TAKEN)
     names = dict(zip(own, unique, strict=False))
-    inputs = [param for param in kernel.params if param not in kernel.allocated]
-    given = dict(zip((param.name for param in kernel.params), defaults(kernel), strict=True))
+    inputs = kernel.inputs
+    default = dict(zip((param.name for param in kernel.params), defaults(kernel), strict=True))
     built = dict(kernel.axes)
     typed = [
         f"{names[param.name]}: {param_type(param).replace('TensorLike', 'torch.Tensor')}"
-        + (f" = {given[param.name]}" if given[param.name] else "")
+        + (f" = {default[param.name]}" if default[param.name] else "")
         for param in inputs
     ]
     axes = [
@@ -109,121 +112,118 @@ def _view(kernel: KernelInfo, by_name: Mapping[str, KernelInfo], namespace: str)
     body = []
     if kernel.choices:
         # Arguments by name cost torch about a microsecond.
-        unsaid = " and ".join(f"{names[axis]} is None" for axis in kernel.choices)
-        body = [f"if {unsaid}:", f"    return {plain_call}"]
+        left_open = " and ".join(f"{names[axis]} is None" for axis in kernel.choices)
+        body = [f"if {left_open}:", f"    return {plain_call}"]
     body.append(f"return {call}")
+    gradients = dict(zip(grads, unique[len(own) :], strict=True))
+    saves: list[str] = []
+    loads: list[str] = []
+    backward = kernel.backward
+    if backward is not None:
+        body = [*_differentiable(kernel, backward, names, taken, namespace), *body]
+        saves, loads, values = _saved(kernel, backward, names)
+        values |= {name: f"{text}.contiguous()" for name, text in gradients.items()}
+        loads += _backward(kernel, backward, values, by_name[backward.kernel])
+    elif any(param.out for param in inputs):
+        # Of what a call allocates, torch warns where its gradient is asked for.
+        tensors = [param for param in inputs if param.kind is ParamKind.TENSOR]
+        body = [*_refusing(kernel, tensors, names, namespace), *body]
     return OperatorView(
         name=kernel.name,
         summary=summary(kernel),
         head=bracketed(
             f"def {kernel.name}", [*typed, *(["*", *axes] if axes else [])], f" -> {result}:"
         ),
-        body=[*_differentiable(kernel, names, taken, namespace), *body],
+        body=body,
         taken=", ".join(taken),
         call=call,
         results=", ".join(names[param.name] for param in kernel.allocated),
-        saves=_saves(kernel, names),
-        gradients=", ".join(unique[len(own) :]),
-        backward=_backward(
-            kernel, names, dict(zip(grads, unique[len(own) :], strict=True)), by_name
-        ),
+        saves=saves,
+        gradients=", ".join(gradients.values()),
+        backward=loads,
     )
 
 
 def _differentiable(
-    kernel: KernelInfo, names: Mapping[str, str], taken: list[str], namespace: str
+    kernel: KernelInfo,
+    backward: BackwardInfo,
+    names: Mapping[str, str],
+    taken: Sequence[str],
+    namespace: str,
 ) -> list[str]:
-    """The lines that let autograd know of a call; inputs without a gradient are refused."""
-    backward = kernel.op.backward if kernel.op is not None else None
-    if backward is None:
-        return []
-    tensors = [p for p in kernel.given if p.kind is ParamKind.TENSOR]
-    with_gradient = [p for p in tensors if backward.gradient_of(p.name)]
-    without = [p for p in tensors if not backward.gradient_of(p.name)]
-    wanted = " or ".join(f"{names[p.name]}.requires_grad" for p in with_gradient)
-    lines = []
-    for param in without:
-        lines += [
-            f"if {names[param.name]}.requires_grad and torch.is_grad_enabled():",
-            f'    raise RuntimeError("{namespace}::{kernel.name} has no gradient of {param.name}: pass {param.name}.detach()")',
-        ]
-    call = f"_Grad_{kernel.name}.apply({', '.join(taken)})"
+    """Return the lines that register a call with autograd, and refuse inputs without a gradient."""
+    tensors = [param for param in kernel.inputs if param.kind is ParamKind.TENSOR]
+    with_gradient = [param for param in tensors if backward.gradient_of(param.name)]
+    without = [param for param in tensors if param not in with_gradient]
+    wanted = " or ".join(f"{names[param.name]}.requires_grad" for param in with_gradient)
     condition = f"({wanted})" if len(with_gradient) > 1 else wanted
-    return [*lines, f"if {condition} and torch.is_grad_enabled():", f"    return {call}"]
+    return [
+        *_refusing(kernel, without, names, namespace),
+        f"if {condition} and torch.is_grad_enabled():",
+        f"    return _Grad_{kernel.name}.apply({', '.join(taken)})",
+    ]
 
 
-def _kept(kernel: KernelInfo) -> tuple[list[str], list[str]]:
-    """The tensors and the numbers that a backward takes of the call."""
-    kinds = {param.name: param.kind for param in kernel.params}
-    assert kernel.op is not None
-    assert kernel.op.backward is not None
-    used = [stands for _, stands in kernel.op.backward.args if stands in kinds]
-    used = list(dict.fromkeys(used))
+def _refusing(
+    kernel: KernelInfo, tensors: Sequence[Param], names: Mapping[str, str], namespace: str
+) -> Iterator[str]:
+    """Yield the lines that refuse tensors whose gradient would be lost."""
+    for param in tensors:
+        name = names[param.name]
+        given = f"{name} is not None and " if param.optional else ""
+        yield f"if {given}{name}.requires_grad and torch.is_grad_enabled():"
+        yield f'    raise RuntimeError("{namespace}::{kernel.name} has no gradient of {param.name}: pass {param.name}.detach()")'
+
+
+def _saved(
+    kernel: KernelInfo, backward: BackwardInfo, names: Mapping[str, str]
+) -> tuple[list[str], list[str], dict[str, str]]:
+    """Return the lines that save what a backward takes of a call, those that load it, and the
+    Python text of each saved parameter in the backward.
+    """
+    used = {source for _, source in backward.args}
+    kinds = {param.name: param.kind for param in kernel.params if param.name in used}
+    tensors = [names[name] for name, kind in kinds.items() if kind is ParamKind.TENSOR]
+    numbers = [name for name, kind in kinds.items() if kind is ParamKind.SCALAR]
+    values = {name: names[name] for name in kinds}
+    values |= {name: f"ctx.number_{place}" for place, name in enumerate(numbers)}
+    saves = [f"{values[name]} = {names[name]}" for name in numbers]
+    if not tensors:
+        return saves, [], values
+    listed = ", ".join(tensors)
     return (
-        [name for name in used if kinds[name] is ParamKind.TENSOR],
-        [name for name in used if kinds[name] is ParamKind.SCALAR],
+        [f"ctx.save_for_backward({listed})", *saves],
+        [f"({listed},) = ctx.saved_tensors"],
+        values,
     )
 
 
-def _saves(kernel: KernelInfo, names: Mapping[str, str]) -> list[str]:
-    if kernel.op is None or kernel.op.backward is None:
-        return []
-    tensors, numbers = _kept(kernel)
-    return [
-        *(
-            [f"ctx.save_for_backward({', '.join(names[name] for name in tensors)})"]
-            if tensors
-            else []
-        ),
-        *(f"ctx.number_{place} = {names[name]}" for place, name in enumerate(numbers)),
-    ]
-
-
 def _backward(
-    kernel: KernelInfo,
-    names: Mapping[str, str],
-    grads: Mapping[str, str],
-    by_name: Mapping[str, KernelInfo],
+    kernel: KernelInfo, backward: BackwardInfo, values: Mapping[str, str], other: KernelInfo
 ) -> list[str]:
-    """The lines of the backward: what was kept, the other operator, the gradients in order."""
-    if kernel.op is None or kernel.op.backward is None:
-        return []
-    other, stands = by_name[kernel.op.backward.kernel], dict(kernel.op.backward.args)
-    tensors, numbers = _kept(kernel)
-    values = {name: f"ctx.number_{place}" for place, name in enumerate(numbers)}
-    values |= {name: names[name] for name in tensors}
-    values |= {name: f"{text}.contiguous()" for name, text in grads.items()}
-    args = [
-        f"{param.name}={values[stands[param.name]]}" if missing else values[stands[param.name]]
-        for param, missing in _passed(other, stands)
-    ]
-    made = [stands[param.name] for param in other.allocated]
-    found = {name: f"found[{place}]" for place, name in enumerate(made)}
-    given = [
-        *(param.name for param in kernel.params if param not in kernel.allocated),
-        *kernel.choices,
-    ]
-    returned = ", ".join(found.get(f"{GRAD}{name}", "None") for name in given)
+    """Return the lines that call the backward operator and return its gradients in order.
+
+    Args:
+        kernel: the operator.
+        backward: where its gradients come from.
+        values: saved inputs and gradients of outputs, by name.
+        other: the kernel that computes the gradients.
+    """
+    sources = dict(backward.args)
+    args: list[str] = []
+    by_name = False  # a parameter that is left out makes those behind it keywords
+    for param in other.inputs:
+        if param.name not in sources:
+            by_name = True
+            continue
+        value = values[sources[param.name]]
+        args.append(f"{param.name}={value}" if by_name else value)
+    gradients = [sources[param.name] for param in other.allocated]
+    places = {name: f"gradients[{place}]" for place, name in enumerate(gradients)}
+    inputs = [*(param.name for param in kernel.inputs), *kernel.choices]
+    returned = ", ".join(places.get(f"{GRAD}{name}", "None") for name in inputs)
     call = f"_op_{other.name}({', '.join(args)})"
     return [
-        *(
-            [f"({', '.join(names[name] for name in tensors)},) = ctx.saved_tensors"]
-            if tensors
-            else []
-        ),
-        f"found = {call}" if len(made) > 1 else f"found = ({call},)",
-        f"return {returned}",
+        f"gradients = {call if len(gradients) > 1 else f'({call},)'}",
+        f"return {returned}" if len(inputs) > 1 else f"return ({returned},)",
     ]
-
-
-def _passed(other: KernelInfo, stands: Mapping[str, str]) -> list[tuple[Param, bool]]:
-    """The parameters of the backward that are passed, each with whether one before it is not."""
-    found, missing = [], False
-    for param in other.params:
-        if param in other.allocated:
-            continue
-        if param.name in stands:
-            found.append((param, missing))
-        else:
-            missing = True
-    return found

@@ -44,7 +44,7 @@ def fingerprint(
     draft: BundleInfo,
     emit: Sequence[str],
     manifest: Manifest,
-    asked: Sequence[object] = (),
+    origin: Sequence[object] = (),
 ) -> str:
     """Return the digest of everything that a build's outputs depend on.
 
@@ -53,7 +53,7 @@ def fingerprint(
         draft: the bundle's index without variants.
         emit: what is written.
         manifest: for output directory, licence files and budgets.
-        asked: what else the outputs tell of the request.
+        origin: the request, as a provenance among the outputs has it.
     """
     digest = hashlib.sha256()
     for key in keys:
@@ -66,7 +66,7 @@ def fingerprint(
             )
     budgets = [dataclasses.astuple(kernel.budget) for kernel in manifest.kernels]
     output = dataclasses.astuple(dataclasses.replace(manifest.output, emit=()))
-    state = [_VERSION, __version__, own.digest(), list(emit), output, licences, budgets, [*asked]]
+    state = [_VERSION, __version__, own.digest(), list(emit), output, licences, budgets, [*origin]]
     digest.update(canonical_json(state))
     for member in draft_members(draft).values():
         digest.update(member)

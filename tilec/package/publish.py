@@ -11,7 +11,7 @@ import dataclasses
 import signal
 import stat
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from tilec.compile.events import Blob, Done
@@ -34,7 +34,7 @@ from tilec.package.marks import (
 from tilec.package.outputs import Output, place_of
 from tilec.package.provenance import Origin, provenance_of
 from tilec.package.render import render_package
-from tilec.package.write import write_bundle
+from tilec.package.write import Portion, write_bundle
 from tilec.plan import Plan
 from tilec_runtime.bundle.format import index_digest
 from tilec_runtime.bundle.parts import PART_NAME
@@ -168,15 +168,10 @@ def _staged(publication: Publication, stage: Stage) -> Iterator[Output]:
         yield output
     if "package" in emit:
         yield from _package(publication, bundle, output.digest, stage)
-    wheels: Iterable[Output] = ()
-    if "wheel" in emit and publication.manifest.output.wheel.split:
-        wheels = _split_wheels(publication, stage)
-    elif "wheel" in emit:
-        files = _package_files(info, bundle, output.digest)
-        wheels = (_wheel(publication, stage, info, files, RUNTIME, {}),)
-    for wheel in wheels:
-        subjects[Path(wheel.path).name] = wheel.digest
-        yield wheel
+    if "wheel" in emit:
+        for wheel in _wheels(publication, bundle, output.digest, stage):
+            subjects[Path(wheel.path).name] = wheel.digest
+            yield wheel
     if "sbom" in emit:
         place = publication.place(document_name(info.package, SBOM))
         yield _write("sbom", place, _sbom(info), stage)
@@ -228,28 +223,31 @@ def _package(publication: Publication, bundle: Path, digest: str, stage: Stage) 
         yield _write("package", publication.place(info.package.module, file), files[file], stage)
 
 
-def _split_wheels(publication: Publication, stage: Stage) -> Iterator[Output]:
-    """Stage the small wheel of a package that is split, and those of its machine code."""
-    from tilec.package.split import base_of, extras_of, held_of, providers_of
-    from tilec.package.wheel import normalise_version
+def _wheels(publication: Publication, bundle: Path, digest: str, stage: Stage) -> Iterator[Output]:
+    """Stage the wheel; of a package that is split, the small one and those of its machine code."""
+    if not publication.manifest.output.wheel.split:
+        files = _package_files(publication.info, bundle, digest)
+        yield _wheel(publication, stage, publication.info, files, RUNTIME, {})
+        return
+    from tilec.package.split import base_of, extras_of, providers_of, shipped_of
+    from tilec.package.wheel import pinned
 
     info = publication.info
     providers = providers_of(info)
     base = base_of(providers)
     path = contained(publication.scratch, f"{info.package.module}.tilec")
-    digest = write_bundle(path, info, publication.read, part=base)
+    digest = write_bundle(path, info, publication.read, portion=base)
     files = _package_files(info, path, digest)
-    held, extras = held_of(info, base.holds), extras_of(providers)
-    yield _wheel(publication, stage, held, files, RUNTIME, extras)
-    requires = (f"{info.package.name}=={normalise_version(info.package.version)}",)
-    for each in providers:
-        module = each.package.module
+    shipped = shipped_of(info, base)
+    yield _wheel(publication, stage, shipped, files, RUNTIME, extras_of(providers))
+    for cc, package in providers.items():
+        module, portion = package.module, Portion(machine_code=cc)
         path = contained(publication.scratch, f"{module}.tilec")
-        write_bundle(path, info, publication.read, part=each.part)
-        text = f'"""{each.package.description}: package {info.package.module} finds it."""\n'
+        write_bundle(path, info, publication.read, portion=portion)
+        text = f'"""{package.description}: package {info.package.module} finds it."""\n'
         files = {f"{module}/__init__.py": text.encode(), f"{module}/{PART_NAME}": path}
-        held = dataclasses.replace(held_of(info, each.part.holds), package=each.package)
-        yield _wheel(publication, stage, held, files, requires, {})
+        shipped = dataclasses.replace(shipped_of(info, portion), package=package)
+        yield _wheel(publication, stage, shipped, files, (pinned(info.package),), {})
 
 
 def _package_files(info: BundleInfo, bundle: Path, digest: str) -> dict[str, bytes | Path]:
@@ -263,27 +261,25 @@ def _package_files(info: BundleInfo, bundle: Path, digest: str) -> dict[str, byt
 def _wheel(
     publication: Publication,
     stage: Stage,
-    held: BundleInfo,
+    shipped: BundleInfo,
     files: Mapping[str, bytes | Path],
     requires: tuple[str, ...],
     extras: Mapping[str, tuple[str, ...]],
 ) -> Output:
-    """Stage a wheel; `held` has its package, and the images that are in it."""
-    from tilec.package.wheel import (
-        wheel_name,
-        write_wheel,
-    )  # builds without a wheel do not load packaging
+    """Stage a wheel; `shipped` has its package, and the images that are in it."""
+    # Builds without a wheel do not load packaging.
+    from tilec.package.wheel import wheel_name, write_wheel
 
     manifest = publication.manifest
-    publication.place(wheel_name(held.package))
+    publication.place(wheel_name(shipped.package))
     path = write_wheel(
         publication.place(),
-        package=held.package,
+        package=shipped.package,
         files=files,
         license_files=licences_of(manifest),
         requires=requires,
         extras=extras,
-        sbom=_sbom(held),
+        sbom=_sbom(shipped),
         max_size=manifest.output.wheel.max_size,
         stage=stage,
     )

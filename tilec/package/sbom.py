@@ -16,9 +16,9 @@ from cyclonedx.model.license import DisjunctiveLicense, LicenseExpression
 from cyclonedx.model.tool import ToolRepository
 from cyclonedx.output.json import JsonV1Dot6
 from packageurl import PackageURL
-from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
 
 from tilec.package.documents import SBOM, seal
+from tilec.package.wheel import license_expression
 from tilec_runtime.model.kernel import BundleInfo, PackageInfo
 
 
@@ -52,11 +52,10 @@ def sbom_of(info: BundleInfo) -> bytes:
 def _package(package: PackageInfo) -> Component:
     purl = PackageURL("pypi", name=package.name, version=package.version)
     licences: list[LicenseExpression | DisjunctiveLicense] = []
-    if package.license:
-        try:
-            licences = [LicenseExpression(canonicalize_license_expression(package.license))]
-        except InvalidLicenseExpression:
-            licences = [DisjunctiveLicense(name=package.license)]
+    if expression := license_expression(package):
+        licences = [LicenseExpression(expression)]
+    elif package.license:
+        licences = [DisjunctiveLicense(name=package.license)]
     return Component(
         name=package.name,
         version=package.version,

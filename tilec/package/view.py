@@ -123,11 +123,7 @@ def _kernel_view(kernel: KernelInfo, op: str) -> KernelView:
             f"kernel {name!r} cannot be a function of the generated package",
             fix="rename the kernel in tilec.toml",
         )
-    names = parameter_names(
-        [param.name for param in kernel.params] + list(kernel.choices),
-        {"self", "stream", "_launch"},
-    )
-    params, axes = names[: len(kernel.params)], names[len(kernel.params) :]
+    params, axes = launcher_names(kernel)
     given = defaults(kernel)
     opened = [is_open(kernel, axis) for axis in kernel.choices]
     variables = {param: f"_T{number}" for number, param in enumerate(_tensors(kernel), 1)}
@@ -179,6 +175,17 @@ def _kernel_view(kernel: KernelInfo, op: str) -> KernelView:
         doc=launcher_doc(kernel, params, axes),
         op_doc=op_doc(kernel, params, axes),
     )
+
+
+def launcher_names(kernel: KernelInfo) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the Python names of a launcher's parameters, and of the axes that its caller chooses.
+
+    Raises:
+        UsageError: a name is no identifier.
+    """
+    own = [*(param.name for param in kernel.params), *kernel.choices]
+    names = parameter_names(own, {"self", "stream", "_launch"})
+    return names[: len(kernel.params)], names[len(kernel.params) :]
 
 
 def _allocating(kernel: KernelInfo, direct: list[str], stream: list[str]) -> list[str]:

@@ -57,12 +57,11 @@ def write_wheel(
             be written, or exceeds `max_size`.
     """
     path = directory / wheel_name(package)
-    metadata = metadata_files(package, license_files or {}, requires, extras or {})
-    info = next(iter(metadata)).partition("/")[0]
+    info = dist_info(package)
     members: dict[str, bytes | Path] = {file: files[file] for file in sorted(files)}
-    members.update(metadata)
+    members.update(metadata_files(package, license_files or {}, requires, extras or {}))
     if sbom:
-        members[f"{info}/sboms/{info.partition('-')[0]}{SBOM}"] = sbom
+        members[f"{info}/sboms/{normalise_name(package.name)}{SBOM}"] = sbom
     for member in members:
         _check_name(path, member)
     with atomic_write(path, stage=stage) as file:
@@ -87,11 +86,10 @@ def metadata_files(
     Raises:
         OutputError: the version is none of PEP 440.
     """
-    info = f"{wheel_name(package).removesuffix('-py3-none-any.whl')}.dist-info"
-    version, licences = normalise_version(package.version), sorted(license_files)
+    info, licences = dist_info(package), sorted(license_files)
     return {
         **{f"{info}/licenses/{file}": license_files[file] for file in licences},
-        f"{info}/METADATA": _metadata(package, version, licences, requires, extras),
+        f"{info}/METADATA": _metadata(package, licences, requires, extras),
         f"{info}/WHEEL": b"Wheel-Version: 1.0\nGenerator: tilec\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
     }
 
@@ -102,7 +100,42 @@ def wheel_name(package: PackageInfo) -> str:
     Raises:
         OutputError: the version is none of PEP 440.
     """
-    return f"{normalise_name(package.name)}-{normalise_version(package.version)}-py3-none-any.whl"
+    return f"{release_name(package)}-py3-none-any.whl"
+
+
+def dist_info(package: PackageInfo) -> str:
+    """Return the name of the folder of a wheel's metadata.
+
+    Raises:
+        OutputError: the version is none of PEP 440.
+    """
+    return f"{release_name(package)}.dist-info"
+
+
+def release_name(package: PackageInfo) -> str:
+    """Return name and version as names of files have them: `acme_kernels-1.0`.
+
+    Raises:
+        OutputError: the version is none of PEP 440.
+    """
+    return f"{normalise_name(package.name)}-{normalise_version(package.version)}"
+
+
+def license_expression(package: PackageInfo) -> str:
+    """Return a package's licence as an SPDX expression; empty if it is none."""
+    try:
+        return canonicalize_license_expression(package.license) if package.license else ""
+    except InvalidLicenseExpression:
+        return ""
+
+
+def pinned(package: PackageInfo) -> str:
+    """Return the requirement that exactly this version of a package satisfies.
+
+    Raises:
+        OutputError: the version is none of PEP 440.
+    """
+    return f"{package.name}=={normalise_version(package.version)}"
 
 
 def normalise_version(version: str) -> str:
@@ -122,20 +155,19 @@ def normalise_version(version: str) -> str:
 
 def _metadata(
     package: PackageInfo,
-    version: str,
     licences: list[str],
     requires: tuple[str, ...],
     extras: Mapping[str, tuple[str, ...]],
 ) -> bytes:
+    version = normalise_version(package.version)
     lines = ["Metadata-Version: 2.4", f"Name: {package.name}", f"Version: {version}"]
     paragraphs = package.description.strip().splitlines()
     if paragraphs:
         lines.append(f"Summary: {paragraphs[0].strip()}")
-    if package.license:
-        try:
-            lines.append(f"License-Expression: {canonicalize_license_expression(package.license)}")
-        except InvalidLicenseExpression:
-            lines.append(f"License: {' '.join(package.license.split())}")
+    if expression := license_expression(package):
+        lines.append(f"License-Expression: {expression}")
+    elif package.license:
+        lines.append(f"License: {' '.join(package.license.split())}")
     lines += [f"License-File: {file}" for file in licences]
     lines.append(f"Requires-Python: {_REQUIRES_PYTHON}")
     lines += [f"Requires-Dist: {requirement}" for requirement in requires]

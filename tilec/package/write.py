@@ -24,7 +24,7 @@ from tilec_runtime.model.kernel import BundleInfo
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class Part:
+class Portion:
     """What of a bundle a file holds: all of it; or, of a bundle in parts, the index and portable
     code, or the machine code of one compute capability.
 
@@ -43,7 +43,7 @@ class Part:
         return image.target.kind is TargetKind.CUBIN and image.target.cc == self.machine_code
 
 
-WHOLE = Part()
+WHOLE = Portion()
 
 
 def write_bundle(
@@ -52,7 +52,7 @@ def write_bundle(
     read_image: Callable[[str], bytes],
     *,
     max_size: int = 0,
-    part: Part = WHOLE,
+    portion: Portion = WHOLE,
     stage: Stage | None = None,
 ) -> str:
     """Write a bundle; equal arguments give equal bytes (with one zlib).
@@ -64,7 +64,7 @@ def write_bundle(
         info: the index.
         read_image: returns the bytes of an image by digest; called once for each, in sorted order.
         max_size: most bytes of the file, 0 for no bound.
-        part: what of the bundle the file holds.
+        portion: what of the bundle the file holds.
         stage: puts the file in place later, with others.
 
     Returns:
@@ -77,9 +77,9 @@ def write_bundle(
     """
     index = index_members(info)
     from_members(index)  # nothing is published that the reader would refuse
-    if part.machine_code is not None:
+    if portion.machine_code is not None:
         index = {INDEX_NAME: index[INDEX_NAME]}
-    sizes = {image.digest: image.size for image in images_of(info) if part.holds(image)}
+    sizes = {image.digest: image.size for image in images_of(info) if portion.holds(image)}
     packed: dict[str, int] = {}
     with atomic_write(path, stage=stage) as file:
         archive = ArchiveWriter(file)
@@ -91,8 +91,8 @@ def write_bundle(
                 )
             for name in sorted(index):
                 archive.add(name, index[name])
-            if part.modules:
-                archive.add(PROVIDERS_NAME, write_providers(part.modules))
+            if portion.modules:
+                archive.add(PROVIDERS_NAME, write_providers(portion.modules))
             archive.close()
         except OverflowError as exc:
             raise OutputError(

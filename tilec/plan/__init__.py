@@ -180,12 +180,12 @@ def make_plan(
     if planner.problems:
         raise ManifestError(tuple(planner.problems))
     selection.require_match()
-    made = {kind for kernel in manifest.kernels for kind in languages[kernel.language].kinds}
-    said = targets or manifest.targets.default != DEFAULT_TARGETS  # these are for any language
+    kinds = {kind for kernel in manifest.kernels for kind in languages[kernel.language].kinds}
+    chosen = targets or manifest.targets.default != DEFAULT_TARGETS  # these are for any language
     notes = [
         f"{target} concerns none of the kernels"
         for target in planner.wanted
-        if said and target.kind not in made
+        if chosen and target.kind not in kinds
     ]
     if not targets:  # a build for some targets leaves out what is meant for others
         notes.extend(_idle_overrides(manifest, selection))
@@ -215,8 +215,8 @@ def _without_gone(planned: Sequence[PlannedKernel]) -> Iterator[PlannedKernel]:
     """Yield kernels that are built, without a backward whose kernel is not."""
     built = {kernel.info.name for kernel in planned}
     for kernel in planned:
-        op = kernel.info.op
-        if op is not None and op.backward is not None and op.backward.kernel not in built:
+        op, backward = kernel.info.op, kernel.info.backward
+        if op is not None and backward is not None and backward.kernel not in built:
             op = dataclasses.replace(op, backward=None)
         yield dataclasses.replace(kernel, info=dataclasses.replace(kernel.info, op=op))
 
@@ -333,7 +333,7 @@ class _Planner:
         check_clusters(kernel, decl, [job.target for job in jobs], report)
         check_shared(kernel, jobs, report)
         check_names(kernel, jobs, report)
-        op = None if unresolved else operator_of(kernel, params, report)
+        op = None if unresolved else operator_of(kernel, decl, params, report)
         info = dataclasses.replace(_info(kernel, decl, params, variants), table=table, op=op)
         return PlannedKernel(
             info=info,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import keyword
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from tilec.manifest.types import Backward, Kernel, OpOutput
+from tilec.model.declaration import KernelDecl
 from tilec.plan.params import suggest
 from tilec.plan.points import Report, inlined
 from tilec_runtime.errors import ExpressionError
@@ -19,7 +20,9 @@ from tilec_runtime.model.signature import Param, ParamKind
 Path = tuple[str | int, ...]
 
 
-def operator_of(kernel: Kernel, params: Sequence[Param], report: Report) -> OperatorInfo | None:
+def operator_of(
+    kernel: Kernel, decl: KernelDecl, params: Sequence[Param], report: Report
+) -> OperatorInfo | None:
     """Return the operator of a kernel, without its backward; None where it is none."""
     if kernel.op is None:
         return None
@@ -27,6 +30,8 @@ def operator_of(kernel: Kernel, params: Sequence[Param], report: Report) -> Oper
     if not any(_is_given(param) for param in params if param.name not in _named(kernel)):
         report("there is no tensor among the inputs that says device and library", path)
         return None
+    if kernel.name == "name":
+        report("'name' is what torch calls a namespace of operators: choose another", path)
     for param in params:
         if keyword.iskeyword(param.name):
             report(f"{param.name!r} is a keyword of Python: no operator can take it by name", path)
@@ -38,18 +43,16 @@ def operator_of(kernel: Kernel, params: Sequence[Param], report: Report) -> Oper
         report(
             "operators launch without a config: give what launch.open leaves to the caller", path
         )
+    read = {param.name for param in decl.params if param.read}
+    tables = {table.name: table for table in kernel.op.outputs}
+    if not _are_outputs(kernel, params, read, report):
+        tables = {}
     return OperatorInfo(
         outputs=tuple(
-            dict.fromkeys(
-                output
-                for param in params
-                for table in kernel.op.outputs
-                if table.name == param.name
-                for output in _output(kernel, table, param, params, report)
-            )
+            _output(kernel, tables[param.name], param, params, report)
+            for param in params
+            if param.name in tables
         )
-        if _are_outputs(kernel, params, report)
-        else (),
     )
 
 
@@ -63,31 +66,38 @@ def _is_given(param: Param) -> bool:
     return param.kind is ParamKind.TENSOR and not param.optional
 
 
-def _are_outputs(kernel: Kernel, params: Sequence[Param], report: Report) -> bool:
-    """Return whether what a call allocates are tensors that the kernel writes, and report others."""
+def _are_outputs(kernel: Kernel, params: Sequence[Param], read: set[str], report: Report) -> bool:
+    """Return whether what a call allocates are tensors that the kernel writes, and report others;
+    `read` are those that it reads before.
+    """
     by_name = {param.name: param for param in params}
-    named = kernel.op.outputs if kernel.op is not None else ()
-    faults = []
-    for table in named:
-        param = by_name.get(table.name)
+    sound = True
+    for name in sorted(_named(kernel)):
+        param = by_name.get(name)
         if param is None:
-            fault = f"there is no parameter {table.name!r}{suggest(table.name, list(by_name))}"
+            fault = f"there is no parameter {name!r}{suggest(name, list(by_name))}"
         elif param.kind is not ParamKind.TENSOR or not param.out:
-            fault = f"the kernel does not write {table.name}, so a call cannot return it"
+            fault = f"the kernel does not write {name}, so a call cannot return it"
+        elif name in read:
+            fault = (
+                f"the kernel reads {name} before it writes it, and what a call allocates holds anything: "
+                "leave it out of outputs, so that callers give it"
+            )
         elif param.optional:
-            fault = f"{table.name} may be None: a call cannot tell whether to allocate it"
+            fault = f"{name} may be None: a call cannot tell whether to allocate it"
         elif any(step is not None and step != 1 for step in (param.stride or ())[:-1]):
-            fault = f"{table.name} has fixed strides, and what a call allocates is C-contiguous"
+            fault = f"{name} has fixed strides, and what a call allocates is C-contiguous"
         else:
             continue
-        faults.append(fault)
-        report(fault, ("kernel", kernel.name, "op", "outputs", table.name))
-    return not faults
+        sound = False
+        report(fault, ("kernel", kernel.name, "op", "outputs", name))
+    return sound
 
 
 def _output(
     kernel: Kernel, table: OpOutput, param: Param, params: Sequence[Param], report: Report
-) -> Iterator[OutputInfo]:
+) -> OutputInfo:
+    """Return an output as the index has it, and report what is wrong with it."""
     path: Path = ("kernel", kernel.name, "op", "outputs", table.name)
     allocated = _named(kernel)
     inputs = {each.name: each for each in params if each.name not in allocated}
@@ -107,7 +117,7 @@ def _output(
         report(fault, (*path, "dtype") if table.dtype else path)
     elif dtype in DTYPES and DTYPES[dtype].packed:
         report(f"elements of {dtype} share bytes, and no library allocates such arrays", path)
-    yield OutputInfo(param=param.name, like=table.like, shape=shape, dtype=dtype)
+    return OutputInfo(param=param.name, like=table.like, shape=shape, dtype=dtype)
 
 
 def _unlike(like: str, param: Param, tensors: Mapping[str, Param], allocated: set[str]) -> str:
@@ -164,34 +174,28 @@ def _dtype(
     kernel: Kernel, table: OpOutput, param: Param, tensors: Mapping[str, Param]
 ) -> tuple[str, str]:
     """Return an output's dtype as the index has it, and what is wrong with it."""
-    said = table.dtype or param.dtype
-    name = said.removesuffix(".dtype")
-    if said != name:
-        if name not in tensors:
-            return said, f"{name!r} is no tensor of every call{suggest(name, list(tensors))}"
-        found = said
-    elif said in DTYPES:
-        found = said
+    dtype = table.dtype or param.dtype
+    if dtype in DTYPES:
+        allocated = {dtype}
     else:
-        ordered = sorted(tensors.values(), key=lambda each: each.name != table.like)
-        source = next((each.name for each in ordered if each.dtype == said), "")
-        if not source:
-            return said, (
-                f"the dtype of {param.name} is {said}, which no input has: say its dtype, "
-                'such as dtype = "f32"'
-            )
-        found = f"{source}.dtype"
-    source = found.removesuffix(".dtype")
-    given, taken = (
-        dtypes_of(kernel, tensors[source]) if source != found else {found},
-        dtypes_of(kernel, param),
-    )
-    if not given <= taken:
-        return (
-            found,
-            f"{param.name} takes {_listed(taken)}, and a call would allocate {_listed(given - taken)}",
-        )
-    return found, ""
+        name = dtype.removesuffix(".dtype")
+        if name == dtype:  # an axis: the dtype is that of an input
+            ordered = sorted(tensors.values(), key=lambda each: each.name != table.like)
+            name = next((each.name for each in ordered if each.dtype == dtype), "")
+            if not name:
+                return dtype, (
+                    f"the dtype of {param.name} is {dtype}, which no input has: say its dtype, "
+                    'such as dtype = "f32"'
+                )
+            dtype = f"{name}.dtype"
+        if name not in tensors:
+            return dtype, f"{name!r} is no tensor of every call{suggest(name, list(tensors))}"
+        allocated = dtypes_of(kernel, tensors[name])
+    taken = dtypes_of(kernel, param)
+    if allocated <= taken:
+        return dtype, ""
+    more = _listed(allocated - taken)
+    return dtype, f"{param.name} takes {_listed(taken)}, and a call would allocate {more}"
 
 
 def dtypes_of(kernel: Kernel, param: Param) -> set[str]:
@@ -214,55 +218,55 @@ def with_backward(
     report: Report,
 ) -> KernelInfo:
     """Return a kernel's row with the backward of its operator, whose kernel is planned too."""
-    said = kernel.op.backward if kernel.op is not None else None
-    if said is None or info.op is None:
+    table = kernel.op.backward if kernel.op is not None else None
+    if table is None or info.op is None:
         return info
     path: Path = ("kernel", kernel.name, "op", "backward")
-    place = (*path, "kernel") if said.args else path
-    if said.kernel not in others:
-        report(f"there is no kernel {said.kernel!r}{suggest(said.kernel, list(others))}", place)
+    place = (*path, "kernel") if table.args else path
+    if table.kernel not in others:
+        report(f"there is no kernel {table.kernel!r}{suggest(table.kernel, list(others))}", place)
         return info
-    other, its = others[said.kernel]
-    if its.op is None:
+    other, other_info = others[table.kernel]
+    if other_info.op is None:
         report(
-            f"{said.kernel} is no operator: give it [kernel.{said.kernel}.op], whose outputs are the gradients",
+            f"{table.kernel} is no operator: give it [kernel.{table.kernel}.op], whose outputs are the gradients",
             place,
         )
         return info
-    if not its.op.outputs:
-        report(f"{said.kernel} allocates no output, which would be a gradient", place)
+    if not other_info.op.outputs:
+        report(f"{table.kernel} allocates no output, which would be a gradient", place)
     mutated = [p.name for p in info.params if p.out and p.name not in info.op.allocated]
     if mutated:
         report(
             f"{kernel.name} writes {mutated[0]}, which the caller gives: an operator that mutates has no backward",
             place,
         )
-    args = _arguments(said, info, its, path, report)
+    args = _arguments(table, info, other_info, path, report)
     for name, stands in args:
-        if fault := _misfit(name, stands, (kernel, info), (other, its)):
-            report(fault, (*path, "args", name) if name in dict(said.args) else place)
+        if fault := _misfit(name, stands, (kernel, info), (other, other_info)):
+            report(fault, (*path, "args", name) if name in dict(table.args) else place)
     twice = [stands for _, stands in args if [s for _, s in args].count(stands) > 1]
     if twice:
-        report(f"{twice[0]} is given twice", (*path, "args") if said.args else place)
-    backward = BackwardInfo(kernel=said.kernel, args=args)
+        report(f"{twice[0]} is given twice", (*path, "args") if table.args else place)
+    backward = BackwardInfo(kernel=table.kernel, args=args)
     return dataclasses.replace(info, op=dataclasses.replace(info.op, backward=backward))
 
 
 def _arguments(
-    said: Backward, info: KernelInfo, its: KernelInfo, path: Path, report: Report
+    table: Backward, info: KernelInfo, other_info: KernelInfo, path: Path, report: Report
 ) -> tuple[tuple[str, str], ...]:
     """Return what each parameter of the backward kernel stands for."""
-    given, params = dict(said.args), {param.name for param in its.params}
+    given, params = dict(table.args), {param.name for param in other_info.params}
     for name in given:
         if name not in params:
             report(
-                f"{said.kernel} has no parameter {name!r}{suggest(name, sorted(params))}",
+                f"{table.kernel} has no parameter {name!r}{suggest(name, sorted(params))}",
                 (*path, "args", name),
             )
     own = {param.name for param in info.params}
     return tuple(
         (param.name, given.get(param.name, param.name))
-        for param in its.params
+        for param in other_info.params
         if param.name in given
         or param.name.removeprefix(GRAD) in own
         or (param.default is None and not param.optional)  # the others keep their default
@@ -276,37 +280,42 @@ def _misfit(
     text.
     """
     kernel, info = forward
-    other, its = backward
-    assert info.op is not None
-    assert its.op is not None
+    other, other_info = backward
     own = {param.name: param for param in info.params}
-    param = next(each for each in its.params if each.name == name)
+    param = next(each for each in other_info.params if each.name == name)
     gradient = stands not in own and stands.startswith(GRAD)
     source = own.get(stands.removeprefix(GRAD) if gradient else stands)
     if source is None:
         return (
-            f"nothing is given for {name} of {its.name}: {kernel.name} has no parameter {stands!r}; "
+            f"nothing is given for {name} of {other_info.name}: {kernel.name} has no parameter {stands!r}; "
             f'say what it stands for, such as args.{name} = "grad_{next(iter(own))}"'
         )
-    result = param.name in its.op.allocated
-    if result != (gradient and source.name not in info.op.allocated):
+    result = param in other_info.allocated
+    if result != (gradient and source not in info.allocated):
         if result:
-            return f"{its.name} returns {name}, which has to be the gradient of an input of {kernel.name}, and stands for {stands}"
-        return f"{stands} is what the backward computes, and {name} is none of the outputs of {its.name}"
+            return f"{other_info.name} returns {name}, which has to be the gradient of an input of {kernel.name}, and stands for {stands}"
+        return f"{stands} is what the backward computes, and {name} is none of the outputs of {other_info.name}"
     if param.out and not result:
-        return f"{its.name} writes {name}, which no call allocates: name it in kernel.{its.name}.op.outputs"
+        return f"{other_info.name} writes {name}, which no call allocates: name it in kernel.{other_info.name}.op.outputs"
     given, taken = dtypes_of(kernel, source), dtypes_of(other, param)
-    if gradient and source.kind is not ParamKind.TENSOR:
-        return f"{source.name} is a number, and gradients are of tensors"
-    whole = {dtype for dtype in given if dtype in DTYPES and DTYPES[dtype].kind != "float"}
-    if gradient and whole:
-        return f"{source.name} may be {_listed(whole)}, and integers have no gradient"
+    if gradient and (fault := _no_gradient(source, given)):
+        return fault
+    if source.optional and (gradient or not param.optional):
+        return f"{source.name} of {kernel.name} may be None, and {name} of {other_info.name} is a tensor of every call"
     if source.kind is not param.kind:
-        return (
-            f"{name} of {its.name} is a {param.kind.value}, and {stands} is a {source.kind.value}"
-        )
+        return f"{name} of {other_info.name} is a {param.kind.value}, and {stands} is a {source.kind.value}"
     if not given <= taken:
-        return f"{name} of {its.name} takes {_listed(taken)}, and {stands} may be {_listed(given - taken)}"
+        return f"{name} of {other_info.name} takes {_listed(taken)}, and {stands} may be {_listed(given - taken)}"
     if source.rank != param.rank and -1 not in (source.rank, param.rank):
-        return f"{name} of {its.name} has rank {param.rank}, and {stands} {source.rank}"
+        return f"{name} of {other_info.name} has rank {param.rank}, and {stands} {source.rank}"
+    return ""
+
+
+def _no_gradient(source: Param, dtypes: set[str]) -> str:
+    """Return why a parameter has no gradient, or an empty text."""
+    if source.kind is not ParamKind.TENSOR:
+        return f"{source.name} is a number, and gradients are of tensors"
+    whole = {dtype for dtype in dtypes if dtype in DTYPES and DTYPES[dtype].kind != "float"}
+    if whole:
+        return f"{source.name} may be {_listed(whole)}, and integers have no gradient"
     return ""

@@ -158,13 +158,20 @@ def with_derived(kernel: Kernel, report: Report) -> Kernel:
     return dataclasses.replace(kernel, matrix=dataclasses.replace(kernel.matrix, axes=axes))
 
 
-def derived_at(kernel: Kernel, point: Point, report: Report) -> Iterator[tuple[str, AxisValue]]:
-    """Yield the derived axes with their values at a point, in order."""
+def derived_at(
+    kernel: Kernel, point: Point, report: Report | None = None
+) -> Iterator[tuple[str, AxisValue]]:
+    """Yield the derived axes with their values at a point, in order.
+
+    Without `report`, the axes whose values do not follow from the point are left out.
+    """
     env = dict(point)
     for name, text in kernel.let:
         try:
             env[name] = expr.parse(text).evaluate(env)
         except ExpressionError as error:
+            if report is None:
+                continue
             report(error.what, ("kernel", kernel.name, "let", name), error.column)
             return
         yield name, env[name]

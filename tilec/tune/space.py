@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 
 from tilec.case.cases import Axes, BoundCase, said_axes
+from tilec.model.literal import axis_text
 from tilec_runtime.errors import CaseError, ExpressionError
 from tilec_runtime.model import expr
 from tilec_runtime.model.kernel import AxisValue, KernelInfo
@@ -75,7 +76,9 @@ def at_point(case: BoundCase, info: KernelInfo, point: Point) -> BoundCase:
 def point_text(point: Point, names: tuple[str, ...] = ()) -> str:
     """Return a point, or its named axes, as `BM=64 BN=128`."""
     return (
-        " ".join(f"{name}={_value(value)}" for name, value in point if not names or name in names)
+        " ".join(
+            f"{name}={axis_text(value)}" for name, value in point if not names or name in names
+        )
         or "its only point"
     )
 
@@ -83,10 +86,6 @@ def point_text(point: Point, names: tuple[str, ...] = ()) -> str:
 def point_of(axes: Mapping[str, AxisValue]) -> Point:
     """Return a point from JSON."""
     return tuple(axes.items())
-
-
-def _value(value: AxisValue) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _names(text: str) -> frozenset[str]:

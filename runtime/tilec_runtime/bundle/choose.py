@@ -166,9 +166,9 @@ def cpu_advice(images: Sequence[ImageInfo], language: str = "") -> tuple[str, st
     exact = bool(images) and all(image.exact and not image.target.suffix for image in images)
     if language == "tile" or (exact and language not in LANGUAGES):
         return LACKS_TILE_IR, 'add "tileir" to default in [targets], and build again'
-    made = LANGUAGES.get(language, "a SIMT kernel (such as CUDA C++)")
+    subject = LANGUAGES.get(language, "a SIMT kernel (such as CUDA C++)")
     return (
-        f"it is {made}, compiled to code of a GPU; the cpu device runs tile kernels only",
+        f"it is {subject}, compiled to code of a GPU; the cpu device runs tile kernels only",
         "run it on a machine with a GPU",
     )
 

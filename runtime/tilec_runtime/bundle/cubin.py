@@ -35,7 +35,6 @@ _RELEASE = re.compile(rb"release (\d{1,3})\.(\d{1,3})")
 # ELF machines of hosts that CUDA supports: their programs may contain kernels.
 _HOSTS = {62: "x86-64", 183: "aarch64"}
 
-_ET_REL = 1
 _SHT_SYMTAB = 2
 _SHT_NOBITS = 8
 # Sections that take no room in the file: also those for global and shared memory of code that is
@@ -155,23 +154,6 @@ def read_cubin(data: bytes) -> Cubin:
         return _read(data)
     except (struct.error, IndexError, UnicodeDecodeError) as exc:
         raise BundleError(f"the cubin is damaged: {exc}") from exc
-
-
-def is_for_linking(data: bytes) -> bool:
-    """Whether a cubin is relocatable code.
-
-    Only linking sets the shared memory of its kernels.
-    """
-    return bool(struct.unpack_from("<H", data, 16)[0] == _ET_REL)
-
-
-def is_host_code(data: bytes) -> bool:
-    """Whether bytes are a host's object, library or program, with or without kernels."""
-    return (
-        data[:6] == b"\x7fELF\x02\x01"
-        and len(data) >= 20
-        and struct.unpack_from("<H", data, 18)[0] in _HOSTS
-    )
 
 
 def entry_index(data: bytes, name: str) -> int:

@@ -34,17 +34,17 @@ def read_providers(data: bytes) -> dict[Version, str]:
     Raises:
         BundleError: it is something else.
     """
-    found: dict[Version, str] = {}
+    providers: dict[Version, str] = {}
     try:
         plain = json.loads(data)
-        found = {Target.parse(name).cc: module for name, module in plain.items()}
-        modules = all(type(name) is str and name.isidentifier() for name in found.values())
-        sound = modules and len(found) <= _MOST and write_providers(found) == data
+        providers = {Target.parse(name).cc: module for name, module in plain.items()}
+        modules = all(type(name) is str and name.isidentifier() for name in providers.values())
+        sound = modules and len(providers) <= _MOST and write_providers(providers) == data
     except (ValueError, AttributeError, RecursionError):
         sound = False
     if not sound:
         damaged(f"has a {PROVIDERS_NAME} that names no modules by target")
-    return found
+    return providers
 
 
 class Part(Protocol):
@@ -179,6 +179,7 @@ def installed_part(module: str) -> Path | bytes | None:
     path = Path(spec.origin).with_name(PART_NAME)
     loader = spec.loader
     if not Path(spec.origin).exists() and loader is not None and hasattr(loader, "get_data"):
-        data: bytes = loader.get_data(str(path))
-        return data
+        with contextlib.suppress(OSError):  # opening the path tells that there is none
+            data: bytes = loader.get_data(str(path))
+            return data
     return path

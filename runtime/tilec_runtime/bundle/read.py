@@ -201,6 +201,25 @@ class Bundle:
         """SHA-256 of the index (hex), which holds those of all images."""
         return self._index.digest
 
+    def require_index(self, digest: str, *, name: str, fix: str) -> None:
+        """Refuse the bundle if it is not the one that its package was built with.
+
+        Args:
+            digest: SHA-256 (hex) of the index that the package expects.
+            name: the bundle's, for the message.
+            fix: how the package is made whole again.
+
+        Raises:
+            BundleError: the index has another digest.
+        """
+        if self.index_digest != digest:
+            raise BundleError(
+                f"{name}: the bundle is not the one that its package was built with: its index has "
+                f"SHA-256 {self.index_digest}, the package expects {digest}",
+                cause="the package holds files of two builds, or its bundle was exchanged",
+                fix=fix,
+            )
+
     @property
     def digest(self) -> str:
         """SHA-256 of the whole file (hex); reads it all the first time."""
@@ -244,24 +263,26 @@ def _agree(
     these are all of its images.
     """
     named = {image.digest: image.size for image in images}
-    held = {
+    stored = {
         digest: members[name].size for digest in named if (name := image_name(digest)) in members
     }
     if all_of_them:
-        held = {
+        stored = {
             name.removeprefix("images/"): entry.size
             for name, entry in members.items()
             if name.startswith("images/")
         }
-    if named != held:
-        for digest in sorted(named.keys() ^ held.keys()):
+    if named != stored:
+        for digest in sorted(named.keys() ^ stored.keys()):
             damaged(
                 f"has an index that names image {digest[:12]}, which it lacks"
                 if digest in named
                 else f"has a stray image {digest[:12]}"
             )
-        digest = next(d for d in sorted(named) if named[d] != held[d])
-        damaged(f"has {held[digest]} bytes of image {digest[:12]}, its index says {named[digest]}")
+        digest = next(d for d in sorted(named) if named[d] != stored[d])
+        damaged(
+            f"has {stored[digest]} bytes of image {digest[:12]}, its index says {named[digest]}"
+        )
 
 
 def _reader(source: Source) -> tuple[ReadAt, int, Callable[[], None] | None]:

@@ -14,7 +14,7 @@ from tilec_runtime.errors import ExpressionError
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.model.expr import parse
 from tilec_runtime.model.kernel import BundleInfo, KernelInfo, VariantInfo
-from tilec_runtime.model.operator import GRAD, OperatorInfo
+from tilec_runtime.model.operator import GRAD, BackwardInfo, OperatorInfo
 from tilec_runtime.model.signature import AbiSlot, Assumption, Param, ParamKind
 from tilec_runtime.model.table import TuningTable
 from tilec_runtime.model.tensormap import ALIGN, SIZE, TensorMap
@@ -33,8 +33,8 @@ def check_index(info: BundleInfo) -> None:
         _contained(f"sources[{index}]", name)
     named = {kernel.name: kernel for kernel in info.kernels}
     for kernel in info.kernels:
-        if kernel.op is not None and kernel.op.backward is not None:
-            _check_backward(f"kernels.{kernel.name}.op.backward", kernel, named)
+        if kernel.backward is not None:
+            _check_backward(f"kernels.{kernel.name}.op.backward", kernel, kernel.backward, named)
     sizes: dict[str, int] = {}
     rows = 0
     for kernel in info.kernels:
@@ -137,11 +137,10 @@ def _check_operator(here: str, kernel: KernelInfo, op: OperatorInfo) -> None:
                 unfit(where, f"{name!r} is no tensor among the inputs")
 
 
-def _check_backward(here: str, kernel: KernelInfo, kernels: dict[str, KernelInfo]) -> None:
+def _check_backward(
+    here: str, kernel: KernelInfo, backward: BackwardInfo, kernels: dict[str, KernelInfo]
+) -> None:
     """Check that a backward is an operator of the bundle, and that its arguments are known."""
-    assert kernel.op is not None
-    assert kernel.op.backward is not None
-    backward = kernel.op.backward
     other = kernels.get(backward.kernel)
     if other is None or other.op is None:
         unfit(here, f"{backward.kernel!r} is no operator of the bundle")

@@ -161,10 +161,10 @@ class StandaloneLibcuda(Libcuda):
     def _result(self, result: int) -> Any:
         if not result:
             return 0
-        made = Result(result)
-        made.name = self._text(self.library.cuGetErrorName, result).decode("utf-8", "replace")
-        made.words = self._text(self.library.cuGetErrorString, result)
-        return made
+        failure = Result(result)
+        failure.name = self._text(self.library.cuGetErrorName, result).decode("utf-8", "replace")
+        failure.words = self._text(self.library.cuGetErrorString, result)
+        return failure
 
     def _text(self, call: Any, code: int) -> bytes:
         text = c_char_p()
@@ -220,14 +220,14 @@ class StandaloneDriver(Driver):
 
 
 def _attributes(shape: LaunchShape) -> list[_Attribute]:
-    found = []
+    attributes = []
     x, y, z = (*shape.cluster, 1, 1, 1)[:3]
     if x * y * z > 1:  # one block is no cluster, and older devices refuse the word
-        found.append(_Attribute(_CLUSTER, _Value(cluster=_Cluster(x, y, z))))
+        attributes.append(_Attribute(_CLUSTER, _Value(cluster=_Cluster(x, y, z))))
     for wanted, number in ((shape.cooperative, _COOPERATIVE), (shape.programmatic, _PROGRAMMATIC)):
         if wanted:
-            found.append(_Attribute(number, _Value(number=1)))
-    return found
+            attributes.append(_Attribute(number, _Value(number=1)))
+    return attributes
 
 
 @Once

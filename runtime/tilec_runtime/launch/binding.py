@@ -60,7 +60,12 @@ def _take_named(
         if key in contract.index:
             if key in values:
                 what = f"{name}: argument {key!r} is given twice, by place and by name"
-                raise ArgumentError(what, kernel=name)
+                fix = ""
+                if any(param.name == key for param in contract.info.allocated):
+                    fix = (
+                        f"leave {key} out, so that it is allocated, or give every argument by name"
+                    )
+                raise ArgumentError(what, fix=fix, kernel=name)
             values[key] = value
         elif key in contract.axes:
             if value is not None:  # left open

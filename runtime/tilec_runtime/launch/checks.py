@@ -414,7 +414,7 @@ class Call:
             ) from error
 
     def _tensor_params(self) -> list[tuple[Param, TensorFacts]]:
-        return [(p, self.tensors[p.name]) for p in self.contract.params if p.name in self.tensors]
+        return [(p, self.tensors[p.name]) for p in self.contract.checked if p.name in self.tensors]
 
 
 def _misfit(value: Any, size: int) -> str:

@@ -26,6 +26,8 @@ class Contract:
         info: the kernel's row of the index. name: its name.
         params: the launcher's parameters; `index` gives their place by name.
         tensors: places of tensor parameters. others: places of all other ones.
+        checked: the parameters in the order of their checks: outputs that a call may leave out come
+            last, so that errors name the input that they were made by.
         outs: places of the tensors that the kernel writes.
         pairs: places of two tensors that must not overlap, the first of which is written.
         optionals: names of the tensors that may be None.
@@ -54,6 +56,8 @@ class Contract:
         tensors = {place for place, param in enumerate(params) if param.kind is ParamKind.TENSOR}
         self.tensors = tuple(sorted(tensors))
         self.others = tuple(place for place in range(len(params)) if place not in tensors)
+        made = info.allocated
+        self.checked = (*(param for param in params if param not in made), *made)
         self.outs = tuple(place for place in self.tensors if params[place].out)
         self.pairs = tuple(
             (out, place)

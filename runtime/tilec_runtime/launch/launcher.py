@@ -119,11 +119,11 @@ class Launcher(Uncopied, LauncherBase):
     ) -> Any:
         """Allocate what a call leaves out, launch, and return it: one array, or a tuple."""
         given = {**dict(zip(outputs.given, args, strict=False)), **kwargs}
-        made = outputs.allocate(given)
-        launcher, values = self._bound((), {**given, **made})
+        allocated = outputs.allocate(given)
+        launcher, values = self._bound((), {**given, **allocated})
         launcher.launch(stream, values)
-        found = tuple(made.values())
-        return found[0] if len(found) == 1 else found
+        results = tuple(allocated.values())
+        return results[0] if len(results) == 1 else results
 
     def _bound(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]

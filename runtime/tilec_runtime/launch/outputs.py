@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tilec_runtime.device.handles import MOST_TYPES, libraries_of
-from tilec_runtime.errors import ArgumentError, ExpressionError
+from tilec_runtime.errors import ArgumentError, DTypeError, ExpressionError
 from tilec_runtime.model.dtype import DTYPES, short_name
 from tilec_runtime.model.expr import Expr, parse
 from tilec_runtime.model.kernel import KernelInfo
@@ -60,6 +60,7 @@ class Outputs:
         self.given = tuple(param.name for param in info.given)
         self.tensors = tuple(p.name for p in info.given if p.kind is ParamKind.TENSOR)
         self.template = self.tensors[0]
+        self._defaults = {p.name: p.default for p in info.params if p.default is not None}
         self._fixed = {name: values[0] for name, values in info.axes if len(values) == 1}
         by_name = {output.param: output for output in op.outputs}
         self.rules = tuple(
@@ -96,9 +97,14 @@ class Outputs:
         for each, value in values.items():
             env[each] = Shaped(value) if each in self.tensors else value
         try:
-            return [extent.evaluate(env) for extent in extents]
+            shape = [extent.evaluate(env) for extent in extents]
         except ExpressionError as error:
             raise self._refused(f"the shape of {name} cannot be computed: {error.what}") from error
+        for extent, value in zip(extents, shape, strict=True):
+            # Symbols of a tracer are neither.
+            if isinstance(value, float) or (isinstance(value, int) and value < 0):
+                raise self._refused(f"{name} has no extent {extent.text} = {value}")
+        return shape
 
     def allocate(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Allocate the outputs of a call.
@@ -121,18 +127,35 @@ class Outputs:
                 f"arrays of {cls.__module__.partition('.')[0]} are not allocated here: "
                 f"pass {', '.join(self.names)}, or give arrays of torch, CuPy or NumPy"
             )
-        made = {}
+        allocated = {}
         for name, (like, extents, dtype) in zip(self.names, self.rules, strict=True):
             shape = values[like].shape
             if extents is not None:
-                read = {each: values[each] for each in self.reads(extents)}
+                given = {**self._defaults, **values}
+                read = {each: given[each] for each in self.reads(extents)}
                 read |= {each: read[each].shape for each in self.tensors if each in read}
                 shape = self.shape(name, extents, read)
-            source = values.get(dtype.removesuffix(".dtype"))
-            made[name] = make(
-                template, tuple(shape), dtype if dtype in DTYPES else dtype_name(source)
+            known = dtype in DTYPES
+            allocated[name] = make(
+                template, tuple(shape), dtype if known else self._dtype_of(dtype, values)
             )
-        return made
+        return allocated
+
+    def _dtype_of(self, rule: str, values: Mapping[str, Any]) -> str:
+        """The dtype of an input (`x.dtype`), for an output.
+
+        Raises:
+            DTypeError: it is none of tilec's.
+        """
+        source = rule.removesuffix(".dtype")
+        dtype = dtype_name(values[source])
+        if dtype not in DTYPES:
+            raise DTypeError(
+                f"{self.name}: argument {source!r} has dtype {dtype}, which is no dtype of kernels",
+                fix="convert it to one that the kernel was built for",
+                kernel=self.name,
+            )
+        return dtype
 
     def _refused(self, what: str) -> ArgumentError:
         return ArgumentError(f"{self.name}: {what}", kernel=self.name)

@@ -6,7 +6,7 @@ from tilec_runtime.errors import Location
 from tilec_runtime.model.arch import Target
 from tilec_runtime.model.image import ImageInfo
 from tilec_runtime.model.jit import JitFallback
-from tilec_runtime.model.operator import OperatorInfo
+from tilec_runtime.model.operator import BackwardInfo, OperatorInfo
 from tilec_runtime.model.safety import Safety
 from tilec_runtime.model.signature import AbiSlot, Assumption, Param
 from tilec_runtime.model.table import AxisValue, DispatchRule, TuningTable
@@ -143,14 +143,20 @@ class KernelInfo:
         return tuple(param for param in self.params if param.name in names)
 
     @property
-    def given(self) -> tuple[Param, ...]:
-        """What a call that leaves the outputs out gives in any case, by place or by name."""
+    def inputs(self) -> tuple[Param, ...]:
+        """What calls of the operator take, in order: every parameter that they do not allocate."""
         names = self.op.allocated if self.op is not None else ()
-        return tuple(
-            param
-            for param in self.params
-            if param.name not in names and param.default is None and not param.optional
-        )
+        return tuple(param for param in self.params if param.name not in names)
+
+    @property
+    def given(self) -> tuple[Param, ...]:
+        """The inputs without a default, which every call gives, by place or by name."""
+        return tuple(param for param in self.inputs if param.default is None and not param.optional)
+
+    @property
+    def backward(self) -> BackwardInfo | None:
+        """The operator that computes its gradients; None where there is none."""
+        return self.op.backward if self.op is not None else None
 
     @property
     def optionals(self) -> frozenset[str]:

@@ -18,6 +18,34 @@ _op_scale = _operators.define("scale")
 _op_scale_backward = _operators.define("scale_backward")
 
 
+class _Twice(torch.autograd.Function):
+    """Gives gradients on, with what they were computed of, and refuses to differentiate them."""
+
+    @staticmethod
+    def forward(ctx, count, *tensors):
+        return tensors[:count]
+
+    @staticmethod
+    def backward(ctx, *grads):
+        raise RuntimeError(
+            "the gradient of a kernel is of a kernel too, which torch cannot differentiate twice: "
+            "leave create_graph out, or detach() the gradient"
+        )
+
+
+def _once(backward):
+    # torch's once_differentiable does not see what depends on the saved tensors alone.
+    def compute(ctx, *grads):
+        with torch.no_grad():
+            found = backward(ctx, *grads)
+        if not torch.is_grad_enabled() or torch.compiler.is_compiling():
+            return found
+        sources = [each for each in (*grads, *ctx.saved_tensors) if each is not None]
+        return _Twice.apply(len(found), *found, *sources)
+
+    return compute
+
+
 class _Grad_scale(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, factor):
@@ -26,10 +54,10 @@ class _Grad_scale(torch.autograd.Function):
         return y
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @_once
     def backward(ctx, grad_y):
-        found = (_op_scale_backward(grad_y.contiguous(), ctx.number_0),)
-        return found[0], None
+        gradients = (_op_scale_backward(grad_y.contiguous(), ctx.number_0),)
+        return gradients[0], None
 
 
 def scale(x: torch.Tensor, factor: float = 2.0) -> torch.Tensor:
@@ -44,4 +72,4 @@ def scale_backward(x: torch.Tensor, factor: float = 2.0) -> torch.Tensor:
     return _op_scale_backward(x, factor)
 
 
-# Written by tilec, sha256 b7c5d05bcfa8f8a049fe108c36c8fe480f84182f7d40a17439ae935d1c33bcef
+# Written by tilec, sha256 b9ac1b5b1f2c74f998de2f5607b87ec60835825c241bdfb912f83263266594a3

@@ -42,6 +42,13 @@ def raises():
 
 def asks(mask):
     return mask
+
+def changes(x):
+    x[:] = 0
+    return x
+
+def same(earlier):
+    return earlier
 """
 
 
@@ -59,6 +66,15 @@ def test_a_function_makes_an_input(tmp_path: Path) -> None:
     assert make_inputs(made_by(tmp_path, "plain"))["ids"].tolist() == [0, 1, 2, 3]  # type: ignore[union-attr]
 
 
+def test_an_input_is_no_part_of_an_earlier_one(tmp_path: Path) -> None:
+    (tmp_path / "makers.py").write_text(MAKERS)
+    item = Input(name="later", make="makers.py:same", dtype="f32")
+    found = make_inputs(bound(made("earlier", 5, dtype="f32"), item, root=str(tmp_path)))
+    assert np.array_equal(found["later"], found["earlier"])
+    assert not np.shares_memory(found["later"], found["earlier"])
+    assert found["later"].flags.writeable  # type: ignore[union-attr]
+
+
 @pytest.mark.parametrize(
     ("function", "said"),
     [
@@ -66,6 +82,7 @@ def test_a_function_makes_an_input(tmp_path: Path) -> None:
         ("raises", "makers.py:14: k/c: the function raised KeyError: 'no'"),
         ("asks", "makers.py:16: k/c: function 'asks' does not fit: it takes 'mask', which is no"),
         ("none", "tilec.toml:3: k/c: makers.py has no function 'none'"),
+        ("changes", "makers.py:20: k/c: the function raised ValueError: assignment destination is"),
     ],
 )
 def test_functions_that_make_no_input_say_where(tmp_path: Path, function: str, said: str) -> None:

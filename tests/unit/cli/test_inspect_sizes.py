@@ -82,6 +82,8 @@ def test_coverage(cli: Cli, bundle: Path) -> None:
         (("--deny", "dead"), "--deny goes with --sizes"),
         (("--sizes", "--coverage", "sm_90"), "--coverage and --sizes cannot be combined"),
         (("--coverage", "sm_91"), "no architecture 'sm_91'"),
+        (("--coverage", ""), "it names nothing"),
+        (("--coverage", ","), "it names nothing"),
     ],
 )
 def test_wrong_options(options: tuple[str, ...], message: str, cli: Cli, bundle: Path) -> None:

@@ -3,16 +3,31 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+import zipfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.bundle_samples import Sample
-from tilec.inspection.verify import Finding, differences, lacking, read_given, with_request
+from tilec.inspection.verify import (
+    Finding,
+    Given,
+    differences,
+    lacking,
+    read_given,
+    with_request,
+)
+from tilec.package.documents import seal, suffix_of
 from tilec.package.provenance import Origin, provenance_of
 from tilec.package.sbom import sbom_of
+from tilec.package.split import base_of, providers_of, shipped_of
 from tilec.package.wheel import write_wheel
-from tilec.package.write import write_bundle
+from tilec.package.write import Portion, write_bundle
+from tilec_runtime.bundle.parts import PART_NAME
+from tilec_runtime.errors import BundleError, UsageError
 from tilec_runtime.model.kernel import BundleInfo, ToolInfo
 
 SAMPLE = Sample()
@@ -123,15 +138,138 @@ def test_sources_of_a_checkout(tmp_path: Path) -> None:
 
 
 def test_a_provenance_says_what_was_asked_for(tmp_path: Path) -> None:
-    _, asked = with_request(read_given(provenance_file(tmp_path, INFO)))
-    assert (asked.targets, asked.select, asked.emit) == (("ci",), ("add*",), ORIGIN.emit)
+    _, rebuild = with_request(read_given(provenance_file(tmp_path, INFO)))
+    assert (rebuild.targets, rebuild.select, rebuild.emit) == (("ci",), ("add*",), ORIGIN.emit)
     given, beside = with_request(read_given(sbom_file(tmp_path, INFO)))
     assert (beside.targets, beside.emit) == (("ci",), ("sbom", "provenance"))
     assert given.settings == {("option", "add: opt"): "3"}
 
 
 def test_a_bundle_alone_shows_targets_and_profile(tmp_path: Path) -> None:
-    given, asked = with_request(read_given(bundle_of(tmp_path, INFO)))
-    assert sorted(asked.targets) == ["compute_80", "sm_80", "sm_90"]
-    assert (asked.profile, asked.select, asked.emit) == (INFO.profile, (), ("bundle",))
+    given, rebuild = with_request(read_given(bundle_of(tmp_path, INFO)))
+    assert sorted(rebuild.targets) == ["compute_80", "sm_80", "sm_90"]
+    assert (rebuild.profile, rebuild.select, rebuild.emit) == (INFO.profile, (), ("bundle",))
     assert given.settings == {}
+
+
+# --- Files that others wrote
+
+
+def forged(path: Path, change: Callable[[Any], object]) -> Path:
+    """Change a document and seal it again, as anyone can."""
+    document = json.loads(path.read_bytes())
+    change(document)
+    path.write_bytes(seal(document, suffix_of(path.name)))
+    return path
+
+
+def definition(document: Any) -> Any:
+    return document["predicate"]["buildDefinition"]
+
+
+@pytest.mark.parametrize(
+    ("write", "change"),
+    [
+        (provenance_file, lambda d: definition(d)["externalParameters"].pop("targets")),
+        (provenance_file, lambda d: definition(d)["externalParameters"].update(select=3)),
+        (provenance_file, lambda d: definition(d)["internalParameters"].update(settings=[1])),
+        (provenance_file, lambda d: d["subject"][0].pop("digest")),
+        (provenance_file, lambda d: definition(d)["resolvedDependencies"][0].update(name=[])),
+        (provenance_file, lambda d: d.update(subject=3)),
+        (provenance_file, lambda d: d["subject"][0]["digest"].update(sha256=1)),
+        (provenance_file, lambda d: definition(d)["externalParameters"].update(targets=[1])),
+        (sbom_file, lambda d: d["components"][0].update(hashes=[])),
+        (sbom_file, lambda d: d.update(metadata=[])),
+    ],
+)
+def test_a_document_that_lacks_a_field_is_refused(
+    tmp_path: Path, write: Callable[..., Path], change: Callable[[Any], object]
+) -> None:
+    path = forged(write(tmp_path, INFO), change)
+    with pytest.raises(BundleError, match="lacks a field that tilec writes"):
+        with_request(read_given(path))
+
+
+def test_a_provenance_beside_a_file_that_lacks_a_field_is_passed_over(tmp_path: Path) -> None:
+    forged(provenance_file(tmp_path, INFO), lambda d: d["subject"][0].pop("digest"))
+    _, rebuild = with_request(read_given(bundle_of(tmp_path, INFO)))
+    assert rebuild.emit == ("bundle",)
+
+
+@pytest.mark.parametrize("name", ["", "a\0b", "a\nb", "x" * 5000])
+def test_a_source_of_a_name_that_no_file_has_is_missing(tmp_path: Path, name: str) -> None:
+    def change(document: Any) -> None:
+        row = {"name": name, "digest": {"sha256": "1" * 64}, "annotations": {"kind": "source"}}
+        definition(document)["resolvedDependencies"] = [row]
+
+    given = read_given(forged(provenance_file(tmp_path, INFO), change))
+    (found,) = lacking(given, tmp_path)
+    assert (found.kind, found.name, found.built) == ("source", name, "")
+
+
+def test_a_subject_is_looked_for_beside_its_provenance_alone(tmp_path: Path) -> None:
+    (tmp_path / "other").write_text("secret")
+    (tmp_path / "dist").mkdir()
+
+    def change(document: Any) -> None:
+        document["subject"] = [{"name": "../other", "digest": {"sha256": "1" * 64}}]
+
+    given = read_given(forged(provenance_file(tmp_path / "dist", changed(sources=())), change))
+    assert list(lacking(given, tmp_path)) == []
+
+
+def test_a_document_of_countless_values_is_refused_before_it_takes_memory(tmp_path: Path) -> None:
+    path = tmp_path / "x.intoto.json"
+    path.write_bytes(b"[" + b"[]," * 2_000_000 + b"[]]")
+    with pytest.raises(BundleError, match="more than 1000000 values"):
+        read_given(path)
+
+
+def test_a_wheel_with_a_damaged_member_is_refused(tmp_path: Path) -> None:
+    path = wheel_of(tmp_path, INFO)
+    with zipfile.ZipFile(path) as wheel:
+        member = wheel.getinfo(next(n for n in wheel.namelist() if n.endswith("METADATA")))
+    data = bytearray(path.read_bytes())
+    start = member.header_offset + 30 + len(member.filename)
+    data[start : start + member.compress_size] = b"\xff" * member.compress_size
+    path.write_bytes(data)
+    with pytest.raises(BundleError, match=r"cannot be read|is damaged"):
+        read_given(path)
+
+
+def test_a_hub_package_may_lie_at_the_root() -> None:
+    given = Given(path=Path("/none/x"), kind="hub", materials={})
+    assert with_request(given)[1].emit == ("hub",)
+
+
+# --- Wheels of a split package
+
+
+def split_wheels(folder: Path) -> tuple[Path, Path]:
+    """Write the small wheel and that of one capability; no provenance lies beside them."""
+    providers = providers_of(INFO)
+    cc, provider = next(iter(providers.items()))
+    wheels = []
+    for portion, package, file in (
+        (base_of(providers), INFO.package, "x.tilec"),
+        (Portion(machine_code=cc), provider, PART_NAME),
+    ):
+        write_bundle(folder / file, INFO, SAMPLE.images.__getitem__, portion=portion)
+        shipped = dataclasses.replace(shipped_of(INFO, portion), package=package)
+        files = {f"{package.module}/{file}": folder / file}
+        wheels.append(write_wheel(folder, package=package, files=files, sbom=sbom_of(shipped)))
+    return wheels[0], wheels[1]
+
+
+def test_the_small_wheel_of_a_split_package_shows_all_targets(tmp_path: Path) -> None:
+    small, _ = split_wheels(tmp_path)
+    _, rebuild = with_request(read_given(small))
+    assert sorted(rebuild.targets) == ["compute_80", "sm_80", "sm_90"]
+
+
+def test_a_wheel_of_machine_code_alone_asks_for_the_targets(tmp_path: Path) -> None:
+    _, provider = split_wheels(tmp_path)
+    with pytest.raises(UsageError, match="holds one part of a split package") as caught:
+        with_request(read_given(provider))
+    assert "--targets" in caught.value.fix
+    assert with_request(read_given(provider), ("sm_80", "sm_90"))[1].targets == ("sm_80", "sm_90")

@@ -346,6 +346,26 @@ case.large = { inputs = { x = [4096], n = 5, z = ["y.size"] }, reference = "ref.
     assert small.tolerance == large.tolerance == (Tolerance(rtol=0.5),)
 
 
+def test_a_case_says_where_an_input_comes_from_over_what_all_cases_say() -> None:
+    manifest = read("""
+[kernel.add]
+source = "k.py"
+inputs = { x = { make = "m.py:x", shape = [64], seed = 3 }, y = { file = "y.npy" } }
+case.shared = {}
+case.shapes = { inputs = { x = [32], y = [16] } }
+case.dists = { inputs = { x = { dist = "ones", shape = [8] }, y = { dist = "zeros", shape = [4] } } }
+case.files = { inputs = { x = { file = "x.npy" }, y = { dtype = "f16" } } }
+""")
+    shared, shapes, dists, files = (case.inputs for case in manifest.kernels[0].cases)
+    x = Input(name="x", make="m.py:x", shape=("64",), seed=3)
+    assert shared == (x, Input(name="y", file="y.npy"))
+    x = Input(name="x", make="m.py:x", shape=("32",), seed=3)
+    assert shapes == (x, Input(name="y", shape=("16",)))
+    x = Input(name="x", dist="ones", shape=("8",))
+    assert dists == (x, Input(name="y", dist="zeros", shape=("4",)))
+    assert files == (Input(name="x", file="x.npy"), Input(name="y", file="y.npy", dtype="f16"))
+
+
 def test_reports_shared_inputs_where_they_stand() -> None:
     text = (
         HEAD

@@ -6,6 +6,7 @@ import ast
 import dataclasses
 import importlib.util
 import json
+import os
 import shutil
 import sys
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ import pytest
 
 from tests.bundle_samples import Sample
 from tilec.package.hub import hub_files, hub_view, runtime_files
-from tilec.package.hub_metadata import metadata, read_metadata
+from tilec.package.hub_metadata import metadata, read_digests
 from tilec.package.marks import all_outputs, is_written
 from tilec.package.write import write_bundle
 from tilec_runtime.bundle.format import index_digest
@@ -169,7 +170,7 @@ def test_an_operator_gets_axes_by_name() -> None:
     assert (found.operator, found.allocates) == (True, False)
     assert found.arguments == "y, z, x, n, eps, on, B=B"
     assert found.signature.startswith("y, z, x, n, eps=1e-06, on=True, *, B")
-    assert found.values.startswith("(y, z, x, n, eps, on), ")
+    assert found.view.values.startswith("(y, z, x, n, eps, on), ")
 
 
 @pytest.mark.parametrize(
@@ -216,11 +217,23 @@ def test_refuses_kernels_that_need_a_configuration_at_each_launch() -> None:
     assert "config" not in view_of(kernel(launch=preset)).signature
 
 
+def test_refuses_a_kernel_of_the_name_that_holds_the_others() -> None:
+    op = OperatorInfo(outputs=(OutputInfo(param="y", like="x", dtype="x.dtype"),))
+    assert view_of(kernel(name="out")).view.name == "out"
+    with pytest.raises(UsageError, match="a kernel named 'out' cannot be in a hub package"):
+        view_of(kernel(name="out", op=op))
+
+
+def test_a_name_that_namespaces_of_torch_have_is_no_operators() -> None:
+    assert view_of(kernel(params=TENSORS)).operator
+    assert not view_of(kernel(name="name", params=TENSORS)).operator
+
+
 # --- Damage
 
 
-def loaded(variant: Path) -> ModuleType:
-    name = json.loads((variant / "metadata.json").read_text())["id"]
+def loaded(variant: Path, name: str = "") -> ModuleType:
+    name = name or json.loads((variant / "metadata.json").read_text())["id"]
     spec = importlib.util.spec_from_file_location(name, variant / "__init__.py")
     assert spec is not None
     assert spec.loader is not None
@@ -250,6 +263,17 @@ def test_refuses_a_missing_file(variant: Path) -> None:
         loaded(variant)
 
 
+@pytest.mark.parametrize("text", ["", "[1, 2]", '{"digest": {"files": []}}', "{", None])
+def test_refuses_a_damaged_list_of_files(variant: Path, text: str | None) -> None:
+    path = variant / "metadata.json"
+    name = json.loads(path.read_text())["id"]
+    path.unlink()
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(ImportError, match=r"metadata\.json cannot be read: .*; fetch the package"):
+        loaded(variant, name)
+
+
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
@@ -271,7 +295,7 @@ def test_refuses_the_bundle_of_another_build(variant: Path, tmp_path: Path) -> N
     (bundle,) = variant.glob("*.tilec")
     write_bundle(tmp_path / "other.tilec", other, SAMPLE.images.__getitem__)
     shutil.copy(tmp_path / "other.tilec", bundle)
-    with pytest.raises(Exception, match="is not the one that this package was built with"):
+    with pytest.raises(Exception, match="is not the one that its package was built with"):
         loaded(variant)
 
 
@@ -294,8 +318,32 @@ def test_unchanged_files_are_tilecs_own(variant: Path, tmp_path: Path) -> None:
 
 def test_metadata_that_was_changed_owns_nothing(variant: Path, tmp_path: Path) -> None:
     path = variant / "metadata.json"
-    assert read_metadata(path)
+    assert read_digests(path)
     path.write_text(path.read_text().replace("acme", "mine"))
-    assert read_metadata(path) == {}
+    assert read_digests(path) == {}
     assert all_outputs(tmp_path, INFO.package.name, INFO.package.module) == {}
     assert not is_written(variant / "__init__.py")
+
+
+@pytest.mark.parametrize("name", ["../../../../k.cu", "ABSOLUTE", "linked/k.cu", ""])
+def test_files_outside_of_the_package_are_never_its_own(
+    files: dict[str, bytes], variant: Path, tmp_path: Path, name: str
+) -> None:
+    other = tmp_path / "k.cu"
+    other.write_bytes(b"precious")
+    (variant / "linked").symlink_to(tmp_path)
+    name = name.replace("ABSOLUTE", str(other))
+    (variant / "metadata.json").write_bytes(metadata(INFO, {**files, name: b"precious"}))
+    found = all_outputs(tmp_path, INFO.package.name, INFO.package.module)
+    assert {path for path in found if path.resolve() == other or not path.is_file()} == set()
+
+
+def test_a_package_that_a_link_leads_to_is_no_output(variant: Path, tmp_path: Path) -> None:
+    (tmp_path / "dist").mkdir()
+    (tmp_path / "dist" / "hub").symlink_to(tmp_path / "hub")
+    assert all_outputs(tmp_path / "dist", INFO.package.name, INFO.package.module) == {}
+
+
+def test_a_pipe_in_the_place_of_the_metadata_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "metadata.json")
+    assert read_digests(tmp_path / "metadata.json") == {}

@@ -14,11 +14,11 @@ from tests.bundle_samples import fake_bytes
 from tests.runtime_samples import IMAGES, fake_driver, image, kernel, slot
 from tilec.package.archive import ArchiveWriter
 from tilec.package.split import base_of, extras_of, providers_of
-from tilec.package.write import write_bundle
+from tilec.package.write import Portion, write_bundle
 from tilec.testing.fake_driver import H200
 from tilec_runtime import load
 from tilec_runtime.bundle import limits
-from tilec_runtime.bundle.parts import PART_NAME, read_providers
+from tilec_runtime.bundle.parts import PART_NAME, extra_of, read_providers
 from tilec_runtime.bundle.read import Bundle
 from tilec_runtime.errors import BundleError, NoImageError
 from tilec_runtime.model.kernel import BundleInfo, PackageInfo, VariantInfo
@@ -64,13 +64,15 @@ def install(site: Path, info: BundleInfo, *extras: str) -> Path:
     providers = providers_of(info)
     base = site / info.package.module / "base.tilec"
     base.parent.mkdir(exist_ok=True)
-    write_bundle(base, info, IMAGES.__getitem__, part=base_of(providers))
-    for each in providers:
-        if each.extra in extras:
-            folder = site / each.package.module
+    write_bundle(base, info, IMAGES.__getitem__, portion=base_of(providers))
+    for cc, package in providers.items():
+        if extra_of(cc) in extras:
+            folder = site / package.module
             folder.mkdir(exist_ok=True)
             (folder / "__init__.py").write_text("raise AssertionError('it is not imported')\n")
-            write_bundle(folder / PART_NAME, info, IMAGES.__getitem__, part=each.part)
+            write_bundle(
+                folder / PART_NAME, info, IMAGES.__getitem__, portion=Portion(machine_code=cc)
+            )
     return base
 
 
@@ -88,12 +90,16 @@ def taken(base: Path, cc: tuple[int, int] = (9, 0)) -> tuple[str, bytes]:
 
 def test_names_of_providers_and_extras() -> None:
     providers = providers_of(info_of("1.0rc1"))
-    assert [each.package.name for each in providers] == [
+    assert [package.name for package in providers.values()] == [
         "acme-k-sm80",
         "acme-k-sm89",
         "acme-k-sm90",
     ]
-    assert [each.package.module for each in providers] == ["acme_sm80", "acme_sm89", "acme_sm90"]
+    assert [package.module for package in providers.values()] == [
+        "acme_sm80",
+        "acme_sm89",
+        "acme_sm90",
+    ]
     extras = extras_of(providers)
     assert extras["sm90"] == ("acme-k-sm90==1.0rc1",)
     assert extras["all"] == ("acme-k-sm80==1.0rc1", "acme-k-sm89==1.0rc1", "acme-k-sm90==1.0rc1")
@@ -199,6 +205,18 @@ def test_a_damaged_provider(
         taken(base)
     assert said in caught.value.what
     assert f"{module}_sm90" in caught.value.what
+    assert caught.value.fix == "pip install --force-reinstall --no-deps 'acme-k-sm90==1.0'"
+
+
+def test_a_provider_in_a_zip_file_without_its_images(
+    site: Path, module: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = install(site, info_of(module=module))
+    with zipfile.ZipFile(site / "other.zip", "w") as file:
+        file.writestr(f"{module}_sm90/__init__.py", "")
+    monkeypatch.syspath_prepend(site / "other.zip")
+    with pytest.raises(BundleError, match=r"cannot read the bundle .*other\.zip") as caught:
+        taken(base)
     assert caught.value.fix == "pip install --force-reinstall --no-deps 'acme-k-sm90==1.0'"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -138,6 +139,16 @@ def test_outputs_that_cannot_be_inferred_are_refused(outputs: str, expected: str
     assert f": {expected}" in found
 
 
+def test_an_output_that_the_kernel_reads_first_is_the_callers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    y, *rest = DECLS["norm"]
+    monkeypatch.setitem(DECLS, "norm", (dataclasses.replace(y, read=True), *rest))
+    (found,) = problems(FORWARD + OUTPUTS)
+    assert "the kernel reads y before it writes it, and what a call allocates holds any" in found
+    assert plan(FORWARD + "op = {}\n").kernels[0].info.op == OperatorInfo()
+
+
 def test_axes_of_several_values_say_no_shape() -> None:
     wide = FORWARD.replace("B = [64]", "B = [64, 128]")
     (found,) = problems(wide + 'op.outputs = { y = { shape = ["B", 1] } }\n')
@@ -150,51 +161,52 @@ def test_axes_of_several_values_say_no_shape() -> None:
         ('"nothing"', ITS, "there is no kernel 'nothing'"),
         ('"norm_backward"', "", "norm_backward is no operator: give it [kernel.norm_backward.op]"),
         ('"norm_backward"', "op = {}\n", "norm_backward allocates no output"),
-        (
-            '"norm_backward"',
-            ITS,
-            "nothing is given for dx of norm_backward: norm has no parameter 'dx'",
-        ),
-        (
-            '{ kernel = "norm_backward", args = { dz = "x" } }',
-            ITS,
-            "norm_backward has no parameter 'dz'",
-        ),
-        (
-            '{ kernel = "norm_backward", args = { dx = "grad_x", dw = "grad_i", dy = "grad_y" } }',
-            ITS,
-            "i may be i32, and integers have no gradient",
-        ),
-        (
-            '{ kernel = "norm_backward", args = { dx = "grad_x", dw = "grad_eps", dy = "grad_y" } }',
-            ITS,
-            "eps is a number, and gradients are of tensors",
-        ),
-        (
-            '{ kernel = "norm_backward", args = { dx = "grad_x", dw = "grad_x", dy = "grad_y" } }',
-            ITS,
-            "grad_x is given twice",
-        ),
-        (
-            '{ kernel = "norm_backward", args = { dx = "grad_x", dw = "w", dy = "grad_y" } }',
-            ITS,
-            "norm_backward returns dw, which has to be the gradient of an input of norm, and stands for w",
-        ),
-        (
-            '{ kernel = "norm_backward", args = { dx = "grad_x", dw = "grad_w", dy = "i" } }',
-            ITS,
-            "dy of norm_backward takes f32, and i may be i32",
-        ),
-        (
-            '{ kernel = "norm_backward", args = { dx = "grad_x", dw = "grad_w", dy = "grad_y" } }',
-            'op.outputs = { dx = { like = "x" } }\n',
-            "grad_w is what the backward computes, and dw is none of the outputs",
-        ),
+        ('"norm_backward"', ITS, "nothing is given for dx of norm_backward: norm has no parameter"),
     ],
 )
-def test_backwards_that_do_not_fit_are_refused(backward: str, its: str, expected: str) -> None:
+def test_backwards_that_are_no_gradient_are_refused(backward: str, its: str, expected: str) -> None:
     found = problems(FORWARD + OUTPUTS + f"op.backward = {backward}\n" + BACKWARD + its)
     assert any(expected in problem for problem in found), found
+
+
+@pytest.mark.parametrize(
+    ("changed", "expected"),
+    [
+        ({"dz": "x"}, "norm_backward has no parameter 'dz'"),
+        ({"dw": "grad_i"}, "i may be i32, and integers have no gradient"),
+        ({"dw": "grad_eps"}, "eps is a number, and gradients are of tensors"),
+        ({"dw": "grad_x"}, "grad_x is given twice"),
+        (
+            {"dw": "w"},
+            "norm_backward returns dw, which has to be the gradient of an input of norm, and stands for w",
+        ),
+        ({"dy": "i"}, "dy of norm_backward takes f32, and i may be i32"),
+        ({"x": "grad_w"}, "grad_w is what the backward computes, and x is none of the outputs"),
+    ],
+)
+def test_arguments_of_a_backward_that_do_not_fit_are_refused(
+    changed: dict[str, str], expected: str
+) -> None:
+    args = {"dx": "grad_x", "dw": "grad_w", "dy": "grad_y", **changed}
+    listed = ", ".join(f'{name} = "{value}"' for name, value in args.items())
+    backward = f'op.backward = {{ kernel = "norm_backward", args = {{ {listed} }} }}\n'
+    found = problems(FORWARD + OUTPUTS + backward + BACKWARD + ITS)
+    assert any(expected in problem for problem in found), found
+
+
+def test_a_tensor_that_may_be_none_has_no_gradient() -> None:
+    optional = FORWARD.replace("w = { rank = 1 }", "w = { rank = 1, optional = true }")
+    found = problems(optional + OUTPUTS + ARGS + BACKWARD + ITS)
+    assert any(
+        "w of norm may be None, and dw of norm_backward is a tensor of every call" in problem
+        for problem in found
+    ), found
+
+
+def test_a_name_that_namespaces_of_torch_have_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(DECLS, "name", DECLS["norm"])
+    (found,) = problems(FORWARD.replace("kernel.norm", "kernel.name") + OUTPUTS)
+    assert "'name' is what torch calls a namespace of operators" in found
 
 
 def test_an_operator_that_mutates_has_no_backward() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import sys
 import types
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 from tests.cpu_samples import ADD, add, device, ones
 from tests.unit.runtime import fake_torch
 from tilec_runtime import Launcher
-from tilec_runtime.errors import ArgumentError
+from tilec_runtime.errors import ArgumentError, DTypeError, RankError
 from tilec_runtime.launch.outputs import Outputs
 from tilec_runtime.model.kernel import KernelInfo
 from tilec_runtime.model.operator import OperatorInfo, OutputInfo
@@ -44,6 +45,14 @@ def test_a_call_with_all_outputs_is_as_before(adds: Launcher) -> None:
         z[...] = 0
         assert call() is None
         assert z.tolist() == [3.0] * 8
+
+
+def test_an_output_by_name_beside_inputs_by_place_is_explained(adds: Launcher) -> None:
+    with pytest.raises(ArgumentError, match="argument 'z' is given twice") as caught:
+        adds(ones(8), ones(8), z=ones(8))
+    assert (
+        caught.value.fix == "leave z out, so that it is allocated, or give every argument by name"
+    )
 
 
 def test_tensors_of_tilec_are_not_allocated(adds: Launcher) -> None:
@@ -83,6 +92,40 @@ def test_an_extent_that_cannot_be_computed_is_refused() -> None:
     outputs = Outputs(operator(like="", shape=("x.size // y.size",)))
     with pytest.raises(ArgumentError, match="add: the shape of z cannot be computed: division by"):
         outputs.allocate({"x": ones(4), "y": ones(0)})
+
+
+def test_a_shape_may_read_a_number_that_has_a_default() -> None:
+    count = dataclasses.replace(ADD.params[-1], dtype="i32", default=3)
+    info = dataclasses.replace(
+        operator(like="", shape=("x.size * alpha",)), params=(*ADD.params[:-1], count)
+    )
+    arrays = {"x": ones(5), "y": ones(5)}
+    assert Outputs(info).allocate(arrays)["z"].shape == (15,)
+    assert Outputs(info).allocate({**arrays, "alpha": 2})["z"].shape == (10,)
+
+
+@pytest.mark.parametrize("extent", ["x.size - 5", "0 - x.size", "alpha"])
+def test_an_extent_that_no_array_has_is_refused(extent: str) -> None:
+    outputs = Outputs(operator(like="", shape=(extent,)))
+    with pytest.raises(ArgumentError, match=f"add: z has no extent {re.escape(extent)} = "):
+        outputs.allocate({"x": ones(4), "y": ones(4)})
+
+
+@pytest.mark.parametrize("dtype", ["complex64", ">f4", "datetime64[s]", "O", "U3"])
+def test_an_input_of_a_dtype_that_no_kernel_takes_is_named(dtype: str) -> None:
+    outputs = Outputs(operator(dtype="x.dtype"))
+    with pytest.raises(DTypeError, match=r"add: argument 'x' has dtype .*no dtype of kernels"):
+        outputs.allocate({"x": np.zeros(4, dtype), "y": ones(4)})
+
+
+def test_errors_name_the_input_and_not_what_was_allocated_by_it(adds: Launcher) -> None:
+    y = ones(8)
+    with pytest.raises(RankError, match="argument 'x' has 2 dimensions"):
+        adds(ones(8).reshape(2, 4), y)
+    with pytest.raises(DTypeError, match="argument 'y' takes f32, got f64"):
+        adds(ones(8), y.astype("f8"))
+    with pytest.raises(DTypeError, match="output 'z' takes f32, got f64"):
+        adds(y.astype("f8"), y, y)
 
 
 def test_torch_allocates_beside_its_tensor(monkeypatch: pytest.MonkeyPatch) -> None:

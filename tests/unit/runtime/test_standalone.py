@@ -237,5 +237,5 @@ def test_a_standalone_package_compiles_nothing_at_load(
 
 def test_a_standalone_package_refuses_another_bundle(tmp_path: Path) -> None:
     write_sample(tmp_path / "x.tilec")
-    with pytest.raises(BundleError, match="is not the one that this package was built with"):
+    with pytest.raises(BundleError, match="is not the one that its package was built with"):
         hub.Kernels(tmp_path / "x.tilec", "0" * 64)

@@ -11,7 +11,7 @@ from tilec.frontends.tools.abi import check as check_arguments
 from tilec.frontends.tools.abi import derive
 from tilec.frontends.tools.cpp import declare, includes
 from tilec.frontends.tools.cpp.device import DeviceCode
-from tilec.frontends.tools.cpp.symbol import bindings, name_expression
+from tilec.frontends.tools.cpp.symbol import bindings, expand, name_expression
 from tilec.frontends.tools.machine_code import Code, check_cluster, finished
 from tilec.model.cpp import cut
 from tilec.model.job import Member
@@ -85,7 +85,9 @@ class Compiler:
 
     def _expression(self, member: Member) -> str:
         base, _ = cut(member.symbol)
-        found = declare.named(base, self._cuda.candidates) or self._cuda.found
+        found = declare.named(base, self._cuda.candidates)
+        if found is None:  # the text does not show it: it is called as the manifest says
+            return expand(member.symbol, dict(member.axes))
         return name_expression(member.symbol, dict(member.axes), found)
 
     def _image(self, program: Program, expression: str, linking: tuple[str, ...]) -> Image:

@@ -8,7 +8,8 @@ import functools
 import re
 from collections.abc import Mapping, Sequence
 
-from tilec.frontends.tools.cpp.host import note
+from tilec.frontends.tools.cpp.declare import together
+from tilec.frontends.tools.cpp.host import note, with_compiler
 from tilec.frontends.tools.cpp.params import Scope, parameters, split
 from tilec.frontends.tools.cpp.tokens import Token, lex
 from tilec.model.declaration import KernelDecl, ParamDecl
@@ -62,6 +63,7 @@ def unseen(symbol: str, args: Sequence[str] | None, source: Source) -> KernelDec
         params=tuple(params),
         named=False,
         note=note(source),
+        together=together(with_compiler(source)),
         typed=True,
     )
 

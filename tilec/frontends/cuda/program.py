@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from tilec.frontends.cuda import link as link_module
@@ -14,10 +14,11 @@ from tilec.frontends.tools.cpp import includes, nvrtc
 from tilec.frontends.tools.cpp.device import DeviceCode
 from tilec.frontends.tools.cpp.diagnostics import read_log, refusal
 from tilec.frontends.tools.cpp.nvcc import compile_ptx
+from tilec.frontends.tools.cpp.symbol import readable
 from tilec.frontends.tools.machine_code import not_lowered, shipped_isa, timeout_error
 from tilec.frontends.tools.run import command_line
 from tilec_runtime.bundle.cubin import read_cubin
-from tilec_runtime.errors import BundleError, CompileError
+from tilec_runtime.errors import BundleError, CompileError, Diagnostic
 from tilec_runtime.model.arch import Version
 
 
@@ -102,8 +103,10 @@ class ProgramCompiler:
                 )
         if self._debug:  # a debugger's sections name every function
             return program
-        text = ptx_text.only(program.text, program.symbols.values())
-        return dataclasses.replace(program, text=text)
+        symbols = list(program.symbols.values())
+        text = ptx_text.only(program.text, symbols)
+        warnings = tuple(self._copies(ptx_text.apart(program.text, symbols)))
+        return dataclasses.replace(program, text=text, warnings=warnings)
 
     def finish(self, compiled: Program) -> Program:
         """Return the program with its machine code, read back, and its warnings.
@@ -122,7 +125,19 @@ class ProgramCompiler:
         at = job.found.decl.location
         words = read_log(program.log, self._spec.source.root, toolkit=job.toolkit, fallback=at)
         warnings = tuple(d for d in words.diagnostics if d.severity == "warning")
+        warnings = (*compiled.warnings, *warnings)
         return dataclasses.replace(program, kernels=kernels, warnings=warnings)
+
+    def _copies(self, apart: Mapping[str, Sequence[str]]) -> Iterator[Diagnostic]:
+        """Yield a warning of each variable that kernels of other images have copies of."""
+        for name, users in apart.items():
+            others = ", ".join(map(readable, users[:3])) + (", …" if users[3:] else "")
+            yield Diagnostic(
+                message=f"the variable {readable(name)} is not shared with {others}: images have their own variables",
+                location=self._job.found.decl.location,
+                severity="warning",
+                hint="pass its address as a parameter, or compile all of them with NVRTC in one group",
+            )
 
     # --- compilers
 

@@ -143,6 +143,9 @@ class _Binder:
                 raise MismatchError(
                     what, f"leave contiguous and stride of params.{stated.name} out"
                 )
+            if not stated.out:
+                what = f"parameter {decl.name!r} is an array of structs, whose fields numba lets the kernel store to"
+                raise MismatchError(what, f"leave out = false of params.{stated.name} out")
         if not 1 <= rank <= _MOST_RANK:
             raise MismatchError(
                 f"parameter {decl.name!r} has rank {rank}: arrays of SIMT kernels have 1 to {_MOST_RANK} dimensions"

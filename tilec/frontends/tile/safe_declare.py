@@ -16,6 +16,7 @@ from tilec.frontends.tile.calls import follow
 from tilec.frontends.tile.demands import grid_of, preconditions, same_grid
 from tilec.frontends.tile.misuse import reaching_around, results
 from tilec.frontends.tile.proof import Proof, promises, prove
+from tilec.frontends.tile.reading import read_first
 from tilec.frontends.tile.safe import OUTPUTS, OWNED, Access, SafeParam, signature_of
 from tilec.frontends.tile.signature import FunctionParam
 from tilec.frontends.tile.values import Values, parameters
@@ -74,7 +75,8 @@ def declare_safe(module: LoadedModule, name: str, kernel: Any) -> tuple[SafeKern
     if wrong := [*problems, *misuses, *results(body, texts)]:
         raise _refusal(name, wrong)
     values = Values(body.node, scope_of(body.function), parameters(params), bodies)
-    proof = prove(follow(body, values, texts), params, texts)
+    calls = follow(body, values, texts)
+    proof, read = prove(calls, params, texts), read_first(calls[0])
     same = unstated(
         dict.fromkeys((*of_outputs(params), *proof.alike)),
         required,
@@ -85,7 +87,7 @@ def declare_safe(module: LoadedModule, name: str, kernel: Any) -> tuple[SafeKern
         qualified=body.function.__qualname__,
         location=at,
         doc=inspect.cleandoc(body.function.__doc__ or ""),
-        params=tuple(_declared(param) for param in params),
+        params=tuple(_declared(param, read=param.name in read) for param in params),
         axes=tuple(_axes(params, uses)),
         grid=grid_of(params),
         grid_free=any(param.access is Access.MAPPED for param in params),
@@ -168,7 +170,7 @@ def _argument(param: SafeParam) -> FunctionParam:
     )
 
 
-def _declared(param: SafeParam) -> ParamDecl:
+def _declared(param: SafeParam, *, read: bool) -> ParamDecl:
     written = param.access in (*OUTPUTS, Access.PTR)
     return ParamDecl(
         name=param.name,
@@ -179,6 +181,7 @@ def _declared(param: SafeParam) -> ParamDecl:
         default=param.default,
         location=param.location,
         rank=param.rank,
+        read=read,
     )
 
 

@@ -13,7 +13,7 @@ import os
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from importlib.abc import Loader
+from importlib.abc import ExecutionLoader, Loader
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
@@ -265,7 +265,7 @@ def _register(name: str, text: str) -> None:
     linecache.cache[name] = (len(text), None, io.StringIO(text).readlines(), name)
 
 
-class _Finder(Loader):
+class _Finder(ExecutionLoader):
     """Finds and executes project modules: next to the source, then in the root; never a name of the
     standard library.
 
@@ -315,22 +315,21 @@ class _Finder(Loader):
             spec.submodule_search_locations = [str(absolute.parent)]
         return spec
 
-    def exec_module(self, module: ModuleType) -> None:
-        """Execute the file under its relative name, with its lines where tracebacks and cuda.tile
-        look for them.
-        """
-        assert module.__spec__ is not None
-        file: str = module.__spec__.loader_state
-        text = importlib.util.decode_source(read(self._source.root, file))
-        self._texts[file] = text
-        _register(file, text)
-        exec(compile(text, file, "exec", dont_inherit=True), module.__dict__)  # noqa: S102 - running the user's module is the job
-
-    def get_source(self, fullname: str) -> str | None:
-        """Source of a loaded module, for `inspect`."""
+    def get_filename(self, fullname: str) -> str:
+        """Return the relative name of a module's file, which its code has."""
         module = sys.modules.get(fullname)
-        spec = module.__spec__ if module else None
-        return self._texts.get(spec.loader_state) if spec else None
+        if module is None or module.__spec__ is None:
+            raise ImportError(name=fullname)
+        file: str = module.__spec__.loader_state
+        return file
+
+    def get_source(self, fullname: str) -> str:
+        """Return a module's source, read once; tracebacks and cuda.tile find its lines from then."""
+        file = self.get_filename(fullname)
+        if file not in self._texts:
+            self._texts[file] = importlib.util.decode_source(read(self._source.root, file))
+            _register(file, self._texts[file])
+        return self._texts[file]
 
 
 class _FolderFinder(Loader):

@@ -17,11 +17,20 @@ _HEAD = re.compile(
     r"^\s*(?:\.[a-z]+[ \t]+)*\.(?P<kind>func|entry)\b\s*(?:\([^)]*\))?\s*(?P<name>[\w$%]+)",
     re.MULTILINE,
 )
-_WORD = re.compile(r"[\w$%]+")
+# An opcode (`add.s32`) is no mention of a function of its name.
+_WORD = re.compile(r"(?<![\w$%.])[\w$%]+(?![\w$%.])")
 _BRACE = re.compile(r"[{};]")
+_VARIABLE = re.compile(
+    r"^[ \t]*(?:\.[a-z]+[ \t]+)*\.global\b[^;={]*?(?P<name>[\w$%]+)\s*(?:\[[^\]]*\]\s*)*(?P<end>[=;])",
+    re.MULTILINE,
+)
 _NEEDS = re.compile(
     r"PTX (?:ISA )?(?:\.?version|ISA)\s*\.?(?:version\s*)?(\d+)\.(\d+)", re.IGNORECASE
 )
+
+
+# Name, begin and end of a function in a text.
+_Function = tuple[str, int, int]
 
 
 def isa(text: str) -> Version:
@@ -43,8 +52,7 @@ def with_isa(text: str, version: Version) -> str:
 
 def needed_isa(log: str) -> Version | None:
     """Return the newest ISA that ptxas asks for in its messages, or None."""
-    found = [(int(m[1]), int(m[2])) for m in _NEEDS.finditer(log)]
-    return max(found) if found else None
+    return max(((int(m[1]), int(m[2])) for m in _NEEDS.finditer(log)), default=None)
 
 
 def entry_params(text: str, symbol: str) -> tuple[tuple[int, int], ...] | None:
@@ -59,11 +67,12 @@ def calls(text: str, symbol: str) -> set[str] | None:
     """Return the functions an entry may call, at any depth; None if it calls through pointers."""
     if ".func" not in text:
         return set()
-    bodies = _bodies(without_comments(text))
-    found = _mentioned({symbol}, bodies)
-    if any(".callprototype" in bodies.get(name, "") for name in found):
+    plain = without_comments(text)
+    bodies = _bodies(plain, _functions(plain))
+    reached = _reached({symbol}, bodies)
+    if any(".callprototype" in bodies.get(name, "") for name in reached):
         return None
-    return found - {symbol}
+    return reached - {symbol}
 
 
 def entries(text: str) -> list[str]:
@@ -77,14 +86,48 @@ def only(text: str, symbols: Collection[str]) -> str:
     if set(entries(text)) <= set(symbols):
         return text
     plain = without_comments(text)
-    bodies = _bodies(plain)
+    functions = list(_functions(plain))
+    bodies = _bodies(plain, functions)
     # A variable may hold the address of a function.
-    outside = set(_WORD.findall(_without(plain, _functions(plain))))
-    kept = _mentioned({*symbols, *bodies.keys() & outside}, bodies)
-    return _without(text, (each for each in _functions(plain) if each[0] not in kept))
+    outside = set(_WORD.findall(_without(plain, functions)))
+    reached = _reached({*symbols, *bodies.keys() & outside}, bodies)
+    return _without(text, (each for each in functions if each[0] not in reached))
 
 
-def _without(text: str, functions: Iterable[tuple[str, int, int]]) -> str:
+def apart(text: str, symbols: Collection[str]) -> dict[str, list[str]]:
+    """Return variables that `symbols` share with entry points that `only` leaves out, with these.
+
+    Tables, which have values from the start and no function stores to by name, are left out.
+    """
+    left = [name for name in entries(text) if name not in symbols]
+    if not left:
+        return {}
+    plain = without_comments(text)
+    functions = list(_functions(plain))
+    bodies = _bodies(plain, functions)
+    own = _words(set(symbols), bodies)
+    others = {name: _words({name}, bodies) for name in left}
+    everything = "".join(bodies.values())
+    found: dict[str, list[str]] = {}
+    for variable in _VARIABLE.finditer(_without(plain, functions)):
+        name = variable["name"]
+        stored = rf"\b(?:st|atom|red)\.[^;]*\[{re.escape(name)}(?![\w$%])"
+        compilers = name.startswith(("$", "__"))
+        if name not in own or compilers:
+            continue
+        users = [other for other, words in others.items() if name in words]
+        if users and (variable["end"] == ";" or re.search(stored, everything)):
+            found[name] = users
+    return found
+
+
+def _words(names: set[str], bodies: Mapping[str, str]) -> set[str]:
+    """Return what functions, and those that they reach, name."""
+    reached = (bodies.get(name, "") for name in _reached(names, bodies))
+    return {word for body in reached for word in _WORD.findall(body)}
+
+
+def _without(text: str, functions: Iterable[_Function]) -> str:
     parts, at = [], 0
     for _, start, end in functions:
         parts.append(text[at:start])
@@ -92,15 +135,15 @@ def _without(text: str, functions: Iterable[tuple[str, int, int]]) -> str:
     return "".join([*parts, text[at:]])
 
 
-def _bodies(plain: str) -> Mapping[str, str]:
+def _bodies(plain: str, functions: Iterable[_Function]) -> Mapping[str, str]:
     bodies: dict[str, str] = {}
-    for name, start, end in _functions(plain):
+    for name, start, end in functions:
         bodies[name] = bodies.get(name, "") + plain[start:end]
     return bodies
 
 
-def _functions(plain: str) -> Iterator[tuple[str, int, int]]:
-    """Yield name, begin and end of each function of a text without comments."""
+def _functions(plain: str) -> Iterator[_Function]:
+    """Yield each function of a text without comments."""
     for head in _HEAD.finditer(plain):
         depth, end = 0, len(plain)
         for mark in _BRACE.finditer(plain, head.end()):
@@ -111,14 +154,14 @@ def _functions(plain: str) -> Iterator[tuple[str, int, int]]:
         yield head["name"], head.start(), end
 
 
-def _mentioned(names: set[str], bodies: Mapping[str, str]) -> set[str]:
+def _reached(names: set[str], bodies: Mapping[str, str]) -> set[str]:
     """Return the functions that some functions reach by name, these included."""
-    found, waiting = set(names), list(names)
+    reached, waiting = set(names), list(names)
     while waiting:
-        new = bodies.keys() & set(_WORD.findall(bodies.get(waiting.pop(), ""))) - found
-        found |= new
+        new = bodies.keys() & set(_WORD.findall(bodies.get(waiting.pop(), ""))) - reached
+        reached |= new
         waiting += new
-    return found
+    return reached
 
 
 def complaints(log: str) -> list[tuple[str, int]]:
@@ -128,12 +171,8 @@ def complaints(log: str) -> list[tuple[str, int]]:
 
 def first_complaint(log: str) -> str:
     """Return the first ptxas error that names a line, else the first line of the log."""
-    told = complaints(log)
-    return (
-        told[0][0]
-        if told
-        else next((line for line in log.splitlines() if line.strip()), "it said nothing")
-    )
+    lines = (line for line in log.splitlines() if line.strip())
+    return next((message for message, _ in complaints(log)), None) or next(lines, "it said nothing")
 
 
 def take_mark(text: str, name: str) -> tuple[str, str]:

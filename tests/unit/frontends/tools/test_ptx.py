@@ -216,6 +216,66 @@ def test_a_text_keeps_the_entries_that_are_asked_for() -> None:
     assert ptx.only(text, ["k", "other"]) == text
 
 
+def test_an_opcode_is_no_mention_of_an_entry_of_its_name() -> None:
+    text = """\
+.version 9.4
+.visible .entry add()
+{
+	ret;
+}
+.func mul()
+{
+	ret;
+}
+.visible .entry k()
+{
+	add.s32 %r1, %r2, %r3;
+	call.uni mul, ();
+	mov.u64 %rd1, child;
+	@%p1 mul.lo.s32 %r4, %r1, %r1;
+}
+.entry child()
+{
+	ret;
+}
+"""
+    kept = ptx.only(text, ["k"])
+    assert ptx.entries(kept) == ["k", "child"]
+    assert ptx.calls(kept, "k") == {"mul", "child"}
+
+
+def test_variables_that_kernels_of_other_images_have_copies_of() -> None:
+    text = """\
+.version 9.4
+.visible .global .align 4 .u32 counter;
+.visible .global .align 4 .u32 begun = 3;
+.visible .global .align 4 .b8 table[8] = {1, 2, 3, 4, 5, 6, 7, 8};
+.global .align 4 .b8 alone[8];
+.global .align 1 .b8 $str[4];
+.func reads()
+{
+	mov.u64 %rd1, counter;
+}
+.visible .entry reset()
+{
+	st.global.u32 [begun], %r1;
+	mov.u64 %rd2, table;
+	mov.u64 %rd3, $str;
+	call.uni reads, ();
+}
+.visible .entry count()
+{
+	atom.global.add.u32 %r1, [counter], 1;
+	ld.global.u32 %r2, [begun];
+	mov.u64 %rd2, table;
+	mov.u64 %rd3, $str;
+	mov.u64 %rd4, alone;
+}
+"""
+    assert ptx.apart(text, ["count"]) == {"counter": ["reset"], "begun": ["reset"]}
+    assert ptx.apart(text, ["reset", "count"]) == {}
+
+
 def test_names_do_not_depend_on_where_the_process_works(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,7 +6,7 @@ import dataclasses
 import re
 from pathlib import Path
 
-from tilec.frontends.tools.cpp.includes import conditional_lines
+from tilec.frontends.tools.cpp.includes import conditional_lines, without_comments
 from tilec.model.job import Source
 
 _MAIN = re.compile(r"^[ \t]*(?:static[ \t]+)?(?:int|void|auto)\s+main\s*\(", re.MULTILINE)
@@ -17,6 +17,8 @@ _HOST_HEADER = re.compile(
     r"[a-z_]+|(?:assert|complex|ctype|errno|fenv|float|inttypes|iso646|limits|locale|math|setjmp|"
     r"signal|stdalign|stdarg|stdbool|stddef|stdint|stdio|stdlib|string|tgmath|threads|time|uchar|"
     r"wchar|wctype)\.h"
+    # Of POSIX.
+    r"|(?:dirent|fcntl|getopt|malloc|pthread|unistd|sys/[a-z]+)\.h"
 )
 _ON_DEVICES = re.compile(
     r"c(?:assert|float|limits|math|stddef|stdint|stdlib|string|time)|algorithm|array|atomic|barrier|"
@@ -65,7 +67,7 @@ def host_part(source: Source) -> str:
         return ""  # reading it for its kernels says why
     if "compiler" in options or _GUARD in text:
         return ""
-    if _MAIN.search(text):
+    if _MAIN.search(text) and _MAIN.search(without_comments(text)):
         return "has a main()"
     if not any(map(is_host_header, _INCLUDE.findall(text))):
         return ""

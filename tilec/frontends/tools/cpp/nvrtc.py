@@ -259,10 +259,10 @@ def compile_nowhere(
         folders = [
             f"{project}/{folder}" for folder in (str(PurePosixPath(name).parent), *where.include)
         ]
-        told = [*options, *(f"-I{folder}" for folder in (*folders, tools, f"{tools}/cccl"))]
-        made = library.compile(source, name, told, names=names, timeout=timeout, lto=True)
+        arguments = [*options, *(f"-I{folder}" for folder in (*folders, tools, f"{tools}/cccl"))]
+        program = library.compile(source, name, arguments, names=names, timeout=timeout, lto=True)
     return dataclasses.replace(
-        made, log=made.log.replace(f"{project}/", "").replace(tools, where.toolkit)
+        program, log=program.log.replace(f"{project}/", "").replace(tools, where.toolkit)
     )
 
 

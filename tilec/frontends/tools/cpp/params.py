@@ -34,7 +34,6 @@ class Scope:
 
     file: str
     aliases: dict[str, list[Token]] = dataclasses.field(default_factory=dict)
-    enums: set[str] = dataclasses.field(default_factory=set)
 
     def learn(self, tokens: Sequence[Token]) -> None:
         """Remember a simple `using A = …` or `typedef … A`."""

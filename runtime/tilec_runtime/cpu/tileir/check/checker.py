@@ -8,7 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from tilec_runtime.cpu.tileir.check.findings import BlockIndex, Finding, FindingKind, Promises, Side
+from tilec_runtime.cpu.tileir.check.findings import (
+    BlockIndex,
+    Finding,
+    FindingKind,
+    Promises,
+    Side,
+    index_text,
+)
 from tilec_runtime.cpu.tileir.check.provenance import Extents, Provenance
 from tilec_runtime.cpu.tileir.check.shadow import Shadow, SyncLog, Touch, is_strong, key, spans
 from tilec_runtime.cpu.tileir.frame import Access, AccessKind, Frame, Outside, coordinates
@@ -121,15 +128,13 @@ class Checker:
         if outside.index is not None and outside.shape is not None:
             index = tuple(int(n) for n in outside.index[0])
             extents = ", ".join(str(int(n)) for n in outside.shape[0])
-            where = (
-                f"element [{_list(index)}] of {name or 'a tensor'}, whose extents are [{extents}]"
-            )
+            where = f"element [{index_text(index)}] of {name or 'a tensor'}, whose extents are [{extents}]"
             if outside.tile is not None:
                 of = f"lies entirely outside of {name or 'its tensor'}, whose extents are [{extents}]"
-                where = f"a tile of [{_list(outside.tile)}] elements from [{_list(index)}] on, which {of}"
+                where = f"a tile of [{index_text(outside.tile)}] elements from [{index_text(index)}] on, which {of}"
         elif region is not None:
             index = region.element(address - region.address)
-            where = f"element [{_list(index)}] of {name}, which has {region.data.size // region.itemsize}"
+            where = f"element [{index_text(index)}] of {name}, which has {region.data.size // region.itemsize}"
         else:
             index, where = (), f"address {address:#x}, where there is no memory"
         verb = "reads" if outside.kind is AccessKind.READ else "writes"
@@ -261,7 +266,7 @@ class Checker:
             (FindingKind.OUT_OF_BOUNDS, access.op.number, name),
             Finding(
                 kind=FindingKind.OUT_OF_BOUNDS,
-                what=f"{verb} element [{_list(index)}] of {name}, {landed}: that is memory of {access.region.name}",
+                what=f"{verb} element [{index_text(index)}] of {name}, {landed}: that is memory of {access.region.name}",
                 location=access.op.loc,
                 block=access.frame.place(int(where[0])),
                 parameter=name,
@@ -318,7 +323,7 @@ class Checker:
                 (FindingKind.UNINITIALIZED, access.op.number, name),
                 Finding(
                     kind=FindingKind.UNINITIALIZED,
-                    what=f"reads {name}[{_list(index)}], which nothing has written",
+                    what=f"reads {name}[{index_text(index)}], which nothing has written",
                     location=access.op.loc,
                     block=access.frame.place(touch.row(at)),
                     parameter=name,
@@ -395,7 +400,7 @@ class Checker:
             (kind, *sorted((access.op.number, record.op.number)), name),
             Finding(
                 kind=kind,
-                what=f"block {block} {verbs[0]} {name}[{_list(index)}], which block {other} {verbs[1]} in the same launch",
+                what=f"block {block} {verbs[0]} {name}[{index_text(index)}], which block {other} {verbs[1]} in the same launch",
                 location=access.op.loc,
                 block=block,
                 parameter=name,
@@ -442,7 +447,3 @@ _VERBS: Mapping[tuple[AccessKind, bool], str] = {
     (AccessKind.ATOMIC, False): "updates",
     (AccessKind.ATOMIC, True): "updates (atomically)",
 }
-
-
-def _list(index: tuple[int, ...]) -> str:
-    return ", ".join(map(str, index))

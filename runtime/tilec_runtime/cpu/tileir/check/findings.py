@@ -232,3 +232,8 @@ def _finite(value: Value, frame: Frame) -> Array | None:
         held = held.astype(np.float32)
     finite: Array = np.isfinite(held).reshape(len(held), -1).all(axis=1)
     return finite
+
+
+def index_text(index: tuple[int, ...]) -> str:
+    """Return an element's index without brackets: `0, 3`."""
+    return ", ".join(map(str, index))

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from tilec_runtime.cpu.tileir.check.findings import index_text
 from tilec_runtime.cpu.tileir.flow import Indexed, indexed_accesses
 from tilec_runtime.cpu.tileir.frame import Access, Frame
 from tilec_runtime.cpu.tileir.ir import Block, Function, Op, Scalar, Tile, Token, Value
@@ -152,10 +153,10 @@ class Extents:
             many = f"{back // home.itemsize} element{'' if back == home.itemsize else 's'}"
             return (
                 index,
-                f"memory {many} behind element [{_list(index)}] of {home.name}, which is between its elements",
+                f"memory {many} behind element [{index_text(index)}] of {home.name}, which is between its elements",
             )
         index = tuple(int(np.broadcast_to(item, access.offsets.shape)[where]) for item in indices)
-        return index, f"element [{_list(index)}] of {home.name}, whose extents are [{extents}]"
+        return index, f"element [{index_text(index)}] of {home.name}, whose extents are [{extents}]"
 
     def _indices(self, op: Op, frame: Frame, home: MemoryRegion) -> list[Array] | None:
         """Return the index along each dimension, or None where pointers are computed otherwise."""
@@ -214,7 +215,3 @@ def _between(region: MemoryRegion, offsets: Array) -> Array:
     for step, extent in steps:
         left = left - np.minimum(left // step, extent - 1) * step
     return left != 0
-
-
-def _list(index: tuple[int, ...]) -> str:
-    return ", ".join(map(str, index))
