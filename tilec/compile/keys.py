@@ -54,7 +54,7 @@ EXEMPT: Mapping[type, frozenset[str]] = {
             "note",
         )
     ),
-    ParamDecl: frozenset({"location"}),
+    ParamDecl: frozenset({"location", "read"}),  # operators alone ask what is read
     Param: frozenset({"doc", "optional"}),  # which tensors are None is among the assumptions
 }
 

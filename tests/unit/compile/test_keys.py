@@ -192,7 +192,7 @@ HARMLESS: dict[type, dict[str, Any]] = {
         "note": "compiled with nvcc",
         "configs": ((("BLOCK", 64),),),
     },
-    ParamDecl: {"location": None},
+    ParamDecl: {"location": None, "read": True},
     Param: {"doc": "another text", "optional": True},
 }
 
