@@ -143,7 +143,8 @@ class HoldingOp(DeviceOp[T_co]):
         """
         if self._number >= 0 and CORE is not None and not CORE.are_usable(self._values):
             for tensor in self._tensors():
-                tensor.require(self._who)
+                if not tensor.usable:  # others have moved: into this op
+                    tensor.require(self._who)
         for _, tensor in self._claims:
             if tensor.lease.parent is not None:
                 tensor.lease.require(self._who)

@@ -504,6 +504,17 @@ def test_a_shared_tensor_is_unwrapped_after_its_readers(gpu: tuple[Module, FakeD
     assert type(value(one).unwrap_arc().sync()) is Tensor
 
 
+def test_a_shared_tensor_that_was_dropped_is_named_beside_one_that_moved_in(
+    gpu: tuple[Module, FakeDriver],
+) -> None:
+    module, driver = gpu
+    x = on(driver, 512).share()
+    op = module.lazy.add(on(driver, 512), on(driver, 512), x)
+    x.drop()
+    with pytest.raises(UseAfterMoveError, match="cannot use the shared tensor: it went into drop"):
+        op.sync()
+
+
 def test_an_unzipped_launch_gives_owned_tensors(gpu: tuple[Module, FakeDriver]) -> None:
     module, driver = gpu
     z: DeviceOp[Any]
