@@ -24,7 +24,7 @@ from tilec_runtime.model.signature import Assumption, Param
 RECIPE = 7
 
 #: Raised whenever tilec declares the same source as something else.
-READING = 1
+READING = 2
 
 #: Fields that no compile depends on. Every other field of the dataclasses below a job is in the key without being named anywhere.
 EXEMPT: Mapping[type, frozenset[str]] = {
