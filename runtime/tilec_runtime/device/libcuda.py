@@ -90,7 +90,7 @@ class Libcuda:
         Raises:
             OSError: there is none.
         """
-        library = library or ctypes.CDLL("libcuda.so.1")
+        self.library = library = library or ctypes.CDLL("libcuda.so.1")
         for name, (takes, gives) in self.calls.items():
             function = getattr(library, _SYMBOLS.get(name, name))
             setattr(self, name, _call(function, takes, gives, self._result))

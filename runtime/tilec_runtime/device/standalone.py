@@ -71,15 +71,6 @@ class StandaloneLibcuda(Libcuda):
         CU_POINTER_ATTRIBUTE_RANGE_SIZE=12,
     )
 
-    def __init__(self, library: Any = None) -> None:
-        """Open libcuda; `library` stands for it in tests.
-
-        Raises:
-            OSError: there is none.
-        """
-        self.library = library or ctypes.CDLL("libcuda.so.1")
-        super().__init__(self.library)
-
     def __getattr__(self, name: str) -> Any:
         """Refuse a call that launches do not make."""
         raise AttributeError(f"{name} is not among the driver calls of launches")
@@ -94,7 +85,8 @@ class StandaloneLibcuda(Libcuda):
 
     def cuPointerGetAttribute(self, attribute: int, address: int) -> tuple[Any, int]:  # noqa: N802
         """A fact about an address."""
-        value = c_int() if attribute == 9 else c_uint64()
+        ordinal = self.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
+        value = c_int() if attribute == ordinal else c_uint64()
         call = self.library.cuPointerGetAttribute
         code = call(ctypes.byref(value), c_int(attribute), c_uint64(address))
         return self._result(code), value.value
