@@ -134,6 +134,16 @@ class _Generator:
             z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
         self._0 = self._1 = z ^ (z >> np.uint64(31))
 
+    @classmethod
+    def of(cls, states):
+        """The generators whose states lie in an array of bytes, 16 for each."""
+        made = cls(0, 0)
+        made._0, made._1 = states.copy().view(np.uint64).T
+        return made
+
+    def states(self):
+        return np.stack([self._0, self._1], axis=1).view(np.uint8)
+
     def uniform(self):
         with np.errstate(over="ignore"):
             drawn = self._0 + self._1
@@ -161,3 +171,33 @@ def walk(place, seed, steps):
         first, second = lots.uniform().astype(np.float64), lots.uniform().astype(np.float64)
         at += np.sqrt(-2 * np.log(first)) * np.cos(2 * math.pi * second)
     return at
+
+
+def states(shape, seed):
+    return _Generator(seed, shape[0]).states()
+
+
+def draw(y, states):
+    rows, columns = y.shape
+    lots = _Generator.of(states[:columns])
+    drawn = np.stack([lots.uniform() for _ in range(rows)])
+    return drawn, np.concatenate([lots.states(), states[columns:]])
+
+
+PARTICLE = np.dtype([("alive", np.int8), ("at", np.float64), ("speed", np.float32), ("steps", np.int32)], align=True)
+
+
+def particles(shape, seed):
+    rng = np.random.default_rng(seed)
+    made = np.zeros(shape[:2], PARTICLE)
+    made["alive"] = rng.integers(0, 2, made.shape)
+    made["at"], made["speed"] = rng.integers(-64, 64, (2, *made.shape))
+    return made
+
+
+def drift(particles, dt):
+    after = particles.copy().view(PARTICLE)
+    alive = after["alive"] != 0
+    after["at"][alive] += after["speed"][alive] * np.float32(dt)
+    after["steps"] += alive
+    return after.view(np.uint8)
