@@ -340,7 +340,7 @@ FAMILIES: dict[str, Family] = {
         pitch={"c": [8, 1], "a": [8, 1], "b": [8, 1]},
         grid=("cdiv(c.shape[0], BM) * cdiv(c.shape[1], BN)",),
     ),
-    # Whole tiles and those of the edge in one launch, for what docs/kernels.md says of it.
+    # Whole tiles and those of the edge in one launch, for what docs/background/vendor-kernels.md says of it.
     "gemm_split": Family(
         source="gemm.py",
         name="gemm_split",

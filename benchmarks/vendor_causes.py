@@ -1,5 +1,5 @@
 """What the reasons of misses rest on: the same launch with one thing changed, in turns; see
-docs/kernels.md.
+docs/background/vendor-kernels.md.
 """
 
 from __future__ import annotations

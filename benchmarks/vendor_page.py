@@ -1,4 +1,4 @@
-"""Makes results/h200_vendor.json and the tables of docs/kernels.md of what vendor_kernels.py
+"""Makes results/h200_vendor.json and the tables of docs/background/vendor-kernels.md of what vendor_kernels.py
 measured: medians, intervals, variants.
 
 usage: python benchmarks/vendor_page.py RUN.json [RUN.json…]; without any, the page alone, of the
@@ -18,7 +18,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from vendor_tasks import wanted
 
 ROOT = Path(__file__).resolve().parents[1]
-RESULT, PAGE = ROOT / "benchmarks" / "results" / "h200_vendor.json", ROOT / "docs" / "kernels.md"
+RESULT, PAGE = (
+    ROOT / "benchmarks" / "results" / "h200_vendor.json",
+    ROOT / "docs" / "background" / "vendor-kernels.md",
+)
 KEPT = (
     "row",
     "size",
@@ -151,7 +154,7 @@ def filled(text: str, name: str, made: str) -> str:
         SystemExit: the page has no marks for it.
     """
     begin, end = (
-        f"<!-- {name}: made by benchmarks/vendor_page.py -->\n",
+        f"<!-- generated: {name}, by benchmarks/vendor_page.py -->\n",
         f"<!-- end of {name} -->\n",
     )
     if begin not in text or end not in text:

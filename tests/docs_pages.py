@@ -33,18 +33,22 @@ ROOT = Path(__file__).parent.parent
 # What an HTML comment in front of a block makes of it. Without one, bash and console blocks are run
 # and Python is compiled.
 DIRECTIVES = {
+    "project": "without a block: the page begins in the built project of `tilec new demo`",
     "file": "the block is written to the file that is named",
     "append": "the block is added to it",
     "edit": "`FILE: OLD -> NEW`, without a block: a text is replaced in a file",
     "fragment": "part of a manifest: loaded with what it lacks",
+    "run": "Python that is run, without a GPU; an `output` block behind it is what it prints",
     "fake": "Python that is run on a pretended GPU; an `output` block behind it is what it prints",
     "output": "what the block before it prints",
     "install": "set-up commands: read by bash, not run",
     "template": "equal to a file that `tilec new` writes",
     "plugin": "entry points of the package in plugin/, which is put on Python's path",
     "planned": "what a command prints of a pretended GPU: texts of tests/bench_samples.py",
-    "ci": "marks of the README that .ci/run reads",
+    "ci": "mark of the README that .ci/run reads",
+    "generated": "mark of what a script writes",
 }
+MARKS = {"ci", "generated"}
 _PROGRESS = re.compile(
     r"^(?:building \d+ jobs?.*|\[ *\d+/\d+\] .*|reading code: \d+ images|running .* for \d+ s.*|… and \d+ more failed jobs?)\n",
     re.MULTILINE,
@@ -102,9 +106,9 @@ def steps(page: str) -> list[Step]:
             number += 1
         elif match := re.fullmatch(r"<!-- (\w+)(?:: (.+))? -->", line):
             assert match[1] in DIRECTIVES, f"{page}:{number}: unknown directive {match[1]!r}"
-            if match[1] == "edit":
-                found.append(Step(page=page, line=number, directive="edit", value=match[2]))
-            elif match[1] != "ci":
+            if match[1] in ("edit", "project"):
+                found.append(Step(page=page, line=number, directive=match[1], value=match[2] or ""))
+            elif match[1] not in MARKS:
                 pending = (match[1], match[2] or "")
         else:
             assert pending is None or not line.strip(), (
@@ -131,6 +135,8 @@ class Reader:
     def follow(self, step: Step) -> None:
         """Carry out one step."""
         match step.directive, step.language:
+            case "project", _:
+                self._begin_in_project(step.value or "tile")
             case "file", _:
                 self._write(step.value, step.text)
             case "append", _:
@@ -140,8 +146,10 @@ class Reader:
                 self._edit(step)
             case "plugin", "toml":
                 self._install_plugin(step)
-            case "fake", "python":
+            case "run", "python":
                 self.printed = self._run_python(step)
+            case "fake", "python":
+                self.printed = self._run_on_pretended_gpu(step)
             case "output", _:
                 assert matches(step.text, self.printed), (
                     f"{step.place}: printed was\n{self.printed}"
@@ -209,7 +217,34 @@ class Reader:
         shown = _PROGRESS.sub("", done.stderr) + done.stdout
         assert matches(expected, shown), f"{step.place}: `{command}` prints\n{shown}"
 
+    def _begin_in_project(self, kind: str) -> None:
+        """Make the project that pages share, with its package built for the cpu device."""
+        for command in (f"new demo --kind {kind}", "build --targets tileir"):
+            subprocess.run(
+                ["tilec", *command.split()],
+                cwd=self.cwd,
+                env=self.env,
+                check=True,
+                capture_output=True,
+                timeout=240,
+            )
+            self.cwd = self.home / "demo"
+
     def _run_python(self, step: Step) -> str:
+        """What a block prints in a process of its own, with the built packages on its path."""
+        done = subprocess.run(
+            [sys.executable, "-"],
+            input=step.text,
+            cwd=self.cwd,
+            env={**self.env, "PYTHONPATH": "dist"},
+            capture_output=True,
+            text=True,
+            timeout=240,
+        )
+        assert done.returncode == 0, f"{step.place}: exit {done.returncode}\n{done.stderr}"
+        return done.stdout
+
+    def _run_on_pretended_gpu(self, step: Step) -> str:
         """What a block prints on a machine with one (pretended) H200."""
         out = io.StringIO()
         with (

@@ -44,34 +44,11 @@ else:
 
 pytestmark = [pytest.mark.e2e, pytest.mark.toolchain]
 
-_NAMES = (
-    "guide",
-    "manifest",
-    "launching",
-    "frontends",
-    "ci",
-    "debugging",
-    "tensors",
-    "random",
-    "device-ops",
-    "async",
-    "graphs",
-    "interop",
-    "operators",
-    "errors",
-    "first-kernel",
-    "thinking-in-tiles",
-    "tile-language",
-    "variants",
-    "triton",
-    "linking",
-    "packages",
-    "trust",
-    "simt",
-    "bench",
+PAGES = (
+    "README.md",
+    *sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md")),
 )
-PAGES = ("README.md", *(f"docs/{name}.md" for name in _NAMES))
-FOLLOWED = {"file", "append", "edit", "output", "plugin", "fake"}
+FOLLOWED = {"project", "file", "append", "edit", "output", "plugin", "run", "fake"}
 LANGUAGES = {"tile": (".py",), "cuda": (".cu", ".cuh"), "triton": (), "simt": ()}
 
 
@@ -90,52 +67,40 @@ def reader(tmp_path: Path) -> Reader:
 # ------------------------------------------------------------------------------------------------------------
 
 
-# Pages that are followed from their first line to their last. Those in one row are one sitting:
-# the others use the package that the guide builds.
-SITTINGS = {
-    "guide": ("guide", "launching", "device-ops", "graphs", "interop", "ci"),
-    **{
-        name: (name,)
-        for name in (
-            "first-kernel",
-            "thinking-in-tiles",
-            "tile-language",
-            "variants",
-            "tensors",
-            "async",
-            "random",
-            "errors",
-            "debugging",
-            "bench",
-            "frontends",
-            "linking",
-            "packages",
-            "triton",
-            "simt",
-            "operators",
-            "trust",
-        )
-    },
+# Each page is followed from its first line to its last. These use the package that the guide builds.
+WITH_THE_GUIDE = [
+    "docs/start/guide.md",
+    *(f"docs/how-to/{name}.md" for name in ("launch", "ops", "graphs", "interop", "ci")),
+]
+SITTINGS = [WITH_THE_GUIDE, *([page] for page in PAGES[1:] if page not in WITH_THE_GUIDE)]
+# The others are followed in the full gate.
+OFTEN = {
+    "docs/reference/errors.md",
+    *(f"docs/how-to/{name}.md" for name in ("tensors", "async", "torch-operators")),
 }
-OFTEN = ("errors", "tensors", "async", "operators")  # the others are followed in the full gate
-NEEDS = {"triton": "triton", "simt": "numba_cuda"}
+NEEDS = {"docs/how-to/triton-kernels.md": "triton", "docs/how-to/simt-kernels.md": "numba_cuda"}
 
 
 @pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=() if name in OFTEN else pytest.mark.long) for name in SITTINGS],
+    "pages",
+    [
+        pytest.param(pages, id=pages[0], marks=() if OFTEN & {*pages} else pytest.mark.long)
+        for pages in SITTINGS
+    ],
 )
-def test_pages_do_what_they_say(reader: Reader, name: str) -> None:
-    if name in NEEDS:
-        pytest.importorskip(NEEDS[name])
-    for page in SITTINGS[name]:
-        for step in steps(f"docs/{page}.md"):
+def test_pages_do_what_they_say(reader: Reader, pages: list[str]) -> None:
+    for page in pages:
+        if page in NEEDS:
+            pytest.importorskip(NEEDS[page])
+        for step in steps(page):
             reader.follow(step)
 
 
 def test_the_frontend_that_the_page_shows_has_fifty_lines() -> None:
     (shown,) = (
-        step.text for step in steps("docs/frontends.md") if step.value == "plugin/acme_ptx.py"
+        step.text
+        for step in steps("docs/reference/languages.md")
+        if step.value == "plugin/acme_ptx.py"
     )
     assert sum(bool(line.strip()) for line in shown.splitlines()) <= 50
 
@@ -196,6 +161,8 @@ def test_no_block_goes_unchecked(step: Step) -> None:
             compile(step.text, step.place, "exec")
         case "", "bash" | "console":
             check_commands(step)
+        case "", "":
+            assert step.page.startswith("docs/background/"), f"{step.place}: name its language"
         case "planned", "text":
             assert step.text in (bench_samples.SHOWN, bench_samples.SLOWER)
         case directive, _:
@@ -256,9 +223,7 @@ def test_commands_in_the_text_exist(page: str) -> None:
             check_command(page, " ".join(words[1:]).replace("info|gc|clear", "info"))
 
 
-@pytest.mark.parametrize(
-    "page", [*PAGES, "docs/kernels.md", "docs/cpu-numbers.md", "docs/design.md", "CONTRIBUTING.md"]
-)
+@pytest.mark.parametrize("page", [*PAGES, "CONTRIBUTING.md"])
 def test_links_lead_somewhere(page: str) -> None:
     for target in re.findall(r"\]\(([^)#\s]*)(?:#[^)\s]*)?\)", text_of(page)):
         if target and "://" not in target:
@@ -303,10 +268,12 @@ def paths(text: str) -> Iterator[str]:
                 yield word
 
 
-@pytest.mark.parametrize("page", ["CONTRIBUTING.md", "docs/design.md", "docs/runtime-core.md"])
+@pytest.mark.parametrize(
+    "page", ["CONTRIBUTING.md", "docs/background/design.md", "docs/background/launch-core.md"]
+)
 def test_paths_in_the_pages_of_contributors_exist(page: str) -> None:
     homes = (ROOT, ROOT / "tilec", ROOT / "runtime")
-    core = (ROOT / "runtime/tilec_runtime/_core",) if page.endswith("runtime-core.md") else ()
+    core = (ROOT / "runtime/tilec_runtime/_core",) if page.endswith("launch-core.md") else ()
     named = list(paths((ROOT / page).read_text(encoding="utf-8")))
     assert named
     missing = [path for path in named if not any((home / path).exists() for home in homes + core)]
@@ -320,7 +287,7 @@ def test_the_readme_lists_the_commands() -> None:
 
 
 def test_results_of_the_driver_are_those_that_are_told() -> None:
-    assert [tuple(row) for row in rows("docs/errors.md", "Results of the driver")] == [
+    assert [tuple(row) for row in rows("docs/reference/errors.md", "Results of the driver")] == [
         (f"`{name}`", cause, fix) for name, (cause, fix) in ADVICE.items()
     ]
 
@@ -329,7 +296,9 @@ def test_names_in_the_interop_table_exist() -> None:
     """Each name that the right column calls is one of the runtime's, but for packages and their
     kernels.
     """
-    cells = [row[1] for row in rows("docs/interop.md", "Coming from cuTile Rust or cuda-oxide")]
+    cells = [
+        row[1] for row in rows("docs/how-to/interop.md", "Coming from cuTile Rust or cuda-oxide")
+    ]
     kinds = (
         runtime,
         runtime.api,
@@ -355,7 +324,7 @@ def test_names_in_the_interop_table_exist() -> None:
 
 
 def test_launch_errors_are_all_in_the_table_of_checks() -> None:
-    told = " ".join(row[2] for row in rows("docs/launching.md", "What is checked, in order"))
+    told = " ".join(row[2] for row in rows("docs/how-to/launch.md", "What is checked, in order"))
     raised = {
         name
         for name, value in vars(errors).items()
@@ -410,12 +379,14 @@ def names(free: Names, path: str) -> Iterator[tuple[str, Documented]]:
 def described() -> dict[str, list[str]]:
     """The rows of the manifest's page by the whole path of their key."""
     found: dict[str, list[str]] = {}
-    for heading in re.findall(r"^## (.+)$", text_of("docs/manifest.md"), flags=re.MULTILINE):
+    for heading in re.findall(
+        r"^## (.+)$", text_of("docs/reference/manifest.md"), flags=re.MULTILINE
+    ):
         match = re.fullmatch(r"`(\[\[?)([\w.]+)\]\]?`", heading)
         if not match and heading != "Top level":
             continue
         prefix = f"{match[2]}{'[]' if match[1] == '[[' else ''}." if match else ""
-        for row in rows("docs/manifest.md", heading):
+        for row in rows("docs/reference/manifest.md", heading):
             if (key := re.fullmatch(r"`([\w.\[\]-]+)`", row[0])) and len(row) == 4:
                 found[prefix + key[1]] = row
     return found
@@ -437,8 +408,12 @@ def test_the_manifests_page_has_every_key_and_no_other() -> None:
     # What holds for all cases has the keys of one.
     of_all = re.compile(r"(kernel|chain)\.NAME\.(inputs|tolerance|bench)\.")
     expected -= {path for path in expected if of_all.match(path)}
-    assert sorted(expected - set(described())) == [], "keys without a row in docs/manifest.md"
-    assert sorted(set(described()) - expected) == [], "rows in docs/manifest.md without a key"
+    assert sorted(expected - set(described())) == [], (
+        "keys without a row in docs/reference/manifest.md"
+    )
+    assert sorted(set(described()) - expected) == [], (
+        "rows in docs/reference/manifest.md without a key"
+    )
 
 
 def test_the_manifests_page_tells_types_and_defaults() -> None:
@@ -465,7 +440,7 @@ def fits(path: str, key: Documented) -> bool:
 
 
 def test_the_manifests_page_tells_targets_dtypes_functions_and_variables() -> None:
-    page = text_of("docs/manifest.md")
+    page = text_of("docs/reference/manifest.md")
     for major, minor in ARCHS:
         assert re.search(rf"\b{major}{minor}\b", page.split("Targets: ")[1].split("\n\n")[0])
     assert all(f"`{name}`" in page for name in DTYPES)
@@ -481,7 +456,8 @@ def test_the_manifests_page_tells_targets_dtypes_functions_and_variables() -> No
     )
     assert read == set(
         re.findall(
-            r"`([A-Z_]{2,})`", " ".join(row[0] for row in rows("docs/manifest.md", "Environment"))
+            r"`([A-Z_]{2,})`",
+            " ".join(row[0] for row in rows("docs/reference/manifest.md", "Environment")),
         )
     )
     codes = {
@@ -489,7 +465,7 @@ def test_the_manifests_page_tells_targets_dtypes_functions_and_variables() -> No
         for value in vars(errors).values()
         if isinstance(value, type) and issubclass(value, errors.TilecError)
     }
-    assert [row[0] for row in rows("docs/manifest.md", "Exit codes")] == [
+    assert [row[0] for row in rows("docs/reference/manifest.md", "Exit codes")] == [
         str(code) for code in sorted({0, FOUND, 130, 141, *codes})
     ]
 
@@ -504,7 +480,7 @@ def test_the_manifests_page_tells_which_commands_give_no_json() -> None:
     }
     (said,) = re.findall(
         r"^`--json` \(on every command but (.+?)\) prints",
-        text_of("docs/manifest.md"),
+        text_of("docs/reference/manifest.md"),
         flags=re.MULTILINE,
     )
     assert without == set(re.findall(r"`(\w+)`", said))

@@ -41,7 +41,7 @@ def executed(words: str) -> dict[str, Any]:
     """The names that the page's only Python block with these words defines."""
     (step,) = [
         step
-        for step in steps("docs/interop.md")
+        for step in steps("docs/how-to/interop.md")
         if step.language == "python" and words in step.text
     ]
     names: dict[str, Any] = {"__name__": "__docs__"}

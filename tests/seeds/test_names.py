@@ -9,7 +9,7 @@ import pytest
 
 import tilec_runtime as runtime
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "interop.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "interop.md"
 NAMES = """
 zeros ones full fill arange linspace eye eye_rect convert rand randn randn_f16 reshape partition try_partition unpartition shape
 strides size num_bytes is_contiguous device_id device_pointer cu_deviceptr reinterpret view slice copy_host_vec_to_device

@@ -46,7 +46,7 @@ SAME_CODE = (
 # These check, or put right, an index that is data; their twins read wherever it says.
 CHECKED = {"embedding", "kv_append", "grouped_gemm"}
 NO_TWIN = {"group_peaks", "top_k"}
-# What the safe kernels are not written like, and why: docs/kernels.md.
+# What the safe kernels are not written like, and why: docs/background/vendor-kernels.md.
 TWIN_ONLY = {name for name, family in FAMILIES.items() if family.twin_only}
 
 

@@ -86,7 +86,7 @@ def command(
         raise TilecError(
             f"ncu wrote no report of {watched.case.name} (exit code {code})",
             cause="its own output, above, says why; ERR_NVGPUCTRPERM is about the permission to read the GPU's counters",
-            fix="see docs/debugging.md, or try `tilec run` on the case",
+            fix="see docs/how-to/debug.md, or try `tilec run` on the case",
         )
     if app.json:
         body = {

@@ -1,5 +1,5 @@
 """Random tensors: Philox 4x32-10 by seed and element, with the same bits on every device.
-docs/random.md says how to reproduce them.
+docs/reference/random.md says how to reproduce them.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """Functions that no type holds exactly: exponentials, logarithms, powers, trigonometry.
-docs/cpu-numbers.md says how near they come.
+docs/background/cpu-device.md says how near they come.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ def test_known_answers(counter, key, wanted):
 
 
 def by_hand(counter: int, seed: int) -> list[int]:
-    """The four words of a counter with Python's numbers, as docs/random.md describes them."""
+    """The four words of a counter with Python's numbers, as docs/reference/random.md describes them."""
     c, k = [counter & 0xFFFFFFFF, counter >> 32, 0, 0], [seed & 0xFFFFFFFF, seed >> 32]
     for _ in range(10):
         a, b = 0xD2511F53 * c[0], 0xCD9E8D57 * c[2]

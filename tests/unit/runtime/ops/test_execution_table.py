@@ -20,7 +20,7 @@ from tests.unit.runtime.ops.device_samples import Held
 from tests.waiting import PATIENCE, becomes
 from tilec_runtime import DeviceFuture, DeviceOp, SingleStream, use_device, use_policy, with_context
 
-PAGE = Path(__file__).parents[4] / "docs" / "device-ops.md"
+PAGE = Path(__file__).parents[4] / "docs" / "how-to" / "ops.md"
 # Each way, of (an op, a stream of the caller's, a policy, what lets the device go on).
 WAYS: dict[str, Callable[[DeviceOp[Any], Any, Any, threading.Event], Any]] = {
     "op.sync()": lambda op, stream, policy, gate: op.sync(),

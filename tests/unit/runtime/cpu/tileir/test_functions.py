@@ -204,7 +204,7 @@ def test_a_large_batch_gives_what_its_parts_give() -> None:
     np.testing.assert_array_equal(whole[33], part[0])
 
 
-PAGE = Path(__file__).parents[5] / "docs" / "cpu-numbers.md"
+PAGE = Path(__file__).parents[5] / "docs" / "background" / "cpu-device.md"
 
 
 CALLED = {"pow": ("fpowf",)}
