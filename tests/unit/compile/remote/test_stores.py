@@ -1,0 +1,323 @@
+"""Stores of every kind keep one contract, and images in them are believed only as far as digests go."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from tests.remote_server import ActionResult, CacheServer, accepts
+from tilec.compile.cache import index_row
+from tilec.compile.remote import action_result as codec
+from tilec.compile.remote.access import Access, open_store
+from tilec.compile.remote.folder import FolderStore
+from tilec.compile.remote.http import HttpStore
+from tilec.compile.remote.images import WrongEntryError, get_image, name_of, put_image
+from tilec.compile.remote.store import RemoteError, RemoteStore, TooLargeError
+from tilec.model.remote_url import RemoteUrl
+from tilec_runtime.model.arch import Target
+from tilec_runtime.model.digest import sha256
+from tilec_runtime.model.image import Image, ImageInfo, Resources
+
+KEY, OTHER = "ab" * 32, "cd" * 32
+
+
+def image(data: bytes = b"code" * 100) -> Image:
+    info = ImageInfo(
+        target=Target.parse("sm_90"),
+        digest=sha256(data),
+        size=len(data),
+        symbol="add",
+        ptx_isa=None,
+        cuda=(12, 0),
+        resources=Resources(registers=16),
+    )
+    return Image(info=info, data=data, abi=())
+
+
+def test_a_store_gives_what_was_put(store: RemoteStore) -> None:
+    name = sha256(b"bytes")
+    assert store.get("cas", name, 100) is None
+    assert not store.has("cas", name)
+    store.put("cas", name, b"bytes")
+    store.put("cas", name, b"bytes")
+    assert store.has("cas", name)
+    assert store.get("cas", name, 5) == b"bytes"
+    assert store.get("cas", name, 100) == b"bytes"
+    assert store.get("ac", name, 100) is None
+    with pytest.raises(TooLargeError):
+        store.get("cas", name, 4)
+
+
+def test_images_go_through_every_store(store: RemoteStore) -> None:
+    assert get_image(store, KEY) is None
+    row = index_row(KEY, image())
+    digest = put_image(store, KEY, row, image().data, seconds=1.5)
+    assert digest == sha256(row)
+    for wanted in (digest, ""):
+        entry = get_image(store, KEY, row=wanted)
+        assert entry
+        assert (entry.row, entry.digest, entry.data) == (row, digest, image().data)
+        assert entry.seconds == 1.5
+    with pytest.raises(WrongEntryError, match="another image than the one that tilec"):
+        get_image(store, KEY, row="0" * 64)
+
+
+@pytest.mark.parametrize("evicted", ["row", "image"])
+def test_an_evicted_object_is_a_miss(evicted: str, server: CacheServer) -> None:
+    store = open_store(Access(url=RemoteUrl.parse(server.url)))
+    row = index_row(KEY, image())
+    put_image(store, KEY, row, image().data)
+    del server.objects["cas", sha256(row if evicted == "row" else image().data)]
+    assert get_image(store, KEY) is None
+    store.close()
+
+
+# --- entries of a hostile store ---
+
+
+def _other_key(put: Callable[..., str]) -> None:
+    put(KEY, index_row(OTHER, image()), image().data)
+
+
+def _other_image(put: Callable[..., str]) -> None:
+    put(KEY, index_row(KEY, image()), b"other code")
+
+
+def _other_size(put: Callable[..., str]) -> None:
+    lies = image()
+    info = dataclasses.replace(lies.info, size=7)
+    put(KEY, index_row(KEY, dataclasses.replace(lies, info=info)), lies.data)
+
+
+def _no_json(put: Callable[..., str]) -> None:
+    put(KEY, b"<html>", image().data)
+
+
+def _deep_json(put: Callable[..., str]) -> None:
+    put(KEY, b"[" * 100_000, image().data)
+
+
+def _no_row(put: Callable[..., str]) -> None:
+    put(KEY, json.dumps([1]).encode(), image().data)
+
+
+def _large_row(put: Callable[..., str]) -> None:
+    put(KEY, b" " * ((1 << 20) + 1), image().data)
+
+
+@pytest.mark.parametrize(
+    ("attack", "why"),
+    [
+        (_other_key, "it belongs to another key"),
+        (_other_image, "its image is not that of its index row"),
+        (_other_size, "its image is not that of its index row"),
+        (_no_json, "its index row cannot be read"),
+        (_deep_json, "its index row cannot be read"),
+        (_no_row, "its index row cannot be read"),
+        (_large_row, "it claims 1048577 bytes, and the most is 1048576"),
+    ],
+)
+def test_refuses_entries_of_something_else(
+    attack: Callable[[Callable[..., str]], None], why: str, tmp_path: Path
+) -> None:
+    store = FolderStore(tmp_path)
+    attack(lambda key, row, data: put_image(store, key, row, data))
+    with pytest.raises(WrongEntryError, match=why):
+        get_image(store, KEY)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        b"<!doctype html>",
+        b"",
+        b"\x12",
+        codec.encode(codec.ActionResult(files={"a": codec.Digest("0" * 64, 1)})),
+        codec.encode(codec.ActionResult(files={"row.json": codec.Digest("../../x", 1)})),
+        bytes(codec.LIMIT + 1),
+    ],
+)
+def test_refuses_what_is_no_action_result_of_tilec(message: bytes, tmp_path: Path) -> None:
+    store = FolderStore(tmp_path)
+    store.put("ac", name_of(KEY), message)
+    with pytest.raises(WrongEntryError):
+        get_image(store, KEY)
+
+
+def test_a_folder_follows_no_link_and_waits_for_no_pipe(tmp_path: Path) -> None:
+    root, victim = tmp_path / "remote", tmp_path / "victim"
+    store = FolderStore(root)
+    name = sha256(b"new")
+    store.put("cas", OTHER, b"old")
+    victim.write_text("mine")
+    (root / "cas" / name).symlink_to(victim)
+    with pytest.raises(RemoteError, match="symbolic links"):
+        store.get("cas", name, 100)
+    assert not store.has("cas", name)
+    store.put("cas", name, b"new")
+    assert (victim.read_text(), store.get("cas", name, 100)) == ("mine", b"new")
+    os.mkfifo(root / "cas" / KEY)
+    assert store.get("cas", KEY, 100) is None
+    (root / "ac").symlink_to(tmp_path)
+    with pytest.raises(RemoteError, match="cannot be used"):
+        store.put("ac", KEY, b"x")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["remote", "victim"]
+
+
+# --- over HTTP ---
+
+
+def http(server: CacheServer, seconds: float = 5.0) -> HttpStore:
+    return HttpStore(server.url, headers={}, connections=2, seconds=seconds)
+
+
+@pytest.mark.parametrize(
+    ("fault", "why"),
+    [
+        ("500", r"it answers 500 \(Internal Server Error\)"),
+        ("503", r"it answers 503 \(Service Unavailable\)"),
+        ("401", "it answers 401 .*; credentials come from"),
+        ("403", "it answers 403"),
+        ("418", "it answers 418"),
+        ("599", r"it answers 599 \(no known status\)"),
+        ("redirect", "it redirects, which is not followed"),
+        ("cut", "the connection was cut"),
+        ("noise", "the connection was cut, or its answer is no HTTP"),
+        ("truncated", "the connection was cut"),
+        ("slow", "it took more than 0.3 s"),
+        ("drip", "it took more than 0.3 s"),
+    ],
+)
+def test_failures_of_a_server(fault: str, why: str, server: CacheServer) -> None:
+    server.fault = lambda _: fault
+    server.objects["cas", KEY] = bytes(300)
+    store = http(server, 0.3 if fault in ("slow", "drip") else 5.0)
+    with pytest.raises(RemoteError, match=why) as caught:
+        store.get("cas", KEY, 300)
+    assert caught.value.slow == (fault in ("slow", "drip"))
+    store.close()
+
+
+@pytest.mark.parametrize("fault", ["large", "endless", "huge"])
+def test_reads_no_more_than_is_wanted(fault: str, server: CacheServer) -> None:
+    server.fault = lambda _: fault
+    store = http(server)
+    with pytest.raises(TooLargeError):
+        store.get("cas", KEY, 1000)
+    store.close()
+
+
+@pytest.mark.parametrize("fault", ["500", "cut", "truncated"])
+def test_a_passing_failure_is_tried_again(fault: str, server: CacheServer) -> None:
+    server.objects["cas", KEY] = bytes(300)
+    server.fault = lambda _: fault if len(server.requests) == 1 else ""
+    store = http(server)
+    assert store.get("cas", KEY, 300) == bytes(300)
+    assert len(server.requests) == 2
+    store.close()
+
+
+@pytest.mark.parametrize("status", ["400", "403", "413", "507"])
+def test_a_server_that_takes_nothing(status: str, server: CacheServer) -> None:
+    server.fault = lambda request: status if request.method == "PUT" else ""
+    store = http(server)
+    with pytest.raises(RemoteError, match=f"it answers {status}|the connection was cut"):
+        store.put("cas", sha256(bytes(1 << 22)), bytes(1 << 22))
+    store.close()
+
+
+def test_a_server_that_is_not_there(server: CacheServer) -> None:
+    port = server.port
+    server.__exit__()
+    store = HttpStore(f"http://127.0.0.1:{port}", headers={}, connections=1, seconds=5.0)
+    with pytest.raises(RemoteError, match="it cannot be reached"):
+        store.get("cas", KEY, 1)
+    store.close()
+    unknown = HttpStore("http://nothing.invalid", headers={}, connections=1, seconds=5.0)
+    with pytest.raises(RemoteError, match=r"its name cannot be resolved|it cannot be reached"):
+        unknown.has("cas", KEY)
+    unknown.close()
+
+
+def test_connections_are_used_again(server: CacheServer) -> None:
+    store = http(server)
+    clients = set()
+    server.fault = lambda _: ""
+    put_image(store, KEY, index_row(KEY, image()), image().data)
+    for _ in range(5):
+        assert get_image(store, KEY)
+        assert store.get("cas", "0" * 64, 10) is None
+    clients = {pool.num_connections for pool in store._pool.pools._container.values()}
+    assert clients == {1}
+    store.close()
+
+
+# --- the action result ---
+
+
+DIGESTS = st.builds(
+    codec.Digest,
+    st.text("0123456789abcdef", min_size=64, max_size=64),
+    st.integers(0, 2**63 - 1),
+)
+RESULTS = st.builds(
+    codec.ActionResult,
+    files=st.dictionaries(
+        st.text(st.characters(codec="utf-8"), min_size=1), DIGESTS, min_size=1, max_size=4
+    ),
+    seconds=st.integers(0, 10**6 * 64).map(lambda n: n / 64),
+)
+
+
+@given(RESULTS)
+def test_protobuf_reads_what_is_encoded(result: codec.ActionResult) -> None:
+    message = ActionResult()
+    message.ParseFromString(codec.encode(result))
+    assert {one.path: codec.Digest(one.digest.hash, one.digest.size_bytes)
+            for one in message.output_files} == result.files  # fmt: skip
+    taken = message.execution_metadata.virtual_execution_duration
+    assert taken.seconds + taken.nanos / 1e9 == result.seconds
+    assert message.execution_metadata.worker == "tilec"
+    # A server writes the message again, with fields of its own.
+    message.exit_code, message.stdout_raw = 3, b"\x12\x00"
+    assert codec.decode(message.SerializeToString()) == result
+    assert codec.decode(codec.encode(result)) == result
+
+
+def test_a_message_by_hand() -> None:
+    """Of the encoding's rules alone: tag = field << 3 | 2 for bytes, | 0 for a number."""
+    digest = b"\x0a\x40" + b"a" * 64 + b"\x10\x96\x01"  # hash, size 150
+    file = b"\x0a\x05image" + b"\x12" + bytes([len(digest)]) + digest
+    taken = b"\x08\x01" + b"\x10\x80\xca\xb5\xee\x01"  # 1 s, 500,000,000 ns
+    metadata = b"\x0a\x05tilec" + b"\x62" + bytes([len(taken)]) + taken
+    message = b"\x12" + bytes([len(file)]) + file + b"\x4a" + bytes([len(metadata)]) + metadata
+    result = codec.ActionResult(files={"image": codec.Digest("a" * 64, 150)}, seconds=1.5)
+    assert codec.encode(result) == message
+    assert codec.decode(message) == result
+
+
+@given(st.binary(max_size=200))
+@example(b"\xff" * 11)
+@example(b"\x12\x00")
+def test_any_bytes_are_read_or_refused(data: bytes) -> None:
+    try:
+        result = codec.decode(data)
+    except ValueError:
+        return
+    assert result.files
+
+
+def test_a_validating_server_takes_it() -> None:
+    from tests.remote_server import Request
+
+    good = codec.encode(codec.ActionResult(files={"a": codec.Digest("0" * 64, 0)}))
+    assert accepts(Request("PUT", "ac", KEY, ""), good)
+    bad = codec.encode(codec.ActionResult(files={"a": codec.Digest("x", 0)}))
+    assert not accepts(Request("PUT", "ac", KEY, ""), bad)

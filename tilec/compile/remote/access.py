@@ -1,0 +1,208 @@
+"""Which remote cache a build uses, how far it is trusted, and with which credentials."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import netrc
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
+
+from tilec.compile.remote.store import RemoteStore
+from tilec.model.remote_url import RemoteUrl
+from tilec_runtime.errors import UsageError
+
+Mode = Literal["off", "read", "write"]
+CONNECTIONS = 32
+SECONDS = 10.0
+_TOKEN = re.compile(r"[\x21-\x7e]+")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class RemoteChoice:
+    """What the user says about the remote cache, by flags and environment.
+
+    Attributes:
+        url: where it is; empty takes the manifest's.
+        mode: what is done with it; empty takes the manifest's, or `read`.
+        own: only the user's own builds write to it, so that it gives entries without a pin.
+        token: sent to the origin of `token_for` alone.
+        token_for: URL that the token was given with; empty for `url`.
+        netrc: file with credentials by host.
+        proxy: URL of the HTTP proxy for a scheme and host; empty for none.
+        wait: seconds that a build waits at its end for uploads.
+    """
+
+    url: str = dataclasses.field(default="", repr=False)
+    mode: str = ""
+    own: bool = False
+    token: str = dataclasses.field(default="", repr=False)
+    token_for: str = dataclasses.field(default="", repr=False)
+    netrc: Path | None = None
+    proxy: Callable[[str, str], str] = lambda scheme, host: ""  # noqa: ARG005
+    wait: float = 60.0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Access:
+    """A remote cache that a build uses.
+
+    Attributes:
+        url: where it is.
+        write: whether it gets what is compiled.
+        own: whether it gives entries without a pin.
+        authorization: value of the HTTP header; empty for none.
+        proxy: URL of the HTTP proxy.
+        notes: what the user should know about it.
+    """
+
+    url: RemoteUrl
+    write: bool = False
+    own: bool = False
+    authorization: str = dataclasses.field(default="", repr=False)
+    proxy: str = dataclasses.field(default="", repr=False)
+    notes: tuple[str, ...] = ()
+
+
+def resolve(choice: RemoteChoice, manifest_url: str = "", manifest_mode: str = "") -> Access | None:
+    """Return the remote cache that is used, or None.
+
+    A remote that the project names is trusted with pinned entries alone, gets no token, and is not
+    written to where it is a directory. The project's mode holds for the project's URL alone.
+
+    Raises:
+        UsageError: the user's words are no URL, mode or token, or would send a password in clear.
+    """
+    if choice.mode not in ("", "off", "read", "write"):
+        raise UsageError(
+            f"{choice.mode!r} is no mode of the remote cache", fix="say off, read or write"
+        )
+    mode = choice.mode or ("" if choice.url else manifest_mode) or "read"
+    if mode == "off" or not (choice.url or manifest_url):
+        return None
+    url = _parsed(choice.url or manifest_url)
+    write = mode == "write"
+    if choice.url:
+        return Access(
+            url=url,
+            write=write,
+            own=choice.own,
+            authorization=_authorization(choice, url),
+            proxy=_proxy(choice, url),
+        )
+    notes = []
+    if write and url.scheme == "file" and choice.mode != "write":
+        write = False
+        notes.append(
+            f"the remote cache {url.shown} is only read: a project writes no directory outside of "
+            "it unless --remote-mode write says so"
+        )
+    known = url.scheme == "https"
+    return Access(
+        url=url,
+        write=write,
+        authorization=_basic(*_of_netrc(choice.netrc, url.host)) if known else "",
+        proxy=_proxy(choice, url),
+        notes=tuple(notes),
+    )
+
+
+def open_store(access: Access, *, seconds: float = SECONDS) -> RemoteStore:
+    """Return the store that a URL names; nothing is sent yet.
+
+    Args:
+        access: the place and its credentials.
+        seconds: limit for an answer.
+
+    Raises:
+        RemoteError: a package that it needs is not installed.
+    """
+    url = access.url
+    if url.scheme in ("http", "https"):
+        from tilec.compile.remote.http import HttpStore
+
+        headers = {"Authorization": access.authorization} if access.authorization else {}
+        return HttpStore(
+            url.shown,
+            headers=headers,
+            connections=CONNECTIONS,
+            seconds=seconds,
+            proxy=access.proxy,
+        )
+    if url.scheme == "file":
+        from tilec.compile.remote.folder import FolderStore
+
+        return FolderStore(Path(url.path))
+    from tilec.compile.remote.cloud import CloudStore
+
+    return CloudStore(url.scheme, f"{url.host}{url.path}", seconds=seconds)
+
+
+def _parsed(text: str) -> RemoteUrl:
+    try:
+        return RemoteUrl.parse(text)
+    except ValueError as exc:
+        raise UsageError(
+            f"the remote cache: {exc}", fix="write a URL such as https://cache.example/tilec"
+        ) from None
+
+
+def _proxy(choice: RemoteChoice, url: RemoteUrl) -> str:
+    http = url.scheme in ("http", "https") and not url.loopback
+    return choice.proxy(url.scheme, url.host) if http else ""
+
+
+def _authorization(choice: RemoteChoice, url: RemoteUrl) -> str:
+    """Return the header for a remote that the user named.
+
+    Raises:
+        UsageError: credentials would go over the network in clear, or the token is none.
+    """
+    if url.scheme not in ("http", "https"):
+        return ""
+    bound = not choice.token_for or _origin(choice.token_for) == url.origin
+    token = choice.token.strip() if bound else ""
+    if token and not _TOKEN.fullmatch(token):
+        raise UsageError(
+            "TILEC_REMOTE_TOKEN has white space or characters that no token has",
+            fix="give the token alone",
+        )
+    clear = url.scheme == "http" and not url.loopback
+    if clear and (token or url.user or url.password):
+        raise UsageError(
+            f"the credentials of the remote cache {url.shown} would be sent unencrypted",
+            fix="name it by https://, or give no credentials",
+        )
+    if url.user or url.password:
+        return _basic(url.user, url.password)
+    if token:
+        return f"Bearer {token}"
+    return "" if clear else _basic(*_of_netrc(choice.netrc, url.host))
+
+
+def _origin(text: str) -> tuple[str, str, int] | None:
+    try:
+        return RemoteUrl.parse(text).origin
+    except ValueError:
+        return None
+
+
+def _basic(user: str, password: str) -> str:
+    if not user and not password:
+        return ""
+    return "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
+
+
+def _of_netrc(path: Path | None, host: str) -> tuple[str, str]:
+    """Return the credentials of a host.
+
+    An entry `default` is passed over: it was given for no host. A file that cannot be read gives
+    nothing, and its errors are not shown, since they quote it.
+    """
+    try:
+        row = netrc.netrc(path).hosts.get(host) if path is not None else None
+    except (OSError, ValueError, netrc.NetrcParseError):
+        return "", ""
+    return (row[0], row[2] or "") if row else ("", "")

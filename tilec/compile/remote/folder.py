@@ -1,0 +1,95 @@
+"""A store in a directory that others may write to, such as one on a network file system."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from tilec.compile.remote.store import Kind, RemoteError, TooLargeError
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+# Neither a link is followed nor a pipe waited for, whoever put it there.
+_READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+
+
+class FolderStore:
+    """A store in a directory, laid out as an HTTP server's: `cas/<sha256>`, `ac/<key>`."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def get(self, kind: Kind, name: str, limit: int) -> bytes | None:
+        """Return an object; see `RemoteStore`."""
+        try:
+            with _failing(), self._folder(kind) as folder:
+                fd = os.open(name, _READ, dir_fd=folder)
+                with os.fdopen(fd, "rb") as file:
+                    if not stat.S_ISREG(os.fstat(fd).st_mode):
+                        return None
+                    data = file.read(limit + 1)
+        except FileNotFoundError:
+            return None
+        if len(data) > limit:
+            raise TooLargeError
+        return data
+
+    def has(self, kind: Kind, name: str) -> bool:
+        """Return whether there is an object; see `RemoteStore`."""
+        try:
+            with _failing(), self._folder(kind) as folder:
+                return stat.S_ISREG(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
+        except FileNotFoundError:
+            return False
+
+    def put(self, kind: Kind, name: str, data: bytes) -> None:
+        """Write an object; see `RemoteStore`."""
+        try:
+            with _failing():
+                (self._root / kind).mkdir(parents=True, exist_ok=True)
+                with self._folder(kind) as folder:
+                    _replace(folder, name, data)
+        except FileNotFoundError as exc:
+            raise RemoteError("its directory was removed meanwhile") from exc
+
+    def close(self) -> None:
+        """Do nothing: nothing is open."""
+
+    @contextlib.contextmanager
+    def _folder(self, kind: Kind) -> Iterator[int]:
+        root = os.open(self._root, _FOLDER)
+        try:
+            fd = os.open(kind, _FOLDER | os.O_NOFOLLOW, dir_fd=root)
+        finally:
+            os.close(root)
+        try:
+            yield fd
+        finally:
+            os.close(fd)
+
+
+def _replace(folder: int, name: str, data: bytes) -> None:
+    temp = f"tmp-{os.getpid()}-{os.urandom(6).hex()}"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    fd = os.open(temp, flags, 0o666, dir_fd=folder)
+    try:
+        with os.fdopen(fd, "wb") as file:
+            file.write(data)
+        os.replace(temp, name, src_dir_fd=folder, dst_dir_fd=folder)
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.unlink(temp, dir_fd=folder)
+        raise
+
+
+@contextlib.contextmanager
+def _failing() -> Iterator[None]:
+    """Turn what the system refuses into RemoteError; a file that is not there is no failure."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except OSError as exc:
+        raise RemoteError(f"it cannot be used: {exc.strerror}") from exc

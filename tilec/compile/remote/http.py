@@ -1,0 +1,204 @@
+"""A store behind HTTP in bazel-remote's layout (`/cas/<sha256>`, `/ac/<key>`), or a WebDAV server.
+
+https://github.com/buchgr/bazel-remote#http11-rest-api
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import time
+from collections.abc import Callable, Iterator, Mapping
+from http import HTTPStatus
+from typing import TypeVar
+
+import urllib3
+from urllib3.exceptions import (
+    HTTPError,
+    NameResolutionError,
+    NewConnectionError,
+    ProtocolError,
+    SSLError,
+    TimeoutError,  # noqa: A004 - of urllib3
+)
+
+from tilec.compile.remote.store import Kind, RemoteError, TooLargeError
+
+_CHUNK = 1 << 16
+_SLOWEST = 1 << 18  # bytes in a second
+_MOST_ANSWER = 1 << 16  # bytes that are read of an answer whose text does not matter
+_MISSING = frozenset((404, 410))
+_PASSING = frozenset((500, 502, 503, 504))
+_REFUSED = frozenset((401, 403))
+T = TypeVar("T")
+
+
+class PassingError(RemoteError):
+    """A failure that a second try may not have: a connection that was cut, a server that restarts."""
+
+
+class HttpStore:
+    """A store behind HTTP.
+
+    No redirect is followed: credentials go to the server that they were given for alone.
+
+    Args:
+        url: of the directory of `cas` and `ac`, without credentials.
+        headers: sent with every request.
+        connections: most at once.
+        seconds: limit for an answer; bodies get more by their size.
+        proxy: URL of the proxy; empty for none.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        headers: Mapping[str, str],
+        connections: int,
+        seconds: float,
+        proxy: str = "",
+    ) -> None:
+        self._url = url.rstrip("/")
+        self._seconds = seconds
+        self._headers = {"Accept-Encoding": "identity", "User-Agent": "tilec", **headers}
+        timeout = urllib3.Timeout(connect=seconds / 2, read=seconds)
+        if proxy:
+            auth = urllib3.util.parse_url(proxy).auth
+            self._pool: urllib3.PoolManager = urllib3.ProxyManager(
+                proxy,
+                proxy_headers=urllib3.make_headers(proxy_basic_auth=auth) if auth else None,
+                maxsize=connections,
+                timeout=timeout,
+                retries=False,
+            )
+        else:
+            self._pool = urllib3.PoolManager(maxsize=connections, timeout=timeout, retries=False)
+
+    def get(self, kind: Kind, name: str, limit: int) -> bytes | None:
+        """Return an object; see `RemoteStore`."""
+        return _twice(lambda: self._get(kind, name, limit))
+
+    def has(self, kind: Kind, name: str) -> bool:
+        """Return whether there is an object; see `RemoteStore`."""
+        return _twice(lambda: self._has(kind, name))
+
+    def put(self, kind: Kind, name: str, data: bytes) -> None:
+        """Write an object; see `RemoteStore`."""
+        _twice(lambda: self._put(kind, name, data))
+
+    def close(self) -> None:
+        """End the connections."""
+        self._pool.clear()
+
+    def _get(self, kind: Kind, name: str, limit: int) -> bytes | None:
+        with self._answer("GET", kind, name) as answer:
+            if answer.status in _MISSING:
+                self._pass_over(answer)
+                return None
+            self._require(answer, HTTPStatus.OK)
+            return self._body(answer, limit)
+
+    def _has(self, kind: Kind, name: str) -> bool:
+        with self._answer("HEAD", kind, name) as answer:
+            self._pass_over(answer)
+            if answer.status in _MISSING:
+                return False
+            self._require(answer, HTTPStatus.OK, HTTPStatus.NO_CONTENT)
+            return True
+
+    def _put(self, kind: Kind, name: str, data: bytes) -> None:
+        with self._answer("PUT", kind, name, data) as answer:
+            self._require(answer, HTTPStatus.OK, HTTPStatus.CREATED, HTTPStatus.NO_CONTENT)
+            self._pass_over(answer)
+
+    @contextlib.contextmanager
+    def _answer(
+        self, method: str, kind: Kind, name: str, data: bytes | None = None
+    ) -> Iterator[urllib3.BaseHTTPResponse]:
+        """Send a request; the answer's body is not read yet."""
+        headers, body = self._headers, None
+        if data is not None:
+            # A file is sent in blocks, each within the time limit; bytes would be sent in one.
+            body = io.BytesIO(data)
+            headers = {
+                **headers,
+                "Content-Length": str(len(data)),
+                "Content-Type": "application/octet-stream",
+            }
+        answer = None
+        try:
+            answer = self._pool.request(
+                method,
+                f"{self._url}/{kind}/{name}",
+                body=body,
+                headers=headers,
+                redirect=False,
+                preload_content=False,
+                decode_content=False,
+            )
+            yield answer
+        except TimeoutError as exc:
+            if isinstance(exc, NewConnectionError):  # urllib3 counts refused connections as such
+                raise _failure(exc) from exc
+            raise self._slow() from exc
+        except HTTPError as exc:
+            raise _failure(exc) from exc
+        finally:
+            if answer is not None:
+                answer.close()  # a connection whose answer was read is back in the pool already
+
+    def _body(self, answer: urllib3.BaseHTTPResponse, limit: int) -> bytes:
+        length = answer.headers.get("Content-Length", "")
+        if length.isdecimal() and int(length[:20]) > limit:
+            raise TooLargeError
+        deadline = time.monotonic() + self._seconds + limit / _SLOWEST
+        data = bytearray()
+        while part := answer.read1(_CHUNK):
+            data += part
+            if len(data) > limit:
+                raise TooLargeError
+            if time.monotonic() > deadline:
+                raise self._slow()
+        return bytes(data)
+
+    def _pass_over(self, answer: urllib3.BaseHTTPResponse) -> None:
+        """Read a short answer, so that its connection can be used again."""
+        with contextlib.suppress(TooLargeError):
+            self._body(answer, _MOST_ANSWER)
+
+    def _require(self, answer: urllib3.BaseHTTPResponse, *statuses: int) -> None:
+        status = answer.status
+        if status in statuses:
+            return
+        if 300 <= status < 400:
+            raise RemoteError("it redirects, which is not followed: name the server itself")
+        phrase = HTTPStatus(status).phrase if status in {*HTTPStatus} else "no known status"
+        reason = f"it answers {status} ({phrase})"
+        if status in _REFUSED:
+            reason += "; credentials come from ~/.netrc or TILEC_REMOTE_TOKEN"
+        raise PassingError(reason) if status in _PASSING else RemoteError(reason)
+
+    def _slow(self) -> RemoteError:
+        return RemoteError(f"it took more than {self._seconds:g} s for an answer", slow=True)
+
+
+def _twice(call: Callable[[], T]) -> T:
+    try:
+        return call()
+    except PassingError:
+        return call()
+
+
+def _failure(exc: HTTPError) -> RemoteError:
+    """Return an error in words of its own: those of the library may quote what a server sent."""
+    if isinstance(exc, NameResolutionError):
+        return RemoteError("its name cannot be resolved")
+    if isinstance(exc, NewConnectionError):
+        return RemoteError("it cannot be reached")
+    if isinstance(exc, SSLError):
+        why = getattr(exc.args[0], "verify_message", "") if exc.args else ""
+        return RemoteError(f"TLS failed{f': {why}' if why else ''}")
+    if isinstance(exc, ProtocolError):
+        return PassingError("the connection was cut, or its answer is no HTTP")
+    return RemoteError(f"the request failed ({type(exc).__name__})")

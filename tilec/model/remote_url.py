@@ -1,0 +1,94 @@
+"""URLs of remote caches, taken apart; a password in one is never shown."""
+
+from __future__ import annotations
+
+import dataclasses
+import ipaddress
+import re
+from urllib.parse import unquote, urlsplit
+
+SCHEMES = ("https", "http", "s3", "gs", "az", "file", "memory")
+_PORTS = {"https": 443, "http": 80}
+_ODD = re.compile(r"[\s\x00-\x1f\x7f-\uffff\\]")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class RemoteUrl:
+    """A remote cache's place.
+
+    Attributes:
+        scheme: one of `SCHEMES`.
+        host: server, or bucket; empty for `file` and `memory`.
+        port: of the server; 0 for a place that has none.
+        path: below the host, without a slash at its end.
+        user, password: as the URL gave them; empty for none.
+    """
+
+    scheme: str
+    host: str = ""
+    port: int = 0
+    path: str = ""
+    user: str = dataclasses.field(default="", repr=False)
+    password: str = dataclasses.field(default="", repr=False)
+
+    @classmethod
+    def parse(cls, text: str) -> RemoteUrl:
+        """Take a URL apart.
+
+        Raises:
+            ValueError: it names no remote cache; the message quotes it without its password.
+        """
+        shown = redacted(text)
+        if _ODD.search(text):
+            raise ValueError(f"{shown!r} has characters that no URL has")
+        try:
+            parts = urlsplit(text)
+            host, port = parts.hostname or "", parts.port
+        except ValueError:
+            raise ValueError(f"{shown!r} is no URL") from None
+        scheme = parts.scheme
+        if scheme not in SCHEMES:
+            known = ", ".join(f"{name}://" for name in SCHEMES[:-1])
+            raise ValueError(f"{shown!r} does not begin with one of {known}")
+        if parts.query or parts.fragment or "::" in parts.path or ".." in parts.path.split("/"):
+            raise ValueError(f"{shown!r} has more than a host and a path")
+        if scheme in ("file", "memory"):
+            if host or not parts.path.startswith("/"):
+                raise ValueError(f"{shown!r} names a host: write {scheme}:///path")
+        elif not host:
+            raise ValueError(f"{shown!r} names no host")
+        if scheme not in _PORTS and (parts.username or port):
+            raise ValueError(f"{shown!r} has a user or a port, which {scheme}:// has not")
+        return cls(
+            scheme=scheme,
+            host=host,
+            port=port or _PORTS.get(scheme, 0),
+            path=parts.path.rstrip("/"),
+            user=unquote(parts.username or ""),
+            password=unquote(parts.password or ""),
+        )
+
+    @property
+    def shown(self) -> str:
+        """The URL without user and password."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        port = "" if self.port == _PORTS.get(self.scheme, 0) else f":{self.port}"
+        return f"{self.scheme}://{host}{port}{self.path}"
+
+    @property
+    def origin(self) -> tuple[str, str, int]:
+        """What credentials are bound to."""
+        return (self.scheme, self.host, self.port)
+
+    @property
+    def loopback(self) -> bool:
+        """Whether the server is this machine."""
+        try:
+            return self.host == "localhost" or ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+
+def redacted(text: str) -> str:
+    """Return a text that may be a URL without user and password, however malformed it is."""
+    return re.sub(r"//.*@", "//", text, flags=re.DOTALL)
