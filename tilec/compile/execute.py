@@ -8,8 +8,8 @@ import os
 import queue
 import re
 import shutil
-from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from types import TracebackType
@@ -27,8 +27,8 @@ from tilec_runtime.model.digest import sha256
 
 # An up-to-date build needs no worker: it does not wait for the imports of these.
 if TYPE_CHECKING:
-    from tilec.compile.pool import Task, TaskLostError, WorkerPool
-    from tilec.compile.worker import Reply, Request
+    from tilec.compile.pool import Answer, Answers, LocalPool, Task
+    from tilec.compile.worker import Request
 
 
 @final
@@ -79,7 +79,7 @@ class JobRunner:
         # A worker's note that this process's cache gave already is not repeated.
         self._noted = cache.noted
         self._timings = Timings(cache)
-        self._started_pool: WorkerPool | None = None
+        self._started_pool: LocalPool | None = None
         # Calls for the main thread: the pool reports from its own threads.
         self._events: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._on_start: Callable[[Request], None] = lambda _: None
@@ -120,25 +120,28 @@ class JobRunner:
         """
         if not sources:
             return ()
-        from tilec.compile.pool import Task
+        from tilec.compile.pool import Lost, Task
         from tilec.compile.worker import Declare
 
         requests = [Declare(language=language, source=source) for language, source in sources]
-        results: dict[int, tuple[KernelDecl, ...] | TilecError] = {}
+        results: dict[Request, tuple[KernelDecl, ...] | TilecError] = {}
 
-        def on_done(index: int, reply: Reply | TaskLostError, printed: str) -> None:
-            if isinstance(reply, Exception):
-                path = sources[index][1].path
-                results[index] = _lost(reply, path, self._timeout, _READING)
-                return
+        def on_done(task: Task, answers: Answers) -> Iterable[Task]:
+            (request,), (answer,) = task.requests, answers
+            assert isinstance(request, Declare)
+            reply = answer.reply
+            if isinstance(reply, Lost):
+                results[request] = _lost(answer, request.source.path, self._timeout, _READING)
+                return ()
             self._tell(reply.notes)
             assert not isinstance(reply.result, Done)
             if isinstance(reply.result, CompileError):
-                reply.result.log = reply.result.log or printed
-            results[index] = reply.result
+                reply.result.log = reply.result.log or answer.printed
+            results[request] = reply.result
+            return ()
 
-        self._run([Task(request=request, limit=self._timeout) for request in requests], on_done)
-        return tuple(results[index] for index in range(len(sources)))
+        self._run([Task(requests=(one,), limit=self._timeout) for one in requests], on_done)
+        return tuple(results[request] for request in requests)
 
     def compile(
         self,
@@ -184,92 +187,105 @@ class JobRunner:
         """Compile jobs, given as lists of jobs with one key."""
         from tilec.compile.worker import Declare
 
-        order = self._longest_first([twins[0] for twins in missing])
         by_key = {twins[0].key: twins for twins in missing}
-        near = Counter(_neighbours(keyed.job) for keyed in order)
-        tasks = [
-            compile_task(keyed, fresh=fresh, alone=near[_neighbours(keyed.job)] == 1)
-            for keyed in order
-        ]
+        order = self._longest_first([twins[0] for twins in missing])
+        waiting = {keyed.key for keyed in order}
         outcomes: dict[str, Outcome] = {}
-        announced: set[str] = set()
 
         def on_start(request: Request) -> None:
             assert not isinstance(request, Declare)
-            if request.apart:
-                self._tell((_apart_note(request.job),))
-            if request.key in announced:
+            if request.key not in waiting:
                 return
-            announced.add(request.key)
+            waiting.remove(request.key)
             for twin in by_key[request.key]:
                 self._observer.job_started(twin.job.id)
-            if meanwhile and len(announced) == len(order):
+            if meanwhile and not waiting:
                 meanwhile()
 
-        def on_done(index: int, reply: Reply | TaskLostError, printed: str) -> None:
-            first, *twins = by_key[order[index].key]
-            if isinstance(reply, Exception):
-                error = _lost(reply, first.job.id, tasks[index].limit, _COMPILING)
-                outcome = self._outcome(first.job, error, printed)
-            else:
-                self._tell(reply.notes)
-                outcome = self._outcome(first.job, reply.result, printed)
-            outcomes[first.key] = outcome
-            self._observer.job_finished(first.job.id, outcome)
-            if isinstance(outcome, Done):
-                outcome = dataclasses.replace(outcome, cached=True)
-            for twin in twins:
-                self._observer.job_finished(twin.job.id, outcome)
+        def on_done(task: Task, answers: Answers) -> Iterable[Task]:
+            for request, answer in zip(task.requests, answers, strict=False):
+                assert not isinstance(request, Declare)
+                if request.in_group and answer.lost:
+                    self._tell((_apart_note(request.job),))
+                    break
+                self._finish(by_key[request.key], answer, task.limit, outcomes)
+            return [
+                compile_task(by_key[request.key][:1], fresh=fresh, apart=True)
+                for request in task.requests
+                if not isinstance(request, Declare) and request.key not in outcomes
+            ]
 
+        work: dict[Hashable, list[KeyedJob]] = {}
+        for keyed in order:
+            work.setdefault(_work(keyed), []).append(keyed)
+        tasks = [compile_task(together, fresh=fresh) for together in work.values()]
         self._run(tasks, on_done, on_start)
         self._timings.save()
         return outcomes
 
+    def _finish(
+        self, twins: Sequence[KeyedJob], answer: Answer, limit: float, outcomes: dict[str, Outcome]
+    ) -> None:
+        """Record the outcome of jobs with one key."""
+        from tilec.compile.pool import Lost
+
+        first = twins[0]
+        reply = answer.reply
+        if isinstance(reply, Lost):
+            error = _lost(answer, first.job.id, limit, _COMPILING)
+            outcome = self._outcome(first.job, error, answer.printed)
+        else:
+            self._tell(reply.notes)
+            outcome = self._outcome(first.job, reply.result, answer.printed)
+        outcomes[first.key] = outcome
+        self._observer.job_finished(first.job.id, outcome)
+        if isinstance(outcome, Done):
+            outcome = dataclasses.replace(outcome, cached=True)
+        for twin in twins[1:]:
+            self._observer.job_finished(twin.job.id, outcome)
+
     def _run(
         self,
         tasks: Sequence[Task],
-        on_done: Callable[[int, Reply | TaskLostError, str], None],
+        on_done: Callable[[Task, Answers], Iterable[Task]],
         on_start: Callable[[Request], None] = lambda _: None,
     ) -> None:
-        """Do tasks; call `on_start` and `on_done` for each in this thread.
+        """Do tasks, and those that `on_done` returns; call it and `on_start` in this thread.
 
         Raises:
             ToolchainError: no worker process can be started.
         """
-        from tilec.compile.pool import TaskLostError
-
         self._on_start = on_start
-        done = 0
+        running = 0
 
-        def finish(index: int, future: Future[tuple[Reply, str]]) -> None:
-            nonlocal done
-            done += 1
-            try:
-                reply, printed = future.result()
-            except TaskLostError as error:
-                on_done(index, error, error.printed)
-            else:
-                on_done(index, reply, printed)
+        def start(task: Task) -> None:
+            nonlocal running
+            running += 1
+            future = self._pool.submit(task)
+            future.add_done_callback(lambda done: self._events.put(lambda: finish(task, done)))
 
-        def queue_finish(index: int) -> Callable[[Future[tuple[Reply, str]]], None]:
-            return lambda future: self._events.put(lambda: finish(index, future))
+        def finish(task: Task, future: Future[Answers]) -> None:
+            nonlocal running
+            running -= 1
+            for more in on_done(task, future.result()):
+                start(more)
 
-        for index, future in enumerate(self._pool.submit(tasks)):
-            future.add_done_callback(queue_finish(index))
-        while done < len(tasks):
+        for task in tasks:
+            start(task)
+        while running:
             self._events.get()()
 
     @property
-    def _pool(self) -> WorkerPool:
+    def _pool(self) -> LocalPool:
         if self._started_pool is None:
-            from tilec.compile.pool import WorkerPool
+            from tilec.compile.pool import LocalPool
             from tilec.compile.worker import Setup
 
             root, shared = (
                 "" if place is None else os.path.abspath(place)  # noqa: PTH100 - links stay
                 for place in (self._cache.root, self._cache.shared)
             )
-            self._started_pool = WorkerPool(
+            self._started_pool = LocalPool(
                 size=self._workers,
                 setup=Setup(
                     frontends=self._frontends,
@@ -281,7 +297,7 @@ class JobRunner:
                 spool=self._spool,
                 environ=os.environ if self._environ is None else self._environ,
                 grace=self._grace,
-                on_start=lambda task: self._events.put(lambda: self._on_start(task.request)),
+                on_start=lambda request: self._events.put(lambda: self._on_start(request)),
             )
         return self._started_pool
 
@@ -320,36 +336,32 @@ class JobRunner:
                 self._observer.note(text)
 
 
-def compile_task(keyed: KeyedJob, *, fresh: bool, alone: bool = False, apart: bool = False) -> Task:
-    """Return the task of a job.
+def compile_task(together: Sequence[KeyedJob], *, fresh: bool, apart: bool = False) -> Task:
+    """Return the task of a job, or of jobs that are compiled in one go.
 
     Args:
-        keyed: the job.
+        together: the jobs.
         fresh: compile even what is in the cache.
-        alone: no other job is faster on the worker that does this one.
-        apart: compile it without its group.
+        apart: compile the job without its group.
     """
     from tilec.compile.pool import Task
     from tilec.compile.worker import Compile
 
-    job = keyed.job
-    grouped = bool(job.group) and not apart
-    limit = job.spec.timeout * (len(job.group) if grouped else 1)
-    request = Compile(
-        job=job,
-        key=keyed.key,
-        fresh=fresh,
-        inputs=keyed.inputs,
-        apart=apart,
-        lock="" if fresh or apart else lock_name(keyed),
-        patience=limit,
-    )
-    if grouped:
-        instead = compile_task(keyed, fresh=fresh, apart=True)
-        return Task(
-            request=request, limit=limit, affinity=_work(keyed), shared=True, instead=instead
+    first = together[0].job
+    limit = first.spec.timeout * (1 if apart else max(1, len(first.group)))
+    requests = tuple(
+        Compile(
+            job=keyed.job,
+            key=keyed.key,
+            fresh=fresh,
+            inputs=keyed.inputs,
+            apart=apart,
+            lock="" if fresh or apart else lock_name(keyed),
+            patience=limit,
         )
-    return Task(request=request, limit=limit, affinity="" if alone else _neighbours(job))
+        for keyed in together
+    )
+    return Task(requests=requests, limit=limit, affinity=_neighbours(first))
 
 
 def _work(keyed: KeyedJob) -> Hashable:
@@ -421,23 +433,27 @@ _COMPILING = _Activity(
 )
 
 
-def _lost(lost: TaskLostError, subject: str, limit: float, activity: _Activity) -> CompileError:
-    """Return the error of a task whose worker died or was killed at its time limit."""
-    if not lost.death:
+def _lost(answer: Answer, subject: str, limit: float, activity: _Activity) -> CompileError:
+    """Return the error of a request whose worker died or was killed at its time limit."""
+    from tilec.compile.pool import Lost
+
+    assert isinstance(answer.reply, Lost)
+    death, printed = answer.reply.death, answer.printed
+    if not death:
         return CompileError(
             f"{subject}: {activity.doing} it did not end within {limit:g} s",
             cause=activity.slow,
             fix=activity.faster,
-            log=lost.printed,
+            log=printed,
             overtime=True,
         )
     cause = activity.crash
-    fix = "its last words are in the log" if lost.printed.strip() else activity.silent
-    if "SIGKILL" in lost.death:
+    fix = "its last words are in the log" if printed.strip() else activity.silent
+    if "SIGKILL" in death:
         cause = "the machine ran out of memory"
         fix = "run fewer jobs at once (`-j`), or make the tile smaller"
-    what = f"{subject}: the process that {activity.does} it {lost.death}"
-    return CompileError(what, cause=cause, fix=fix, log=lost.printed)
+    what = f"{subject}: the process that {activity.does} it {death}"
+    return CompileError(what, cause=cause, fix=fix, log=printed)
 
 
 def failure_folder(kept: Path, job: Job) -> Path:

@@ -1,61 +1,82 @@
-"""A pool of worker processes: `submit` tasks, get futures."""
+"""Where requests are done: a pool takes tasks and gives futures. Here, one of worker processes."""
 
 from __future__ import annotations
 
 import dataclasses
 import threading
 import time
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from concurrent.futures import Future
 from pathlib import Path
+from typing import Protocol
 
 from tilec.compile.process import WorkerDiedError, WorkerProcess
 from tilec.compile.worker import Reply, Request, Setup, Waiting
 from tilec_runtime.errors import TilecError, ToolchainError
 
-_NONE = ""  # an affinity to nothing
 _START_LIMIT = 60.0  # seconds for a worker to import its modules
-
-
-class TaskLostError(Exception):
-    """A task's worker died, or was killed at the task's time limit.
-
-    Attributes:
-        death: how the worker ended; empty for the time limit.
-        printed: by the worker during the task.
-    """
-
-    def __init__(self, death: str, printed: str) -> None:
-        super().__init__(death)
-        self.death = death
-        self.printed = printed
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Task:
-    """One request to a worker.
+    """Requests that one worker does, one after another.
 
     Attributes:
-        request: what the worker does.
-        limit: seconds it may take.
-        affinity: tasks with one affinity are faster on the worker that did one of them before.
-        shared: tasks with this affinity share most of their work, so that no second worker may
-            take one while the first lives.
-        instead: replaces the task if its worker dies or its time limit passes; the waiting tasks of
-            its affinity are replaced by theirs too.
+        requests: what the worker does.
+        limit: seconds that each of them may take.
+        affinity: tasks with one affinity are faster on the worker that did one of them before;
+            None for none.
     """
 
-    request: Request
+    requests: tuple[Request, ...]
     limit: float
-    affinity: Hashable = _NONE
-    shared: bool = False
-    instead: Task | None = None
+    affinity: Hashable = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Lost:
+    """A request whose worker died, or was killed at the time limit.
+
+    Attributes:
+        death: how the worker ended; empty for the time limit.
+    """
+
+    death: str
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Answer:
+    """The reply to a request, and what the worker printed meanwhile (empty after a success)."""
+
+    reply: Reply | Lost
+    printed: str = ""
+
+    @property
+    def lost(self) -> bool:
+        """Whether the request cost its worker: the task's other requests are not done then."""
+        return isinstance(self.reply, Lost) or self.reply.overtime
+
+
+Answers = tuple[Answer, ...]
+
+
+class Pool(Protocol):
+    """Does tasks, several at once."""
+
+    def submit(self, task: Task) -> Future[Answers]:
+        """Queue a task. The result ends with the first answer that is `lost`.
+
+        The future's exception is a TilecError if the pool cannot do any task.
+        """
+
+    def close(self) -> None:
+        """End everything that the pool started. Futures that are not done stay so."""
 
 
 @dataclasses.dataclass(eq=False, slots=True)
 class _Entry:
     task: Task
-    future: Future[tuple[Reply, str]]
+    future: Future[Answers]
 
 
 @dataclasses.dataclass(eq=False, slots=True)
@@ -63,15 +84,15 @@ class _Seat:
     """One thread of the pool with its worker, and the affinity of the worker's latest task."""
 
     worker: WorkerProcess | None = None
-    affinity: Hashable = _NONE
+    affinity: Hashable = None
     busy: bool = False
 
 
-class WorkerPool:
-    """Runs tasks on up to `size` workers; the death of a worker costs one task.
+class LocalPool:
+    """Does tasks on up to `size` worker processes; the death of a worker costs one task.
 
-    Each worker has a thread here that takes a task, sends it and waits for the reply. A worker
-    starts when its thread has its first task, and lives until `close`.
+    Each worker has a thread here that takes a task, sends its requests and waits for the replies. A
+    worker starts when its thread has its first task, and lives until `close`.
 
     Args:
         size: most workers at once.
@@ -80,7 +101,7 @@ class WorkerPool:
         environ: environment of the workers.
         grace: seconds beyond a task's limit before its worker is killed, so that the frontend can
             report more itself.
-        on_start: called in a thread of the pool when a worker gets a task.
+        on_start: called in a thread of the pool when a worker gets a request.
     """
 
     def __init__(
@@ -91,7 +112,7 @@ class WorkerPool:
         spool: Path,
         environ: Mapping[str, str],
         grace: float,
-        on_start: Callable[[Task], None],
+        on_start: Callable[[Request], None],
     ) -> None:
         self.started = 0
         self._size = max(1, size)
@@ -106,23 +127,22 @@ class WorkerPool:
         self._seats: list[_Seat] = []
         self._threads: list[threading.Thread] = []
 
-    def submit(self, tasks: Sequence[Task]) -> list[Future[tuple[Reply, str]]]:
-        """Queue tasks, to be done in this order but for affinities.
+    def submit(self, task: Task) -> Future[Answers]:
+        """Queue a task; tasks start in this order but for affinities.
 
-        A future's result is the reply and what the worker printed (empty after a success). Its
-        exception is a TaskLostError, or a ToolchainError if no worker can be started.
+        The future's exception is a ToolchainError if no worker can be started.
         """
-        entries = [_Entry(task, Future()) for task in tasks]
+        entry = _Entry(task, Future())
         with self._changed:
-            self._waiting.extend(entries)
+            self._waiting.append(entry)
             wanted = sum(seat.busy for seat in self._seats) + len(self._waiting)
-            while len(self._seats) < min(self._size, wanted):
+            if len(self._seats) < min(self._size, wanted):
                 self._seats.append(_Seat())
                 thread = threading.Thread(target=self._serve, args=(self._seats[-1],), daemon=True)
                 self._threads.append(thread)
                 thread.start()
-            self._changed.notify_all()
-        return [entry.future for entry in entries]
+            self._changed.notify()
+        return entry.future
 
     def close(self) -> None:
         """Kill every worker with its children. Futures that are not done stay so."""
@@ -144,45 +164,42 @@ class WorkerPool:
                 self._leave(seat, entry, error)
                 return
             try:
-                self._run(seat, worker, entry)
+                answers = tuple(self._answers(worker, entry.task))
             except Exception as error:  # noqa: BLE001 - without a result the build would hang
                 worker.kill()
                 entry.future.set_exception(error)
+            else:
+                entry.future.set_result(answers)
         if seat.worker:
             seat.worker.kill()
 
     def _take(self, seat: _Seat) -> _Entry | None:
-        """Wait for a task that the seat may do; None once the pool is closed."""
+        """Wait for a task; None once the pool is closed."""
         with self._changed:
             seat.busy = False
-            self._changed.notify_all()
             while not self._closed:
-                entry = self._pick(seat)
-                if entry is not None:
+                if self._waiting:
+                    entry = self._pick(seat)
                     self._waiting.remove(entry)
                     seat.busy, seat.affinity = True, entry.task.affinity
                     return entry
                 self._changed.wait()
         return None
 
-    def _pick(self, seat: _Seat) -> _Entry | None:
-        """Return the next task for a seat, or None if it should wait.
+    def _pick(self, seat: _Seat) -> _Entry:
+        """Return the next task for a seat.
 
-        Preference: the affinity it last served, then an affinity that no other seat serves, then
-        any task that shares no work.
+        Preference: the affinity it last served, then one that no other seat is busy with, then any.
         """
-        others = [other for other in self._seats if other is not seat and other.affinity != _NONE]
-        # An idle seat comes back for shared work that it did last.
-        taken = {other.affinity for other in others}
-        busy = {other.affinity for other in others if other.busy}
-        if seat.affinity != _NONE:
-            for entry in self._waiting:
-                if entry.task.affinity == seat.affinity:
-                    return entry
-        for entry in self._waiting:
-            if entry.task.affinity not in (taken if entry.task.shared else busy):
-                return entry
-        return next((entry for entry in self._waiting if not entry.task.shared), None)
+        busy = {other.affinity for other in self._seats if other.busy and other is not seat}
+
+        def rank(entry: _Entry) -> int:
+            affinity = entry.task.affinity
+            if affinity is None:
+                return 1
+            return 0 if affinity == seat.affinity else 1 + (affinity in busy)
+
+        return min(self._waiting, key=rank)
 
     def _live(self, seat: _Seat) -> WorkerProcess | None:
         """Return the seat's worker, unless it died since its last task."""
@@ -210,15 +227,7 @@ class WorkerPool:
             closed = self._closed
         if closed:
             worker.kill()
-        try:
-            ready = worker.receive(_START_LIMIT)
-            death = "" if ready else f"did not start within {_START_LIMIT:g} s"
-        except WorkerDiedError as exc:
-            death = str(exc)
-        if death:
-            worker.kill()
-            printed = worker.printed().strip()
-            raise _unstarted(f"a worker process {death} before it could do anything:\n{printed}")
+        wait_until_ready(worker)
         return worker
 
     def _leave(self, seat: _Seat, entry: _Entry, error: ToolchainError) -> None:
@@ -234,43 +243,60 @@ class WorkerPool:
         for each in failed:
             each.future.set_exception(error)
 
-    def _run(self, seat: _Seat, worker: WorkerProcess, entry: _Entry) -> None:
-        """Do one task and set its result."""
-        task = entry.task
-        worker.clear_log()
-        self._on_start(task)
-        with self._changed:
-            more = task.shared and any(e.task.affinity == task.affinity for e in self._waiting)
-        worker.send((task.request, more))
-        deadline = time.monotonic() + task.limit + self._grace
-        death = ""
-        try:
-            while isinstance(reply := worker.receive(deadline - time.monotonic()), Waiting):
-                deadline += task.limit
-        except WorkerDiedError as exc:
-            reply, death = None, str(exc)
-        lost = reply is None or reply.overtime
-        if lost:
-            # Also after a tool's time limit: the tool was killed, the processes it started were not.
-            worker.kill()
-            with self._changed:
-                seat.worker, seat.affinity = None, _NONE
-        printed = worker.printed() if lost or isinstance(reply.result, TilecError) else ""
-        if lost and task.instead is not None:
-            self._replace(entry)
-        elif reply is None:
-            entry.future.set_exception(TaskLostError(death, printed))
-        else:
-            entry.future.set_result((reply, printed))
+    def _answers(self, worker: WorkerProcess, task: Task) -> Iterator[Answer]:
+        last = len(task.requests) - 1
+        for index, request in enumerate(task.requests):
+            self._on_start(request)
+            limit = task.limit + self._grace
+            answer = ask(worker, request, more=index < last, limit=limit)
+            yield answer
+            if answer.lost:
+                return
 
-    def _replace(self, entry: _Entry) -> None:
-        """Queue what a task has `instead`, and the same for the waiting tasks of its affinity."""
-        affinity = entry.task.affinity
-        with self._changed:
-            self._waiting.insert(0, entry)
-            for each in self._waiting:
-                if each.task.affinity == affinity and each.task.instead is not None:
-                    each.task = each.task.instead
+
+def wait_until_ready(worker: WorkerProcess) -> None:
+    """Wait for a worker's first message; kill it if none comes.
+
+    Raises:
+        ToolchainError: it died, or takes too long.
+    """
+    try:
+        ready = worker.receive(_START_LIMIT)
+        death = "" if ready else f"did not start within {_START_LIMIT:g} s"
+    except WorkerDiedError as exc:
+        death = str(exc)
+    if death:
+        worker.kill()
+        printed = worker.printed().strip()
+        raise _unstarted(f"a worker process {death} before it could do anything:\n{printed}")
+
+
+def ask(worker: WorkerProcess, request: Request, *, more: bool, limit: float) -> Answer:
+    """Send a worker a request and wait for its answer; kill the worker if the request is lost.
+
+    Args:
+        worker: it is ready.
+        request: what it does.
+        more: requests of the same work follow.
+        limit: seconds; as many again if it waits for another process.
+    """
+    worker.clear_log()
+    worker.send((request, more))
+    deadline = time.monotonic() + limit
+    reply: Reply | Lost
+    try:
+        while isinstance(message := worker.receive(deadline - time.monotonic()), Waiting):
+            deadline += limit
+        reply = message or Lost(death="")
+    except WorkerDiedError as exc:
+        reply = Lost(death=str(exc))
+    answer = Answer(reply=reply)
+    if answer.lost:
+        # Also after a tool's time limit: the tool was killed, the processes it started were not.
+        worker.kill()
+    if answer.lost or (isinstance(reply, Reply) and isinstance(reply.result, TilecError)):
+        answer = dataclasses.replace(answer, printed=worker.printed())
+    return answer
 
 
 def _unstarted(what: str) -> ToolchainError:

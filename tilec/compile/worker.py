@@ -85,6 +85,11 @@ class Compile:
     lock: str = ""
     patience: float = 0.0
 
+    @property
+    def in_group(self) -> bool:
+        """Whether the job's whole group is compiled."""
+        return bool(self.job.group) and not self.apart
+
 
 Request = Declare | Compile
 Result = Done | tuple[KernelDecl, ...] | TilecError
