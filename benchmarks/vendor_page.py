@@ -1,8 +1,7 @@
-"""Makes results/h200_vendor.json and the tables of docs/background/vendor-kernels.md of what vendor_kernels.py
-measured: medians, intervals, variants.
+"""Write results/h200_vendor.json, its table in Markdown, and docs/background/vendor-kernels.md.
 
-usage: python benchmarks/vendor_page.py RUN.json [RUN.json…]; without any, the page alone, of the
-JSON that is there.
+usage: python benchmarks/vendor_page.py [RUN.json…]. The runs come from vendor_kernels.py. Without
+any, table and page are written from the JSON that exists.
 """
 
 from __future__ import annotations
@@ -18,10 +17,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from vendor_tasks import wanted
 
 ROOT = Path(__file__).resolve().parents[1]
-RESULT, PAGE = (
-    ROOT / "benchmarks" / "results" / "h200_vendor.json",
-    ROOT / "docs" / "background" / "vendor-kernels.md",
-)
+RESULT = ROOT / "benchmarks" / "results" / "h200_vendor.json"
+TABLE = RESULT.with_suffix(".md")
+PAGE = ROOT / "docs" / "background" / "vendor-kernels.md"
 KEPT = (
     "row",
     "size",
@@ -35,34 +33,21 @@ KEPT = (
 )
 YES, BY_INTERVAL, NO = "yes", "by its interval", "no"
 RAW = 0.99  # of the twin in cuda.tile
-# Why a row is below: row, what its size contains, and what is known of it; an empty text for what
-# is to be looked into.
-NUMBER = "each block divides its number by the size of a cluster before its first load (below; seen in the code, not isolated by a run)"
+# Why a row misses its aim: row, part of its size, and the reason; a row without one is an error.
+INDEX = "each block divides its index before its first load (read from the code, not isolated)"
 REASONS: tuple[tuple[str, str, str], ...] = (
-    (
-        "add",
-        "bf16",
-        f"two loads and one store of 16 bytes a thread, without a branch; but {NUMBER}",
-    ),
-    (
-        "saxpy",
-        "bf16",
-        f"a barrier between loads and store in place costs 0.2 % (below); the rest is what add misses too: {NUMBER}",
-    ),
-    (
-        "rms_norm",
-        "x 1024",
-        f"the two rows of a block are summed one after another, with five barriers; and {NUMBER}",
-    ),
+    ("add", "bf16", INDEX),
+    ("saxpy", "bf16", f"a barrier between loads and store costs 0.2 %; {INDEX}"),
+    ("rms_norm", "x 1024", f"five barriers for the two rows of a block; {INDEX}"),
     (
         "rms_norm",
         "x 8192",
-        "plain loads of the weights stand behind the sum; copied ahead, they cost 1 % less, in two halves (below)",
+        "the loads of the weights wait for the sum; copying them ahead, in two halves, saves 1 %",
     ),
     (
         "kv_append",
         "",
-        "whether a place, which is data, lies in the cache is checked before the store, and the whole launch takes 1.9 us",
+        "a position, which is data, is compared with the cache's extent before the store, and the whole launch takes 1.9 us",
     ),
 )
 COMMAND = (
@@ -75,7 +60,7 @@ COMMAND = (
 
 
 def main() -> int:
-    """Write both."""
+    """Write the JSON, the table and the page."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
     parser.add_argument(
         "runs",
@@ -88,13 +73,14 @@ def main() -> int:
         found = merged([json.loads(run.read_text(encoding="utf-8")) for run in runs])
         RESULT.write_text(written(found), encoding="utf-8")
     found = json.loads(RESULT.read_text(encoding="utf-8"))
+    TABLE.write_text(listing(found), encoding="utf-8")
     text = PAGE.read_text(encoding="utf-8")
     for name, made in parts(found).items():
         text = filled(text, name, made)
     PAGE.write_text(text, encoding="utf-8")
     unknown = [f"{row['row']} {row['size']}" for row in misses(found) if not reason(row)]
     for name in unknown:
-        print(f"{name} is below what is wanted, and REASONS has no reason", file=sys.stderr)
+        print(f"{name} misses its aim, and REASONS has no reason", file=sys.stderr)
     return 1 if unknown else 0
 
 
@@ -138,10 +124,10 @@ def written(found: Mapping[str, Any]) -> str:
 
 
 def parts(found: Mapping[str, Any]) -> dict[str, str]:
-    """The page's parts that follow from the JSON, by the name of their marks."""
+    """Return the generated parts of the page, by the name of their marks."""
     return {
         "device": device(found),
-        "table": table(found),
+        "summary": summary(found),
         "misses": missed(found),
         "causes": causes(found),
     }
@@ -162,24 +148,57 @@ def filled(text: str, name: str, made: str) -> str:
     return text[: text.index(begin) + len(begin)] + made + text[text.index(end) :]
 
 
+def listing(found: Mapping[str, Any]) -> str:
+    """Return the Markdown file with every row."""
+    return f"# h200_vendor\n\n{device(found)}\n{table(found)}"
+
+
 def device(found: Mapping[str, Any]) -> str:
-    """Where it was measured."""
+    """Return the machine, and how many rows reach their aim."""
     machine = found["machine"]
-    said = f"{machine['gpu']}, driver {machine['driver']}, torch {machine['torch']}, Python {machine['python']}"
     cut = sum(row.get("device_state", "").endswith("0x0000000000000004") for row in found["rows"])
     aimed = [row for row in found["rows"] if wanted(row["row"], row["size"])]
     how = [reached(row) for row in aimed]
     counts = f"{how.count(YES)} by their median, {how.count(BY_INTERVAL)} by their interval alone"
     return (
-        f"{said}. The power limit held the clock down in {cut} of {len(found['rows'])} rows, for all that took turns in them.\n"
-        f"{len(how) - how.count(NO)} of {len(how)} rows reach what is wanted: {counts}.\n"
+        f"{machine['gpu']}, driver {machine['driver']}, torch {machine['torch']}, Python {machine['python']}.\n"
+        f"The power limit lowered the clock in {cut} of {len(found['rows'])} rows, for all sides alike.\n"
+        f"{len(how) - how.count(NO)} of {len(how)} rows reach their aim: {counts}.\n"
     )
 
 
+def summary(found: Mapping[str, Any]) -> str:
+    """Return one line for each kernel and dtype: the ranges over its sizes."""
+    groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for row in found["rows"]:
+        groups.setdefault((row["row"], row["size"].split()[0]), []).append(row)
+    lines = [
+        "| kernel | sizes | tilec | speed-up over torch | torch's best | over cuda.tile |",
+        "|---|---|---|---|---|---|",
+    ]
+    for (name, dtype), rows in groups.items():
+        best = dict.fromkeys(row["against"]["name"] for row in rows)
+        twins = [row["against_raw"]["times"] for row in rows if row.get("against_raw")]
+        cells = (
+            f"{name} {dtype}",
+            str(len(rows)),
+            f"{between([row['safe']['rate'] for row in rows], '.4g')} {rows[0]['unit']}",
+            between([row["against"]["times"] for row in rows], ".3f"),
+            ", ".join(best),
+            between(twins, ".3f") if twins else "",
+        )
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def between(values: Sequence[float], form: str) -> str:
+    """Return the least and the greatest value, or the one."""
+    ends = dict.fromkeys(format(end, form) for end in (min(values), max(values)))
+    return " to ".join(ends)
+
+
 def reached(row: Mapping[str, Any]) -> str:
-    """Whether a row reaches what is wanted: its median does, or the interval of its ratio holds it;
-    empty where nothing is wanted.
-    """
+    """Return whether a row's median or the interval of its ratio reaches the aim, empty without one."""
     least = wanted(row["row"], row["size"])
     if not least:
         return ""
@@ -193,9 +212,9 @@ def reached(row: Mapping[str, Any]) -> str:
 
 
 def table(found: Mapping[str, Any]) -> str:
-    """Every row."""
+    """Return a line for every row."""
     lines = [
-        "| kernel | size | tilec | torch's best | times as fast | wanted | reached | of cuda.tile | variant |",
+        "| kernel | size | tilec | torch's best | speed-up | aim | reached | over cuda.tile | variant |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for row in found["rows"]:
@@ -220,7 +239,7 @@ def table(found: Mapping[str, Any]) -> str:
 
 
 def missed(found: Mapping[str, Any]) -> str:
-    """What is below, by how much, and why."""
+    """Return the rows that miss their aim, each with its ratio and the reason."""
     below = ((row, wanted(row["row"], row["size"])) for row in misses(found))
     lines = [
         f"- {row['row']}, {row['size']}: {shown(row['against'])} of {least:.2f}: {reason(row)}."
@@ -236,12 +255,12 @@ def missed(found: Mapping[str, Any]) -> str:
 
 
 def misses(found: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Rows that do not reach what is wanted."""
+    """Yield the rows that miss their aim."""
     return (row for row in found["rows"] if reached(row) == NO)
 
 
 def causes(found: Mapping[str, Any]) -> str:
-    """One table for each cause: medians of what took turns, in microseconds."""
+    """Return one table for each cause: medians of the ways that alternated, in microseconds."""
     tables: dict[tuple[str, ...], list[str]] = {}
     for cause in found["causes"]:
         ways = tuple(cause["us"])
@@ -254,7 +273,7 @@ def causes(found: Mapping[str, Any]) -> str:
 
 
 def reason(row: Mapping[str, Any]) -> str:
-    """Why a row is below, empty where nobody has said."""
+    """Return why a row misses its aim, empty if that is unknown."""
     return next(
         (why for name, size, why in REASONS if name == row["row"] and size in row["size"]), ""
     )

@@ -181,7 +181,7 @@ def app(folder: Path, **facts: Any) -> App:
     return App(settings=Settings(cwd=folder), **facts)
 
 
-# What is printed of planned times; docs/how-to/measure.md shows both.
+# Output for planned times.
 SHOWN = """\
 on Fake H200, driver 580.95.05, L2 cache cold
 at most: copy 4.00 GB/s; products of bf16 785, f32 400 TFLOP/s (torch 2.13.0)

@@ -44,7 +44,6 @@ DIRECTIVES = {
     "install": "set-up commands: read by bash, not run",
     "template": "equal to a file that `tilec new` writes",
     "plugin": "entry points of the package in plugin/, which is put on Python's path",
-    "planned": "what a command prints of a pretended GPU: texts of tests/bench_samples.py",
     "ci": "mark of the README that .ci/run reads",
     "generated": "mark of what a script writes",
 }

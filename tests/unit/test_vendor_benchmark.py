@@ -160,6 +160,7 @@ def test_the_page_shows_the_results_and_says_why_of_every_miss():
     assert [row for row in page.misses(found) if not page.reason(row)] == []
     assert {row["row"] for row in found["rows"]} == set(ROWS)
     assert page.written(found) == page.RESULT.read_text(encoding="utf-8")
+    assert page.listing(found) == page.TABLE.read_text(encoding="utf-8")
 
 
 def result(times, row="add", size="bf16 8", **more):
@@ -189,10 +190,20 @@ def test_a_row_reaches_what_its_interval_holds():
         {"machine": {"gpu": "H200", "driver": "1", "torch": "2", "python": "3"}, "rows": rows}
     )
     assert said.endswith(
-        "2 of 3 rows reach what is wanted: 1 by their median, 1 by their interval alone.\n"
+        "2 of 3 rows reach their aim: 1 by their median, 1 by their interval alone.\n"
     )
     lines = page.table({"rows": rows}).split("\n")
     assert [line.split(" | ")[6] for line in lines[2:5]] == ["yes", "by its interval", "no"]
+
+
+def test_the_summary_has_the_ranges_of_each_kernel_and_dtype():
+    twin = {"times": 1.001, "times_95": [1.0, 1.002]}
+    rows = [result(1.5), result(1.0, size="bf16 16"), result(2.0, size="f32 8", against_raw=twin)]
+    assert page.summary({"rows": rows}).split("\n")[2:] == [
+        "| add bf16 | 2 | 2 to 3 TB/s | 1.000 to 1.500 | torch |  |",
+        "| add f32 | 1 | 4 TB/s | 2.000 | torch | 1.001 |",
+        "",
+    ]
 
 
 def test_what_is_below_is_named_with_its_reason(monkeypatch):
