@@ -35,6 +35,8 @@ step 15m "pyright on the generated launchers" python -m pyright
 step 90m "pytest" scripts/tests.sh "$@"
 if ! $full; then exit; fi
 
+step 15m "documentation: build the site without warnings" \
+    python -m sphinx -q -W -n --keep-going -b html docs build/site
 step 2h "launch core under AddressSanitizer and UndefinedBehaviorSanitizer" \
     env PYTHON=python scripts/core_sanitized.sh
 step 2h "launch core against Python's path: 100,000 calls" \

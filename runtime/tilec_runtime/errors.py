@@ -1,51 +1,53 @@
-"""Every exception that tilec raises, with the exit code its class gives the command line.
+"""Every exception that tilec raises.
 
-TilecError                      1   base: what happened, the usual cause, the next step
-|- UsageError                   2   the command line or an API call is off
-|  |- ManifestError             2   tilec.toml and what it names; carries every problem found
-|  |- LinkError                 2   a symbolic link of a project leads out of it
-|  `- ExpressionError           2   an expression of the manifest's small language
-|- MissingError                 3   something outside tilec is not there
-|  `- ToolchainError            3   a compiler is missing, too old or half installed
-|- BuildError                   1   the build's end: every failed job, grouped
-|- CompileError                 1   one job failed; carries diagnostics
-|- BudgetError                  1   an image is over its kernel's budget
-|- OutputError                  1   results could not be written
-|- CacheError                   1   a compiled image was lost or damaged before it reached the bundle
-|- CaseError                    1   a case's reference failed or gives something else than the kernel's outputs
-`- DeviceError                  1   the host runtime; carries device, kernel, and the CUDA result's name and number
-   |- CallError                 2   a call of the runtime is off (also a UsageError)
-   |- NoDeviceError             3   no driver or no such GPU (also a MissingError)
-   |- BundleError               1   a bundle is damaged, of an unknown version, or not a bundle
-   |- TileIRError               1   Tile IR that is damaged, or has something that is not known
-   |- KernelCacheError          1   an image cannot be used: the driver or nvJitLink refuses it, or it has no such entry point
-   |  |- NoImageError           1   no image of the bundle fits this device; lists every candidate
-   |  `- LinkerError            3   nvJitLink is missing, or too old for an image (also a MissingError)
-   |- DriverError               1   a CUDA driver call failed
-   |  `- OutOfMemoryError       1   a device's memory is used up (also a MemoryError); carries what was asked, used and reserved
-   |- ContextError              1   no usable context for a device
-   |  `- ContextLostError       1   a fault ended all use of a device (also a DriverError); names launches that may be to blame
-   |- SchedulingError           1   streams and policies
-   |  |- NestedExecutionError   1   an op was executed while another one is, on the same thread
-   |  |- UsedOpError            1   an op was used a second time; names where it went
-   |  `- GraphError             1   a CUDA graph that is closed, or used where it cannot be
-   |     `- GraphCaptureError   1   an op or a call cannot be part of a CUDA graph; names the op
-   |- InternalError             1   a broken invariant of tilec itself
-   |- TensorError               1   a shape, slice, dtype or partition that does not fit a tensor (also a ValueError)
-   |- OwnershipError            1   who may use a tensor
-   |  |- UseAfterMoveError      1   it was moved elsewhere; names where
-   |  `- BorrowError            1   a lease of another reader or writer; names both
-   |- FaultError                1   a kernel did on the cpu device what it must not: operation, block, element
-   `- LaunchError               1   refused before the driver was asked; starts with the kernel's name
-      |- ArgumentError          1   count, name or kind of an argument (also a TypeError)
-      |  |- DTypeError          1   its dtype
-      |  |- RankError           1   its number of dimensions
-      |  |- LayoutError         1   strides, contiguity, alignment
-      |  |- PlacementError      1   the argument lives on another device
-      |  `- AliasError          1   an output overlaps another argument
-      |- RequirementError       1   a `requires` of the manifest does not hold (also a ValueError)
-      |- VariantError           1   no such variant was built; names those that were (also a ValueError)
-      `- LaunchLimitError       1   grid, block or shared memory beyond the device (also a ValueError)
+The number is the exit code that the class gives the command line::
+
+    TilecError                      1   base: what happened, the usual cause, the next step
+    |- UsageError                   2   the command line or an API call is off
+    |  |- ManifestError             2   tilec.toml and what it names; carries every problem found
+    |  |- LinkError                 2   a symbolic link of a project leads out of it
+    |  `- ExpressionError           2   an expression of the manifest's small language
+    |- MissingError                 3   something outside tilec is not there
+    |  `- ToolchainError            3   a compiler is missing, too old or half installed
+    |- BuildError                   1   the build's end: every failed job, grouped
+    |- CompileError                 1   one job failed; carries diagnostics
+    |- BudgetError                  1   an image is over its kernel's budget
+    |- OutputError                  1   results could not be written
+    |- CacheError                   1   a compiled image was lost or damaged before it reached the bundle
+    |- CaseError                    1   a case's reference failed or gives something else than the kernel's outputs
+    `- DeviceError                  1   the host runtime; carries device, kernel, and the CUDA result's name and number
+       |- CallError                 2   a call of the runtime is off (also a UsageError)
+       |- NoDeviceError             3   no driver or no such GPU (also a MissingError)
+       |- BundleError               1   a bundle is damaged, of an unknown version, or not a bundle
+       |- TileIRError               1   Tile IR that is damaged, or has something that is not known
+       |- KernelCacheError          1   an image cannot be used: the driver or nvJitLink refuses it, or it has no such entry point
+       |  |- NoImageError           1   no image of the bundle fits this device; lists every candidate
+       |  `- LinkerError            3   nvJitLink is missing, or too old for an image (also a MissingError)
+       |- DriverError               1   a CUDA driver call failed
+       |  `- OutOfMemoryError       1   a device's memory is used up (also a MemoryError); carries what was asked, used and reserved
+       |- ContextError              1   no usable context for a device
+       |  `- ContextLostError       1   a fault ended all use of a device (also a DriverError); names launches that may be to blame
+       |- SchedulingError           1   streams and policies
+       |  |- NestedExecutionError   1   an op was executed while another one is, on the same thread
+       |  |- UsedOpError            1   an op was used a second time; names where it went
+       |  `- GraphError             1   a CUDA graph that is closed, or used where it cannot be
+       |     `- GraphCaptureError   1   an op or a call cannot be part of a CUDA graph; names the op
+       |- InternalError             1   a broken invariant of tilec itself
+       |- TensorError               1   a shape, slice, dtype or partition that does not fit a tensor (also a ValueError)
+       |- OwnershipError            1   who may use a tensor
+       |  |- UseAfterMoveError      1   it was moved elsewhere; names where
+       |  `- BorrowError            1   a lease of another reader or writer; names both
+       |- FaultError                1   a kernel did on the cpu device what it must not: operation, block, element
+       `- LaunchError               1   refused before the driver was asked; starts with the kernel's name
+          |- ArgumentError          1   count, name or kind of an argument (also a TypeError)
+          |  |- DTypeError          1   its dtype
+          |  |- RankError           1   its number of dimensions
+          |  |- LayoutError         1   strides, contiguity, alignment
+          |  |- PlacementError      1   the argument lives on another device
+          |  `- AliasError          1   an output overlaps another argument
+          |- RequirementError       1   a `requires` of the manifest does not hold (also a ValueError)
+          |- VariantError           1   no such variant was built; names those that were (also a ValueError)
+          `- LaunchLimitError       1   grid, block or shared memory beyond the device (also a ValueError)
 """
 
 from __future__ import annotations

@@ -47,9 +47,14 @@ class HasStreamHandle(Protocol):
 
 
 TensorLike = SupportsDLPack | SupportsCudaArray
-# An int is a stream's handle; 0 is the legacy default stream.
+"""A tensor of tilec, torch, CuPy, JAX or NumPy, or any other object that has these interfaces."""
+
 StreamLike = SupportsCudaStream | HasStreamHandle | int
+"""A stream of tilec, torch, CuPy or cuda.core, or a stream's handle; 0 is the legacy default stream."""
+
 StructLike = bytes | bytearray | memoryview
+"""The bytes of a struct that a kernel takes by value."""
+
 # A number, `"cuda:1"`, `"cpu"`, or a device object of torch, CuPy or cuda.core.
 DeviceLike = Any
 

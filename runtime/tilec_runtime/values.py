@@ -35,10 +35,20 @@ class _Fields:
         return _dataclass_of(owner).__dataclass_fields__
 
 
+class _Signature:
+    """`__signature__` of a value class: `help` and documentation show its fields."""
+
+    def __get__(self, instance: object, owner: Any) -> Any:
+        import inspect
+
+        return inspect.signature(_dataclass_of(owner))
+
+
 class _Value:
     """The methods of value classes."""
 
     __slots__ = ()
+    __signature__ = _Signature()
     __dataclass_fields__ = _Fields()
     __names__: ClassVar[tuple[str, ...]]
     __defaults__: ClassVar[dict[str, Any]]

@@ -28,7 +28,7 @@ def tree() -> dict[str, tuple[str, int, str]]:
     found: dict[str, tuple[str, int, str]] = {}
     above: list[str] = []
     for line in (errors.__doc__ or "").splitlines():
-        if match := _LINE.match(line):
+        if match := _LINE.match(line.removeprefix("    ")):
             depth = len(match[1]) // 3
             del above[depth:]
             found[match[2]] = (above[-1] if above else "", int(match[3]), match[4])

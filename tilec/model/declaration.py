@@ -141,7 +141,7 @@ class KernelDecl:
 
     @property
     def places(self) -> str:
-        """`{T}, {N}, …`: template arguments that axes of the same names give, for messages."""
+        """Template arguments that axes of the same names give, as messages show them."""
         return ", ".join(
             "…" if not name or name.endswith("...") else f"{{{name}}}" for name in self.template
         )

@@ -66,7 +66,7 @@ class Device:
 
     @property
     def index(self) -> int:
-        """`ordinal`, as torch names it: functions that take devices of torch take this one."""
+        """The `ordinal` under torch's name, so that functions for devices of torch take this one."""
         return self.info.ordinal
 
     @property

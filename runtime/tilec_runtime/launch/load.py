@@ -158,7 +158,7 @@ class Module(Uncopied):
 
     @functools.cached_property
     def lazy(self) -> LazyLaunchers:
-        """The kernels as functions that give ops: `module.lazy.add(z, x, y)`."""
+        """The kernels as functions that give ops, as in `module.lazy.add(z, x, y)`."""
         from tilec_runtime.ops.lazy import LazyLaunchers  # launches need no ops
 
         return LazyLaunchers(self.kernels, self._named)

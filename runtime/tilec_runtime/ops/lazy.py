@@ -32,8 +32,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 R_co = TypeVar("R_co", covariant=True)
-# An argument of a lazy launch: the value, or an op that gives it.
 OrOp = Union[T, DeviceOp[T]]  # noqa: UP007 - Python 3.10 has no `|` of a type variable and a class
+"""An argument of a lazy launch, or an op that gives it."""
+
 Axes = dict[str, AxisValue]
 # (every argument in order, the value of every axis that a caller chooses, configuration) -> an op.
 Make = Callable[..., "LazyLaunch[Any]"]

@@ -36,8 +36,8 @@ class Partition(Exchanged, Generic[T]):
     mapped = False
 
     def __init__(self, base: T, tile: tuple[Any, ...], *, prefix: bool = False) -> None:
-        """Made by `partition`, `partition_prefix`, `partition_mut` and `try_partition`, which have
-        seen to ownership.
+        """Use `Tensor.partition`, `Tensor.partition_prefix`, `Tensor.partition_mut` or
+        `SharedTensor.try_partition`, which check ownership.
         """
         super().__init__(base.storage, base.facts, base.lease)
         self.base = base
@@ -180,7 +180,7 @@ class MappedPartition(Partition[T]):
     mapped = True
 
     def __init__(self, base: T, tile: Shape, blocks: int) -> None:
-        """Made by `Partition.map` alone."""
+        """Use `Partition.map`."""
         self.blocks = blocks
         super().__init__(base, tile)
 

@@ -146,7 +146,7 @@ class MemPool(Uncopied):
 
     @property
     def stats(self) -> PoolStats:
-        """What it holds now: bytes used and reserved, the most of each, and the threshold."""
+        """Bytes used and reserved now, the most of each so far, and the release threshold."""
         FREES.drain()
         return self._driver.pool_stats(self.device, self.handle)
 

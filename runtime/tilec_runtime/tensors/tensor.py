@@ -100,7 +100,7 @@ class Tensor(Readable, Shares["SharedTensor"]):
         *,
         address: int = 0,
     ) -> None:
-        """Own memory.
+        """Use `tilec_runtime.api`, `Tensor.from_foreign` or `Tensor.borrow_raw`.
 
         Args:
             storage: the memory, which the tensor alone owns.
@@ -366,7 +366,7 @@ class SharedTensor(Readable):
     def __init__(
         self, storage: Storage, facts: TensorFacts, owners: dict[int, Holder] | None = None
     ) -> None:
-        """Made by `Tensor.share` and by other owners alone."""
+        """Use `Tensor.share` or `SharedTensor.clone`."""
         readonly = facts_of(
             storage, facts.shape, facts.dtype, facts.stride, start=facts.ptr, readonly=True
         )

@@ -1,0 +1,46 @@
+"""The documentation as a whole: how much there is to read, and whether the site has all of it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import tilec_runtime
+
+DOCS = Path(__file__).parent.parent / "docs"
+API = DOCS / "reference" / "api"
+PAGES = [page for page in sorted(DOCS.rglob("*.md")) if page.parent != API]
+
+# Limits are what was reached: lower them when pages get shorter.
+WORDS = 67_600
+LONG_LINES = 850
+COLUMNS = 100
+
+
+def test_pages_do_not_grow() -> None:
+    assert sum(len(page.read_text(encoding="utf-8").split()) for page in PAGES) <= WORDS
+
+
+def test_lines_wrap() -> None:
+    long = [
+        f"{page.relative_to(DOCS)}: {line[:60]}"
+        for page in PAGES
+        for line in re.sub(
+            r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL
+        ).splitlines()
+        if len(line) > COLUMNS and not line.startswith("|")
+    ]
+    assert len(long) <= LONG_LINES, "\n".join(long)
+
+
+def test_the_api_reference_has_every_public_name() -> None:
+    text = "".join(page.read_text(encoding="utf-8") for page in sorted(API.glob("*.md")))
+    named = set(
+        re.findall(r"^\.\. [\w:]+:: tilec_runtime\.(?:\w+\.)*(\w+)$", text, flags=re.MULTILINE)
+    )
+    assert set(tilec_runtime.__all__) - named == set()
+
+
+def test_the_landing_page_is_short() -> None:
+    text = (DOCS / "index.md").read_text(encoding="utf-8")
+    assert len(text.partition("\n\n")[2].partition("```")[0].split()) <= 100
