@@ -182,7 +182,7 @@ def prepare(
 ) -> tuple[LaunchPlan, CallFacts]:
     """Check a call, and return its plan with the facts that it was made for.
 
-    docs/how-to/launch.md lists the checks under "What is checked, in order".
+    docs/reference/launches.md lists the checks under "Order of checks".
 
     Args:
         contract: of the kernel.
