@@ -500,8 +500,9 @@ def check(request: BuildRequest, observer: Observer) -> Plan:
         problems += exc.problems
         fix = exc.fix
     for planned in plan.kernels if plan else ():
-        names = (*(param.name for param in planned.info.params), *dict(planned.info.axes))
-        known = {planned.info.name: names}
+        info = planned.info
+        names = (*(param.name for param in info.params), *info.list_counts, *dict(info.axes))
+        known = {info.name: names}
         problems += reference_parameter_problems(project.manifest, known)
     problems.sort(key=lambda problem: order_of(problem, project.manifest.locate.file))
     if declared.unreadable:

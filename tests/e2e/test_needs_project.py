@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.e2e.harness import Cli
@@ -40,6 +44,7 @@ def test_every_case_passes_on_the_cpu_device(cli: Cli, project: Path) -> None:
     outputs = {case["name"]: [one["name"] for one in case["outputs"]] for case in found["cases"]}
     assert outputs["take_rows/routed"] == ["y"]  # the reference leaves `seen` out
     assert outputs["take_and_scale/sorted"] == ["y"]
+    assert outputs["grouped_gemm/two"] == ["c_0", "c_1"]  # the shorter lists take their own variant
 
 
 def test_kernels_of_gpus_build_as_their_authors_wrote_them(cli: Cli, project: Path) -> None:
@@ -61,3 +66,43 @@ def test_kernels_of_gpus_build_as_their_authors_wrote_them(cli: Cli, project: Pa
     assert [kernel.name for kernel in read_cubin(bundle.image(image.digest)).kernels] == [
         "_Z6squarePfPKfi"
     ]
+
+
+USES = """
+import needs
+import numpy as np
+
+array = np.zeros((16, 16), np.float32)
+kernels = needs.load("cpu")
+kernels.grouped_gemm([array], (array,), b=[array])
+c, a, b = needs.grouped_gemm([array], (array,), [array]).sync()
+reveal_type(c)
+kernels.grouped_gemm(array, array, array)
+"""
+
+
+def test_lists_of_arrays_in_calls_of_the_package(
+    cli: Cli, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cli.good(project, "build", "--targets", "tileir", "--select=grouped_gemm*")
+    monkeypatch.syspath_prepend(str(project / "dist"))
+    kernels = importlib.import_module("needs").load("cpu")
+    for count in (2, 3):
+        a, b = (
+            [np.full((16, 16), 1 + place, np.float32) for place in range(count)] for _ in range(2)
+        )
+        c = [np.zeros((16, 16), np.float32) for _ in range(count)]
+        kernels.grouped_gemm(c, tuple(a), b)
+        assert [int(each[3, 5]) for each in c] == [16 * (1 + place) ** 2 for place in range(count)]
+    (project / "uses.py").write_text(USES, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "--no-incremental", "../uses.py"],
+        cwd=project / "dist",
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+    )
+    lines = [line for line in done.stdout.splitlines() if line.startswith("../uses.py")]
+    assert [line.split(":")[1] for line in lines] == ["9"] + ["10"] * 3, done.stdout
+    assert "tuple[numpy.ndarray[" in lines[0]
+    assert lines[0].endswith(', ...]"')

@@ -12,7 +12,7 @@ from tilec.plan.points import derived_at
 from tilec_runtime.errors import CaseError, Location
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.model.kernel import AxisValue, KernelInfo, VariantInfo
-from tilec_runtime.model.signature import Param, ParamKind
+from tilec_runtime.model.signature import ListParam, Param, ParamKind
 from tilec_runtime.model.suggest import did_you_mean
 
 Axes = tuple[tuple[str, AxisValue], ...]
@@ -61,6 +61,7 @@ class BoundCase:
         location: of the case in the manifest.
         keys: locations of keys of the case, by path: `("bench", "against", 0)`.
         steps: of a chain, in order; empty for a case of one kernel.
+        lists: lists of arrays among the parameters, each with the names of its arrays.
         root: the project's directory, for files of inputs.
         error: why the case does not fit the build; then only its name is known.
     """
@@ -81,6 +82,7 @@ class BoundCase:
     location: Location | None = None
     keys: Mapping[Path, Location] = dataclasses.field(default_factory=dict, compare=False)
     steps: tuple[BoundStep, ...] = ()
+    lists: tuple[tuple[str, tuple[str, ...]], ...] = ()
     root: str = ""
     error: CaseError | None = dataclasses.field(default=None, compare=False)
 
@@ -253,6 +255,7 @@ def _expand(
         name: dtype for name, dtype, _ in files
     }
     fixed = dict(case.axes) | _bound_by_dtypes(title, case, info, dtypes, location)
+    fixed |= _bound_by_lists(info, given)
     open_axes = [name for name in info.dtype_axes if name not in fixed]
     found = False
     for values in itertools.product(*(axes[name] for name in open_axes)):
@@ -277,6 +280,7 @@ def _expand(
             params=params,
             inputs=tuple(_with_dtype(i, params, settled) for i in _with_scalars(case.inputs, info)),
             files=tuple((name, path) for name, _, path in files),
+            lists=tuple((row.name, _arrays(info, row, given)) for row in info.lists),
             reference=case.reference,
             tolerance=case.tolerance,
             bench=case.bench,
@@ -353,6 +357,17 @@ def _bound_by_dtypes(
                 location=location,
             )
     return bound
+
+
+def _bound_by_lists(info: KernelInfo, given: Sequence[str]) -> dict[str, AxisValue]:
+    """Return the axes that the numbers of arrays in lists decide."""
+    return {row.axis: len(_arrays(info, row, given)) for row in info.lists if row.axis}
+
+
+def _arrays(info: KernelInfo, row: ListParam, given: Sequence[str]) -> tuple[str, ...]:
+    """Return the names of a list's arrays that a case gives."""
+    arrays = info.params[row.first : row.first + row.most]
+    return tuple(param.name for param in arrays if param.name in given)
 
 
 def _with_defaults(info: KernelInfo, known: dict[str, AxisValue]) -> dict[str, AxisValue]:

@@ -50,15 +50,17 @@ class KernelCall:
 
     def prepared(self, stream: Any) -> Callable[[], None]:
         """Return a function that launches on `stream`."""
-        names = [param.name for param in self.launcher.info.params]
+        info = self.launcher.info
+        arguments = info.in_lists(self.arguments)
+        names = [param.name for param in info.call_params]
         # The launcher's fast path takes arguments by position.
-        leading = list(itertools.takewhile(self.arguments.__contains__, names))
+        leading = list(itertools.takewhile(arguments.__contains__, names))
         rest = {
             "stream_" if name == "stream" else name: value
-            for name, value in self.arguments.items()
+            for name, value in arguments.items()
             if name not in leading
         }
-        values = (self.arguments[name] for name in leading)
+        values = (arguments[name] for name in leading)
         return functools.partial(self.launcher, *values, **rest, **self.axes, stream=stream)
 
     def launch(self, stream: Any) -> None:
@@ -69,7 +71,8 @@ class KernelCall:
     def explain(self) -> Explanation:
         """Return variant, image and shape of the launch, without launching."""
         with self._named():
-            return self.launcher.explain(**self.arguments, **self.axes)
+            given = self.launcher.info.in_lists(self.arguments)
+            return self.launcher.explain(**given, **self.axes)
 
     @contextlib.contextmanager
     def _named(self) -> Iterator[None]:

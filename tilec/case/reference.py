@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -39,23 +39,26 @@ class References:
         """Return the results of the case's reference, by name of output.
 
         The function is called with those inputs and axes, by keyword, that its signature names (all
-        inputs for `**kwargs`); arrays are read-only. It returns one array, or for several outputs a
-        mapping by name or a tuple in launcher order; None for an output that is not compared.
-        Results may be wider than the kernel's dtype.
+        inputs for `**kwargs`); arrays are read-only. A list of arrays may be named too. It returns
+        one array, or for several outputs a mapping by name or a tuple in launcher order; a list for
+        the arrays of a list; None for an output that is not compared. Results may be wider than the
+        kernel's dtype.
 
         Raises:
             CaseError: the signature does not fit, the function raises, or its results are not those
                 that the kernel writes.
         """
         values = {name: read_only(value) for name, value in inputs.items()}
-        result = self._functions.call(case, case.reference, _KEY, values, dict(case.known))
+        lists = {name: [values[item] for item in items] for name, items in case.lists}
+        more = {**dict(case.known), **lists}
+        result = self._functions.call(case, case.reference, _KEY, values, more)
         return _results(case, result, inputs)
 
 
 def _results(case: BoundCase, result: object, inputs: Mapping[str, Value]) -> dict[str, Array]:
     outs = case.outs
     if isinstance(result, Mapping):
-        named = dict(result)
+        named = _without_lists(case, result)
     elif isinstance(result, tuple | list) and len(outs) != 1:
         if len(result) != len(outs):
             what = f"it returned {len(result)} results; the kernel writes {', '.join(outs)}"
@@ -74,6 +77,22 @@ def _results(case: BoundCase, result: object, inputs: Mapping[str, Value]) -> di
     if not given:
         raise _result_error(case, f"it returned None for {', '.join(outs)}: nothing is compared")
     return {name: _checked(case, name, named[name], inputs[name]) for name in given}
+
+
+def _without_lists(case: BoundCase, result: Mapping[str, object]) -> dict[str, object]:
+    """Return results by name, each list of arrays as its arrays."""
+    named: dict[str, object] = {}
+    lists = dict(case.lists)
+    for name, value in result.items():
+        items = lists.get(name)
+        if items is None or not isinstance(value, Sequence):
+            named[name] = value
+        elif len(items) == len(value):
+            named.update(zip(items, value, strict=True))
+        else:
+            what = f"{name} has {len(value)} arrays; the case's has {len(items)}"
+            raise _result_error(case, what)
+    return named
 
 
 def _checked(case: BoundCase, name: str, value: object, target: Value) -> Array:

@@ -202,7 +202,14 @@ def _kernel_changes(old: BundleInfo, new: BundleInfo) -> Iterator[Change]:
 
 
 def _params(old: KernelInfo, new: KernelInfo) -> Iterator[Change]:
-    before, after = ({param.name: param for param in kernel.params} for kernel in (old, new))
+    before, after = ({p.name: p for p in kernel.call_params} for kernel in (old, new))
+    for name, counts in old.list_counts.items():
+        now = new.list_counts.get(name, ())
+        if name in after and now != counts:
+            shown = " or ".join(map(str, now))
+            what = f"{name} is {f'a list of {shown} arrays' if now else 'no list'}"
+            was = " or ".join(map(str, counts))
+            yield Change(what=f"{what}; was one of {was}", breaking=not set(now) >= set(counts))
     for name, param in before.items():
         if name not in after:
             yield Change(what=f"parameter {param_text(param)} removed", breaking=True)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, Protocol
 
 from tilec_runtime.errors import UsageError
 from tilec_runtime.model.driver import branch_of_cuda
 from tilec_runtime.model.image import ImageInfo, Resources
-from tilec_runtime.model.kernel import BundleInfo, KernelInfo, VariantInfo
+from tilec_runtime.model.kernel import AxisValue, BundleInfo, KernelInfo, VariantInfo
 from tilec_runtime.model.signature import Assumption, Param, ParamKind
 from tilec_runtime.model.suggest import did_you_mean
 from tilec_runtime.model.table import DispatchRule, TuningTable
@@ -152,11 +152,15 @@ def image_id(variant: VariantInfo, image: ImageInfo) -> str:
 
 def signature(kernel: KernelInfo) -> str:
     """Return `gemm(a: T[2], b: T[2], out c: T[2], alpha: f32 = 1.0)`."""
-    return f"{kernel.name}({', '.join(param_text(param) for param in kernel.params)})"
+    counts = kernel.list_counts
+    texts = (param_text(param, counts.get(param.name, ())) for param in kernel.call_params)
+    return f"{kernel.name}({', '.join(texts)})"
 
 
-def param_text(param: Param) -> str:
-    """Return one parameter of a signature: tensors with their rank, `[*]` for any."""
+def param_text(param: Param, counts: Sequence[AxisValue] = ()) -> str:
+    """Return one parameter of a signature: tensors with their rank, `[*]` for any; `counts` are the
+    lengths of a list of arrays.
+    """
     match param.kind:
         case ParamKind.TENSOR:
             kind = f"{param.dtype or 'any'}[{'*' if param.rank < 0 else param.rank}]"
@@ -168,6 +172,7 @@ def param_text(param: Param) -> str:
             kind = param.dtype
     default = "" if param.default is None else f" = {param.default}"
     default = " = None" if param.optional else default
+    kind = f"list of {'|'.join(map(str, counts))} {kind}" if counts else kind
     return f"{'out ' if param.out else ''}{param.name}: {kind}{default}"
 
 
@@ -260,6 +265,7 @@ def kernel_json(kernel: KernelInfo) -> dict[str, Any]:
         "usage": dataclasses.asdict(row.usage),
         "size": row.size,
         "variants": [_variant_json(variant) for variant in kernel.variants],
+        **({"lists": kernel.list_counts} if kernel.lists else {}),
     }
 
 

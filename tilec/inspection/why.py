@@ -122,7 +122,7 @@ def explain_choice(bundle: Bundle, name: str, arguments: Sequence[str], device: 
         )
     given = _read(info, arguments, device)
     structs = {p.name: bytes(p.size) for p in info.params if p.kind is ParamKind.STRUCT}
-    explanation = launcher.explain(**structs, **given)
+    explanation = launcher.explain(**structs, **info.in_lists(given))
     return Why(
         kernel=info, device=device, facts=facts, explanation=explanation, assumed=tuple(structs)
     )
@@ -298,6 +298,6 @@ def taken(
             else value
         )
     try:
-        return taken_variant(bundle, info.name, {**given, **chosen}, device)
+        return taken_variant(bundle, info.name, {**info.in_lists(given), **chosen}, device)
     except TilecError:
         return None

@@ -84,9 +84,15 @@ def op_doc(kernel: KernelInfo, params: tuple[str, ...], axes: tuple[str, ...]) -
 def _params(kernel: KernelInfo, params: tuple[str, ...]) -> list[str]:
     return [
         line
-        for name, param in zip(params, kernel.params, strict=True)
-        for line in entry(name, param_doc(param))
+        for name, param in zip(params, kernel.call_params, strict=True)
+        for line in entry(name, _list_doc(kernel, param) or param_doc(param))
     ]
+
+
+def _list_doc(kernel: KernelInfo, param: Param) -> str:
+    """What a list of arrays takes; empty for any other parameter."""
+    counts = kernel.list_counts.get(param.name)
+    return f"list of {one_of(counts)} arrays, each: {param_doc(param)}" if counts else ""
 
 
 def _config(kernel: KernelInfo) -> list[str]:

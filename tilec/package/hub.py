@@ -190,4 +190,5 @@ def _is_operator(kernel: KernelInfo) -> bool:
     written = any(param.out for param in kernel.params)
     given = any(p.kind is ParamKind.TENSOR and not p.optional for p in kernel.params)
     named = kernel.name != "name"  # which torch's namespaces of operators have themselves
-    return named and written and given and kinds <= {ParamKind.TENSOR, ParamKind.SCALAR}
+    plain = kinds <= {ParamKind.TENSOR, ParamKind.SCALAR} and not kernel.lists
+    return named and written and given and plain

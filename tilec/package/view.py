@@ -26,6 +26,7 @@ class KernelView:
         values: what the launcher is given, in the module.
         params, axes: parameters of the method and of the function in the module, without types.
         opened: whether each launch takes a configuration. count: of the parameters.
+        lists: whether any parameter is a list of arrays.
         base: what the class of ops extends. method, function, bound: their lines in the stub,
             `bound` for the functions of a device. allocating: those of the method that returns its
             outputs, none where the kernel is no operator.
@@ -40,6 +41,7 @@ class KernelView:
     axes: str
     opened: bool
     count: int
+    lists: bool
     base: str
     method: list[str]
     allocating: list[str]
@@ -111,7 +113,7 @@ def _tensors(kernel: KernelInfo) -> list[str]:
     """Tensors whose types an op gives back."""
     return [
         param.name
-        for param in kernel.params
+        for param in kernel.call_params
         if param.kind is ParamKind.TENSOR and not param.optional
     ]
 
@@ -127,9 +129,18 @@ def _kernel_view(kernel: KernelInfo, op: str) -> KernelView:
     given = defaults(kernel)
     opened = [is_open(kernel, axis) for axis in kernel.choices]
     variables = {param: f"_T{number}" for number, param in enumerate(_tensors(kernel), 1)}
-    types = [param_type(param) for param in kernel.params]
+    lists = {row.name for row in kernel.lists}
+    own = kernel.call_params
+    types = [f"Sequence[{param_type(p)}]" if p.name in lists else param_type(p) for p in own]
+    taken = [
+        _or_op(variables.get(param.name, type_), listed=param.name in lists)
+        for param, type_ in zip(own, types, strict=True)
+    ]
     results = [
-        variables.get(param.name, type_) for param, type_ in zip(kernel.params, types, strict=True)
+        f"tuple[{variables[param.name]}, ...]"
+        if param.name in lists
+        else variables.get(param.name, type_)
+        for param, type_ in zip(own, types, strict=True)
     ]
     result = f"{op}[{', '.join(variables.values())}]" if variables else op
     built = dict(kernel.axes)
@@ -146,8 +157,8 @@ def _kernel_view(kernel: KernelInfo, op: str) -> KernelView:
         for name, type_, default in zip(params, types, typed, strict=True)
     ]
     lazy = [
-        f"{name}: OrOp[{type_}]{default}"
-        for name, type_, default in zip(params, results, typed, strict=True)
+        f"{name}: {type_}{default}"
+        for name, type_, default in zip(params, taken, typed, strict=True)
     ]
     lazy += ["*", *chosen] if chosen else []
     return KernelView(
@@ -160,7 +171,8 @@ def _kernel_view(kernel: KernelInfo, op: str) -> KernelView:
             for name, default in zip(params, given, strict=True)
         ),
         opened=bool(kernel.launch.open),
-        count=len(kernel.params),
+        count=len(own),
+        lists=bool(lists),
         axes=(f", config{'=None' if kernel.launch.preset else ''}" if kernel.launch.open else "")
         + "".join(
             f", {axis}{'=None' if left else ''}" for axis, left in zip(axes, opened, strict=True)
@@ -183,9 +195,15 @@ def launcher_names(kernel: KernelInfo) -> tuple[tuple[str, ...], tuple[str, ...]
     Raises:
         UsageError: a name is no identifier.
     """
-    own = [*(param.name for param in kernel.params), *kernel.choices]
+    own = [*(param.name for param in kernel.call_params), *kernel.choices]
     names = parameter_names(own, {"self", "stream", "_launch"})
-    return names[: len(kernel.params)], names[len(kernel.params) :]
+    count = len(kernel.call_params)
+    return names[:count], names[count:]
+
+
+def _or_op(type_: str, *, listed: bool) -> str:
+    """What an op takes for an argument: the value, or an op that gives it; of a list, each array."""
+    return f"Sequence[OrOp[{type_}]]" if listed else f"OrOp[{type_}]"
 
 
 def _allocating(kernel: KernelInfo, direct: list[str], stream: list[str]) -> list[str]:
@@ -193,7 +211,7 @@ def _allocating(kernel: KernelInfo, direct: list[str], stream: list[str]) -> lis
     if not kernel.allocated:
         return []
     names = {param.name for param in (*kernel.allocated, *kernel.given)}
-    texts = dict(zip((param.name for param in kernel.params), direct, strict=True))
+    texts = dict(zip((param.name for param in kernel.call_params), direct, strict=True))
     template = next(param.name for param in kernel.given if param.kind is ParamKind.TENSOR)
     texts[template] = texts[template].replace(": TensorLike", ": _T1", 1)
     result = ", ".join(["_T1"] * len(kernel.allocated))
@@ -259,10 +277,12 @@ def defaults(kernel: KernelInfo) -> tuple[str, ...]:
     the launcher only.
     """
     last = max(
-        (i for i, p in enumerate(kernel.params) if p.default is None and not p.optional), default=-1
+        (i for i, p in enumerate(kernel.call_params) if p.default is None and not p.optional),
+        default=-1,
     )
     return tuple(
-        literal(param.default) if index > last else "" for index, param in enumerate(kernel.params)
+        literal(param.default) if index > last else ""
+        for index, param in enumerate(kernel.call_params)
     )
 
 

@@ -20,7 +20,7 @@ from tilec.plan.checks import (
     check_names,
     check_shared,
 )
-from tilec.plan.lists import with_lists
+from tilec.plan.lists import in_manifest, list_params, with_lists, with_optional
 from tilec.plan.matrix import expand
 from tilec.plan.operators import operator_of, with_backward
 from tilec.plan.params import Resolver, abi_of_args, with_slices
@@ -288,7 +288,9 @@ class _Planner:
         kernel = with_derived(with_configs(kernel, decl, report), report)
         if decl.note:
             self.remarks.append(decl.note)
-        kernel, decl = with_lists(kernel, decl, report)
+        written = kernel
+        kernel, decl, lists = with_lists(kernel, decl, report)
+        once = in_manifest(written, report) if lists else report
         decl = with_captures(kernel, with_names(kernel, decl, report), report)
         kernel = with_slices(kernel, decl, report)
         language = language.of(decl)
@@ -296,10 +298,10 @@ class _Planner:
             return PlannedKernel(info=_info(kernel, decl, (), ()), jobs=(), manifest=kernel)
         kernel = with_source(kernel, decl, report)
         resolver = Resolver(kernel, decl, report)
-        params = resolver.params()
+        params = with_optional(resolver.params(), lists)
         unresolved = sorted(resolver.unresolved)
-        everything = expand(kernel, params, report, unresolved=unresolved)
-        check_kernel(kernel, decl, params, everything, language, report, unresolved=unresolved)
+        everything = expand(kernel, params, report, unresolved=unresolved, lists=lists)
+        check_kernel(kernel, decl, params, everything, language, once, unresolved=unresolved)
         targets = [target for target in self.wanted if target.kind in language.kinds]
         refused = {target: reason for target in targets if (reason := language.refuse(target))}
         targets = [target for target in targets if target not in refused]
@@ -334,7 +336,12 @@ class _Planner:
         check_shared(kernel, jobs, report)
         check_names(kernel, jobs, report)
         op = None if unresolved else operator_of(kernel, decl, params, report)
-        info = dataclasses.replace(_info(kernel, decl, params, variants), table=table, op=op)
+        info = dataclasses.replace(
+            _info(kernel, decl, params, variants),
+            table=table,
+            op=op,
+            lists=list_params(params, lists),
+        )
         return PlannedKernel(
             info=info,
             jobs=tuple(jobs),

@@ -3,61 +3,172 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping, Sequence
 
 from tilec.manifest.types import Kernel, ParamTable
 from tilec.model.declaration import KernelDecl, ParamDecl
 from tilec.model.lists import item_name
-from tilec.plan.points import Report
+from tilec.plan.points import Report, filled
+from tilec_runtime.model import expr
+from tilec_runtime.model.kernel import AxisValue
+from tilec_runtime.model.signature import ListParam, Param
 
 
-def with_lists(kernel: Kernel, decl: KernelDecl, report: Report) -> tuple[Kernel, KernelDecl]:
-    """Return kernel and declaration with a parameter `a_0`, `a_1`, … for each array of a list `a`."""
-    counts = {
-        table.name: count
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class ArrayList:
+    """A list of arrays.
+
+    Attributes:
+        name: of the parameter.
+        counts: how many arrays it may have, ascending.
+        axis: what says how many; empty for one number.
+    """
+
+    name: str
+    counts: tuple[int, ...]
+    axis: str = ""
+
+    @property
+    def most(self) -> int:
+        """The largest number of arrays."""
+        return self.counts[-1]
+
+    @property
+    def items(self) -> tuple[str, ...]:
+        """Names of its arrays."""
+        return tuple(item_name(self.name, place) for place in range(self.most))
+
+    def absent(self, axes: Mapping[str, AxisValue]) -> tuple[str, ...]:
+        """Return the arrays that the list does not have at a point of the matrix."""
+        count = axes.get(self.axis, self.most)
+        return self.items[count:] if isinstance(count, int) else ()
+
+
+def with_lists(
+    kernel: Kernel, decl: KernelDecl, report: Report
+) -> tuple[Kernel, KernelDecl, tuple[ArrayList, ...]]:
+    """Return kernel and declaration with a parameter `a_0`, `a_1`, … for each array of a list `a`,
+    and the lists.
+    """
+    lists = {
+        table.name: ArrayList(
+            name=table.name,
+            counts=counts,
+            axis=table.list if isinstance(table.list, str) else "",
+        )
         for table in kernel.params
-        if table.list is not None and (count := _count(kernel, decl, table, report))
+        if table.list is not None and (counts := _counts(kernel, decl, table, report))
     }
-    if not counts:
-        return kernel, decl
+    if not lists:
+        return kernel, decl, ()
+    if kernel.op is not None:
+        what = f"{next(iter(lists))} is a list of arrays, and operators take arrays and numbers"
+        report(f"{what}: leave op out", ("kernel", kernel.name, "op"))
+    _check_cases(kernel, tuple(lists.values()), report)
     tables = [
-        dataclasses.replace(table, name=item_name(table.name, place), list=None)
+        dataclasses.replace(table, name=name, list=None)
         for table in kernel.params
-        if table.name in counts
-        for place in range(counts[table.name])
+        if table.name in lists
+        for name in lists[table.name].items
     ]
-    kept = [table for table in kernel.params if table.name not in counts]
+    kept = [table for table in kernel.params if table.name not in lists]
     params: list[ParamDecl] = []
     for param in decl.params:
-        number = counts.get(param.name)
-        names = (
-            [item_name(param.name, place) for place in range(number)] if number else [param.name]
-        )
+        names = lists[param.name].items if param.name in lists else (param.name,)
         params += (dataclasses.replace(param, name=name) for name in names)
-    kernel = dataclasses.replace(kernel, params=(*kept, *tables))
-    return kernel, dataclasses.replace(decl, params=tuple(params))
+    each = [_of_each(text, lists) for text in kernel.launch.requires]
+    # The manifest's conditions keep their places, by which problems are located.
+    requires = (*(texts[0] for texts in each), *(text for texts in each for text in texts[1:]))
+    kernel = dataclasses.replace(
+        kernel,
+        params=(*kept, *tables),
+        launch=dataclasses.replace(kernel.launch, requires=requires),
+        op=None,
+    )
+    ordered = tuple(lists[param.name] for param in decl.params if param.name in lists)
+    return kernel, dataclasses.replace(decl, params=tuple(params)), ordered
 
 
-def _count(kernel: Kernel, decl: KernelDecl, table: ParamTable, report: Report) -> int:
-    """Return how many arrays a list has; 0 where that cannot be told, which is reported."""
+def _of_each(text: str, lists: Mapping[str, ArrayList]) -> Sequence[str]:
+    """Return a condition that names lists as one for each place in them."""
+    named = sorted(expr.parse(text).names & lists.keys())
+    if not named:
+        return [text]
+    return [
+        filled(text, {name: item_name(name, place) for name in named})
+        for place in range(max(lists[name].most for name in named))
+    ]
+
+
+def in_manifest(kernel: Kernel, report: Report) -> Report:
+    """Return what reports problems of a kernel's conditions for the first arrays of lists alone."""
+    count = len(kernel.launch.requires)
+
+    def report_once(what: str, path: tuple[str | int, ...], column: int = 0) -> None:
+        *table, place = path
+        beyond = isinstance(place, int) and place >= count
+        if not (beyond and table[2:] == ["launch", "requires"]):
+            report(what, path, column)
+
+    return report_once
+
+
+def _check_cases(kernel: Kernel, lists: Sequence[ArrayList], report: Report) -> None:
+    """Report cases whose lists have another number of arrays than is built, or than they say."""
+    for case in kernel.cases:
+        path = ("kernel", kernel.name, "case", case.name, "inputs")
+        given = {item.name for item in case.inputs}
+        axes = dict(case.axes)
+        for one in lists:
+            count = sum(name in given for name in one.items)
+            if not one.axis or not count:
+                continue  # arrays that lack are reported
+            if count not in one.counts or not given.issuperset(one.items[:count]):
+                wanted = " or ".join(map(str, one.counts))
+                names = f"{one.items[0]}, {item_name(one.name, 1)}, …"
+                report(f"{one.name} has {count} arrays, and takes {wanted}: {names}", path)
+            elif axes.setdefault(one.axis, count) != count:
+                what = f"{one.name} has {count} arrays, and {one.axis} is {axes[one.axis]!r}"
+                report(f"{what}: give as many", path)
+
+
+def with_optional(params: Sequence[Param], lists: Sequence[ArrayList]) -> tuple[Param, ...]:
+    """Return the parameters; arrays that shorter lists do not have may be None."""
+    extra = {name for one in lists for name in one.items[one.counts[0] :]}
+    return tuple(
+        dataclasses.replace(param, optional=True) if param.name in extra else param
+        for param in params
+    )
+
+
+def list_params(params: Sequence[Param], lists: Sequence[ArrayList]) -> tuple[ListParam, ...]:
+    """Return the lists as the bundle's index has them; those that were reported are left out."""
+    places = {param.name: place for place, param in enumerate(params)}
+    return tuple(
+        ListParam(name=one.name, first=places[one.items[0]], most=one.most, axis=one.axis)
+        for one in lists
+        if one.items[0] in places
+    )
+
+
+def _counts(kernel: Kernel, decl: KernelDecl, table: ParamTable, report: Report) -> tuple[int, ...]:
+    """Return how many arrays a list may have; nothing where it cannot be told, which is reported."""
     path = ("kernel", kernel.name, "params", table.name, "list")
     if kernel.language != "tile" or decl.safety is not None or decl.template:
         report("lists of arrays are parameters of cuTile Python kernels alone", path)
-        return 0
+        return ()
     if table.name not in [param.name for param in decl.params]:
-        return 0  # the parameter itself is reported
+        return ()  # the parameter itself is reported
     if not isinstance(table.list, str):
-        return table.list or 0
+        return (table.list,) if table.list else ()
     values = dict(kernel.matrix.axes).get(table.list)
     if values is None:
         report(f"{table.list!r} is no axis of the matrix", path)
-    elif len(values) != 1:
-        shown = ", ".join(map(str, values))
-        what = (
-            f"axis {table.list} has the values {shown}, and a launcher takes one number of arrays"
-        )
-        report(f"{what}: write a kernel for each", path)
-    elif type(values[0]) is not int or not 1 <= values[0] <= 64:
-        report(f"{table.list} is {values[0]!r}: a list has 1 to 64 arrays", path)
-    else:
-        return values[0]
-    return 0
+        return ()
+    counts = []
+    for value in values:
+        if type(value) is not int or not 1 <= value <= 64:
+            report(f"{table.list} is {value!r}: a list has 1 to 64 arrays", path)
+            return ()
+        counts.append(value)
+    return tuple(sorted(counts))

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from tilec.manifest.types import AssumeSet, Kernel
 from tilec.model.job import Variant
+from tilec.plan.lists import ArrayList
 from tilec.plan.points import Point, Report, derived_at, points_of
 from tilec_runtime.model.signature import Assumption, Param, ParamKind
 from tilec_runtime.model.suggest import did_you_mean
@@ -20,7 +21,12 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9_.]")
 
 
 def expand(
-    kernel: Kernel, params: Sequence[Param], report: Report, *, unresolved: Collection[str] = ()
+    kernel: Kernel,
+    params: Sequence[Param],
+    report: Report,
+    *,
+    unresolved: Collection[str] = (),
+    lists: Sequence[ArrayList] = (),
 ) -> tuple[Variant, ...]:
     """Return every variant of a kernel in launch order: by point, then by assumption set.
 
@@ -30,9 +36,11 @@ def expand(
         report: takes a problem's text and key path; variants are still returned where they make
             sense.
         unresolved: names of parameters that were reported already.
+        lists: of arrays. A variant is for lists of one length, which its axes say.
     """
     points = tuple(points_of(kernel, report))
-    optional = [param.name for param in params if param.optional]
+    listed = {name for one in lists for name in one.items}
+    optional = [param.name for param in params if param.optional and param.name not in listed]
     count = len(points) * len(kernel.assume) * 2 ** len(optional)
     if count > kernel.matrix.max_variants:
         path = ("kernel", kernel.name, "matrix", "max-variants")
@@ -75,6 +83,7 @@ def expand(
             if named
             else first,
             optional,
+            [name for one in lists for name in one.absent(dict(point))],
         )
     )
     seen: dict[str, Variant] = {}
@@ -136,8 +145,10 @@ def assumption_sets(
     return tuple(result)
 
 
-def with_absent(sets: Sequence[Labelled], optional: Sequence[str]) -> Iterator[Labelled]:
-    """Yield each set with every choice of optional tensors that are None.
+def with_absent(
+    sets: Sequence[Labelled], optional: Sequence[str], without: Sequence[str]
+) -> Iterator[Labelled]:
+    """Yield each set with every choice of optional tensors that are None; those of `without` are.
 
     The choice with all tensors given comes first. Of a tensor that is None nothing else is known.
     """
@@ -148,14 +159,17 @@ def with_absent(sets: Sequence[Labelled], optional: Sequence[str]) -> Iterator[L
     ):
         seen = set()
         for label, facts in sets:
-            left = tuple(fact for fact in facts if fact.param not in missing)
+            left = tuple(fact for fact in facts if fact.param not in (*missing, *without))
             if left in seen:  # sets that differ in what is not there
                 continue
             seen.add(left)
             names = [label, *(f"no_{name}" for name in missing)]
             yield (
                 "-".join(filter(None, names)),
-                (*left, *(Assumption(param=name, absent=True) for name in missing)),
+                (
+                    *left,
+                    *(Assumption(param=name, absent=True) for name in (*missing, *without)),
+                ),
             )
 
 

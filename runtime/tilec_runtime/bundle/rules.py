@@ -110,6 +110,7 @@ def _check_signature(here: str, kernel: KernelInfo) -> None:
                 f"{here}.params[{index}].optional",
                 f"{param.name!r} is no tensor: only tensors may be None",
             )
+    _check_lists(f"{here}.lists", kernel)
     for name, _ in kernel.default:
         if name not in axes:
             unfit(f"{here}.default", f"no axis {name!r}")
@@ -121,6 +122,26 @@ def _check_signature(here: str, kernel: KernelInfo) -> None:
         _check_operator(f"{here}.op", kernel, kernel.op)
     if kernel.table is not None:
         _check_table(f"{here}.table", kernel.table, axes)
+
+
+def _check_lists(here: str, kernel: KernelInfo) -> None:
+    """Check that lists hold tensors, each of one list, and that their axes are counts of them."""
+    axes, end = dict(kernel.axes), 0
+    for index, one in enumerate(kernel.lists):
+        arrays = kernel.params[one.first : one.first + one.most]
+        if one.first < end or len(arrays) != one.most:
+            unfit(f"{here}[{index}]", "is not in order, or has more arrays than the kernel takes")
+        end = one.first + one.most
+        counts = axes.get(one.axis, ()) if one.axis else (one.most,)
+        whole = [count for count in counts if type(count) is int and 0 < count <= one.most]
+        if not counts or len(whole) != len(counts):
+            unfit(f"{here}[{index}].axis", f"{one.axis!r} is no axis of counts up to {one.most}")
+        least = min(whole)
+        for place, param in enumerate(arrays):
+            if param.kind is not ParamKind.TENSOR or param.optional != (place >= least):
+                unfit(f"{here}[{index}]", f"{param.name!r} is no array of a list")
+    if kernel.lists:
+        _unique(f"{here}", (param.name for param in kernel.call_params), "parameter of calls")
 
 
 def _check_operator(here: str, kernel: KernelInfo, op: OperatorInfo) -> None:

@@ -34,7 +34,7 @@ from tilec_runtime.model.jit import JitFallback
 from tilec_runtime.model.kernel import KernelInfo, LaunchInfo, PackageInfo, ToolInfo, VariantInfo
 from tilec_runtime.model.operator import BackwardInfo, OperatorInfo, OutputInfo
 from tilec_runtime.model.safety import Checks, Fact, Guarantee, Region, Safety
-from tilec_runtime.model.signature import AbiSlot, Assumption, Param, ParamKind
+from tilec_runtime.model.signature import AbiSlot, Assumption, ListParam, Param, ParamKind
 from tilec_runtime.model.table import DispatchRule, TableDevice, TableEntry, TuningTable
 
 _TEXT = text()
@@ -219,6 +219,18 @@ _OP = record(
         )
     ),
 )
+# It has the key `lists` where calls take lists of arrays.
+_LISTS = sequence(
+    record(
+        ListParam,
+        name=identifier,
+        first=integer(0, limits.PARAMS),
+        most=integer(1, limits.PARAMS),
+        axis=line(100),
+    ),
+    most=limits.PARAMS,
+)
+_MORE = {"op": _OP, "lists": _LISTS}
 _ABIS = sequence(_ABI, most=limits.IMAGES)
 
 
@@ -228,8 +240,12 @@ def _write_kernel(kernel: KernelInfo) -> Any:
     places: dict[tuple[AbiSlot, ...], int] = {}
     for variant in plain["variants"]:
         variant["abi"] = places.setdefault(variant["abi"], len(places))
-    op = {} if kernel.op is None else {"op": _OP.write(kernel.op)}
-    return {**plain, "abis": [_ABI.write(abi) for abi in places], **op}
+    more = {
+        name: codec.write(value)
+        for name, codec in _MORE.items()
+        if (value := getattr(kernel, name))
+    }
+    return {**plain, "abis": [_ABI.write(abi) for abi in places], **more}
 
 
 def _read_kernel(value: Any) -> Any:
@@ -240,14 +256,14 @@ def _read_kernel(value: Any) -> Any:
     except Misfit as misfit:
         misfit.path.append(".abis")
         raise
-    fields = _FIELDS.read(
-        {name: entry for name, entry in value.items() if name not in ("abis", "op")}
-    )
-    try:
-        op = _OP.read(value["op"]) if "op" in value else None
-    except Misfit as misfit:
-        misfit.path.append(".op")
-        raise
+    apart = {"abis", *_MORE}
+    fields = _FIELDS.read({name: entry for name, entry in value.items() if name not in apart})
+    for name in sorted(_MORE.keys() & value.keys()):
+        try:
+            fields[name] = _MORE[name].read(value[name])
+        except Misfit as misfit:
+            misfit.path.append(f".{name}")
+            raise
     variants, used = [], 0
     for variant in fields["variants"]:
         place = variant["abi"]
@@ -259,7 +275,7 @@ def _read_kernel(value: Any) -> Any:
         raise Misfit(
             "has ABIs that no variant names, that repeat, or that are not in the order of their first use"
         )
-    return KernelInfo(**{**fields, "variants": tuple(variants), "op": op})
+    return KernelInfo(**{**fields, "variants": tuple(variants)})
 
 
 KERNEL = Codec(_write_kernel, _read_kernel)

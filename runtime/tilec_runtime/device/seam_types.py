@@ -144,6 +144,11 @@ class TensorPart:
             readonly=facts.readonly,
         )
 
+    @classmethod
+    def absent(cls, name: str) -> TensorPart:
+        """One that is None: it has no bytes."""
+        return cls(name=name, first=0, end=0, itemsize=1, shape=(), stride=(), readonly=True)
+
 
 @value_class(frozen=True, kw_only=True, slots=True)
 class LaunchParts:

@@ -16,17 +16,20 @@ from tilec_runtime.model.signature import ParamKind
 def bind(
     contract: Contract, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, AxisValue], Any]:
-    """The values of all parameters in order, and the axes and the configuration among the keywords.
+    """The values of all parameters of the kernel in order, and the axes and the configuration among
+    the keywords.
 
     Raises:
         ArgumentError: too many or too few arguments, an unknown or a repeated name.
         VariantError: an axis value that was not built.
     """
-    name, params = contract.name, contract.params
+    name, params = contract.name, contract.call_params
     if len(args) > len(params):
         raise ArgumentError(
             f"{name}: takes {count(len(params))} ({contract.usage}), got {len(args)}",
-            fix=stream_by_name(contract, args) or config_by_name(contract, args),
+            fix=stream_by_name(contract, args)
+            or config_by_name(contract, args)
+            or _lists_as_one(contract),
             kernel=name,
         )
     values: dict[str, Any] = {param.name: value for param, value in zip(params, args, strict=False)}
@@ -45,7 +48,8 @@ def bind(
         )
         raise ArgumentError(what, fix=fix, kernel=name)
     check_axes(contract, chosen)
-    return tuple(values.get(p.name, p.default) for p in params), chosen, config
+    given = tuple(values.get(p.name, p.default) for p in params)
+    return given if contract.lists is None else contract.lists.spread(given), chosen, config
 
 
 def _take_named(
@@ -54,10 +58,10 @@ def _take_named(
     """Add arguments by name to the values by parameter; return the axes and the configuration."""
     name, chosen, config = contract.name, dict[str, AxisValue](), None
     # By that name the launcher takes where to enqueue.
-    renamed = {"stream_": "stream"} if "stream_" not in contract.index else {}
+    renamed = {"stream_": "stream"} if "stream_" not in contract.call_names else {}
     for given, value in kwargs.items():
         key = renamed.get(given, given)
-        if key in contract.index:
+        if key in contract.call_names:
             if key in values:
                 what = f"{name}: argument {key!r} is given twice, by place and by name"
                 fix = ""
@@ -75,7 +79,7 @@ def _take_named(
         else:
             from tilec_runtime.model.suggest import did_you_mean  # no call that is right needs it
 
-            hint = did_you_mean(given, [*contract.index, *contract.axes])
+            hint = did_you_mean(given, [*contract.call_names, *contract.axes])
             what = f"{name}: there is no argument {given!r}{hint}; it takes {contract.usage}"
             raise ArgumentError(what, kernel=name)
     return chosen, config
@@ -84,11 +88,11 @@ def _take_named(
 def stream_by_name(contract: Contract, values: Sequence[Any]) -> str:
     """How to pass the stream, where the first or the last value of a call seems to be one."""
     first, last = values[0], values[-1]
-    number = isinstance(first, int) and contract.params[0].kind is ParamKind.TENSOR
+    number = isinstance(first, int) and contract.call_params[0].kind is ParamKind.TENSOR
     if not number and not any(_is_stream(value) for value in (first, last)):
         return ""
     config = ["config=config"] if contract.info.launch.open else []
-    given = [*(param.name for param in contract.params), "stream=stream", *config]
+    given = [*(param.name for param in contract.call_params), "stream=stream", *config]
     return f"pass the stream by name: {contract.name}({', '.join(given)})"
 
 
@@ -102,8 +106,14 @@ def config_by_name(contract: Contract, values: tuple[Any, ...]) -> str:
 
     if not any(isinstance(value, LaunchConfig) for value in values):
         return ""
-    given = [*(param.name for param in contract.params), "config=config"]
+    given = [*(param.name for param in contract.call_params), "config=config"]
     return f"pass the configuration by name: {contract.name}({', '.join(given)})"
+
+
+def _lists_as_one(contract: Contract) -> str:
+    """How to pass lists of arrays, where a kernel takes any."""
+    names = list(contract.info.list_counts)
+    return f"pass each list as one argument: {', '.join(names)}" if names else ""
 
 
 def check_count(contract: Contract, values: tuple[Any, ...]) -> None:

@@ -14,6 +14,7 @@ from tilec_runtime.model.kernel import AxisValue, KernelInfo, VariantInfo
 from tilec_runtime.model.signature import AbiSlot, Param, ParamKind
 
 if TYPE_CHECKING:
+    from tilec_runtime.launch.lists import Lists
     from tilec_runtime.launch.outputs import Outputs
 
 Axes = tuple[tuple[str, AxisValue], ...]
@@ -24,7 +25,8 @@ class Contract:
 
     Attributes:
         info: the kernel's row of the index. name: its name.
-        params: the launcher's parameters; `index` gives their place by name.
+        params: the kernel's parameters; `index` gives their place by name.
+        call_params: those of calls: one for each list of arrays; call_names: their names.
         tensors: places of tensor parameters. others: places of all other ones.
         checked: the parameters in the order of their checks: outputs that a call may leave out come
             last, so that errors name the input that they were made by.
@@ -53,6 +55,8 @@ class Contract:
         self.name = info.name
         self.params = params = info.params
         self.index = {param.name: place for place, param in enumerate(params)}
+        self.call_params = info.call_params if info.lists else params
+        self.call_names = tuple(param.name for param in self.call_params)
         tensors = {place for place, param in enumerate(params) if param.kind is ParamKind.TENSOR}
         self.tensors = tuple(sorted(tensors))
         self.others = tuple(place for place in range(len(params)) if place not in tensors)
@@ -66,7 +70,7 @@ class Contract:
             if place != out and not (place in self.outs and place < out)
         )
         self.defaults = tuple(param.default for param in params)
-        needed = [param.default is None and not param.optional for param in params]
+        needed = [param.default is None and not param.optional for param in self.call_params]
         self.required = max((place + 1 for place, need in enumerate(needed) if need), default=0)
         self.optionals = info.optionals
         self.axes = dict(info.axes)
@@ -123,11 +127,20 @@ class Contract:
         return Outputs(self.info)
 
     @functools.cached_property
+    def lists(self) -> Lists | None:
+        """The lists of arrays that calls take; None where they take none."""
+        if not self.info.lists:
+            return None
+        from tilec_runtime.launch.lists import Lists  # no other kernel needs it
+
+        return Lists(self.info)
+
+    @functools.cached_property
     def usage(self) -> str:
         """The launcher's parameters, for messages: `z, x, y, alpha=1.0`."""
         return ", ".join(
             p.name if p.default is None and not p.optional else f"{p.name}={p.default!r}"
-            for p in self.params
+            for p in self.call_params
         )
 
     @functools.cached_property

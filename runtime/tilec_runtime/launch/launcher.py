@@ -101,7 +101,7 @@ class Launcher(Uncopied, LauncherBase):
         contract = self.contract
         if contract.outputs is not None and contract.outputs.left_out(args, kwargs):
             return self._allocating(contract.outputs, stream, args, kwargs)
-        if kwargs or not contract.required <= len(args) <= len(contract.params):
+        if kwargs or contract.lists or not contract.required <= len(args) <= len(contract.params):
             launcher, values = self._bound(args, kwargs)
             launcher.launch(stream, values)
         elif defaults := contract.defaults[len(args) :]:
@@ -109,6 +109,20 @@ class Launcher(Uncopied, LauncherBase):
         else:
             self._launch(stream, args)
         return None
+
+    def launch_lists(
+        self,
+        stream: StreamLike | None,
+        values: tuple[Any, ...],
+        choices: tuple[AxisValue | None, ...] = (),
+    ) -> None:
+        """Do as `launch`, for a kernel whose calls take lists of arrays; generated code calls this.
+
+        Raises:
+            As for a call.
+        """
+        lists = self.contract.lists
+        self.launch(stream, values if lists is None else lists.spread(values), choices)
 
     def _allocating(
         self,

@@ -275,12 +275,16 @@ def _parts(call: Call, variant: VariantInfo) -> LaunchParts:
     contract = call.contract
     slots = tuple(slot.expr.strip() for slot in variant.abi)
     plain = {param.name for param in contract.params if param.kind is ParamKind.PTR}
-    tensors = call.tensors if call.driver.holds_arguments else {}
+    named = (contract.params[place].name for place in contract.tensors)
+    tensors = {name: call.tensors.get(name) for name in named if call.driver.holds_arguments}
     return LaunchParts(
         kernel=variant.id,
         sizes=tuple(slot.size for slot in variant.abi),
         addresses=tuple((place, name) for place, name in enumerate(slots) if name in plain),
-        tensors=tuple(TensorPart.of(name, tensor.pinned) for name, tensor in tensors.items()),
+        tensors=tuple(
+            TensorPart.absent(name) if tensor is None else TensorPart.of(name, tensor.pinned)
+            for name, tensor in tensors.items()
+        ),
         slots=slots,
     )
 

@@ -63,6 +63,7 @@ def settle(call: Call, pinned: Mapping[str, AxisValue]) -> Settled | Mapping[str
         for axis in call.axes
     }
     _take_tiles(call, pinned, origins)
+    _take_lists(call, pinned, origins)
     if contract.info.dispatched:
         return origins
     settle_axes(contract, call.axes, origins)
@@ -135,6 +136,30 @@ def _take_tiles(call: Call, pinned: Mapping[str, AxisValue], origins: dict[str, 
                 )
             call.axes[name] = extent
             origins[name] = f"the tiles of {region.param}"
+
+
+def _take_lists(call: Call, pinned: Mapping[str, AxisValue], origins: dict[str, str]) -> None:
+    """Let the lengths of lists say what their axes are.
+
+    Raises:
+        VariantError: the caller chose another value.
+    """
+    absent = call.absent
+    for row in call.contract.info.lists:
+        if not row.axis:
+            continue
+        arrays = call.contract.params[row.first : row.first + row.most]
+        length = sum(param.name not in absent for param in arrays)
+        if pinned.get(row.axis, length) != length:
+            what = f"{call.contract.name}: {row.axis} is {pinned[row.axis]!r} for this launch, and {row.name!r} has {length} arrays"
+            raise VariantError(
+                what,
+                fix=f"leave {row.axis} out: the length of {row.name} says it",
+                kernel=call.contract.name,
+            )
+        if row.axis not in call.axes:
+            origins[row.axis] = f"the length of {row.name}"
+        call.axes[row.axis] = length
 
 
 def select_variant(call: Call) -> tuple[Considered, ...]:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from tilec_runtime.errors import Location
 from tilec_runtime.model.arch import Target
 from tilec_runtime.model.image import ImageInfo
 from tilec_runtime.model.jit import JitFallback
 from tilec_runtime.model.operator import BackwardInfo, OperatorInfo
 from tilec_runtime.model.safety import Safety
-from tilec_runtime.model.signature import AbiSlot, Assumption, Param
+from tilec_runtime.model.signature import AbiSlot, Assumption, ListParam, Param
 from tilec_runtime.model.table import AxisValue, DispatchRule, TuningTable
-from tilec_runtime.values import value_class
+from tilec_runtime.values import replace, value_class
 
 __all__ = [
     "AxisValue",
@@ -99,7 +101,8 @@ class KernelInfo:
         language: frontend that compiled it.
         location: source file (relative to the project) and line.
         doc: docstring of the kernel.
-        params: what the launcher takes, in order.
+        params: what the launcher takes, in order; of a list of arrays, each array.
+        lists: the lists of arrays that calls take for some of `params`, in order.
         axes: every axis with the values that were built, in manifest order.
         dtype_axes: names of the axes that hold dtypes (bound by the arguments at launch).
         default: default value of the axes that the caller may leave out.
@@ -130,6 +133,38 @@ class KernelInfo:
     jit: JitFallback | None = None
     rules: tuple[DispatchRule, ...] = ()
     op: OperatorInfo | None = None
+    lists: tuple[ListParam, ...] = ()
+
+    @property
+    def call_params(self) -> tuple[Param, ...]:
+        """The parameters of calls, in order: one for each list of arrays, which has the properties
+        of its first array.
+        """
+        starts = {row.first: row for row in self.lists}
+        inside = {row.first + place for row in self.lists for place in range(1, row.most)}
+        return tuple(
+            replace(param, name=starts[place].name) if place in starts else param
+            for place, param in enumerate(self.params)
+            if place not in inside
+        )
+
+    @property
+    def list_counts(self) -> dict[str, tuple[AxisValue, ...]]:
+        """How many arrays each list may have, by its name."""
+        axes = dict(self.axes)
+        return {row.name: axes[row.axis] if row.axis else (row.most,) for row in self.lists}
+
+    def in_lists(self, arguments: Mapping[str, object]) -> dict[str, object]:
+        """Return arguments by the names of `params` as calls take them: the arrays of a list, those
+        that are given, are one argument.
+        """
+        given = dict(arguments)
+        for row in self.lists:
+            names = [param.name for param in self.params[row.first : row.first + row.most]]
+            arrays = [given.pop(name) for name in names if name in given]
+            if arrays:
+                given[row.name] = arrays
+        return given
 
     @property
     def dispatched(self) -> bool:
@@ -165,10 +200,11 @@ class KernelInfo:
 
     @property
     def choices(self) -> tuple[str, ...]:
-        """Axes that a caller chooses: more than one value, and no parameter's dtype says which. In
-        manifest order.
+        """Axes that a caller chooses: more than one value, and neither a parameter's dtype nor the
+        length of a list says which. In manifest order.
         """
         bound = {param.dtype for param in self.params} & set(self.dtype_axes)
+        bound |= {row.axis for row in self.lists}
         return tuple(name for name, values in self.axes if len(values) > 1 and name not in bound)
 
     def by_device(self, axis: str) -> bool:

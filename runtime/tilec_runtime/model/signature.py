@@ -59,6 +59,23 @@ class Param:
 
 
 @value_class(frozen=True, kw_only=True, slots=True)
+class ListParam:
+    """A parameter of calls that is a list of arrays; the kernel has a parameter for each array.
+
+    Attributes:
+        name: keyword name in the launcher.
+        first: place of its first array among the kernel's parameters. most: how many there are.
+        axis: the axis that its length chooses; empty where every list has `most` arrays. Arrays
+            beyond the axis' least value are optional.
+    """
+
+    name: str
+    first: int
+    most: int
+    axis: str = ""
+
+
+@value_class(frozen=True, kw_only=True, slots=True)
 class AbiSlot:
     """One argument of the kernel's entry point, in order.
 

@@ -169,7 +169,7 @@ class LazyLaunch(HoldingOp[R_co]):
         return f"launch of {self._origin.contract.name}"
 
     def _arity(self) -> int | None:
-        return len(self._origin.contract.params)
+        return len(self._origin.contract.call_params)
 
     def grid(self, *extents: int | Sequence[int]) -> Self:
         """Launch on this grid instead of the kernel's own, `grid(4, 2)` or `grid((4, 2))`; it has
@@ -254,7 +254,8 @@ class LazyLaunch(HoldingOp[R_co]):
                 launcher.launch_claimed(ctx.line, values)
             else:
                 launcher.enqueue(ctx.stream, values)
-            return cast("R_co", values)
+            lists = origin.contract.lists
+            return cast("R_co", values if lists is None else lists.gathered(values))
         finally:
             self._end()
 
@@ -324,7 +325,8 @@ class LazyLauncher:
                 UsedOpError: an op was used before.
         """
         contract = self.origin.contract
-        if not kwargs and contract.required <= len(args) <= len(contract.params):
+        most = len(contract.params)
+        if not kwargs and not contract.lists and contract.required <= len(args) <= most:
             return LazyLaunch(self.origin, args + contract.defaults[len(args) :])
         values, axes, config = bind(contract, args, kwargs)
         require_built(contract, self.origin.pinned, axes)
@@ -363,6 +365,7 @@ def packaged(
         require_built(contract_now, {}, axes)
         return axes
 
+    lists = contract_now.lists
     # Typed: True is another value of an axis than 1.
     known = functools.lru_cache(maxsize=256, typed=True)(checked)
 
@@ -374,6 +377,8 @@ def packaged(
         """Make an op of a launch with these arguments, these axis values by place, and this
         configuration.
         """
+        if lists is not None:
+            values = lists.spread(values)
         for choice in choices:
             if choice is not None:
                 try:

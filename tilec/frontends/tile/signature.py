@@ -104,10 +104,13 @@ class _Binder:
         self._axes: Mapping[str, AxisValue] = dict(job.variant.constants)
         self._params: Mapping[str, Param] = {p.name: p for p in job.spec.params}
         self._assume: Mapping[str, Assumption] = {a.param: a for a in job.variant.assume}
-        read = [p for p in job.spec.params if p.kind is ParamKind.TENSOR and not p.out]
+        # Arrays that the lists of this variant do not have.
+        self._absent = {fact.param for fact in job.variant.assume if fact.absent}
+        tensors = [p for p in job.spec.params if p.kind is ParamKind.TENSOR]
+        read = [p for p in tensors if not p.out and p.name not in self._absent]
         # One array alone has nothing to overlap with: cuda.tile refuses a group of one.
         self._inputs_share = len(read) > 1
-        self.taken: set[str] = set()  # arrays of lists
+        self.taken = set(self._absent)  # arrays of lists
 
     def parameter(self, item: FunctionParam) -> tuple[api.Binding, tuple[AbiSlot, ...]]:
         """Binding and slots of one parameter of the function."""
@@ -185,9 +188,11 @@ class _Binder:
     def _items(self, name: str) -> list[Param]:
         """The arrays of a list, which are parameters of their own."""
         names = map(item_name, itertools.repeat(name), itertools.count())
-        found = map(self._params.get, names)
+        items = map(self._params.get, names)
         return [
-            param for param in itertools.takewhile(lambda param: param is not None, found) if param
+            param
+            for param in itertools.takewhile(lambda param: param is not None, items)
+            if param and param.name not in self._absent
         ]
 
     def _arrays(

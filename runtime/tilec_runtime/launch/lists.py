@@ -1,0 +1,83 @@
+"""Lists of arrays in calls: one parameter of a call, and one of the kernel for each array."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tilec_runtime.errors import ArgumentError
+from tilec_runtime.model.kernel import KernelInfo
+from tilec_runtime.model.signature import ListParam
+
+
+class Lists:
+    """The lists of arrays that calls of one kernel take."""
+
+    def __init__(self, info: KernelInfo) -> None:
+        """Read a kernel's row."""
+        self._kernel = info.name
+        self._counts = info.list_counts
+        starts = {row.first: row for row in info.lists}
+        ends = {row.first + row.most for row in info.lists}
+        # Of each parameter of a call its name, its place in the kernel, and its list, if it is one.
+        self._params: list[tuple[str, int, ListParam | None]] = []
+        inside = False
+        for place, param in enumerate(info.params):
+            row = starts.get(place)
+            inside = (inside and place not in ends) or row is not None
+            if row is not None or not inside:
+                self._params.append((row.name if row else param.name, place, row))
+
+    def spread(self, values: tuple[object, ...]) -> tuple[object, ...]:
+        """Return the values of the kernel's parameters by those of a call, in order; None for each
+        array that a shorter list does not have.
+
+        Raises:
+            ArgumentError: a list is none, or has another number of arrays than was built, or than
+                a list of the same axis.
+        """
+        flat: list[object] = []
+        first: dict[str, tuple[str, int]] = {}
+        for value, (name, _, row) in zip(values, self._params, strict=True):
+            if row is None:
+                flat.append(value)
+                continue
+            arrays = self._arrays(row, value)
+            known, length = first.setdefault(row.axis, (name, len(arrays)))
+            if row.axis and length != len(arrays):
+                what = f"has {len(arrays)} arrays, and {known!r} has {length}"
+                raise self._refused(name, what, f"pass as many of each: both are {row.axis}")
+            flat += arrays
+            flat += [None] * (row.most - len(arrays))
+        return tuple(flat)
+
+    def _arrays(self, row: ListParam, value: object) -> Sequence[object]:
+        counts = self._counts[row.name]
+        wanted = f"{' or '.join(map(str, counts))} array{'' if counts == (1,) else 's'}"
+        if not isinstance(value, (list, tuple)):
+            what = f"takes a list of {wanted}, got a {type(value).__qualname__}"
+            raise self._refused(row.name, what, f"pass a list or a tuple: [{row.name}]")
+        if len(value) not in counts:
+            what = f"takes {wanted}, got {len(value)}"
+            more = (
+                f"add {len(value)} to {row.axis} in" if row.axis else "change the list's length in"
+            )
+            table = "matrix" if row.axis else f"params.{row.name}"
+            fix = f"{more} kernel.{self._kernel}.{table} and build again"
+            raise self._refused(row.name, what, fix)
+        for place, array in enumerate(value):
+            if array is None:
+                raise self._refused(row.name, f"has None at place {place}")
+        return value
+
+    def gathered(self, values: tuple[object, ...]) -> tuple[object, ...]:
+        """Return the values of a call by those of the kernel's parameters: lists are tuples."""
+        return tuple(
+            values[place]
+            if row is None
+            else tuple(each for each in values[place : place + row.most] if each is not None)
+            for _, place, row in self._params
+        )
+
+    def _refused(self, name: str, what: str, fix: str = "") -> ArgumentError:
+        what = f"{self._kernel}: argument {name!r} {what}"
+        return ArgumentError(what, fix=fix, kernel=self._kernel)
