@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 from tilec.frontends.tools.cpp.includes import conditional_lines, without_comments
 from tilec.model.job import Source
 
 _MAIN = re.compile(r"^[ \t]*(?:static[ \t]+)?(?:int|void|auto)\s+main\s*\(", re.MULTILINE)
-_INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*<([\w./]+)>", re.MULTILINE)
+_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(?:<([\w./+-]+)>|"([\w./+-]+)")', re.MULTILINE)
+_INCLUDE_GUARD = re.compile(
+    r"\s*#[ \t]*if(?:ndef[ \t]+|[ \t]+!defined[ \t(]+)(?P<name>\w+)[ \t)]*\n\s*#[ \t]*define[ \t]+(?P=name)\b"
+)
 _GUARD = "__CUDACC_RTC__"  # the source hides its host code itself
 # Those of the C++ library have no suffix.
 _HOST_HEADER = re.compile(
@@ -20,6 +24,8 @@ _HOST_HEADER = re.compile(
     # Of POSIX.
     r"|(?:dirent|fcntl|getopt|malloc|pthread|unistd|sys/[a-z]+)\.h"
 )
+# NVRTC takes those of Thrust without algorithms and containers.
+_HOST_THRUST = re.compile(r"thrust/(?!(?:functional|pair|tuple|iterator/\w+)\.h)")
 _ON_DEVICES = re.compile(
     r"c(?:assert|float|limits|math|stddef|stdint|stdlib|string|time)|algorithm|array|atomic|barrier|"
     r"bit|bitset|charconv|chrono|complex|concepts|execution|expected|functional|initializer_list|"
@@ -69,13 +75,40 @@ def host_part(source: Source) -> str:
         return ""
     if _MAIN.search(text) and _MAIN.search(without_comments(text)):
         return "has a main()"
-    if not any(map(is_host_header, _INCLUDE.findall(text))):
-        return ""
-    include = options.get("include", ())
-    folders = [str(Path(source.path).parent), *(include if isinstance(include, tuple) else ())]
-    for _, line, conditions in conditional_lines(text):
-        name = "" if conditions else "".join(_INCLUDE.findall(line))
-        own = (Path(source.root, str(folder), name) for folder in folders)
-        if is_host_header(name) and not any(path.is_file() for path in own):
-            return f"includes <{name}>"
+    for name, file in _host_includes(source, text):
+        return f"includes <{name}>" + (f" in {file}" if file != source.path else "")
     return ""
+
+
+def _host_includes(source: Source, text: str) -> Iterator[tuple[str, str]]:
+    """Yield the host headers that a source and the project's headers include whatever is defined,
+    each with the file that does.
+    """
+    include = dict(source.options).get("include", ())
+    folders = [str(Path(source.path).parent), *(include if isinstance(include, tuple) else ())]
+    waiting = [(source.path, text)]
+    seen = {source.path}
+    while waiting:
+        file, text = waiting.pop()
+        for name in _includes(text):
+            own = [Path(folder, name) for folder in (*folders, str(Path(file).parent))]
+            found = next((path for path in own if Path(source.root, path).is_file()), None)
+            if found is None:
+                if is_host_header(name) or _HOST_THRUST.match(name):
+                    yield name, file
+            elif (path := found.as_posix()) not in seen:
+                seen.add(path)
+                header = Path(source.root, path).read_text(encoding="utf-8", errors="replace")
+                if _GUARD not in header:
+                    waiting.append((path, header))
+
+
+def _includes(text: str) -> Iterator[str]:
+    """Yield what a file includes whatever is defined; the guard of a header does not count."""
+    if not _INCLUDE.search(text):
+        return
+    plain = without_comments(text)
+    guard = 1 if _INCLUDE_GUARD.match(plain) else 0
+    for _, line, conditions in conditional_lines(text):
+        if len(conditions) <= guard and (match := _INCLUDE.match(line)):
+            yield match[1] or match[2]

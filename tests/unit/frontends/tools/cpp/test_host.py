@@ -8,10 +8,16 @@ import pytest
 
 from tilec.frontends.tools.abi import derive
 from tilec.frontends.tools.cpp.declare import kernels
-from tilec.frontends.tools.cpp.host import with_compiler
+from tilec.frontends.tools.cpp.host import note, with_compiler
 from tilec.model.job import EMPTY, Options, Source
 
 KERNEL = "__global__ void k(float* x, int n) {}\n"
+HEADERS = {
+    "guarded.hpp": '// ours\n#ifndef GUARDED\n#define GUARDED\n#include "inner.hpp"\n#endif\n',
+    "inner.hpp": '#pragma once\n#include "guarded.hpp"\n#include <vector>\n',
+    "hiding.hpp": "#ifndef __CUDACC_RTC__\n#include <vector>\n#endif\n",
+    "branching.hpp": "#ifndef __CUDA_ARCH__\n#include <vector>\n#endif\n",
+}
 
 
 @pytest.mark.parametrize(
@@ -35,6 +41,14 @@ KERNEL = "__global__ void k(float* x, int n) {}\n"
         ("#include <own>\n" + KERNEL, (), None),
         ("#include <apart>\n" + KERNEL, (("include", ("inc",)),), None),
         ("#include <apart>\n" + KERNEL, (), "nvcc"),
+        ("#include <thrust/sort.h>\n" + KERNEL, (), "nvcc"),
+        ("#include <thrust/tuple.h>\n" + KERNEL, (), None),
+        ('#include "deep/guarded.hpp"\n' + KERNEL, (), "nvcc"),
+        ('#include "deep/guarded.hpp"\n' + KERNEL, (("compiler", "nvrtc"),), "nvrtc"),
+        ('#ifdef HOST\n#include "deep/guarded.hpp"\n#endif\n' + KERNEL, (), None),
+        ('#include "deep/hiding.hpp"\n' + KERNEL, (), None),
+        ('#include "deep/branching.hpp"\n' + KERNEL, (), None),
+        ('#include "missing.hpp"\n' + KERNEL, (), None),
     ],
 )
 def test_host_code_and_host_headers_are_compiled_with_nvcc(
@@ -44,8 +58,18 @@ def test_host_code_and_host_headers_are_compiled_with_nvcc(
     (tmp_path / "own").write_text("")
     (tmp_path / "inc").mkdir()
     (tmp_path / "inc" / "apart").write_text("")
+    (tmp_path / "deep").mkdir()
+    for name, header in HEADERS.items():
+        (tmp_path / "deep" / name).write_text(header)
     source = Source(root=str(tmp_path), path="k.cu", options=options)
     assert dict(with_compiler(source).options).get("compiler") == compiler
+
+
+def test_the_note_names_the_header_that_needs_nvcc(tmp_path: Path) -> None:
+    (tmp_path / "k.cu").write_text('#include "a.hpp"\n' + KERNEL)
+    (tmp_path / "a.hpp").write_text("#pragma once\n#include <vector>\n")
+    text = note(Source(root=str(tmp_path), path="k.cu"))
+    assert text.startswith("k.cu includes <vector> in a.hpp: it is compiled with nvcc")
 
 
 @pytest.mark.parametrize(
