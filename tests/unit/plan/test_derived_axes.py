@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from tests.unit.plan.test_plan import TILE_DECL, plan, problems, tile_kernel
-from tilec.manifest.types import Exclude, Kernel, Launch, Matrix, ParamTable
+from tilec.manifest.types import Exclude, Kernel, Launch, Matrix
 from tilec.plan import Plan
 from tilec_runtime.errors import ManifestError
 
@@ -121,37 +121,3 @@ def test_configurations_that_make_no_matrix_are_refused(
 ) -> None:
     with pytest.raises(ManifestError, match=said):
         tuned(*configs)
-
-
-def listed(number: int | str, *values: int) -> Kernel:
-    matrix = Matrix(axes=(("T", ("f16",)), ("G", values), ("BM", (64,)), ("BN", (64,))))
-    params = (
-        ParamTable(name="c", dtype="T", rank=2, out=True),
-        ParamTable(name="a", dtype="T", rank=2, list=number),
-    )
-    rows = Launch(grid=("cdiv(c.shape[0], BM)", "G"))
-    return tile_kernel(matrix=matrix, params=params, launch=rows, default=())
-
-
-def test_each_array_of_a_list_is_a_parameter() -> None:
-    (kernel,) = plan(listed("G", 2)).kernels
-    assert [(param.name, param.rank) for param in kernel.info.params] == [
-        ("c", 2),
-        ("a_0", 2),
-        ("a_1", 2),
-    ]
-
-
-@pytest.mark.parametrize(
-    ("kernel", "said"),
-    [
-        (
-            listed("G", 2, 3),
-            "axis G has the values 2, 3, and a launcher takes one number of arrays",
-        ),
-        (listed("G", 0), "G is 0: a list has 1 to 64 arrays"),
-        (listed("H", 2), "'H' is no axis of the matrix"),
-    ],
-)
-def test_lists_without_one_number_are_refused(kernel: Kernel, said: str) -> None:
-    assert any(f"kernel.gemm.params.a.list: {said}" in each for each in problems(kernel))
