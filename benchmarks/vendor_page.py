@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -129,7 +130,6 @@ def parts(found: Mapping[str, Any]) -> dict[str, str]:
         "device": device(found),
         "summary": summary(found),
         "misses": missed(found),
-        "causes": causes(found),
     }
 
 
@@ -149,8 +149,8 @@ def filled(text: str, name: str, made: str) -> str:
 
 
 def listing(found: Mapping[str, Any]) -> str:
-    """Return the Markdown file with every row."""
-    return f"# h200_vendor\n\n{device(found)}\n{table(found)}"
+    """Return the Markdown file with every row and every cause."""
+    return f"# h200_vendor\n\n{device(found)}\n{table(found)}\n{causes(found)}"
 
 
 def device(found: Mapping[str, Any]) -> str:
@@ -168,19 +168,20 @@ def device(found: Mapping[str, Any]) -> str:
 
 
 def summary(found: Mapping[str, Any]) -> str:
-    """Return one line for each kernel and dtype: the ranges over its sizes."""
-    groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    """Return one line for each kernel: the ranges over its dtypes and sizes."""
+    groups: dict[str, list[Mapping[str, Any]]] = {}
     for row in found["rows"]:
-        groups.setdefault((row["row"], row["size"].split()[0]), []).append(row)
+        groups.setdefault(row["row"], []).append(row)
     lines = [
-        "| kernel | sizes | tilec | speed-up over torch | torch's best | over cuda.tile |",
+        "| kernel | rows | tilec | speed-up over torch | torch's best | over cuda.tile |",
         "|---|---|---|---|---|---|",
     ]
-    for (name, dtype), rows in groups.items():
+    for name, rows in groups.items():
+        dtypes = dict.fromkeys(row["size"].split()[0] for row in rows)
         best = dict.fromkeys(row["against"]["name"] for row in rows)
         twins = [row["against_raw"]["times"] for row in rows if row.get("against_raw")]
         cells = (
-            f"{name} {dtype}",
+            f"{name} {', '.join(dtypes)}",
             str(len(rows)),
             f"{between([row['safe']['rate'] for row in rows], '.4g')} {rows[0]['unit']}",
             between([row["against"]["times"] for row in rows], ".3f"),
@@ -240,18 +241,26 @@ def table(found: Mapping[str, Any]) -> str:
 
 def missed(found: Mapping[str, Any]) -> str:
     """Return the rows that miss their aim, each with its ratio and the reason."""
-    below = ((row, wanted(row["row"], row["size"])) for row in misses(found))
-    lines = [
-        f"- {row['row']}, {row['size']}: {shown(row['against'])} of {least:.2f}: {reason(row)}."
-        for row, least in below
+    listed = [
+        (row, f"{shown(row['against'])} of {wanted(row['row'], row['size']):.2f}")
+        for row in misses(found)
     ]
     for row in found["rows"]:
         raw = row.get("against_raw")
         if raw and raw["times"] < RAW:
-            lines.append(
-                f"- {row['row']}, {row['size']}: {shown(raw)} of its twin in cuda.tile: {reason(row)}."
+            listed.append((row, f"{shown(raw)} of its twin in cuda.tile"))
+    return (
+        "".join(
+            textwrap.fill(
+                f"- {row['row']}, {row['size']}: {line}: {reason(row)}.",
+                100,
+                subsequent_indent="  ",
             )
-    return "\n".join(lines or ["Nothing."]) + "\n"
+            + "\n"
+            for row, line in listed
+        )
+        or "Nothing.\n"
+    )
 
 
 def misses(found: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:

@@ -407,8 +407,11 @@ def test_the_manifests_page_has_every_key_and_no_other() -> None:
     # Cases of chains are those of kernels, which have their own section.
     expected -= {path for path in expected if path.startswith("chain.NAME.case.")}
     # What holds for all cases has the keys of one.
-    of_all = re.compile(r"(kernel|chain)\.NAME\.(inputs|tolerance|bench)\.")
-    expected -= {path for path in expected if of_all.match(path)}
+    of_all = re.compile(r"(kernel|chain)\.NAME\.(inputs|reference|tolerance|bench)\b")
+    expected -= {path for path in expected if of_all.match(path) or ".tolerance.DTYPE." in path}
+    # A kernel's options of its language are those of all kernels.
+    options = {path.rpartition(".")[2] for path in expected if path.startswith("frontend.")}
+    expected -= {f"kernel.NAME.{option}" for option in options}
     assert sorted(expected - set(described())) == [], (
         "keys without a row in docs/reference/manifest.md"
     )
@@ -440,12 +443,13 @@ def fits(path: str, key: Documented) -> bool:
     return default == f"`{value}`"
 
 
-def test_the_manifests_page_tells_targets_dtypes_functions_and_variables() -> None:
-    page = text_of("docs/reference/manifest.md")
+def test_the_reference_tells_targets_dtypes_functions_and_variables() -> None:
+    targets = text_of("docs/reference/manifest.md").split("Targets: ")[1].split("\n\n")[0]
     for major, minor in ARCHS:
-        assert re.search(rf"\b{major}{minor}\b", page.split("Targets: ")[1].split("\n\n")[0])
-    assert all(f"`{name}`" in page for name in DTYPES)
-    assert all(f"{name}(" in page.split("## Expressions")[1] for name in FUNCTIONS)
+        assert re.search(rf"\b{major}{minor}\b", targets)
+    expressions = text_of("docs/reference/expressions.md")
+    assert all(f"`{name}`" in expressions for name in DTYPES)
+    assert all(f"{name}(" in expressions for name in FUNCTIONS)
     sources = [Path(module.__file__).read_text(encoding="utf-8") for module in (settings, place)]
     ours = "".join(
         path.read_text(encoding="utf-8")
@@ -458,7 +462,7 @@ def test_the_manifests_page_tells_targets_dtypes_functions_and_variables() -> No
     assert read == set(
         re.findall(
             r"`([A-Z_]{2,})`",
-            " ".join(row[0] for row in rows("docs/reference/manifest.md", "Environment")),
+            " ".join(row[0] for row in rows("docs/reference/environment.md", "Environment")),
         )
     )
     codes = {
@@ -466,12 +470,12 @@ def test_the_manifests_page_tells_targets_dtypes_functions_and_variables() -> No
         for value in vars(errors).values()
         if isinstance(value, type) and issubclass(value, errors.TilecError)
     }
-    assert [row[0] for row in rows("docs/reference/manifest.md", "Exit codes")] == [
+    assert [row[0] for row in rows("docs/reference/environment.md", "Exit codes")] == [
         str(code) for code in sorted({0, FOUND, 130, 141, *codes})
     ]
 
 
-def test_the_manifests_page_tells_which_commands_give_no_json() -> None:
+def test_the_reference_tells_which_commands_give_no_json() -> None:
     context = click.Context(cli)
     found = {name: cli.get_command(context, name) for name in cli.list_commands(context)}
     without = {
@@ -481,7 +485,7 @@ def test_the_manifests_page_tells_which_commands_give_no_json() -> None:
     }
     (said,) = re.findall(
         r"^`--json` \(on every command but (.+?)\) prints",
-        text_of("docs/reference/manifest.md"),
+        text_of("docs/reference/environment.md"),
         flags=re.MULTILINE,
     )
     assert without == set(re.findall(r"`(\w+)`", said))
