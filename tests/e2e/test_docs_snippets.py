@@ -66,12 +66,18 @@ def reader(tmp_path: Path) -> Reader:
 # ------------------------------------------------------------------------------------------------------------
 
 
-# Each page is followed from its first line to its last. These use the package that the guide builds.
+# Each page is followed from its first line to its last. The first three share one project.
+START = [f"docs/start/{name}.md" for name in ("first-kernel", "test-it", "ship-it")]
+# These use the package that the guide builds.
 WITH_THE_GUIDE = [
     "docs/start/guide.md",
     *(f"docs/how-to/{name}.md" for name in ("ops", "graphs", "interop", "ci")),
 ]
-SITTINGS = [WITH_THE_GUIDE, *([page] for page in PAGES[1:] if page not in WITH_THE_GUIDE)]
+SITTINGS = [
+    START,
+    WITH_THE_GUIDE,
+    *([page] for page in PAGES[1:] if page not in {*START, *WITH_THE_GUIDE}),
+]
 # The others are followed in the full gate.
 OFTEN = {f"docs/how-to/{name}.md" for name in ("tensors", "async", "torch-operators")}
 NEEDS = {"docs/how-to/triton-kernels.md": "triton", "docs/how-to/simt-kernels.md": "numba_cuda"}
@@ -146,9 +152,9 @@ def test_no_block_goes_unchecked(step: Step) -> None:
             subprocess.run(["bash", "-n"], input=step.text, text=True, check=True, timeout=120)
             extras = tomllib.loads(text_of("pyproject.toml"))["project"]["optional-dependencies"]
             assert set(re.findall(r"\[(\w+)\]\"", step.text)) <= set(extras)
-        case "template", "yaml" | "toml":
+        case "template", "yaml" | "toml" | "python":
             values = {"name": "demo", "module": "demo", "tilec_version": tilec.__version__}
-            assert step.text.encode() in render("mixed", values).values()
+            assert step.text.encode() in render("tile", values).values()
         case "fragment", "toml":
             load_text(completed(step.text), Path("tilec.toml"), languages=LANGUAGES)
         case "", "toml":
