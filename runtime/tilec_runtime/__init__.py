@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tilec_runtime.launch.launcher import Launcher
     from tilec_runtime.launch.load import Module, load
     from tilec_runtime.launch.prepare import Explanation
-    from tilec_runtime.ops.combinators import as_op, empty, shared, value, with_context, zip_ops
+    from tilec_runtime.ops.combinators import as_op, shared, with_context, zip_ops
     from tilec_runtime.ops.context import ExecutionContext
     from tilec_runtime.ops.future import DeviceFuture
     from tilec_runtime.ops.graph import GraphNode
@@ -95,7 +95,6 @@ __all__ = [
     "current_device",
     "current_policy",
     "devices",
-    "empty",
     "load",
     "load_module_from_bytes",
     "load_module_from_file",
@@ -105,7 +104,6 @@ __all__ = [
     "use_device",
     "use_policy",
     "use_pool",
-    "value",
     "with_context",
     "zip_ops",
 ]
@@ -122,7 +120,7 @@ _NAMES = {
     "launch.launcher": "Launcher",
     "launch.load": "Module load",
     "launch.prepare": "Explanation",
-    "ops.combinators": "as_op empty shared value with_context zip_ops",
+    "ops.combinators": "as_op shared with_context zip_ops",
     "ops.context": "ExecutionContext",
     "ops.future": "DeviceFuture",
     "ops.graph": "GraphNode",

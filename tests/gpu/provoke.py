@@ -24,9 +24,9 @@ from tilec_runtime import (
     LaunchConfig,
     Stream,
     Tensor,
+    as_op,
     load_module_from_bytes,
     load_module_from_ptx,
-    value,
     with_context,
 )
 from tilec_runtime.device.driver import driver
@@ -123,10 +123,10 @@ def fault(name: str) -> dict[str, Any]:
         for _ in range(3)
     ]
     tensors[0].storage.pass_through(other.handle, write=True)
-    shared = value(1).shared()
+    shared = as_op(1).shared()
     waited = launch(fine, buffer.ptr)
     waited.sync_on(stream)
-    future = value(7).future()
+    future = as_op(7).future()
     future.result()
     first = caught(
         lambda: launch(bad, NOWHERE if name == "illegal_address" else buffer.ptr).sync_on(stream)

@@ -18,9 +18,9 @@ from tilec_runtime import (
     KernelFunction,
     LaunchConfig,
     SingleStream,
+    as_op,
     load_module_from_ptx,
     use_device,
-    value,
     with_context,
 )
 from tilec_runtime.device.completion import COMPLETIONS
@@ -160,4 +160,4 @@ def test_what_is_refused_leaves_the_device_usable(function: KernelFunction) -> N
     launch = AsyncKernelLaunch(function).push_device_ptr(0).push_arg(0).push_arg(1.0)
     assert launch.set_launch_config(LaunchConfig.for_num_elems(0)).sync() == (0, 0, 1.0)
     with use_device(0):
-        assert value(1).schedule(SingleStream(0)).result() == 1
+        assert as_op(1).schedule(SingleStream(0)).result() == 1

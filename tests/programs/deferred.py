@@ -218,7 +218,7 @@ def listed(result: Any) -> list[Any]:
 
 
 def unwrap(result: Any) -> Any:
-    """As `unwrap_arc` gives it."""
+    """As `unshare` gives it."""
     if not isinstance(result, Handle) or result.kind is not Kind.SHARED:
         return result
     if wrong := not_single(result, "try_unwrap"):

@@ -28,8 +28,7 @@ from tilec_runtime import (
     Tensor,
     TensorMut,
     TensorView,
-    empty,
-    value,
+    as_op,
     with_context,
     zip_ops,
 )
@@ -125,11 +124,11 @@ def values(w: World, n: Numbers) -> None:
     """An op of a number, of nothing, or of a tensor that stays where it is."""
     h = slot(w, n.b)
     if n.a % 3 == 2 and h is not None:
-        w.add_op(Deferred(value(h.real), lambda: h, [h], alone=True))
+        w.add_op(Deferred(as_op(h.real), lambda: h, [h], alone=True))
     elif n.a % 3:
-        w.add_op(Deferred(empty(), lambda: None, []))
+        w.add_op(Deferred(as_op(None), lambda: None, []))
     else:
-        w.add_op(Deferred(value(n.b), lambda: n.b, []))
+        w.add_op(Deferred(as_op(n.b), lambda: n.b, []))
 
 
 def together(w: World, n: Numbers) -> None:
@@ -167,30 +166,24 @@ def _combined(
 
 
 def chain(w: World, n: Numbers) -> None:
-    """map, inspect, first, last, unwrap_arc, boxed."""
+    """map, inspect, first, last, unshare."""
     op = _op(w, n.a)
     if op is None:
         return
-    verb = ("map", "inspect", "first", "last", "unwrap_arc", "boxed")[n.b % 6]
+    verb = ("map", "inspect", "first", "last", "unshare")[n.b % 5]
     functions: dict[str, tuple[Callable[..., Any], Callable[[Any], Any]]] = {
         "map": (lambda: op.real.map(lambda found: (found, n.c)), lambda found: (found, n.c)),
         "inspect": (lambda: op.real.inspect(lambda found: n.c), lambda found: found),
         "first": (lambda: op.real.first(), lambda found: element(found, 0)),
         "last": (lambda: op.real.last(), lambda found: element(found, -1)),
-        "unwrap_arc": (lambda: op.real.unwrap_arc(), unwrap),
-        "boxed": (lambda: op.real.boxed(), lambda found: found),
+        "unshare": (lambda: op.real.unshare(), unwrap),
     }
     act, model = functions[verb]
-    wrong = (
-        [Wrong(UsedOpError, ("was used before", op.used))] if op.used and verb != "boxed" else []
-    )
+    wrong = [Wrong(UsedOpError, ("was used before", op.used))] if op.used else []
     real = w.attempt(wrong, act)
     if wrong:
         return
-    if verb == "boxed":
-        assert real is op.real
-        return
-    _combined(w, [op], verb, real, lambda: model(op.run()), alone=verb == "unwrap_arc")
+    _combined(w, [op], verb, real, lambda: model(op.run()), alone=verb == "unshare")
 
 
 def then(w: World, n: Numbers) -> None:
@@ -230,7 +223,7 @@ def _then_read(w: World, captured: Any, _: int) -> Functions:
 
     def real(found: Any) -> Any:
         z = real_first(found, written=True)
-        return value(found) if z is None else w.site.lazy(z, x, x)
+        return as_op(found) if z is None else w.site.lazy(z, x, x)
 
     def model(found: Any) -> Any:
         z = first_handle(found, written=True)
@@ -245,7 +238,7 @@ def _then_write(w: World, captured: Any, _: int) -> Functions:
 
     def real(found: Any) -> Any:
         x = real_first(found, written=False)
-        return value(found) if x is None else w.site.lazy(z, x, x)
+        return as_op(found) if x is None else w.site.lazy(z, x, x)
 
     def model(found: Any) -> Any:
         x = first_handle(found, written=False)
@@ -261,7 +254,7 @@ def _then_new(w: World, _: Any, number: int) -> Functions:
     def real(found: Any) -> Any:
         x = real_first(found, written=False)
         if x is None:
-            return value(found)
+            return as_op(found)
         return (
             made(w, x.size, byte)
             .then(lambda z: w.site.lazy(z, x.borrow(), x.borrow()))
@@ -286,7 +279,7 @@ def _then_copy(_w: World, _: Any, __: int) -> Functions:
     def real(found: Any) -> Any:
         x = real_first(found, written=False)
         return (
-            value(found)
+            as_op(found)
             if x is None or x.storage.owner is not None
             else with_context(lambda ctx: (found, _to_host(ctx, x)))
         )
@@ -323,7 +316,7 @@ def _then_nothing(_w: World, _: Any, __: int) -> Functions:
 
 def _then_nested(w: World, _: Any, number: int) -> Functions:
     def real(_: Any) -> Any:
-        inner = value(number)
+        inner = as_op(number)
         return inner.future() if number % 2 else inner.sync_on(w.site.streams[0])
 
     return real, _refuse(
@@ -370,7 +363,7 @@ def unchecked(w: World, n: Numbers) -> None:
     )
 
     def nested(found: Any) -> Any:
-        return value(ways[n.b // 2](real_function(found)))
+        return as_op(ways[n.b // 2](real_function(found)))
 
     def run() -> Any:
         return model(op.run())

@@ -22,10 +22,10 @@ from tilec_runtime import (
     StreamPoolRoundRobin,
     Tensor,
     api,
+    as_op,
     shared,
     use_device,
     use_policy,
-    value,
     with_context,
     zip_ops,
 )
@@ -99,7 +99,7 @@ def test_constructors(stream: Stream) -> None:
         "arange": (api.arange(1024, dtype="i32"), (1024,)),
         "linspace": (api.linspace(0, 1, 5), (5,)),
         "eye": (api.eye(64), (64, 64)),
-        "eye_rect": (api.eye_rect(2, 3), (2, 3)),
+        "eye_rect": (api.eye(2, 3), (2, 3)),
         "randn_f16": (api.randn((8,), mean=0.0, std=1.0, seed=7, dtype="f16"), (8,)),
     }
     tensors = {name: op.sync_on(stream) for name, (op, _) in made.items()}
@@ -197,7 +197,6 @@ def test_compile_options_grid_and_generics(host_api: ModuleType, stream: Stream)
         launch().options(occupancy=4),
         launch().grid(8),
         launch().grid((8, 1, 1)),
-        launch().const_grid(8),
         launch().variant(B=128),
     ):  # type: ignore[attr-defined]
         assert op.sync_on(stream)[0].unpartition().to_host().sum() == 2048
@@ -219,13 +218,13 @@ def test_compile_options_grid_and_generics(host_api: ModuleType, stream: Stream)
 
 
 def test_combinators(stream: Stream) -> None:
-    a, b = zip_ops(value(1), value("a")).unzip()
+    a, b = zip_ops(as_op(1), as_op("a")).unzip()
     assert (a.sync_on(stream), b.sync_on(stream)) == (1, "a")
     seen: list[int] = []
-    op = value(20).then(lambda x: value(x + 1)).map(lambda x: 2 * x).inspect(seen.append).boxed()
+    op = as_op(20).then(lambda x: as_op(x + 1)).map(lambda x: 2 * x).inspect(seen.append)
     assert (op.sync(), seen) == (42, [42])
-    assert value((1, 2, 3)).first().sync() == 1
-    assert value((1, 2, 3)).last().sync() == 3
+    assert as_op((1, 2, 3)).first().sync() == 1
+    assert as_op((1, 2, 3)).last().sync() == 3
     assert with_context(lambda ctx: ctx.stream).sync_on(stream) == stream.handle
 
 
@@ -238,13 +237,13 @@ def test_shared_runs_once_and_unwraps(host_api: ModuleType, stream: Stream) -> N
     weights = api.ones(128).sync_on(stream).share()
     assert shared(weights).sync().shape == (128,)
     alone = api.ones(128).shared().sync()
-    owned = value(alone).unwrap_arc().sync()
+    owned = as_op(alone).unshare().sync()
     assert isinstance(owned, Tensor)
     assert owned.partition(64).grid == (2,)
 
 
 def test_errors_are_repeated_to_every_clone(stream: Stream) -> None:
-    bad = value(1).then(lambda _: api.zeros(4).map(lambda t: t.reshape((3, 3)))).shared()
+    bad = as_op(1).then(lambda _: api.zeros(4).map(lambda t: t.reshape((3, 3)))).shared()
     for _ in range(2):
         with pytest.raises(TensorError):
             bad.clone().sync()
@@ -270,8 +269,8 @@ def test_awaits_futures_and_policies(host_api: ModuleType, stream: Stream) -> No
 
 def test_nested_execution_is_an_error(stream: Stream) -> None:
     with pytest.raises(NestedExecutionError):
-        value(1).then(lambda x: value(value(x).sync_on(stream))).sync_on(stream)
-    assert value(1).then_unchecked(lambda x: value(value(x + 1).sync())).sync_on(stream) == 2
+        as_op(1).then(lambda x: as_op(as_op(x).sync_on(stream))).sync_on(stream)
+    assert as_op(1).then_unchecked(lambda x: as_op(as_op(x + 1).sync())).sync_on(stream) == 2
 
 
 # --- errors and graphs

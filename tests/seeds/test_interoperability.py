@@ -34,10 +34,10 @@ from tilec_runtime import (
     SharedTensor,
     Tensor,
     api,
+    as_op,
     load_module_from_file,
     load_module_from_ptx,
     use_device,
-    value,
     with_context,
 )
 from tilec_runtime.bundle.read import Bundle
@@ -264,7 +264,7 @@ def test_a_context_gives_the_drivers_own_calls() -> None:
     def upload(ctx: ExecutionContext) -> DeviceOp[int]:
         dptr = ctx.malloc_async(host_data.nbytes)
         ctx.memcpy_htod_async(dptr, host_data)
-        return value(dptr)
+        return as_op(dptr)
 
     def download(ctx: ExecutionContext) -> Any:
         back = np.empty_like(host_data)

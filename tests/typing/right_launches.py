@@ -21,7 +21,7 @@ from tilec_runtime import (
     TensorMut,
     TensorView,
     api,
-    value,
+    as_op,
     zip_ops,
 )
 
@@ -55,7 +55,7 @@ def ops_are_arguments(
     assert_type(sample.add(z, x, y, alpha).sync(), tuple[Tensor, Tensor, SharedTensor, float])
     first = sample.add(z, x, y).first()
     assert_type(first, DeviceOp[Tensor])
-    assert_type(sample.add(first, value(z), x).last(), DeviceOp[float])
+    assert_type(sample.add(first, as_op(z), x).last(), DeviceOp[float])
     assert_type(
         sample.add(x, z, z).then(lambda found: sample.add(found[1], found[0], found[2])).sync()[0],
         Tensor,
@@ -83,11 +83,7 @@ def choices(z: Tensor, x: TensorView) -> None:
     )
     assert_type(sample.gemm(z, x, x).variant(T="f16").grid(4, 4).sync()[0], Tensor)
     assert_type(
-        sample.gemm(z, x, x)
-        .grid((4, 1))
-        .variant(T="bf16", BM=128, BK=64)
-        .const_grid(1, 2, 3)
-        .sync()[1],
+        sample.gemm(z, x, x).grid((4, 1)).variant(T="bf16", BM=128, BK=64).sync()[1],
         TensorView,
     )
     op = sample.everything(z, 3, True, 0x1000, b"", ORDER="row", FAST=False, W=1.5)
@@ -106,7 +102,7 @@ def recorded(scope: GraphScope, z: Tensor, x: TensorView, launch: AsyncKernelLau
         scope.record(sample.gemm(z, x, x).variant(BM=64).grid(4)),
         tuple[Tensor, TensorView, TensorView],
     )
-    assert_type(scope.record(value(z)), Tensor)
+    assert_type(scope.record(as_op(z)), Tensor)
     scope.record(api.memcpy(z, x))
     scope.record(api.fill(z, 0))
     scope.record(launch)

@@ -13,7 +13,7 @@ from tilec_runtime import (
     SharedTensor,
     Tensor,
     api,
-    value,
+    as_op,
     zip_ops,
 )
 
@@ -67,15 +67,15 @@ def recorded(scope: GraphScope, t: Tensor, tensor: DeviceOp[Tensor]) -> None:
 
 
 def ops(tensor: DeviceOp[Tensor], shared: DeviceOp[SharedTensor]) -> None:
-    value(1).reshape(3)  # wrong: a number has no shape
-    value("a").to_host()  # wrong: a text is no tensor
+    as_op(1).reshape(3)  # wrong: a number has no shape
+    as_op("a").to_host()  # wrong: a text is no tensor
     zip_ops(tensor, shared).dup()  # wrong: a tuple is no tensor
     tensor.unpartition()  # wrong: a tensor is no partition
     shared.share()  # wrong: shared tensors are cloned
     tensor.try_partition(4)  # wrong: a tensor has one owner
-    value(1).then(lambda x: x)  # wrong: a number is no op
-    value(1).then_unchecked(lambda x: x)  # wrong: likewise
-    value(1).first()  # wrong: a number has no elements
+    as_op(1).then(lambda x: x)  # wrong: a number is no op
+    as_op(1).then_unchecked(lambda x: x)  # wrong: likewise
+    as_op(1).first()  # wrong: a number has no elements
 
 
 def operators(y: Tensor, x: Tensor) -> None:

@@ -7,7 +7,6 @@ from tilec_runtime.api.create import (
     convert,
     empty,
     eye,
-    eye_rect,
     fill,
     full,
     linspace,
@@ -15,7 +14,7 @@ from tilec_runtime.api.create import (
     zeros,
 )
 from tilec_runtime.api.like import empty_like, full_like, ones_like, zeros_like
-from tilec_runtime.api.random import rand, randn, randn_f16
+from tilec_runtime.api.random import rand, randn
 from tilec_runtime.api.transfer import dup, from_host, memcpy, pinned, to_host
 
 __all__ = [
@@ -25,7 +24,6 @@ __all__ = [
     "empty",
     "empty_like",
     "eye",
-    "eye_rect",
     "fill",
     "from_host",
     "full",
@@ -37,7 +35,6 @@ __all__ = [
     "pinned",
     "rand",
     "randn",
-    "randn_f16",
     "to_host",
     "zeros",
     "zeros_like",

@@ -177,23 +177,24 @@ def linspace(start: Any, stop: Any, num: Any, *, dtype: Any = "f32") -> DeviceOp
     return Make("linspace", (count,), name, recipes.Numbers(start=first, step=step, last=last))
 
 
-def eye(n: Any, dtype: Any = "f32") -> DeviceOp[Tensor]:
-    """The unit matrix of n rows and columns. Everything else as for `eye_rect`."""
-    return _eye("eye", n, n, dtype)
-
-
-def eye_rect(rows: Any, columns: Any, dtype: Any = "f32") -> DeviceOp[Tensor]:
+def eye(n: Any, columns: Any = None, dtype: Any = "f32") -> DeviceOp[Tensor]:
     """A matrix of zeros with ones on its diagonal.
 
     Args:
-        rows: how many.
-        columns: how many.
+        n: the number of rows.
+        columns: the number of columns; None for `n`.
         dtype: tilec's name, or a dtype of NumPy or torch.
 
     Raises:
         TensorError: the shape or the dtype is off; f8e8m0 has no zero.
     """
-    return _eye("eye_rect", rows, columns, dtype)
+    name = known("eye", dtype, but=(*_NO_ZERO, *_UNKNOWN))
+    rows = _index("eye", "n", n)
+    width = rows if columns is None else _index("eye", "columns", columns)
+    shape = sized("eye", (rows, width), name)
+    one = filled("eye", True if DTYPES[name].kind == "bool" else 1, name)
+    recipe = recipes.Diagonal(bits=one.bits, rows=shape[0], columns=shape[1])
+    return Make("eye", shape, name, recipe)
 
 
 def convert(source: Any, dtype: Any) -> DeviceOp[Tensor]:
@@ -223,15 +224,6 @@ def convert(source: Any, dtype: Any) -> DeviceOp[Tensor]:
 def _constant(what: str, shape: Any, number: int, dtype: str) -> DeviceOp[Tensor]:
     value = bool(number) if DTYPES[dtype].kind == "bool" else number
     return Make(what, sized(what, shape, dtype), dtype, filled(what, value, dtype))
-
-
-def _eye(what: str, rows: Any, columns: Any, dtype: Any) -> DeviceOp[Tensor]:
-    name = known(what, dtype, but=(*_NO_ZERO, *_UNKNOWN))
-    extents = sized(what, (_index(what, "rows", rows), _index(what, "columns", columns)), name)
-    one = filled(what, True if DTYPES[name].kind == "bool" else 1, name)
-    return Make(
-        what, extents, name, recipes.Diagonal(bits=one.bits, rows=extents[0], columns=extents[1])
-    )
 
 
 def _steps(dtype: str, start: float, step: float, count: int) -> recipes.Recipe:

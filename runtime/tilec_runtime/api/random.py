@@ -52,37 +52,24 @@ def randn(
         TensorError: the shape or the dtype is off. CallError: the seed, the mean or the deviation
             is.
     """
-    return _randn("randn", shape, mean, std, known("randn", dtype, but=_OTHERS), seed)
+    name = known("randn", dtype, but=_OTHERS)
+    middle = _computed("mean", mean, name)
+    deviation = _computed("std", std, name)
+    if deviation < 0:
+        raise CallError(f"randn: std is {shown(std)}, and a deviation is not negative")
+    recipe = recipes.Normal(seed=_seed("randn", seed), mean=middle, deviation=deviation)
+    return Make("randn", sized("randn", shape, name), name, recipe)
 
 
-def randn_f16(
-    shape: Any, *, mean: float = 0.0, std: float = 1.0, seed: int | None = None
-) -> DeviceOp[Tensor]:
-    """`randn` of f16."""
-    return _randn("randn_f16", shape, mean, std, "f16", seed)
-
-
-def _randn(
-    what: str, shape: Any, mean: Any, std: Any, dtype: str, seed: int | None
-) -> DeviceOp[Tensor]:
-    numbers = [
-        _computed(what, key, number, dtype) for key, number in (("mean", mean), ("std", std))
-    ]
-    if numbers[1] < 0:
-        raise CallError(f"{what}: std is {shown(std)}, and a deviation is not negative")
-    recipe = recipes.Normal(seed=_seed(what, seed), mean=numbers[0], deviation=numbers[1])
-    return Make(what, sized(what, shape, dtype), dtype, recipe)
-
-
-def _computed(what: str, name: str, value: Any, dtype: str) -> float:
+def _computed(name: str, value: Any, dtype: str) -> float:
     """A number in the type that the distribution is computed in: f64, or f32 for all other dtypes."""
-    number = real(what, name, value)
+    number = real("randn", name, value)
     code = "<d" if dtype == "f64" else "<f"
     try:
         rounded: float = struct.unpack(code, struct.pack(code, number))[0]
     except (OverflowError, struct.error) as error:
         raise CallError(
-            f"{what}: {name} is {shown(value)}, which f32 cannot hold"
+            f"randn: {name} is {shown(value)}, which f32 cannot hold"
         ) from error  # f64 holds all that `real` gives
     return rounded
 

@@ -30,7 +30,7 @@ class Value(DeviceOp[T]):
     _graph_node_: ClassVar[Literal[True]] = True
 
     def __init__(self, content: T) -> None:
-        """Use `value`."""
+        """Use `as_op`."""
         self._content: T | None = content
 
     def _arity(self) -> int | None:
@@ -102,18 +102,8 @@ def shared(content: Any) -> SharedOp[Any]:
     return SharedOp(SharedExecution(None, content), "shared")
 
 
-def value(content: T) -> Value[T]:
-    """Return an op that gives a value and enqueues nothing."""
-    return Value(content)
-
-
-def empty() -> DeviceOp[None]:
-    """Return an op that gives None and enqueues nothing."""
-    return Value(None)
-
-
 def as_op(content: T | DeviceOp[T]) -> DeviceOp[T]:
-    """Return an op unchanged, and any other value as an op that gives it."""
+    """Return an op unchanged, and any other value as an op that gives it and enqueues nothing."""
     return content if isinstance(content, DeviceOp) else Value(content)
 
 
@@ -175,7 +165,7 @@ def zip_ops(*ops: DeviceOp[Any]) -> DeviceOp[Any]:
     ]
     if foreign:
         raise CallError(
-            f"zip_ops takes ops, and one of these is a {foreign[0]}", fix="wrap it: value(x)"
+            f"zip_ops takes ops, and one of these is a {foreign[0]}", fix="wrap it: as_op(x)"
         )
     take_all(ops, "moved into zip_ops")
     return Zip(ops)

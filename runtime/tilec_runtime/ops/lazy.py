@@ -190,10 +190,6 @@ class LazyLaunch(HoldingOp[R_co]):
         self._wish = self._wish._replace(grid=dim3(given))
         return self
 
-    def const_grid(self, *extents: int | Sequence[int]) -> Self:
-        """Do as `grid`: kernels are built before a grid is known, and none is compiled for one."""
-        return self.grid(*extents)
-
     def variant(self, *args: Any, **axes: Any) -> Self:
         """Launch the variant of these axis values, by name: `variant(BM=64)`. They replace earlier
         values of the same axes; None leaves an axis open again.

@@ -156,7 +156,7 @@ class DeviceOp(Op[T_co]):
         streams of the others wait for it.
 
         Args:
-            count: how many elements the tuple has; a launch, `zip_ops` and `value` know it.
+            count: how many elements the tuple has; a launch, `zip_ops` and `as_op` of a tuple know it.
 
         Raises:
             CallError: fewer than one, or no count where it is needed; or, when it runs, another
@@ -197,20 +197,16 @@ class DeviceOp(Op[T_co]):
         return SharedOp(SharedExecution(self), f"{name}.shared")
 
     @overload
-    def unwrap_arc(self: DeviceOp[steps.Unwraps[U]]) -> DeviceOp[U]: ...
+    def unshare(self: DeviceOp[steps.Unwraps[U]]) -> DeviceOp[U]: ...
     @overload
-    def unwrap_arc(self: DeviceOp[T]) -> DeviceOp[T]: ...
-    def unwrap_arc(self: DeviceOp[Any]) -> DeviceOp[Any]:
+    def unshare(self: DeviceOp[T]) -> DeviceOp[T]: ...
+    def unshare(self: DeviceOp[Any]) -> DeviceOp[Any]:
         """Go on with the owned tensor of the only share, and with any other result as it is.
 
         Raises:
             OwnershipError: when it runs, there are other owners.
         """
-        return self._chain("unwrap_arc", steps.unwrap)
-
-    def boxed(self) -> DeviceOp[T_co]:
-        """Return the op itself: every op has one type here, so lists may hold any."""
-        return self
+        return self._chain("unshare", steps.unwrap)
 
     # Methods of the tensor that is its result
 

@@ -103,7 +103,7 @@ def require_op(verb: str, value: Any) -> None:
     if not hasattr(value, "_run_in"):
         raise CallError(
             f"the function of `{verb}` gave a {type(value).__qualname__}, and not a DeviceOp",
-            fix="return an op, value(x) for one that is only a value, or use `map`",
+            fix="return an op, as_op(x) for one that is only a value, or use `map`",
         )
 
 

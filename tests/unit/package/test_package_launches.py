@@ -26,7 +26,7 @@ from tests.waiting import PATIENCE
 from tilec.package.render import render_package
 from tilec.package.write import write_bundle
 from tilec.testing.fake_driver import H200
-from tilec_runtime import Device, Explanation, LazyLaunch, use_device, value
+from tilec_runtime import Device, Explanation, LazyLaunch, as_op, use_device
 from tilec_runtime.bundle.format import index_digest
 from tilec_runtime.cpu.launch import CpuOptions
 from tilec_runtime.errors import (
@@ -93,7 +93,7 @@ def cpu() -> Iterator[Cpu]:
 
 
 def test_functions_of_the_module_give_ops(sample: Any, cpu: Cpu) -> None:
-    op = sample.add(cpu.tensor(0), cpu.tensor(2), value(cpu.tensor(3)), alpha=2.0)
+    op = sample.add(cpu.tensor(0), cpu.tensor(2), as_op(cpu.tensor(3)), alpha=2.0)
     assert type(op) is LazyLaunch
     assert (op.name, cpu.runs) == ("launch of add", 0)
     z, x, _, alpha = op.sync()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.waiting import PATIENCE, Gate, becomes, joined
-from tilec_runtime import Device, DeviceOp, ExecutionContext, use_device, value, with_context
+from tilec_runtime import Device, DeviceOp, ExecutionContext, as_op, use_device, with_context
 from tilec_runtime.cpu.driver import CpuDriver
 from tilec_runtime.device import completion as module
 from tilec_runtime.device.completion import Completions
@@ -146,7 +146,7 @@ def failing(error: Exception) -> DeviceOp[None]:
 
     def body(ctx: ExecutionContext) -> DeviceOp[None]:
         ctx.driver.call(ctx.stream, "fail", fail, [])
-        return value(None)
+        return as_op(None)
 
     return with_context(body)
 

@@ -15,11 +15,11 @@ from tilec_runtime import (
     Device,
     Stream,
     api,
+    as_op,
     load,
     load_module_from_bytes,
     use_device,
     use_policy,
-    value,
     zip_ops,
 )
 from tilec_runtime.errors import (
@@ -56,7 +56,7 @@ class NoStreams:
 
 def on_no_stream() -> None:
     with use_policy(NoStreams()):
-        value(1).sync()
+        as_op(1).sync()
 
 
 RAISED: list[tuple[Callable[[], object], type[Exception]]] = [
@@ -74,15 +74,15 @@ RAISED: list[tuple[Callable[[], object], type[Exception]]] = [
     (lambda: load_module_from_bytes(ANY, "cpu"), CallError),
     (lambda: AsyncKernelLaunch(ANY), CallError),
     (lambda: zip_ops(ANY), CallError),
-    (lambda: value(1).then(ANY), CallError),
-    (lambda: value(1).then(lambda _: ANY).sync(), CallError),
-    (lambda: value((1, 2)).unzip(0), CallError),
-    (lambda: value(1).reshape(1).sync(), CallError),  # type: ignore[misc]
+    (lambda: as_op(1).then(ANY), CallError),
+    (lambda: as_op(1).then(lambda _: ANY).sync(), CallError),
+    (lambda: as_op((1, 2)).unzip(0), CallError),
+    (lambda: as_op(1).reshape(1).sync(), CallError),  # type: ignore[misc]
     (lambda: api.full(1, ANY), TensorError),
     (lambda: api.arange(0, 4, 0), CallError),
     (lambda: api.zeros(-1), TensorError),
     (on_no_stream, SchedulingError),
-    (lambda: Stream("cpu").sync() or value(1).sync_on(ANY), DeviceError),
+    (lambda: Stream("cpu").sync() or as_op(1).sync_on(ANY), DeviceError),
 ]
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from tests.cpu_samples import add, device, fails, ones
 from tests.waiting import Gate
-from tilec_runtime import Device, DeviceBuffer, Stream, Tensor, use_device, value, with_context
+from tilec_runtime import Device, DeviceBuffer, Stream, Tensor, as_op, use_device, with_context
 from tilec_runtime.cpu.launch import CpuRun
 from tilec_runtime.errors import FaultError
 
@@ -117,4 +117,4 @@ def test_a_launch_on_another_stream_than_its_ops_is_waited_for() -> None:
         return list(z)
 
     with use_device(Device("cpu", driver=driver)):
-        assert value(1).map(launched).sync() == [2.0] * 4
+        assert as_op(1).map(launched).sync() == [2.0] * 4

@@ -18,10 +18,10 @@ from tilec_runtime import (
     Stream,
     Tensor,
     api,
+    as_op,
     load_module_from_bytes,
     shared,
     use_device,
-    value,
     with_context,
 )
 from tilec_runtime.cpu.driver import CpuDriver
@@ -39,7 +39,7 @@ def tensor(driver: CpuDriver, *shape: int) -> Tensor:
 
 
 @pytest.mark.parametrize(
-    "make", [lambda: api.rand(1000), lambda: api.randn((8, 8)), lambda: api.randn_f16(64)]
+    "make", [lambda: api.rand(1000), lambda: api.randn((8, 8)), lambda: api.randn(64, dtype="f16")]
 )
 def test_random_numbers_are_made_in_the_order_of_their_ops_stream(make: Callable[[], Any]) -> None:
     """Not on the legacy default stream, which streams here do not wait for."""
@@ -91,7 +91,7 @@ REFUSED: dict[str, tuple[type[TilecError], Callable[[CpuDriver], Any]]] = {
     "a share of two owners": (OwnershipError, lambda d: _of_two(d).try_unwrap()),
     "a share of two owners in an op": (
         OwnershipError,
-        lambda d: shared(_of_two(d)).unwrap_arc().sync(),
+        lambda d: shared(_of_two(d)).unshare().sync(),
     ),
     "half a cubin": (BundleError, lambda _: load_module_from_bytes(b"\x7fELF" + bytes(100), "cpu")),
     "a copy of another size": (
@@ -117,7 +117,7 @@ def test_what_does_not_fit_is_a_typed_error_and_ends_nothing(name: str) -> None:
     with use_device(device):
         with pytest.raises(kind):
             use(driver)
-        assert value(1).sync() == 1
+        assert as_op(1).sync() == 1
     _KEPT.clear()
 
 
@@ -130,7 +130,7 @@ def test_streams_are_opened_and_closed_by_many_threads_at_once() -> None:
         try:
             for _ in range(20):
                 with use_device(device), Stream(device) as stream:
-                    assert value(2).map(lambda x: x + 1).sync_on(stream) == 3
+                    assert as_op(2).map(lambda x: x + 1).sync_on(stream) == 3
                     _ = tensor(driver, 8)
         except BaseException as error:  # noqa: BLE001 - for the thread of the test
             errors.append(error)

@@ -25,10 +25,10 @@ from tilec_runtime import (
     Event,
     Stream,
     Tensor,
+    as_op,
     load,
     load_module_from_ptx,
     use_device,
-    value,
 )
 from tilec_runtime.device.completion import COMPLETIONS
 from tilec_runtime.device.driver import Driver
@@ -255,8 +255,8 @@ def test_after_a_loss_everything_says_so_and_nothing_is_said_at_the_end(
         for _ in range(2)
     ]
     with use_device(device):
-        future = value(1).future()
-        shared = value(2).shared()
+        future = as_op(1).future()
+        shared = as_op(2).shared()
         module.add(*arrays, stream=stream)
         driver.fail["synchronize"] = ILLEGAL
         with pytest.raises(
@@ -275,9 +275,9 @@ def test_after_a_loss_everything_says_so_and_nothing_is_said_at_the_end(
             "a buffer": lambda: DeviceBuffer((4,), "f32", device),
             "its contents": buffer.to_host,
             "an event": lambda: event.record(stream),
-            "an op": lambda: value(1).sync(),
+            "an op": lambda: as_op(1).sync(),
             "a shared op": shared.sync,
-            "a future": lambda: value(1).future().result(),
+            "a future": lambda: as_op(1).future().result(),
             "a tensor": lambda: Tensor.uninitialized(
                 (4,), "f32", driver=driver, ordinal=0, stream=0
             ),
@@ -310,9 +310,9 @@ def test_ops_that_were_not_done_are_named_with_their_place() -> None:
     for one in (driver, elsewhere):
         one.pending.update(range(0x1000, 0x9000))  # no event is reached
     with use_device(Device(0, driver=elsewhere)):
-        other = value("of another driver").future()
+        other = as_op("of another driver").future()
     with use_device(Device(0, driver=driver)):
-        futures = [value(number).map(lambda x: x).future() for number in range(6)]
+        futures = [as_op(number).map(lambda x: x).future() for number in range(6)]
     error = driver._losses.failed(0, "cuStreamSynchronize", ILLEGAL, 700)
     assert isinstance(error, ContextLostError)
     assert (
@@ -333,7 +333,7 @@ def test_the_op_is_named_that_was_told_at_its_end() -> None:
         use_device(Device(0, driver=driver)),
         pytest.raises(ContextLostError, match=r"\n  op: value, created at "),
     ):
-        value(1).sync()
+        as_op(1).sync()
 
 
 def test_with_blocks_end_with_their_own_error() -> None:
@@ -352,7 +352,7 @@ def test_a_process_that_lost_its_context_ends_at_once_and_in_silence() -> None:
     code = """
 from tests.runtime_samples import ADD, Array, loaded
 from tilec_runtime.errors import ContextLostError
-from tilec_runtime import Device, Stream, Tensor, use_device, value
+from tilec_runtime import Device, Stream, Tensor, as_op, use_device
 module, driver = loaded(ADD)
 device = Device(0, driver=driver)
 stream = Stream(device)
@@ -361,7 +361,7 @@ others = Stream(device)
 for tensor in kept:
     tensor.storage.pass_through(others.handle, write=False)
 with use_device(device):
-    pending = [value(tensor).future() for tensor in kept]
+    pending = [as_op(tensor).future() for tensor in kept]
     driver.fail["synchronize"] = "CUDA_ERROR_ILLEGAL_ADDRESS"
     try:
         stream.sync()

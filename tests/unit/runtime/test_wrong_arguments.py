@@ -30,6 +30,7 @@ from tilec_runtime import (
     StreamPoolRoundRobin,
     Tensor,
     api,
+    as_op,
     load,
     load_module_from_bytes,
     load_module_from_file,
@@ -37,7 +38,6 @@ from tilec_runtime import (
     use_device,
     use_policy,
     use_pool,
-    value,
     with_context,
 )
 from tilec_runtime.errors import (
@@ -79,13 +79,13 @@ def pointed(given: Any) -> Any:
 def test_unzip_counts_in_whole_numbers() -> None:
     for given in NO_NUMBERS[1:]:  # None leaves the count open
         with pytest.raises(UsageError, match="unzip: the number of elements"):
-            value((1, 2)).unzip(given)
+            as_op((1, 2)).unzip(given)
 
 
 @pytest.mark.parametrize(
     ("call", "words", "kind"),
     [
-        (lambda n: api.eye(n), "eye: rows", TensorError),
+        (lambda n: api.eye(n), "eye: n", TensorError),
         (lambda n: api.linspace(0, 1, n), "linspace: num", TensorError),
         (lambda n: made().partition(1).map(n), "map: the number of blocks", TensorError),
         (lambda n: made().partition(1).map(2).tiles_of(n), "tiles_of: the block", TensorError),
@@ -139,7 +139,7 @@ def test_whole_numbers_of_numpy_are_numbers() -> None:
     )
     assert all(type(extent) is int for extent in LaunchConfig(grid=four).shape.grid)
     assert made(np.int64(8)).partition(1).map(four).blocks == 4
-    assert len(value((1, 2)).unzip(np.int64(2))) == 2
+    assert len(as_op((1, 2)).unzip(np.int64(2))) == 2
 
 
 def test_a_seed_that_is_an_array_is_none() -> None:
@@ -287,7 +287,7 @@ def test_policies_that_give_no_stream_are_named(given: Any) -> None:
                 run()
             assert caught.value.fix
         with pytest.raises(SchedulingError, match=r"^next_stream"):
-            value(1).graph()
+            as_op(1).graph()
         del (
             run,
             caught,
@@ -319,7 +319,7 @@ def test_what_gives_memory_back_is_not_copied() -> None:
     """The copy would go on with what the first gave back."""
     module, driver = device()
     with Stream("cpu", driver=driver) as stream:
-        graph = value(1).graph_on(stream)
+        graph = as_op(1).graph_on(stream)
         things = (
             DeviceBuffer((3,), "f32", "cpu"),
             graph,
@@ -362,4 +362,4 @@ def test_a_timeout_may_be_for_ever() -> None:
 
 def _future() -> Any:
     with use_device("cpu"):
-        return value(1).future()
+        return as_op(1).future()

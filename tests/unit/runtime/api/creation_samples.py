@@ -68,8 +68,8 @@ def _filled() -> dict[str, Make]:
             continue
         made[f"zeros-{dtype}"] = lambda dtype=dtype: api.zeros((5, 3), dtype)
         for rows, columns in ((1, 1), (7, 7), (3, 300), (300, 3), (0, 4)):
-            made[f"eye_rect-{dtype}-{rows}x{columns}"] = lambda d=dtype, r=rows, c=columns: (
-                api.eye_rect(r, c, d)
+            made[f"eye-{dtype}-{rows}x{columns}"] = lambda d=dtype, r=rows, c=columns: api.eye(
+                r, c, d
             )
         if dtype == "bool":
             continue
@@ -104,7 +104,6 @@ def _random() -> dict[str, Make]:
         made[f"randn-{dtype}-moved"] = lambda dtype=dtype: api.randn(
             (33, 77), mean=-3.3, std=0.7, dtype=dtype, seed=2**64 - 1
         )
-    made["randn_f16"] = lambda: api.randn_f16((17, 3), mean=1, std=2, seed=1)
     return made
 
 

@@ -71,7 +71,7 @@ def test_values_go_to_a_kernel_as_a_pattern(gpu):
 
 
 def test_a_matrix_is_zeroed_before_its_diagonal_is_written(gpu):
-    made = api.eye_rect(300, 500, "f16").sync()
+    made = api.eye(300, 500, "f16").sync()
     symbol, grid, arguments = launched(gpu)
     assert (symbol, grid, arguments) == ("diagonal", (2, 1, 1), (made.ptr, 300, 501, 0x3C00, 1))
     calls = [step.call for step in gpu.steps if step.call in ("fill", "launch")]

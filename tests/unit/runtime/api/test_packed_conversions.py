@@ -14,7 +14,7 @@ import pytest
 from tests.unit.runtime.api.creation_samples import CONVERTED, every_bits
 from tests.unit.runtime.api.test_creation import expected, once
 from tilec.testing.fake_driver import FakeDriver, FakeKernel
-from tilec_runtime import Device, api, kernels, use_device, value
+from tilec_runtime import Device, api, as_op, kernels, use_device
 from tilec_runtime.bundle.read import Bundle
 from tilec_runtime.errors import BorrowError, GraphCaptureError, TensorError
 from tilec_runtime.kernels import elements
@@ -84,7 +84,7 @@ def test_parts_chunks_and_copies(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_op_of_to_host_gives_one_element_in_a_byte() -> None:
     with use_device("cpu"):
         t = api.from_host(np.tile(FOURS, (3, 2))).sync()
-        for found in (api.to_host(t).sync(), value(t.share()).to_host().sync()):
+        for found in (api.to_host(t).sync(), as_op(t.share()).to_host().sync()):
             assert found.dtype == FOURS.dtype
             assert np.array_equal(found.view(np.uint8), np.tile(FOURS, (3, 2)).view(np.uint8))
         t = api.from_host(np.tile(FOURS, (3, 2))).sync()

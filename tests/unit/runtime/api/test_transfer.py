@@ -24,8 +24,8 @@ from tilec_runtime import (
     Stream,
     Tensor,
     api,
+    as_op,
     use_device,
-    value,
     with_context,
     zip_ops,
 )
@@ -237,7 +237,7 @@ def test_the_op_of_to_host_waits_for_nothing_and_lets_other_tasks_run(
         assert (await waiting).tolist() == [0, 1, 2, 3]
 
     asyncio.run(main())
-    future = api.to_host(t).then(lambda found: value((found, found))).future()
+    future = api.to_host(t).then(lambda found: as_op((found, found))).future()
     first, second = future.result(PATIENCE)
     assert first is second
     assert second.tolist() == [0, 1, 2, 3]
@@ -384,7 +384,7 @@ def test_an_op_that_fails_keeps_nothing(gpu: Device) -> None:
 
 def test_an_op_that_will_never_run_keeps_nothing(cpu: Device) -> None:
     t, u = api.from_host(counting(4)).sync(), api.from_host(counting(4)).sync()
-    refused = value(3).map(lambda _: 1 // 0)
+    refused = as_op(3).map(lambda _: 1 // 0)
     whole, part = api.convert(t, "f16"), api.convert(t[1:3], "f16")
     op = zip_ops(refused, api.to_host(t), api.dup(t), api.memcpy(u, t), whole, part)
     with pytest.raises(ZeroDivisionError) as caught:
@@ -480,9 +480,9 @@ def test_memcpy_takes_tensors_views_ops_and_host_arrays(device: Device) -> None:
             TensorError,
             "to_host takes a tensor, and got a ndarray",
         ),
-        (lambda t: api.dup(value(3)).sync(), TensorError, "dup takes a tensor, and got a int"),
+        (lambda t: api.dup(as_op(3)).sync(), TensorError, "dup takes a tensor, and got a int"),
         (
-            lambda t: api.memcpy(t, value(3)).sync(),
+            lambda t: api.memcpy(t, as_op(3)).sync(),
             TensorError,
             "memcpy takes a tensor, and got a int",
         ),

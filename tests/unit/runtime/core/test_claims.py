@@ -15,7 +15,7 @@ import pytest
 from tests.runtime_samples import fake_driver
 from tests.unit.runtime.core.samples import core
 from tests.waiting import joined
-from tilec_runtime import value
+from tilec_runtime import as_op
 from tilec_runtime.device.marks import Line
 from tilec_runtime.errors import UsedOpError
 from tilec_runtime.tensors.lease import Claim, Holder, Lease
@@ -73,7 +73,7 @@ def held() -> Tensor:
         lambda: tensor().partition_mut(2),
         lambda: np.zeros(4),
         lambda: np.float32(1),
-        lambda: value(1),
+        lambda: as_op(1),
         lambda: tensor().share(),
         readonly,
         moved,
@@ -142,7 +142,7 @@ def test_arguments_of_other_types_are_refused(call: Any) -> None:
 
 def test_of_threads_that_use_an_op_up_one_succeeds() -> None:
     for _ in range(50):
-        op: Any = value(1)
+        op: Any = as_op(1)
         start, won = threading.Barrier(4), []
 
         def take(op: Any = op, start: threading.Barrier = start, won: list[int] = won) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from tests.unit.runtime.ops.chain_samples import Gpu, chained, on, owned
 from tests.waiting import at_once
-from tilec_runtime import value, zip_ops
+from tilec_runtime import as_op, zip_ops
 from tilec_runtime.errors import (
     BorrowError,
     DriverError,
@@ -73,7 +73,7 @@ def test_a_used_op_that_a_step_gives_is_refused(gpu: Gpu) -> None:
 
     def spent(found: tuple[Any, ...]) -> Any:
         op = module.lazy.add(*found)
-        op.then(value)
+        op.then(as_op)
         return op
 
     z, x, y = on(driver, 512, 512, 512)
@@ -141,7 +141,7 @@ def test_a_chain_gives_its_tensors_to_others(gpu: Gpu) -> None:
     z, x, y = on(driver, 512, 512, 512)
 
     def both(found: tuple[Any, ...]) -> Any:
-        return zip_ops(module.lazy.add(*found), value(1)).first()
+        return zip_ops(module.lazy.add(*found), as_op(1)).first()
 
     def cut(found: tuple[Any, ...]) -> Any:
         return module.lazy.add(
@@ -174,7 +174,7 @@ def test_threads_that_take_the_same_tensors(gpu: Gpu) -> None:
     assert owned(z, x, y)
 
 
-@pytest.mark.parametrize("given", [None, 3, "op", value])
+@pytest.mark.parametrize("given", [None, 3, "op", as_op])
 def test_a_step_among_launches_that_gives_no_op_is_named(gpu: Gpu, given: Any) -> None:
     module, driver = gpu
     z, x, y = on(driver, 512, 512, 512)

@@ -12,14 +12,14 @@ import pytest
 
 from tests.cpu_samples import ones
 from tests.unit.runtime.ops.device_samples import Held
-from tilec_runtime import DeviceOp, Tensor, value, with_context
+from tilec_runtime import DeviceOp, Tensor, as_op, with_context
 from tilec_runtime.errors import TilecError
 
 DEEP = 10 * sys.getrecursionlimit()
 
 
 def down(number: int) -> DeviceOp[int]:
-    return value(number).then(lambda left: down(left - 1) if left else value(0))
+    return as_op(number).then(lambda left: down(left - 1) if left else as_op(0))
 
 
 def test_recursion_through_then(held: Held) -> None:
@@ -32,8 +32,8 @@ def test_steps_behind_it_run_with_its_result(held: Held) -> None:
 
     def count(number: int) -> DeviceOp[int]:
         return (
-            value(number)
-            .then(lambda left: count(left - 1) if left else value(0))
+            as_op(number)
+            .then(lambda left: count(left - 1) if left else as_op(0))
             .map(lambda found: found + 1)
         )
 
@@ -47,7 +47,7 @@ def test_an_error_far_down_names_its_step(held: Held) -> None:
                 raise TilecError("the work")
             return fail(left - 1)
 
-        return value(number).then(go)
+        return as_op(number).then(go)
 
     with pytest.raises(
         TilecError, match=r"^the work\n  op: then, created at .*test_deep_chains.py:\d+$"

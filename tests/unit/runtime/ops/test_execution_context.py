@@ -17,7 +17,7 @@ from tests.waiting import becomes
 from tilec.testing.fake_driver import FakeDriver
 from tilec_runtime import Stream
 from tilec_runtime.errors import OutOfMemoryError, SchedulingError, TensorError, UsageError
-from tilec_runtime.ops.combinators import value, with_context
+from tilec_runtime.ops.combinators import as_op, with_context
 from tilec_runtime.ops.context import ExecutionContext
 from tilec_runtime.ops.op import DeviceOp
 from tilec_runtime.ops.policy import SingleStream, use_policy
@@ -106,7 +106,7 @@ def test_out_of_memory_is_an_error_and_everything_still_works(held: Held) -> Non
 def test_an_op_on_a_closed_stream_stays_usable(held: Held) -> None:
     stream = held.device.new_stream()
     stream.close()
-    op = value(1)
+    op = as_op(1)
     with pytest.raises(SchedulingError, match="the stream is closed"):
         op.sync_on(stream)
     assert op.sync() == 1
@@ -215,7 +215,7 @@ def test_a_context_is_of_no_use_once_its_execution_is_over(held: Held) -> None:
         with_context(lambda ctx: contexts.append(ctx) or 1 / 0).sync()
     with held.device.new_stream() as stream:
         with_context(contexts.append).graph_on(stream)
-    op, storage = value(1), Storage.allocate(held.driver, CPU, 64, 0)
+    op, storage = as_op(1), Storage.allocate(held.driver, CPU, 64, 0)
     assert len(contexts) == 3
     for ctx in contexts:
         calls = {

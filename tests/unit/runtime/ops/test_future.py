@@ -27,8 +27,8 @@ from tilec_runtime import (
     DeviceOp,
     ExecutionContext,
     SingleStream,
+    as_op,
     use_device,
-    value,
     with_context,
     zip_ops,
 )
@@ -171,11 +171,11 @@ def test_an_error_of_the_device_is_in_the_future(held: Held) -> None:
 
 
 def test_what_is_wrong_at_the_call_is_raised_there(held: Held) -> None:
-    op = value(1)
+    op = as_op(1)
     op.sync()
     with pytest.raises(UsedOpError):
         op.future()
-    nested = value(2).map(lambda _: value(3).future()).future()
+    nested = as_op(2).map(lambda _: as_op(3).future()).future()
     with pytest.raises(NestedExecutionError):
         nested.result()
 
@@ -187,7 +187,7 @@ def test_a_lost_device_fails_what_waits() -> None:
         use_device(Device(0, driver=driver)),
         pytest.raises(DriverError, match="CUDA_ERROR_ILLEGAL_ADDRESS"),
     ):
-        value(1).sync()
+        as_op(1).sync()
     driver = FakeDriver()
 
     def lost(*_: object) -> bool:
@@ -196,7 +196,7 @@ def test_a_lost_device_fails_what_waits() -> None:
     driver.event_reached = lost
     driver.event_failure = lost
     with use_device(Device(0, driver=driver)):
-        future = value(1).future()
+        future = as_op(1).future()
     with pytest.raises(DriverError, match=r"cuEventQuery failed(.|\n)*op: value, created at"):
         future.result()
 
@@ -257,7 +257,7 @@ def test_hundreds_of_futures_at_once(held: Held) -> None:
 
 def test_errors_reach_the_task_with_the_place_of_the_op(held: Held) -> None:
     async def main() -> None:
-        await zip_ops(value(1), with_context(fail))
+        await zip_ops(as_op(1), with_context(fail))
 
     def fail(_: object) -> None:
         raise DriverError("refused")
@@ -448,9 +448,9 @@ def test_completion_threads_sleep_and_sync_spins() -> None:
             return super().create_event(ordinal, timed=timed, blocking=blocking)
 
     with use_device(Device(0, driver=Noting())):
-        value(1).sync()
+        as_op(1).sync()
         assert made == []
-        assert value(1).future().result(PATIENCE) == 1
+        assert as_op(1).future().result(PATIENCE) == 1
         assert made == [True]
 
 
@@ -469,7 +469,7 @@ def test_draining_waits_until_nothing_is_kept(held: Held) -> None:
 
 def _child(results: Any) -> None:
     with use_device("cpu"):
-        results.put(value(3).map(lambda x: x + 1).future().result(timeout=PATIENCE))
+        results.put(as_op(3).map(lambda x: x + 1).future().result(timeout=PATIENCE))
 
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")

@@ -19,9 +19,9 @@ from tilec_runtime import (
     AsyncKernelLaunch,
     Device,
     DeviceOp,
+    as_op,
     load_module_from_ptx,
     use_device,
-    value,
     zip_ops,
 )
 from tilec_runtime.errors import (
@@ -101,8 +101,8 @@ def test_a_dropped_op_gives_back_what_moved_in(held: Held) -> None:
     del op
     assert owned(z, x, y)
     for make in (
-        lambda op: zip_ops(op, value(1)),
-        lambda op: op.then(value),
+        lambda op: zip_ops(op, as_op(1)),
+        lambda op: op.then(as_op),
         lambda op: op.shared(),
         lambda op: op.unzip(4),
     ):

@@ -21,8 +21,8 @@ from tilec_runtime import (
     ExecutionContext,
     Stream,
     Tensor,
+    as_op,
     use_device,
-    value,
     with_context,
     zip_ops,
 )
@@ -333,17 +333,17 @@ def test_what_makes_no_sense_in_a_graph_says_so(cpu: Cpu) -> None:
 
 def test_nested_captures_are_refused(cpu: Cpu) -> None:
     with use_device(cpu.device):
-        graph = value(1).graph()
+        graph = as_op(1).graph()
         for call in (
-            lambda _: value(1).graph(),
-            lambda _: value(1).sync(),
-            lambda _: graph.update(value(1)),
-            lambda _: graph.recapture(value(1)),
+            lambda _: as_op(1).graph(),
+            lambda _: as_op(1).sync(),
+            lambda _: graph.update(as_op(1)),
+            lambda _: graph.recapture(as_op(1)),
         ):
             with pytest.raises(NestedExecutionError):
-                value(0).map(call).graph()
+                as_op(0).map(call).graph()
             with pytest.raises(NestedExecutionError):
-                value(0).map(call).sync()
+                as_op(0).map(call).sync()
         with pytest.raises(
             GraphCaptureError, match="cannot be replayed on a stream that is captured"
         ):
@@ -357,7 +357,7 @@ def test_nested_captures_are_refused(cpu: Cpu) -> None:
 
 
 def test_a_used_op_stays_used_and_a_good_one_is_used_up(cpu: Cpu) -> None:
-    op = value(1)
+    op = as_op(1)
     graph = op.graph_on(cpu.stream)
     with pytest.raises(UsedOpError, match="captured in a graph"):
         op.sync_on(cpu.stream)
@@ -404,7 +404,7 @@ def test_replays_wait_for_a_shared_op_that_ran_before(cpu: Cpu) -> None:
 
 
 def test_a_closed_graph_does_nothing_more(cpu: Cpu) -> None:
-    with value(1).graph_on(cpu.stream) as graph:
+    with as_op(1).graph_on(cpu.stream) as graph:
         launch = graph.launch()
         assert "closed" not in repr(graph)
     assert graph.closed
@@ -412,8 +412,8 @@ def test_a_closed_graph_does_nothing_more(cpu: Cpu) -> None:
         graph.replay,
         graph.take_output,
         lambda: launch.sync_on(cpu.stream),
-        lambda: graph.update(value(1)),
-        lambda: graph.recapture(value(1)),
+        lambda: graph.update(as_op(1)),
+        lambda: graph.recapture(as_op(1)),
     ):
         with pytest.raises(GraphError) as caught:
             call()
@@ -425,7 +425,7 @@ def test_a_closed_graph_does_nothing_more(cpu: Cpu) -> None:
 
 def test_what_is_no_op_is_refused(cpu: Cpu) -> None:
     other: Any = np.ones(3)
-    with value(1).graph_on(cpu.stream) as graph:
+    with as_op(1).graph_on(cpu.stream) as graph:
         with pytest.raises(
             UsageError, match=r"^update takes an op, and this is a ndarray\n  fix: .*api.memcpy"
         ):

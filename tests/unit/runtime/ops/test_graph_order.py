@@ -23,7 +23,7 @@ from tilec_runtime import (
     MemPool,
     Stream,
     Tensor,
-    value,
+    as_op,
     with_context,
 )
 from tilec_runtime.device.completion import COMPLETIONS
@@ -128,7 +128,7 @@ def test_a_stream_that_closes_after_a_replay_leaves_its_place(gpu: Gpu) -> None:
 def test_other_devices_are_refused() -> None:
     driver = FakeDriver((H200, H200))
     stream = Stream(0, driver=driver)
-    graph = value(1).graph_on(stream)
+    graph = as_op(1).graph_on(stream)
     for call in (graph.replay, lambda where: graph.launch().sync_on(where)):
         with pytest.raises(
             GraphError, match="was captured on device 0, and the stream is on device 1"
@@ -242,7 +242,7 @@ def test_memory_and_ops_are_refused_in_a_capture_of_others(gpu: Gpu) -> None:
         GraphCaptureError, match="256 bytes cannot be allocated on a stream that is captured"
     ):
         Tensor.uninitialized(COUNT, "f32", driver=gpu.driver, ordinal=0, stream=9)
-    op = value(1)
+    op = as_op(1)
     for run in (op.sync_on, op.enqueue_on):
         with pytest.raises(
             GraphCaptureError, match="cannot be executed on a stream that another library captures"
@@ -267,7 +267,7 @@ def test_what_was_used_there_before_is_freed_after_a_capture_of_others(gpu: Gpu)
 
 
 def test_a_replay_is_refused_in_a_capture_of_others(gpu: Gpu) -> None:
-    graph = value(1).graph_on(gpu.stream)
+    graph = as_op(1).graph_on(gpu.stream)
     gpu.driver.begin_capture(0, 9)
     with pytest.raises(GraphCaptureError, match="cannot be replayed on a stream that is captured"):
         graph.replay(Stream.borrow_raw(9, 0, driver=gpu.driver))
@@ -288,7 +288,7 @@ def test_captures_leave_no_stream(gpu: Gpu) -> None:
         raise ValueError("no such luck")
 
     with gpu.stream:
-        value(1).graph_on(gpu.stream)
+        as_op(1).graph_on(gpu.stream)
         with pytest.raises(ValueError, match="no such luck"):
             with_context(fail).graph_on(gpu.stream)
     assert (

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tests.unit.runtime.ops.graph_samples import COUNT, Cpu, contents, copy
-from tilec_runtime import CudaGraph, use_device, value, with_context
+from tilec_runtime import CudaGraph, as_op, use_device, with_context
 from tilec_runtime.device.recording import RECORDINGS
 from tilec_runtime.errors import (
     BorrowError,
@@ -38,7 +38,7 @@ def test_what_one_record_writes_the_next_one_reads(cpu: Cpu) -> None:
         with out.borrow_mut() as m:
             s.record(cpu.add(m, h.borrow(), w.borrow()))
         s.record(copy(h, out))
-        assert s.record(value(7)) == 7
+        assert s.record(as_op(7)) == 7
     assert (s.graph.nodes, cpu.runs) == (3, 0)
     s.graph.replay()
     assert (contents(h), contents(out)) == ({8}, {8})
@@ -102,7 +102,7 @@ def test_a_record_that_fails_ends_the_scope(cpu: Cpu) -> None:
     with pytest.raises(
         GraphCaptureError, match=r"^the capture was given up: GraphCaptureError: 64 bytes cannot"
     ):
-        s.record(value(1))
+        s.record(as_op(1))
     with pytest.raises(GraphCaptureError) as caught:
         scope.__exit__(None, None, None)
     assert caught.value.what.startswith(
@@ -124,18 +124,18 @@ def test_a_block_that_fails_makes_no_graph(cpu: Cpu) -> None:
     with pytest.raises(GraphError, match="a scope is used once"):
         scope.__enter__()
     with pytest.raises(GraphCaptureError, match="given up: ZeroDivisionError"):
-        scope.record(value(1))
+        scope.record(as_op(1))
     assert not RECORDINGS
 
 
 def test_records_belong_into_the_block(cpu: Cpu) -> None:
     scope = CudaGraph.scope(cpu.stream)
     with pytest.raises(GraphError, match="outside of the scope's block"):
-        scope.record(value(1))
+        scope.record(as_op(1))
     with scope as s, pytest.raises(GraphError, match="there is no graph"):
         _ = s.graph
     with pytest.raises(GraphError, match="outside of the scope's block"):
-        scope.record(value(1))
+        scope.record(as_op(1))
     with pytest.raises(GraphError, match="a scope is used once"), scope:
         pass
 
@@ -147,4 +147,4 @@ def test_a_scope_that_nobody_ends_is_given_up(cpu: Cpu) -> None:
     del scope
     gc.collect()
     assert not RECORDINGS
-    assert value(1).graph_on(cpu.stream).nodes == 0
+    assert as_op(1).graph_on(cpu.stream).nodes == 0

@@ -21,8 +21,8 @@ from tilec_runtime import (
     LaunchConfig,
     Stream,
     api,
+    as_op,
     use_device,
-    value,
 )
 from tilec_runtime.cpu.launch import CpuOptions, CpuRun
 from tilec_runtime.errors import SchedulingError
@@ -50,7 +50,7 @@ def test_a_stream_of_others_is_taken_wherever_one_is(held: Held) -> None:
         own.sync()
         assert found.tolist() == [2.0] * SIZE
         assert t.uses.sole is own.line
-        assert value(1).map(lambda x: x + 1).sync_on(own.__cuda_stream__()[1]) == 2
+        assert as_op(1).map(lambda x: x + 1).sync_on(own.__cuda_stream__()[1]) == 2
 
 
 def test_a_borrowed_stream_is_left_as_it_is(held: Held) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from tests.unit.runtime.ops.device_samples import Held
 from tests.waiting import PATIENCE, Gate, at_once, becomes, joined
-from tilec_runtime import MemPool, Tensor, value
+from tilec_runtime import MemPool, Tensor, as_op
 from tilec_runtime.device.completion import Completions
 from tilec_runtime.device.frees import FREES
 from tilec_runtime.device.marks import Mark, line_of
@@ -96,7 +96,7 @@ def test_a_tensor_that_another_thread_drops_goes(held: Held) -> None:
 def test_the_value_of_an_op_goes(held: Held) -> None:
     x = array()
     alive = weakref.ref(x)
-    future = value(x).future()
+    future = as_op(x).future()
     del x, future
     assert goes(alive)
 

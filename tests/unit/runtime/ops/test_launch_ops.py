@@ -24,11 +24,11 @@ from tilec_runtime import (
     KernelModule,
     LaunchConfig,
     api,
+    as_op,
     load_module_from_bytes,
     load_module_from_file,
     load_module_from_ptx,
     use_device,
-    value,
 )
 from tilec_runtime.cpu.launch import CpuOptions
 from tilec_runtime.errors import (
@@ -353,7 +353,7 @@ def test_numbers_know_their_dtype_from_the_signature_numpy_or_the_caller(gpu: Gp
             "scale: argument 0 takes a number or a tensor: got a str",
         ),
         (
-            lambda g: g.launch().push_arg(value(1)),
+            lambda g: g.launch().push_arg(as_op(1)),
             ArgumentError,
             "argument 0 is an op, and a launch takes what is there",
         ),

@@ -13,7 +13,7 @@ import pytest
 from tests.runtime_samples import ADD, GEMM, TENSOR, Array, image, kernel, loaded, slot
 from tests.unit.runtime.ops.device_samples import CPU, Held
 from tilec.testing.fake_driver import FakeDriver
-from tilec_runtime import Device, DeviceOp, LazyLauncher, Module, use_device, value, zip_ops
+from tilec_runtime import Device, DeviceOp, LazyLauncher, Module, as_op, use_device, zip_ops
 from tilec_runtime.errors import (
     ArgumentError,
     BorrowError,
@@ -112,7 +112,7 @@ def test_a_tensor_cannot_move_into_two_places(gpu: tuple[Module, FakeDriver]) ->
 def test_a_launch_that_is_refused_takes_nothing(gpu: tuple[Module, FakeDriver]) -> None:
     module, driver = gpu
     z, x, y = (on(driver, 512) for _ in range(3))
-    used = value(1.0)
+    used = as_op(1.0)
     used.sync()
     shared = y.share()
     with pytest.raises(UsedOpError):
@@ -162,10 +162,10 @@ def test_an_op_cannot_outlive_what_it_borrows(gpu: tuple[Module, FakeDriver]) ->
 
 def test_ops_and_arrays_mix(gpu: tuple[Module, FakeDriver]) -> None:
     module, driver = gpu
-    x = value(on(driver, 512)).shared()
+    x = as_op(on(driver, 512)).shared()
     array = Array(512, ptr=0x9000)
     z, given, same, alpha = module.lazy.add(
-        value(on(driver, 512)), x, array, alpha=value(3.0)
+        as_op(on(driver, 512)), x, array, alpha=as_op(3.0)
     ).sync()
     assert driver.launches[-1].arguments == (z.ptr, given.ptr, 0x9000, 512, 3.0)
     assert (same, alpha) == (array, 3.0)
@@ -217,7 +217,7 @@ def test_independent_launches_overlap(held: Held) -> None:
         slow = held.module.lazy.add(
             filled(held, 8, 0), filled(held, 8, 1), filled(held, 8, 1)
         ).future()
-        assert zip_ops(value(1), value(2)).sync() == (1, 2)
+        assert zip_ops(as_op(1), as_op(2)).sync() == (1, 2)
         assert not slow.done()
     slow.result()
 
@@ -256,13 +256,11 @@ def test_tiles_of_another_size_are_refused(gpu: tuple[Module, FakeDriver]) -> No
 def test_a_grid_of_the_callers(gpu: tuple[Module, FakeDriver]) -> None:
     module, driver = gpu
     module.lazy.add(on(driver, 1000), on(driver, 1000), on(driver, 1000)).grid(7).sync()
-    module.lazy.add(on(driver, 1000), on(driver, 1000), on(driver, 1000)).const_grid(2, 3).sync()
+    module.lazy.add(on(driver, 1000), on(driver, 1000), on(driver, 1000)).grid(2, 3).sync()
     module.lazy.add(on(driver, 1000), on(driver, 1000), on(driver, 1000)).grid(
         on(driver, 1000).partition(256).grid
     ).sync()
-    module.lazy.add(on(driver, 1000), on(driver, 1000), on(driver, 1000)).const_grid(
-        [2, 3, 4]
-    ).sync()
+    module.lazy.add(on(driver, 1000), on(driver, 1000), on(driver, 1000)).grid([2, 3, 4]).sync()
     assert [launch.shape.grid for launch in driver.launches] == [
         (7, 1, 1),
         (2, 3, 1),
@@ -494,14 +492,14 @@ def test_names_and_reprs(gpu: tuple[Module, FakeDriver]) -> None:
 
 def test_a_shared_tensor_is_unwrapped_after_its_readers(gpu: tuple[Module, FakeDriver]) -> None:
     module, driver = gpu
-    x = value(on(driver, 512)).shared()
+    x = as_op(on(driver, 512)).shared()
     _, one, two, _ = module.lazy.add(on(driver, 512), x, x).sync()
     assert one.owners == 3  # both, and the op's own
     with pytest.raises(OwnershipError, match="it has 3 owners"):
-        value(one).unwrap_arc().sync()
+        as_op(one).unshare().sync()
     del x
     two.drop()
-    assert type(value(one).unwrap_arc().sync()) is Tensor
+    assert type(as_op(one).unshare().sync()) is Tensor
 
 
 def test_a_shared_tensor_that_was_dropped_is_named_beside_one_that_moved_in(

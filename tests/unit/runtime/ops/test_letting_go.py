@@ -15,7 +15,7 @@ import pytest
 
 from tests.cpu_samples import ones
 from tests.unit.runtime.ops.device_samples import Held
-from tilec_runtime import SingleStream, Stream, Tensor, value, zip_ops
+from tilec_runtime import SingleStream, Stream, Tensor, as_op, zip_ops
 from tilec_runtime.device.completion import COMPLETIONS
 from tilec_runtime.errors import BorrowError, SchedulingError, UsageError, UseAfterMoveError
 
@@ -52,7 +52,7 @@ def test_a_launch_that_is_refused_claims_nothing_while_somebody_looks_at_the_err
 def test_a_launch_that_fails_claims_nothing_while_somebody_looks_at_the_error(held: Held) -> None:
     x = tensor(held).share()
     with pytest.raises(ZeroDivisionError) as caught:
-        zip_ops(value(1).map(lambda _: 1 // 0), held.module.lazy.add(tensor(held), x, x)).sync()
+        zip_ops(as_op(1).map(lambda _: 1 // 0), held.module.lazy.add(tensor(held), x, x)).sync()
     assert caught.value.__traceback__ is not None
     assert x.lease.claims == ()
 
@@ -96,7 +96,7 @@ def test_a_result_that_was_taken_is_not_kept_by_the_completion_thread(
     told: list[Any] = []
     monkeypatch.setattr(COMPLETIONS, "watch", lambda mark, stream, tell: told.append(tell))
     shared = tensor(held).share()
-    future = value(shared).map(lambda found: found.clone()).future()
+    future = as_op(shared).map(lambda found: found.clone()).future()
     assert future.result().owners == 2
     del future
     assert shared.owners == 1
@@ -124,7 +124,7 @@ def test_the_error_of_a_future_says_where_it_came_from(held: Held) -> None:
     def broken(_: int) -> int:
         return 1 // 0
 
-    error = value(1).map(broken).future().exception()
+    error = as_op(1).map(broken).future().exception()
     assert isinstance(error, ZeroDivisionError)
     assert "the error was kept; it came from\n" in str(error.__cause__)
     assert "in broken\n    return 1 // 0" in str(error.__cause__)
@@ -139,7 +139,7 @@ def test_errors_that_are_repeated_keep_nobody_who_was_told(held: Held) -> None:
     def fail(_: Any) -> int:
         raise UsageError("mine")
 
-    op = value(1).map(fail).shared()
+    op = as_op(1).map(fail).shared()
 
     def told() -> Any:
         thing = Thing()
@@ -153,7 +153,7 @@ def test_errors_that_are_repeated_keep_nobody_who_was_told(held: Held) -> None:
 
 def test_a_part_that_was_used_keeps_nothing_of_the_others(held: Held) -> None:
     shared = tensor(held).share()
-    one, _other = value((1, shared.clone())).unzip(2)
+    one, _other = as_op((1, shared.clone())).unzip(2)
     assert one.sync() == 1
     del _other
     assert shared.owners == 1

@@ -26,9 +26,9 @@ from tilec_runtime import (
     Module,
     Stream,
     Tensor,
+    as_op,
     load,
     use_device,
-    value,
     with_context,
 )
 from tilec_runtime.cpu.launch import CpuOptions, CpuRun
@@ -182,7 +182,7 @@ def test_graphs_of_a_lost_device(caplog: pytest.LogCaptureFixture) -> None:
     for use in (
         graph.replay,
         graph.launch().sync,
-        lambda: value(1).graph_on(Stream.borrow_raw(7, driver=gpu.driver)),
+        lambda: as_op(1).graph_on(Stream.borrow_raw(7, driver=gpu.driver)),
     ):
         with (
             pytest.raises(

@@ -9,7 +9,7 @@ import pytest
 
 from tests.cpu_samples import ones
 from tests.unit.runtime.ops.device_samples import Held
-from tilec_runtime import LazyLauncher, Tensor, api, value
+from tilec_runtime import LazyLauncher, Tensor, api, as_op
 from tilec_runtime.errors import TensorError, UsageError
 
 NO_SHAPE: Any = True
@@ -22,7 +22,7 @@ async def later(number: int) -> int:
 
 @pytest.mark.parametrize("verb", ["then", "map", "inspect"])
 def test_what_is_no_function_is_refused_when_the_op_is_built(held: Held, verb: str) -> None:
-    op = value(1)
+    op = as_op(1)
     with pytest.raises(UsageError, match=rf"^{verb} takes a function, and this is a int\n  fix: "):
         getattr(op, verb)(NO_FUNCTION)
     with pytest.raises(

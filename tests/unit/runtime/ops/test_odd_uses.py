@@ -28,8 +28,8 @@ from tilec_runtime import (
     SingleStream,
     Stream,
     Tensor,
+    as_op,
     use_device,
-    value,
     zip_ops,
 )
 from tilec_runtime.errors import UsedOpError
@@ -48,10 +48,10 @@ def launch(held: Held) -> DeviceOp[Any]:
 @pytest.mark.parametrize("double", [copy.copy, copy.deepcopy, pickle.dumps])
 def test_what_is_one_is_not_copied(held: Held, double: Callable[[Any], Any]) -> None:
     things = [
-        value(1),
+        as_op(1),
         launch(held),
-        value(1).shared(),
-        value(1).future(),
+        as_op(1).shared(),
+        as_op(1).future(),
         SingleStream(held.device),
         held.module,
     ]
@@ -90,9 +90,9 @@ def test_of_two_threads_one_runs_an_op(held: Held) -> None:
 
 
 def test_a_chain_may_be_long(held: Held) -> None:
-    op: DeviceOp[int] = value(0)
+    op: DeviceOp[int] = as_op(0)
     for _ in range(100_000):
-        op = op.then(lambda x: value(x + 1))
+        op = op.then(lambda x: as_op(x + 1))
     assert op.sync() == 100_000
 
 
@@ -103,8 +103,8 @@ def test_ops_that_are_too_deep_say_so_and_leave_all_as_it_was(held: Held) -> Non
         op = zip_ops(op)
     with pytest.raises(RecursionError):
         op.sync()
-    assert value(1).sync() == 1
-    again: DeviceOp[Any] = value(1)
+    assert as_op(1).sync() == 1
+    again: DeviceOp[Any] = as_op(1)
     for _ in range(20_000):
         again = again.shared().map(lambda x: x)
     assert len(again.name) < 200
@@ -283,7 +283,7 @@ def stop():
 atexit.register(stop)
 import numpy as np
 from tests.cpu_samples import device, ones
-from tilec_runtime import Device, MemPool, Stream, Tensor, use_device, set_default_device, value, zip_ops
+from tilec_runtime import Device, MemPool, Stream, Tensor, as_op, set_default_device, use_device, zip_ops
 
 module, driver = device()
 driver._pace = lambda: time.sleep(0.001)
@@ -327,7 +327,7 @@ FORK = """
 import os, sys, threading, time, warnings
 import numpy as np
 from tests.cpu_samples import device, ones
-from tilec_runtime import Device, Stream, Tensor, set_default_device, value
+from tilec_runtime import Device, Stream, Tensor, as_op, set_default_device
 
 warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)  # since Python 3.12; that is what is tried
 

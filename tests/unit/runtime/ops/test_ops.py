@@ -25,7 +25,7 @@ from tilec_runtime.errors import (
     UsageError,
     UsedOpError,
 )
-from tilec_runtime.ops.combinators import as_op, empty, value, with_context, zip_ops
+from tilec_runtime.ops.combinators import as_op, with_context, zip_ops
 from tilec_runtime.ops.context import ExecutionContext
 from tilec_runtime.ops.op import DeviceOp
 from tilec_runtime.ops.policy import SingleStream, use_device
@@ -50,24 +50,23 @@ class Grow(DeviceOp[np.ndarray[Any, Any]]):
 
 def test_combinators_give_what_they_say(held: Held) -> None:
     seen: list[int] = []
-    assert value(3).sync() == 3
-    assert empty().sync() is None
-    assert value(3).map(lambda x: x + 1).sync() == 4
-    assert value(3).then(lambda x: value(x * 2)).sync() == 6
-    assert value(3).inspect(seen.append).sync() == 3
-    assert zip_ops(value(1), value("a"), empty()).sync() == (1, "a", None)
-    assert zip_ops(value(1), value("a")).first().sync() == 1
-    assert zip_ops(value(1), value("a")).last().sync() == "a"
+    assert as_op(3).sync() == 3
+    assert as_op(None).sync() is None
+    assert as_op(3).map(lambda x: x + 1).sync() == 4
+    assert as_op(3).then(lambda x: as_op(x * 2)).sync() == 6
+    assert as_op(3).inspect(seen.append).sync() == 3
+    assert zip_ops(as_op(1), as_op("a"), as_op(None)).sync() == (1, "a", None)
+    assert zip_ops(as_op(1), as_op("a")).first().sync() == 1
+    assert zip_ops(as_op(1), as_op("a")).last().sync() == "a"
     assert with_context(lambda ctx: ctx.device).sync() == CPU
-    assert with_context(lambda ctx: value(ctx.stream)).map(type).sync() is int
+    assert with_context(lambda ctx: as_op(ctx.stream)).map(type).sync() is int
     assert as_op(7).sync() == 7
-    assert value(1).boxed().sync() == 1
     assert seen == [3]
 
 
 def test_building_an_op_does_nothing(held: Held) -> None:
     ran: list[str] = []
-    op = with_context(lambda ctx: ran.append("ran")).then(lambda _: empty())
+    op = with_context(lambda ctx: ran.append("ran")).then(lambda _: as_op(None))
     assert ran == []
     op.sync()
     assert ran == ["ran"]
@@ -117,34 +116,34 @@ def test_then_sees_what_the_op_before_wrote(held: Held) -> None:
 
 
 def test_a_chain_of_thousands_is_not_deep(held: Held) -> None:
-    op = value(0)
+    op = as_op(0)
     for _ in range(5000):
-        op = op.then(lambda x: value(x + 1))
+        op = op.then(lambda x: as_op(x + 1))
     assert op.sync() == 5000
 
 
 def test_then_has_to_give_an_op(held: Held) -> None:
     with pytest.raises(
         UsageError,
-        match=r"the function of `then` gave a int, and not a DeviceOp\n  fix: return an op, value\(x\)",
+        match=r"the function of `then` gave a int, and not a DeviceOp\n  fix: return an op, as_op\(x\)",
     ):
-        value(1).then(lambda x: x).sync()
+        as_op(1).then(lambda x: x).sync()
 
 
 def test_first_needs_a_tuple(held: Held) -> None:
     with pytest.raises(
         UsageError, match="`first` needs a tuple with elements, and the op gave a int"
     ):
-        value(1).first().sync()
+        as_op(1).first().sync()
     with pytest.raises(
         UsageError, match="`last` needs a tuple with elements, and the op gave a tuple"
     ):
-        value(()).last().sync()
+        as_op(()).last().sync()
 
 
 def test_zip_takes_ops_only() -> None:
     with pytest.raises(UsageError, match="zip_ops takes ops, and one of these is a int"):
-        zip_ops(value(1), 2)
+        zip_ops(as_op(1), 2)
 
 
 # --- single use
@@ -152,7 +151,7 @@ def test_zip_takes_ops_only() -> None:
 
 
 def test_an_op_runs_once(held: Held) -> None:
-    op = value(1)
+    op = as_op(1)
     op.sync()
     with pytest.raises(
         UsedOpError,
@@ -163,8 +162,8 @@ def test_an_op_runs_once(held: Held) -> None:
 
 
 def test_an_op_moves_into_what_is_made_of_it(held: Held) -> None:
-    op = value(1)
-    zipped = zip_ops(op, value(2))
+    op = as_op(1)
+    zipped = zip_ops(op, as_op(2))
     for use in (op.sync, op.future, lambda: op.map(str), lambda: zip_ops(op)):
         with pytest.raises(UsedOpError, match="moved into zip_ops"):
             use()
@@ -172,7 +171,7 @@ def test_an_op_moves_into_what_is_made_of_it(held: Held) -> None:
 
 
 def test_an_op_that_is_refused_leaves_the_others_usable(held: Held) -> None:
-    used, fresh = value(1), value(2)
+    used, fresh = as_op(1), as_op(2)
     used.sync()
     with pytest.raises(UsedOpError):
         zip_ops(fresh, used)
@@ -210,9 +209,9 @@ def test_an_executed_op_holds_nothing(held: Held) -> None:
 
     thing = Thing()
     gone = weakref.ref(thing)
-    first = value(thing)
+    first = as_op(thing)
     second = first.map(lambda x, thing=thing: (x, thing))
-    op = second.then(lambda pair: value(len(pair)))
+    op = second.then(lambda pair: as_op(len(pair)))
     del thing
     assert op.sync() == 2
     assert gone() is None
@@ -220,7 +219,7 @@ def test_an_executed_op_holds_nothing(held: Held) -> None:
 
 
 def test_reprs_say_what_and_where() -> None:
-    op = value(1).map(str)
+    op = as_op(1).map(str)
     assert repr(op).startswith("<DeviceOp value.map, created at ")
     assert f"{HERE}:" in repr(op)
     assert Grow(None, None).label.startswith("Grow, created at ")
@@ -235,17 +234,17 @@ def test_reprs_say_what_and_where() -> None:
 
 
 def test_nested_execution_is_refused_and_names_both(held: Held) -> None:
-    inner = value(1)
+    inner = as_op(1)
 
     def nested(_: object) -> DeviceOp[int]:
         inner.sync()
-        return value(2)
+        return as_op(2)
 
     with pytest.raises(
         NestedExecutionError,
         match=r"<DeviceOp value, .* cannot be executed while this thread executes <DeviceOp value.then,",
     ) as e:
-        value(0).then(nested).sync()
+        as_op(0).then(nested).sync()
     assert isinstance(e.value, SchedulingError)
     assert "ctx.run(op)" in str(e.value)
     assert inner.sync() == 1  # it was refused, not used up
@@ -262,7 +261,7 @@ def test_every_way_to_run_refuses_to_nest(held: Held, way: str) -> None:
         "schedule": lambda op: op.schedule(SingleStream(held.device)),
     }
     with pytest.raises(NestedExecutionError):
-        value(0).map(lambda _: ways[way](value(1))).sync()
+        as_op(0).map(lambda _: ways[way](as_op(1))).sync()
 
 
 def test_another_thread_may_run_ops_meanwhile(held: Held) -> None:
@@ -270,14 +269,14 @@ def test_another_thread_may_run_ops_meanwhile(held: Held) -> None:
 
     def other() -> None:
         with use_device(held.device):
-            found.append(value(5).sync())
+            found.append(as_op(5).sync())
 
     def outer(_: object) -> None:
         thread = threading.Thread(target=other)
         thread.start()
         joined(thread)
 
-    value(0).map(outer).sync()
+    as_op(0).map(outer).sync()
     assert found == [5]
 
 
@@ -304,14 +303,14 @@ def test_the_guard_is_released_on_every_exception(held: Held, error: BaseExcepti
         lambda op: op.enqueue_on(stream),
     ):
         with pytest.raises(type(error)):
-            run(value(0).map(fail))
-        assert value(1).sync() == 1
+            run(as_op(0).map(fail))
+        assert as_op(1).sync() == 1
 
 
 def test_what_the_message_recommends_works(held: Held) -> None:
     """`ctx.run`, and `then_unchecked` (test_unchecked.py), which is no other name of `then`."""
-    assert with_context(lambda ctx: ctx.run(value(4))).sync() == 4
-    assert value(4).then_unchecked(lambda x: value(value(x).sync())).sync() == 4
+    assert with_context(lambda ctx: ctx.run(as_op(4))).sync() == 4
+    assert as_op(4).then_unchecked(lambda x: as_op(as_op(x).sync())).sync() == 4
 
 
 # --- errors
@@ -337,7 +336,7 @@ def test_an_error_while_enqueuing_names_the_innermost_op(held: Held) -> None:
     with pytest.raises(
         TilecError, match=rf"the launch failed\n  op: with_context, created at .*{HERE}:\d+$"
     ):
-        zip_ops(value(1), with_context(refuse)).map(str).sync()
+        zip_ops(as_op(1), with_context(refuse)).map(str).sync()
 
 
 def test_an_error_in_a_step_names_the_step(held: Held) -> None:
@@ -345,7 +344,7 @@ def test_an_error_in_a_step_names_the_step(held: Held) -> None:
         raise DriverError("no")
 
     with pytest.raises(DriverError, match=rf"op: then, created at .*{HERE}:\d+$"):
-        value(1).map(str).then(refuse).sync()
+        as_op(1).map(str).then(refuse).sync()
 
 
 def test_a_stream_is_not_failed_by_somebody_elses_error(held: Held) -> None:
@@ -356,7 +355,7 @@ def test_a_stream_is_not_failed_by_somebody_elses_error(held: Held) -> None:
     with held.held():
         stream = held.device.new_stream()
         failing = Grow(held, ones(4)).schedule(_On(stream))
-        good = value(3).schedule(_On(stream))
+        good = as_op(3).schedule(_On(stream))
     with pytest.raises(OSError, match="the kernel failed"):
         failing.result()
     held.fail = False

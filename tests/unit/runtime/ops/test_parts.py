@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.unit.runtime.ops.graph_samples import COUNT, Cpu, Gpu
-from tilec_runtime import CudaGraph, Stream, TensorMut, api, use_device, value
+from tilec_runtime import CudaGraph, Stream, TensorMut, api, as_op, use_device
 from tilec_runtime.errors import BorrowError, TensorError
 
 HALF = COUNT // 2
@@ -112,7 +112,7 @@ def test_partitions_of_parts(cpu: Cpu) -> None:
                 BorrowError, match=r"cannot be read by .*: the slice .* still writes it"
             ):
                 m.to_host()
-        part = value(m[HALF:].partition(HALF)).unpartition().sync()
+        part = as_op(m[HALF:].partition(HALF)).unpartition().sync()
         assert type(part) is TensorMut
         api.fill(part, 4).sync()
         api.fill(part.partition(8), 5).sync()

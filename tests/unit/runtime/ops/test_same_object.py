@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tests.unit.runtime.ops.device_samples import CPU, Held
-from tilec_runtime import CudaGraph, DeviceOp, Tensor, value
+from tilec_runtime import CudaGraph, DeviceOp, Tensor, as_op
 from tilec_runtime.errors import BorrowError, RequirementError, UseAfterMoveError
 
 
@@ -182,4 +182,4 @@ def test_steps_that_use_a_tensor_up_do_so_when_the_chain_fails_too(held: Held) -
         held.module.lazy.add(z, x, y).first().reshape(2, 4).then(fails).sync()
     with pytest.raises(UseAfterMoveError, match="it was moved into reshape"):
         z.to_host()
-    value(x.borrow()).sync()
+    as_op(x.borrow()).sync()

@@ -18,10 +18,10 @@ from tilec_runtime import (
     ExecutionContext,
     SingleStream,
     api,
+    as_op,
     shared,
     use_device,
     use_policy,
-    value,
     with_context,
     zip_ops,
 )
@@ -90,7 +90,7 @@ def test_a_shared_op_runs_once(held: Held) -> None:
 
 
 def test_sharing_moves_the_op(held: Held) -> None:
-    op = value(1)
+    op = as_op(1)
     again = op.shared()
     with pytest.raises(UsedOpError, match="moved into shared"):
         op.sync()
@@ -147,14 +147,14 @@ def test_an_error_is_repeated_to_every_user(held: Held) -> None:
         op.sync,
         op.clone().sync,
         lambda: op.future().result(),
-        lambda: zip_ops(value(1), op).sync(),
+        lambda: zip_ops(as_op(1), op).sync(),
     ):
         with pytest.raises(
             DriverError, match=rf"refused\n  op: with_context, created at .*{HERE}:\d+$"
         ):
             use()
     assert runs == [1]
-    assert value(1).sync() == 1
+    assert as_op(1).sync() == 1
     depths = []
     for _ in range(3):
         with pytest.raises(DriverError) as caught:
@@ -188,7 +188,7 @@ def test_an_interrupted_execution_is_no_interrupt_of_later_users(held: Held) -> 
 
 def test_a_shared_op_cannot_be_a_part_of_itself(held: Held) -> None:
     made: list[DeviceOp[int]] = []
-    made.append(value(0).then(lambda _: made[0]).shared())
+    made.append(as_op(0).then(lambda _: made[0]).shared())
     with pytest.raises(SchedulingError, match="a shared op is executed as a part of itself"):
         made[0].sync()
 
@@ -198,7 +198,7 @@ def test_shared_ops_that_need_each_other_are_refused_in_threads_too(held: Held) 
     errors: list[SchedulingError] = []
 
     def needs(other: int) -> DeviceOp[int]:
-        return value(0).then(lambda _: made[other]).shared()
+        return as_op(0).then(lambda _: made[other]).shared()
 
     def use(op: DeviceOp[int]) -> None:
         with use_device(held.device), pytest.raises(SchedulingError) as caught:
@@ -222,7 +222,7 @@ def test_a_value_that_is_there(held: Held) -> None:
 
 def test_tensors_are_given_as_shares_of_their_own(held: Held) -> None:
     tensor = Owned()
-    op = zip_ops(value(tensor), value(5)).shared()
+    op = zip_ops(as_op(tensor), as_op(5)).shared()
     (one, five), (two, _) = op.sync(), op.sync()
     assert (type(one), five, tensor.moved) == (Share, 5, 1)
     assert one is not two
@@ -232,12 +232,12 @@ def test_tensors_are_given_as_shares_of_their_own(held: Held) -> None:
 
 
 def test_a_share_is_unwrapped_where_it_is_the_only_one(held: Held) -> None:
-    op = value(Owned()).shared()
+    op = as_op(Owned()).shared()
     with pytest.raises(OwnershipError, match="it has 2 owners"):
-        op.unwrap_arc().sync()
-    alone = value(Owned()).shared().unwrap_arc()  # nobody else has the shared op
+        op.unshare().sync()
+    alone = as_op(Owned()).shared().unshare()  # nobody else has the shared op
     assert alone.sync() == "owned"
-    assert value(7).unwrap_arc().sync() == 7
+    assert as_op(7).unshare().sync() == 7
 
 
 # --- unzip
@@ -257,7 +257,7 @@ def test_unzip_gives_an_op_for_each_element(held: Held) -> None:
 
 def test_an_unzipped_element_is_moved_out(held: Held) -> None:
     """Nobody but its user has it: parts give owned tensors."""
-    a, b = value((Owned(), Owned())).unzip(2)
+    a, b = as_op((Owned(), Owned())).unzip(2)
     once = a._once
     assert (a.sync().moved, b.sync().moved) == (0, 0)
     assert once.result == [None, None]
@@ -303,22 +303,22 @@ def test_an_error_is_repeated_to_every_part(held: Held) -> None:
 
 def test_unzip_needs_a_tuple_of_that_many(held: Held) -> None:
     with pytest.raises(UsageError, match=r"unzip\(2\) of a tuple of 3\n  fix: say unzip\(3\)"):
-        value((1, 2, 3)).unzip(2)[0].sync()
+        as_op((1, 2, 3)).unzip(2)[0].sync()
     with pytest.raises(
         UsageError, match="unzip needs an op that gives a tuple, and this one gave a list"
     ):
-        value([1, 2]).unzip(2)[0].sync()
+        as_op([1, 2]).unzip(2)[0].sync()
     with pytest.raises(UsageError, match="a tuple has one element at least"):
-        value((1,)).unzip(0)
+        as_op((1,)).unzip(0)
 
 
 def test_unzip_needs_no_count_where_it_is_known(held: Held) -> None:
-    a, b = zip_ops(value(1), value("a")).unzip()
+    a, b = zip_ops(as_op(1), as_op("a")).unzip()
     assert (a.sync(), b.sync()) == (1, "a")
-    assert [part.sync() for part in value((1, 2, 3)).unzip()] == [1, 2, 3]
+    assert [part.sync() for part in as_op((1, 2, 3)).unzip()] == [1, 2, 3]
     launch = held.module.lazy.add(*(api.ones(4).sync() for _ in range(3)))
     assert len(launch.unzip()) == len(held.module.kernels["add"].info.params)
-    op = value(1).map(lambda one: (one, 2))
+    op = as_op(1).map(lambda one: (one, 2))
     with pytest.raises(
         CallError,
         match=r"unzip\(\): how many elements the tuple of <DeviceOp value.map.* is not known",

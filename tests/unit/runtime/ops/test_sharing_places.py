@@ -10,7 +10,7 @@ import pytest
 
 from tests.cpu_samples import ones
 from tests.unit.runtime.ops.device_samples import Held
-from tilec_runtime import DeviceOp, Tensor, api, shared, use_device, value, zip_ops
+from tilec_runtime import DeviceOp, Tensor, api, as_op, shared, use_device, zip_ops
 from tilec_runtime.errors import (
     GraphCaptureError,
     LaunchError,
@@ -27,7 +27,7 @@ def tensor(held: Held) -> Tensor:
 # What allocates, or reads the host, is no part of a graph.
 NEVER_CAPTURED: dict[str, Callable[[Held], DeviceOp[Any]]] = {
     "ones": lambda held: api.ones(4),
-    "behind": lambda held: zip_ops(value(0), api.ones(4).map(lambda t: t)).last(),
+    "behind": lambda held: zip_ops(as_op(0), api.ones(4).map(lambda t: t)).last(),
     "from_host": lambda held: api.from_host(ones(4)),
     "dup": lambda held: api.dup(tensor(held)),
     "convert": lambda held: api.convert(api.ones(4, "f16").sync(), "f32"),
@@ -73,9 +73,9 @@ def test_another_device_that_refuses_it_leaves_it(held: Held, name: str) -> None
 def test_an_execution_around_it_leaves_it(held: Held) -> None:
     op = api.ones(4).shared()
     with pytest.raises(NestedExecutionError):
-        value(1).map(lambda _: op.sync()).sync()
+        as_op(1).map(lambda _: op.sync()).sync()
     with pytest.raises(NestedExecutionError):
-        value(1).map(lambda _: op.graph()).sync()
+        as_op(1).map(lambda _: op.graph()).sync()
     assert np.asarray(op.sync()).tolist() == [1.0] * 4
 
 
@@ -94,7 +94,7 @@ def test_an_error_of_the_work_is_kept(held: Held) -> None:
     def fail(_: object) -> None:
         raise TilecError("the work")
 
-    op = value(1).map(fail).shared()
+    op = as_op(1).map(fail).shared()
     for _ in range(2):
         with pytest.raises(TilecError, match="the work"):
             op.sync()

@@ -14,14 +14,14 @@ CODE = """
 import numpy as np
 from tests.cpu_samples import ADD, PythonKernels, add
 from tests.unit.runtime.ops.device_samples import Held
-from tilec_runtime import Stream, Tensor, use_device, value
+from tilec_runtime import Stream, Tensor, as_op, use_device
 
 held = Held()
 with use_device(held.device):
     z, x, y, other = (Tensor.uninitialized((8,), "f32", driver=held.driver, ordinal=-1, stream=0) for _ in range(4))
     op = held.module.lazy.add(z, x, y)  # line 9
-    for what in (lambda: x.borrow(), lambda: op.sync() and op.sync(), lambda: value(1).then(lambda _: 1 // 0).sync(),
-                 lambda: value(1).then(value).then(lambda _: held.module.lazy.add(other, other.borrow(), y)).sync()):
+    for what in (lambda: x.borrow(), lambda: op.sync() and op.sync(), lambda: as_op(1).then(lambda _: 1 // 0).sync(),
+                 lambda: as_op(1).then(as_op).then(lambda _: held.module.lazy.add(other, other.borrow(), y)).sync()):
         try:
             what()
         except Exception as error:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from tests.unit.runtime.ops.device_samples import Held
-from tilec_runtime import DeviceOp, SharedTensor, Tensor, TensorView, api, shared, value, zip_ops
+from tilec_runtime import DeviceOp, SharedTensor, Tensor, TensorView, api, as_op, shared, zip_ops
 from tilec_runtime.errors import OwnershipError, TensorError, UsageError
 
 HERE = "test_tensor_steps.py"
@@ -41,7 +41,7 @@ def test_shapes_of_a_result_that_is_not_there_yet(held: Held) -> None:
 def test_partitions_and_back(held: Held) -> None:
     p = counting().reshape(3, 4).partition(1, 2).sync()
     assert p.grid == (3, 2)
-    assert value(p).unpartition().sync().shape == (3, 4)
+    assert as_op(p).unpartition().sync().shape == (3, 4)
     prefix = counting().partition_prefix(5).sync()
     assert (prefix.prefix, prefix.grid) == (True, (3,))
     assert counting().share().try_partition(4).sync().grid == (3,)
@@ -91,20 +91,20 @@ def test_a_shared_transfer_is_one(held: Held) -> None:
     again = t.sync()
     assert shared(again).sync().owners == 4  # the op keeps one, and each user has one of its own
     with pytest.raises(OwnershipError, match="owners, among them"):
-        t.unwrap_arc().sync()
-    assert isinstance(counting().share().unwrap_arc().sync(), Tensor)
+        t.unshare().sync()
+    assert isinstance(counting().share().unshare().sync(), Tensor)
 
 
 @pytest.mark.parametrize(
     ("make", "verb", "fix"),
     [
-        (lambda: untyped(value(3)).reshape(3), "reshape", "use `map`"),
-        (lambda: untyped(value((1, 2))).to_host(), "to_host", r"first\(\), last\(\) or unzip\(\)"),
-        (lambda: untyped(value("a")).dup(), "dup", "use `map`"),
+        (lambda: untyped(as_op(3)).reshape(3), "reshape", "use `map`"),
+        (lambda: untyped(as_op((1, 2))).to_host(), "to_host", r"first\(\), last\(\) or unzip\(\)"),
+        (lambda: untyped(as_op("a")).dup(), "dup", "use `map`"),
         (lambda: untyped(counting()).unpartition(), "unpartition", "use `map`"),
         (lambda: untyped(counting().share()).share(), "share", "use `map`"),
         (lambda: counting().share().partition(3), "partition", "use `map`"),
-        (lambda: untyped(value(np.zeros(3))).view(3), "view", "use `map`"),
+        (lambda: untyped(as_op(np.zeros(3))).view(3), "view", "use `map`"),
     ],
 )
 def test_a_result_that_is_no_such_tensor(

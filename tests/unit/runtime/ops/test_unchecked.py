@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.runtime.ops.device_samples import Held
 from tests.waiting import PATIENCE
-from tilec_runtime import DeviceOp, Stream, Tensor, api, empty, value, with_context, zip_ops
+from tilec_runtime import DeviceOp, Stream, Tensor, api, as_op, with_context, zip_ops
 from tilec_runtime.errors import GraphCaptureError, NestedExecutionError, UsageError, UsedOpError
 
 HERE = "test_unchecked.py"
@@ -30,21 +30,21 @@ def test_the_function_may_execute_ops_and_the_guard_is_back_afterwards(held: Hel
 
     def nest(x: int) -> DeviceOp[int]:
         found = [
-            value(x).sync(),
-            value(x).sync_on(stream),
-            value(x).future().result(),
-            value(x).then_unchecked(nest_once).sync(),
+            as_op(x).sync(),
+            as_op(x).sync_on(stream),
+            as_op(x).future().result(),
+            as_op(x).then_unchecked(nest_once).sync(),
         ]
-        return value(sum(found))
+        return as_op(sum(found))
 
     def nest_once(x: int) -> DeviceOp[int]:
-        return value(value(x).sync())
+        return as_op(as_op(x).sync())
 
-    assert value(2).then_unchecked(nest).sync() == 8
+    assert as_op(2).then_unchecked(nest).sync() == 8
     with pytest.raises(NestedExecutionError):
-        value(2).then_unchecked(nest).map(lambda x: value(x).sync()).sync()
+        as_op(2).then_unchecked(nest).map(lambda x: as_op(x).sync()).sync()
     with pytest.raises(NestedExecutionError):
-        value(2).then_unchecked(lambda x: with_context(lambda ctx: value(x).sync())).sync()
+        as_op(2).then_unchecked(lambda x: with_context(lambda ctx: as_op(x).sync())).sync()
 
 
 def test_tensors_stay_in_order(held: Held) -> None:
@@ -63,7 +63,7 @@ def test_tensors_stay_in_order(held: Held) -> None:
         held.gate.set()
         seen.extend([t.to_host().tolist(), copying.result(PATIENCE).to_host().tolist()])
         held.gate.clear()
-        return value(held.module.lazy.add(t, one, four).first().enqueue_on(other))
+        return as_op(held.module.lazy.add(t, one, four).first().enqueue_on(other))
 
     added = held.module.lazy.add(api.zeros(4), one, one).first()
     with held.held():
@@ -78,42 +78,42 @@ def test_an_error_inside_gives_back_what_moved_in(held: Held) -> None:
     t = api.ones(4).sync()
 
     def fail(_: Tensor) -> DeviceOp[None]:
-        value(1).sync()
+        as_op(1).sync()
         raise KeyError("mine")
 
     with pytest.raises(KeyError) as caught:
         api.fill(t, 2.0).then_unchecked(fail).sync()
     assert any(HERE in note for note in getattr(caught.value, "__notes__", [HERE]))
     assert t.to_host().tolist() == [2.0] * 4
-    assert value(1).sync() == 1
+    assert as_op(1).sync() == 1
 
 
 def test_it_is_an_op_as_all_others(held: Held) -> None:
-    source = value(1)
-    op = source.then_unchecked(lambda x: value(x + 1))
+    source = as_op(1)
+    op = source.then_unchecked(lambda x: as_op(x + 1))
     assert repr(op).startswith("<DeviceOp value.then_unchecked, created at ")
     with pytest.raises(UsedOpError, match=rf"moved into then_unchecked at .*{HERE}"):
         source.sync()
-    assert zip_ops(op.map(lambda x: x + 1), empty()).sync() == (3, None)
+    assert zip_ops(op.map(lambda x: x + 1), as_op(None)).sync() == (3, None)
     with pytest.raises(UsedOpError):
         op.sync()
     with pytest.raises(
         UsageError, match="the function of `then_unchecked` gave a int, and not a DeviceOp"
     ):
-        value(1).then_unchecked(lambda x: x).sync()  # type: ignore[arg-type, return-value]
+        as_op(1).then_unchecked(lambda x: x).sync()  # type: ignore[arg-type, return-value]
     with pytest.raises(UsageError, match="then_unchecked takes a function, and this is a int"):
-        value(1).then_unchecked(3)  # type: ignore[arg-type]
+        as_op(1).then_unchecked(3)  # type: ignore[arg-type]
     t = api.ones(4).sync()
     del op
-    dropped = api.fill(t, 2.0).then_unchecked(value)
+    dropped = api.fill(t, 2.0).then_unchecked(as_op)
     del dropped
     assert t.to_host().tolist() == [1.0] * 4
 
 
 def test_a_capture_refuses_it_before_anything_ran(held: Held) -> None:
     ran: list[int] = []
-    op = value(1).inspect(ran.append).then_unchecked(value)
+    op = as_op(1).inspect(ran.append).then_unchecked(as_op)
     with pytest.raises(GraphCaptureError, match=r"^then_unchecked cannot be captured into a graph"):
         op.graph()
     assert ran == []
-    assert value(1).sync() == 1
+    assert as_op(1).sync() == 1

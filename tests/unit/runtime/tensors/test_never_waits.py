@@ -176,14 +176,14 @@ def test_shapes_and_ownership(busy: Callable[[], Tensor]) -> None:
 
 
 def test_ops_are_built_and_dropped(busy: Callable[[], Tensor]) -> None:
-    from tilec_runtime import api, value
+    from tilec_runtime import api, as_op
 
     t, u = busy(), busy()
     for op in (
         t.dup(),
         api.to_host(t),
         api.memcpy(u, t),
-        value(t).reshape(24),
+        as_op(t).reshape(24),
         api.from_host(np.zeros(3)),
     ):
         assert "created at" in repr(op)
