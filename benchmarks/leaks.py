@@ -130,9 +130,9 @@ def ops(package: Any) -> Callable[[int], int]:
     def work(count: int) -> int:
         nonlocal tensors
         for _ in range(count // 10):
-            op = package.vector_add(*tensors)
+            op = package.ops.vector_add(*tensors)
             for _ in range(9):
-                op = op.then(lambda zxy: package.vector_add(*zxy))
+                op = op.then(lambda zxy: package.ops.vector_add(*zxy))
             tensors = op.sync()
         return count // 10 * 10
 
@@ -155,7 +155,7 @@ def cancelled(package: Any) -> Callable[[int], int]:
         )
 
     async def batch() -> int:
-        ops = [package.vector_add(*ways.own_tensors(ELEMENTS)) for _ in range(BATCH)]
+        ops = [package.ops.vector_add(*ways.own_tensors(ELEMENTS)) for _ in range(BATCH)]
         held = [busy().future() for _ in range(4)]
         tasks = [asyncio.ensure_future(op) for op in ops]
         await asyncio.sleep(0)

@@ -99,7 +99,7 @@ async def waiting(package: Any) -> dict[str, dict[str, Any]]:
     """One small op and the wait for it, against a launch and the wait for its stream."""
     from tilec_runtime import Stream
 
-    module, stream, add = package.load(0), Stream(0), package.vector_add
+    module, stream, add = package.load(0), Stream(0), package.ops.vector_add
     direct = ways.own_tensors(ELEMENTS, stream=stream.handle)
     tensors: Tensors = tuple(ways.own_tensors(ELEMENTS))
     times: dict[str, list[float]] = {
@@ -146,7 +146,7 @@ def steps(package: Any) -> dict[str, dict[str, Any]]:
     from tilec_runtime import Stream
 
     stream = Stream(0)
-    module, add = package.load(0), package.vector_add
+    module, add = package.load(0), package.ops.vector_add
     tensors: Tensors = tuple(ways.own_tensors(ELEMENTS, stream=stream.handle))
     direct: Tensors = tuple(ways.own_tensors(ELEMENTS, stream=stream.handle))
 
@@ -185,7 +185,7 @@ def captures(torch: Any, package: Any) -> dict[str, dict[str, Any]]:
         nonlocal z
         with CudaGraph.scope(stream) as scope:
             for _ in range(LINKS):
-                z = scope.record(module.lazy.vector_add(z, *shared))[0]
+                z = scope.record(module.ops.vector_add(z, *shared))[0]
 
     def torchs() -> None:
         graph = torch.cuda.CUDAGraph()
@@ -207,7 +207,7 @@ def graph_calls(torch: Any, package: Any) -> dict[str, dict[str, Any]]:
     shared = x.share(), y.share()
     with CudaGraph.scope(Stream(0)) as scope:
         for _ in range(10):
-            z = scope.record(module.lazy.vector_add(z, *shared))[0]
+            z = scope.record(module.ops.vector_add(z, *shared))[0]
     graph, side, other = scope.graph, torch.cuda.Stream(), torch.cuda.CUDAGraph()
     with torch.cuda.graph(other):
         for _ in range(10):

@@ -207,7 +207,7 @@ def tilec(device: str) -> Callable[[], Advance]:
                 own = [api.ones((tokens, HIDDEN), dtype="f32").sync() for _ in range(3)]
                 vector = api.ones((HIDDEN,), dtype="f32").sync().share()
             with CudaGraph.scope(stream) as scope:
-                record_layers(scope, module.lazy, own, vector)
+                record_layers(scope, module.ops, own, vector)
             graphs.append(scope.graph)
 
         def advance(step: Step) -> None:
@@ -245,14 +245,14 @@ def launch_layers(launchers: Any, stream: Any, z: Any, x: Any, y: Any, w: Any) -
         launchers[f"gate_{layer}"](z, x, y, 0.25, stream=stream)
 
 
-def record_layers(scope: Any, lazy: Any, own: list[Any], vector: Any) -> None:
+def record_layers(scope: Any, ops: Any, own: list[Any], vector: Any) -> None:
     """The same 20 kernels as ops of a graph."""
     z, x, y = own
     for layer in range(LAYERS):
-        z, x, y = scope.record(getattr(lazy, f"add_{layer}")(z, x, y))
-        x, z, _ = scope.record(getattr(lazy, f"scale_{layer}")(x, z, 0.5))
-        y, x, _ = scope.record(getattr(lazy, f"shift_{layer}")(y, x, vector))
-        z, x, y, _ = scope.record(getattr(lazy, f"gate_{layer}")(z, x, y, 0.25))
+        z, x, y = scope.record(getattr(ops, f"add_{layer}")(z, x, y))
+        x, z, _ = scope.record(getattr(ops, f"scale_{layer}")(x, z, 0.5))
+        y, x, _ = scope.record(getattr(ops, f"shift_{layer}")(y, x, vector))
+        z, x, y, _ = scope.record(getattr(ops, f"gate_{layer}")(z, x, y, 0.25))
 
 
 def triton(_: str) -> Callable[[], Advance]:

@@ -81,7 +81,7 @@ def data_parallel(
 
     def forward(x: Any, place: int) -> Any:
         def layer(h: Any) -> Any:
-            return package.layer(api.empty((h.shape[0], width)), h, weights[place]).first()
+            return package.ops.layer(api.empty((h.shape[0], width)), h, weights[place]).first()
 
         op = layer(x)
         for _ in range(layers - 1):

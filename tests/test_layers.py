@@ -145,7 +145,7 @@ ROOT_FILES = {
 # Imports against the order of the rooms; modules have an order all the same.
 EXCEPTIONS = {
     ("device.devices", "cpu.driver"),  # the name of a device says which driver is imported
-    ("launch.load", "ops.lazy"),  # `Module.lazy`
+    ("launch.load", "ops.lazy"),  # `Module.ops`
     # `tensor.dup()` is an op, and ops of results that are tensors have it too.
     ("tensors.interop", "ops.copies"),
     ("tensors.interop", "ops.op"),

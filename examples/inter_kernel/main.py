@@ -17,9 +17,9 @@ def gated(logits):
 
     def gate(found):
         softmax, _ = found
-        return inter_kernel.threshold_scale(api.zeros(softmax.shape), softmax, THRESHOLD, SCALE)
+        return inter_kernel.ops.threshold_scale(api.zeros(softmax.shape), softmax, THRESHOLD, SCALE)
 
-    return inter_kernel.row_softmax(api.zeros(logits.shape), api.from_host(logits)).then(gate)
+    return inter_kernel.ops.row_softmax(api.zeros(logits.shape), api.from_host(logits)).then(gate)
 
 
 def main():

@@ -20,7 +20,7 @@ def forward(x, weights):
     op = api.from_host(x)
     for w in weights:
         op = op.then(
-            lambda h, w=w: pipelines.layer(api.empty((h.shape[0], w.shape[1])), h, w).first()
+            lambda h, w=w: pipelines.ops.layer(api.empty((h.shape[0], w.shape[1])), h, w).first()
         )
     return op.to_host()
 

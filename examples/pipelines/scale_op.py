@@ -15,11 +15,11 @@ def scaled_layer(x, w):
     """relu(x @ w) by the tile kernel, then times a factor by CUDA C++; the cpu device runs the
     first half.
     """
-    op = pipelines.layer(
+    op = pipelines.ops.layer(
         api.empty((x.shape[0], w.shape[1])), api.from_host(x), api.from_host(w)
     ).first()
     if not on_cpu():
-        op = op.then(lambda h: pipelines.scale(api.empty(h.shape), h, FACTOR).first())
+        op = op.then(lambda h: pipelines.ops.scale(api.empty(h.shape), h, FACTOR).first())
     return op.to_host()
 
 

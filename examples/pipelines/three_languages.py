@@ -13,11 +13,11 @@ ROWS, INNER, COLUMNS, FACTOR, MOST = 61, 70, 45, 2.5, 20.0
 
 def chain(x, w, buffers):
     """The kernels one after another, into memory that is there before the capture."""
-    op = pipelines.layer(buffers[0], x, w).first()
+    op = pipelines.ops.layer(buffers[0], x, w).first()
     if on_cpu():
         return op
-    return op.then(lambda h: pipelines.scale(buffers[1], h, FACTOR).first()).then(
-        lambda h: pipelines.clip(buffers[2], h, MOST).first()
+    return op.then(lambda h: pipelines.ops.scale(buffers[1], h, FACTOR).first()).then(
+        lambda h: pipelines.ops.clip(buffers[2], h, MOST).first()
     )
 
 

@@ -38,7 +38,7 @@ def main():
     device.sync()
     check(ty.cpu().numpy(), reference.layer(x, w))
     made = (
-        pipelines.layer(api.empty((ROWS, COLUMNS)), api.from_host(x), api.from_host(w))
+        pipelines.ops.layer(api.empty((ROWS, COLUMNS)), api.from_host(x), api.from_host(w))
         .first()
         .sync()
     )
@@ -52,7 +52,7 @@ def without_torch(x, w):
     arrays.
     """
     made = (
-        pipelines.layer(api.empty((ROWS, COLUMNS)), api.from_host(x), api.from_host(w))
+        pipelines.ops.layer(api.empty((ROWS, COLUMNS)), api.from_host(x), api.from_host(w))
         .first()
         .to_host()
         .sync()

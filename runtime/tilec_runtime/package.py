@@ -113,11 +113,29 @@ class Package:
                     )
         return module
 
+    def missing(self, name: str) -> NoReturn:
+        """Refuse an attribute that the package's module does not have.
+
+        Raises:
+            AttributeError: always; says where kernels are called, and names the nearest one.
+        """
+        what = f"module {self.name!r} has no attribute {name!r}"
+        if not name.startswith("_"):
+            from tilec_runtime.model.suggest import nearest  # for the message alone
+
+            kernels = [key for key in vars(sys.modules[self.name].Ops) if not key.startswith("_")]
+            close = nearest(name, ("load", "ops", *kernels))
+            if close in kernels:
+                what += f"; {self.name}.ops.{close}(...) gives an op, {self.name}.load().{close}(...) launches at once"
+            elif close:
+                what += f"; did you mean {close!r}"
+        raise AttributeError(what, name=name)
+
     def _packaged(self, kernel: str) -> Callable[..., Any]:
         from tilec_runtime.launch.contract import Contract
-        from tilec_runtime.ops.lazy import packaged
+        from tilec_runtime.ops.lazy import maker
 
-        return packaged(
+        return maker(
             lambda: Contract(self.bundle.kernel(kernel)),
             lambda driver, ordinal: self.on(driver, ordinal).kernels[kernel],
         )
@@ -139,18 +157,19 @@ class Makers(dict[str, "Callable[..., Any]"]):
 class PackageKernels:
     """Base of a generated package's `Module`, whose methods launch through `_launchers`."""
 
-    _functions: type[PackageFunctions]
+    _ops: type[PackageOps]
 
     def __init__(self, loaded: Module) -> None:
         """Use the package's `load`."""
         self._loaded = loaded
         self._launchers = loaded.kernels
-        self._lazy = self._functions(loaded)
 
-    @property
-    def lazy(self) -> PackageFunctions:
+    @functools.cached_property
+    def ops(self) -> PackageOps:
         """The same kernels as functions that give ops, to be run on this device."""
-        return self._lazy
+        from tilec_runtime.ops.lazy import maker_of  # launches need no ops
+
+        return self._ops(Makers(lambda kernel: maker_of(self._launchers[kernel])))
 
     @property
     def compiled(self) -> tuple[Compiled, ...]:
@@ -193,33 +212,9 @@ class PackageKernels:
         return f"<kernels of {package.name} {package.version} on {self._loaded.device}>"
 
 
-class PackageFunctions:
-    """Base of a generated package's `Functions`: the package's functions, each made one of a device
-    at its first use.
-    """
+class PackageOps:
+    """Base of a generated package's `Ops`, whose methods make ops through `_launch`."""
 
-    _package: dict[str, Any]  # names of the package
-
-    def __init__(self, loaded: Module) -> None:
-        """Use `lazy` of the package's `Module`."""
-        self._kernels = loaded.kernels
-        self._launchers = Makers(lambda kernel: loaded.lazy[kernel])
-
-    def __getattr__(self, name: str) -> Callable[..., Any]:
-        """Return the function of a kernel, whose ops run on the device."""
-        if name.startswith("_") or name not in self._kernels:
-            raise AttributeError(
-                f"{type(self).__qualname__!r} object has no attribute {name!r}", name=name, obj=self
-            )
-        function, launchers = self._package[name], self._launchers
-
-        @functools.wraps(function)
-        def on_device(*args: Any, **kwargs: Any) -> Any:
-            return function(*args, **kwargs).run_by(launchers)
-
-        self.__dict__[name] = on_device
-        return on_device
-
-    def __dir__(self) -> list[str]:
-        """Attributes and kernels."""
-        return [*super().__dir__(), *self._kernels]
+    def __init__(self, makers: Makers) -> None:
+        """Use `ops` of the package or of its `Module`."""
+        self._launch = makers

@@ -19,7 +19,7 @@ from tilec_runtime import api, use_device
 
 with use_device("cpu"):
     x = api.from_host(np.arange(40, dtype=np.float32)).sync()
-    y, *_ = demo.scale(api.zeros((40,), "f32"), x, factor=3.0).sync()
+    y, *_ = demo.ops.scale(api.zeros((40,), "f32"), x, factor=3.0).sync()
     print(demo.__file__, bool((y.to_host() == 3 * np.arange(40)).all()))
 """
 

@@ -88,7 +88,7 @@ def tensor(array: np.ndarray) -> Tensor:
 def test_long_rows_are_walked_to_their_end(package, length):
     x = np.random.default_rng(length).standard_normal((2, length)).astype(np.float32)
     with use_device("cpu"):
-        y, *_ = package.softmax_long(tensor(np.full_like(x, np.nan)), tensor(x).share()).sync()
+        y, *_ = package.ops.softmax_long(tensor(np.full_like(x, np.nan)), tensor(x).share()).sync()
         found = y.to_host()
     weight = np.exp(x - x.max(1, keepdims=True))
     np.testing.assert_allclose(found, weight / weight.sum(1, keepdims=True), rtol=1e-4, atol=1e-7)
@@ -98,7 +98,7 @@ def test_the_same_seed_drops_the_same(package):
     x = np.ones(12001, np.float32)
     with use_device("cpu"):
         found = [
-            package.dropout(tensor(np.empty_like(x)), tensor(x).share(), seed, 0.5)
+            package.ops.dropout(tensor(np.empty_like(x)), tensor(x).share(), seed, 0.5)
             .sync()[0]
             .to_host()
             for seed in (1, 1, 2)
@@ -130,9 +130,9 @@ def test_rows_that_are_too_long_are_refused(package):
     with use_device("cpu"):
         x = tensor(np.zeros((2, 40000), np.float32))
         with pytest.raises(RequirementError, match=r"softmax: .*y\.shape\[1\] <= COLS"):
-            package.softmax(tensor(np.zeros((2, 40000), np.float32)), x.share()).sync()
+            package.ops.softmax(tensor(np.zeros((2, 40000), np.float32)), x.share()).sync()
         with pytest.raises(VariantError):
-            package.softmax(
+            package.ops.softmax(
                 tensor(np.zeros((2, 2000), np.float32)),
                 tensor(np.zeros((2, 2000), np.float32)).share(),
                 COLS=2000,
@@ -188,11 +188,11 @@ def test_the_largest_of_rows_with_equal_and_missing_numbers(package, length):
     x[2] = np.nan
     with use_device("cpu"):
         logits = tensor(x).share()
-        peaks = package.group_peaks(
+        peaks = package.ops.group_peaks(
             tensor(np.zeros((3, -(-length // 32)), np.float32)), logits
         ).sync()[0]
         values, places = (tensor(np.zeros((3, 8), dtype)) for dtype in (np.float32, np.int32))
-        values, places, *_ = package.top_k(values, places, logits, peaks.share(), K=8).sync()
+        values, places, *_ = package.ops.top_k(values, places, logits, peaks.share(), K=8).sync()
         values, places = values.to_host(), places.to_host()
     for row, found, at in zip(x, values, places, strict=True):
         known = np.flatnonzero(~np.isnan(row))
@@ -208,7 +208,7 @@ def test_a_mean_far_from_zero_costs_layer_norm_no_digits(package, mean):
     with use_device("cpu"):
         y = tensor(np.full_like(x, np.nan))
         y = (
-            package.layer_norm(
+            package.ops.layer_norm(
                 y, tensor(x).share(), tensor(ones).share(), tensor(zeros).share(), 1e-5, COLS=1024
             )
             .sync()[0]
@@ -225,7 +225,9 @@ def test_places_outside_of_a_cache_are_left_out(package):
     with use_device("cpu"):
         start = tensor(np.array([-1, 3, 2_000_000_000], np.int32))
         found = (
-            package.kv_append(tensor(cache), tensor(new).share(), start.share()).sync()[0].to_host()
+            package.ops.kv_append(tensor(cache), tensor(new).share(), start.share())
+            .sync()[0]
+            .to_host()
         )
     assert found.any(axis=2).tolist() == [
         [True, False, False, False],

@@ -43,9 +43,9 @@ Device("cpu").sync()
 print(z[0])
 with use_device("cpu"):
     t = Tensor.from_foreign(z)
-    t, _ = acme.add(t, x).options(occupancy=1).sync()
+    t, _ = acme.ops.add(t, x).options(occupancy=1).sync()
     try:
-        acme.add(t, x).options(occupancy=2)
+        acme.ops.add(t, x).options(occupancy=2)
     except VariantError as error:
         print(error)
     print(t)
@@ -144,7 +144,7 @@ def test_a_kernel_reads_pairs_of_elements(cli: Cli, tmp_path: Path) -> None:
     module = load(tmp_path / "dist" / "fours-1.0.0.tilec", "cpu")
     with use_device("cpu") as device:
         x = api.from_host(source).sync()
-        y, x = module.lazy.widen(api.from_host(np.zeros((6, 200), np.float32)), x).sync()
+        y, x = module.ops.widen(api.from_host(np.zeros((6, 200), np.float32)), x).sync()
         assert np.array_equal(y.to_host(), source.astype(np.float32))
         with x[1:3] as rows:  # contiguous, and aligned to no more than its bytes
             part = np.zeros((2, 200), np.float32)

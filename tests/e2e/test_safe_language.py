@@ -57,7 +57,7 @@ def test_nothing_races_and_nothing_is_outside(cli: Cli, project: Path) -> None:
 def test_the_launcher_demands_what_was_proven_under(module: Module) -> None:
     z, x, y = ones(33, 70), ones(33, 70), ones(33, 70)
     with use_device("cpu"):
-        module.lazy.add(z, x, y).sync()
+        module.ops.add(z, x, y).sync()
     assert (z == 2).all()
     with pytest.raises(
         RequirementError, match=r"add: requires y\.shape == z\.shape: left-hand side is \(16, 70\)"

@@ -61,7 +61,7 @@ def work(step):
             with Stream(ordinal) as stream:
                 module.vector_add(z, x, y, stream=stream)
                 assert (z.to_host() == 2 * host).all()
-            z, *_ = module.lazy.vector_add(z, x, y).sync()
+            z, *_ = module.ops.vector_add(z, x, y).sync()
             assert (z.to_host() == 2 * host).all()
 
         def shared():

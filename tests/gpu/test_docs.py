@@ -31,9 +31,11 @@ def tour(kernels: Any, package: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         module, "load", lambda device: types.SimpleNamespace(axpy=launch), raising=False
     )
-    monkeypatch.setattr(
-        module, "axpy", lambda z, x, y, *, alpha: package.vector_add(z, x * alpha, y), raising=False
-    )
+
+    def op(z: Any, x: Any, y: Any, *, alpha: float) -> Any:
+        return package.ops.vector_add(z, x * alpha, y)
+
+    monkeypatch.setattr(module, "ops", types.SimpleNamespace(axpy=op), raising=False)
     monkeypatch.setitem(sys.modules, "tour", module)
 
 

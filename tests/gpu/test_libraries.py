@@ -159,7 +159,7 @@ def test_their_arrays_are_arguments(library: Library, module: Module) -> None:
         if type(theirs).__module__.startswith("jax"):  # whose arrays never change
             with pytest.raises(ArgumentError, match=r"is read-only, and the kernel writes it"):
                 module.vector_add(theirs, z, one, stream=stream)
-        z, _, _ = module.lazy.vector_add(z, Tensor.from_foreign(theirs), one).sync_on(stream)
+        z, _, _ = module.ops.vector_add(z, Tensor.from_foreign(theirs), one).sync_on(stream)
         assert set(z.to_host().tolist()) == {4.0}
 
 

@@ -41,7 +41,7 @@ def expected(name: str, launches: int) -> list[int]:
 def test_what_comes_of_a_chain(package, name, steps):
     if name == "three places":
         steps = min(steps, 20)  # its numbers grow as Fibonacci's do
-    step = FUNCTIONS[name](package.vector_add)
+    step = FUNCTIONS[name](package.ops.vector_add)
     stream = Stream(0)
     for round_ in range(2):
         z, x, y = (
@@ -50,7 +50,7 @@ def test_what_comes_of_a_chain(package, name, steps):
             api.ones(SIZE).sync_on(stream),
         )
         places = {one.storage.address: number for number, one in enumerate((z, x, y))}
-        op = package.vector_add(z, x, y)
+        op = package.ops.vector_add(z, x, y)
         for _ in range(steps):
             op = op.then(step)
         found = op.sync_on(stream)
@@ -69,9 +69,11 @@ def test_threads_run_chains_of_one_kernel_at_once(package):
     def run(number: int) -> None:
         stream = Stream(0)
         z, x, y = (make(SIZE).sync_on(stream) for make in (api.zeros, api.zeros, api.ones))
-        step = FUNCTIONS["two places" if number % 2 else "two places, called"](package.vector_add)
+        step = FUNCTIONS["two places" if number % 2 else "two places, called"](
+            package.ops.vector_add
+        )
         for _ in range(3):
-            op = package.vector_add(z, x, y)
+            op = package.ops.vector_add(z, x, y)
             for _ in range(1999):
                 op = op.then(step)
             x, z, y = op.sync_on(

@@ -51,23 +51,23 @@ def arrays(torch: Any) -> tuple[Any, Any, Any]:
 
 def test_every_kind_of_argument(package: Any, torch: Any, arrays: Any) -> None:
     z, x, y = arrays
-    out, same, shared = package.vector_add(of(z), x, of(y).share()).sync()
+    out, same, shared = package.ops.vector_add(of(z), x, of(y).share()).sync()
     assert same is x
     torch.testing.assert_close(back(torch, out), x + y)
     with out.borrow_mut() as borrowed, shared[:COUNT] as view:
-        package.vector_add(borrowed, view, shared).sync()
+        package.ops.vector_add(borrowed, view, shared).sync()
     torch.testing.assert_close(back(torch, out), 2 * y)
 
 
 def test_partitions_give_the_grid(package: Any, torch: Any, arrays: Any) -> None:
     z, x, y = arrays
     tile = package.load(0)["vector_add"].explain(z, x, y).shape.grid[0]
-    part, _, _ = package.vector_add(of(z).partition(COUNT // tile), x, y).sync()
+    part, _, _ = package.ops.vector_add(of(z).partition(COUNT // tile), x, y).sync()
     assert type(part) is Partition
     torch.testing.assert_close(back(torch, part.unpartition()), x + y)
     cut = of(torch.zeros_like(z)).partition(COUNT // (2 * tile))
     for launch in (
-        package.vector_add(cut, x, y).sync,
+        package.ops.vector_add(cut, x, y).sync,
         lambda: package.load(0).vector_add(cut, x, y),
     ):
         with pytest.raises(LaunchLimitError, match=rf"the partition z gives \({2 * tile}, 1, 1\)"):
@@ -78,11 +78,11 @@ def test_partitions_give_the_grid(package: Any, torch: Any, arrays: Any) -> None
 def test_a_refusal_loses_nothing(package: Any, torch: Any, arrays: Any) -> None:
     z, x, y = map(of, arrays)
     other, short = of(torch.zeros(COUNT, device="cuda")), of(torch.zeros(COUNT - 1, device="cuda"))
-    good = package.vector_add(z, x, y)
+    good = package.ops.vector_add(z, x, y)
     with pytest.raises(RequirementError):
-        zip_ops(good, package.vector_add(other, short, of(arrays[2].clone()))).sync()
+        zip_ops(good, package.ops.vector_add(other, short, of(arrays[2].clone()))).sync()
     torch.testing.assert_close(back(torch, z), arrays[1] + arrays[2])
-    z, x, y = package.vector_add(z, x, y).sync()
+    z, x, y = package.ops.vector_add(z, x, y).sync()
     other.share()
     short.share()
 
@@ -98,10 +98,10 @@ def test_memory_is_where_it_was(package: Any, device: Device) -> None:
         ]
 
     def once() -> None:
-        package.vector_add(*tensors()).sync()
-        package.vector_add(*tensors())
+        package.ops.vector_add(*tensors()).sync()
+        package.ops.vector_add(*tensors())
         with pytest.raises(RequirementError):
-            package.vector_add(*tensors()[:2], tensors(COUNT - 1)[0]).sync()
+            package.ops.vector_add(*tensors()[:2], tensors(COUNT - 1)[0]).sync()
 
     from tilec_runtime.tensors.storage import Storage
 

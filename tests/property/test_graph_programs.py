@@ -68,7 +68,7 @@ class Program:
         target, first, second = (self.tensors[place] for place in work)
         if work[0] in work[1:]:
             return copy(target, first)
-        return self.module.lazy.add(target.borrow_mut(), first.borrow(), second.borrow())
+        return self.module.ops.add(target.borrow_mut(), first.borrow(), second.borrow())
 
     def play(self, work: tuple[int, int, int]) -> None:
         target, first, second = work

@@ -118,7 +118,7 @@ def numbers(seed: int, *shape: int) -> np.ndarray[Any, Any]:
 
 def run(module: Module, kernel: str, *arguments: Any, grid: tuple[int, ...] = ()) -> None:
     with use_device("cpu"):
-        op = module.lazy[kernel](*arguments)
+        op = module.ops[kernel](*arguments)
         (op.grid(*grid) if grid else op).sync()
 
 

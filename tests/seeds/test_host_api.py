@@ -170,7 +170,7 @@ def test_transfers(stream: Stream) -> None:
 def test_a_kernels_output_on_the_host(host_api: ModuleType, stream: Stream) -> None:
     x = api.ones(1024).sync_on(stream).share()
     host = (
-        host_api.double(api.zeros(1024).partition(128), x)
+        host_api.ops.double(api.zeros(1024).partition(128), x)
         .first()
         .unpartition()
         .to_host()
@@ -191,7 +191,7 @@ def test_devices_and_streams(stream: Stream) -> None:
 
 def test_compile_options_grid_and_generics(host_api: ModuleType, stream: Stream) -> None:
     def launch(blocks: int = 128) -> DeviceOp[object]:
-        return host_api.double(api.zeros(1024).partition(blocks), api.ones(1024))  # type: ignore[no-any-return]
+        return host_api.ops.double(api.zeros(1024).partition(blocks), api.ones(1024))  # type: ignore[no-any-return]
 
     for op in (
         launch().options(occupancy=4),
@@ -207,7 +207,7 @@ def test_compile_options_grid_and_generics(host_api: ModuleType, stream: Stream)
     assert launch().options(max_divisibility=16).sync_on(stream)  # type: ignore[attr-defined]
     with pytest.raises(VariantError, match="B = 32 was not built; built are 64, 128"):
         launch().variant(B=32)  # type: ignore[attr-defined]
-    half = host_api.double(
+    half = host_api.ops.double(
         api.zeros(64, dtype="f16").partition(64), api.ones(64, dtype="f16")
     ).sync_on(stream)[0]
     assert half.unpartition().dtype == "f16"  # dtypes follow from the tensors
@@ -232,7 +232,7 @@ def test_shared_runs_once_and_unwraps(host_api: ModuleType, stream: Stream) -> N
     runs: list[int] = []
     x = api.ones(128).inspect(lambda _: runs.append(1)).shared()
     for _ in range(2):
-        host_api.double(api.zeros(128).partition(128), x.clone()).sync_on(stream)
+        host_api.ops.double(api.zeros(128).partition(128), x.clone()).sync_on(stream)
     assert runs == [1]
     weights = api.ones(128).sync_on(stream).share()
     assert shared(weights).sync().shape == (128,)
@@ -279,7 +279,7 @@ def test_nested_execution_is_an_error(stream: Stream) -> None:
 
 def test_errors_by_kind(host_api: ModuleType, stream: Stream) -> None:
     with pytest.raises(LaunchError, match=r"^double: requires x.shape == z.shape"):
-        host_api.double(api.zeros(128).partition(128), api.ones(64)).sync_on(stream)
+        host_api.ops.double(api.zeros(128).partition(128), api.ones(64)).sync_on(stream)
     for call in (lambda: zip_ops(1), lambda: Device("tpu"), lambda: host_api.load("tpu")):  # type: ignore[call-overload]
         with pytest.raises(DeviceError) as caught:
             call()
@@ -288,7 +288,7 @@ def test_errors_by_kind(host_api: ModuleType, stream: Stream) -> None:
 
 def test_a_captured_op_is_replayed(host_api: ModuleType, stream: Stream) -> None:
     x, out = api.zeros(128).sync_on(stream), api.zeros(128).sync_on(stream)
-    forward = host_api.double(out.partition(128), x.borrow())
+    forward = host_api.ops.double(out.partition(128), x.borrow())
     graph = forward.graph_on(stream)
     output, _ = graph.take_output()
     for token in (1, 2):
@@ -301,8 +301,8 @@ def test_a_scope_records_one_op_after_another(host_api: ModuleType, stream: Stre
     output, weights = api.zeros(128).sync_on(stream), api.ones(128).sync_on(stream)
     middle = api.zeros(128).sync_on(stream)
     with CudaGraph.scope(stream) as s:
-        s.record(host_api.double(middle.partition_mut(128), weights.borrow()))
-        s.record(host_api.double(output.partition_mut(64), middle.borrow()))
+        s.record(host_api.ops.double(middle.partition_mut(128), weights.borrow()))
+        s.record(host_api.ops.double(output.partition_mut(64), middle.borrow()))
     s.graph.launch().sync_on(stream)
     assert output.to_host().tolist() == [4.0] * 128
     with pytest.raises(GraphCaptureError), CudaGraph.scope(stream) as s:

@@ -49,7 +49,9 @@ def test_the_tile_half_runs_on_the_cpu_device(
 ) -> None:
     logits = np.random.default_rng(0).normal(size=(33, 77)).astype(np.float32)
     with use_device(Device("cpu")):
-        softmax, _ = inter_kernel.row_softmax(api.zeros(logits.shape), api.from_host(logits)).sync()
+        softmax, _ = inter_kernel.ops.row_softmax(
+            api.zeros(logits.shape), api.from_host(logits)
+        ).sync()
         np.testing.assert_allclose(
             softmax.to_host(), program.reference.row_softmax(logits), rtol=1e-4, atol=1e-6
         )

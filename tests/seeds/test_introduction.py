@@ -68,9 +68,9 @@ def test_a_first_kernel(my_module: ModuleType, stream: Stream) -> None:
     x, y = ones(stream), ones(stream)
     z = api.zeros((32, 32)).sync_on(stream)
 
-    _ = my_module.add(z.partition_mut(4, 4), x.borrow(), y.borrow()).sync_on(stream)
+    _ = my_module.ops.add(z.partition_mut(4, 4), x.borrow(), y.borrow()).sync_on(stream)
     assert whole(z)  # z was written in place, and the borrows ended with their op
-    _ = my_module.add(z.borrow_mut().partition(4, 4), x.borrow(), y.borrow()).sync_on(stream)
+    _ = my_module.ops.add(z.borrow_mut().partition(4, 4), x.borrow(), y.borrow()).sync_on(stream)
     assert whole(z.share())  # word by word: (&mut z).partition([4, 4])
 
 
@@ -78,27 +78,29 @@ def test_borrowed_arguments_keep_their_owner(my_module: ModuleType, stream: Stre
     x, y = ones(stream), ones(stream)
     z = api.zeros((32, 32)).sync_on(stream)
     with z.partition_mut(4, 4) as parts, x.borrow() as bx, y.borrow() as by:
-        my_module.add(parts, bx, by).sync_on(stream)
+        my_module.ops.add(parts, bx, by).sync_on(stream)
     assert whole(z)
     assert x.to_host().sum() == 32 * 32
 
 
 def test_lazy_arguments(my_module: ModuleType, stream: Stream) -> None:
     z = api.zeros((32, 32)).partition(4, 4)
-    z, _x, _y = my_module.add(z, api.ones((32, 32)), api.ones((32, 32))).sync()
+    z, _x, _y = my_module.ops.add(z, api.ones((32, 32)), api.ones((32, 32))).sync()
     assert whole(z.unpartition())
 
 
 def test_shared_and_owned_inputs(my_module: ModuleType, stream: Stream) -> None:
     x = ones(stream).share()
-    z, x2, y = my_module.add(api.zeros((32, 32)).partition(4, 4), x, ones(stream)).sync_on(stream)
+    z, x2, y = my_module.ops.add(api.zeros((32, 32)).partition(4, 4), x, ones(stream)).sync_on(
+        stream
+    )
     assert whole(z.unpartition())
     assert (type(x2), type(y)) == (type(x), Tensor)
 
 
 def test_the_partition_says_which_tile(my_module: ModuleType, stream: Stream) -> None:
     for rows in (4, 8):
-        z, *_ = my_module.add(
+        z, *_ = my_module.ops.add(
             api.zeros((32, 32)).partition(rows, 4), api.ones((32, 32)), api.ones((32, 32))
         ).sync_on(stream)
         assert z.grid == (32 // rows, 8)
@@ -111,7 +113,7 @@ def test_a_chain(my_module: ModuleType, stream: Stream) -> None:
 
     def process(buffer: Tensor) -> DeviceOp[Tensor]:
         return (
-            my_module.add(api.zeros((32, 32)).partition(4, 4), buffer, api.ones((32, 32)))
+            my_module.ops.add(api.zeros((32, 32)).partition(4, 4), buffer, api.ones((32, 32)))
             .first()
             .unpartition()
         )  # type: ignore[no-any-return]
@@ -148,7 +150,7 @@ def test_tiles_are_numpys_numbers(my_module: ModuleType, stream: Stream) -> None
     x, y = (
         rng.normal(size=(30, 18)).astype(np.float32) for _ in range(2)
     )  # the last tiles hang over
-    z, *_ = my_module.add(
+    z, *_ = my_module.ops.add(
         api.zeros((30, 18)).partition(8, 4), api.from_host(x), api.from_host(y)
     ).sync_on(stream)
     np.testing.assert_array_equal(z.unpartition().to_host(), x + y)

@@ -34,25 +34,25 @@ def uses(kernels: sample.Module, t: DeviceBuffer) -> None:
 
 
 def launches_that_run_later(t: Tensor, number: DeviceOp[float], tensor: DeviceOp[Tensor]) -> None:
-    sample.add(t, t)  # wrong: an argument is missing
-    sample.add(0, t, t, t)  # wrong: there is no stream
-    sample.add(t, t, [1.0])  # wrong: a list is no tensor
-    sample.add(t, t, number)  # wrong: an op that gives no tensor
-    sample.add(t, t, t, tensor)  # wrong: an op that gives no number
-    sample.add(t, t, t, beta=1.0)  # wrong: no such argument
-    sample.gemm(t, t, t, BM=32)  # wrong: not built
-    sample.gemm(t, t, t).variant(BM=32)  # wrong: not built
-    sample.gemm(t, t, t).variant(BN=64)  # wrong: no such axis
-    sample.gemm(t, t, t).variant(64)  # wrong: axes go by name
-    sample.gemm(t, t, t).options(occupancy=2)  # wrong: built without options
-    sample.gemm(t, t, t).grid("4")  # wrong: a text is no extent
-    sample.add(t, t, t).variant(BM=64)  # wrong: it has no axes
-    sample.everything(t, 3, True, 0, b"", ORDER="row").options(occupancy=3)  # wrong: not built
-    sample.everything(t, 3, True, 0, b"", ORDER="row").options(warps=2)  # wrong: no such option
-    sample.everything(t, 3, True, 0, b"")  # wrong: an axis without default has to be chosen
-    sample.missing(t)  # wrong: no such kernel
-    first: DeviceOp[int] = sample.add(t, t, t).first()  # wrong: it gives the tensor
-    sample.load().lazy.gemm(t, t, t, BM=32)  # wrong: not built
+    sample.ops.add(t, t)  # wrong: an argument is missing
+    sample.ops.add(0, t, t, t)  # wrong: there is no stream
+    sample.ops.add(t, t, [1.0])  # wrong: a list is no tensor
+    sample.ops.add(t, t, number)  # wrong: an op that gives no tensor
+    sample.ops.add(t, t, t, tensor)  # wrong: an op that gives no number
+    sample.ops.add(t, t, t, beta=1.0)  # wrong: no such argument
+    sample.ops.gemm(t, t, t, BM=32)  # wrong: not built
+    sample.ops.gemm(t, t, t).variant(BM=32)  # wrong: not built
+    sample.ops.gemm(t, t, t).variant(BN=64)  # wrong: no such axis
+    sample.ops.gemm(t, t, t).variant(64)  # wrong: axes go by name
+    sample.ops.gemm(t, t, t).options(occupancy=2)  # wrong: built without options
+    sample.ops.gemm(t, t, t).grid("4")  # wrong: a text is no extent
+    sample.ops.add(t, t, t).variant(BM=64)  # wrong: it has no axes
+    sample.ops.everything(t, 3, True, 0, b"", ORDER="row").options(occupancy=3)  # wrong: not built
+    sample.ops.everything(t, 3, True, 0, b"", ORDER="row").options(warps=2)  # wrong: no such option
+    sample.ops.everything(t, 3, True, 0, b"")  # wrong: an axis without default has to be chosen
+    sample.ops.missing(t)  # wrong: no such kernel
+    first: DeviceOp[int] = sample.ops.add(t, t, t).first()  # wrong: it gives the tensor
+    sample.load().ops.gemm(t, t, t, BM=32)  # wrong: not built
     first.sync()
 
 

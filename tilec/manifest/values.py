@@ -51,12 +51,11 @@ PACKAGE_TYPES = (
 # Names that the generated package needs for itself, those of its types among them.
 RESERVED = frozenset(
     (
-        "load",
-        "lazy",
+        "ops",
         "compiled",
         "preload",
         "Module",
-        "Functions",
+        "Ops",
         "Literal",
         "TypeVar",
         "overload",

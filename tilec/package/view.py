@@ -27,9 +27,9 @@ class KernelView:
         params, axes: parameters of the method and of the function in the module, without types.
         opened: whether each launch takes a configuration. count: of the parameters.
         lists: whether any parameter is a list of arrays.
-        base: what the class of ops extends. method, function, bound: their lines in the stub,
-            `bound` for the functions of a device. allocating: those of the method that returns its
-            outputs, none where the kernel is no operator.
+        base: what the class of ops extends. method, op_method: lines in the stub, of the method
+            that launches and of the one that gives ops. allocating: those of the method that
+            returns its outputs, none where the kernel is no operator.
         variant, options: lines of the methods of an op. doc, op_doc: lines of docstrings.
     """
 
@@ -45,8 +45,7 @@ class KernelView:
     base: str
     method: list[str]
     allocating: list[str]
-    function: list[str]
-    bound: list[str]
+    op_method: list[str]
     variant: list[str]
     options: list[str]
     doc: list[str]
@@ -60,15 +59,13 @@ class PackageView:
     Attributes:
         title: first line of the module's docstring. subject: name and version. builder: what made
             it.
-        exports: the value of `__all__`. bundle, index: the bundle's file name, and the digest of
-            its index.
+        bundle, index: the bundle's file name, and the digest of its index.
         variables: type variables of tensors. kernels: in the manifest's order.
     """
 
     title: str
     subject: str
     builder: str
-    exports: str
     bundle: str
     index: str
     variables: tuple[str, ...]
@@ -82,7 +79,6 @@ def package_view(info: BundleInfo, bundle_name: str, index: str) -> PackageView:
         UsageError: a kernel's or a parameter's name cannot be one in Python.
     """
     package = info.package
-    names = sorted(["Functions", "Module", "load", *(kernel.name for kernel in info.kernels)])
     subject = plain(f"{package.name} {package.version}")
     most = max((len(_tensors(kernel)) for kernel in info.kernels), default=0)
     ops: list[str] = []
@@ -99,7 +95,6 @@ def package_view(info: BundleInfo, bundle_name: str, index: str) -> PackageView:
         else f"{subject}.",
         subject=subject,
         builder=plain(info.builder or "tilec"),
-        exports=f"[{', '.join(map(literal, names))}]",
         bundle=literal(bundle_name),
         index=literal(index),
         variables=tuple(f"_T{number}" for number in range(1, most + 1)),
@@ -180,8 +175,7 @@ def _kernel_view(kernel: KernelInfo, op: str) -> KernelView:
         base=f"LazyLaunch[tuple[{', '.join(results) or '()'}]]",
         method=bracketed(f"def {name}", ["self", *direct, *stream], " -> None:"),
         allocating=_allocating(kernel, direct, stream),
-        function=bracketed(f"def {name}", lazy, f" -> {result}:"),
-        bound=bracketed(f"def {name}", ["self", *lazy], f" -> {result}:"),
+        op_method=bracketed(f"def {name}", ["self", *lazy], f" -> {result}:"),
         variant=bracketed("def variant", keywords(kernel.axes, " | None"), f" -> {result}:"),
         options=bracketed("def options", keywords(_hints(kernel)), f" -> {result}:"),
         doc=launcher_doc(kernel, params, axes),
@@ -196,7 +190,7 @@ def launcher_names(kernel: KernelInfo) -> tuple[tuple[str, ...], tuple[str, ...]
         UsageError: a name is no identifier.
     """
     own = [*(param.name for param in kernel.call_params), *kernel.choices]
-    names = parameter_names(own, {"self", "stream", "_launch"})
+    names = parameter_names(own, {"self", "stream"})
     count = len(kernel.call_params)
     return names[:count], names[count:]
 

@@ -157,8 +157,8 @@ class Module(Uncopied):
         require_machine_code(self._site)
 
     @functools.cached_property
-    def lazy(self) -> LazyLaunchers:
-        """The kernels as functions that give ops, as in `module.lazy.add(z, x, y)`."""
+    def ops(self) -> LazyLaunchers:
+        """The kernels as functions that give ops, as in `module.ops.add(z, x, y)`."""
         from tilec_runtime.ops.lazy import LazyLaunchers  # launches need no ops
 
         return LazyLaunchers(self.kernels, self._named)

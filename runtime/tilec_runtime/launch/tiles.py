@@ -150,7 +150,7 @@ def check_shares(call: Call, own: Dim3, parted: Sequence[tuple[int, Any]]) -> No
             raise LaunchLimitError(
                 f"{kernel}: {name} is dealt out to {blocks} blocks, and the kernel's own grid {own} has {math.prod(own)}",
                 cause="blocks that do not go on to further tiles would leave the rest unwritten, and of this kernel nobody can tell",
-                fix=f"leave map() out; where the kernel's blocks do go on, say so: lazy.{kernel}(...).grid({blocks})",
+                fix=f"leave map() out; where the kernel's blocks do go on, say so: ops.{kernel}(...).grid({blocks})",
                 kernel=kernel,
             )
 

@@ -1,4 +1,4 @@
-"""Launchers of a bundle as ops: `package.NAME(...)` and `module.lazy.NAME(...)` describe a launch
+"""Launchers of a bundle as ops: `package.ops.NAME(...)` and `module.ops.NAME(...)` describe a launch
 that runs later, and gives back its arguments.
 """
 
@@ -151,7 +151,7 @@ class LazyLaunch(HoldingOp[R_co]):
         axes: Axes | None = None,
         config: LaunchConfig | None = None,
     ) -> None:
-        """Use the functions of a package and of `Module.lazy`."""
+        """Use `ops` of a package or a module."""
         contract = origin.contract
         self._origin = origin
         self._wish = _NO_WISH
@@ -221,13 +221,6 @@ class LazyLaunch(HoldingOp[R_co]):
         self._wish = self._wish._replace(hints=wanted)
         return self
 
-    def run_by(self, launchers: Mapping[str, LazyLauncher]) -> Self:
-        """Run on the device of these launchers, the one of this kernel among them: for functions of
-        a generated package.
-        """
-        self._origin = launchers[self._origin.contract.name].origin
-        return self
-
     def _by_name(self, verb: str, args: tuple[Any, ...]) -> None:
         if args:
             kernel = self._origin.contract.name
@@ -258,12 +251,12 @@ class LazyLaunch(HoldingOp[R_co]):
 
 @final
 class LazyLaunchers:
-    """The launchers of a module as functions that give ops: `module.lazy.add(z, x, y)`."""
+    """The launchers of a module as functions that give ops: `module.ops.add(z, x, y)`."""
 
     def __init__(
         self, kernels: Mapping[str, Launcher], named: Callable[[str, object], Launcher]
     ) -> None:
-        """Use `Module.lazy`.
+        """Use `Module.ops`.
 
         Args:
             kernels: the module's launchers.
@@ -292,7 +285,7 @@ class LazyLauncher:
     """A kernel, as a function that gives ops."""
 
     def __init__(self, launcher: Launcher) -> None:
-        """Use `Module.lazy`; or take the launcher of a generated package's kernel, restricted as
+        """Use `Module.ops`; or take the launcher of a generated package's kernel, restricted as
         one likes.
 
         Raises:
@@ -346,11 +339,14 @@ def _on(launcher: Launcher, driver: DeviceDriver, ordinal: int) -> Launcher:
     return launcher
 
 
-def packaged(
-    contract: Callable[[], Contract], load: Callable[[DeviceDriver, int], Launcher]
-) -> Make:
+def maker_of(launcher: Launcher) -> Make:
+    """Return what makes launches of a kernel that is loaded on a device, to be run there."""
+    return maker(lambda: launcher.contract, functools.partial(_on, launcher))
+
+
+def maker(contract: Callable[[], Contract], load: Callable[[DeviceDriver, int], Launcher]) -> Make:
     """Return what makes launches of a package's kernel, which run on whatever device they are run
-    on.
+    on; `load` gives the launcher on a device.
     """
     origin = Origin(contract, load, {})
     contract_now = origin.contract  # a kernel that is not there shows at once

@@ -6,10 +6,10 @@ Types and the full documentation are in `__init__.pyi`.
 # fmt: off
 
 from tilec_runtime.package import Package as _Package
-from tilec_runtime.package import PackageFunctions as _Functions
 from tilec_runtime.package import PackageKernels as _Kernels
+from tilec_runtime.package import PackageOps as _Ops
 
-__all__ = ["Functions", "Module", "add", "everything", "gemm", "load", "scale", "scale_backward", "tiled"]
+__all__ = ["Module", "Ops", "load", "ops"]
 
 # The bundle beside this file, and the SHA-256 of its index, which has those of its images.
 _tilec_package_ = _Package(
@@ -17,49 +17,40 @@ _tilec_package_ = _Package(
     "sample-1.0.tilec",
     "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
 )
-_launch = _tilec_package_.makers
 
 
-def add(z, x, y, alpha=1.0):
-    """Adds two vectors."""
-    return _launch["add"]((z, x, y, alpha))
+class Ops(_Ops):
+    """The kernels of sample 1.0 as functions that give ops."""
 
+    def add(self, z, x, y, alpha=1.0):
+        """Adds two vectors."""
+        return self._launch["add"]((z, x, y, alpha))
 
-def gemm(c, a, b, *, BM=None):
-    """Launch the kernel gemm."""
-    return _launch["gemm"]((c, a, b), () if BM is None else (BM,))
+    def gemm(self, c, a, b, *, BM=None):
+        """Launch the kernel gemm."""
+        return self._launch["gemm"]((c, a, b), () if BM is None else (BM,))
 
+    def everything(self, x, lambda_, stream_, raw, config, scale=float("inf"), *, ORDER, FAST=None, W=None):
+        """Shows everything that a signature can hold."""
+        return self._launch["everything"]((x, lambda_, stream_, raw, config, scale), (ORDER, FAST, W))
 
-def everything(x, lambda_, stream_, raw, config, scale=float("inf"), *, ORDER, FAST=None, W=None):
-    """Shows everything that a signature can hold."""
-    return _launch["everything"]((x, lambda_, stream_, raw, config, scale), (ORDER, FAST, W))
+    def tiled(self, z, *, BM=None, ORDER=None):
+        """Launch the kernel tiled."""
+        return self._launch["tiled"]((z,), () if BM is None and ORDER is None else (BM, ORDER))
 
+    def scale(self, y, x, factor=2.0):
+        """Launch the kernel scale."""
+        return self._launch["scale"]((y, x, factor))
 
-def tiled(z, *, BM=None, ORDER=None):
-    """Launch the kernel tiled."""
-    return _launch["tiled"]((z,), () if BM is None and ORDER is None else (BM, ORDER))
-
-
-def scale(y, x, factor=2.0):
-    """Launch the kernel scale."""
-    return _launch["scale"]((y, x, factor))
-
-
-def scale_backward(y, x, factor=2.0):
-    """Launch the kernel scale_backward."""
-    return _launch["scale_backward"]((y, x, factor))
-
-
-class Functions(_Functions):
-    """The kernels of sample 1.0 as functions that give ops, to be run on one device."""
-
-    _package = globals()
+    def scale_backward(self, y, x, factor=2.0):
+        """Launch the kernel scale_backward."""
+        return self._launch["scale_backward"]((y, x, factor))
 
 
 class Module(_Kernels):
     """The kernels of sample 1.0, loaded on one device."""
 
-    _functions = Functions
+    _ops = Ops
 
     def add(self, z, x, y, alpha=1.0, *, stream=None):
         """Adds two vectors."""
@@ -95,4 +86,8 @@ def load(device=None, *, strict=False):
     return Module(_tilec_package_.load(device, strict=strict))
 
 
-# Written by tilec, sha256 8012300273284378066bce7468a02dd274ed48a3cee1b20d523a4fbb22fce1c4
+ops = Ops(_tilec_package_.makers)
+__getattr__ = _tilec_package_.missing
+
+
+# Written by tilec, sha256 ca5da081b299bf1b03c5647929c59cd95c710dedabdb7e339e878fac4ea6f4c8

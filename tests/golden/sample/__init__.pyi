@@ -17,11 +17,14 @@ from tilec_runtime import (
 )
 from tilec_runtime import Module as _Loaded
 from tilec_runtime.launch.jit import Compiled
+from tilec_runtime.package import Makers as _Makers
 from tilec_runtime.package import Package as _Package
 
-__all__ = ["Functions", "Module", "add", "everything", "gemm", "load", "scale", "scale_backward", "tiled"]
+__all__ = ["Module", "Ops", "load", "ops"]
 
 _tilec_package_: _Package
+ops: Ops
+"""The kernels as functions that give ops, which run on whatever device they are run on."""
 
 _T1 = TypeVar("_T1", bound=TensorLike)
 _T2 = TypeVar("_T2", bound=TensorLike)
@@ -36,23 +39,6 @@ class _AddLaunch(LazyLaunch[tuple[_T1, _T2, _T3, float]]):
     def options(self, *, max_divisibility: Literal[1, 16] = ...) -> _AddLaunch[_T1, _T2, _T3]:
         """Launch a variant that was built with these compiler hints, or assumes no larger divisor."""
 
-def add(
-    z: OrOp[_T1],
-    x: OrOp[_T2],
-    y: OrOp[_T3],
-    alpha: OrOp[float] = 1.0,
-) -> _AddLaunch[_T1, _T2, _T3]:
-    """Adds two vectors.
-
-    Nothing runs yet: this is an op, whose result is its arguments. `Module.add` says what it
-    requires.
-
-    Args:
-        z: sum (f32 tensor, 1 dimension, C-contiguous, written)
-        x: f32 tensor, 1 dimension, C-contiguous, read
-        y: f32 tensor, 1 dimension, C-contiguous, read
-        alpha: f32, 1.0 by default
-    """
 
 class _GemmLaunch(LazyLaunch[tuple[_T1, _T2, _T3]]):
     """A launch of gemm that runs later."""
@@ -69,24 +55,6 @@ class _GemmLaunch(LazyLaunch[tuple[_T1, _T2, _T3]]):
     def options(self) -> _GemmLaunch[_T1, _T2, _T3]:
         """Launch a variant that was built with these compiler hints, or assumes no larger divisor."""
 
-def gemm(
-    c: OrOp[_T1],
-    a: OrOp[_T2],
-    b: OrOp[_T3],
-    *,
-    BM: Literal[64, 128] | None = None,
-) -> _GemmLaunch[_T1, _T2, _T3]:
-    """Launch the kernel gemm.
-
-    Nothing runs yet: this is an op, whose result is its arguments. `Module.gemm` says what it
-    requires.
-
-    Args:
-        c: T tensor, 2 dimensions, strides (any, 1), written
-        a: T tensor, 2 dimensions, strides (any, 1), read
-        b: T tensor, 2 dimensions, C-contiguous, read
-        BM: 64 or 128; 128 by default
-    """
 
 class _EverythingLaunch(LazyLaunch[tuple[_T1, int, bool, int, StructLike, float]]):
     """A launch of everything that runs later."""
@@ -109,35 +77,6 @@ class _EverythingLaunch(LazyLaunch[tuple[_T1, int, bool, int, StructLike, float]
     ) -> _EverythingLaunch[_T1]:
         """Launch a variant that was built with these compiler hints, or assumes no larger divisor."""
 
-def everything(
-    x: OrOp[_T1],
-    lambda_: OrOp[int],
-    stream_: OrOp[bool],
-    raw: OrOp[int],
-    config: OrOp[StructLike],
-    scale: OrOp[float] = float("inf"),
-    *,
-    ORDER: Literal["row", "column"],
-    FAST: Literal[True, False] | None = None,
-    W: float | None = None,
-) -> _EverythingLaunch[_T1]:
-    """Shows everything that a signature can hold.
-
-    Nothing runs yet: this is an op, whose result is its arguments. `Module.everything` says
-    what it requires.
-
-    Args:
-        x: any shape (T tensor, any number of dimensions, C-contiguous, extents divisible by
-            (8,), aligned to 16 bytes, read)
-        lambda_: i64, 3 by default
-        stream_: bool
-        raw: address in device memory
-        config: packed settings (24 bytes, passed by value)
-        scale: f32, inf by default
-        ORDER: row or column
-        FAST: True or False; True by default
-        W: 0.5 or 1.5; 0.5 by default
-    """
 
 class _TiledLaunch(LazyLaunch[tuple[_T1]]):
     """A launch of tiled that runs later."""
@@ -153,22 +92,6 @@ class _TiledLaunch(LazyLaunch[tuple[_T1]]):
     def options(self) -> _TiledLaunch[_T1]:
         """Launch a variant that was built with these compiler hints, or assumes no larger divisor."""
 
-def tiled(
-    z: OrOp[_T1],
-    *,
-    BM: Literal[32, 64] | None = None,
-    ORDER: Literal["row", "column"] | None = None,
-) -> _TiledLaunch[_T1]:
-    """Launch the kernel tiled.
-
-    Nothing runs yet: this is an op, whose result is its arguments. `Module.tiled` says what it
-    requires.
-
-    Args:
-        z: f32 tensor, 2 dimensions, C-contiguous, written
-        BM: 32 or 64; by the tiles of z
-        ORDER: row or column; row by default
-    """
 
 class _ScaleLaunch(LazyLaunch[tuple[_T1, _T2, float]]):
     """A launch of scale that runs later."""
@@ -179,17 +102,6 @@ class _ScaleLaunch(LazyLaunch[tuple[_T1, _T2, float]]):
     def options(self) -> _ScaleLaunch[_T1, _T2]:
         """Launch a variant that was built with these compiler hints, or assumes no larger divisor."""
 
-def scale(y: OrOp[_T1], x: OrOp[_T2], factor: OrOp[float] = 2.0) -> _ScaleLaunch[_T1, _T2]:
-    """Launch the kernel scale.
-
-    Nothing runs yet: this is an op, whose result is its arguments. `Module.scale` says what it
-    requires.
-
-    Args:
-        y: T tensor, 1 dimension, C-contiguous, written
-        x: T tensor, 1 dimension, C-contiguous, read
-        factor: f32, 2.0 by default
-    """
 
 class _ScaleBackwardLaunch(LazyLaunch[tuple[_T1, _T2, float]]):
     """A launch of scale_backward that runs later."""
@@ -200,31 +112,15 @@ class _ScaleBackwardLaunch(LazyLaunch[tuple[_T1, _T2, float]]):
     def options(self) -> _ScaleBackwardLaunch[_T1, _T2]:
         """Launch a variant that was built with these compiler hints, or assumes no larger divisor."""
 
-def scale_backward(
-    y: OrOp[_T1],
-    x: OrOp[_T2],
-    factor: OrOp[float] = 2.0,
-) -> _ScaleBackwardLaunch[_T1, _T2]:
-    """Launch the kernel scale_backward.
 
-    Nothing runs yet: this is an op, whose result is its arguments. `Module.scale_backward` says
-    what it requires.
-
-    Args:
-        y: T tensor, 1 dimension, C-contiguous, written
-        x: T tensor, 1 dimension, C-contiguous, read
-        factor: f32, 2.0 by default
-    """
-
-class Functions:
+class Ops:
     """The kernels of sample 1.0 as functions that give ops: work that is described now, and runs later, once.
 
-    They are those of this module, and their ops run on one device. An argument may be an op that gives it. Tensors that are owned move in;
-    an op's result is its arguments.
+    An argument may be an op that gives it. Tensors that are owned move in; an op's result is its arguments.
     """
 
-    def __init__(self, loaded: _Loaded) -> None:
-        """Use the functions of this module, or `Module.lazy`."""
+    def __init__(self, makers: _Makers) -> None:
+        """Use `ops` of this module or of a `Module`."""
 
     def add(
         self,
@@ -355,7 +251,7 @@ class Module:
         """Use `load`."""
 
     @property
-    def lazy(self) -> Functions:
+    def ops(self) -> Ops:
         """The same kernels as functions that give ops, to be run on this device."""
 
     @property
@@ -611,4 +507,4 @@ def load(device: DeviceLike | None = None, *, strict: bool = False) -> Module:
     """
 
 
-# Written by tilec, sha256 85d828c67afaaa00b16d04b53333867a9af9078853cb3f6293273fa21c6e7556
+# Written by tilec, sha256 21d4a2c78f7c6414462ee8cc11c700f64ffd52ed3fdf54d2478f6735c796e051

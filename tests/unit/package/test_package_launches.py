@@ -43,7 +43,7 @@ ROOT = Path(__file__).resolve().parents[3]
 HERE = "test_package_launches.py"
 KERNELS = (CPU_ADD, GEMM, TUNED)
 # Kernels that are called what the package's code uses too.
-NAMES = ("self", "stream", "loaded", "Package", "launch", "kernels")
+NAMES = ("self", "stream", "loaded", "load", "lazy", "Package", "launch", "kernels")
 
 
 def written(folder: Path, name: str, *kernels: KernelInfo) -> None:
@@ -92,8 +92,8 @@ def cpu() -> Iterator[Cpu]:
         yield found
 
 
-def test_functions_of_the_module_give_ops(sample: Any, cpu: Cpu) -> None:
-    op = sample.add(cpu.tensor(0), cpu.tensor(2), as_op(cpu.tensor(3)), alpha=2.0)
+def test_ops_of_the_package_run_later(sample: Any, cpu: Cpu) -> None:
+    op = sample.ops.add(cpu.tensor(0), cpu.tensor(2), as_op(cpu.tensor(3)), alpha=2.0)
     assert type(op) is LazyLaunch
     assert (op.name, cpu.runs) == ("launch of add", 0)
     z, x, _, alpha = op.sync()
@@ -110,11 +110,13 @@ def test_building_does_no_device_work(sample: Any, monkeypatch: pytest.MonkeyPat
         found = importlib.import_module(f"tilec_runtime.{module}")
         monkeypatch.setattr(found, "driver_of", started)
     arrays = [np.zeros(8, np.float32) for _ in range(3)]
-    assert repr(sample.add(*arrays)).startswith(f"<DeviceOp launch of add, created at {__file__}:")
+    assert repr(sample.ops.add(*arrays)).startswith(
+        f"<DeviceOp launch of add, created at {__file__}:"
+    )
     with pytest.raises(VariantError, match="BM = 32 was not built"):
-        sample.gemm(*arrays, BM=32)
+        sample.ops.gemm(*arrays, BM=32)
     with pytest.raises(TypeError, match="missing 1 required positional argument: 'y'"):
-        sample.add(*arrays[:2])
+        sample.ops.add(*arrays[:2])
 
 
 def test_ops_run_on_the_device_of_whoever_runs_them(sample: Any) -> None:
@@ -122,7 +124,7 @@ def test_ops_run_on_the_device_of_whoever_runs_them(sample: Any) -> None:
     first, second = Cpu(), Cpu()
     for cpu in (first, second, first):
         with use_device(cpu.device):
-            sample.add(cpu.tensor(0), cpu.tensor(2), cpu.tensor(3)).sync()
+            sample.ops.add(cpu.tensor(0), cpu.tensor(2), cpu.tensor(3)).sync()
     assert (first.runs, second.runs) == (2, 1)
     package = sample._tilec_package_
     assert (
@@ -137,7 +139,7 @@ def test_ops_run_on_the_device_of_whoever_runs_them(sample: Any) -> None:
                 Tensor.uninitialized((512,), "f32", driver=driver, ordinal=ordinal, stream=0)
                 for _ in range(3)
             ]
-            sample.tuned(*tensors).sync()
+            sample.ops.tuned(*tensors).sync()
     assert len(gpus.launches) == 3
     assert len(package._modules) == 4
 
@@ -155,7 +157,7 @@ def test_threads_load_once(sample: Any, cpu: Cpu, monkeypatch: pytest.MonkeyPatc
     def run() -> None:
         starts.wait(PATIENCE)
         with use_device(cpu.device):
-            sample.add(cpu.tensor(0), cpu.tensor(2), cpu.tensor(3)).sync()
+            sample.ops.add(cpu.tensor(0), cpu.tensor(2), cpu.tensor(3)).sync()
 
     monkeypatch.setattr(module, "load", load)
     threads = [threading.Thread(target=run) for _ in range(8)]
@@ -178,15 +180,15 @@ def test_methods_and_functions_stand_side_by_side(sample: Any, cpu: Cpu) -> None
     kernels = sample.load(cpu.device)
     z, x, y = cpu.tensor(0), cpu.tensor(2), cpu.tensor(3)
     kernels.add(z, x, y)
-    z, x, y, _ = kernels.lazy.add(z, x, y, alpha=3.0).sync()
+    z, x, y, _ = kernels.ops.add(z, x, y, alpha=3.0).sync()
     assert np.asarray(z)[0] == 9
     assert type(kernels["add"].explain(z, x, y)) is Explanation
-    assert kernels.lazy is kernels.lazy
+    assert kernels.ops is kernels.ops
     other = Cpu()
-    op = kernels.lazy.add(z, x, y)
+    op = kernels.ops.add(z, x, y)
     with use_device(other.device), pytest.raises(Exception, match="the bundle is loaded on"):
         op.sync()
-    kernels.lazy.add(z, x, y).sync()  # and nothing was lost
+    kernels.ops.add(z, x, y).sync()  # and nothing was lost
 
 
 @pytest.mark.usefixtures("sample")
@@ -194,14 +196,36 @@ def test_kernels_of_any_name(cpu: Cpu) -> None:
     package = importlib.import_module("generated_names")
     kernels = package.load(cpu.device)
     for name in NAMES:
-        for function in (getattr(package, name), getattr(kernels.lazy, name)):
+        for function in (getattr(package.ops, name), getattr(kernels.ops, name)):
             op = function(cpu.tensor(0), cpu.tensor(2), cpu.tensor(3))
             assert (op.name, op.sync()[3]) == (f"launch of {name}", 1.0)
         getattr(kernels, name)(cpu.tensor(0), cpu.tensor(2), cpu.tensor(3))
-    assert sorted(package.__all__) == sorted(["Module", "load", "Functions", *NAMES])
-    assert set(dir(kernels.lazy)) >= set(NAMES)
-    with pytest.raises(AttributeError, match="'Functions' object has no attribute 'load'"):
-        kernels.lazy.load  # noqa: B018
+    assert sorted(package.__all__) == ["Module", "Ops", "load", "ops"]
+    assert set(dir(kernels.ops)) >= set(NAMES)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        (
+            "add",
+            "; generated_sample.ops.add(...) gives an op, generated_sample.load().add(...) launches at once",
+        ),
+        (
+            "Gem",
+            "; generated_sample.ops.gemm(...) gives an op, generated_sample.load().gemm(...) launches at once",
+        ),
+        ("laod", "; did you mean 'load'"),
+        ("quite_another", ""),
+        ("_add", ""),
+    ],
+)
+def test_a_name_that_the_package_does_not_have_leads_to_one_that_it_has(
+    sample: Any, name: str, message: str
+) -> None:
+    with pytest.raises(AttributeError) as caught:
+        getattr(sample, name)
+    assert str(caught.value) == f"module 'generated_sample' has no attribute {name!r}{message}"
 
 
 def test_choices_and_options(sample: Any) -> None:
@@ -214,18 +238,18 @@ def test_choices_and_options(sample: Any) -> None:
         ]
 
     with use_device(Device(0, driver=driver)):
-        sample.gemm(*tensors("f16", 128, 128), BM=64).sync()
-        sample.gemm(*tensors("f16", 128, 128)).variant(BM=64).sync()
-        sample.gemm(*tensors("f16", 128, 128)).sync()
-        sample.tuned(*tensors()).options(occupancy=1).sync()
-        sample.tuned(*tensors(), B=128, occupancy=4).sync()
-        sample.tuned(*tensors()).options(
+        sample.ops.gemm(*tensors("f16", 128, 128), BM=64).sync()
+        sample.ops.gemm(*tensors("f16", 128, 128)).variant(BM=64).sync()
+        sample.ops.gemm(*tensors("f16", 128, 128)).sync()
+        sample.ops.tuned(*tensors()).options(occupancy=1).sync()
+        sample.ops.tuned(*tensors(), B=128, occupancy=4).sync()
+        sample.ops.tuned(*tensors()).options(
             occupancy=4
         ).sync()  # the default has no such variant, and B is left open
         with pytest.raises(
             VariantError, match="no variant of B=64 was built with the options occupancy=4"
         ):
-            sample.tuned(*tensors(), B=64).options(occupancy=4)
+            sample.ops.tuned(*tensors(), B=64).options(occupancy=4)
     symbols = [launch.symbol for launch in driver.launches]
     assert symbols == [
         "gemm_f16_64",
@@ -270,13 +294,13 @@ def test_a_partition_says_what_tile_an_open_axis_is(
     kernels = package.load(Device(0, driver=driver))
     with use_device(Device(0, driver=driver)):
         kernels.cut(parted(64), K=2)
-        package.cut(parted(32), K=1).sync()
+        package.ops.cut(parted(32), K=1).sync()
         with pytest.raises(VariantError, match="BM has no default: choose one of 32, 64") as caught:
-            package.cut(parted(64).unpartition(), K=1).sync()
+            package.ops.cut(parted(64).unpartition(), K=1).sync()
     assert caught.value.fix.startswith(
         "pass BM=32 to the launcher, or a partition of z into such tiles; in the manifest, axes of a case"
     )
-    for call in (lambda: kernels.cut(parted(64)), lambda: package.cut(parted(64))):
+    for call in (lambda: kernels.cut(parted(64)), lambda: package.ops.cut(parted(64))):
         with pytest.raises(TypeError, match="missing 1 required keyword-only argument: 'K'"):
             call()
     assert [launch.symbol for launch in driver.launches] == ["cut_64_2", "cut_32_1"]
@@ -288,7 +312,7 @@ def test_a_partition_says_what_tile_an_open_axis_is(
 
 def test_messages_name_the_callers_line(sample: Any, cpu: Cpu) -> None:
     z, x, y = cpu.tensor(0), cpu.tensor(2), cpu.tensor(3, 9)
-    op = sample.add(z, x, y)
+    op = sample.ops.add(z, x, y)
     with pytest.raises(UseAfterMoveError, match=rf"moved into the launch of add \(.*{HERE}:\d+\)"):
         z.share()
     with pytest.raises(RequirementError, match=rf"op: launch of add, created at .*{HERE}:\d+"):
@@ -297,9 +321,9 @@ def test_messages_name_the_callers_line(sample: Any, cpu: Cpu) -> None:
 
 
 def test_signatures_and_summaries_are_there_to_read(sample: Any) -> None:
-    assert str(inspect.signature(sample.gemm)) == "(c, a, b, *, BM=None)"
+    assert str(inspect.signature(sample.ops.gemm)) == "(c, a, b, *, BM=None)"
     assert str(inspect.signature(sample.Module.gemm)) == "(self, c, a, b, *, stream=None, BM=None)"
-    assert sample.gemm.__doc__ == sample.Module.gemm.__doc__ == "Launch the kernel gemm."
+    assert sample.ops.gemm.__doc__ == sample.Module.gemm.__doc__ == "Launch the kernel gemm."
     assert repr(sample._tilec_package_) == "<Package generated_sample: b.tilec>"
 
 
@@ -314,7 +338,7 @@ def here() -> int:
 def test_a_bundle_that_is_gone_is_told_at_the_first_op(sample: Any) -> None:
     (Path(sample.__file__).parent / "b.tilec").unlink()
     with pytest.raises(BundleError, match=r"b\.tilec"):
-        sample.add(1, 2, 3)
+        sample.ops.add(1, 2, 3)
 
 
 def test_importing_a_package_costs_next_to_nothing(tmp_path: Path) -> None:

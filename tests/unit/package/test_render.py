@@ -194,8 +194,8 @@ def test_a_formatter_changes_nothing(tmp_path):
         "_x",
         "float",
         "Literal",
-        "lazy",
-        "load",
+        "ops",
+        "Ops",
         "OrOp",
         "torch",
         "",
@@ -208,7 +208,18 @@ def test_kernels_that_the_package_can_have_no_function_of(name):
 
 @pytest.mark.parametrize(
     "name",
-    ["self", "stream", "launch", "AddLaunch", "loaded", "Package", "kernels", "tilec_runtime"],
+    [
+        "self",
+        "stream",
+        "launch",
+        "AddLaunch",
+        "loaded",
+        "load",
+        "lazy",
+        "Package",
+        "kernels",
+        "tilec_runtime",
+    ],
 )
 def test_kernels_of_any_other_name(name):
     """No name of a file is defined twice."""
@@ -223,7 +234,12 @@ def test_kernels_of_any_other_name(name):
             for alias in node.names
         ]
         assert len(defined) == len(set(defined))
-        assert {"add", name} <= set(defined)
+        for kind in ("Ops", "Module"):
+            (found,) = (
+                each for each in body if isinstance(each, ast.ClassDef) and each.name == kind
+            )
+            methods = [each.name for each in found.body if isinstance(each, ast.FunctionDef)]
+            assert [each for each in methods if each in ("add", name)] == ["add", name]
 
 
 @pytest.mark.parametrize(
@@ -231,7 +247,6 @@ def test_kernels_of_any_other_name(name):
     [
         ({"z": "self", "x": "stream", "y": "in"}, ["self", "self_", "stream_", "in_", "alpha"]),
         ({"z": "__z", "x": "z", "y": "z_"}, ["self", "z", "z_", "z__", "alpha"]),
-        ({"z": "_launch", "x": "_launch_"}, ["self", "_launch_", "_launch__", "y", "alpha"]),
     ],
 )
 def test_parameters_whose_names_meet_others(names, expected):
@@ -310,12 +325,12 @@ def test_kernels_that_leave_their_launch_open_take_a_config():
     info = dataclasses.replace(SAMPLE, kernels=(opened,))
     code, stub = rendered(info), rendered(info, "__init__.pyi")
     assert 'self._launchers["add"].configured(config).launch(stream, (z, x, y, alpha))' in code
-    assert "def add(z, x, y, alpha=1.0, *, config):" in code
-    assert '_launch["add"]((z, x, y, alpha), config=config)' in code
-    assert stub.count("config: LaunchConfig,\n") == 3
+    assert "def add(self, z, x, y, alpha=1.0, *, config):" in code
+    assert 'self._launch["add"]((z, x, y, alpha), config=config)' in code
+    assert stub.count("config: LaunchConfig,\n") == 2
     assert "config: grid, block of this launch" in stub
     assert "config" not in rendered(dataclasses.replace(SAMPLE, kernels=(ADD,)))
     preset = dataclasses.replace(opened, launch=dataclasses.replace(opened.launch, preset=True))
     info = dataclasses.replace(SAMPLE, kernels=(preset,))
-    assert "def add(z, x, y, alpha=1.0, *, config=None):" in rendered(info)
-    assert rendered(info, "__init__.pyi").count("config: LaunchConfig | None = None,\n") == 3
+    assert "def add(self, z, x, y, alpha=1.0, *, config=None):" in rendered(info)
+    assert rendered(info, "__init__.pyi").count("config: LaunchConfig | None = None,\n") == 2

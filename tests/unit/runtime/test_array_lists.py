@@ -116,10 +116,10 @@ def test_ops_take_lists_and_give_them_back(gpu: tuple[Module, FakeDriver]) -> No
 
     for count in (2, 4):
         c, a, x = [tensor() for _ in range(count)], [tensor() for _ in range(count)], tensor()
-        first = module.lazy.fixed(c[0], [a[0], a[1]]).first()
-        op = module.lazy.grouped([first, *c[1:]], [tensor() for _ in range(count)], x)
+        first = module.ops.fixed(c[0], [a[0], a[1]]).first()
+        op = module.ops.grouped([first, *c[1:]], [tensor() for _ in range(count)], x)
         with pytest.raises(OwnershipError):
-            module.lazy.fixed(tensor(), [c[1], a[0]])
+            module.ops.fixed(tensor(), [c[1], a[0]])
         new_c, new_a, same_x = op.sync()
         assert (len(new_c), len(new_a), same_x) == (count, count, x)
         assert list(new_c) == c

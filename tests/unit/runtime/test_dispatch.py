@@ -475,7 +475,7 @@ def made(driver: Any, rows: int = 1024, columns: int = 256) -> Tensor:
 
 def test_tiles_of_a_partition_choose_the_variant(gpu: tuple[Module, FakeDriver]) -> None:
     module, driver = gpu
-    tiled = module.lazy.tiled
+    tiled = module.ops.tiled
     for tile in ((64, 128), (128, 128), (64, 64), (64, 128)):
         tiled(made(driver).partition(tile), made(driver)).sync()
     tiled(made(driver).partition((64, 64)), made(driver)).variant(BM=64).sync()
@@ -497,7 +497,7 @@ def test_tiles_of_a_partition_choose_the_variant(gpu: tuple[Module, FakeDriver])
 
 def test_tiles_that_contradict_are_refused_before_a_launch(gpu: tuple[Module, FakeDriver]) -> None:
     module, driver = gpu
-    tiled, twice = module.lazy.tiled, module.lazy.twice
+    tiled, twice = module.ops.tiled, module.ops.twice
     twice(made(driver).partition(64, 64), made(driver).partition(64, 64)).sync()
     with pytest.raises(
         LayoutError,

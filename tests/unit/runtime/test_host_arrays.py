@@ -98,7 +98,7 @@ def test_launches_of_tensors_and_ops_do_not_wait(own: str) -> None:
             given = DeviceBuffer.from_host(x, "cpu", driver=driver)
             module.add(buffer, given, given, stream=stream)
         elif own == "an op":
-            future = module.lazy.add(z, x, x).future()
+            future = module.ops.add(z, x, x).future()
         else:
             future = with_context(lambda ctx: module.add(z, x, x, stream=ctx.stream)).future()
         gate.open.set()

@@ -65,8 +65,8 @@ def test_a_launch_without_a_config_takes_what_the_manifest_gives_too(gpu: Gpu) -
     module.preset(*arrays(), stream=0)
     module.preset(*arrays(), config=None, stream=0)
     module.preset(*arrays(), config=LaunchConfig(grid=2, block=256), stream=0)
-    module.lazy["preset"](*arrays()).sync()
-    module.lazy["preset"](*arrays(), config=LaunchConfig(grid=3, block=32)).sync()
+    module.ops["preset"](*arrays()).sync()
+    module.ops["preset"](*arrays(), config=LaunchConfig(grid=3, block=32)).sync()
     assert shapes(driver) == [(8, 64, 0), (8, 64, 0), (2, 256, 0), (8, 64, 0), (3, 32, 0)]
     assert module.kernels["preset"].explain(*arrays()).shape.grid == (8, 1, 1)
 
@@ -100,9 +100,9 @@ def test_ops_take_a_configuration_too(gpu: Gpu) -> None:
     tensors = [
         Tensor.uninitialized((512,), "f32", driver=found, ordinal=0, stream=0) for _ in range(3)
     ]
-    op = module.lazy.open(*tensors, config=LaunchConfig.for_num_elems(512))
+    op = module.ops.open(*tensors, config=LaunchConfig.for_num_elems(512))
     z, x, y, _ = op.sync()
-    module.lazy.open(z, x, y, 1.0, config=LaunchConfig(grid=3)).grid(5).sync()
+    module.ops.open(z, x, y, 1.0, config=LaunchConfig(grid=3)).grid(5).sync()
     assert shapes(driver) == [(2, 256, 0), (5, 1, 0)]
 
 
@@ -125,7 +125,7 @@ def test_a_configuration_by_place_is_told_its_name(gpu: Gpu) -> None:
     z, x, y = arrays()
     for call in (
         lambda: module.open(z, x, y, 1.0, config),
-        lambda: module.lazy.open(z, x, y, 1.0, config),
+        lambda: module.ops.open(z, x, y, 1.0, config),
     ):
         with pytest.raises(ArgumentError) as caught:
             call()
@@ -178,7 +178,7 @@ def test_a_configuration_that_does_not_fit_is_refused(
     module, driver = gpu
     for call in (
         module.kernels[kernel],
-        lambda *given, **said: module.lazy[kernel](*given, **said).sync(),
+        lambda *given, **said: module.ops[kernel](*given, **said).sync(),
     ):
         with pytest.raises(ArgumentError, match=f"^{message}") as caught:
             call(*arrays(), config=config)

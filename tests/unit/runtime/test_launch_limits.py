@@ -174,7 +174,7 @@ def test_ownership_is_looked_at_before_what_the_arguments_are() -> None:
         Tensor.uninitialized((64,), "f32", driver=found, ordinal=0, stream=0) for _ in range(3)
     ]
     with use_device(Device(0, driver=driver)):
-        held = module.lazy.add(*tensors)
+        held = module.ops.add(*tensors)
         for values in (tensors, [*tensors[:2], "no tensor"]):
             with pytest.raises(
                 UseAfterMoveError,

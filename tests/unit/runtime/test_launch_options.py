@@ -15,7 +15,7 @@ from tilec.testing.fake_driver import H200, FakeDriver
 from tilec_runtime import Device, Module, use_device
 from tilec_runtime.errors import ArgumentError, LaunchError, VariantError
 from tilec_runtime.model.kernel import VariantInfo
-from tilec_runtime.ops.lazy import packaged
+from tilec_runtime.ops.lazy import maker
 from tilec_runtime.tensors.tensor import Tensor
 
 # An axis that is a hint, as the matrix has it, and one more hint that is an axis of no variant and
@@ -118,7 +118,7 @@ def test_options_that_were_not_built_are_refused(
         module.kernels["tuned"].variant(**axes).options(**hints)
     with pytest.raises(VariantError, match=r"fix: choose what was built"):
         module.kernels["tuned"].variant(**axes).options(**hints)
-    op = module.lazy.tuned(*arrays(), **axes)
+    op = module.ops.tuned(*arrays(), **axes)
     with pytest.raises(VariantError, match=r"^tuned: no variant"):  # before there is a device
         op.options(**hints)
     op.sync()  # what was refused changed nothing
@@ -130,7 +130,7 @@ def test_the_largest_divisor_picks_among_the_assumptions() -> None:
     for limit in (16, 32, 15, 1):
         add.options(max_divisibility=limit)(*arrays())
     with use_device(Device(0, driver=driver)):
-        module.lazy.add(*tensors(driver)).options(max_divisibility=1).sync()
+        module.ops.add(*tensors(driver)).options(max_divisibility=1).sync()
     assert symbols(driver) == ["add_fast", "add_fast", "add_any", "add_any", "add_any"]
     module.kernels["tuned"].options(max_divisibility=16, occupancy=1)(*arrays())
     assert symbols(driver)[-1] == "tuned_64_1"
@@ -153,7 +153,7 @@ def test_a_largest_divisor_is_a_positive_integer(limit: Any) -> None:
     message = f"add: max_divisibility is {limit!r}, and must be a positive integer"
     with pytest.raises(VariantError, match=f"^{re.escape(message)}"):
         module.kernels["add"].options(max_divisibility=limit)
-    op = module.lazy.add(*arrays()).options(max_divisibility=1).options(max_divisibility=16)
+    op = module.ops.add(*arrays()).options(max_divisibility=1).options(max_divisibility=16)
     with pytest.raises(
         VariantError, match=f"^{re.escape(message)}"
     ):  # though it equals one of these
@@ -203,10 +203,10 @@ def test_what_counts_is_the_image_of_the_device() -> None:
 
 def test_ops_choose_by_options_and_axes(gpu: tuple[Module, FakeDriver]) -> None:
     module, driver = gpu
-    module.lazy.tuned(*tensors(driver)).options(occupancy=1).sync()
-    module.lazy.tuned(*tensors(driver)).variant(B=128).options(occupancy=4).sync()
-    module.lazy.tuned(*tensors(driver), B=64).variant(B=128).sync()  # what is said last counts
-    module.lazy.tuned(*tensors(driver)).options(occupancy=4).options(num_ctas=4).grid(7).sync()
+    module.ops.tuned(*tensors(driver)).options(occupancy=1).sync()
+    module.ops.tuned(*tensors(driver)).variant(B=128).options(occupancy=4).sync()
+    module.ops.tuned(*tensors(driver), B=64).variant(B=128).sync()  # what is said last counts
+    module.ops.tuned(*tensors(driver)).options(occupancy=4).options(num_ctas=4).grid(7).sync()
     assert symbols(driver) == ["tuned_64_1", "tuned_128_4", "tuned_128_2", "tuned_128_4"]
     assert driver.launches[-1].shape.grid == (7, 1, 1)
 
@@ -214,7 +214,7 @@ def test_ops_choose_by_options_and_axes(gpu: tuple[Module, FakeDriver]) -> None:
 def test_generated_functions_leave_open_what_options_say(gpu: tuple[Module, FakeDriver]) -> None:
     module, driver = gpu
     # As functions of a generated package do.
-    tuned = packaged(lambda: module.tuned.contract, lambda _driver, _ordinal: module.tuned)
+    tuned = maker(lambda: module.tuned.contract, lambda _driver, _ordinal: module.tuned)
     strange: Any = ([64], 2)
     tuned((*tensors(driver), 1.0), (64, None)).options(occupancy=1).sync()
     tuned((*tensors(driver), 1.0), (128, 4)).sync()
@@ -237,7 +237,7 @@ def test_generated_functions_leave_open_what_options_say(gpu: tuple[Module, Fake
 
 def test_axes_and_options_go_by_name(gpu: tuple[Module, FakeDriver]) -> None:
     module, _ = gpu
-    op = module.lazy.tuned(*arrays())
+    op = module.ops.tuned(*arrays())
     for call in (op.variant, op.options):
         with pytest.raises(
             ArgumentError, match=f"^tuned: {call.__name__} takes keywords only, got 64 by place"
@@ -264,6 +264,6 @@ def test_a_refusal_on_the_device_gives_back(gpu: tuple[Module, FakeDriver]) -> N
     with use_device(Device(0, driver=driver)):
         given = tensors(driver)
         with pytest.raises(LaunchError, match="num_ctas=4 for Fake A100"):
-            module.lazy.tuned(*given).options(num_ctas=4).sync()
+            module.ops.tuned(*given).options(num_ctas=4).sync()
         assert driver.launches == []
-        module.lazy.tuned(*given).sync()
+        module.ops.tuned(*given).sync()

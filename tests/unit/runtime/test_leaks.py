@@ -50,16 +50,16 @@ def launches(held: Held) -> None:
 def chains(held: Held) -> None:
     arguments = tuple(tensors(held))
     for _ in range(TIMES // 10):
-        op = held.module.lazy.add(*arguments).then(lambda found: held.module.lazy.add(*found))
+        op = held.module.ops.add(*arguments).then(lambda found: held.module.ops.add(*found))
         *found, _ = op.sync()
         arguments = tuple(found)
-        held.module.lazy.add(*tensors(held))  # dropped
+        held.module.ops.add(*tensors(held))  # dropped
 
 
 def cancelled(held: Held) -> None:
     async def batch() -> None:
         tasks = [
-            asyncio.ensure_future(held.module.lazy.add(*tensors(held))) for _ in range(TIMES // 10)
+            asyncio.ensure_future(held.module.ops.add(*tensors(held))) for _ in range(TIMES // 10)
         ]
         await asyncio.sleep(0)
         for task in tasks:

@@ -226,7 +226,7 @@ def test_launches(name: str) -> None:
             DTypeError, match=rf"^take_{name}: output 'x' takes {name}, got {other.dtype}$"
         ):
             module.kernels[info.name](other)
-        (back,) = module.lazy[info.name](t).sync()
+        (back,) = module.ops[info.name](t).sync()
         assert equal(back.to_host(), sample(name))
     foreign = Array(2, 4, dtype=name)
     if DTYPES[name].packed:

@@ -62,7 +62,7 @@ class Side:
                 for _ in range(3):
                     self.module.add(*self.things[:3], stream=stream)
             case "op":
-                self.ops.append(self.module.lazy.add(z, x, y))
+                self.ops.append(self.module.ops.add(z, x, y))
             case "run" if self.ops:
                 self.ops.pop(a % len(self.ops)).enqueue_on(stream)
             case "forget" if self.ops:

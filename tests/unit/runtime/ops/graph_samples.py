@@ -55,7 +55,7 @@ class Cpu:
 
     def add(self, z: Any, x: Any, y: Any, alpha: float = 1.0) -> DeviceOp[Any]:
         """z = x * alpha + y; gives z."""
-        return self.module.lazy.add(z, x, y, alpha=alpha).first()
+        return self.module.ops.add(z, x, y, alpha=alpha).first()
 
 
 class Gpu:

@@ -25,14 +25,14 @@ def test_use_between_the_op_and_its_return(gpu: Gpu) -> None:
     module, driver = gpu
 
     def uses(found: tuple[Any, ...]) -> Any:
-        op = module.lazy.add(*found)
+        op = module.ops.add(*found)
         with pytest.raises(UseAfterMoveError):
             found[0].share()
         with pytest.raises(UseAfterMoveError):
-            module.lazy.add(*found)
+            module.ops.add(*found)
         return op
 
-    z, x, y, _ = chained(module.lazy.add(*on(driver, 512, 512, 512)), 5, uses).sync()
+    z, x, y, _ = chained(module.ops.add(*on(driver, 512, 512, 512)), 5, uses).sync()
     assert owned(z, x, y)
     assert len(driver.launches) == 6
 
@@ -41,10 +41,10 @@ def test_ops_that_a_step_makes_and_drops(gpu: Gpu) -> None:
     module, driver = gpu
 
     def twice(found: tuple[Any, ...]) -> Any:
-        module.lazy.add(*found)  # dropped: it gives its tensors back
-        return module.lazy.add(*found)
+        module.ops.add(*found)  # dropped: it gives its tensors back
+        return module.ops.add(*found)
 
-    z, x, y, _ = chained(module.lazy.add(*on(driver, 512, 512, 512)), 5, twice).sync()
+    z, x, y, _ = chained(module.ops.add(*on(driver, 512, 512, 512)), 5, twice).sync()
     assert owned(z, x, y)
     assert len(driver.launches) == 6
 
@@ -55,13 +55,13 @@ def test_an_op_that_somebody_keeps_stays_used(gpu: Gpu) -> None:
     seen: list[int] = []
 
     def keeps(found: tuple[Any, ...]) -> Any:
-        op = module.lazy.add(*found)
+        op = module.ops.add(*found)
         seen.append(id(op))
         if len(seen) % 2:
             kept.append(op)
         return op
 
-    chained(module.lazy.add(*on(driver, 512, 512, 512)), 8, keeps).sync()
+    chained(module.ops.add(*on(driver, 512, 512, 512)), 8, keeps).sync()
     assert len({id(op) for op in kept}) == 4
     for op in kept:
         with pytest.raises(UsedOpError, match="executed as a part of another op"):
@@ -72,15 +72,13 @@ def test_a_used_op_that_a_step_gives_is_refused(gpu: Gpu) -> None:
     module, driver = gpu
 
     def spent(found: tuple[Any, ...]) -> Any:
-        op = module.lazy.add(*found)
+        op = module.ops.add(*found)
         op.then(as_op)
         return op
 
     z, x, y = on(driver, 512, 512, 512)
     with pytest.raises(UsedOpError, match="moved into then"):
-        chained(module.lazy.add(z, x, y), 3, lambda found: module.lazy.add(*found)).then(
-            spent
-        ).sync()
+        chained(module.ops.add(z, x, y), 3, lambda found: module.ops.add(*found)).then(spent).sync()
     assert len(driver.launches) == 4
 
 
@@ -89,12 +87,12 @@ def test_borrows_are_in_the_way_of_a_step(gpu: Gpu) -> None:
 
     def borrows(found: tuple[Any, ...]) -> Any:
         with found[1].borrow(), pytest.raises(BorrowError):
-            module.lazy.add(*found)
+            module.ops.add(*found)
         with pytest.raises(UseAfterMoveError, match="twice"):
-            module.lazy.add(found[0], found[1], found[1])
-        return module.lazy.add(*found)
+            module.ops.add(found[0], found[1], found[1])
+        return module.ops.add(*found)
 
-    z, x, y, _ = chained(module.lazy.add(*on(driver, 512, 512, 512)), 5, borrows).sync()
+    z, x, y, _ = chained(module.ops.add(*on(driver, 512, 512, 512)), 5, borrows).sync()
     assert owned(z, x, y)
 
 
@@ -104,19 +102,17 @@ def test_a_launch_that_is_refused_in_the_middle_gives_everything_back(gpu: Gpu) 
 
     def fails(found: tuple[Any, ...]) -> Any:
         driver.fail["launch"] = "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"
-        return module.lazy.add(*found)
+        return module.ops.add(*found)
 
     line = fails.__code__.co_firstlineno + 2
     for _ in range(3):
-        op = chained(module.lazy.add(z, x, y), 6, lambda found: module.lazy.add(*found))
+        op = chained(module.ops.add(z, x, y), 6, lambda found: module.ops.add(*found))
         with pytest.raises(DriverError, match=rf"launch of add, created at {__file__}:{line}"):
-            op.then(fails).then(lambda found: module.lazy.add(*found)).sync()
+            op.then(fails).then(lambda found: module.ops.add(*found)).sync()
         driver.fail.clear()
         assert owned(z, x, y)
     assert (
-        chained(module.lazy.add(z, x, y), 2, lambda found: module.lazy.add(*found))
-        .sync()[0]
-        .storage
+        chained(module.ops.add(z, x, y), 2, lambda found: module.ops.add(*found)).sync()[0].storage
         is z.storage
     )
 
@@ -125,10 +121,10 @@ def test_a_graph_of_a_chain(gpu: Gpu) -> None:
     module, driver = gpu
     z, x, y = on(driver, 512, 512, 512)
     addresses = (z.ptr, x.ptr, y.ptr)
-    warm = chained(module.lazy.add(z, x, y), 4, lambda found: module.lazy.add(*found)).sync()
+    warm = chained(module.ops.add(z, x, y), 4, lambda found: module.ops.add(*found)).sync()
     before = len(driver.launches)
     with chained(
-        module.lazy.add(*warm[:3]), 4, lambda found: module.lazy.add(*found)
+        module.ops.add(*warm[:3]), 4, lambda found: module.ops.add(*found)
     ).graph() as graph:
         assert (graph.nodes, len(driver.launches)) == (5, before)
         graph.replay()
@@ -141,16 +137,16 @@ def test_a_chain_gives_its_tensors_to_others(gpu: Gpu) -> None:
     z, x, y = on(driver, 512, 512, 512)
 
     def both(found: tuple[Any, ...]) -> Any:
-        return zip_ops(module.lazy.add(*found), as_op(1)).first()
+        return zip_ops(module.ops.add(*found), as_op(1)).first()
 
     def cut(found: tuple[Any, ...]) -> Any:
-        return module.lazy.add(
+        return module.ops.add(
             found[0].reshape(512), found[1].reshape(2, 256).reshape(512), found[2]
         )
 
-    result = module.lazy.add(z, x, y)
+    result = module.ops.add(z, x, y)
     for step in (both, cut, both, cut):
-        result = chained(result, 3, lambda found: module.lazy.add(*found)).then(step)  # type: ignore[assignment]
+        result = chained(result, 3, lambda found: module.ops.add(*found)).then(step)  # type: ignore[assignment]
     found = result.sync()
     assert [one.storage for one in found[:3]] == [z.storage, x.storage, y.storage]
     assert owned(*found[:3])
@@ -164,7 +160,7 @@ def test_threads_that_take_the_same_tensors(gpu: Gpu) -> None:
     def take() -> None:
         for _ in range(200):
             try:
-                taken.append(module.lazy.add(z, x, y))
+                taken.append(module.ops.add(z, x, y))
             except UseAfterMoveError:
                 continue
 
@@ -178,10 +174,10 @@ def test_threads_that_take_the_same_tensors(gpu: Gpu) -> None:
 def test_a_step_among_launches_that_gives_no_op_is_named(gpu: Gpu, given: Any) -> None:
     module, driver = gpu
     z, x, y = on(driver, 512, 512, 512)
-    op = chained(module.lazy.add(z, x, y), 5, lambda found: module.lazy.add(*found))
+    op = chained(module.ops.add(z, x, y), 5, lambda found: module.ops.add(*found))
     op, line = op.then(lambda _: given), sys._getframe().f_lineno
     with pytest.raises(UsageError, match="the function of `then` gave a ") as caught:
-        op.then(lambda found: module.lazy.add(*found)).sync()
+        op.then(lambda found: module.ops.add(*found)).sync()
     assert str(caught.value.op) == f"then, created at {__file__}:{line}"
     assert owned(z, x, y)
 
@@ -193,9 +189,9 @@ def test_an_error_of_a_function_among_launches_is_named_by_its_own_step(gpu: Gpu
     def fails(_: object) -> Any:
         raise UsageError("no")
 
-    op = chained(module.lazy.add(z, x, y), 5, lambda found: module.lazy.add(*found))
+    op = chained(module.ops.add(z, x, y), 5, lambda found: module.ops.add(*found))
     op, line = op.then(fails), sys._getframe().f_lineno
     with pytest.raises(UsageError) as caught:
-        op.then(lambda found: module.lazy.add(*found)).sync()
+        op.then(lambda found: module.ops.add(*found)).sync()
     assert str(caught.value.op) == f"then, created at {__file__}:{line}"
     assert owned(z, x, y)

@@ -57,9 +57,9 @@ def test_a_later_writer_waits_for_a_reader_that_is_still_being_enqueued(
         "to_host": lambda: api.to_host(t),
         "dup": lambda: api.dup(t),
         "memcpy": lambda: api.memcpy(z, t),
-        "view": lambda: module.lazy.add(z, t[:], y),
-        "borrow": lambda: module.lazy.add(z, t.borrow(), y),
-        "share": lambda: module.lazy.add(z, shared, y),
+        "view": lambda: module.ops.add(z, t[:], y),
+        "borrow": lambda: module.ops.add(z, t.borrow(), y),
+        "share": lambda: module.ops.add(z, shared, y),
     }
     with Stream(0, driver=driver) as one, Stream(0, driver=driver) as two:
 

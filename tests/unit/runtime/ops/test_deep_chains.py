@@ -65,9 +65,9 @@ def test_an_error_far_down_gives_back_what_moved_in(held: Held) -> None:
     def again(left: int, found: tuple[Any, ...]) -> DeviceOp[Any]:
         if not left:
             return with_context(lambda _: 1 // 0)
-        return held.module.lazy.add(*found).then(lambda found: again(left - 1, found))
+        return held.module.ops.add(*found).then(lambda found: again(left - 1, found))
 
     with pytest.raises(ZeroDivisionError):
         again(50, (z, x, y)).sync()
     assert [np.asarray(t).shape for t in (z, x, y)] == [(4,)] * 3
-    assert np.asarray(held.module.lazy.add(z, x, y).first().sync()).tolist() == [2.0] * 4
+    assert np.asarray(held.module.ops.add(z, x, y).first().sync()).tolist() == [2.0] * 4

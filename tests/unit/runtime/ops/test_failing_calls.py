@@ -68,9 +68,9 @@ def program(module: Module, device: Device) -> float:
             Tensor.uninitialized((64,), "f32", driver=device.driver, ordinal=0, stream=one.handle)
             for _ in range(3)
         )
-        z, x, y, _ = module.lazy.add(z, x, y).sync_on(one)
-        z, x, y, _ = module.lazy.add(z, x, y).schedule(On(two)).result()
-        shared = module.lazy.add(z, x, y).shared()
+        z, x, y, _ = module.ops.add(z, x, y).sync_on(one)
+        z, x, y, _ = module.ops.add(z, x, y).schedule(On(two)).result()
+        shared = module.ops.add(z, x, y).shared()
         zip_ops(shared, shared).sync_on(two)
         module.add(
             *(

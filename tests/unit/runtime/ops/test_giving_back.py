@@ -66,9 +66,9 @@ def test_a_launch_that_is_refused_gives_its_arguments_back(
 ) -> None:
     z, x, y = tensor(held), tensor(held, number=3), tensor(held, 9)
     with pytest.raises(RequirementError, match=r"y\.shape"):
-        run(held.module.lazy.add(z, x, y))
+        run(held.module.ops.add(z, x, y))
     assert owned(z, x, y)
-    held.module.lazy.add(z, x, tensor(held, number=4)).sync()  # tried again with what fits
+    held.module.ops.add(z, x, tensor(held, number=4)).sync()  # tried again with what fits
     assert held.runs == 1
 
 
@@ -77,7 +77,7 @@ def test_an_error_of_the_device_gives_them_back_too(held: Held) -> None:
     for run in (RUNS[0], RUNS[3]):
         held.fail = True
         with pytest.raises(OSError, match="the kernel failed"):
-            run(held.module.lazy.add(z, x, y))
+            run(held.module.ops.add(z, x, y))
         held.fail = False
         assert owned(z, x, y)
 
@@ -87,15 +87,15 @@ def test_partitions_come_back_as_they_were(held: Held) -> None:
     mapped = tensor(held, 1000).partition(256).map(3)
     for part in (z, mapped):
         with pytest.raises(LaunchLimitError, match=r"\(7, 1, 1\)"):
-            held.module.lazy.add(part, x, y).grid(7).sync()
+            held.module.ops.add(part, x, y).grid(7).sync()
         assert part.ptr == part.base.ptr
-        held.module.lazy.add(part, x, y)  # dropped
+        held.module.ops.add(part, x, y)  # dropped
     assert owned(z, mapped, x, y)
 
 
 def test_a_dropped_op_gives_back_what_moved_in(held: Held) -> None:
     z, x, y = tensor(held), tensor(held), tensor(held)
-    op = held.module.lazy.add(z, x, y)
+    op = held.module.ops.add(z, x, y)
     with pytest.raises(UseAfterMoveError, match="moved into the launch of add"):
         z.share()
     del op
@@ -106,7 +106,7 @@ def test_a_dropped_op_gives_back_what_moved_in(held: Held) -> None:
         lambda op: op.shared(),
         lambda op: op.unzip(4),
     ):
-        made = make(held.module.lazy.add(z, x, y))
+        made = make(held.module.ops.add(z, x, y))
         with pytest.raises(UseAfterMoveError):
             z.share()
         del made
@@ -119,16 +119,16 @@ def test_borrows_end_with_the_failure(held: Held) -> None:
     z, x, y = tensor(held), tensor(held), tensor(held, 9)
     with z.borrow_mut() as out, x.borrow() as view:
         try:
-            held.module.lazy.add(out, view, y).sync()
+            held.module.ops.add(out, view, y).sync()
         except RequirementError:
-            held.module.lazy.add(out, view, tensor(held)).sync()
+            held.module.ops.add(out, view, tensor(held)).sync()
         else:
             raise AssertionError
     assert owned(z, x, y)
 
 
 def test_zip_gives_back_what_ran_and_what_did_not(held: Held) -> None:
-    add = held.module.lazy.add
+    add = held.module.ops.add
     for bad in range(3):
         good = [
             [tensor(held), tensor(held, number=place), tensor(held, number=1)] for place in range(3)
@@ -155,13 +155,13 @@ def test_an_error_of_a_function_gives_back_too(held: Held) -> None:
         raise KeyError("mine")
 
     with pytest.raises(KeyError):
-        held.module.lazy.add(z, x, y).then(fails).sync()
+        held.module.ops.add(z, x, y).then(fails).sync()
     assert owned(z, x, y)
 
 
 def test_arguments_that_are_ops(held: Held) -> None:
     """An op that ran, one that was refused, and one that never came to run."""
-    add = held.module.lazy.add
+    add = held.module.ops.add
     first, second, third = [[tensor(held), tensor(held), tensor(held)] for _ in range(3)]
     second[2] = tensor(held, 9)
     op = add(add(*first).first(), add(*second).first(), add(*third).first())
@@ -201,8 +201,8 @@ def test_the_collector_waits_for_no_lock(held: Held) -> None:
 
     z, x, y = tensor(held), tensor(held), tensor(held)
     ops: list[Any] = [
-        held.module.lazy.add(z, x, y),
-        held.module.lazy.add(tensor(held).partition(256), tensor(held), tensor(held)),
+        held.module.ops.add(z, x, y),
+        held.module.ops.add(tensor(held).partition(256), tensor(held), tensor(held)),
     ]
     done = threading.Event()
 
@@ -224,22 +224,22 @@ def test_a_borrow_that_nobody_has_ends_with_the_op_of_its_part(
     held: Held, run: Callable[[DeviceOp[Any]], Any]
 ) -> None:
     z, x, y = tensor(held), tensor(held, number=3), tensor(held, number=4)
-    kept = run(held.module.lazy.add(z.borrow_mut().partition(8), x.borrow()[0:8], y.borrow()))
+    kept = run(held.module.ops.add(z.borrow_mut().partition(8), x.borrow()[0:8], y.borrow()))
     held.device.sync()
     assert owned(z, x, y)  # although the result is there
     assert z.to_host().max() == 7
     with z.borrow(), pytest.raises(BorrowError, match="cannot be written by the mutable borrow"):
-        held.module.lazy.add(kept[0], x, y)
-    run(held.module.lazy.add(kept[0], y.borrow(), y.borrow()))  # it asks again
+        held.module.ops.add(kept[0], x, y)
+    run(held.module.ops.add(kept[0], y.borrow(), y.borrow()))  # it asks again
     held.device.sync()
     assert z.to_host().max() == 8
     with z.borrow_mut() as m:
-        run(held.module.lazy.add(m.partition(8), x, y))
+        run(held.module.ops.add(m.partition(8), x, y))
         held.device.sync()
         with pytest.raises(BorrowError, match=r"the mutable borrow .* still writes it"):
             z.borrow()  # the block's is held
     borrowed = z.borrow_mut()
-    run(held.module.lazy.add(borrowed[0:8], x, y))
+    run(held.module.ops.add(borrowed[0:8], x, y))
     held.device.sync()
     with pytest.raises(BorrowError, match=r"the mutable borrow .* still writes it"):
         z.borrow()  # somebody has it

@@ -242,7 +242,7 @@ def test_borrows_keep_replays_away_that_write(cpu: Cpu) -> None:
 def test_borrows_that_a_graph_gives_back_claim_nothing(cpu: Cpu) -> None:
     z, x, y = cpu.tensor(0), cpu.tensor(1), cpu.tensor(1)
     with y.borrow() as held:
-        graph = cpu.module.lazy.add(z.partition_mut(COUNT), x.borrow(), held).graph_on(cpu.stream)
+        graph = cpu.module.ops.add(z.partition_mut(COUNT), x.borrow(), held).graph_on(cpu.stream)
         graph.update(copy(x, y))  # the borrows of z and x were nobody's but the op's
         graph.replay()
         part, view, same, alpha = graph.take_output()
@@ -512,7 +512,7 @@ def test_launches_of_another_thread_are_no_part_of_a_capture(cpu: Cpu) -> None:
         thread = threading.Thread(target=launch)
         thread.start()
         joined(thread)
-        scope.record(cpu.module.lazy.add(z, x.borrow(), x.borrow()))
+        scope.record(cpu.module.ops.add(z, x.borrow(), x.borrow()))
     assert (found, contents(z), scope.graph.nodes) == ([{2}, {3}], {0}, 1)
     scope.graph.replay()
     assert contents(z) == {2}

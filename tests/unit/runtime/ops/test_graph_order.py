@@ -40,9 +40,7 @@ def gpu() -> Gpu:
 def test_a_capture_waits_for_nothing_and_replays_do(gpu: Gpu) -> None:
     z, x, y = gpu.tensor(), gpu.tensor(), gpu.tensor()  # last used on stream 5
     gpu.steps()
-    graph: CudaGraph[Any] = (
-        gpu.module.lazy.add(z, x.share(), y.share()).first().graph_on(gpu.stream)
-    )
+    graph: CudaGraph[Any] = gpu.module.ops.add(z, x.share(), y.share()).first().graph_on(gpu.stream)
     assert gpu.steps() == [], "not even an event"
     s, t = gpu.stream.handle, gpu.other.handle
     graph.replay()
@@ -63,7 +61,7 @@ def test_a_capture_waits_for_nothing_and_replays_do(gpu: Gpu) -> None:
 
 def test_arguments_of_launches_are_those_of_the_capture(gpu: Gpu) -> None:
     z, x, y = gpu.tensor(), gpu.tensor(), gpu.tensor()
-    graph = gpu.module.lazy.add(z, x.share(), y.share(), alpha=2.5).graph_on(gpu.stream)
+    graph = gpu.module.ops.add(z, x.share(), y.share(), alpha=2.5).graph_on(gpu.stream)
     pointers = (z.storage.address, x.storage.address, y.storage.address)
     for _ in range(2):
         graph.replay()
@@ -77,7 +75,7 @@ def test_arguments_of_launches_are_those_of_the_capture(gpu: Gpu) -> None:
 
 def test_a_graph_frees_in_the_order_of_its_last_replay(gpu: Gpu) -> None:
     z = gpu.tensor()
-    graph = gpu.module.lazy.add(z, gpu.tensor(), gpu.tensor()).graph_on(gpu.stream)
+    graph = gpu.module.ops.add(z, gpu.tensor(), gpu.tensor()).graph_on(gpu.stream)
     del z
     graph.replay()
     gpu.steps()
@@ -102,7 +100,7 @@ def test_foreign_arrays_live_until_the_last_replay_is_done(gpu: Gpu) -> None:
 
     array = Watched(COUNT, ptr=0x50000)
     gpu.driver.own(0x50000, 0)
-    graph = gpu.module.lazy.add(gpu.tensor(), array, gpu.tensor()).graph_on(gpu.stream)
+    graph = gpu.module.ops.add(gpu.tensor(), array, gpu.tensor()).graph_on(gpu.stream)
     del array
     graph.replay()
     gpu.driver.pending.update(range(0x1000, 0x9000))  # no event is reached
@@ -116,7 +114,7 @@ def test_foreign_arrays_live_until_the_last_replay_is_done(gpu: Gpu) -> None:
 
 
 def test_a_stream_that_closes_after_a_replay_leaves_its_place(gpu: Gpu) -> None:
-    graph = gpu.module.lazy.add(gpu.tensor(), gpu.tensor(), gpu.tensor()).graph_on(gpu.stream)
+    graph = gpu.module.ops.add(gpu.tensor(), gpu.tensor(), gpu.tensor()).graph_on(gpu.stream)
     with Stream(0, driver=gpu.driver) as stream:
         graph.replay(stream)
         handle = stream.handle
@@ -144,10 +142,10 @@ def test_a_driver_that_fails_leaves_the_next_capture_clean(gpu: Gpu, call: str) 
     z, x, y = gpu.tensor(), gpu.tensor(), gpu.tensor()
     gpu.driver.fail[call] = "CUDA_ERROR_INVALID_VALUE"
     with pytest.raises(DriverError, match=f"{call} failed: CUDA_ERROR_INVALID_VALUE"):
-        gpu.module.lazy.add(z, x.borrow(), y.borrow()).graph_on(gpu.stream)
+        gpu.module.ops.add(z, x.borrow(), y.borrow()).graph_on(gpu.stream)
     gpu.driver.fail.clear()
     gpu.driver.calls.clear()
-    graph = gpu.module.lazy.add(z, x.borrow(), y.borrow()).graph_on(
+    graph = gpu.module.ops.add(z, x.borrow(), y.borrow()).graph_on(
         gpu.stream
     )  # what had moved in is back
     assert graph.nodes == 1

@@ -124,20 +124,20 @@ def test_parts_of_tensors_are_read_where_they_lie(held: Held) -> None:
     ):
         for view, first in ((part, SIZE), (row, 2 * SIZE), (chained, 100)):
             with z.borrow_mut() as out:
-                held.module.lazy.add(out, view, one).sync()
+                held.module.ops.add(out, view, one).sync()
             assert z.to_host().tolist() == (rising(SIZE) + first + 1).tolist()
     whole = t.share()
     bits = whole.reinterpret("u32")
     assert bits.to_host().tolist() == rising(4 * SIZE).view(np.uint32).tolist()
     with z.borrow_mut() as out:
-        held.module.lazy.add(out, whole.reshape(4, SIZE)[1:2].view(SIZE), one).sync()
+        held.module.ops.add(out, whole.reshape(4, SIZE)[1:2].view(SIZE), one).sync()
     assert z.to_host()[0] == SIZE + 1
 
 
 def test_partitions_of_every_origin_are_written(held: Held) -> None:
     one = api.from_host(ones(SIZE)).sync().share()
     owned = (
-        held.module.lazy.add(api.from_host(ones(SIZE)).partition(256), one, one)
+        held.module.ops.add(api.from_host(ones(SIZE)).partition(256), one, one)
         .first()
         .unpartition()
         .to_host()
@@ -145,10 +145,10 @@ def test_partitions_of_every_origin_are_written(held: Held) -> None:
     )
     t = api.from_host(ones(SIZE)).sync()
     with t.partition_mut(256) as tiles:
-        held.module.lazy.add(tiles, one, one).sync()
+        held.module.ops.add(tiles, one, one).sync()
     with t.borrow_mut() as mutable, mutable.partition(256) as tiles:
-        held.module.lazy.add(tiles, one, one, 4.0).sync()
+        held.module.ops.add(tiles, one, one, 4.0).sync()
     shared = api.from_host(ones(SIZE)).share().try_partition(256).sync()
-    (back, _, _, _) = held.module.lazy.add(shared, one, one).sync()
+    (back, _, _, _) = held.module.ops.add(shared, one, one).sync()
     assert owned.tolist() == back.unpartition().to_host().tolist() == [2.0] * SIZE
     assert t.to_host().tolist() == [5.0] * SIZE

@@ -38,7 +38,7 @@ def test_what_a_graph_owns_goes_with_it(held: Held) -> None:
     x = array()
     alive = weakref.ref(x)
     stream = held.device.new_stream()
-    graph = held.module.lazy.add(np.zeros(4, np.float32), x, x).graph_on(stream)
+    graph = held.module.ops.add(np.zeros(4, np.float32), x, x).graph_on(stream)
     del x
     graph.replay()
     stream.sync()
@@ -66,7 +66,7 @@ def test_the_arguments_of_a_future_that_was_dropped_go(held: Held, *, elsewhere:
     x = array()
     alive = weakref.ref(x)
     futures = [
-        held.module.lazy.add(
+        held.module.ops.add(
             Tensor.from_foreign(array(), driver=held.driver),
             Tensor.from_foreign(x, driver=held.driver),
             x,

@@ -91,7 +91,7 @@ def test_memory_is_freed_behind_the_work_and_not_before(held: Held, interrupted:
     free = held.driver._free
     held.driver._free = lambda at: (frees.append(at), free(at))[1]  # type: ignore[method-assign, assignment, func-returns-value]
     with held.held():
-        interrupted(held.module.lazy.add(z, x, y).sync)
+        interrupted(held.module.ops.add(z, x, y).sync)
         x.borrow_mut().release()  # what moved in is back
         del z, x, y
         gc.collect()
@@ -105,11 +105,11 @@ def test_what_moved_in_is_back_and_in_order_behind_the_work(
 ) -> None:
     z, x, y = tensor(held, 0), tensor(held, 3), tensor(held, 4)
     with held.held():
-        op = held.module.lazy.add(z, x, y)
+        op = held.module.ops.add(z, x, y)
         with pytest.raises(UseAfterMoveError):
             z.view(8)
         interrupted(op.sync)
-        again = held.module.lazy.add(y, z, x).future()  # reads what the work writes
+        again = held.module.ops.add(y, z, x).future()  # reads what the work writes
     sums = again.result()
     assert np.asarray(sums[0]).tolist() == [10.0] * 8
 

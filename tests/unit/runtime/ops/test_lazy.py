@@ -51,7 +51,7 @@ def filled(held: Held, count: int, number: float) -> Tensor:
 
 def test_nothing_is_enqueued_before_the_op_runs(gpu: tuple[Module, FakeDriver]) -> None:
     module, driver = gpu
-    op = module.lazy.add(on(driver, 512), on(driver, 512), on(driver, 512), alpha=2.0)
+    op = module.ops.add(on(driver, 512), on(driver, 512), on(driver, 512), alpha=2.0)
     assert driver.launches == []
     assert op.name == "launch of add"
     z, x, y, alpha = op.sync()
@@ -61,7 +61,7 @@ def test_nothing_is_enqueued_before_the_op_runs(gpu: tuple[Module, FakeDriver]) 
 
 
 def test_the_launch_computes(held: Held) -> None:
-    z, x, _, _ = held.module.lazy.add(
+    z, x, _, _ = held.module.ops.add(
         filled(held, 8, 0), filled(held, 8, 3), filled(held, 8, 4)
     ).sync()
     assert np.asarray(z).tolist() == [7.0] * 8
@@ -71,11 +71,11 @@ def test_the_launch_computes(held: Held) -> None:
 def test_chains_stay_in_order(held: Held) -> None:
     def again(found: tuple[Any, ...]) -> Any:
         z, x, y, _ = found
-        return held.module.lazy.add(x, z, y)
+        return held.module.ops.add(x, z, y)
 
     with held.held():
         future = (
-            held.module.lazy.add(filled(held, 8, 0), filled(held, 8, 3), filled(held, 8, 4))
+            held.module.ops.add(filled(held, 8, 0), filled(held, 8, 3), filled(held, 8, 4))
             .then(again)
             .then(again)
             .future()
@@ -86,9 +86,9 @@ def test_chains_stay_in_order(held: Held) -> None:
 def test_owned_tensors_move_in(gpu: tuple[Module, FakeDriver]) -> None:
     module, driver = gpu
     z, x, y = (on(driver, 512) for _ in range(3))
-    op = module.lazy.add(z, x, y)
+    op = module.ops.add(z, x, y)
     for use in (
-        lambda: module.lazy.add(z, on(driver, 512), on(driver, 512)),
+        lambda: module.ops.add(z, on(driver, 512), on(driver, 512)),
         lambda: x.share(),
         lambda: module.add(z, x, y),
     ):
@@ -105,8 +105,8 @@ def test_a_tensor_cannot_move_into_two_places(gpu: tuple[Module, FakeDriver]) ->
     with pytest.raises(
         UseAfterMoveError, match=r"the launch of add \(.*\) cannot take the tensor twice"
     ):
-        module.lazy.add(z, x, x)
-    module.lazy.add(z, x, on(driver, 512)).sync()  # what was refused moved nothing
+        module.ops.add(z, x, x)
+    module.ops.add(z, x, on(driver, 512)).sync()  # what was refused moved nothing
 
 
 def test_a_launch_that_is_refused_takes_nothing(gpu: tuple[Module, FakeDriver]) -> None:
@@ -116,12 +116,12 @@ def test_a_launch_that_is_refused_takes_nothing(gpu: tuple[Module, FakeDriver]) 
     used.sync()
     shared = y.share()
     with pytest.raises(UsedOpError):
-        module.lazy.add(z, x, shared, used)
+        module.ops.add(z, x, shared, used)
     with pytest.raises(BorrowError, match="there for reading only"):
-        module.lazy.add(shared, z, x)
+        module.ops.add(shared, z, x)
     with pytest.raises(ArgumentError, match="there is no argument 'beta'"):
-        module.lazy.add(z, x, shared, beta=1)
-    out, _, same, _ = module.lazy.add(z, x, shared).sync()
+        module.ops.add(z, x, shared, beta=1)
+    out, _, same, _ = module.ops.add(z, x, shared).sync()
     assert same is shared
     out.borrow_mut().release()
 
@@ -130,14 +130,14 @@ def test_shared_and_borrowed_tensors_stay_where_they_are(gpu: tuple[Module, Fake
     module, driver = gpu
     z, x, y = on(driver, 512), on(driver, 1024), on(driver, 512).share()
     with z.borrow_mut() as out, x[:512] as view:
-        op = module.lazy.add(out, view, y)
+        op = module.ops.add(out, view, y)
         with pytest.raises(
             BorrowError, match=rf"the launch of add \(.*{HERE}:\d+\) still writes it"
         ):
-            module.lazy.add(out, view, y)
-        module.lazy.add(on(driver, 512), view, y).sync()  # readers do not mind each other
+            module.ops.add(out, view, y)
+        module.ops.add(on(driver, 512), view, y).sync()  # readers do not mind each other
         assert op.sync()[:3] == (out, view, y)
-        module.lazy.add(out, view, y).sync()
+        module.ops.add(out, view, y).sync()
     z.borrow_mut().release()
 
 
@@ -145,16 +145,16 @@ def test_a_dropped_op_gives_its_claims_back(gpu: tuple[Module, FakeDriver]) -> N
     module, driver = gpu
     z, y = on(driver, 512), on(driver, 512).share()
     with z.borrow_mut() as out:
-        op = module.lazy.add(out, y, y)
+        op = module.ops.add(out, y, y)
         del op
-        module.lazy.add(out, y, y).sync()
+        module.ops.add(out, y, y).sync()
 
 
 def test_an_op_cannot_outlive_what_it_borrows(gpu: tuple[Module, FakeDriver]) -> None:
     module, driver = gpu
     z, y = on(driver, 512), on(driver, 512).share()
     with z.borrow_mut() as out:
-        op = module.lazy.add(out, y, y)
+        op = module.ops.add(out, y, y)
     with pytest.raises(BorrowError, match=r"has ended(.|\n)*op: launch of add, created at"):
         op.sync()
     assert driver.launches == []
@@ -164,7 +164,7 @@ def test_ops_and_arrays_mix(gpu: tuple[Module, FakeDriver]) -> None:
     module, driver = gpu
     x = as_op(on(driver, 512)).shared()
     array = Array(512, ptr=0x9000)
-    z, given, same, alpha = module.lazy.add(
+    z, given, same, alpha = module.ops.add(
         as_op(on(driver, 512)), x, array, alpha=as_op(3.0)
     ).sync()
     assert driver.launches[-1].arguments == (z.ptr, given.ptr, 0x9000, 512, 3.0)
@@ -178,11 +178,11 @@ def test_launches_on_different_streams_are_ordered(held: Held) -> None:
     z, x, y = filled(held, 8, 0), filled(held, 8, 1), filled(held, 8, 1).share()
     streams = [held.device.new_stream() for _ in range(3)]
     with z.borrow_mut() as out, x.borrow_mut() as other, held.held():
-        held.module.lazy.add(out, other, y).enqueue_on(streams[0])  # z = 2
-        held.module.lazy.add(other, out, y).enqueue_on(
+        held.module.ops.add(out, other, y).enqueue_on(streams[0])  # z = 2
+        held.module.ops.add(other, out, y).enqueue_on(
             streams[1]
         )  # x = 3: reads what was written, writes what was read
-        held.module.lazy.add(out, other, y).enqueue_on(streams[2])  # z = 4
+        held.module.ops.add(out, other, y).enqueue_on(streams[2])  # z = 4
         assert held.runs == 0
     for stream in streams:
         stream.sync()
@@ -202,19 +202,19 @@ def test_ops_record_and_wait_for_nothing_where_others_are_over(
     )
     driver.steps.clear()
     for _ in range(3):
-        module.lazy.add(*tensors).sync_on(one)
+        module.ops.add(*tensors).sync_on(one)
     assert {step.call for step in driver.steps} == {"launch"}
-    module.lazy.add(*tensors).sync_on(two)
+    module.ops.add(*tensors).sync_on(two)
     assert {step.call for step in driver.steps} == {"launch"}
-    module.lazy.add(*tensors).enqueue_on(two)
-    module.lazy.add(*tensors).sync_on(one)
+    module.ops.add(*tensors).enqueue_on(two)
+    module.ops.add(*tensors).sync_on(one)
     found = [step.call for step in driver.steps[4:]]
     assert found == ["launch", "record", "wait", "launch"]
 
 
 def test_independent_launches_overlap(held: Held) -> None:
     with held.held():
-        slow = held.module.lazy.add(
+        slow = held.module.ops.add(
             filled(held, 8, 0), filled(held, 8, 1), filled(held, 8, 1)
         ).future()
         assert zip_ops(as_op(1), as_op(2)).sync() == (1, 2)
@@ -228,7 +228,7 @@ def test_independent_launches_overlap(held: Held) -> None:
 
 def test_partitions_come_back_as_partitions(gpu: tuple[Module, FakeDriver]) -> None:
     module, driver = gpu
-    part, _, _, _ = module.lazy.add(
+    part, _, _, _ = module.ops.add(
         on(driver, 1000).partition(256), on(driver, 1000), on(driver, 1000)
     ).sync()
     assert type(part) is Partition
@@ -240,13 +240,13 @@ def test_partitions_in_place(gpu: tuple[Module, FakeDriver]) -> None:
     module, driver = gpu
     z = on(driver, 1000)
     with z.partition_mut(256) as part:
-        module.lazy.add(part, on(driver, 1000), on(driver, 1000)).sync()
+        module.ops.add(part, on(driver, 1000), on(driver, 1000)).sync()
     z.borrow_mut().release()
 
 
 def test_tiles_of_another_size_are_refused(gpu: tuple[Module, FakeDriver]) -> None:
     module, driver = gpu
-    op = module.lazy.add(on(driver, 1000).partition(128), on(driver, 1000), on(driver, 1000))
+    op = module.ops.add(on(driver, 1000).partition(128), on(driver, 1000), on(driver, 1000))
     message = r"add: the kernel's own expressions give the launch grid \(4, 1, 1\), and the partition z gives \(8, 1, 1\)\n  cause: .*other tiles"
     with pytest.raises(LaunchLimitError, match=message):
         op.sync()
@@ -255,21 +255,19 @@ def test_tiles_of_another_size_are_refused(gpu: tuple[Module, FakeDriver]) -> No
 
 def test_a_grid_of_the_callers(gpu: tuple[Module, FakeDriver]) -> None:
     module, driver = gpu
-    module.lazy.add(on(driver, 1000), on(driver, 1000), on(driver, 1000)).grid(7).sync()
-    module.lazy.add(on(driver, 1000), on(driver, 1000), on(driver, 1000)).grid(2, 3).sync()
-    module.lazy.add(on(driver, 1000), on(driver, 1000), on(driver, 1000)).grid(
+    module.ops.add(on(driver, 1000), on(driver, 1000), on(driver, 1000)).grid(7).sync()
+    module.ops.add(on(driver, 1000), on(driver, 1000), on(driver, 1000)).grid(2, 3).sync()
+    module.ops.add(on(driver, 1000), on(driver, 1000), on(driver, 1000)).grid(
         on(driver, 1000).partition(256).grid
     ).sync()
-    module.lazy.add(on(driver, 1000), on(driver, 1000), on(driver, 1000)).grid([2, 3, 4]).sync()
+    module.ops.add(on(driver, 1000), on(driver, 1000), on(driver, 1000)).grid([2, 3, 4]).sync()
     assert [launch.shape.grid for launch in driver.launches] == [
         (7, 1, 1),
         (2, 3, 1),
         (4, 1, 1),
         (2, 3, 4),
     ]
-    op = module.lazy.add(on(driver, 1000).partition(256), on(driver, 1000), on(driver, 1000)).grid(
-        7
-    )
+    op = module.ops.add(on(driver, 1000).partition(256), on(driver, 1000), on(driver, 1000)).grid(7)
     with pytest.raises(
         LaunchLimitError,
         match=r"add: grid\(\) gives the launch grid \(7, 1, 1\), and the partition z gives \(4, 1, 1\)",
@@ -277,14 +275,14 @@ def test_a_grid_of_the_callers(gpu: tuple[Module, FakeDriver]) -> None:
         op.sync()
     for extents in ((), (1, 2, 3, 4), (-1,), (1.0,), ((),), ((1, 2, 3, 4),), ((1,), (2,)), ("44",)):
         with pytest.raises(LaunchLimitError, match="is not one to three whole numbers"):
-            module.lazy.add(on(driver, 8), on(driver, 8), on(driver, 8)).grid(*extents)
+            module.ops.add(on(driver, 8), on(driver, 8), on(driver, 8)).grid(*extents)
 
 
 def test_prefixes_and_mapped_partitions(gpu: tuple[Module, FakeDriver]) -> None:
     module, driver = gpu
 
     def add(z: Any) -> Any:
-        return module.lazy.add(z, on(driver, 1000), on(driver, 1000))
+        return module.ops.add(z, on(driver, 1000), on(driver, 1000))
 
     add(on(driver, 1000).partition_prefix(256)).grid(2).sync()
     add(on(driver, 1000).partition(256).map(3)).grid(3).sync()
@@ -302,7 +300,7 @@ def test_a_mapped_partition_needs_blocks_that_go_on(gpu: tuple[Module, FakeDrive
         r"  cause: blocks that do not go on to further tiles would leave the rest unwritten, and of this kernel nobody can tell\n"
         r"  fix: leave map\(\) out; where the kernel's blocks do go on, say so: lazy.add\(...\).grid\(3\)"
     )
-    for launch in (lambda z: module.add(z, x, y), lambda z: module.lazy.add(z, x, y).sync()):
+    for launch in (lambda z: module.add(z, x, y), lambda z: module.ops.add(z, x, y).sync()):
         with pytest.raises(LaunchLimitError, match=message):
             launch(on(driver, 1000).partition(256).map(3))
     assert driver.launches == []
@@ -319,7 +317,7 @@ def test_a_kernel_whose_own_grid_is_no_larger_may_have_a_mapped_partition() -> N
     )
     module, driver = loaded(stays)
     with use_device(Device(0, driver=driver)):
-        module.lazy.stays(on(driver, 1000).partition(256).map(3)).sync()
+        module.ops.stays(on(driver, 1000).partition(256).map(3)).sync()
     assert [launch.shape.grid for launch in driver.launches] == [(3, 1, 1)]
 
 
@@ -380,7 +378,7 @@ def test_partitions_that_do_not_agree(first: Any, second: Any, message: str) -> 
     with use_device(Device(0, driver=driver)):
         z, w = first(on(driver, 1000)), second(on(driver, 1000))
         with pytest.raises(LaunchLimitError, match=f"pair: .*{message}"):
-            module.lazy.pair(z, w).sync()
+            module.ops.pair(z, w).sync()
         with pytest.raises(LaunchLimitError, match=f"pair: .*{message}"):
             module.pair(z, w)
         with pytest.raises(LaunchLimitError, match=message):
@@ -408,7 +406,7 @@ def test_partitions_that_agree(first: Any, second: Any, grid: int) -> None:
         one, two = first(z), second(w)
         for _ in range(2):
             module.pair(one, two)
-            one, two = module.lazy.pair(one, two).sync()
+            one, two = module.ops.pair(one, two).sync()
         assert module.kernels["pair"].explain(one, two).shape.grid == (grid, 1, 1)
         with pytest.raises(LaunchLimitError):
             module.pair(one, on(driver, 1000).partition(64))
@@ -431,13 +429,13 @@ def test_partitions_of_more_dimensions() -> None:
             LaunchLimitError,
             match=r"every: the partition z has 4 dimensions, and a grid has three\n  fix: map\(\) it",
         ):
-            module.lazy.every(z).sync()
-        module.lazy.every(z.map(6)).sync()
+            module.ops.every(z).sync()
+        module.ops.every(z.map(6)).sync()
         with pytest.raises(
             LaunchLimitError,
             match=r"give the launch grid \(6, 1, 1\), and the partition z gives \(2, 3, 1\)",
         ):
-            module.lazy.every(on(driver, 2, 3).partition(1, 1)).sync()
+            module.ops.every(on(driver, 2, 3).partition(1, 1)).sync()
     assert [launch.shape.grid for launch in driver.launches] == [(6, 1, 1)]
 
 
@@ -452,10 +450,10 @@ def test_variants_are_chosen_by_axis(gpu: tuple[Module, FakeDriver]) -> None:
         c, a, b = (on(driver, 128, 128, dtype="f16") for _ in range(3))
         return c, a, b
 
-    module.lazy.gemm(*operands(), BM=64).sync()
-    module.lazy.gemm(*operands()).variant(BM=64).sync()
-    module.lazy.gemm(*operands()).sync()
-    module.lazy.gemm(*operands(), BM=64).variant(BM=None).sync()
+    module.ops.gemm(*operands(), BM=64).sync()
+    module.ops.gemm(*operands()).variant(BM=64).sync()
+    module.ops.gemm(*operands()).sync()
+    module.ops.gemm(*operands(), BM=64).variant(BM=None).sync()
     assert [launch.symbol for launch in driver.launches] == [
         "gemm_f16_64",
         "gemm_f16_64",
@@ -463,16 +461,16 @@ def test_variants_are_chosen_by_axis(gpu: tuple[Module, FakeDriver]) -> None:
         "gemm_f16_128",
     ]
     with pytest.raises(VariantError, match="there is no axis 'BQ'"):
-        module.lazy.gemm(*operands()).variant(BQ=None)
+        module.ops.gemm(*operands()).variant(BQ=None)
     with pytest.raises(VariantError, match="BM = 32 was not built; built are 64, 128"):
-        module.lazy.gemm(*operands(), BM=32)
+        module.ops.gemm(*operands(), BM=32)
     with pytest.raises(VariantError, match="BM = 32 was not built"):
-        module.lazy.gemm(*operands()).variant(BM=32)
+        module.ops.gemm(*operands()).variant(BM=32)
 
 
 def test_an_op_runs_where_its_bundle_is_loaded(gpu: tuple[Module, FakeDriver]) -> None:
     module, driver = gpu
-    op = module.lazy.add(on(driver, 8), on(driver, 8), on(driver, 8))
+    op = module.ops.add(on(driver, 8), on(driver, 8), on(driver, 8))
     message = r"add: the bundle is loaded on device 0 \(Fake H200\), and the op is run on the cpu device\n  fix: run it under use_device"
     with use_device("cpu"), pytest.raises(LaunchError, match=message):
         op.sync()
@@ -480,20 +478,20 @@ def test_an_op_runs_where_its_bundle_is_loaded(gpu: tuple[Module, FakeDriver]) -
 
 def test_names_and_reprs(gpu: tuple[Module, FakeDriver]) -> None:
     module, _ = gpu
-    assert dir(module.lazy) == ["add", "gemm"]
+    assert dir(module.ops) == ["add", "gemm"]
     assert (
-        repr(module.lazy["add"])
+        repr(module.ops["add"])
         == repr(LazyLauncher(module.add))
         == "<LazyLauncher add on device 0 (Fake H200)>"
     )
     with pytest.raises(AttributeError, match="sample has no kernel 'ad'; did you mean 'add'"):
-        module.lazy.ad  # noqa: B018
+        module.ops.ad  # noqa: B018
 
 
 def test_a_shared_tensor_is_unwrapped_after_its_readers(gpu: tuple[Module, FakeDriver]) -> None:
     module, driver = gpu
     x = as_op(on(driver, 512)).shared()
-    _, one, two, _ = module.lazy.add(on(driver, 512), x, x).sync()
+    _, one, two, _ = module.ops.add(on(driver, 512), x, x).sync()
     assert one.owners == 3  # both, and the op's own
     with pytest.raises(OwnershipError, match="it has 3 owners"):
         as_op(one).unshare().sync()
@@ -507,7 +505,7 @@ def test_a_shared_tensor_that_was_dropped_is_named_beside_one_that_moved_in(
 ) -> None:
     module, driver = gpu
     x = on(driver, 512).share()
-    op = module.lazy.add(on(driver, 512), on(driver, 512), x)
+    op = module.ops.add(on(driver, 512), on(driver, 512), x)
     x.drop()
     with pytest.raises(UseAfterMoveError, match="cannot use the shared tensor: it went into drop"):
         op.sync()
@@ -516,6 +514,6 @@ def test_a_shared_tensor_that_was_dropped_is_named_beside_one_that_moved_in(
 def test_an_unzipped_launch_gives_owned_tensors(gpu: tuple[Module, FakeDriver]) -> None:
     module, driver = gpu
     z: DeviceOp[Any]
-    z, _, _, _ = module.lazy.add(on(driver, 512), on(driver, 512), on(driver, 512)).unzip(4)
+    z, _, _, _ = module.ops.add(on(driver, 512), on(driver, 512), on(driver, 512)).unzip(4)
     assert type(z.sync().share().try_unwrap()) is Tensor
     assert len(driver.launches) == 1

@@ -41,9 +41,9 @@ def test_every_launch_of_a_chain_gets_its_own_arguments(gpu: tuple[Module, FakeD
 
     def turned(found: Any, turn: int) -> Any:
         places = [found[(turn + offset) % 3] for offset in range(3)]
-        return module.lazy.add(*places, float(turn // 2))
+        return module.ops.add(*places, float(turn // 2))
 
-    op: Any = module.lazy.add(z, x, y)
+    op: Any = module.ops.add(z, x, y)
     for turn in range(1, 9):
         op = op.then(functools.partial(turned, turn=turn))
     with Stream(0, driver=driver) as stream:
@@ -84,10 +84,10 @@ def test_a_chain_that_fails_gives_back_what_moved_in(gpu: tuple[Module, FakeDriv
     def again(found: Any, turn: int) -> Any:
         if turn == 3:
             driver.fail["launch"] = "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"
-        return module.lazy.add(*found)
+        return module.ops.add(*found)
 
     for _ in range(2):
-        op: Any = module.lazy.add(z, x, y)
+        op: Any = module.ops.add(z, x, y)
         for turn in range(5):
             op = op.then(functools.partial(again, turn=turn))
         with pytest.raises(UseAfterMoveError):
@@ -95,7 +95,7 @@ def test_a_chain_that_fails_gives_back_what_moved_in(gpu: tuple[Module, FakeDriv
         with pytest.raises(DriverError, match=r"^add: .*CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"):
             op.sync()
         driver.fail.clear()
-    module.lazy.add(z, x, y).sync()
+    module.ops.add(z, x, y).sync()
 
 
 def test_ops_that_are_dropped_give_back_what_moved_in(gpu: tuple[Module, FakeDriver]) -> None:
@@ -104,7 +104,7 @@ def test_ops_that_are_dropped_give_back_what_moved_in(gpu: tuple[Module, FakeDri
     gc.disable()
     try:
         for _ in range(2):
-            op: Any = module.lazy.add(z, x, y).then(lambda found: module.lazy.add(*found))
+            op: Any = module.ops.add(z, x, y).then(lambda found: module.ops.add(*found))
             del op
             assert (z.ptr, x.ptr, y.ptr) == (
                 z.storage.address,
@@ -119,12 +119,12 @@ def test_ops_that_are_dropped_give_back_what_moved_in(gpu: tuple[Module, FakeDri
 def test_another_grid_takes_the_longer_way(gpu: tuple[Module, FakeDriver]) -> None:
     module, driver = gpu
     z, x, y = on(driver, 512, 512, 512)
-    found = module.lazy.add(z, x, y).grid(7).sync()
+    found = module.ops.add(z, x, y).grid(7).sync()
     assert [launch.shape.grid for launch in driver.launches] == [(7, 1, 1)]
     assert found[0].ptr == driver.launches[0].arguments[0]
     driver.fail["launch"] = "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"
     with pytest.raises(DriverError):
-        module.lazy.add(*found).grid(8).sync()
+        module.ops.add(*found).grid(8).sync()
     assert found[0].ptr == driver.launches[0].arguments[0]
 
 
@@ -132,9 +132,9 @@ def test_memory_goes_with_the_last_owner_and_not_with_the_collector(
     gpu: tuple[Module, FakeDriver],
 ) -> None:
     module, driver = gpu
-    op: Any = module.lazy.add(*on(driver, 512, 512, 512))
+    op: Any = module.ops.add(*on(driver, 512, 512, 512))
     for _ in range(4):
-        op = op.then(lambda found: module.lazy.add(*found))
+        op = op.then(lambda found: module.ops.add(*found))
     gc.collect()
     gc.disable()
     try:
@@ -150,12 +150,12 @@ def test_messages_name_the_lines(gpu: tuple[Module, FakeDriver]) -> None:
     module, driver = gpu
     z, x, y = on(driver, 512, 512, 512)
     line = sys._getframe().f_lineno + 1
-    op = module.lazy.add(z, x, y)
+    op = module.ops.add(z, x, y)
     assert (op.created.file, op.created.line) == (__file__, line)
     with pytest.raises(UseAfterMoveError, match=rf"the launch of add \({__file__}:{line}\)"):
         x.share()
     chain = op.then(
-        lambda found: module.lazy.add(*found),
+        lambda found: module.ops.add(*found),
     )
     assert chain.created.line == line + 4
     with pytest.raises(UsedOpError, match=rf"moved into then at {__file__}:{line + 4}"):
@@ -172,16 +172,16 @@ def test_a_long_chain_keeps_no_more_than_a_short_one(gpu: tuple[Module, FakeDriv
 
     def counted(found: Any) -> Any:
         counts.append(sum(type(one) is Tensor for one in gc.get_objects()))
-        return module.lazy.add(*found)
+        return module.ops.add(*found)
 
     z, x, y = on(driver, 512, 512, 512)
-    op: Any = module.lazy.add(z, x, y)
+    op: Any = module.ops.add(z, x, y)
     for _ in range(20):
         op = op.then(counted)
 
     def failing(found: Any) -> Any:
         driver.fail["launch"] = "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"
-        return module.lazy.add(*found)
+        return module.ops.add(*found)
 
     with pytest.raises(DriverError):
         op.then(failing).sync()

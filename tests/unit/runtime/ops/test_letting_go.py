@@ -44,7 +44,7 @@ def test_a_launch_that_is_refused_claims_nothing_while_somebody_looks_at_the_err
     gone.share()
     with z.borrow_mut() as m:
         with pytest.raises(UseAfterMoveError) as caught:
-            held.module.lazy.add(m, x, gone)
+            held.module.ops.add(m, x, gone)
         assert caught.value.__traceback__ is not None
         assert m.lease.claims == x.lease.claims == ()
 
@@ -52,7 +52,7 @@ def test_a_launch_that_is_refused_claims_nothing_while_somebody_looks_at_the_err
 def test_a_launch_that_fails_claims_nothing_while_somebody_looks_at_the_error(held: Held) -> None:
     x = tensor(held).share()
     with pytest.raises(ZeroDivisionError) as caught:
-        zip_ops(as_op(1).map(lambda _: 1 // 0), held.module.lazy.add(tensor(held), x, x)).sync()
+        zip_ops(as_op(1).map(lambda _: 1 // 0), held.module.ops.add(tensor(held), x, x)).sync()
     assert caught.value.__traceback__ is not None
     assert x.lease.claims == ()
 
@@ -61,7 +61,7 @@ def test_what_has_ended_is_named(held: Held) -> None:
     t = tensor(held)
     view = t[0:4]
     inner = view.borrow()
-    op = held.module.lazy.add(tensor(held), inner, inner)
+    op = held.module.ops.add(tensor(held), inner, inner)
     view.release()
     words = r"the launch of add \(.*\) cannot use the tensor: the slice \(.*test_letting_go.py:\d+\) has ended"
     with pytest.raises(BorrowError, match=words):
@@ -110,7 +110,7 @@ def test_a_future_that_failed_goes_with_its_last_name(held: Held) -> None:
     x = tensor(held).share()
 
     def fail() -> Any:
-        op = held.module.lazy.add(tensor(held), x, x)
+        op = held.module.ops.add(tensor(held), x, x)
         future = op.schedule(policy)
         assert isinstance(future._exception, SchedulingError)
         future._heard = True
@@ -169,10 +169,10 @@ def test_who_writes_goes_on_behind_work_that_failed(held: Held) -> None:
     with t.borrow_mut() as z, x.borrow() as read:
         held.fail = True
         with pytest.raises(OSError, match="the kernel failed"):
-            held.module.lazy.add(z, read, read).sync()
+            held.module.ops.add(z, read, read).sync()
         held.fail = False
         for _ in range(4):  # the next stream in turn each time
-            held.module.lazy.add(z, read, read).sync()
+            held.module.ops.add(z, read, read).sync()
     assert np.asarray(t).tolist() == [2.0] * 4
     with (
         x.borrow_mut() as z,
@@ -188,7 +188,7 @@ def test_the_host_reads_what_a_launch_that_failed_only_read(held: Held) -> None:
     with x.borrow() as read:
         held.fail = True
         with pytest.raises(OSError, match="the kernel failed"):
-            held.module.lazy.add(tensor(held), read, read).sync()
+            held.module.ops.add(tensor(held), read, read).sync()
     assert np.asarray(x).tolist() == [3.0] * 4
 
 
@@ -204,7 +204,7 @@ def test_what_was_written_before_work_that_failed_is_there(held: Held) -> None:
         with x.borrow() as read:
             held.fail = True
             with pytest.raises(OSError, match="the kernel failed"):
-                held.module.lazy.add(tensor(held), read, read).sync_on(one)
+                held.module.ops.add(tensor(held), read, read).sync_on(one)
             held.fail = False
             held.module.add(z, read, read, stream=other)
             other.sync()
@@ -217,6 +217,6 @@ def test_the_host_is_told_that_what_it_reads_is_what_a_launch_failed_to_write(he
     with t.borrow_mut() as z:
         held.fail = True
         with pytest.raises(OSError, match="the kernel failed"):
-            held.module.lazy.add(z, ones(4), ones(4)).sync()
+            held.module.ops.add(z, ones(4), ones(4)).sync()
         with pytest.raises(OSError, match="the kernel failed"):
             np.asarray(z)

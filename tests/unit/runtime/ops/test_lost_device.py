@@ -175,7 +175,7 @@ def test_graphs_of_a_lost_device(caplog: pytest.LogCaptureFixture) -> None:
     gpu = Gpu()
     z, x, y = gpu.tensor(), gpu.tensor(), gpu.tensor()
     device = Device(0, driver=gpu.driver)
-    graph = gpu.module.lazy.add(z, x, y).graph_on(gpu.stream)
+    graph = gpu.module.ops.add(z, x, y).graph_on(gpu.stream)
     gpu.driver.fail["synchronize_device"] = "CUDA_ERROR_ILLEGAL_ADDRESS"
     with pytest.raises(ContextLostError):
         device.sync()

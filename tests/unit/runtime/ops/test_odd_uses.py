@@ -42,7 +42,7 @@ def tensor(held: Held) -> Tensor:
 
 
 def launch(held: Held) -> DeviceOp[Any]:
-    return held.module.lazy.add(tensor(held), tensor(held), tensor(held))
+    return held.module.ops.add(tensor(held), tensor(held), tensor(held))
 
 
 @pytest.mark.parametrize("double", [copy.copy, copy.deepcopy, pickle.dumps])
@@ -98,7 +98,7 @@ def test_a_chain_may_be_long(held: Held) -> None:
 
 def test_ops_that_are_too_deep_say_so_and_leave_all_as_it_was(held: Held) -> None:
     t = tensor(held)
-    op: DeviceOp[Any] = held.module.lazy.add(t, ones(4), ones(4))
+    op: DeviceOp[Any] = held.module.ops.add(t, ones(4), ones(4))
     for _ in range(20_000):
         op = zip_ops(op)
     with pytest.raises(RecursionError):
@@ -222,7 +222,7 @@ if not child:
     except TimeoutError:
         os.write(1, b"still not done\\n")
     x = Tensor.from_foreign(ones(64), driver=driver).share()
-    later = module.lazy.add(Tensor.from_foreign(ones(64), driver=driver), x, x).future()
+    later = module.ops.add(Tensor.from_foreign(ones(64), driver=driver), x, x).future()
     told = threading.Event()
     later.add_done_callback(lambda _: told.set())
     assert told.wait(60)
@@ -246,7 +246,7 @@ module, driver = device()
 set_default_device(Device("cpu", driver=driver))
 x = Tensor.from_foreign(ones(64), driver=driver).share()
 def launch():
-    return module.lazy.add(Tensor.from_foreign(ones(64), driver=driver), x, x).future().result(20)[0]
+    return module.ops.add(Tensor.from_foreign(ones(64), driver=driver), x, x).future().result(20)[0]
 launch()
 
 staged = staging.staging_of(driver, -1)
@@ -301,7 +301,7 @@ shares = [t.share() for t in tensors[100:200]]
 cycle = [make(), views]
 cycle.append(cycle)
 def op():
-    return module.lazy.add(make(), shares[0], shares[1])
+    return module.ops.add(make(), shares[0], shares[1])
 futures = [op().future() for _ in range(50)]
 for future in futures:
     future.add_done_callback(lambda f: f.done())
@@ -340,7 +340,7 @@ started = threading.Barrier(4)
 def work():
     started.wait()
     while not stop.is_set():
-        module.lazy.add(Tensor.from_foreign(ones(64), driver=driver), x, x).sync()
+        module.ops.add(Tensor.from_foreign(ones(64), driver=driver), x, x).sync()
 threads = [threading.Thread(target=work) for _ in range(3)]
 for thread in threads:
     thread.start()
@@ -349,7 +349,7 @@ for _ in range(5):
     child = os.fork()
     if not child:
         own = Tensor.from_foreign(ones(64), driver=driver).share()  # threads of the parent may have locks of `x`
-        z = module.lazy.add(Tensor.from_foreign(ones(64), driver=driver), own, own).future().result(20)[0]
+        z = module.ops.add(Tensor.from_foreign(ones(64), driver=driver), own, own).future().result(20)[0]
         os.write(1, f"{np.asarray(z)[0]}\\n".encode())
         os._exit(0)
     assert os.waitpid(child, 0)[1] == 0

@@ -146,9 +146,9 @@ def test_streams_that_use_parts_wait_for_each_other() -> None:
     gpu = Gpu()
     t, x = gpu.tensor(), gpu.tensor().share()
     with t.borrow_mut() as m:
-        gpu.module.lazy.add(m[:HALF], x[:HALF], x[HALF:]).enqueue_on(gpu.stream)
+        gpu.module.ops.add(m[:HALF], x[:HALF], x[HALF:]).enqueue_on(gpu.stream)
         gpu.steps()
-        gpu.module.lazy.add(m[HALF:], x[:HALF], x[HALF:]).enqueue_on(gpu.other)
+        gpu.module.ops.add(m[HALF:], x[:HALF], x[HALF:]).enqueue_on(gpu.other)
     assert any("wait" in call for call, _ in gpu.steps())  # by memory, whichever part
 
 

@@ -57,12 +57,12 @@ def made(driver: Any, *shape: int) -> Tensor:
 
 def test_partitions_of_the_kernels_tiles_are_taken(gpu: tuple[Module, FakeDriver]) -> None:
     module, driver = gpu
-    module.lazy.owned(made(driver, 100, 40).partition(32, 16)).sync()
-    module.lazy.owned(made(driver, 100, 40).partition(64, 16)).variant(BM=64).sync()
-    module.lazy.owned(made(driver, 100, 40).partition_prefix(32, 16)).grid(2, 3).sync()
-    module.lazy.owned(made(driver, 100, 40)).sync()
-    module.lazy.shares(made(driver, 100, 40).partition(32, 16).map(5)).sync()
-    module.lazy.shares(made(driver, 100, 40)).grid(7).sync()
+    module.ops.owned(made(driver, 100, 40).partition(32, 16)).sync()
+    module.ops.owned(made(driver, 100, 40).partition(64, 16)).variant(BM=64).sync()
+    module.ops.owned(made(driver, 100, 40).partition_prefix(32, 16)).grid(2, 3).sync()
+    module.ops.owned(made(driver, 100, 40)).sync()
+    module.ops.shares(made(driver, 100, 40).partition(32, 16).map(5)).sync()
+    module.ops.shares(made(driver, 100, 40)).grid(7).sync()
     assert [launch.shape.grid for launch in driver.launches] == [
         (4, 3, 1),
         (2, 3, 1),
@@ -77,7 +77,7 @@ def test_other_tiles_are_refused_also_where_the_grid_is_the_same(
     gpu: tuple[Module, FakeDriver],
 ) -> None:
     module, driver = gpu
-    owned = module.lazy.owned
+    owned = module.ops.owned
     owned(made(driver, 30, 16).partition(32, 16)).variant(
         BM=32
     ).sync()  # what follows has the grid of a launch that is known
@@ -111,7 +111,7 @@ def test_shares_and_single_regions_are_told_apart(
 ) -> None:
     module, driver = gpu
     with pytest.raises(LaunchLimitError, match=f"{name}: {what}"):
-        module.lazy[name](change(made(driver, 100, 40))).sync()
+        module.ops[name](change(made(driver, 100, 40))).sync()
     assert driver.launches == []
 
 
@@ -124,7 +124,7 @@ def test_no_other_grid_gives_a_region_to_two_blocks(
         LaunchLimitError,
         match=r"owned: the grid \(.*\) is not that of the tiles of z, \(4, 3, 1\): each block owns one of them",
     ):
-        module.lazy.owned(made(driver, 100, 40)).grid(*grid).sync()
+        module.ops.owned(made(driver, 100, 40)).grid(*grid).sync()
 
 
 def test_blocks_that_share_are_numbered_along_one_dimension(gpu: tuple[Module, FakeDriver]) -> None:
@@ -133,5 +133,5 @@ def test_blocks_that_share_are_numbered_along_one_dimension(gpu: tuple[Module, F
         LaunchLimitError,
         match=r"shares: the grid \(4, 2, 1\) has more than one dimension, and blocks that share",
     ):
-        module.lazy.shares(made(driver, 100, 40)).grid(4, 2).sync()
+        module.ops.shares(made(driver, 100, 40)).grid(4, 2).sync()
     assert driver.launches == []

@@ -33,7 +33,7 @@ RUNS: tuple[Callable[[DeviceOp[Any]], Any], ...] = (
 @pytest.mark.parametrize("run", RUNS)
 def test_results_are_the_arguments(held: Held, run: Callable[[DeviceOp[Any]], Any]) -> None:
     z, x, p = tensor(held), tensor(held), tensor(held).partition(8)
-    found = run(held.module.lazy.add(p, z, x))
+    found = run(held.module.ops.add(p, z, x))
     assert found[:3] == (p, z, x)
     assert z.to_host().tolist() == [1.0] * 8
     assert p.unpartition().to_host().tolist() == [2.0] * 8
@@ -41,8 +41,8 @@ def test_results_are_the_arguments(held: Held, run: Callable[[DeviceOp[Any]], An
 
 def test_an_op_that_has_not_run_has_its_tensors(held: Held) -> None:
     z, x, y = tensor(held), tensor(held), tensor(held)
-    op = held.module.lazy.add(z, x, y)
-    for use in (z.share, x.to_host, y.borrow, lambda: z.ptr, lambda: held.module.lazy.add(z, x, y)):
+    op = held.module.ops.add(z, x, y)
+    for use in (z.share, x.to_host, y.borrow, lambda: z.ptr, lambda: held.module.ops.add(z, x, y)):
         with pytest.raises(
             UseAfterMoveError, match="cannot use the tensor: it was moved into the launch of add"
         ):
@@ -56,7 +56,7 @@ def test_an_op_that_has_not_run_has_its_tensors(held: Held) -> None:
 def test_the_first_program(held: Held) -> None:
     """What the result holds has ended."""
     z, x, y = tensor(held), tensor(held), tensor(held)
-    _ = held.module.lazy.add(z.partition_mut(8), x.borrow(), y.borrow()).sync_on(0)
+    _ = held.module.ops.add(z.partition_mut(8), x.borrow(), y.borrow()).sync_on(0)
     assert z.to_host().tolist() == [2.0] * 8
     z.share()
     x.borrow_mut().release()
@@ -66,7 +66,7 @@ def test_the_first_program(held: Held) -> None:
 def test_borrows_end_with_the_op(held: Held, how: str) -> None:
     z, x, y = tensor(held), tensor(held), tensor(held)
     short = tensor(held, count=9) if how == "failed" else y
-    op = held.module.lazy.add(z.borrow_mut(), x.borrow(), short.borrow())
+    op = held.module.ops.add(z.borrow_mut(), x.borrow(), short.borrow())
     with pytest.raises(BorrowError):
         z.to_host()
     kept: list[Any] = []
@@ -91,13 +91,13 @@ def test_borrows_end_with_the_op(held: Held, how: str) -> None:
 
 def test_a_result_asks_for_the_lease_again_when_it_is_used(held: Held) -> None:
     z, x, y = tensor(held), tensor(held), tensor(held)
-    m, r, _, _ = held.module.lazy.add(z.borrow_mut(), x.borrow(), y).sync()
+    m, r, _, _ = held.module.ops.add(z.borrow_mut(), x.borrow(), y).sync()
     with z.borrow_mut():
         for use in (
             m.to_host,
             lambda: m[0:2],
             lambda: held.module.add(m, y, y),
-            lambda: held.module.lazy.add(m, r, y),
+            lambda: held.module.ops.add(m, r, y),
         ):
             with pytest.raises(BorrowError, match=r"the mutable borrow \(.*\) still writes it"):
                 use()
@@ -107,7 +107,7 @@ def test_a_result_asks_for_the_lease_again_when_it_is_used(held: Held) -> None:
     with pytest.raises(BorrowError, match=r"the mutable borrow \(.*\) still writes it"):
         z.to_host()
     del part
-    held.module.lazy.add(m, r, y).sync()
+    held.module.ops.add(m, r, y).sync()
     z.to_host()
     x.share()
     with pytest.raises(
@@ -120,8 +120,8 @@ def test_a_with_block_keeps_its_borrow(held: Held) -> None:
     z, x, y = tensor(held), tensor(held), tensor(held)
     with z.borrow_mut() as m, x.borrow() as r, y.partition_mut(8) as p:
         for _ in range(2):
-            held.module.lazy.add(m, r, r).sync()
-            held.module.lazy.add(p, r, r).sync()
+            held.module.ops.add(m, r, r).sync()
+            held.module.ops.add(p, r, r).sync()
             for t, use in ((z, z.to_host), (x, x.borrow_mut), (y, y.to_host)):
                 assert t.lease.taken
                 with pytest.raises(BorrowError):
@@ -134,11 +134,11 @@ def test_a_with_block_keeps_its_borrow(held: Held) -> None:
 
 def test_a_result_in_a_with_block(held: Held) -> None:
     z, x, y = tensor(held), tensor(held), tensor(held)
-    m, *_ = held.module.lazy.add(z.borrow_mut(), x, y).sync()
+    m, *_ = held.module.ops.add(z.borrow_mut(), x, y).sync()
     with m:
         with pytest.raises(BorrowError):
             z.to_host()
-        held.module.lazy.add(m, x, y).sync()
+        held.module.ops.add(m, x, y).sync()
         with pytest.raises(BorrowError):
             z.to_host()
     z.to_host()
@@ -148,8 +148,8 @@ def test_a_view_that_two_ops_read_ends_with_the_second(held: Held) -> None:
     z, w, x, y = (tensor(held) for _ in range(4))
     view = x[0:8]
     first, second = (
-        held.module.lazy.add(z, view, y.borrow()),
-        held.module.lazy.add(w, view, y.borrow()),
+        held.module.ops.add(z, view, y.borrow()),
+        held.module.ops.add(w, view, y.borrow()),
     )
     first.sync()
     with pytest.raises(BorrowError, match=r"the slice \(.*\) still reads it"):
@@ -164,9 +164,9 @@ def test_a_tensor_goes_through_a_chain_as_it_is(held: Held) -> None:
 
     def again(found: tuple[Any, ...]) -> DeviceOp[Any]:
         seen.extend(found[:3])
-        return held.module.lazy.add(found[1], found[0], found[2])
+        return held.module.ops.add(found[1], found[0], found[2])
 
-    out, *_ = held.module.lazy.add(z, x, y).then(again).sync()
+    out, *_ = held.module.ops.add(z, x, y).then(again).sync()
     assert out is x
     assert seen == [z, x, y]
     assert x.to_host().tolist() == [3.0] * 8
@@ -179,7 +179,7 @@ def test_steps_that_use_a_tensor_up_do_so_when_the_chain_fails_too(held: Held) -
         raise KeyError
 
     with pytest.raises(KeyError):
-        held.module.lazy.add(z, x, y).first().reshape(2, 4).then(fails).sync()
+        held.module.ops.add(z, x, y).first().reshape(2, 4).then(fails).sync()
     with pytest.raises(UseAfterMoveError, match="it was moved into reshape"):
         z.to_host()
     as_op(x.borrow()).sync()

@@ -31,13 +31,13 @@ NEVER_CAPTURED: dict[str, Callable[[Held], DeviceOp[Any]]] = {
     "from_host": lambda held: api.from_host(ones(4)),
     "dup": lambda held: api.dup(tensor(held)),
     "convert": lambda held: api.convert(api.ones(4, "f16").sync(), "f32"),
-    "launch": lambda held: held.module.lazy.add(api.zeros(4), ones(4), api.zeros(4)).first(),
+    "launch": lambda held: held.module.ops.add(api.zeros(4), ones(4), api.zeros(4)).first(),
     "shared": lambda held: zip_ops(api.ones(4).shared()).first(),
     "to_host": lambda held: api.to_host(tensor(held)),
 }
 ELSEWHERE: dict[str, Callable[[Held], DeviceOp[Any]]] = {
     "dup": NEVER_CAPTURED["dup"],
-    "launch": lambda held: held.module.lazy.add(
+    "launch": lambda held: held.module.ops.add(
         tensor(held), ones(4), np.zeros(4, np.float32)
     ).first(),
     "memcpy": lambda held: api.memcpy(target := tensor(held), tensor(held)).map(lambda _: target),
@@ -81,7 +81,7 @@ def test_an_execution_around_it_leaves_it(held: Held) -> None:
 
 def test_what_is_captured_is_captured(held: Held) -> None:
     """The refusal is not of the work: a launch of what is there runs in a graph, and there alone."""
-    op = held.module.lazy.add(tensor(held), ones(4), ones(4)).first().shared()
+    op = held.module.ops.add(tensor(held), ones(4), ones(4)).first().shared()
     graph = zip_ops(op, op).graph_on(held.device.new_stream())
     one, other = graph.take_output()
     graph.replay()

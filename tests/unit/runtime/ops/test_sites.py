@@ -19,9 +19,9 @@ from tilec_runtime import Stream, Tensor, as_op, use_device
 held = Held()
 with use_device(held.device):
     z, x, y, other = (Tensor.uninitialized((8,), "f32", driver=held.driver, ordinal=-1, stream=0) for _ in range(4))
-    op = held.module.lazy.add(z, x, y)  # line 9
+    op = held.module.ops.add(z, x, y)  # line 9
     for what in (lambda: x.borrow(), lambda: op.sync() and op.sync(), lambda: as_op(1).then(lambda _: 1 // 0).sync(),
-                 lambda: as_op(1).then(as_op).then(lambda _: held.module.lazy.add(other, other.borrow(), y)).sync()):
+                 lambda: as_op(1).then(as_op).then(lambda _: held.module.ops.add(other, other.borrow(), y)).sync()):
         try:
             what()
         except Exception as error:

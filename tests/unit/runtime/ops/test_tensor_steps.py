@@ -53,7 +53,7 @@ def test_partitions_and_back(held: Held) -> None:
 
 def test_a_kernel_chain_ends_at_the_host(held: Held) -> None:
     """As the chain of the host API's reference: launch, first, unpartition, to_host."""
-    add = held.module.lazy.add
+    add = held.module.ops.add
     op = (
         add(counting(1000).partition(256), counting(1000), counting(1000), 2.0)
         .first()

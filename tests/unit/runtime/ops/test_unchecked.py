@@ -63,9 +63,9 @@ def test_tensors_stay_in_order(held: Held) -> None:
         held.gate.set()
         seen.extend([t.to_host().tolist(), copying.result(PATIENCE).to_host().tolist()])
         held.gate.clear()
-        return as_op(held.module.lazy.add(t, one, four).first().enqueue_on(other))
+        return as_op(held.module.ops.add(t, one, four).first().enqueue_on(other))
 
-    added = held.module.lazy.add(api.zeros(4), one, one).first()
+    added = held.module.ops.add(api.zeros(4), one, one).first()
     with held.held():
         future = added.then_unchecked(look).then(lambda t: t.dup()).future()
         with pytest.raises(TimeoutError):

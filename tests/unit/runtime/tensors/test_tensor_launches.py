@@ -265,7 +265,7 @@ def test_arguments_that_share_memory_are_told_with_what_they_are_and_where_they_
         caught.value.cause,
     )
     with Stream(Device("cpu", driver=cpu)) as stream, pytest.raises(AliasError) as caught:
-        module.lazy.add(
+        module.ops.add(
             Tensor.from_foreign(array[:1024], driver=cpu), array[8:1032], two[1024:]
         ).sync_on(stream)
     assert "'x' is a numpy ndarray" in caught.value.cause
