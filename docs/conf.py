@@ -25,7 +25,10 @@ version = release = tilec.__version__
 copyright = "The tilec authors. Apache-2.0"  # noqa: A001 - Sphinx reads this name
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton"]
-suppress_warnings = ["misc.highlighting_failure"]  # PTX that its lexer does not know
+suppress_warnings = [
+    "misc.highlighting_failure",  # PTX that its lexer does not know
+    "toc.empty_glob",  # a section whose pages are all listed
+]
 
 # Pages
 myst_heading_anchors = 4  # the anchors that GitHub makes
@@ -53,7 +56,7 @@ maximum_signature_line_length = 80
 napoleon_numpy_docstring = False
 napoleon_custom_sections = [("Attributes", "params_style")]  # a list, not one entry for each
 
-_LINK = re.compile(r"(?<=\]\()[^()\s#:]+(?=(?:#[^()\s]*)?\))")
+_LINK = re.compile(r"\[([^\]]*)\]\(([^()\s#:]+)(#[^()\s]*)?\)")
 
 
 def _source_url(path: Path) -> str:
@@ -72,9 +75,11 @@ def _link_sources(app: Sphinx, docname: str, source: list[str]) -> None:
     home = (app.srcdir / docname).parent
 
     def replace(match: re.Match[str]) -> str:
-        path = (home / match[0]).resolve()
-        outside = path.exists() and not path.is_relative_to(app.srcdir)
-        return _source_url(path) if outside else match[0]
+        text, target, anchor = match.groups(default="")
+        path = (home / target).resolve()
+        if not path.exists() or path.is_relative_to(app.srcdir):
+            return match[0]
+        return f'<a href="{_source_url(path)}{anchor}">{text}</a>'
 
     source[0] = _LINK.sub(replace, source[0])
 

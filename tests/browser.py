@@ -4,6 +4,7 @@ that waits for ever.
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
 import os
@@ -145,6 +146,17 @@ class Browser:
         self._call(
             "Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": name}]
         )
+
+    def screenshot(self, width: int, height: int) -> bytes:
+        """Return a PNG of the page's top, as a window of this size shows it."""
+        self._call(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=False,
+        )
+        return base64.b64decode(self._call("Page.captureScreenshot", format="png")["data"])
 
     def _call(self, method: str, **params: Any) -> Any:
         self._number += 1
