@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import tempfile
 import time
@@ -32,6 +33,9 @@ from tilec.compile.project import (
     open_project,
     tuning_files,
 )
+from tilec.compile.remote.access import RemoteChoice, resolve
+from tilec.compile.remote.session import RemoteCache, open_remote
+from tilec.compile.remote.usage import Usage, record
 from tilec.compile.state import WorkDir
 from tilec.frontends.base import BUILTIN, ToolSearch
 from tilec.frontends.tools.environment import OWN
@@ -74,6 +78,7 @@ class BuildRequest:
         cache_max: most bytes kept there.
         shared_cache: a cache that users share: gives what tilec.lock pins, and takes what is
             compiled; None for none.
+        remote: what the user says about the remote cache; None for none, whatever the manifest has.
         search: where tools are looked for.
         force: compile everything again.
         locked: refuse tools other than those in tilec.lock, and images of other bytes than it pins.
@@ -96,6 +101,7 @@ class BuildRequest:
     cache_dir: Path | None = None
     cache_max: int = 8 << 30
     shared_cache: Path | None = None
+    remote: RemoteChoice | None = None
     search: ToolSearch = dataclasses.field(default_factory=ToolSearch)
     force: bool = False
     locked: bool = False
@@ -116,7 +122,9 @@ class BuildResult:
     Attributes:
         outputs: what stands in the output directory now.
         info: the bundle's index; None where nothing had to be done.
-        jobs, compiled, cached: how many jobs there are, were compiled, came from the cache.
+        jobs, compiled, cached: how many jobs there are, were compiled, came from a cache.
+        remote: how many of the cached ones came from the remote cache.
+        usage: what the remote cache gave and took; None where there is none.
         seconds: wall time.
         up_to_date: the outputs of the last build were still right.
         warnings: of the compilers, each once.
@@ -132,6 +140,8 @@ class BuildResult:
     up_to_date: bool
     warnings: tuple[Diagnostic, ...] = ()
     notes: tuple[str, ...] = ()
+    remote: int = 0
+    usage: Usage | None = None
 
 
 def build(request: BuildRequest, observer: Observer) -> BuildResult:
@@ -153,7 +163,9 @@ def build(request: BuildRequest, observer: Observer) -> BuildResult:
         note=observer.note,
         shared=request.shared_cache,
     )
+    remote = _open_remote(request, project, cache, observer)
     with (
+        remote or contextlib.nullcontext(),  # left last: nobody waits for uploads with a lock
         work.lock(observer.note),
         _runner(project, request, cache, observer, work.spool, work.kept) as runner,
     ):
@@ -230,7 +242,33 @@ def build(request: BuildRequest, observer: Observer) -> BuildResult:
             *never_compiled(info),
             *not_reproducible(plan.jobs, done),
         ),
+        remote=sum(k.key in cache.fetched for k in keyed),
+        usage=remote.usage if remote else None,
     )
+
+
+def _open_remote(
+    request: BuildRequest, project: Project, cache: Cache, observer: Observer
+) -> RemoteCache | None:
+    """Connect the cache with the remote one that the user or the manifest names, if any does.
+
+    Raises:
+        UsageError: what the user says about it makes no sense.
+    """
+    if request.remote is None:
+        return None
+    named = project.manifest.cache
+    access = resolve(request.remote, named.remote, named.remote_mode)
+    if access is None or cache.root is None:
+        return None
+    remote = open_remote(
+        access,
+        note=observer.note,
+        ended=lambda usage: record(cache, usage),
+        wait=request.remote.wait,
+    )
+    cache.remote = remote
+    return remote
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)

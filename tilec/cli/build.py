@@ -11,6 +11,7 @@ import click
 
 from tilec.cli.app import App, StoppedError, examples, json_option, split_words
 from tilec.cli.complete import completes, kernels_of, profiles_of
+from tilec.cli.settings import TRUST
 from tilec.cli.style import style
 from tilec.cli.tables import Cell, bytes_text, columns, count_text, plural, seconds_text
 from tilec.cli.targets import targets_option
@@ -19,6 +20,7 @@ from tilec_runtime.model.suggest import did_you_mean
 if TYPE_CHECKING:
     from tilec.build import BuildRequest, BuildResult
     from tilec.compile.keys import Change
+    from tilec.compile.remote.access import RemoteChoice
     from tilec.compile.stamp import Untouched
     from tilec.inspection.report import KernelSummary
     from tilec.model.job import Job
@@ -93,6 +95,30 @@ def _emit(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> 
     help="Take what tilec.lock pins from a cache that others write to as well, and add to it (default: TILEC_SHARED_CACHE).",
 )
 @click.option(
+    "--remote-cache",
+    metavar="URL",
+    help="Take images from a remote cache (default: TILEC_REMOTE_CACHE, then [cache] of the manifest).",
+)
+@click.option(
+    "--remote-mode",
+    type=click.Choice(("off", "read", "write")),
+    metavar="MODE",
+    help="off, read, or write, which reads and writes (default: TILEC_REMOTE_MODE, then read).",
+)
+@click.option(
+    "--remote-trust",
+    type=click.Choice(TRUST),
+    metavar="WHO",
+    help="pinned takes what tilec.lock pins; own takes everything, for a remote that your builds alone write to "
+    "(default: TILEC_REMOTE_TRUST, then pinned).",
+)
+@click.option(
+    "--remote-wait",
+    type=click.FloatRange(0, 86400),
+    metavar="SECS",
+    help="Wait so long for uploads at the end (default: 60).",
+)
+@click.option(
     "--locked",
     is_flag=True,
     help="Refuse other tools than those in tilec.lock, and images of other bytes than it pins.",
@@ -120,6 +146,10 @@ def command(
     force: bool,
     no_cache: bool,
     shared_cache: str | None,
+    remote_cache: str | None,
+    remote_mode: str | None,
+    remote_trust: str | None,
+    remote_wait: float | None,
     locked: bool,
     listing: bool,
     explain: str | None,
@@ -150,6 +180,12 @@ def command(
         force=force,
         cached=not no_cache,
         shared_cache=app.path(shared_cache) if shared_cache else None,
+        remote=app.settings.remote(
+            url=remote_cache or "",
+            mode=remote_mode or "",
+            trust=remote_trust or "",
+            wait=remote_wait,
+        ),
         locked=locked,
     )
     if listing:
@@ -193,6 +229,7 @@ def make_request(
     force: bool = False,
     cached: bool = True,
     shared_cache: Path | None = None,
+    remote: RemoteChoice | None = None,
     locked: bool = False,
     aside: bool = False,
     again: bool = False,
@@ -221,6 +258,7 @@ def make_request(
         cache_dir=settings.cache_dir if cached else None,
         cache_max=cache_max,
         shared_cache=(shared_cache or settings.shared_cache) if cached else None,
+        remote=(remote or settings.remote()) if cached else None,
         search=search,
         force=force,
         locked=locked,
@@ -277,7 +315,9 @@ def _print_result(app: App, result: BuildResult) -> None:
     app.say()
     app.table(columns("output", "~path", ">size", ""), _output_rows(app, result.outputs))
     app.say()
-    cached = f", {result.cached} cached" if result.cached else ""
+    local = result.cached - result.remote
+    cached = f", {local} cached" if local else ""
+    cached += f", {result.remote} from the remote cache" if result.remote else ""
     built = style("built", fg="green", bold=True)
     app.say(f"{built} {jobs}: {result.compiled} compiled{cached}, {seconds}")
     package = next((output for output in result.outputs if output.kind == "package"), None)
@@ -353,6 +393,7 @@ def _result_json(result: BuildResult) -> dict[str, Any]:
         "jobs": result.jobs,
         "compiled": result.compiled,
         "cached": result.cached,
+        "remote": dataclasses.asdict(result.usage) if result.usage else None,
         "seconds": round(result.seconds, 3),
         "outputs": [
             {"kind": o.kind, "path": str(o.path), "size": o.size, "changed": o.changed}

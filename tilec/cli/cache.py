@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING
 
 import click
 
 from tilec.cli.app import App, examples, json_option
 from tilec.cli.settings import parse_size
-from tilec.cli.tables import bytes_text, plural
+from tilec.cli.tables import bytes_text, plural, seconds_text
 from tilec_runtime.errors import UsageError
 
 if TYPE_CHECKING:
     from tilec.compile.cache import Cache
+    from tilec.compile.remote.usage import Usage
+
+_BUILDS = {"last": "last build", "total": "all builds"}
 
 
 @click.group(
@@ -25,7 +29,8 @@ if TYPE_CHECKING:
     )
     + "\n\nThe cache lies in TILEC_CACHE_DIR, or XDG_CACHE_HOME/tilec, or ~/.cache/tilec; TILEC_CACHE_DIR=off turns it off. "
     "TILEC_CACHE_MAX bounds its size. Checkouts and processes of one user share it; it is used only while no other user may write to it. "
-    "TILEC_SHARED_CACHE names a second one that others may write to: it gives what tilec.lock pins.",
+    "TILEC_SHARED_CACHE names a second one that others may write to, TILEC_REMOTE_CACHE one on a server or in a bucket: "
+    "they give what tilec.lock pins.",
 )
 def command() -> None:
     """Show or trim the cache of compiled images. What is missing is compiled again."""
@@ -38,9 +43,14 @@ def command() -> None:
 @json_option
 @click.pass_obj
 def info(app: App) -> None:
-    """Show where the cache is, how many images it holds and how much room they take."""
+    """Show where the cache is, how many images it holds and how much room they take; and what a
+    remote cache gave and took.
+    """
     cache = _open(app)
     found = cache.info()
+    from tilec.compile.remote.usage import recorded
+
+    remote = dict(zip(("last", "total"), recorded(cache) or (), strict=False))
     if app.json:
         body = {
             "path": found.path,
@@ -48,12 +58,16 @@ def info(app: App) -> None:
             "bytes": found.bytes,
             "max_bytes": cache.max_bytes,
         }
-        app.document("cache", body | {"oldest_seconds": round(found.oldest)})
+        body |= {"oldest_seconds": round(found.oldest)}
+        usages = {name: dataclasses.asdict(usage) for name, usage in remote.items()}
+        app.document("cache", body | {"remote": usages or None})
         return
     app.say(found.path)
     size = f"{bytes_text(found.bytes)} of at most {bytes_text(cache.max_bytes)}"
     oldest = f", the oldest last used {_age(found.oldest)} ago" if found.entries else ""
     app.say(f"{plural(found.entries, 'entry')}, {size}{oldest}")
+    for name, usage in remote.items():
+        app.say(f"remote cache, {_BUILDS[name]}: {_usage_text(usage)}")
 
 
 @command.command(
@@ -112,6 +126,17 @@ def _freed(app: App, cache: Cache, freed: int) -> None:
         app.say(
             f"freed {bytes_text(freed)}; {bytes_text(left.bytes)} left in {left.path}", wrap=False
         )
+
+
+def _usage_text(usage: Usage) -> str:
+    parts = [
+        f"{plural(usage.hits, 'hit')}, {usage.misses} {'miss' if usage.misses == 1 else 'misses'}",
+        f"{bytes_text(usage.down)} down, {bytes_text(usage.up)} up",
+        f"{seconds_text(usage.saved)} of compiling saved",
+    ]
+    parts += [f"{usage.wrong} not used"] if usage.wrong else []
+    parts += [f"{usage.failed} not uploaded"] if usage.failed else []
+    return ", ".join(parts)
 
 
 def _age(seconds: float) -> str:

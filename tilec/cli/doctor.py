@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ import click
 from tilec.cli.app import App, examples, json_option
 from tilec.cli.style import style
 from tilec.cli.tables import Cell, columns
+from tilec.manifest.types import RemoteTable
 from tilec_runtime.errors import ToolchainError, UsageError
 
 if TYPE_CHECKING:
@@ -42,7 +44,8 @@ def command(app: App) -> int:
 
     search = _search(app)
     found = machine.examine(search, app.settings.cache_dir)
-    found = dataclasses.replace(found, checks=(*found.checks, *_outside_tools(search)))
+    more = (*_remote_cache(app), *_outside_tools(search))
+    found = dataclasses.replace(found, checks=(*found.checks, *more))
     if app.json:
         app.document("doctor", _json(found))
     else:
@@ -60,6 +63,26 @@ def _search(app: App) -> ToolSearch:
         if app.manifest or app.directory:
             raise
         return app.settings.search
+
+
+def _remote_cache(app: App) -> Iterator[Check]:
+    """Yield a row for the remote cache that a build at hand would use; nothing is sent to it."""
+    from tilec.compile.project import open_project
+    from tilec.compile.remote.access import resolve
+    from tilec.inspection.machine import Check
+
+    named = RemoteTable()
+    with contextlib.suppress(UsageError):
+        named = open_project(app.manifest_path(), app.settings.search).manifest.cache
+    try:
+        access = resolve(app.settings.remote(), named.remote, named.remote_mode)
+    except UsageError as exc:
+        yield Check(name="remote", text=exc.what, ok=False, fix=exc.fix)
+        return
+    if access is not None:
+        mode = "read and written" if access.write else "read"
+        gives = "gives every image" if access.own else "gives what tilec.lock pins"
+        yield Check(name="remote", text=f"{access.url.shown} ({mode}, {gives})")
 
 
 def _outside_tools(search: ToolSearch) -> Iterator[Check]:

@@ -13,9 +13,11 @@ from tilec_runtime.bundle.place import cache_root, shared_root
 from tilec_runtime.errors import UsageError
 
 if TYPE_CHECKING:
+    from tilec.compile.remote.access import RemoteChoice
     from tilec.frontends.base import ToolSearch
 
 CACHE_MAX = "8 GiB"
+TRUST = ("pinned", "own")
 _UNITS = {
     "": 1,
     "b": 1,
@@ -40,6 +42,11 @@ class Settings:
         cache_dir: the cache of compiled images; None if it is off (`TILEC_CACHE_DIR=off`) or there
             is no home.
         shared_cache: the cache that users share (`TILEC_SHARED_CACHE`), or None.
+        remote_cache: URL of a remote cache (`TILEC_REMOTE_CACHE`), empty for none.
+        remote_mode, remote_trust: words about it (`TILEC_REMOTE_MODE`, `TILEC_REMOTE_TRUST`).
+        remote_token: its token (`TILEC_REMOTE_TOKEN`).
+        netrc: file with credentials by host (`NETRC`, or `~/.netrc`); None without a home.
+        proxies: HTTP proxies by scheme, and `no` with the hosts that need none.
         cache_max: the largest size of the cache, as written in `TILEC_CACHE_MAX`.
         cuda_home: `CUDA_HOME` (or `CUDA_PATH`), empty for none.
         path: `PATH`.
@@ -53,6 +60,12 @@ class Settings:
     cwd: Path
     cache_dir: Path | None = None
     shared_cache: Path | None = None
+    remote_cache: str = dataclasses.field(default="", repr=False)
+    remote_mode: str = ""
+    remote_trust: str = ""
+    remote_token: str = dataclasses.field(default="", repr=False)
+    netrc: Path | None = None
+    proxies: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False)
     cache_max: str = CACHE_MAX
     cuda_home: str = ""
     path: str = ""
@@ -76,6 +89,40 @@ class Settings:
                 f"TILEC_CACHE_MAX: {exc}",
                 fix="give a number with a unit, such as TILEC_CACHE_MAX='20 GiB'",
             ) from exc
+
+    def remote(
+        self, *, url: str = "", mode: str = "", trust: str = "", wait: float | None = None
+    ) -> RemoteChoice:
+        """Return what the user says about the remote cache: by options, then by the environment.
+
+        Raises:
+            UsageError: the trust is none.
+        """
+        from tilec.compile.remote.access import RemoteChoice
+
+        trust = trust or self.remote_trust
+        if trust not in ("", *TRUST):
+            raise UsageError(
+                f"TILEC_REMOTE_TRUST: {trust!r} is no trust", fix=f"say {' or '.join(TRUST)}"
+            )
+        choice = RemoteChoice(
+            url=url or self.remote_cache,
+            mode=mode or self.remote_mode,
+            own=trust == "own",
+            token=self.remote_token,
+            token_for=self.remote_cache,
+            netrc=self.netrc,
+            proxy=self._proxy,
+        )
+        return choice if wait is None else dataclasses.replace(choice, wait=wait)
+
+    def _proxy(self, scheme: str, host: str) -> str:
+        from urllib.request import proxy_bypass
+
+        proxy = self.proxies.get(scheme, "")
+        if not proxy or proxy_bypass(host, self.proxies):
+            return ""
+        return proxy if "://" in proxy else f"http://{proxy}"
 
     @property
     def search(self) -> ToolSearch:
@@ -106,6 +153,12 @@ def read_settings(environ: Mapping[str, str] | None = None, cwd: Path | None = N
         cwd=cwd,
         cache_dir=cache_root(env, cwd),
         shared_cache=shared_root(env, cwd),
+        remote_cache=env.get("TILEC_REMOTE_CACHE", ""),
+        remote_mode=env.get("TILEC_REMOTE_MODE", ""),
+        remote_trust=env.get("TILEC_REMOTE_TRUST", ""),
+        remote_token=env.get("TILEC_REMOTE_TOKEN", ""),
+        netrc=_netrc(env, cwd),
+        proxies=_proxies(env),
         cache_max=env.get("TILEC_CACHE_MAX", "") or CACHE_MAX,
         cuda_home=env.get("CUDA_HOME", "") or env.get("CUDA_PATH", ""),
         path=env.get("PATH", ""),
@@ -130,6 +183,18 @@ def parse_size(text: str) -> int:
         return int(float(match.group(1)) * _UNITS[match.group(2).lower()])
     except OverflowError as exc:
         raise ValueError(f"{text[:40]}… is too large") from exc
+
+
+def _netrc(env: Mapping[str, str], cwd: Path) -> Path | None:
+    if env.get("NETRC"):
+        return cwd / env["NETRC"]
+    return Path(env["HOME"], ".netrc") if env.get("HOME") else None
+
+
+def _proxies(env: Mapping[str, str]) -> dict[str, str]:
+    named = {name: env.get(f"{name}_proxy") or env.get(f"{name}_proxy".upper(), "") for name in
+             ("http", "https", "no")}  # fmt: skip
+    return {name: value for name, value in named.items() if value}
 
 
 def _color(env: Mapping[str, str]) -> str:

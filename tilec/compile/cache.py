@@ -11,9 +11,9 @@ import fcntl
 import json
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from tilec.compile.events import Blob, Done
 from tilec.model.codec import decode, encode
@@ -40,6 +40,23 @@ class CacheInfo:
     path: str
 
 
+class Remote(Protocol):
+    """What a cache asks a remote cache for; `tilec.compile.remote.session` has it."""
+
+    def fetch(
+        self,
+        keys: Sequence[str],
+        pins: Mapping[str, str],
+        save: Callable[[str, bytes, bytes], None],
+    ) -> Iterator[str]:
+        """Look up keys, and yield each whose image was saved."""
+
+    def offer(
+        self, key: str, load: Callable[[], tuple[bytes, bytes] | None], seconds: float
+    ) -> None:
+        """Upload an image in the background."""
+
+
 class Cache:
     """Images by key and JSON values by name; its failures are notes, never exceptions.
 
@@ -55,13 +72,16 @@ class Cache:
         clock: seconds since the epoch, as file times have them.
         shared: directory of a cache that users share, which is looked at next and gets what is
             compiled.
-        pins: by key, the SHA-256 of the index row of the one image that the shared cache may give.
+        pins: by key, the SHA-256 of the index row of the one image that the shared cache may give,
+            and a remote that is not the user's own.
 
     Attributes:
         place: the directory, used or not; `info`, `gc` and `clear` are of it.
         root: the directory, None where nothing is read from it or written to it.
         shared: the shared directory.
         noted: every text that went to `note`, each once.
+        remote: the remote cache of this build, or None.
+        fetched: keys whose images came from it.
     """
 
     def __init__(
@@ -82,6 +102,8 @@ class Cache:
         self._clock = clock
         self.shared = shared
         self.pins = pins or {}
+        self.remote: Remote | None = None
+        self.fetched: set[str] = set()
         self._written = 0
         self._abis: dict[str, tuple[AbiSlot, ...]] = {}
 
@@ -168,6 +190,38 @@ class Cache:
             size=len(image.data),
             digest=image.info.digest,
         )
+
+    def fetch(self, keys: Sequence[str]) -> Iterator[tuple[str, Done]]:
+        """Copy images from the remote cache into this one, and yield each as it arrives."""
+        if self.remote is None or self.root is None:
+            return
+        try:
+            for key in self.remote.fetch(keys, self.pins, self._keep):
+                own = self._own(key)
+                if own is not None:
+                    self._written += own.blob.size
+                    self.fetched.add(key)
+                    yield key, own
+        except OSError as exc:
+            self._unwritable(exc)
+
+    def share(self, key: str, done: Done) -> None:
+        """Offer an image that was compiled to the remote cache."""
+        if self.remote is not None and self.root is not None:
+            self.remote.offer(key, lambda: self._row_and_image(key, done.row), done.seconds)
+
+    def _keep(self, key: str, row: bytes, data: bytes) -> None:
+        assert self.root is not None
+        store.save(self.root, _IMAGES, key, row, data)
+
+    def _row_and_image(self, key: str, row: str) -> tuple[bytes, bytes] | None:
+        """Return the bytes of an image's index row and of the image, if this cache has them."""
+        assert self.root is not None
+        found = store.read_pinned(store.path_of(self.root, _IMAGES, key), row)
+        if found is None:
+            return None
+        meta, data = _require_image(key, *found)
+        return canonical_json(meta), data
 
     def drop(self, key: str) -> None:
         """Remove an image, if it is there."""

@@ -9,7 +9,7 @@ import queue
 import re
 import shutil
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from types import TracebackType
@@ -24,6 +24,8 @@ from tilec.model.job import Job, Source
 from tilec_runtime.errors import CompileError, TilecError
 from tilec_runtime.model.arch import TargetKind
 from tilec_runtime.model.digest import sha256
+
+_CREDENTIALS = ("TILEC_REMOTE_TOKEN", "TILEC_REMOTE_CACHE")  # the URL may have a password
 
 # An up-to-date build needs no worker: it does not wait for the imports of these.
 if TYPE_CHECKING:
@@ -173,10 +175,20 @@ class JobRunner:
                 else:
                     outcomes[keyed.key] = found
         self._observer.started(len(jobs), len(jobs) - sum(map(len, missing.values())))
+        if not fresh:
+            outcomes.update(self._fetch(missing))
         if missing:
             outcomes.update(self._compile(list(missing.values()), fresh, meanwhile))
         self._observer.finished()
         return tuple(outcomes[keyed.key] for keyed in jobs)
+
+    def _fetch(self, missing: dict[str, list[KeyedJob]]) -> Iterator[tuple[str, Outcome]]:
+        """Take from `missing` what the remote cache has, and yield it by key."""
+        keys = [key for key, twins in missing.items() if twins[0].job.cacheable]
+        for key, outcome in self._cache.fetch(keys):
+            for twin in missing.pop(key):
+                self._observer.job_finished(twin.job.id, outcome)
+            yield key, outcome
 
     def _compile(
         self,
@@ -240,6 +252,8 @@ class JobRunner:
         outcomes[first.key] = outcome
         self._observer.job_finished(first.job.id, outcome)
         if isinstance(outcome, Done):
+            if not outcome.cached:
+                self._cache.share(first.key, outcome)
             outcome = dataclasses.replace(outcome, cached=True)
         for twin in twins[1:]:
             self._observer.job_finished(twin.job.id, outcome)
@@ -295,7 +309,7 @@ class JobRunner:
                     spool=str(self._spool),
                 ),
                 spool=self._spool,
-                environ=os.environ if self._environ is None else self._environ,
+                environ=_for_project(os.environ if self._environ is None else self._environ),
                 grace=self._grace,
                 on_start=lambda request: self._events.put(lambda: self._on_start(request)),
             )
@@ -362,6 +376,14 @@ def compile_task(together: Sequence[KeyedJob], *, fresh: bool, apart: bool = Fal
         for keyed in together
     )
     return Task(requests=requests, limit=limit, affinity=_neighbours(first))
+
+
+def _for_project(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return an environment without the credentials of a remote cache.
+
+    Kernel modules are executed in it, and may print it into logs.
+    """
+    return {name: value for name, value in environ.items() if name not in _CREDENTIALS}
 
 
 def _work(keyed: KeyedJob) -> Hashable:

@@ -808,6 +808,21 @@ OUTPUT = Table(
         ),
     ),
 )
+CACHE = Table(
+    made=types.RemoteTable,
+    keys=(
+        Key(
+            "remote",
+            Text("a URL such as https://cache.example/tilec", convert=values.remote_url),
+            "URL of a remote cache: https://, s3://, gs://, az:// or file://. It gives what tilec.lock pins.",
+        ),
+        Key(
+            "remote-mode",
+            Text("mode", choices=("off", "read", "write")),
+            "Whether builds read from it, also write to it, or leave it alone; by default they read.",
+        ),
+    ),
+)
 MANIFEST = Table(
     made=types.Manifest,
     keys=(
@@ -846,6 +861,7 @@ MANIFEST = Table(
             "Changes for the jobs whose id matches; the last match wins.",
         ),
         Key("output", OUTPUT, "What is written, and where."),
+        Key("cache", CACHE, "A remote cache of compiled images."),
     ),
 )
 

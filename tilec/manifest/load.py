@@ -194,6 +194,7 @@ def _read(
         chains=chains,
         overrides=overrides,
         output=keys.OUTPUT.make({**output, "wheel": keys.WHEEL.make(output.get("wheel", {}))}),
+        cache=keys.CACHE.make(found.get("cache", {})),
         locate=locator,
     )
 

@@ -240,12 +240,16 @@ class Locator:
         return Location(file=self.file, line=line, column=offset - self._lines[line - 1] + 1)
 
     def excerpt(self, place: Location) -> str:
-        """Return the line of a location, or an empty text far to the right of a long line."""
+        """Return the line of a location, or an empty text far to the right of a long line.
+
+        A password in a URL is left out.
+        """
         if not 0 < place.line <= len(self._lines) or place.column > EXCERPT:
             return ""
         start = self._lines[place.line - 1]
         end = self.text.find("\n", start)
-        return self.text[start : len(self.text) if end < 0 else end][:EXCERPT]
+        line = self.text[start : len(self.text) if end < 0 else end]
+        return re.sub(r"""://[^"']*@""", "://", line)[:EXCERPT]
 
     def problem(
         self,

@@ -393,6 +393,14 @@ class Output:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class RemoteTable:
+    """[cache]: URL of the remote cache and what is done with it; empty where it does not say."""
+
+    remote: str = ""
+    remote_mode: str = ""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Manifest:
     """A whole tilec.toml. `path` is the file, `root` its directory (both absolute); `frontends`
     holds the options by language.
@@ -409,4 +417,5 @@ class Manifest:
     chains: tuple[Chain, ...] = ()
     overrides: tuple[Override, ...] = ()
     output: Output = Output()
+    cache: RemoteTable = RemoteTable()
     locate: Locator = dataclasses.field(compare=False, repr=False)

@@ -11,6 +11,7 @@ import re
 import sys
 
 from tilec.model.link import LinkEntry
+from tilec.model.remote_url import RemoteUrl
 from tilec_runtime.model.arch import ARCHS, Target
 from tilec_runtime.model.driver import BRANCHES
 from tilec_runtime.model.suggest import nearest
@@ -228,6 +229,16 @@ def licence(text: str) -> str:
     if text.count("(") != text.count(")"):
         raise ValueError(f"{text!r} is not an SPDX expression: its parentheses do not match")
     return text
+
+
+def remote_url(text: str) -> str:
+    """Return the URL of a remote cache, which has no credentials: everyone reads a manifest."""
+    url = RemoteUrl.parse(text)
+    if url.user or url.password:
+        raise ValueError(
+            f"{url.shown!r} has a user or a password: credentials come from ~/.netrc or TILEC_REMOTE_TOKEN"
+        )
+    return url.shown
 
 
 def glob(text: str) -> str:

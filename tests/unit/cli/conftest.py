@@ -85,6 +85,7 @@ def fake_build(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
         cache_dir: Path | None = None
         cache_max: int = 0
         shared_cache: Path | None = None
+        remote: object = None
         search: object = None
         force: bool = False
         locked: bool = False

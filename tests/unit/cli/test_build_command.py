@@ -62,6 +62,8 @@ def result(project: Path, **kwargs: object) -> SimpleNamespace:
         "up_to_date": False,
         "warnings": (),
         "notes": (),
+        "remote": 0,
+        "usage": None,
     }
     return SimpleNamespace(**{**values, **kwargs})
 

@@ -20,6 +20,7 @@ from tilec.manifest.types import (
     Output,
     ParamTable,
     Profile,
+    RemoteTable,
     Tolerance,
     Toolchain,
     Wheel,
@@ -156,6 +157,7 @@ EXPECTED = {
         max_size=90 * 2**20,
         wheel=Wheel(split="arch", max_size=50 * 2**20),
     ),
+    "cache": RemoteTable(remote="https://cache.example/tilec", remote_mode="read"),
 }
 
 

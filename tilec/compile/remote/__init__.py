@@ -11,6 +11,6 @@ into any store and gets it back, verified:
 travel: it covers the image's digest too. Stores are safe to use from several threads, and are not
 pickled: a process opens its own from the URL, with credentials of its own.
 
-`farm.py` is a build's use of a store: parallel look-ups, uploads behind the compilers, and the end
-of both at the first fault.
+`session.py` is a build's use of a store: parallel look-ups, uploads beside the compilers, and the
+end of both at the first fault. `usage.py` counts what it gave.
 """

@@ -97,6 +97,8 @@ def _fields(data: bytes) -> Iterator[tuple[int, bytes | int]]:
     while place < len(data):
         tag, place = _varint(data, place)
         field, kind = tag >> 3, tag & 7
+        if not field:
+            raise ValueError("no such field")
         if kind == _VARINT:
             value, place = _varint(data, place)
             yield field, value
@@ -107,7 +109,7 @@ def _fields(data: bytes) -> Iterator[tuple[int, bytes | int]]:
             size = 8 if kind == _FIXED64 else 4
         else:
             raise ValueError("no such wire type")
-        if not field or size > len(data) - place:
+        if size > len(data) - place:
             raise ValueError("cut short")
         yield field, data[place : place + size]
         place += size

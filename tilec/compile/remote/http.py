@@ -10,7 +10,7 @@ import io
 import time
 from collections.abc import Callable, Iterator, Mapping
 from http import HTTPStatus
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import urllib3
 from urllib3.exceptions import (
@@ -48,6 +48,9 @@ class HttpStore:
         connections: most at once.
         seconds: limit for an answer; bodies get more by their size.
         proxy: URL of the proxy; empty for none.
+
+    Raises:
+        RemoteError: there is no such proxy.
     """
 
     def __init__(
@@ -64,13 +67,8 @@ class HttpStore:
         self._headers = {"Accept-Encoding": "identity", "User-Agent": "tilec", **headers}
         timeout = urllib3.Timeout(connect=seconds / 2, read=seconds)
         if proxy:
-            auth = urllib3.util.parse_url(proxy).auth
-            self._pool: urllib3.PoolManager = urllib3.ProxyManager(
-                proxy,
-                proxy_headers=urllib3.make_headers(proxy_basic_auth=auth) if auth else None,
-                maxsize=connections,
-                timeout=timeout,
-                retries=False,
+            self._pool: urllib3.PoolManager = _proxied(
+                proxy, maxsize=connections, timeout=timeout, retries=False
             )
         else:
             self._pool = urllib3.PoolManager(maxsize=connections, timeout=timeout, retries=False)
@@ -181,6 +179,15 @@ class HttpStore:
 
     def _slow(self) -> RemoteError:
         return RemoteError(f"it took more than {self._seconds:g} s for an answer", slow=True)
+
+
+def _proxied(proxy: str, **options: Any) -> urllib3.ProxyManager:
+    try:
+        auth = urllib3.util.parse_url(proxy).auth
+        headers = urllib3.make_headers(proxy_basic_auth=auth) if auth else None
+        return urllib3.ProxyManager(proxy, proxy_headers=headers, **options)
+    except HTTPError as exc:
+        raise RemoteError("the proxy of the environment is no http:// or https:// one") from exc
 
 
 def _twice(call: Callable[[], T]) -> T:

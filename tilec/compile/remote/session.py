@@ -1,0 +1,343 @@
+"""A build's use of a remote cache: look-ups in parallel, uploads beside the compilers.
+
+No fault of the remote fails a build. The first one that a second try does not mend ends its use.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import final
+
+from tilec.compile.remote.access import CONNECTIONS, SECONDS, Access, open_store
+from tilec.compile.remote.images import WrongEntryError, get_image, name_of, put_image
+from tilec.compile.remote.store import Kind, RemoteError, RemoteStore
+from tilec.compile.remote.usage import Usage
+from tilec_runtime.errors import TilecError
+
+_SLOWEST = 1 << 18  # bytes in a second
+Answer = tuple[int, float] | Exception | None
+"""Bytes and seconds of an image that was saved, what failed, or None for a miss."""
+
+
+@final
+class RemoteCache:
+    """A remote cache while one build runs; use it as a context manager.
+
+    Leaving it waits for uploads, at most `wait` seconds, unless the build was interrupted. Notes
+    are given in the thread that calls; threads of the cache end with the process.
+
+    Args:
+        store: where images are.
+        access: what the store may be used for.
+        note: gets a text for the first wrong entry, the first fault and missing uploads.
+        ended: gets the counts at the end.
+        wait: seconds.
+        seconds: limit for an answer; bodies get more by their size.
+
+    Attributes:
+        usage: counts so far.
+    """
+
+    def __init__(
+        self,
+        store: RemoteStore,
+        *,
+        access: Access,
+        note: Callable[[str], None],
+        ended: Callable[[Usage], None] = lambda _: None,
+        wait: float = 60.0,
+        seconds: float = SECONDS,
+    ) -> None:
+        self._store = _Watched(store, seconds)
+        self._access = access
+        self._name = f"the remote cache {access.url.shown}"
+        self._note = note
+        self._ended = ended
+        self._wait = wait
+        self._seconds = seconds
+        self._crew = _Crew(CONNECTIONS)
+        self._left = False
+        self._wrong: set[str] = set()
+        self._changed = threading.Condition()
+        self._pending = 0
+        self._refusal = ""
+        self.usage = Usage()
+
+    def fetch(
+        self,
+        keys: Sequence[str],
+        pins: Mapping[str, str],
+        save: Callable[[str, bytes, bytes], None],
+    ) -> Iterator[str]:
+        """Look up keys, and yield each whose image was saved, in the order of arrival.
+
+        Args:
+            keys: cache keys.
+            pins: by key, SHA-256 of the index row that the entry must have. Keys without a pin are
+                looked up in a remote of the user's own alone.
+            save: stores an index row and an image under a key; called in several threads.
+
+        Raises:
+            OSError: `save` failed.
+        """
+        asked = [key for key in keys if self._access.own or key in pins]
+        if self._left or not asked:
+            return
+        answers: queue.SimpleQueue[tuple[str, Answer]] = queue.SimpleQueue()
+
+        def look(key: str) -> None:
+            if not self._left:
+                row = "" if self._access.own else pins[key]
+                answers.put((key, self._look(key, row, save)))
+
+        for key in asked:
+            self._crew.submit(lambda key=key: look(key))  # type: ignore[misc]
+        whole = False
+        try:
+            for _ in asked:
+                key, answer = self._next(answers)
+                if self._count(key, answer):
+                    yield key
+            whole = True
+        except RemoteError as exc:
+            self._note(f"{self._name} is left alone for the rest of this build: {exc}")
+        finally:
+            self._left = not whole
+
+    def offer(
+        self, key: str, load: Callable[[], tuple[bytes, bytes] | None], seconds: float
+    ) -> None:
+        """Upload an image in the background, unless the remote has one for its key.
+
+        Args:
+            key: the cache key.
+            load: returns index row and image, or None where they are gone; called in a thread.
+            seconds: compile time.
+        """
+        if not self._access.write or self._left:
+            return
+        with self._changed:
+            self._pending += 1
+        self._crew.submit(lambda: self._upload(key, load, seconds))
+
+    def __enter__(self) -> RemoteCache:
+        """Return the cache itself."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Wait for uploads; see the class."""
+        try:
+            if kind is None or issubclass(kind, TilecError):
+                self._finish_uploads()
+        finally:
+            self._left = True
+            self._crew.close()
+            self._store.close()
+            self._ended(self.usage)
+
+    def _look(self, key: str, row: str, save: Callable[[str, bytes, bytes], None]) -> Answer:
+        try:
+            entry = get_image(self._store, key, row=row)
+            if entry is None:
+                return None
+            save(key, entry.row, entry.data)
+        except Exception as exc:  # noqa: BLE001 - the build's thread waits for an answer
+            return exc
+        return len(entry.row) + len(entry.data), entry.seconds
+
+    def _next(self, answers: queue.SimpleQueue[tuple[str, Answer]]) -> tuple[str, Answer]:
+        """Wait for an answer.
+
+        Raises:
+            RemoteError: a request is overdue; its thread is left to itself.
+        """
+        while True:
+            try:
+                return answers.get(timeout=self._store.patience)
+            except queue.Empty:
+                if self._store.overdue:
+                    reason = f"it took more than {self._seconds:g} s for an answer"
+                    raise RemoteError(reason, slow=True) from None
+
+    def _count(self, key: str, answer: Answer) -> bool:
+        """Count an answer; return whether it is an image.
+
+        Raises:
+            RemoteError: the store failed. OSError: saving did.
+        """
+        if isinstance(answer, WrongEntryError):
+            if not self._wrong:
+                self._note(
+                    f"an entry of {self._name} is not used ({answer}: {key[:12]}): "
+                    "it is compiled again"
+                )
+            self._wrong.add(key)
+            self.usage.wrong += 1
+        elif isinstance(answer, Exception):
+            raise answer
+        elif answer is None:
+            self.usage.misses += 1
+        else:
+            self.usage.hits += 1
+            self.usage.down += answer[0]
+            self.usage.saved += answer[1]
+            return True
+        return False
+
+    def _upload(
+        self, key: str, load: Callable[[], tuple[bytes, bytes] | None], seconds: float
+    ) -> None:
+        size, refusal = 0, ""
+        if not (self._refusal or self._left):
+            try:
+                size = self._upload_one(key, load, seconds)
+            except RemoteError as exc:
+                refusal = str(exc)
+            except Exception as exc:  # noqa: BLE001 - no upload fails a build
+                refusal = f"an image could not be read back ({type(exc).__name__})"
+        with self._changed:
+            self._refusal = self._refusal or refusal
+            failed = bool(self._refusal)
+            self.usage.failed += failed and not size
+            self.usage.uploaded += size > 0
+            self.usage.up += size
+            self._pending -= 1
+            self._changed.notify_all()
+
+    def _upload_one(
+        self, key: str, load: Callable[[], tuple[bytes, bytes] | None], seconds: float
+    ) -> int:
+        entry = load()
+        # An entry that was wrong is replaced.
+        if entry is None or (key not in self._wrong and self._store.has("ac", name_of(key))):
+            return 0
+        put_image(self._store, key, *entry, seconds=seconds)
+        return len(entry[0]) + len(entry[1])
+
+    def _finish_uploads(self) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: not self._pending, timeout=self._wait)
+            late, failed, refusal = self._pending, self.usage.failed, self._refusal
+            self.usage.failed += late
+        if refusal:
+            count = _images(failed + late)
+            self._note(f"{self._name} takes no uploads: {refusal}; {count} not uploaded")
+        elif late:
+            self._note(
+                f"{_images(late)} not uploaded to {self._name} within {self._wait:g} s; "
+                "--remote-wait SECS waits longer"
+            )
+
+
+def open_remote(
+    access: Access,
+    *,
+    note: Callable[[str], None],
+    ended: Callable[[Usage], None],
+    wait: float,
+    seconds: float = SECONDS,
+) -> RemoteCache | None:
+    """Return the remote cache for a build; None, with a note, where it cannot be used."""
+    for text in access.notes:
+        note(text)
+    try:
+        store = open_store(access, seconds=seconds)
+    except RemoteError as exc:
+        note(f"the remote cache {access.url.shown} is not used: {exc}")
+        return None
+    return RemoteCache(store, access=access, note=note, ended=ended, wait=wait, seconds=seconds)
+
+
+class _Watched:
+    """A store whose requests have a deadline that another thread sees.
+
+    No time limit of a library covers everything: names are resolved without any, and headers may
+    come a byte at a time.
+    """
+
+    def __init__(self, store: RemoteStore, seconds: float) -> None:
+        self._store = store
+        self._seconds = seconds
+        self._deadlines: dict[int, float] = {}
+
+    @property
+    def patience(self) -> float:
+        """Seconds until the first deadline, or the limit of an answer where nothing is under way."""
+        first = min(tuple(self._deadlines.values()), default=None)
+        return self._seconds if first is None else max(0.0, first - time.monotonic()) + 0.01
+
+    @property
+    def overdue(self) -> bool:
+        """Whether a deadline passed."""
+        return min(tuple(self._deadlines.values()), default=float("inf")) < time.monotonic()
+
+    def get(self, kind: Kind, name: str, limit: int) -> bytes | None:
+        """Return an object; see `RemoteStore`."""
+        with self._limited(limit):
+            return self._store.get(kind, name, limit)
+
+    def has(self, kind: Kind, name: str) -> bool:
+        """Return whether there is an object; see `RemoteStore`."""
+        with self._limited(0):
+            return self._store.has(kind, name)
+
+    def put(self, kind: Kind, name: str, data: bytes) -> None:
+        """Write an object; see `RemoteStore`."""
+        with self._limited(len(data)):
+            self._store.put(kind, name, data)
+
+    def close(self) -> None:
+        """End the connections."""
+        self._store.close()
+
+    @contextlib.contextmanager
+    def _limited(self, size: int) -> Iterator[None]:
+        me = threading.get_ident()
+        # Twice the limit: a request is tried twice.
+        self._deadlines[me] = time.monotonic() + 2 * (self._seconds + size / _SLOWEST)
+        try:
+            yield
+        finally:
+            del self._deadlines[me]
+
+
+class _Crew:
+    """Threads that make calls, started when there is work for them.
+
+    They are daemons: a request that hangs keeps no process from ending.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._started = 0
+        self._calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+
+    def submit(self, call: Callable[[], None]) -> None:
+        """Queue a call, which must not raise."""
+        self._calls.put(call)
+        if self._started < self._size:
+            self._started += 1
+            threading.Thread(target=self._serve, daemon=True, name="remote cache").start()
+
+    def close(self) -> None:
+        """Let every thread end after its call."""
+        for _ in range(self._started):
+            self._calls.put(None)
+
+    def _serve(self) -> None:
+        while (call := self._calls.get()) is not None:
+            call()
+
+
+def _images(count: int) -> str:
+    return "1 image was" if count == 1 else f"{count} images were"

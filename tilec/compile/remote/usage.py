@@ -1,0 +1,77 @@
+"""What a remote cache gave and took: counted by builds, kept in the private cache."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+_RECORD = "remote cache"
+
+
+class Records(Protocol):
+    """Small JSON values by name: the private cache."""
+
+    def get_record(self, key: str) -> Any | None:
+        """Return a value, or None."""
+
+    def put_record(self, key: str, value: Any) -> None:
+        """Store a value."""
+
+
+@dataclasses.dataclass(kw_only=True, slots=True)
+class Usage:
+    """Counts of one build, or of all.
+
+    Attributes:
+        hits, misses: keys that were looked up.
+        wrong: entries that were not what they had to be.
+        uploaded, failed: images that were uploaded, or should have been.
+        down, up: bytes of images and their index rows.
+        saved: seconds that compiling the hits took where they were compiled.
+    """
+
+    hits: int = 0
+    misses: int = 0
+    wrong: int = 0
+    uploaded: int = 0
+    failed: int = 0
+    down: int = 0
+    up: int = 0
+    saved: float = 0.0
+
+    @property
+    def any(self) -> bool:
+        """Whether the remote was asked or offered anything."""
+        return any(dataclasses.astuple(self))
+
+    def add(self, other: Usage) -> Usage:
+        """Return the sum of both."""
+        pairs = zip(dataclasses.astuple(self), dataclasses.astuple(other), strict=True)
+        return Usage(**dict(zip(_NAMES, (one + two for one, two in pairs), strict=True)))
+
+
+_NAMES = tuple(field.name for field in dataclasses.fields(Usage))
+
+
+def record(records: Records, usage: Usage) -> None:
+    """Keep the counts of a build that used the remote, and add them to the sum."""
+    if not usage.any:
+        return
+    before = recorded(records)
+    total = usage.add(before[1]) if before else usage
+    rows = {"last": dataclasses.asdict(usage), "total": dataclasses.asdict(total)}
+    records.put_record(_RECORD, rows)
+
+
+def recorded(records: Records) -> tuple[Usage, Usage] | None:
+    """Return the counts of the last build that used the remote, and their sum; None for none."""
+    rows = records.get_record(_RECORD)
+    try:
+        return None if rows is None else (_usage(rows["last"]), _usage(rows["total"]))
+    except (TypeError, KeyError, ValueError):
+        return None
+
+
+def _usage(row: Mapping[str, Any]) -> Usage:
+    return Usage(**{name: type(getattr(Usage(), name))(row[name]) for name in _NAMES})
