@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from tilec.compile.remote.store import Kind, RemoteError, TooLargeError
 
@@ -78,7 +77,7 @@ class CloudStore:
         return f"{self._root}/{kind}/{name}"
 
 
-def _options(scheme: str, seconds: float) -> Mapping[str, Any]:
+def _options(scheme: str, seconds: float) -> Mapping[str, object]:
     if scheme != "s3":
         return {}
     limits = {"connect_timeout": seconds / 2, "read_timeout": seconds}

@@ -10,7 +10,7 @@ import io
 import time
 from collections.abc import Callable, Iterator, Mapping
 from http import HTTPStatus
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import urllib3
 from urllib3.exceptions import (
@@ -67,9 +67,7 @@ class HttpStore:
         self._headers = {"Accept-Encoding": "identity", "User-Agent": "tilec", **headers}
         timeout = urllib3.Timeout(connect=seconds / 2, read=seconds)
         if proxy:
-            self._pool: urllib3.PoolManager = _proxied(
-                proxy, maxsize=connections, timeout=timeout, retries=False
-            )
+            self._pool: urllib3.PoolManager = _proxied(proxy, connections, timeout)
         else:
             self._pool = urllib3.PoolManager(maxsize=connections, timeout=timeout, retries=False)
 
@@ -181,11 +179,13 @@ class HttpStore:
         return RemoteError(f"it took more than {self._seconds:g} s for an answer", slow=True)
 
 
-def _proxied(proxy: str, **options: Any) -> urllib3.ProxyManager:
+def _proxied(proxy: str, connections: int, timeout: urllib3.Timeout) -> urllib3.ProxyManager:
     try:
         auth = urllib3.util.parse_url(proxy).auth
         headers = urllib3.make_headers(proxy_basic_auth=auth) if auth else None
-        return urllib3.ProxyManager(proxy, proxy_headers=headers, **options)
+        return urllib3.ProxyManager(
+            proxy, proxy_headers=headers, maxsize=connections, timeout=timeout, retries=False
+        )
     except HTTPError as exc:
         raise RemoteError("the proxy of the environment is no http:// or https:// one") from exc
 

@@ -6,6 +6,7 @@ No fault of the remote fails a build. The first one that a second try does not m
 from __future__ import annotations
 
 import contextlib
+import functools
 import queue
 import threading
 import time
@@ -96,7 +97,7 @@ class RemoteCache:
                 answers.put((key, self._look(key, row, save)))
 
         for key in asked:
-            self._crew.submit(lambda key=key: look(key))  # type: ignore[misc]
+            self._crew.submit(functools.partial(look, key))
         whole = False
         try:
             for _ in asked:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Protocol
+
+from tilec.model.codec import decode
 
 _RECORD = "remote cache"
 
@@ -12,10 +13,10 @@ _RECORD = "remote cache"
 class Records(Protocol):
     """Small JSON values by name: the private cache."""
 
-    def get_record(self, key: str) -> Any | None:
+    def get_record(self, key: str) -> object:
         """Return a value, or None."""
 
-    def put_record(self, key: str, value: Any) -> None:
+    def put_record(self, key: str, value: object) -> None:
         """Store a value."""
 
 
@@ -68,10 +69,8 @@ def recorded(records: Records) -> tuple[Usage, Usage] | None:
     """Return the counts of the last build that used the remote, and their sum; None for none."""
     rows = records.get_record(_RECORD)
     try:
-        return None if rows is None else (_usage(rows["last"]), _usage(rows["total"]))
-    except (TypeError, KeyError, ValueError):
-        return None
-
-
-def _usage(row: Mapping[str, Any]) -> Usage:
-    return Usage(**{name: type(getattr(Usage(), name))(row[name]) for name in _NAMES})
+        if isinstance(rows, dict):
+            return decode(Usage, rows["last"]), decode(Usage, rows["total"])
+    except (ValueError, TypeError, LookupError):
+        pass  # of another version
+    return None
