@@ -192,9 +192,10 @@ def _netrc(env: Mapping[str, str], cwd: Path) -> Path | None:
 
 
 def _proxies(env: Mapping[str, str]) -> dict[str, str]:
-    named = {name: env.get(f"{name}_proxy") or env.get(f"{name}_proxy".upper(), "") for name in
-             ("http", "https", "no")}  # fmt: skip
-    return {name: value for name, value in named.items() if value}
+    """Return the proxies that http_proxy, https_proxy and no_proxy name, in any letters."""
+    lower = {name.lower(): value for name, value in env.items() if value}
+    names = ("http", "https", "no")
+    return {name: lower[f"{name}_proxy"] for name in names if f"{name}_proxy" in lower}
 
 
 def _color(env: Mapping[str, str]) -> str:

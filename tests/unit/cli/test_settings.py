@@ -41,6 +41,34 @@ def test_the_shared_cache_is_named_by_the_user_alone() -> None:
         read_settings({"TILEC_SHARED_CACHE": "~nobody-of-this-name/x"}, CWD)
 
 
+def test_the_remote_cache_by_options_then_by_the_environment() -> None:
+    env = {
+        "HOME": "/h",
+        "TILEC_REMOTE_CACHE": "https://me:hunter2@c",
+        "TILEC_REMOTE_MODE": "write",
+        "TILEC_REMOTE_TRUST": "own",
+        "TILEC_REMOTE_TOKEN": "hunter2",
+        "HTTPS_PROXY": "proxy:3128",
+        "no_proxy": "inside.example",
+    }
+    settings = read_settings(env, CWD)
+    choice = settings.remote()
+    assert (choice.url, choice.mode, choice.own, choice.wait) == (
+        "https://me:hunter2@c", "write", True, 60.0
+    )  # fmt: skip
+    assert (choice.token, choice.token_for) == ("hunter2", choice.url)
+    assert choice.netrc == Path("/h/.netrc")
+    assert choice.proxy("https", "c") == "http://proxy:3128"
+    assert choice.proxy("https", "inside.example") == choice.proxy("http", "c") == ""
+    other = settings.remote(url="https://d", mode="read", trust="pinned", wait=5)
+    assert (other.url, other.mode, other.own, other.wait) == ("https://d", "read", False, 5)
+    assert other.token_for == choice.url
+    assert "hunter2" not in repr((settings, choice, other))
+    assert read_settings({"NETRC": "n"}, CWD).netrc == CWD / "n"
+    with pytest.raises(UsageError, match="'me' is no trust\n  fix: say pinned or own"):
+        read_settings({"TILEC_REMOTE_TRUST": "me"}, CWD).remote()
+
+
 @pytest.mark.parametrize(
     ("env", "color", "dumb"),
     [
