@@ -80,7 +80,7 @@ class Given:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class Plan:
+class BenchPlan:
     """The cases to measure, which of them are points of a sweep or variants, and the sweep."""
 
     cases: Sequence[BoundCase]
@@ -130,7 +130,7 @@ def run_bench(app: App, given: Given) -> int:
             cache=private_root(app.settings.cache_dir, app.warn),
             advice=opened.advice,
         )
-    plan = Plan(cases=cases, points=points, sweep=sweep)
+    plan = BenchPlan(cases=cases, points=points, sweep=sweep)
     return measure_cases(app, given, files, where, opened, plan, project.manifest)
 
 
@@ -198,7 +198,7 @@ def measure_cases(
     files: Files,
     place: Place | None,
     opened: Opened,
-    plan: Plan,
+    plan: BenchPlan,
     manifest: Manifest,
 ) -> int:
     """Measure cases, print each as it ends, write the files and return the exit code."""
@@ -252,7 +252,7 @@ def measure_cases(
     return code
 
 
-def _measured(app: App, bench: Bench | None, opened: Opened, plan: Plan) -> list[CaseBench]:
+def _measured(app: App, bench: Bench | None, opened: Opened, plan: BenchPlan) -> list[CaseBench]:
     """Measure the cases in turn and print each as it ends."""
     rows = Rows(app, plan.cases, plan.points)
     results: list[CaseBench] = []

@@ -23,7 +23,7 @@ from tilec.compile.state import WorkDir
 from tilec.manifest.types import Kernel, Manifest
 from tilec.model.inside import contained
 from tilec.plan.tuning import cases_digest
-from tilec.tune.candidates import Candidates, Facts, Foundry
+from tilec.tune.candidates import Candidates, Foundry, KernelFacts
 from tilec.tune.cases import Prepared, prepare_case, spaces_of
 from tilec.tune.kit import SUFFIX, Kit, read_kit, require_kit, write_kit
 from tilec.tune.log import Header, TrialLog
@@ -179,7 +179,7 @@ def _measure(
     app: App,
     wish: Wish,
     work: Work,
-    facts: Facts,
+    facts: KernelFacts,
     prepared: Sequence[Prepared],
     devices: Sequence[tuple[str, DeviceInfo]],
     folder: Path,
@@ -218,7 +218,7 @@ def _measure(
 
 def _write(
     app: App,
-    facts: Facts,
+    facts: KernelFacts,
     ready: Ready,
     results: Sequence[CaseResult],
     sizes: dict[str, tuple[int, ...]],
@@ -297,7 +297,7 @@ def _devices(names: Sequence[str]) -> list[tuple[str, DeviceInfo]]:
 
 @contextlib.contextmanager
 def _log(
-    wish: Wish, folder: Path, facts: Facts, kernel: Kernel, device: DeviceInfo
+    wish: Wish, folder: Path, facts: KernelFacts, kernel: Kernel, device: DeviceInfo
 ) -> Iterator[tuple[TrialLog, tuple[Trial, ...]]]:
     """Open the log, and yield it with the trials of an earlier run that this one continues."""
     slug = re.sub(r"[^A-Za-z0-9]+", "-", device.name).strip("-").lower()
@@ -337,7 +337,7 @@ def _require_own(app: App, path: Path, kernel: str) -> None:
 
 
 def _prepare_cases(
-    app: App, spaces: Sequence[Space], facts: Facts, root: str, folder: Path
+    app: App, spaces: Sequence[Space], facts: KernelFacts, root: str, folder: Path
 ) -> tuple[Prepared, ...]:
     references = References(root)
 
@@ -356,7 +356,7 @@ def _prepare_cases(
 
 
 def _work(
-    facts: Facts, kernel: Kernel, prepared: Sequence[Prepared], candidates: Candidates
+    facts: KernelFacts, kernel: Kernel, prepared: Sequence[Prepared], candidates: Candidates
 ) -> Work:
     return Work(
         info=facts.info,
@@ -412,7 +412,7 @@ def confirm_kernel(app: App, wish: Wish, name: str) -> dict[str, Any]:
             f"{what}: there is nothing to confirm", fix=f"`tilec tune {name}` writes one"
         )
     codes: dict[tuple[str, Point], str] = {}
-    facts: Facts | None = None
+    facts: KernelFacts | None = None
     with scratch(folder_of(project, name)) as own:
         for target in dict.fromkeys(str(device.target) for device in old.devices):
             same = [device for device in old.devices if str(device.target) == target]

@@ -23,7 +23,7 @@ from tilec.compile.events import Outcome
 from tilec.manifest.types import Kernel
 from tilec.model.codec import encode
 from tilec.model.tuning import Status, TuningRecord
-from tilec.tune.candidates import Facts, Made
+from tilec.tune.candidates import KernelFacts, Made
 from tilec.tune.session import CaseResult
 from tilec.tune.space import Point, Space, point_text
 from tilec.tune.trial import Trial
@@ -254,7 +254,7 @@ def _named_by_manifest(app: App, path: Path) -> str | None:
 def print_prepared(
     app: App,
     path: Path,
-    facts: Facts,
+    facts: KernelFacts,
     cases: Sequence[str],
     made: Mapping[Point, Made],
     failed: Mapping[Point, str],
@@ -271,7 +271,7 @@ def print_prepared(
     app.say(f"measure it where the GPU is: tilec tune --measure {path.name}")
 
 
-def result_json(facts: Facts, ready: Ready, results: Sequence[CaseResult]) -> dict[str, Any]:
+def result_json(facts: KernelFacts, ready: Ready, results: Sequence[CaseResult]) -> dict[str, Any]:
     """Return a tuning as JSON values."""
     device = ready.device
     return {

@@ -48,7 +48,7 @@ class Candidates(Protocol):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class Facts:
+class KernelFacts:
     """Facts about a tuned kernel that need no compile.
 
     Attributes:
@@ -186,12 +186,12 @@ class Foundry:
             )
         return plan
 
-    def _facts(self, name: str, target: str) -> Facts:
+    def _facts(self, name: str, target: str) -> KernelFacts:
         planned, manifest = self._planned_kernel, self._project.manifest
         kernel = next(kernel for kernel in manifest.kernels if kernel.name == name)
         variants = tuple(dict.fromkeys(job.variant for job in planned.jobs))
         infos = tuple(VariantInfo(id=v.id, axes=v.axes, assume=v.assume) for v in variants)
-        return Facts(
+        return KernelFacts(
             info=dataclasses.replace(planned.info, variants=infos),
             kernel_digest=digest_of(self._project, self._declared, kernel),
             space_digest=planned.space,

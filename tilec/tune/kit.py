@@ -17,7 +17,7 @@ from tilec.frontends.base import SUFFIXES
 from tilec.manifest.load import load
 from tilec.manifest.types import Kernel
 from tilec.model.atomic import atomic_write
-from tilec.tune.candidates import Facts, Made, sizes_of
+from tilec.tune.candidates import KernelFacts, Made, sizes_of
 from tilec.tune.cases import Prepared, cases_of
 from tilec.tune.space import Point, point_of, space_of
 from tilec_runtime.bundle.read import Bundle
@@ -44,7 +44,7 @@ class Kit:
         made: every candidate, in the kit's bundle or with its compile failure.
     """
 
-    facts: Facts
+    facts: KernelFacts
     kernel: Kernel
     prepared: tuple[Prepared, ...]
     made: Mapping[Point, Made]
@@ -56,7 +56,7 @@ class Kit:
 
 def write_kit(
     path: Path,
-    facts: Facts,
+    facts: KernelFacts,
     manifest: Path,
     prepared: Sequence[Prepared],
     made: Mapping[Point, Made],
@@ -190,7 +190,7 @@ def _kit(index: Mapping[str, Any], folder: Path) -> Kit:
     made = _candidates(index["candidates"], built, str(folder / _BUNDLE))
     failed = tuple(VariantInfo(id="", axes=point) for point, found in made.items() if found.failure)
     info = dataclasses.replace(built, variants=(*built.variants, *failed))
-    facts = Facts(
+    facts = KernelFacts(
         info=info,
         kernel_digest=_text(index, "kernel_digest", _DIGEST),
         space_digest=_text(index, "space_digest", _DIGEST),
@@ -240,7 +240,7 @@ def _candidates(
 
 
 def _prepared(
-    kernel: Kernel, facts: Facts, rows: Sequence[Mapping[str, Any]], folder: Path
+    kernel: Kernel, facts: KernelFacts, rows: Sequence[Mapping[str, Any]], folder: Path
 ) -> list[Prepared]:
     info, sizes = facts.info, len(facts.sizes)
     cases = {case.name: case for case in cases_of(kernel, info)}

@@ -18,7 +18,7 @@ from tilec.model.tuning import (
     bucket_of,
 )
 from tilec.tune import wire
-from tilec.tune.candidates import Facts
+from tilec.tune.candidates import KernelFacts
 from tilec.tune.session import CaseResult
 from tilec.tune.space import Point, point_text
 from tilec.tune.trial import Trial
@@ -31,7 +31,7 @@ Range = tuple[int, int]
 
 
 def new_record(
-    facts: Facts,
+    facts: KernelFacts,
     ready: wire.Ready,
     results: Sequence[CaseResult],
     sizes: dict[str, tuple[int, ...]],
@@ -193,7 +193,7 @@ def code_of(variants: Iterable[VariantInfo]) -> str:
 
 
 def confirmed(
-    old: TuningRecord, facts: Facts, codes: Mapping[tuple[str, Point], str], shown: str
+    old: TuningRecord, facts: KernelFacts, codes: Mapping[tuple[str, Point], str], shown: str
 ) -> TuningRecord:
     """Return the record for changed sources that compile to the same code.
 

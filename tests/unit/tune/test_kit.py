@@ -18,7 +18,7 @@ from tilec.case.cases import expand_cases
 from tilec.model.tuning import size_expressions
 from tilec.package.write import write_bundle
 from tilec.tune import worker
-from tilec.tune.candidates import Facts, Made
+from tilec.tune.candidates import KernelFacts, Made
 from tilec.tune.cases import Prepared
 from tilec.tune.kit import Kit, read_kit, require_kit, write_kit
 from tilec.tune.space import space_of
@@ -60,7 +60,7 @@ def path(tmp_path: Path) -> Path:
     worker.write_expected(tmp_path / "add.some.npz", case, {"z": np.zeros(64)})
     space = space_of(info, case)
     at = tuple(64 for _ in size_expressions(info))
-    facts = Facts(
+    facts = KernelFacts(
         info=info,
         kernel_digest="a" * 64,
         space_digest="b" * 64,

@@ -13,7 +13,7 @@ from tilec.manifest.tuning_file import read_record, record_text
 from tilec.model.tuning import Status, TuningRecord, size_expressions
 from tilec.testing.fake_driver import H200
 from tilec.tune import wire
-from tilec.tune.candidates import Facts
+from tilec.tune.candidates import KernelFacts
 from tilec.tune.cases import spaces_of
 from tilec.tune.record import code_of, confirmed, merged, new_record, read_old, write_record
 from tilec.tune.session import CaseResult
@@ -21,7 +21,7 @@ from tilec.tune.trial import Trial
 from tilec_runtime.errors import ManifestError, UsageError
 from tilec_runtime.model.kernel import ToolInfo
 
-FACTS = Facts(
+FACTS = KernelFacts(
     info=planned(),
     kernel_digest="a" * 64,
     space_digest="b" * 64,

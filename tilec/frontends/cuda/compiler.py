@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tilec.frontends.cuda import mangled
-from tilec.frontends.cuda.job import CudaJob, Program
+from tilec.frontends.cuda.job import CudaJob, DeviceCompile
 from tilec.frontends.cuda.link import inputs as linked_inputs
 from tilec.frontends.cuda.program import ProgramCompiler, Programs
 from tilec.frontends.tools import ltoir, ptx
@@ -41,7 +41,7 @@ class Compiler:
         program = self._group_program(expression) or self._program((expression,))
         return self._image(program, expression, linking)
 
-    def _group_program(self, own: str) -> Program | None:
+    def _group_program(self, own: str) -> DeviceCompile | None:
         """Return the program of the job's group, or None if it has none that compiles as one."""
         if not self._job.group or self._cuda.options.compiler == "nvcc":
             return None
@@ -60,7 +60,7 @@ class Compiler:
             self._programs.failed = attempt
             return None
 
-    def _program(self, expressions: tuple[str, ...]) -> Program:
+    def _program(self, expressions: tuple[str, ...]) -> DeviceCompile:
         return self._programs.get(
             lambda: self._state(expressions),
             (self._job.target, self._job.spec.max_isa),
@@ -90,7 +90,7 @@ class Compiler:
             return expand(member.symbol, dict(member.axes))
         return name_expression(member.symbol, dict(member.axes), found)
 
-    def _image(self, program: Program, expression: str, linking: tuple[str, ...]) -> Image:
+    def _image(self, program: DeviceCompile, expression: str, linking: tuple[str, ...]) -> Image:
         cuda, spec = self._cuda, self._job.spec
         symbol, decl = program.symbols.get(expression, ""), cuda.found.decl
         axes = dict(self._job.variant.constants)

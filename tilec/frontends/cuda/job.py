@@ -56,7 +56,7 @@ class CudaJob:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class Program:
+class DeviceCompile:
     """One or more compiled entry points.
 
     Attributes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 
-from tilec.frontends.cuda.job import CudaJob, Program
+from tilec.frontends.cuda.job import CudaJob, DeviceCompile
 from tilec.frontends.tools import ptx
 from tilec.frontends.tools.compiled_files import fault, read_file
 from tilec.frontends.tools.cpp import includes
@@ -67,7 +67,7 @@ def _piece(job: CudaJob, entry: LinkEntry, code: DeviceCode) -> Piece:
     return Piece(name=entry.path, kind=kind, data=data)
 
 
-def link(job: CudaJob, code: DeviceCode, program: Program) -> Program:
+def link(job: CudaJob, code: DeviceCode, program: DeviceCompile) -> DeviceCompile:
     """Link a program's LTO-IR with the files of `link`, if any: PTX, and LTO-IR for its target.
 
     Raises:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from tilec.frontends.cuda import link as link_module
-from tilec.frontends.cuda.job import CudaJob, Program
+from tilec.frontends.cuda.job import CudaJob, DeviceCompile
 from tilec.frontends.tools import ptx as ptx_text
 from tilec.frontends.tools import ptxas
 from tilec.frontends.tools.cpp import includes, nvrtc
@@ -32,12 +32,12 @@ class Programs:
     def __init__(self) -> None:
         self.failed: Hashable = None
         self._state: Hashable = None
-        self._compiled: dict[bool, Program] = {}
-        self._finished: dict[Hashable, Program] = {}
+        self._compiled: dict[bool, DeviceCompile] = {}
+        self._finished: dict[Hashable, DeviceCompile] = {}
 
     def get(
         self, state: Callable[[], Hashable], wanted: Hashable, compiler: ProgramCompiler
-    ) -> Program:
+    ) -> DeviceCompile:
         """Return the kept program, or compile it.
 
         Args:
@@ -82,7 +82,7 @@ class ProgramCompiler:
         # Linked code is optimized as one program, and keeps its lines alone.
         self._debug = self._spec.debug and not self._to_ltoir
 
-    def compile(self) -> Program:
+    def compile(self) -> DeviceCompile:
         """Compile the source to PTX of the entry points, and to LTO-IR where that is shipped.
 
         Raises:
@@ -108,7 +108,7 @@ class ProgramCompiler:
         warnings = tuple(self._copies(ptx_text.apart(program.text, symbols)))
         return dataclasses.replace(program, text=text, warnings=warnings)
 
-    def finish(self, compiled: Program) -> Program:
+    def finish(self, compiled: DeviceCompile) -> DeviceCompile:
         """Return the program with its machine code, read back, and its warnings.
 
         Raises:
@@ -145,7 +145,7 @@ class ProgramCompiler:
         lines = ["-G"] if self._debug else ["-lineinfo"] if self._job.lineinfo else []
         return [*self._job.options.arguments(), *lines]
 
-    def _nvrtc(self) -> Program:
+    def _nvrtc(self) -> DeviceCompile:
         spec, target, toolkit = self._spec, self._job.job.target, self._job.toolkit
         arch, link = f"compute_{target.number}", self._to_ltoir
         arguments = [f"--gpu-architecture={arch}", *self._arguments()]
@@ -160,7 +160,7 @@ class ProgramCompiler:
             raise self._timeout(done.log, shown)
         if not done.ok:
             raise self._refused(done.log or done.result, shown)
-        return Program(
+        return DeviceCompile(
             text=done.ptx,
             ltoir=done.ltoir,
             symbols={**done.lowered, **self._compiled},
@@ -193,7 +193,7 @@ class ProgramCompiler:
                 lto=self._to_ltoir,
             )
 
-    def _nvcc(self) -> Program:
+    def _nvcc(self) -> DeviceCompile:
         (expression,) = self._expressions
         done = compile_ptx(
             self._job.tools["nvcc"].path,
@@ -211,11 +211,11 @@ class ProgramCompiler:
         if not done.text:
             raise self._refused(done.log, done.command)
         symbols = self._compiled or {expression: done.symbol}
-        return Program(text=done.text, symbols=symbols, log=done.log, command=done.command)
+        return DeviceCompile(text=done.text, symbols=symbols, log=done.log, command=done.command)
 
     # --- machine code
 
-    def _assembled(self, program: Program) -> Program:
+    def _assembled(self, program: DeviceCompile) -> DeviceCompile:
         """Lower PTX to the shipped ISA, make its file names relative, and assemble it."""
         job, toolkit = self._job, self._job.toolkit
         places = (
@@ -258,7 +258,7 @@ class ProgramCompiler:
     # --- errors
 
     def _not_assembled(
-        self, program: Program, own: Version, log: str, command: str
+        self, program: DeviceCompile, own: Version, log: str, command: str
     ) -> CompileError:
         isa = program.isa
         # If ptxas refuses the text with its own ISA too, a newer driver would not help.

@@ -9,7 +9,7 @@ import re
 from typing import Any
 
 from tilec.frontends.simt.api import layout_of
-from tilec.frontends.simt.declare import HELP, Declared, alignment_of
+from tilec.frontends.simt.declare import HELP, SimtKernel, alignment_of
 from tilec.frontends.simt.entry import NAMES, Argument, Scalar, Struct, View
 from tilec.frontends.tools.kernels import MismatchError, Mismatches
 from tilec.model.declaration import ParamDecl
@@ -41,7 +41,7 @@ class Bound:
     abi: tuple[AbiSlot, ...]
 
 
-def bind(job: Job, kernel: Declared) -> Bound:
+def bind(job: Job, kernel: SimtKernel) -> Bound:
     """Bind every parameter of a kernel's function for one variant.
 
     Raises:
@@ -63,7 +63,7 @@ def bind(job: Job, kernel: Declared) -> Bound:
 
 
 class _Binder:
-    def __init__(self, job: Job, kernel: Declared) -> None:
+    def __init__(self, job: Job, kernel: SimtKernel) -> None:
         self._job, self._said = job, kernel.said
         self._axes: dict[str, AxisValue] = dict(job.variant.constants)
         self._params = {p.name: p for p in job.spec.params}

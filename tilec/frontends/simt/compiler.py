@@ -11,7 +11,7 @@ from types import FunctionType
 
 from tilec.frontends.simt import api
 from tilec.frontends.simt.bind import Bound, bind
-from tilec.frontends.simt.declare import Declared
+from tilec.frontends.simt.declare import SimtKernel
 from tilec.frontends.simt.errors import kernel_error
 from tilec.frontends.simt.function import capturing, with_constants
 from tilec.frontends.simt.link import linked, misdeclared, pieces, undefined
@@ -38,7 +38,7 @@ class JobCompiler:
         self,
         job: Job,
         module: LoadedModule,
-        kernel: Declared,
+        kernel: SimtKernel,
         tools: Mapping[str, Tool],
         code: DeviceCode,
     ) -> None:

@@ -32,7 +32,7 @@ _FORMS = {Access.READ: False, Access.WRITE: True}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class Declared:
+class SimtKernel:
     """A kernel of a module: function and options, what each parameter is annotated with (None for
     nothing), and the declaration.
 
@@ -51,13 +51,13 @@ class Declared:
     captured: tuple[tuple[str, Axis], ...] = ()
 
 
-def declared(module: LoadedModule) -> dict[str, Declared]:
+def declared(module: LoadedModule) -> dict[str, SimtKernel]:
     """Every kernel among the module's attributes, imported ones too, by attribute name in order of
     appearance.
 
     A kernel that cannot be declared has its problems in its declaration, as `refused`.
     """
-    found: dict[str, Declared] = {}
+    found: dict[str, SimtKernel] = {}
     with module.active():
         for name, value in list(vars(module.main).items()):
             kernel = api.kernel_of(value)
@@ -93,7 +93,7 @@ class _Reader:
             else definition_location(module.texts, self._file, self._node)
         )
 
-    def read(self, linked: tuple[str, ...]) -> Declared:
+    def read(self, linked: tuple[str, ...]) -> SimtKernel:
         """The declaration, with what it was read from."""
         function = self._kernel.function
         said = {}
@@ -132,7 +132,7 @@ class _Reader:
             captures=tuple(captures(function, self._module, self._at)),
             requires=tuple(self._requires(said)),
         )
-        return Declared(
+        return SimtKernel(
             kernel=self._kernel,
             said=said,
             decl=decl,

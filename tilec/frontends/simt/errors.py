@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 
 from tilec.frontends.simt import api
-from tilec.frontends.simt.declare import Declared
+from tilec.frontends.simt.declare import SimtKernel
 from tilec.frontends.tools.modules import LoadedModule
 from tilec.frontends.tools.python_errors import located, traced
 from tilec_runtime.errors import CompileError, Location
@@ -98,7 +98,7 @@ _HINTS = (
 
 
 def kernel_error(
-    exc: Exception, *, module: LoadedModule, kernel: Declared, what: str
+    exc: Exception, *, module: LoadedModule, kernel: SimtKernel, what: str
 ) -> CompileError:
     """The error of a kernel that numba refused; `what` starts its first line."""
     at = kernel.decl.location

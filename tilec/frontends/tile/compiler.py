@@ -8,7 +8,7 @@ from typing import Any
 
 from tilec.frontends.base import ToolSearch
 from tilec.frontends.tile import api
-from tilec.frontends.tile.declare import Declared, declared
+from tilec.frontends.tile.declare import TileKernel, declared
 from tilec.frontends.tile.entry import entry
 from tilec.frontends.tile.errors import export_error
 from tilec.frontends.tile.signature import Bound, bind, symbol_of
@@ -107,7 +107,7 @@ class Compiler:
         self,
         job: Job,
         module: LoadedModule,
-        kernel: Declared,
+        kernel: TileKernel,
         bound: Bound,
         *,
         symbol: str,
@@ -129,7 +129,7 @@ class Compiler:
         self,
         job: Job,
         module: LoadedModule,
-        kernel: Declared,
+        kernel: TileKernel,
         bound: Bound,
         *,
         symbol: str,
@@ -172,7 +172,10 @@ def _loaded(source: Source, *, again: bool) -> LoadedModule:
 
 @contextlib.contextmanager
 def _kernel_of(
-    job: Job, module: LoadedModule, kernel: Declared, divisors: Mapping[str, tuple[int, ...]] | None
+    job: Job,
+    module: LoadedModule,
+    kernel: TileKernel,
+    divisors: Mapping[str, tuple[int, ...]] | None,
 ) -> Iterator[Any]:
     """The kernel as cuda.tile has it."""
     if kernel.safe is None:
@@ -213,7 +216,7 @@ def _check_tiles(bytecode: bytes, kernel: str, at: Location, texts: Mapping[str,
 
 
 def _divisors(
-    kernel: Declared, bound: Bound, version: Version
+    kernel: TileKernel, bound: Bound, version: Version
 ) -> Mapping[str, tuple[int, ...]] | None:
     """Divisors of the extents of each array, an extent that is known being its own; None where
     bytecode cannot say what lies inside.

@@ -31,7 +31,7 @@ _WRITES_PREFIX = "atomic_"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class Declared:
+class TileKernel:
     """A kernel of a module: the object of cuda.tile, the parameters as `bind` wants them, and the
     declaration.
 
@@ -44,7 +44,7 @@ class Declared:
     safe: SafeKernel | None = None
 
 
-def declared(module: LoadedModule) -> dict[str, Declared]:
+def declared(module: LoadedModule) -> dict[str, TileKernel]:
     """Every kernel among the module's attributes, imported ones too, by attribute name in order of
     appearance.
 
@@ -54,7 +54,7 @@ def declared(module: LoadedModule) -> dict[str, Declared]:
         "tilec.lang"
     )  # modules without kernels of the language need not wait for it
     safe: Any = language.Kernel if language is not None else ()
-    found: dict[str, Declared] = {}
+    found: dict[str, TileKernel] = {}
     with module.active():
         for name, value in vars(module.main).items():
             if not (api.is_kernel(value) or isinstance(value, safe)):
@@ -65,21 +65,21 @@ def declared(module: LoadedModule) -> dict[str, Declared]:
                 found[name] = _declare(module, name, value, function)
             except CompileError as exc:
                 refused = KernelDecl.refuse(name, module.source.path, exc.diagnostics)
-                found[name] = Declared(kernel=None, params=(), decl=refused)
+                found[name] = TileKernel(kernel=None, params=(), decl=refused)
     return found
 
 
-def _declare(module: LoadedModule, name: str, value: object, function: FunctionType) -> Declared:
+def _declare(module: LoadedModule, name: str, value: object, function: FunctionType) -> TileKernel:
     if api.is_kernel(value):
         made = _kernel(module, name, value)
     else:
         kernel, decl = declare_safe(module, name, value)
-        made = Declared(kernel=None, params=kernel.arguments, decl=decl, safe=kernel)
+        made = TileKernel(kernel=None, params=kernel.arguments, decl=decl, safe=kernel)
     refused = undefined_names(function, module.texts)
     return dataclasses.replace(made, decl=dataclasses.replace(made.decl, refused=refused))
 
 
-def _kernel(module: LoadedModule, name: str, kernel: Any) -> Declared:
+def _kernel(module: LoadedModule, name: str, kernel: Any) -> TileKernel:
     function = api.function_of(kernel)
     node, at = _definition(module, function)
     try:
@@ -125,7 +125,7 @@ def _kernel(module: LoadedModule, name: str, kernel: Any) -> Declared:
     decl = KernelDecl(
         name=name, qualified=function.__qualname__, location=at, doc=doc, params=tuple(decls)
     )
-    return Declared(kernel=kernel, params=tuple(params), decl=decl)
+    return TileKernel(kernel=kernel, params=tuple(params), decl=decl)
 
 
 def _definition(

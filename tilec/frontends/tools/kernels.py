@@ -15,7 +15,7 @@ from tilec_runtime.errors import CompileError, Diagnostic, Location
 from tilec_runtime.model.suggest import did_you_mean
 
 
-class Declared(Protocol):
+class DeclaredKernel(Protocol):
     """A kernel that a frontend declared."""
 
     @property
@@ -23,7 +23,7 @@ class Declared(Protocol):
         """The declaration."""
 
 
-K = TypeVar("K", bound=Declared)
+K = TypeVar("K", bound=DeclaredKernel)
 
 
 class Kernels(Generic[K]):

@@ -11,8 +11,8 @@ from typing import Any
 
 from tilec.frontends.tools.kernels import MismatchError, Mismatches
 from tilec.frontends.triton import api
-from tilec.frontends.triton.declare import DESCRIPTOR, HOW, Declared
-from tilec.frontends.triton.facts import Facts
+from tilec.frontends.triton.declare import DESCRIPTOR, HOW, TritonKernel
+from tilec.frontends.triton.facts import ArgumentFacts
 from tilec.model.job import Job
 from tilec_runtime.errors import ExpressionError
 from tilec_runtime.model import expr
@@ -46,7 +46,7 @@ class Bound:
     abi: tuple[AbiSlot, ...]
 
 
-def bind(job: Job, kernel: Declared) -> Bound:
+def bind(job: Job, kernel: TritonKernel) -> Bound:
     """Bind every parameter of a kernel's function for one variant.
 
     Raises:
@@ -95,12 +95,12 @@ def read_by(slot: AbiSlot) -> frozenset[str]:
 
 
 class _Binder:
-    def __init__(self, job: Job, kernel: Declared) -> None:
+    def __init__(self, job: Job, kernel: TritonKernel) -> None:
         self._job = job
         self._described = kernel.described
         self._axes: dict[str, AxisValue] = dict(job.variant.constants)
         self._params = {p.name: p for p in job.spec.params}
-        self._facts = Facts(job.spec.params, job.variant)
+        self._facts = ArgumentFacts(job.spec.params, job.variant)
         self._absent = frozenset(fact.param for fact in job.variant.assume if fact.absent)
         self._given: Sequence[AbiSlot] = job.spec.abi
         self._taken = 0

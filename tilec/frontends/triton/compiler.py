@@ -11,7 +11,7 @@ from tilec.frontends.tools.modules import LoadedModule
 from tilec.frontends.tools.search import Tool
 from tilec.frontends.triton import api
 from tilec.frontends.triton.bind import Bound, bind, mapped
-from tilec.frontends.triton.declare import Declared
+from tilec.frontends.triton.declare import TritonKernel
 from tilec.frontends.triton.errors import kernel_error, native_diagnostics
 from tilec.model.job import Job
 from tilec_runtime.errors import CompileError
@@ -30,7 +30,7 @@ _OPTIONS = {"fp_fusion": "enable_fp_fusion"}
 class JobCompiler:
     """Compiles one job."""
 
-    def __init__(self, job: Job, module: LoadedModule, kernel: Declared, ptxas: Tool) -> None:
+    def __init__(self, job: Job, module: LoadedModule, kernel: TritonKernel, ptxas: Tool) -> None:
         self._job, self._module, self._kernel, self._tool = job, module, kernel, ptxas
         self._subject = Subject(job=job, decl=kernel.decl, texts=module.texts)
 

@@ -29,7 +29,7 @@ HOW = 'args = ["descriptor(x, BM, BK)", …]: a tensor, and the extents of the b
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class Declared:
+class TritonKernel:
     """A kernel of a module: Triton's object, the parameters of its function, and the declaration.
 
     `described` are parameters that are tensor descriptors, by their annotation or by how the body
@@ -42,11 +42,11 @@ class Declared:
     described: frozenset[str] = frozenset()
 
 
-def declared(module: LoadedModule) -> dict[str, Declared]:
+def declared(module: LoadedModule) -> dict[str, TritonKernel]:
     """Every kernel among the module's attributes, imported ones too, by attribute name in order of
     appearance.
     """
-    found: dict[str, Declared] = {}
+    found: dict[str, TritonKernel] = {}
     syntax_of = _functions()
     with module.active():
         for name, value in vars(module.main).items():
@@ -58,7 +58,7 @@ def declared(module: LoadedModule) -> dict[str, Declared]:
 
 def _kernel(
     module: LoadedModule, name: str, value: object, syntax_of: Callable[[object], Function | None]
-) -> Declared:
+) -> TritonKernel:
     kernel = api.kernel_of(value)
     function = api.function_of(kernel)
     file = function.__code__.co_filename
@@ -110,7 +110,7 @@ def _kernel(
         ),
     )
     described = frozenset(p.name for p in params if p.descriptor).union(ranks)
-    return Declared(kernel=kernel, params=params, decl=decl, described=described)
+    return TritonKernel(kernel=kernel, params=params, decl=decl, described=described)
 
 
 def _plain(value: object) -> AxisValue:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from tilec.frontends.tools.modules import LoadedModule
 from tilec.frontends.tools.python_errors import line_of, located, traced
 from tilec.frontends.triton import api
-from tilec.frontends.triton.declare import HOW, Declared
+from tilec.frontends.triton.declare import HOW, TritonKernel
 from tilec_runtime.errors import CompileError, Diagnostic, Location
 from tilec_runtime.model.suggest import did_you_mean
 
@@ -54,7 +54,7 @@ _UNKNOWN = re.compile(r"module '(triton\.language(?:\.\w+)*)' has no attribute '
 
 
 def kernel_error(
-    exc: Exception, *, module: LoadedModule, kernel: Declared, what: str
+    exc: Exception, *, module: LoadedModule, kernel: TritonKernel, what: str
 ) -> CompileError:
     """The error of a kernel that Triton refused; `what` starts its first line."""
     if isinstance(exc, api.StageError):
@@ -104,7 +104,7 @@ def native_diagnostics(
 
 
 def _stage_error(
-    exc: api.StageError, *, module: LoadedModule, kernel: Declared, what: str
+    exc: api.StageError, *, module: LoadedModule, kernel: TritonKernel, what: str
 ) -> CompileError:
     at = kernel.decl.location
     told = native_diagnostics(exc.log, module.texts, severity="error")
@@ -130,7 +130,7 @@ def _stage_error(
 
 
 def _places(
-    frames: Iterable[api.Complaint], module: LoadedModule, kernel: Declared
+    frames: Iterable[api.Complaint], module: LoadedModule, kernel: TritonKernel
 ) -> Iterator[tuple[Location, str]]:
     """Yield the places of frames that are the user's."""
     for frame in frames:
@@ -148,7 +148,7 @@ def _places(
         yield Location(file=file, line=line, column=shift + frame.column + 1), ""
 
 
-def _functions(module: LoadedModule, kernel: Declared) -> Iterator[object]:
+def _functions(module: LoadedModule, kernel: TritonKernel) -> Iterator[object]:
     yield kernel.kernel
     for loaded in list(module.modules.values()):
         for value in list(vars(loaded).values()):

@@ -19,7 +19,7 @@ from tilec_runtime.model.signature import Assumption, Param, ParamKind
 _MOST = 2**62
 
 
-class Facts:
+class ArgumentFacts:
     """The facts of one variant, every one of which a launch verifies: those of its assumptions, and
     those of its parameters.
     """

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tilec.frontends.triton.facts import Facts
+from tilec.frontends.triton.facts import ArgumentFacts
 from tilec.model.job import Variant
 from tilec_runtime.model.signature import Assumption, Param, ParamKind
 
@@ -15,8 +15,8 @@ def tensor(name: str, rank: int = 2, **facts: Any) -> Param:
     return Param(name=name, kind=ParamKind.TENSOR, dtype="T", rank=rank, **facts)
 
 
-def facts(*params: Param, assume: tuple[Assumption, ...] = ()) -> Facts:
-    return Facts(
+def facts(*params: Param, assume: tuple[Assumption, ...] = ()) -> ArgumentFacts:
+    return ArgumentFacts(
         params,
         Variant(kernel="k", id="k", axes=(("T", "f16"), ("BM", 64), ("FAST", True)), assume=assume),
     )
