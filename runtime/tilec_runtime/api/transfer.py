@@ -30,8 +30,8 @@ def from_host(source: Any) -> DeviceOp[Tensor]:
     """A new tensor with the contents of a host array, on the device where the op runs.
 
     The array is kept, and read while the op is enqueued (by `sync`, `future` or `await`):
-    afterwards it may change. Large arrays go through pinned memory, on a stream of their own, so
-    that nothing waits for what the device has to compute.
+    afterwards it may change. Large arrays are copied on a stream of their own, so that nothing
+    waits for what the device has to compute.
 
     Args:
         source: a NumPy or ml_dtypes array of any strides, a tensor of another library in host

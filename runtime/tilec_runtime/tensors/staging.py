@@ -1,24 +1,18 @@
-"""Pinned host memory, which a device copies from and to by itself: chunks on the way to it, and
-memory that results land in.
+"""Pinned host memory, which a device copies from and to by itself, and the stream of copies that
+wait for no other work.
 """
 
 from __future__ import annotations
 
 import collections
-import ctypes
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from tilec_runtime.device.marks import Mark, line_of
-from tilec_runtime.device.seam import CopyKind, DeviceDriver
+from tilec_runtime.device.marks import line_of
+from tilec_runtime.device.seam import DeviceDriver
 from tilec_runtime.errors import DriverError
 from tilec_runtime.forks import ForkLock
 
-if TYPE_CHECKING:
-    import numpy as np
-
-# Chunks of host memory that is on its way to a device: bytes of each, and how many.
-CHUNK, CHUNKS = 4 << 20, 4
 # Bytes of the smallest block, of what blocks that are smaller are cut out of, and of unused larger
 # ones that are kept for later.
 _SMALLEST, _SLAB, _MOST_KEPT = 64, 1 << 20, 64 << 20
@@ -39,52 +33,10 @@ class Staging:
         self.stream = driver.create_stream(ordinal)
         self.line = line_of(driver, ordinal, self.stream)
         self._lock = ForkLock()
-        self._chunks: collections.deque[tuple[int, Mark]] = collections.deque()
         # By size. The collector gives blocks back, on whatever thread: in one step of the
         # interpreter, and without a driver call.
         self._free: dict[int, collections.deque[int]] = {}
         self._crowded = False  # with more than is kept for later
-
-    def send(self, address: int, memory: np.ndarray[Any, Any]) -> None:
-        """Copy host memory to the device on `stream`. When this returns the host memory was read,
-        and the copy is on its way.
-
-        It waits for earlier chunks, and so for the bus, but for nothing that the device has to
-        compute.
-        """
-        source, size = memory.ctypes.data, memory.nbytes
-        with self._lock:
-            for start in range(0, size, CHUNK):
-                length = min(CHUNK, size - start)
-                chunk = self._next_chunk()
-                if chunk is None:  # there is no pinned memory at all: the driver sees to the rest
-                    self._driver.copy_in(
-                        self._ordinal, address + start, source + start, size - start, self.stream
-                    )
-                    return
-                try:
-                    ctypes.memmove(chunk, source + start, length)
-                    self._driver.copy_async(
-                        self._ordinal,
-                        address + start,
-                        chunk,
-                        length,
-                        self.stream,
-                        CopyKind.TO_DEVICE,
-                    )
-                finally:
-                    self._chunks.append((chunk, Mark(self._driver, self.line)))
-
-    def _next_chunk(self) -> int | None:
-        if len(self._chunks) < CHUNKS:
-            try:
-                return self._driver.allocate_pinned(self._ordinal, CHUNK)
-            except DriverError:
-                if not self._chunks:
-                    return None
-        address, mark = self._chunks.popleft()
-        mark.sync()
-        return address
 
     def block(self, size: int, *, needed: bool) -> PinnedBlock | None:
         """Pinned memory of at least this many bytes; None where there is none to be had.

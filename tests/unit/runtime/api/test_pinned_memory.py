@@ -12,8 +12,8 @@ from tilec.testing.fake_driver import FakeDriver
 from tilec_runtime import Device, api
 from tilec_runtime.device.completion import COMPLETIONS
 from tilec_runtime.device.frees import FREES
-from tilec_runtime.errors import DriverError
-from tilec_runtime.tensors.staging import CHUNK
+
+LARGE = 1 << 20
 
 
 def test_pinned_memory_is_used_again(gpu: Device) -> None:
@@ -63,37 +63,17 @@ def test_blocks_beyond_the_bound_are_as_large_as_they_must_be_and_go_at_the_next
     assert driver.allocation(place) is None
 
 
-def test_large_arrays_go_without_pinned_memory_too(gpu: Device) -> None:
-    driver: FakeDriver = gpu.driver  # type: ignore[assignment]
-    allocate = driver.allocate_pinned
-    granted: list[int] = []
-    most = [0]
-
-    def scarce(ordinal: int, size: int) -> int:
-        if len(granted) == most[0]:
-            raise DriverError(
-                "cuMemHostAlloc failed: CUDA_ERROR_OUT_OF_MEMORY", result="CUDA_ERROR_OUT_OF_MEMORY"
-            )
-        granted.append(size)
-        return allocate(ordinal, size)
-
-    driver.allocate_pinned = scarce  # type: ignore[method-assign]
-    for most[0] in (0, 1, 3):
-        source = counting(5 * CHUNK // 4 + 17)
-        assert np.array_equal(api.from_host(source).sync().to_host(), source)
-
-
 def test_without_pinned_memory_any_other_will_do(gpu: Device) -> None:
     driver: FakeDriver = gpu.driver  # type: ignore[assignment]
-    t = api.from_host(counting(CHUNK)).sync()
+    t = api.from_host(counting(LARGE)).sync()
     driver.fail = {"allocate": "CUDA_ERROR_OUT_OF_MEMORY"}
-    assert np.array_equal(api.to_host(t).sync(), counting(CHUNK))
+    assert np.array_equal(api.to_host(t).sync(), counting(LARGE))
     with pytest.raises(Exception, match="CUDA_ERROR_OUT_OF_MEMORY"):
-        api.pinned(CHUNK, "f32")
+        api.pinned(LARGE, "f32")
 
 
 def test_pinned_memory_of_the_cpu_device_is_none_of_its_pool(cpu: Device) -> None:
-    t = api.from_host(counting(CHUNK)).sync()
+    t = api.from_host(counting(LARGE)).sync()
     host = api.to_host(t).sync()
     del t
     gc.collect()
