@@ -25,10 +25,7 @@ version = release = tilec.__version__
 copyright = "The tilec authors. Apache-2.0"  # noqa: A001 - Sphinx reads this name
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton"]
-suppress_warnings = [
-    "misc.highlighting_failure",  # PTX that its lexer does not know
-    "toc.empty_glob",  # a section whose pages are all listed
-]
+suppress_warnings = ["misc.highlighting_failure"]  # PTX that its lexer does not know
 
 # Pages
 myst_heading_anchors = 4  # the anchors that GitHub makes
