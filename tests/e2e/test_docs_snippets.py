@@ -71,7 +71,7 @@ START = [f"docs/start/{name}.md" for name in ("first-kernel", "test-it", "ship-i
 # These use the package that the guide builds.
 WITH_THE_GUIDE = [
     "docs/start/guide.md",
-    *(f"docs/how-to/{name}.md" for name in ("ops", "graphs", "interop", "ci")),
+    "docs/how-to/ci.md",
 ]
 SITTINGS = [
     START,
@@ -299,13 +299,14 @@ def test_the_errors_page_groups_the_results_of_the_driver() -> None:
     assert set(groups["No usable device"]) == NO_DEVICE
 
 
-def test_names_in_the_interop_table_exist() -> None:
+def test_names_in_the_table_for_rust_exist() -> None:
     """Each name that the right column calls is one of the runtime's, but for packages and their
     kernels.
     """
-    cells = [
-        row[1] for row in rows("docs/how-to/interop.md", "Coming from cuTile Rust or cuda-oxide")
-    ]
+    page = "docs/background/from-rust.md"
+    headings = re.findall(r"^## (.+)$", text_of(page), flags=re.MULTILINE)
+    cells = [row[1] for heading in headings for row in rows(page, heading)]
+    assert cells
     kinds = (
         runtime,
         runtime.api,
@@ -326,7 +327,7 @@ def test_names_in_the_interop_table_exist() -> None:
     for code in [code for cell in cells for code in re.findall(r"`([^`]+\))`", cell)]:
         for call in [node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Call)]:
             named = ast.unparse(call.func)
-            if not named.startswith(("tour.", "kernels.")):
+            if not named.startswith(("demo.", "kernels.")):
                 assert named.rpartition(".")[2] in known, f"{code}: {named}"
 
 

@@ -21,22 +21,20 @@ pytestmark = [
 
 
 @pytest.fixture(autouse=True)
-def tour(kernels: Any, package: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The page's package: z = alpha * x + y of torch tensors, as twice x and y are added."""
+def demo(kernels: Any, package: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page's package: y = factor * x of torch tensors, as two halves of it are added."""
 
-    def launch(z: Any, x: Any, y: Any, *, alpha: float, stream: Any = None) -> None:
-        kernels.vector_add(z, x * alpha, y, stream=stream)
+    def launch(y: Any, x: Any, *, factor: float, stream: Any = None) -> None:
+        kernels.vector_add(y, x * (factor / 2), x * (factor / 2), stream=stream)
 
-    module = types.ModuleType("tour")
-    monkeypatch.setattr(
-        module, "load", lambda device: types.SimpleNamespace(axpy=launch), raising=False
-    )
+    def op(y: Any, x: Any, *, factor: float) -> Any:
+        return package.ops.vector_add(y, x * (factor / 2), x * (factor / 2))
 
-    def op(z: Any, x: Any, y: Any, *, alpha: float) -> Any:
-        return package.ops.vector_add(z, x * alpha, y)
-
-    monkeypatch.setattr(module, "ops", types.SimpleNamespace(axpy=op), raising=False)
-    monkeypatch.setitem(sys.modules, "tour", module)
+    module = types.ModuleType("demo")
+    loaded = types.SimpleNamespace(scale=launch)
+    monkeypatch.setattr(module, "load", lambda device: loaded, raising=False)
+    monkeypatch.setattr(module, "ops", types.SimpleNamespace(scale=op), raising=False)
+    monkeypatch.setitem(sys.modules, "demo", module)
 
 
 def executed(words: str) -> dict[str, Any]:
@@ -53,4 +51,4 @@ def executed(words: str) -> dict[str, Any]:
 
 def test_launchers_and_ops_on_torchs_stream(torch: Any) -> None:
     found = executed("enqueue_on(stream)")
-    torch.testing.assert_close(found["z"], 2 * found["x"] + found["y"])
+    torch.testing.assert_close(found["y"], 2 * found["x"])

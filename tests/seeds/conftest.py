@@ -1,5 +1,5 @@
 """Programs of the documents about cuTile Rust and cuda-oxide, translated by the table in
-docs/how-to/interop.md: what builds and imports them.
+docs/background/from-rust.md: what builds and imports them.
 
 Tests marked `gpu` need what was built where the compilers are: TILEC_SEEDS_DIST names a folder that
 one run fills, and another one uses.

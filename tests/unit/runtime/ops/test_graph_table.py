@@ -17,7 +17,7 @@ from tests.unit.runtime.ops.graph_samples import Cpu, contents
 from tests.waiting import PATIENCE
 from tilec_runtime import CudaGraph, DeviceOp, SingleStream, use_device, use_policy, with_context
 
-PAGE = Path(__file__).parents[4] / "docs" / "graphs.md"
+PAGE = Path(__file__).parents[4] / "docs" / "how-to" / "graphs.md"
 # Each way, of (graph, an op, a stream of the caller's).
 WAYS: dict[str, Callable[[CudaGraph[Any], Callable[[], DeviceOp[Any]], Any], Any]] = {
     "op.graph()": lambda graph, op, stream: op().graph(),
