@@ -89,7 +89,7 @@ def test_a_way_does_what_its_row_says(way: str) -> None:
     thread.start()
     thread.join(PATIENCE)
     assert not thread.is_alive(), "nothing here waits for the device"
-    assert waits in ("no", "as it is run")
+    assert waits in ("no", "as the op is run")
     cpu.gate.set()
     (result,) = results
     if way in CAPTURES:
@@ -101,7 +101,7 @@ def test_a_way_does_what_its_row_says(way: str) -> None:
         assert used == []
     else:
         assert [names[stream] for stream in used] == [
-            "the caller" if picked == "whoever runs it" else picked
+            "the caller" if picked == "as the op is run" else picked
         ]
     kinds = {"a `CudaGraph`": CudaGraph, "whether": bool}
     kind = next((kind for words, kind in kinds.items() if gives.startswith(words)), None)
