@@ -200,8 +200,10 @@ def test_the_summary_has_the_ranges_of_each_kernel():
     twin = {"times": 1.001, "times_95": [1.0, 1.002]}
     rows = [result(1.0), result(1.5, "gemm"), result(2.0, size="f32 8", against_raw=twin)]
     assert page.summary({"rows": rows}).split("\n")[2:] == [
-        "| add bf16, f32 | 2 | 2 to 4 TB/s | 1.000 to 2.000 | torch | 1.001 |",
-        "| gemm bf16 | 1 | 3 TB/s | 1.500 | torch |  |",
+        "| add bf16, f32 | 2 | 2 to 4 TB/s | 1.000 to 2.000 | torch |",
+        "| gemm bf16 | 1 | 3 TB/s | 1.500 | torch |",
+        "",
+        "Over the twins in cuda.tile: 1.001.",
         "",
     ]
 
