@@ -358,8 +358,8 @@ class OutOfMemoryError(DriverError, MemoryError):
     works.
 
     Attributes:
-        requested: bytes that were asked for. used, reserved: bytes of the pool that are allocated,
-            and that it has of the device.
+        requested: bytes that were asked for.
+        used, reserved: bytes of the pool that are allocated, and that it has of the device.
         free, total: bytes of the device.
     """
 

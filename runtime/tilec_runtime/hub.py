@@ -73,7 +73,8 @@ class Kernels:
         """The kernels on a device by its number.
 
         Raises:
-            ArgumentError: it is the CPU. NoDeviceError: there is no driver or no such device.
+            ArgumentError: it is the CPU.
+            NoDeviceError: there is no driver or no such device.
         """
         if isinstance(device, str):
             raise ArgumentError("the arguments are tensors on the host", cause=_CAUSE, fix=_FIX)

@@ -26,8 +26,9 @@ class Package:
     """What stands behind the functions of a generated package. Usable from any thread.
 
     Attributes:
-        name: import name of the package. file: of the bundle inside it. index: SHA-256 of the index
-            of that bundle (hex).
+        name: import name of the package.
+        file: of the bundle inside it.
+        index: SHA-256 of the index of that bundle (hex).
         makers: of launches that run later, on whatever device they are run on.
     """
 
@@ -89,7 +90,8 @@ class Package:
         """The kernels on a device; `strict` sees that every variant has machine code for it.
 
         Raises:
-            NoDeviceError: there is no driver or no such device. BundleError: the bundle is damaged.
+            NoDeviceError: there is no driver or no such device.
+            BundleError: the bundle is damaged.
             NoImageError: with `strict`, names the variants without machine code.
         """
         from tilec_runtime.device.devices import driver_of, ordinal_of

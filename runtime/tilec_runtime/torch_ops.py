@@ -74,7 +74,8 @@ class Operators:
         """Define the operator of a kernel; return its overload.
 
         Raises:
-            BundleError: the bundle cannot be read. RuntimeError: there is such an operator already.
+            BundleError: the bundle cannot be read.
+            RuntimeError: there is such an operator already.
         """
         known = getattr(torch.ops, self._namespace)
         if self._shared and hasattr(known, kernel):

@@ -54,8 +54,8 @@ class Candidate:
     Attributes:
         point: every axis with its value.
         status: what became of it; `reason` says why, where it is not the best.
-        median_us: of the launches, in microseconds; None where it was not measured. interval_us: 95
-            % interval of the median.
+        median_us: of the launches, in microseconds; None where it was not measured.
+        interval_us: 95 % interval of the median.
         samples: how many there are.
     """
 
@@ -113,9 +113,11 @@ class TunedDevice:
     """A device that was tuned on.
 
     Attributes:
-        name: product name. cc: compute capability. multiprocessors: how many it has.
-        driver: its version, such as `580.95.05`; empty for the cpu device. clocks: None where they
-            cannot be read.
+        name: product name.
+        cc: compute capability.
+        multiprocessors: how many it has.
+        driver: its version, such as `580.95.05`; empty for the cpu device.
+        clocks: None where they cannot be read.
         target: of the images that ran on it.
         entries: at most one for each ranges and dtypes.
     """

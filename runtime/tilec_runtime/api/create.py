@@ -117,8 +117,8 @@ def arange(start: Any, stop: Any = None, step: Any = 1, *, dtype: Any = "f32") -
         dtype: tilec's name, or a dtype of NumPy or torch; not bool.
 
     Raises:
-        CallError: the step is 0, or an argument is no finite number. TensorError: the dtype is off,
-            or does not hold a number.
+        CallError: the step is 0, or an argument is no finite number.
+        TensorError: the dtype is off, or does not hold a number.
     """
     name = known("arange", dtype, but=NOT_COUNTED)
     first, end = (0, start) if stop is None else (start, stop)
@@ -159,8 +159,8 @@ def linspace(start: Any, stop: Any, num: Any, *, dtype: Any = "f32") -> DeviceOp
         dtype: tilec's name, or a dtype of NumPy or torch; not bool.
 
     Raises:
-        CallError: an argument is no finite number. TensorError: `num` is off, the dtype is off, or
-            does not hold an end.
+        CallError: an argument is no finite number.
+        TensorError: `num` is off, the dtype is off, or does not hold an end.
     """
     name = known("linspace", dtype, but=NOT_COUNTED)
     first, last = float(real("linspace", "start", start)), float(real("linspace", "stop", stop))
@@ -213,7 +213,7 @@ def convert(source: Any, dtype: Any) -> DeviceOp[Tensor]:
 
     Raises:
         TensorError: it is no tensor, the dtype is none, or its elements would not fill their bytes.
-            OwnershipError: it cannot be read.
+        OwnershipError: it cannot be read.
     """
     name = known("convert", dtype)
     if isinstance(source, DeviceOp):

@@ -96,8 +96,9 @@ class Convert(HoldingOp[Tensor]):
         """Claim the tensor for reading, until the op has run.
 
         Raises:
-            OwnershipError: it cannot be read. TensorError: it has strides that cannot be copied, or
-                the dtype's elements share bytes and would not fill them.
+            OwnershipError: it cannot be read.
+            TensorError: it has strides that cannot be copied, or the dtype's elements share bytes
+                and would not fill them.
         """
         who = holder("convert")
         source.require(who)

@@ -30,7 +30,8 @@ def rand(shape: Any, *, dtype: Any = "f32", seed: int | None = None) -> DeviceOp
         seed: from 0 to 2^64 - 1; one seed gives the same bits on every device. None draws one.
 
     Raises:
-        TensorError: the shape or the dtype is off. CallError: the seed is.
+        TensorError: the shape or the dtype is off.
+        CallError: the seed is.
     """
     name = known("rand", dtype, but=_OTHERS)
     return Make("rand", sized("rand", shape, name), name, recipes.Uniform(seed=_seed("rand", seed)))
@@ -49,8 +50,8 @@ def randn(
         seed: as for `rand`.
 
     Raises:
-        TensorError: the shape or the dtype is off. CallError: the seed, the mean or the deviation
-            is.
+        TensorError: the shape or the dtype is off.
+        CallError: the seed, the mean or the deviation is.
     """
     name = known("randn", dtype, but=_OTHERS)
     middle = _computed("mean", mean, name)

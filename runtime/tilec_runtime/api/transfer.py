@@ -97,8 +97,8 @@ def memcpy(target: Described, source: Any) -> DeviceOp[None]:
             side has gaps.
 
     Raises:
-        TensorError: the contents do not fit, or the target is no tensor. AliasError: they share
-            memory.
+        TensorError: the contents do not fit, or the target is no tensor.
+        AliasError: they share memory.
         OwnershipError: the target cannot be written, or the source not be read.
     """
     written = require_tensor(target, "memcpy")
@@ -117,7 +117,8 @@ def pinned(shape: Any, dtype: Any, device: DeviceLike | None = None) -> Array:
         device: whose driver makes it; None for the default device.
 
     Raises:
-        TensorError: the dtype is packed, or none. DriverError: there is no such memory.
+        TensorError: the dtype is packed, or none.
+        DriverError: there is no such memory.
     """
     extents, name = checked_shape(shape), dtype_name(dtype)
     if DTYPES[name].packed:

@@ -120,7 +120,8 @@ class Index:
         """Read one kernel's row, with every check that `info` makes of it.
 
         Raises:
-            KeyError: there is no such kernel. BundleError: its row does not fit, as for `info`.
+            KeyError: there is no such kernel.
+            BundleError: its row does not fit, as for `info`.
         """
         kernel = self._kernel(name)
         with _refused():

@@ -29,9 +29,10 @@ class PtxParam:
     """A parameter as declared.
 
     Attributes:
-        type: without the dot (`u64`). size, align: bytes.
-        pointer: whether it is said to be an address (`.ptr`). target_align: bytes that the address
-            is said to be a multiple of.
+        type: without the dot (`u64`).
+        size, align: bytes.
+        pointer: whether it is said to be an address (`.ptr`).
+        target_align: bytes that the address is said to be a multiple of.
     """
 
     name: str
@@ -49,8 +50,9 @@ class PtxEntry:
 
     Attributes:
         line: where its head begins.
-        max_threads: the product of `.maxntid`, 0 for none. required_block: `.reqntid`. cluster:
-            `.reqnctapercluster`; empty for none.
+        max_threads: the product of `.maxntid`, 0 for none.
+        required_block: `.reqntid`.
+        cluster: `.reqnctapercluster`; empty for none.
     """
 
     name: str

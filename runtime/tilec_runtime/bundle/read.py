@@ -72,7 +72,7 @@ class Bundle:
 
         Raises:
             BundleError: it cannot be read, is damaged, of an unknown version, or no bundle.
-                CallError: it is none of these.
+            CallError: it is none of these.
         """
         source = Path(source) if isinstance(source, (str, os.PathLike)) else source
         name = str(source) if isinstance(source, Path) else ""
@@ -123,8 +123,9 @@ class Bundle:
         """One kernel's row of the index; the others are not looked at.
 
         Raises:
-            KeyError: there is no such kernel. BundleError: its row is damaged, or does not agree
-                with the images that the bundle holds.
+            KeyError: there is no such kernel.
+            BundleError: its row is damaged, or does not agree with the images that the bundle
+                holds.
         """
         with _located(self.name):
             kernel = self._index.kernel(name)

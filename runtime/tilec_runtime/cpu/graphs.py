@@ -55,7 +55,8 @@ class Executable:
     """A graph that can be launched.
 
     Attributes:
-        nodes: None once it was given back. last: where the driver puts the end of the last launch.
+        nodes: None once it was given back.
+        last: where the driver puts the end of the last launch.
         lock: held while it is launched or changed.
     """
 

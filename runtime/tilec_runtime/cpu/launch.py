@@ -109,7 +109,8 @@ class Launching:
         a CPU can do.
 
         Raises:
-            BundleError: they do not fit. LaunchLimitError: the grid is too much.
+            BundleError: they do not fit.
+            LaunchLimitError: the grid is too much.
         """
         self._program = program
         self._grid = grid

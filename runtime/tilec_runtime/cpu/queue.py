@@ -433,7 +433,8 @@ class QueueMark:
 
         Raises:
             RuntimeError: it is the queue's own thread that asks, with work before the mark to be
-                done. DriverError: as `Queue.wait`.
+                done.
+            DriverError: as `Queue.wait`.
         """
         self._queue.refuse_own(self._number)
         while not self._queue.wait_for(self._number, _PATIENCE) and not given_up():

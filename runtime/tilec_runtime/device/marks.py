@@ -38,12 +38,16 @@ class Line(LineFields):
     the memory is next used elsewhere; neither does one that a mark is behind already.
 
     Attributes:
-        ordinal: of the device. handle: of the stream. open: False once tilec has closed it.
-        count: number of the last use. done: number up to which uses are known to be complete.
+        ordinal: of the device.
+        handle: of the stream.
+        open: False once tilec has closed it.
+        count: number of the last use.
+        done: number up to which uses are known to be complete.
         marks: the last ones on it, the oldest first.
         busy: threads of the executions that enqueue there now, by the execution's id: their uses
             have numbers already.
-        own: whether tilec made the stream. tells: whether marks tell which execution failed.
+        own: whether tilec made the stream.
+        tells: whether marks tell which execution failed.
     """
 
     __slots__ = ("busy", "marks", "tells")
@@ -86,8 +90,10 @@ class Mark:
     object: no call of the driver.
 
     Attributes:
-        driver, ordinal: whose event it is. event: the handle.
-        line: of the stream. number: of the last use that is known to come before it.
+        driver, ordinal: whose event it is.
+        event: the handle.
+        line: of the stream.
+        number: of the last use that is known to come before it.
         after: of the use behind which it tells failures; on a GPU it tells of none.
     """
 

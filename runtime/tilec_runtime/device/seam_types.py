@@ -36,8 +36,10 @@ class DeviceInfo:
         ordinal: its number, after CUDA_VISIBLE_DEVICES; -1 for the cpu device, as tensors of it
             say.
         name: product name.
-        cc: compute capability. driver: CUDA release that the driver serves.
-        max_grid, max_block: largest extents per axis. max_threads: most threads of one block.
+        cc: compute capability.
+        driver: CUDA release that the driver serves.
+        max_grid, max_block: largest extents per axis.
+        max_threads: most threads of one block.
         shared_default: shared memory in bytes that a block gets without opting in; shared_optin:
             the most it can opt in to.
         multiprocessors: number of multiprocessors.
@@ -118,7 +120,8 @@ class TensorPart:
         name: of the parameter.
         first, end: its bytes, from the first to past the last, relative to its address; equal for a
             tensor of no elements.
-        itemsize: bytes of an element. shape, stride: in elements.
+        itemsize: bytes of an element.
+        shape, stride: in elements.
         readonly: must not be written.
     """
 
@@ -188,7 +191,9 @@ class CopyBox:
     `slices`.
 
     Attributes:
-        width: of a row. rows: in each slice. slices: how many.
+        width: of a row.
+        rows: in each slice.
+        slices: how many.
         target_pitch, source_pitch: from row to row; no less than the width.
         target_slice, source_slice: from slice to slice; a multiple of the pitch, with room for all
             rows.
@@ -222,8 +227,8 @@ class PoolStats:
     """What a memory pool holds, in bytes.
 
     Attributes:
-        used: allocated and not yet given back. reserved: taken from the device, used or kept for
-            later.
+        used: allocated and not yet given back.
+        reserved: taken from the device, used or kept for later.
         used_high, reserved_high: the most of each since the pool was made.
         release_threshold: what is kept for later beyond this goes back to the device when something
             is waited for.

@@ -21,7 +21,8 @@ class Stream(Uncopied):
     the end of a `with` block.
 
     Attributes:
-        device, driver: where it is, and what serves that. line: of uses of memory on it.
+        device, driver: where it is, and what serves that.
+        line: of uses of memory on it.
         borrowed: whether another library made it.
     """
 

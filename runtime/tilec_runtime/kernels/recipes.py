@@ -119,7 +119,8 @@ class Fill:
     """One value everywhere.
 
     Attributes:
-        bits: of an element, or of a byte of packed ones. width: bytes of it, as a power of two.
+        bits: of an element, or of a byte of packed ones.
+        width: bytes of it, as a power of two.
     """
 
     bits: int
@@ -145,7 +146,8 @@ class Diagonal:
     """A matrix of zeros with one value on its diagonal.
 
     Attributes:
-        bits: of the value. rows, columns: of the matrix.
+        bits: of the value.
+        rows, columns: of the matrix.
     """
 
     bits: int

@@ -24,17 +24,19 @@ class Contract:
     """The conditions of every launch of one kernel.
 
     Attributes:
-        info: the kernel's row of the index. name: its name.
+        info: the kernel's row of the index.
+        name: its name.
         params: the kernel's parameters; `index` gives their place by name.
         call_params: those of calls: one for each list of arrays; call_names: their names.
-        tensors: places of tensor parameters. others: places of all other ones.
+        tensors: places of tensor parameters.
+        others: places of all other ones.
         checked: the parameters in the order of their checks: outputs that a call may leave out come
             last, so that errors name the input that they were made by.
         outs: places of the tensors that the kernel writes.
         pairs: places of two tensors that must not overlap, the first of which is written.
         optionals: names of the tensors that may be None.
-        defaults: of all parameters, None for none. required: number of leading parameters that a
-            call by place must give.
+        defaults: of all parameters, None for none.
+        required: number of leading parameters that a call by place must give.
         keyed: places of scalars whose value decides the launch (it stands in an expression), not
             only a kernel argument.
         choices: names of the axes that a caller chooses.

@@ -61,8 +61,8 @@ class ImageStore:
             by: what compiles it.
 
         Raises:
-            KernelCacheError: the driver refuses the image. ContextLostError: nothing works on the
-                device any more.
+            KernelCacheError: the driver refuses the image.
+            ContextLostError: nothing works on the device any more.
             TileIRError: the cpu device cannot read it.
         """
 

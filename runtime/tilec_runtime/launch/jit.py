@@ -31,7 +31,8 @@ class Compiled:
     """An image that was compiled at load.
 
     Attributes:
-        variant: id of the variant. target: what the bundle has of it.
+        variant: id of the variant.
+        target: what the bundle has of it.
         by: what compiled it.
         kept: nothing was compiled: the machine code was in tilec's cache. (The driver's own
             cache is not known here.)
@@ -85,8 +86,8 @@ class Jit:
             variant: id of its variant, for messages.
 
         Raises:
-            LinkerError: there is no nvJitLink, or one that is too old. KernelCacheError: it refuses
-                the image, with its log.
+            LinkerError: there is no nvJitLink, or one that is too old.
+            KernelCacheError: it refuses the image, with its log.
             RuntimeWarning: the policy is to warn, and warnings are errors in this process.
         """
         assert taken.jit is not None

@@ -138,7 +138,8 @@ class Module(Uncopied):
 
         Raises:
             AttributeError: there is no such kernel.
-            BundleError: an image is damaged. KernelCacheError: the driver refuses it.
+            BundleError: an image is damaged.
+            KernelCacheError: the driver refuses it.
             CompileError, MissingError: it cannot be compiled, where `jit_fallback` allows that.
         """
         from tilec_runtime.launch.ready import preload  # most programs load at the first launch

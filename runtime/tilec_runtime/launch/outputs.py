@@ -44,8 +44,8 @@ class Outputs:
 
     Attributes:
         name: the kernel's.
-        names: the outputs. given: the inputs that every such call gives, which alone may be given
-            by place.
+        names: the outputs.
+        given: the inputs that every such call gives, which alone may be given by place.
         tensors: those of them that are tensors.
         template: the input whose library and device an output gets.
         rules: of each output.

@@ -29,7 +29,8 @@ class ArgumentBlock:
     that the driver reads.
 
     Attributes:
-        values: the bytes. address: of the array.
+        values: the bytes.
+        address: of the array.
     """
 
     __slots__ = ("_array", "_pin", "address", "values")
@@ -57,7 +58,8 @@ class Packing:
     """How one plan packs its arguments.
 
     Attributes:
-        template: the bytes of all values, of which some stay. offsets: of each kernel argument.
+        template: the bytes of all values, of which some stay.
+        offsets: of each kernel argument.
         patches: (kind, source, offset, size, format) of the values that a launch writes: a tensor's
             `ADDRESS`, an `OUTPUT` of the program, a `SCALAR` of the call. The format is that of the
             struct module, or the name of a small float.

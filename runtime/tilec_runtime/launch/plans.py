@@ -32,7 +32,8 @@ class LaunchPlan:
         variant: id of the variant it launches.
         function: the driver's handle of the entry point; None for an empty grid, which launches
             nothing.
-        steps: of its program. packing: how it packs arguments.
+        steps: of its program.
+        packing: how it packs arguments.
         cluster, cooperative, programmatic: of its launches.
         native: whether the launch core may launch it, which allocates no memory, makes no tensor
             maps and takes plans up to its limits.

@@ -84,8 +84,10 @@ class Site:
         compiled before where it has to be.
 
         Raises:
-            BundleError: its bytes are damaged. CompileError, MissingError: it cannot be compiled.
-            KernelCacheError: the driver refuses it. TileIRError: the cpu device cannot read it.
+            BundleError: its bytes are damaged.
+            CompileError, MissingError: it cannot be compiled.
+            KernelCacheError: the driver refuses it.
+            TileIRError: the cpu device cannot read it.
         """
         digest = taken.image.digest
 
@@ -110,7 +112,8 @@ class Explanation:
     """Why a launch takes what it takes.
 
     Attributes:
-        kernel: its name. device: where.
+        kernel: its name.
+        device: where.
         axes: the point of the matrix.
         origins: who says so, axis by axis: the caller, the arguments, the tuning table, the
             default.

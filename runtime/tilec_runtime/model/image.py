@@ -39,7 +39,8 @@ class ImageInfo:
 
     Attributes:
         target: what it was made for; its kind says what the bytes are.
-        digest: SHA-256 of the bytes (hex). size: their length.
+        digest: SHA-256 of the bytes (hex).
+        size: their length.
         symbol: entry point to look up after loading.
         exact: runs on exactly the target's compute capability (tile cubins), not on later minor
             ones.

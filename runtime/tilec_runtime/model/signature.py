@@ -64,7 +64,8 @@ class ListParam:
 
     Attributes:
         name: keyword name in the launcher.
-        first: place of its first array among the kernel's parameters. most: how many there are.
+        first: place of its first array among the kernel's parameters.
+        most: how many there are.
         axis: the axis that its length chooses; empty where every list has `most` arrays. Arrays
             beyond the axis' least value are optional.
     """

@@ -161,7 +161,8 @@ class Op(OpBase, Uncopied, ABC, Generic[T_co]):
         """Run it on a stream that the current policy picks, and wait.
 
         Raises:
-            UsedOpError: it was used before. NestedExecutionError: this thread executes another op.
+            UsedOpError: it was used before.
+            NestedExecutionError: this thread executes another op.
             BaseException: the error of the op, or of its work on the device.
         """
         refuse_nested(self)
@@ -185,8 +186,9 @@ class Op(OpBase, Uncopied, ABC, Generic[T_co]):
         """Enqueue it on a stream that the current policy picks, and return the future of its result.
 
         Raises:
-            UsedOpError: it was used before. NestedExecutionError: this thread executes another op.
-                Every other error is in the future.
+            UsedOpError: it was used before.
+            NestedExecutionError: this thread executes another op. Every other error is in the
+                future.
         """
         from tilec_runtime.ops.future import start  # concurrent.futures takes long to import
 
@@ -240,8 +242,8 @@ class Op(OpBase, Uncopied, ABC, Generic[T_co]):
         elsewhere.
 
         Raises:
-            GraphCaptureError: it makes no sense in a graph. DeviceError: it runs on another device
-                alone.
+            GraphCaptureError: it makes no sense in a graph.
+            DeviceError: it runs on another device alone.
         """
 
 

@@ -158,7 +158,8 @@ def zip_ops(*ops: DeviceOp[Any]) -> DeviceOp[Any]:
     They run on one stream.
 
     Raises:
-        CallError: one of them is no op. UsedOpError: one was used before, or is there twice.
+        CallError: one of them is no op.
+        UsedOpError: one was used before, or is there twice.
     """
     foreign = [
         type(op).__qualname__ for op in cast("tuple[Any, ...]", ops) if not isinstance(op, DeviceOp)

@@ -30,8 +30,10 @@ class ExecutionContext:
     It is a stream too: launchers and other libraries take it as one.
 
     Attributes:
-        driver: of the device. device: its ordinal. stream: the stream's handle. line: of its uses
-            of memory. capturing: whether a graph captures what is enqueued.
+        driver: of the device.
+        device: its ordinal.
+        stream: the stream's handle.
+        line: of its uses of memory. capturing: whether a graph captures what is enqueued.
     """
 
     __slots__ = (
@@ -84,8 +86,9 @@ class ExecutionContext:
         the stream gets there.
 
         Raises:
-            UsedOpError: it was used before. CallError: it is no op. SchedulingError: this execution
-                is over.
+            UsedOpError: it was used before.
+            CallError: it is no op.
+            SchedulingError: this execution is over.
         """
         self._require_running("run")
         require_op(op, "ctx.run", "pass an op; a value needs no run")
@@ -136,8 +139,9 @@ class ExecutionContext:
         An execution that fails gives back what it allocated.
 
         Raises:
-            OutOfMemoryError: there is no memory of this size. CallError: it is no size.
-                SchedulingError: this execution is over.
+            OutOfMemoryError: there is no memory of this size.
+            CallError: it is no size.
+            SchedulingError: this execution is over.
         """
         self._require_running("malloc_async")
         size = byte_count("malloc_async: nbytes", nbytes)
@@ -149,7 +153,8 @@ class ExecutionContext:
         """Give memory of `malloc_async` back, in stream order.
 
         Raises:
-            CallError: it is no address. SchedulingError: this execution is over.
+            CallError: it is no address.
+            SchedulingError: this execution is over.
         """
         self._require_running("free_async")
         address = whole("free_async: the address", bare(address))
@@ -165,7 +170,8 @@ class ExecutionContext:
                 change until the copy is done.
 
         Raises:
-            CallError: it is no address. SchedulingError: this execution is over.
+            CallError: it is no address.
+            SchedulingError: this execution is over.
         """
         import numpy as np
 
@@ -189,7 +195,8 @@ class ExecutionContext:
         """Copy device memory to device memory, in stream order.
 
         Raises:
-            CallError: `nbytes` is no size. SchedulingError: this execution is over.
+            CallError: `nbytes` is no size.
+            SchedulingError: this execution is over.
         """
         self._require_running("memcpy_dtod_async")
         size = byte_count("memcpy_dtod_async: nbytes", nbytes)

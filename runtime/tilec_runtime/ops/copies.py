@@ -43,7 +43,8 @@ class ToHost(HoldingOp["Array"]):
 
         Raises:
             TensorError: the dtype is packed and there is `out`, `out` does not fit, or the strides
-                cannot be copied. OwnershipError: the tensor cannot be read.
+                cannot be copied.
+            OwnershipError: the tensor cannot be read.
         """
         who = holder("to_host")
         tensor.require(who)
@@ -109,8 +110,8 @@ class Dup(HoldingOp[T]):
         """Claim the tensor.
 
         Raises:
-            TensorError: the copy would take too many calls of the driver. OwnershipError: the
-                tensor cannot be read.
+            TensorError: the copy would take too many calls of the driver.
+            OwnershipError: the tensor cannot be read.
         """
         who = holder("dup")
         tensor.require(who)

@@ -46,7 +46,8 @@ def submit(
         waited: the caller synchronizes the stream next: there may be no mark.
 
     Raises:
-        NestedExecutionError: this thread enqueues another op. UsedOpError: it was used before.
+        NestedExecutionError: this thread enqueues another op.
+        UsedOpError: it was used before.
     """
     refuse_nested(op)
     if stream.borrowed and recording_of(stream.driver, stream.device, stream.handle) is not None:

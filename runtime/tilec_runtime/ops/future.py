@@ -114,7 +114,8 @@ class DeviceFuture(concurrent.futures.Future[T], Uncopied):
             timeout: most seconds to wait; None for as long as it takes.
 
         Raises:
-            TimeoutError: the device is not done by then. CallError: these are no seconds.
+            TimeoutError: the device is not done by then.
+            CallError: these are no seconds.
             BaseException: the op's error.
         """
         error = self.exception(timeout)
@@ -233,7 +234,8 @@ def start(op: Runnable[T], policy: Callable[[], SchedulingPolicy]) -> DeviceFutu
         policy: gives the policy.
 
     Raises:
-        UsedOpError: it was used before. NestedExecutionError: this thread executes another op.
+        UsedOpError: it was used before.
+        NestedExecutionError: this thread executes another op.
     """
     refuse_nested(op)
     # Taken out of this frame in the end: an error has its frames, and a future its error.

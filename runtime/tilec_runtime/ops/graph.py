@@ -83,8 +83,9 @@ class Replays(Uncopied, Generic[T]):
         come after it.
 
         Raises:
-            GraphError: the graph is closed. CallError: it is no op. BaseException: what the op
-                raises.
+            GraphError: the graph is closed.
+            CallError: it is no op.
+            BaseException: what the op raises.
         """
         self._open("updated")
         require_op(op, "update", "pass an op that copies to what the graph reads: api.memcpy(t, x)")
@@ -99,8 +100,8 @@ class Replays(Uncopied, Generic[T]):
             order; else it was made anew.
 
         Raises:
-            GraphError: the graph is closed. GraphCaptureError: the op cannot be captured; the graph
-                stays as it was.
+            GraphError: the graph is closed.
+            GraphCaptureError: the op cannot be captured; the graph stays as it was.
         """
         require_op(op, "recapture")
         refuse_nested(op)
@@ -391,7 +392,8 @@ class Scope(Uncopied, Generic[G]):
         """Begin.
 
         Raises:
-            GraphError: it has begun before. SchedulingError: the stream is closed.
+            GraphError: it has begun before.
+            SchedulingError: the stream is closed.
         """
         if self._capture is not None or self._graph is not None or self._failed:
             raise GraphError("a scope is used once", fix="make a new one: CudaGraph.scope(stream)")

@@ -143,7 +143,8 @@ class Capture:
     """A capture that is going on. It ends with `end` or with `abandon`.
 
     Attributes:
-        driver, ordinal: of the device. context: what ops that are captured run in.
+        driver, ordinal: of the device.
+        context: what ops that are captured run in.
     """
 
     def __init__(self, driver: DeviceDriver, ordinal: int) -> None:
@@ -173,8 +174,8 @@ class Capture:
         """Capture an op; its result, which replays make. Where it fails, the capture is given up.
 
         Raises:
-            UsedOpError: the op was used before. NestedExecutionError: this thread executes another
-                one.
+            UsedOpError: the op was used before.
+            NestedExecutionError: this thread executes another one.
             GraphCaptureError: something in it cannot be captured.
         """
         try:

@@ -27,7 +27,9 @@ class MovingClaims(NamedTuple):
     """What an op claims into which tensors move.
 
     Attributes:
-        who: the op, for messages. reads: of a shared tensor. moves: of an owned one.
+        who: the op, for messages.
+        reads: of a shared tensor.
+        moves: of an owned one.
     """
 
     who: Holder

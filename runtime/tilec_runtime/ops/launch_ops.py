@@ -86,7 +86,8 @@ class AsyncKernelLaunch(HoldingOp[tuple[Any, ...]]):
         Raises:
             ArgumentError: it is neither, does not fit its dtype, is on another device, or there are
                 more than the function takes.
-            OwnershipError: a tensor cannot be used so. UsedOpError: the launch was used before.
+            OwnershipError: a tensor cannot be used so.
+            UsedOpError: the launch was used before.
         """
         place, wanted = self._next()
         if is_number(argument):

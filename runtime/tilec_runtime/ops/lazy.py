@@ -44,8 +44,9 @@ class _Wish(NamedTuple):
     """How a launch differs from the kernel's own.
 
     Attributes:
-        axes, hints: names and values. grid: instead of the kernel's. config: of what the manifest
-            leaves open.
+        axes, hints: names and values.
+        grid: instead of the kernel's.
+        config: of what the manifest leaves open.
     """
 
     axes: Axes
@@ -309,9 +310,10 @@ class LazyLauncher:
                 leaves grid or block open.
 
         Raises:
-            ArgumentError: count or names are off. VariantError: an axis value that was not built.
+            ArgumentError: count or names are off.
+            VariantError: an axis value that was not built.
             OwnershipError: a tensor was moved before, is used elsewhere, or is there twice.
-                UsedOpError: an op was used before.
+            UsedOpError: an op was used before.
         """
         contract = self.origin.contract
         most = len(contract.params)

@@ -47,8 +47,10 @@ def load_module_from_file(path: Path | str, device: DeviceLike | None = None) ->
         device: where; None for the default device.
 
     Raises:
-        CallError: it is no path. OSError: the file cannot be read.
-        BundleError: it is damaged, or of no known kind. KernelCacheError: the driver refuses it.
+        CallError: it is no path.
+        OSError: the file cannot be read.
+        BundleError: it is damaged, or of no known kind.
+        KernelCacheError: the driver refuses it.
     """
     fix = "load_module_from_bytes takes the contents, load_module_from_ptx the text of PTX"
     require_kind("load_module_from_file", "a path", path, (str, os.PathLike), fix)
@@ -59,8 +61,9 @@ def load_module_from_ptx(text: str, device: DeviceLike | None = None) -> KernelM
     """Load PTX, which the driver compiles for the device.
 
     Raises:
-        CallError: it is no text. BundleError: it is no PTX. KernelCacheError: the driver refuses
-            it.
+        CallError: it is no text.
+        BundleError: it is no PTX.
+        KernelCacheError: the driver refuses it.
     """
     require_kind("load_module_from_ptx", "text", text, str, "load_module_from_bytes takes bytes")
     return load_module_from_bytes(text.encode(errors="replace"), device)
@@ -71,8 +74,9 @@ def load_module_from_bytes(data: bytes, device: DeviceLike | None = None) -> Ker
     drivers crash over a damaged cubin.
 
     Raises:
-        CallError: it is no bytes. BundleError: they are damaged, or of no known kind.
-            KernelCacheError: the driver refuses them.
+        CallError: it is no bytes.
+        BundleError: they are damaged, or of no known kind.
+        KernelCacheError: the driver refuses them.
     """
     fix = "read the file as bytes, or use load_module_from_file or load_module_from_ptx"
     require_kind("load_module_from_bytes", "bytes", data, (bytes, bytearray), fix)
@@ -106,7 +110,8 @@ class KernelModule(Uncopied):
     """A module on a device. It stays loaded as long as the process: kernels may still run from it.
 
     Attributes:
-        handle: the driver's. device: where it is.
+        handle: the driver's.
+        device: where it is.
     """
 
     def __init__(self, handle: Any, device: Device, entries: tuple[Entry, ...] = ()) -> None:
@@ -135,8 +140,8 @@ class KernelModule(Uncopied):
                 against them. Of a cubin and of PTX, sizes are known anyway; None leaves it at that.
 
         Raises:
-            BundleError: the cubin or PTX has no such entry point. KernelCacheError: the driver
-                finds none.
+            BundleError: the cubin or PTX has no such entry point.
+            KernelCacheError: the driver finds none.
             CallError: `params` has a word that is no dtype, or they disagree with the image.
         """
         known = self._entries.get(symbol)
@@ -160,9 +165,11 @@ class KernelFunction(Uncopied):
     """An entry point that `AsyncKernelLaunch` launches.
 
     Attributes:
-        handle: the driver's. device: where it is. symbol: its name.
-        params: dtypes of its parameters (`ptr` for addresses), where they are known. sizes: their
-            bytes, where they are known.
+        handle: the driver's.
+        device: where it is.
+        symbol: its name.
+        params: dtypes of its parameters (`ptr` for addresses), where they are known.
+        sizes: their bytes, where they are known.
         aligned: what addresses have to be multiples of, by the parameter's place, where PTX says so
             (`.ptr .align 16`).
     """
@@ -227,8 +234,8 @@ class KernelFunction(Uncopied):
         `max_cooperative_grid`, `suggest_block_size` and more.
 
         Raises:
-            LaunchLimitError: the device has no such launches, whatever is resident. CallError: it
-                is no LaunchConfig.
+            LaunchLimitError: the device has no such launches, whatever is resident.
+            CallError: it is no LaunchConfig.
         """
         from tilec_runtime.launch.occupancy import held_of  # no launch needs it
 

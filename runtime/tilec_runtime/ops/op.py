@@ -70,7 +70,8 @@ class DeviceOp(Op[T_co]):
             stream: where replays run unless they name another; nothing is done there now.
 
         Raises:
-            UsedOpError: it was used before. NestedExecutionError: this thread executes another op.
+            UsedOpError: it was used before.
+            NestedExecutionError: this thread executes another op.
             GraphCaptureError: something in it cannot be captured, such as an allocation.
         """
         where = as_stream(stream)

@@ -139,7 +139,8 @@ def set_default_device(device: DeviceLike | None) -> None:
     None for device 0 again.
 
     Raises:
-        CallError: it names no device. NoDeviceError: there is no such device.
+        CallError: it names no device.
+        NoDeviceError: there is no such device.
     """
     global _first
     _first = None
@@ -151,7 +152,8 @@ def use_device(device: DeviceLike) -> Iterator[Device]:
     """Make a device, and the policy that it has by itself, the default of this thread or task.
 
     Raises:
-        CallError: it names no device. NoDeviceError: there is no such device.
+        CallError: it names no device.
+        NoDeviceError: there is no such device.
     """
     named = Device(device)
     with _within(Defaults(device=named)):

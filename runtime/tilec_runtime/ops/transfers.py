@@ -100,7 +100,8 @@ class Memcpy(HoldingOp[None]):
 
         Raises:
             TensorError: the contents do not fit, or the copy would take too many calls of the
-                driver. AliasError: they share memory.
+                driver.
+            AliasError: they share memory.
             OwnershipError: one cannot be used so.
         """
         who = holder("memcpy")

@@ -30,8 +30,10 @@ class DeviceBuffer(Exposed, Uncopied):
     wait for launches that write it.
 
     Attributes:
-        shape: extents. dtype: a dtype's name. device: ordinal; -1 for the cpu device. nbytes: size
-            in bytes.
+        shape: extents.
+        dtype: a dtype's name.
+        device: ordinal; -1 for the cpu device.
+        nbytes: size in bytes.
     """
 
     def __init__(
@@ -53,9 +55,10 @@ class DeviceBuffer(Exposed, Uncopied):
             driver: what to allocate through; the process's driver of the device by default.
 
         Raises:
-            DTypeError: no such dtype. TensorError: the shape is none.
-            OutOfMemoryError: there is no memory of this size. DriverError: the driver refuses
-                otherwise.
+            DTypeError: no such dtype.
+            TensorError: the shape is none.
+            OutOfMemoryError: there is no memory of this size.
+            DriverError: the driver refuses otherwise.
         """
         if dtype not in DTYPES:
             raise DTypeError(f"{dtype!r} is no dtype; known are {', '.join(DTYPES)}")

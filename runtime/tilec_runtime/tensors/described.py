@@ -49,7 +49,9 @@ class Described(DescribedFields):
     """Memory with a shape. Nothing here waits for a device.
 
     Attributes:
-        storage: the memory. facts: address, shape, strides, dtype. lease: of this tensor.
+        storage: the memory.
+        facts: address, shape, strides, dtype.
+        lease: of this tensor.
         usable: whether it was neither moved nor given up.
         noun: what messages call it.
     """

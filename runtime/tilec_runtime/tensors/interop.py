@@ -121,9 +121,10 @@ class Exchanged(Exposed, Described):
             out: an array of the tensor's dtype and shape to copy to, of any strides.
 
         Raises:
-            OwnershipError: the tensor cannot be read. TensorError: `out` does not fit.
-            NestedExecutionError: this thread executes an op. BaseException: what the work on the
-                tensor came to.
+            OwnershipError: the tensor cannot be read.
+            TensorError: `out` does not fit.
+            NestedExecutionError: this thread executes an op.
+            BaseException: what the work on the tensor came to.
         """
         who = holder("to_host")
         self.require(who)

@@ -44,7 +44,8 @@ class Claim(NamedTuple):
     """What a lease asks of the one above it.
 
     Attributes:
-        who: has it. writes: whether it may write.
+        who: has it.
+        writes: whether it may write.
         part: the part of the tensor that it is on; None for all of it.
         moved: whether the tensor moved in, so that its own name cannot be used either.
     """
@@ -139,8 +140,8 @@ class Lease(LeaseFields):
         """Add a claim, until it is given back by its number.
 
         Raises:
-            BorrowError: others have claims in the way, or a borrow has ended. UseAfterMoveError:
-                the tensor moved.
+            BorrowError: others have claims in the way, or a borrow has ended.
+            UseAfterMoveError: the tensor moved.
         """
         with LOCK:
             self._require_open(claim.who)
@@ -160,7 +161,8 @@ class Lease(LeaseFields):
         """Check that a user can have it; acquire the lease again if it was released.
 
         Raises:
-            BorrowError: it has ended, or cannot be had now. UseAfterMoveError: the tensor moved.
+            BorrowError: it has ended, or cannot be had now.
+            UseAfterMoveError: the tensor moved.
         """
         self._require_open(who)
         if self.parent is None:
@@ -175,7 +177,8 @@ class Lease(LeaseFields):
         """Check that it is not leased.
 
         Raises:
-            BorrowError: it is leased, or a borrow has ended. UseAfterMoveError: the tensor moved.
+            BorrowError: it is leased, or a borrow has ended.
+            UseAfterMoveError: the tensor moved.
         """
         self.require(who)
         for claim in self.claims:
@@ -186,7 +189,8 @@ class Lease(LeaseFields):
         caller holds `LOCK`.
 
         Raises:
-            BorrowError: it is in use. UseAfterMoveError: it moved.
+            BorrowError: it is in use.
+            UseAfterMoveError: it moved.
         """
         self.require_free(who)
         self.moves += 1
@@ -264,7 +268,8 @@ class Lease(LeaseFields):
         """Check that no other claim is in the way of one.
 
         Raises:
-            BorrowError: one is. UseAfterMoveError: the tensor moved.
+            BorrowError: one is.
+            UseAfterMoveError: the tensor moved.
         """
         for other in self.claims:
             if other.moved:

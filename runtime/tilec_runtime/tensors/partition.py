@@ -25,7 +25,8 @@ class Partition(Exchanged, Generic[T]):
     write, and infer their grid from it.
 
     Attributes:
-        base: what it is cut out of. tile: shape of a tile.
+        base: what it is cut out of.
+        tile: shape of a tile.
         grid: tiles along each dimension; the last of each may hang over.
         prefix: whether a kernel of fewer blocks may write the first tiles only.
     """

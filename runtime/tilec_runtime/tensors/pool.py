@@ -193,7 +193,8 @@ def use_pool(pool: MemPool) -> Iterator[MemPool]:
     """Let ops that this thread or task runs on the pool's device take their memory from it.
 
     Raises:
-        CallError: it is no pool. SchedulingError: it is closed.
+        CallError: it is no pool.
+        SchedulingError: it is closed.
     """
     require_kind("use_pool", "a MemPool", pool, MemPool, "pass MemPool(device, ...)")
     _ = pool.handle  # it is open

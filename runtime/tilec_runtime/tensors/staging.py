@@ -23,7 +23,8 @@ class Staging:
     the device.
 
     Attributes:
-        stream: handle. line: of its uses of memory.
+        stream: handle.
+        line: of its uses of memory.
     """
 
     def __init__(self, driver: DeviceDriver, ordinal: int) -> None:

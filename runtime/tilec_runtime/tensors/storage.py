@@ -38,7 +38,8 @@ class Storage:
     last use on whatever stream.
 
     Attributes:
-        driver, ordinal: of its device. address, nbytes: of the memory; 0 for none.
+        driver, ordinal: of its device.
+        address, nbytes: of the memory; 0 for none.
         lease: of all of it, for what was made and not yet run, and for borrows.
         uses: the last ones.
         owner: the owner of foreign memory; None for tilec's own.
@@ -111,8 +112,8 @@ class Storage:
             pool: out of which pool; None for the one that tilec has for the device.
 
         Raises:
-            OutOfMemoryError: there is no memory of this size. DriverError: the driver refuses
-                otherwise.
+            OutOfMemoryError: there is no memory of this size.
+            DriverError: the driver refuses otherwise.
         """
         storage = cls(
             driver,
@@ -201,8 +202,8 @@ def allocate_bytes(
     tilec keeps is given back first.
 
     Raises:
-        OutOfMemoryError: with what was asked for and what there is. GraphCaptureError: the stream
-            is captured.
+        OutOfMemoryError: with what was asked for and what there is.
+        GraphCaptureError: the stream is captured.
     """
     FREES.drain()
     if stream is not None and recording_of(driver, ordinal, stream) is not None:

@@ -51,8 +51,8 @@ class Lendable(Viewable[P]):
         """Return an op that gives a contiguous copy; see `tilec_runtime.api.dup`.
 
         Raises:
-            OwnershipError: the tensor cannot be read. TensorError: its strides would take too many
-                calls of the driver.
+            OwnershipError: the tensor cannot be read.
+            TensorError: its strides would take too many calls of the driver.
         """
         return Dup(self, Tensor)
 
@@ -197,7 +197,8 @@ class Tensor(Readable, Shares["SharedTensor"]):
             who: it moves into, as errors name it.
 
         Raises:
-            UseAfterMoveError: it was moved before. BorrowError: it is leased.
+            UseAfterMoveError: it was moved before.
+            BorrowError: it is leased.
         """
         with LOCK:
             self.require(who)
@@ -421,8 +422,8 @@ class SharedTensor(Readable):
         """The tensor itself, for a single owner, who is used up.
 
         Raises:
-            OwnershipError: there are other owners, or readers. UseAfterMoveError: this is no owner
-                any more.
+            OwnershipError: there are other owners, or readers.
+            UseAfterMoveError: this is no owner any more.
         """
         return self._unwrap(holder("try_unwrap"))
 
@@ -447,7 +448,8 @@ class SharedTensor(Readable):
         """As `Tensor.partition`, for a single owner, who is used up.
 
         Raises:
-            OwnershipError: there are other owners, or readers. TensorError: the tile does not fit.
+            OwnershipError: there are other owners, or readers.
+            TensorError: the tile does not fit.
         """
         Partition.check(self, tile)
         return Partition(self._unwrap(holder("try_partition")), tile)

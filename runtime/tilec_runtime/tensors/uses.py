@@ -27,8 +27,8 @@ class Uses(UsesFields):
     the write. The launch core notes uses by the same rules (`_core/tensor.c`).
 
     Attributes:
-        written: line of the last write; None for none. at: its number, or that of a later read on
-            the same line.
+        written: line of the last write; None for none.
+        at: its number, or that of a later read on the same line.
         reads: numbers of the reads since then, by their lines.
     """
 

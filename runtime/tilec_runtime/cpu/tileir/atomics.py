@@ -43,7 +43,8 @@ class Groups:
 
     Attributes:
         order: the updates by element, those of one element in their own order.
-        starts: where in `order` each element's begin. counts: how many each has.
+        starts: where in `order` each element's begin.
+        counts: how many each has.
     """
 
     order: Rows

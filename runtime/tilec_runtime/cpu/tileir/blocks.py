@@ -34,8 +34,10 @@ class Footprint:
     """What one block of a kernel takes, each loop's body counted once.
 
     Attributes:
-        largest: bytes of its largest tile. total: bytes of all of them.
-        elements: that its operations compute, or as many as take the time. calls: its operations.
+        largest: bytes of its largest tile.
+        total: bytes of all of them.
+        elements: that its operations compute, or as many as take the time.
+        calls: its operations.
         loops: whether there are loops.
     """
 

@@ -228,9 +228,10 @@ class _Going:
     """The blocks of a batch that are still in a loop.
 
     Attributes:
-        current: their frame. rows: which rows of the loop's frame they are, None for all.
-        carried: what they carry to the next pass. left: who is out already; BREAK stands for the
-            loop's regular end.
+        current: their frame.
+        rows: which rows of the loop's frame they are, None for all.
+        carried: what they carry to the next pass.
+        left: who is out already; BREAK stands for the loop's regular end.
     """
 
     __slots__ = ("_frame", "carried", "current", "left", "rows")

@@ -271,7 +271,9 @@ class Garbage:
     """Fills undetermined elements of one operation.
 
     Attributes:
-        op: the operation. layout: of its elements. shape: of its tile.
+        op: the operation.
+        layout: of its elements.
+        shape: of its tile.
     """
 
     op: Op

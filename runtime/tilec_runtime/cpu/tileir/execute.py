@@ -95,7 +95,8 @@ def execute(
         options: limits, order, observer.
 
     Raises:
-        ArgumentError: arguments that do not fit. LaunchLimitError: no grid.
+        ArgumentError: arguments that do not fit.
+        LaunchLimitError: no grid.
         FaultError: the kernel did what it must not; names operation, place in the source and block.
     """
     with launched(program, arguments, grid, memory, options) as start, np.errstate(all="ignore"):

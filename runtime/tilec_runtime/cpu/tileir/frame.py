@@ -60,7 +60,8 @@ class Access:
     access takes place.
 
     Attributes:
-        op: the operation. frame: the batch; row i of `offsets` belongs to block `frame.blocks[i]`.
+        op: the operation.
+        frame: the batch; row i of `offsets` belongs to block `frame.blocks[i]`.
         region: the memory.
         offsets: byte offsets of the elements from the region's start, int64, shape (blocks, *tile).
             All lie inside the region.
@@ -180,8 +181,8 @@ class Batch:
         turns: whether loops that wait for other blocks hand on to them.
         passes: of loops so far.
         printed: pieces of text with the number of the block that each is from.
-        regions: memory of these blocks' own. addresses: each block's by the number of the operation
-            that asked for it.
+        regions: memory of these blocks' own.
+        addresses: each block's by the number of the operation that asked for it.
     """
 
     turns: bool = False

@@ -71,13 +71,15 @@ class OpSpec:
     """How an operation is stored.
 
     Attributes:
-        code: its number in the bytecode. name: in the text form.
+        code: its number in the bytecode.
+        name: in the text form.
         results: names of its results; None where their number is stored.
         counted_results: whether the number of results is stored, also where it is fixed.
         flags: names of the bits of the flags field, lowest first: boolean attributes, and optional
             attributes and operands that are there.
         flags_since: version since which there is a flags field at all.
-        regions: number of nested blocks. since: first version that has the operation.
+        regions: number of nested blocks.
+        since: first version that has the operation.
     """
 
     code: int

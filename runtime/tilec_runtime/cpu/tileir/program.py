@@ -60,8 +60,10 @@ class Program:
     """A kernel that is ready to run, as often and from as many threads as one likes.
 
     Attributes:
-        module: what it is part of. function: its entry.
-        code: its operations. footprint: what one block takes.
+        module: what it is part of.
+        function: its entry.
+        code: its operations.
+        footprint: what one block takes.
         waits: loops in which a block may wait for another one; where there are any, blocks take
             turns.
         watched: whether the run stops at every operation.

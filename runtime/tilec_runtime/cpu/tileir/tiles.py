@@ -29,8 +29,10 @@ class TileBox:
     them.
 
     Attributes:
-        rows: the blocks. part: of the tile, a range along each dimension; None for all of it.
-        extents: of the part. addresses: of its first element, one for each block.
+        rows: the blocks.
+        part: of the tile, a range along each dimension; None for all of it.
+        extents: of the part.
+        addresses: of its first element, one for each block.
     """
 
     rows: slice | Rows

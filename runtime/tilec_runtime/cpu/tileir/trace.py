@@ -166,7 +166,8 @@ class Executed:
     """An operation that a block has executed or, if it has regions, is about to start.
 
     Attributes:
-        op: the operation. block: its block.
+        op: the operation.
+        block: its block.
         operands: what each operand holds, in order, without the axis of blocks; None for tokens.
         results: what each result holds; empty where the operation is about to start.
         starts: whether it is about to start.

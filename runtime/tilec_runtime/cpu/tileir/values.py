@@ -102,7 +102,8 @@ class Layout:
     """Elements of one type in memory.
 
     Attributes:
-        element: the type. held: type of the arrays that hold tiles of it.
+        element: the type.
+        held: type of the arrays that hold tiles of it.
         raw: type of the memory; for four-bit types a byte, which holds two elements.
         size: bytes of an element; 1 for four-bit types.
         packed: whether two elements share a byte, the one at the even place in its low half.

@@ -47,8 +47,9 @@ class Geometry:
     """How a view cuts its tensor, by the tile's dimensions.
 
     Attributes:
-        tile: extents of a tile. steps: elements from one index to the next. dims: the tensor's
-            dimensions that those of the tile run along.
+        tile: extents of a tile.
+        steps: elements from one index to the next.
+        dims: the tensor's dimensions that those of the tile run along.
         sparse: the tile dimension whose index is a tile of places, None for none.
     """
 
