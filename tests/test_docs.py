@@ -15,8 +15,8 @@ API = DOCS / "reference" / "api"
 PAGES = [page for page in sorted(DOCS.rglob("*.md")) if page.parent != API]
 
 # Limits are what was reached: lower them when pages get shorter.
-WORDS = 54_000
-LONG_LINES = 514
+WORDS = 52_000
+LONG_LINES = 420
 COLUMNS = 100
 
 
