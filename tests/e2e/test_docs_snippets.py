@@ -18,6 +18,7 @@ from typing import Any
 
 import click
 import pytest
+from ruamel.yaml import YAML
 
 import tilec
 import tilec_runtime as runtime
@@ -163,6 +164,8 @@ def test_no_block_goes_unchecked(step: Step) -> None:
             compile(step.text, step.place, "exec")
         case "", "bash" | "console":
             check_commands(step)
+        case "", "yaml":
+            check_action(step)
         case "", language if language.startswith("{"):
             pass  # the build of the site carries it out
         case "", "" | "text":
@@ -171,6 +174,15 @@ def test_no_block_goes_unchecked(step: Step) -> None:
             assert directive in FOLLOWED, (
                 f"{step.place}: nothing checks a block of {step.language!r}"
             )
+
+
+def check_action(step: Step) -> None:
+    """What steps of a workflow give to action.yml and take of it is there."""
+    action = YAML(typ="safe").load(ROOT / "action.yml")
+    for one in YAML(typ="safe").load(step.text):
+        if "tilec" in one.get("uses", ""):
+            assert one["with"].keys() <= action["inputs"].keys(), step.place
+    assert set(re.findall(r"outputs\.(\w+)", step.text)) <= action["outputs"].keys(), step.place
 
 
 def check_commands(step: Step) -> None:

@@ -58,7 +58,7 @@ def test_what_the_wheel_holds(half: str, wheel: Path, tmp_path: Path) -> None:
         names = file.namelist()
     own = {path.relative_to(home).as_posix() for path in (home / half).rglob("*.py")}
     templates = (
-        {f"tilec/_templates/{name}" for name in tree(ROOT / "templates")}
+        {f"tilec/_templates/{name}" for name in (*tree(ROOT / "templates"), "action.yml")}
         if half == "tilec"
         else set()
     )

@@ -110,7 +110,7 @@ def test_a_kernel_that_the_preprocessor_leaves_out(
     )
     error = refused(tmp_path, text, options=options)
     assert error.what == "the preprocessor leaves k out: it is under #ifdef EXTRA (line 3)"
-    assert error.fix.startswith('define what that asks for: define = { NAME = "1" }')
+    assert error.fix.startswith('define what that asks for: define = { EXTRA = "1" }')
     compile_text(tmp_path, text, options={**options, "define": (("EXTRA", ""),)})
 
 

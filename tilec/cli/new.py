@@ -118,16 +118,19 @@ def render(kind: str, values: dict[str, str]) -> dict[str, bytes]:
     # Editors read the schema where the first line of tilec.toml says, on a fresh checkout too.
     schema = json.dumps(json_schema(), separators=(",", ":")) + "\n"
     files = {"tilec.schema.json": schema.encode()}
-    extras = ["build", *(part for part in parts if part in EXTRAS)]
+    # The workflow's action is a file of the project: no other repository has to be trusted.
+    files[".github/actions/tilec/action.yml"] = _skeleton("action.yml").read_bytes()
+    extras = ",".join(["build", *(part for part in parts if part in EXTRAS)])
     context = {
         **values,
         "parts": parts,
-        "tool": f"tilec[{','.join(extras)}]",
+        "extras": extras,
+        "tool": f"tilec[{extras}]",
         "tile": bool(ANYWHERE.intersection(parts)),
         "scale": parts != ("cuda",),
     }
     for part in ("common", *parts):
-        root = _templates() / part
+        root = _skeleton("new") / part
         for path in sorted(root.rglob("*")):
             if not path.is_file() or "__pycache__" in path.parts:
                 continue
@@ -141,16 +144,17 @@ def render(kind: str, values: dict[str, str]) -> dict[str, bytes]:
     return files
 
 
-def _templates() -> Path:
-    """Return the folder of skeletons, in the installed package or in the source checkout.
+def _skeleton(name: str) -> Path:
+    """Return a folder or a file of skeletons, in the installed package or in the source checkout.
 
     Raises:
         TilecError: it is in neither.
     """
     package = Path(tilec.__file__).parent
-    places = (package / "_templates" / "new", package.parent / "templates" / "new")
+    checkout = package.parent
+    places = (package / "_templates" / name, checkout / "templates" / name, checkout / name)
     for place in places:
-        if (place / "common").is_dir():
+        if place.exists():
             return place
     raise TilecError(
         f"the skeletons are missing: {places[0]}",

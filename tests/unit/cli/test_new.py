@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+import tilec
 from tilec.cli import new
 from tilec.manifest.load import load
 from tilec_runtime.errors import OutputError, TilecError
@@ -18,6 +19,7 @@ FILES = {
     "mixed": ["kernels.cu", "kernels.py"],
 }
 COMMON = [
+    ".github/actions/tilec/action.yml",
     ".github/workflows/kernels.yml",
     ".gitignore",
     "README.md",
@@ -57,8 +59,10 @@ def test_an_isolated_build_gets_the_compiler_of_its_language(
 ) -> None:
     cli("new", "acme-kernels", "--kind", kind)
     extras = f"build,{kind}" if kind in ("triton", "simt") else "build"
-    for file in ("pyproject.toml", "README.md", ".github/workflows/kernels.yml"):
+    for file in ("pyproject.toml", "README.md"):
         assert f'"tilec[{extras}]' in (tmp_path / "acme-kernels" / file).read_text()
+    workflow = tmp_path / "acme-kernels" / ".github" / "workflows" / "kernels.yml"
+    assert f"          extras: {extras}\n" in workflow.read_text()
 
 
 @pytest.mark.parametrize("kind", FILES)
@@ -90,13 +94,14 @@ def test_its_python_compiles_and_its_references_compute(cli, tmp_path: Path, kin
         assert names["axpy"](x, x, 3).tolist() == [4, 8]  # type: ignore[operator]
 
 
-def test_the_workflow_keeps_its_own_braces(cli, tmp_path: Path) -> None:
+def test_the_workflow_uses_the_action_beside_it(cli, tmp_path: Path) -> None:
     cli("new", "acme")
-    text = (tmp_path / "acme" / ".github" / "workflows" / "kernels.yml").read_text()
-    assert "key: tilec-${{ github.run_id }}\n" in text
-    assert "tilec[build]==" in text
-    assert "      - run: tilec check\n      - run: tilec build" in text
-    assert "      - run: tilec run --device cpu --bundle dist/acme-0.1.0.tilec\n" in text
+    github = tmp_path / "acme" / ".github"
+    text = (github / "workflows" / "kernels.yml").read_text()
+    assert "      - uses: ./.github/actions/tilec\n" in text
+    assert f'          version: "{tilec.__version__}"\n' in text
+    action = (github / "actions" / "tilec" / "action.yml").read_text()
+    assert "value: ${{ steps.build.outputs.digest }}\n" in action
 
 
 def test_json(cli, tmp_path: Path) -> None:
@@ -166,6 +171,6 @@ def test_missing_templates(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr("tilec.__file__", str(tmp_path / "tilec" / "__init__.py"))
     with pytest.raises(
         TilecError,
-        match=r"the skeletons are missing: .*_templates/new\n  cause: tilec is half installed",
+        match=r"the skeletons are missing: .*_templates/action.yml\n  cause: tilec is half installed",
     ):
-        new._templates()
+        new.render("tile", {})

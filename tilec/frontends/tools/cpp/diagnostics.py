@@ -89,7 +89,8 @@ def refusal(
         around = condition(root, decl.location) if unseen else ""
         if around:
             what = f"the preprocessor leaves {decl.name} out: it is under {around}"
-            fix = 'define what that asks for: define = { NAME = "1" } in [frontend.cuda] or the kernel'
+            name = around.split()[1] if around.startswith("#ifdef") else "NAME"
+            fix = f'define what that asks for: define = {{ {name} = "1" }} in [frontend.cuda] or the kernel'
             return CompileError(what, fix=fix, log=log, command=command)
         names = [other.qualified or other.name for other in candidates]
         advice = symbol_advice(shown, expression, decl, names)
