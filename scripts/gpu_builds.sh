@@ -11,6 +11,7 @@ Copies what git tracks (and new files that it does not ignore) to DIR, which mus
   examples/*/dist/        the other examples
   benchmarks/programs/    the kernels of the launch benchmarks, and build/c_loop.so
   tests/samples/corpus_*/ the corpus; tests/samples/operators/ the operators
+  tests/samples/needs_project/ lists of arrays
   build/                  SIMT kernels with checks, a Python link, prebuilt kernels in every form, kernels with bugs
 Carry DIR to a machine with a GPU; there: bash scripts/gpu_tests.sh
 
@@ -78,6 +79,7 @@ done
 cp -r tests/samples/planted build/planted
 built -C build/planted build --targets sm_90 --emit bundle
 built -C tests/samples/operators build --targets gpu
+built -C tests/samples/needs_project build --targets sm_90 --select 'grouped_gemm*' --emit bundle
 cp -r tests/samples/dispatch_project dist/dispatch
 built -C dist/dispatch build
 built -C tests/samples/tuning tune --prepare softmax --target sm_90 -o "$out/dist/softmax.tune"
