@@ -69,16 +69,7 @@ def reader(tmp_path: Path) -> Reader:
 
 # Each page is followed from its first line to its last. The first three share one project.
 START = [f"docs/start/{name}.md" for name in ("first-kernel", "test-it", "ship-it")]
-# These use the package that the guide builds.
-WITH_THE_GUIDE = [
-    "docs/start/guide.md",
-    "docs/how-to/ci.md",
-]
-SITTINGS = [
-    START,
-    WITH_THE_GUIDE,
-    *([page] for page in PAGES[1:] if page not in {*START, *WITH_THE_GUIDE}),
-]
+SITTINGS = [START, *([page] for page in PAGES[1:] if page not in START)]
 # The others are followed in the full gate.
 OFTEN = {f"docs/how-to/{name}.md" for name in ("tensors", "async", "torch-operators")}
 NEEDS = {"docs/how-to/triton-kernels.md": "triton", "docs/how-to/simt-kernels.md": "numba_cuda"}
