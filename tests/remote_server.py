@@ -75,6 +75,7 @@ class CacheServer:
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # head and body are two packets
     cache: CacheServer
 
     def do_GET(self) -> None:

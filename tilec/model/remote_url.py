@@ -9,6 +9,8 @@ from urllib.parse import unquote, urlsplit
 
 SCHEMES = ("https", "http", "s3", "gs", "az", "file", "memory")
 _PORTS = {"https": 443, "http": 80}
+# Letters that every reader of a URL takes for a host's: another one could find another host.
+_HOST = re.compile(r"[a-z0-9._-]*|[0-9a-f:.]+")
 _ODD = re.compile(r"[\s\x00-\x1f\x7f-\uffff\\]")
 
 
@@ -52,6 +54,8 @@ class RemoteUrl:
             raise ValueError(f"{shown!r} does not begin with one of {known}")
         if parts.query or parts.fragment or "::" in parts.path or ".." in parts.path.split("/"):
             raise ValueError(f"{shown!r} has more than a host and a path")
+        if not _HOST.fullmatch(host):
+            raise ValueError(f"{shown!r} names no host that there can be")
         if scheme in ("file", "memory"):
             if host or not parts.path.startswith("/"):
                 raise ValueError(f"{shown!r} names a host: write {scheme}:///path")

@@ -96,10 +96,10 @@ class RemoteCache:
                 row = "" if self._access.own else pins[key]
                 answers.put((key, self._look(key, row, save)))
 
-        for key in asked:
-            self._crew.submit(functools.partial(look, key))
         whole = False
         try:
+            for key in asked:
+                self._crew.submit(functools.partial(look, key))
             for _ in asked:
                 key, answer = self._next(answers)
                 if self._count(key, answer):
@@ -124,7 +124,10 @@ class RemoteCache:
             return
         with self._changed:
             self._pending += 1
-        self._crew.submit(lambda: self._upload(key, load, seconds))
+        try:
+            self._crew.submit(lambda: self._upload(key, load, seconds))
+        except RemoteError as exc:
+            self._count_upload(0, str(exc))
 
     def __enter__(self) -> RemoteCache:
         """Return the cache itself."""
@@ -149,10 +152,15 @@ class RemoteCache:
     def _look(self, key: str, row: str, save: Callable[[str, bytes, bytes], None]) -> Answer:
         try:
             entry = get_image(self._store, key, row=row)
-            if entry is None:
-                return None
-            save(key, entry.row, entry.data)
+        except (RemoteError, WrongEntryError) as exc:
+            return exc
         except Exception as exc:  # noqa: BLE001 - the build's thread waits for an answer
+            return RemoteError(f"the request failed ({type(exc).__name__})")
+        if entry is None:
+            return None
+        try:
+            save(key, entry.row, entry.data)
+        except OSError as exc:
             return exc
         return len(entry.row) + len(entry.data), entry.seconds
 
@@ -206,6 +214,9 @@ class RemoteCache:
                 refusal = str(exc)
             except Exception as exc:  # noqa: BLE001 - no upload fails a build
                 refusal = f"an image could not be read back ({type(exc).__name__})"
+        self._count_upload(size, refusal)
+
+    def _count_upload(self, size: int, refusal: str) -> None:
         with self._changed:
             self._refusal = self._refusal or refusal
             failed = bool(self._refusal)
@@ -324,11 +335,20 @@ class _Crew:
         self._calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
 
     def submit(self, call: Callable[[], None]) -> None:
-        """Queue a call, which must not raise."""
-        self._calls.put(call)
+        """Queue a call, which must not raise.
+
+        Raises:
+            RemoteError: there is no thread for it.
+        """
         if self._started < self._size:
-            self._started += 1
-            threading.Thread(target=self._serve, daemon=True, name="remote cache").start()
+            try:
+                threading.Thread(target=self._serve, daemon=True, name="remote cache").start()
+                self._started += 1
+            except RuntimeError as exc:
+                if not self._started:
+                    raise RemoteError("this machine starts no more threads") from exc
+                self._size = self._started
+        self._calls.put(call)
 
     def close(self) -> None:
         """Let every thread end after its call."""

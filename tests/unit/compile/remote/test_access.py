@@ -54,6 +54,9 @@ def test_urls(text: str, shown: str, origin: tuple[str, str, int]) -> None:
         "simplecache::s3://bucket",
         "s3://bucket/a::zip://b",
         "s3://key:secret@bucket",
+        "https://c.example;x/y",
+        "https://c%2eexample/x",
+        "https://c.example&d/x",
         "",
     ],
 )

@@ -15,6 +15,7 @@ from tilec.compile.cache import Cache
 from tilec.compile.events import Done
 from tilec.compile.keys import KeyedJob
 from tilec.compile.remote.access import Access
+from tilec.compile.remote.http import HttpStore
 from tilec.compile.remote.session import open_remote
 from tilec.compile.remote.usage import Usage, record, recorded
 from tilec.model.remote_url import RemoteUrl
@@ -247,6 +248,63 @@ def test_a_server_that_is_not_there(tmp_path: Path) -> None:
     assert told == (
         f"the remote cache {gone.url} is left alone for the rest of this build: it cannot be reached"
     )
+
+
+@pytest.mark.parametrize("write", [False, True])
+def test_a_store_that_raises_what_it_likes(
+    write: bool, farm: Farm, filled: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Libraries have faults of their own."""
+    method = "put" if write else "get"
+    monkeypatch.setattr(HttpStore, method, lambda *_: {}["no such key"])
+    project = farm.machine("one")
+    done = farm.build(project, write=write, fresh=write)
+    assert images(done) == filled
+    if not write:
+        (told,) = project.observer.notes
+        assert "is left alone for the rest of this build: the request failed (KeyError)" in told
+
+
+@pytest.mark.parametrize("write", [False, True])
+def test_a_machine_without_threads(
+    write: bool, farm: Farm, filled: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = threading.Thread.start
+
+    def refuse(thread: threading.Thread) -> None:
+        if thread.name == "remote cache":
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    project = farm.machine("one")
+    done = farm.build(project, write=write, fresh=write)
+    assert (compiled(done), images(done)) == (JOBS, filled)
+    (told,) = project.observer.notes
+    assert "this machine starts no more threads" in told
+
+
+def test_a_bucket_that_is_not_there(bucket: str, tmp_path: Path) -> None:
+    farm = Farm(tmp_path, "s3://no-such-bucket/tilec")
+    project = farm.machine("one")
+    assert compiled(farm.build(project, write=True)) == JOBS
+    (told,) = project.observer.notes
+    assert "takes no uploads: there is no such bucket; 3 images were not uploaded" in told
+
+
+def test_a_bucket_that_cannot_be_reached(
+    bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import s3fs
+
+    s3fs.S3FileSystem.clear_instance_cache()
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+    project = Farm(tmp_path, bucket).machine("one")
+    assert compiled(Farm(tmp_path, bucket).build(project)) == JOBS
+    (told,) = project.observer.notes
+    assert f"the remote cache {bucket} is left alone for the rest of this build: " in told
+    assert "not-shown" not in told
+    s3fs.S3FileSystem.clear_instance_cache()
 
 
 def test_a_build_waits_for_uploads_only_so_long(farm: Farm, server: CacheServer) -> None:
