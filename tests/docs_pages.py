@@ -4,18 +4,13 @@ would.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import importlib
-import io
 import os
 import re
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-
-import pytest
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -24,10 +19,6 @@ else:
 
 from tilec.frontends.base import ToolSearch
 from tilec.frontends.tools.search import find_tool
-from tilec.testing.fake_driver import H200, FakeDriver, FakeKernel
-from tilec_runtime import sites
-from tilec_runtime.bundle.read import Bundle
-from tilec_runtime.device import driver as _driver
 
 ROOT = Path(__file__).parent.parent
 # What an HTML comment in front of a block makes of it. Without one, bash and console blocks are run
@@ -39,7 +30,6 @@ DIRECTIVES = {
     "edit": "`FILE: OLD -> NEW`, without a block: a text is replaced in a file",
     "fragment": "part of a manifest: loaded with what it lacks",
     "run": "Python that is run, without a GPU; an `output` block behind it is what it prints",
-    "fake": "Python that is run on a pretended GPU; an `output` block behind it is what it prints",
     "output": "what the block before it prints",
     "install": "set-up commands: read by bash, not run",
     "template": "equal to a file that `tilec new` writes",
@@ -147,8 +137,6 @@ class Reader:
                 self._install_plugin(step)
             case "run", "python":
                 self.printed = self._run_python(step)
-            case "fake", "python":
-                self.printed = self._run_on_pretended_gpu(step)
             case "output", _:
                 assert matches(step.text, self.printed), (
                     f"{step.place}: printed was\n{self.printed}"
@@ -242,50 +230,6 @@ class Reader:
         )
         assert done.returncode == 0, f"{step.place}: exit {done.returncode}\n{done.stderr}"
         return done.stdout
-
-    def _run_on_pretended_gpu(self, step: Step) -> str:
-        """What a block prints on a machine with one (pretended) H200."""
-        out = io.StringIO()
-        with (
-            pretended_gpu(self.cwd / "dist"),
-            contextlib.redirect_stdout(out),
-            pytest.MonkeyPatch.context() as patch,
-        ):
-            patch.chdir(self.cwd)
-            patch.setattr(
-                sites, "recorded", lambda: False
-            )  # readers are not in debug mode, as the tests are
-            exec(compile(step.text, step.place, "exec"), {"__name__": "__docs__"})
-        return out.getvalue()
-
-
-@contextlib.contextmanager
-def pretended_gpu(dist: Path) -> Iterator[FakeDriver]:
-    """While it lasts, packages in `dist` can be imported, and this process has a GPU that takes
-    launches and computes nothing.
-    """
-    kernels = {}
-    for path in dist.glob("*.tilec"):
-        for kernel in Bundle.open(path).info.kernels:
-            for variant in kernel.variants:
-                kernels.update(
-                    {image.symbol: FakeKernel(abi=variant.abi) for image in variant.images}
-                )
-    fake = FakeDriver(devices=(dataclasses.replace(H200, name="NVIDIA H200"),), kernels=kernels)
-    before = set(sys.modules)
-    importlib.invalidate_caches()
-    sys.dont_write_bytecode = (
-        True  # a package that is built twice in a second would be read from the first one's
-    )
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_driver, "driver", lambda: fake)
-        patch.syspath_prepend(dist)
-        yield fake
-    for name in set(sys.modules) - before:
-        if getattr(sys.modules[name], "__file__", None) and str(dist) in str(
-            sys.modules[name].__file__
-        ):
-            del sys.modules[name]
 
 
 def environment(cache: Path) -> dict[str, str]:

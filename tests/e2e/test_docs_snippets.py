@@ -48,7 +48,7 @@ PAGES = (
     "README.md",
     *sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md")),
 )
-FOLLOWED = {"project", "file", "append", "edit", "output", "plugin", "run", "fake"}
+FOLLOWED = {"project", "file", "append", "edit", "output", "plugin", "run"}
 LANGUAGES = {"tile": (".py",), "cuda": (".cu", ".cuh"), "triton": (), "simt": ()}
 
 
@@ -70,18 +70,11 @@ def reader(tmp_path: Path) -> Reader:
 # Each page is followed from its first line to its last. The first three share one project.
 START = [f"docs/start/{name}.md" for name in ("first-kernel", "test-it", "ship-it")]
 SITTINGS = [START, *([page] for page in PAGES[1:] if page not in START)]
-# The others are followed in the full gate.
-OFTEN = {f"docs/how-to/{name}.md" for name in ("tensors", "async", "torch-operators")}
 NEEDS = {"docs/how-to/triton-kernels.md": "triton", "docs/how-to/simt-kernels.md": "numba_cuda"}
 
 
-@pytest.mark.parametrize(
-    "pages",
-    [
-        pytest.param(pages, id=pages[0], marks=() if OFTEN & {*pages} else pytest.mark.long)
-        for pages in SITTINGS
-    ],
-)
+@pytest.mark.long
+@pytest.mark.parametrize("pages", SITTINGS, ids=lambda pages: pages[0])
 def test_pages_do_what_they_say(reader: Reader, pages: list[str]) -> None:
     for page in pages:
         if page in NEEDS:
