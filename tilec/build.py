@@ -73,6 +73,8 @@ class BuildRequest:
         select: globs over job ids; empty takes everything.
         profile: profile's name.
         workers: worker processes at most.
+        scheduler: address of the Dask scheduler whose workers compile; empty for worker processes.
+        fallback: compile here what the scheduler's workers do not.
         emit: what to write; empty takes the manifest's `output.emit`.
         cache_dir: where compiled images are kept between builds, None for nowhere.
         cache_max: most bytes kept there.
@@ -97,6 +99,8 @@ class BuildRequest:
     select: tuple[str, ...] = ()
     profile: str = "release"
     workers: int = 1
+    scheduler: str = ""
+    fallback: bool = False
     emit: tuple[str, ...] = ()
     cache_dir: Path | None = None
     cache_max: int = 8 << 30
@@ -620,6 +624,8 @@ def _runner(
         search=project.search,
         cache=cache,
         workers=request.workers,
+        scheduler=request.scheduler,
+        fallback=request.fallback,
         observer=observer,
         spool=spool,
         kept=kept,

@@ -11,10 +11,12 @@ import click
 
 from tilec.cli.app import App, StoppedError, examples, json_option, split_words
 from tilec.cli.complete import completes, kernels_of, profiles_of
+from tilec.cli.schedulers import parse_scheduler, scheduler_options
 from tilec.cli.settings import TRUST
 from tilec.cli.style import style
 from tilec.cli.tables import Cell, bytes_text, columns, count_text, plural, seconds_text
 from tilec.cli.targets import targets_option
+from tilec_runtime.errors import UsageError
 from tilec_runtime.model.suggest import did_you_mean
 
 if TYPE_CHECKING:
@@ -79,6 +81,7 @@ def _emit(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> 
     metavar="N",
     help="Compilers that run at once (default: all cores).",
 )
+@scheduler_options
 @click.option(
     "--emit",
     multiple=True,
@@ -142,6 +145,8 @@ def command(
     select: tuple[str, ...],
     profile: str,
     jobs: int | None,
+    scheduler: str | None,
+    fallback: str | None,
     emit: tuple[str, ...],
     force: bool,
     no_cache: bool,
@@ -176,6 +181,8 @@ def command(
         select=select,
         profile=profile,
         workers=jobs,
+        scheduler=scheduler,
+        fallback=fallback is not None,
         emit=emit,
         force=force,
         cached=not no_cache,
@@ -225,6 +232,8 @@ def make_request(
     select: tuple[str, ...] = (),
     profile: str = "release",
     workers: int | None = None,
+    scheduler: str | None = None,
+    fallback: bool = False,
     emit: tuple[str, ...] = (),
     force: bool = False,
     cached: bool = True,
@@ -238,8 +247,15 @@ def make_request(
     """Return a build request for the project at hand.
 
     Raises:
-        UsageError: there is no manifest, or TILEC_CACHE_MAX is no size.
+        UsageError: there is no manifest, TILEC_CACHE_MAX is no size, or the scheduler none.
+        MissingError: the scheduler is Dask's, which is not installed.
     """
+    if scheduler is None:
+        processes, address = parse_scheduler(app.settings.scheduler, name="TILEC_SCHEDULER")
+    else:
+        processes, address = parse_scheduler(scheduler, name="--scheduler")
+        if processes and workers:
+            raise UsageError(f"--scheduler {scheduler} and --jobs both say how many compilers run")
     manifest_path, settings = app.manifest_path(), app.settings
     cache_max = settings.cache_bytes
     from tilec.build import BuildRequest
@@ -253,7 +269,9 @@ def make_request(
         targets=targets,
         select=select,
         profile=profile,
-        workers=workers or settings.cores,
+        workers=workers or processes or settings.cores,
+        scheduler=address,
+        fallback=fallback,
         emit=emit,
         cache_dir=settings.cache_dir if cached else None,
         cache_max=cache_max,
@@ -273,9 +291,8 @@ def _build(app: App, request: BuildRequest) -> None:
     from tilec.cli import progress
 
     cache = request.cache_dir or "off"
-    app.detail(
-        f"manifest {app.show(request.manifest_path)}, {request.workers} at once, cache {cache}"
-    )
+    where = request.scheduler or f"{request.workers} at once"
+    app.detail(f"manifest {app.show(request.manifest_path)}, {where}, cache {cache}")
     before = _last_build(request)
     try:
         with progress.shown(app) as observer:

@@ -51,6 +51,7 @@ class Settings:
         cuda_home: `CUDA_HOME` (or `CUDA_PATH`), empty for none.
         path: `PATH`.
         targets: names in `TILEC_TARGETS`, for builds without `--targets`.
+        scheduler: `TILEC_SCHEDULER`, for builds without `--scheduler`.
         color: `auto`, `always` (`FORCE_COLOR`) or `never` (`NO_COLOR`, a dumb terminal).
         dumb: whether the terminal cannot redraw a line (`TERM=dumb`).
         ci: whether this is a CI job, which gets lines rather than a moving bar.
@@ -70,6 +71,7 @@ class Settings:
     cuda_home: str = ""
     path: str = ""
     targets: tuple[str, ...] = ()
+    scheduler: str = ""
     color: str = "auto"
     dumb: bool = False
     ci: bool = False
@@ -163,6 +165,7 @@ def read_settings(environ: Mapping[str, str] | None = None, cwd: Path | None = N
         cuda_home=env.get("CUDA_HOME", "") or env.get("CUDA_PATH", ""),
         path=env.get("PATH", ""),
         targets=tuple(filter(None, re.split(r"[\s,]+", env.get("TILEC_TARGETS", "")))),
+        scheduler=env.get("TILEC_SCHEDULER", ""),
         color=_color(env),
         dumb=env.get("TERM") == "dumb",
         ci=env.get("CI", "").lower() not in ("", "0", "false"),

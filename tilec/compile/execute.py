@@ -21,7 +21,7 @@ from tilec.compile.keys import KeyedJob
 from tilec.frontends.base import ToolSearch
 from tilec.model.declaration import KernelDecl
 from tilec.model.job import Job, Source
-from tilec_runtime.errors import CompileError, TilecError
+from tilec_runtime.errors import CompileError, MissingError, TilecError
 from tilec_runtime.model.arch import TargetKind
 from tilec_runtime.model.digest import sha256
 
@@ -29,8 +29,8 @@ _CREDENTIALS = ("TILEC_REMOTE_TOKEN", "TILEC_REMOTE_CACHE")  # the URL may have 
 
 # An up-to-date build needs no worker: it does not wait for the imports of these.
 if TYPE_CHECKING:
-    from tilec.compile.pool import Answer, Answers, LocalPool, Task
-    from tilec.compile.worker import Request
+    from tilec.compile.pool import Answer, Answers, LocalPool, Pool, Task
+    from tilec.compile.worker import Request, Setup
 
 
 @final
@@ -51,6 +51,9 @@ class JobRunner:
         kept: directory for inputs, commands and logs of failed jobs.
         timeout: seconds that reading one source may take; a job's own limit is in its spec.
         grace: seconds beyond a limit before a worker is killed.
+        scheduler: address of the Dask scheduler whose workers compile; empty for worker processes
+            alone.
+        fallback: compile here what the cluster does not, should it be unusable or go away.
         environ: environment of the workers; None for that of this process.
     """
 
@@ -66,6 +69,8 @@ class JobRunner:
         kept: Path,
         timeout: float = 300.0,
         grace: float = 2.0,
+        scheduler: str = "",
+        fallback: bool = False,
         environ: Mapping[str, str] | None = None,
     ) -> None:
         self._frontends = dict(frontends)
@@ -77,11 +82,14 @@ class JobRunner:
         self._kept = kept
         self._timeout = timeout
         self._grace = grace
+        self._scheduler = scheduler
+        self._fallback = fallback
         self._environ = environ
         # A worker's note that this process's cache gave already is not repeated.
         self._noted = cache.noted
         self._timings = Timings(cache)
         self._started_pool: LocalPool | None = None
+        self._started_cluster: Pool | None = None
         # Calls for the main thread: the pool reports from its own threads.
         self._events: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._on_start: Callable[[Request], None] = lambda _: None
@@ -108,8 +116,9 @@ class JobRunner:
 
     def close(self) -> None:
         """Kill every worker with its children, and remove the spool directory."""
-        if self._started_pool:
-            self._started_pool.close()
+        for pool in (self._started_cluster, self._started_pool):
+            if pool:
+                pool.close()
         shutil.rmtree(self._spool, ignore_errors=True)
 
     def declare(
@@ -136,7 +145,7 @@ class JobRunner:
                 results[request] = _lost(answer, request.source.path, self._timeout, _READING)
                 return ()
             self._tell(reply.notes)
-            assert not isinstance(reply.result, Done)
+            assert isinstance(reply.result, tuple | TilecError)
             if isinstance(reply.result, CompileError):
                 reply.result.log = reply.result.log or answer.printed
             results[request] = reply.result
@@ -197,7 +206,7 @@ class JobRunner:
         meanwhile: Callable[[], None] | None,
     ) -> dict[str, Outcome]:
         """Compile jobs, given as lists of jobs with one key."""
-        from tilec.compile.worker import Declare
+        from tilec.compile.worker import Compile
 
         by_key = {twins[0].key: twins for twins in missing}
         order = self._longest_first([twins[0] for twins in missing])
@@ -205,7 +214,7 @@ class JobRunner:
         outcomes: dict[str, Outcome] = {}
 
         def on_start(request: Request) -> None:
-            assert not isinstance(request, Declare)
+            assert isinstance(request, Compile)
             if request.key not in waiting:
                 return
             waiting.remove(request.key)
@@ -216,7 +225,7 @@ class JobRunner:
 
         def on_done(task: Task, answers: Answers) -> Iterable[Task]:
             for request, answer in zip(task.requests, answers, strict=False):
-                assert not isinstance(request, Declare)
+                assert isinstance(request, Compile)
                 if request.in_group and answer.lost:
                     self._tell((_apart_note(request.job),))
                     break
@@ -224,7 +233,7 @@ class JobRunner:
             return [
                 compile_task(by_key[request.key][:1], fresh=fresh, apart=True)
                 for request in task.requests
-                if not isinstance(request, Declare) and request.key not in outcomes
+                if isinstance(request, Compile) and request.key not in outcomes
             ]
 
         work: dict[Hashable, list[KeyedJob]] = {}
@@ -275,43 +284,83 @@ class JobRunner:
         def start(task: Task) -> None:
             nonlocal running
             running += 1
-            future = self._pool.submit(task)
-            future.add_done_callback(lambda done: self._events.put(lambda: finish(task, done)))
+            pool = self._pool_for(task)
+            future = pool.submit(task)
+            future.add_done_callback(
+                lambda done: self._events.put(lambda: finish(task, done, pool))
+            )
 
-        def finish(task: Task, future: Future[Answers]) -> None:
+        def finish(task: Task, future: Future[Answers], pool: Pool) -> None:
             nonlocal running
             running -= 1
-            for more in on_done(task, future.result()):
-                start(more)
+            try:
+                more = on_done(task, future.result())
+            except MissingError as error:
+                if not self._fallback or pool is self._started_pool:
+                    raise
+                self._scheduler = ""
+                self._tell((f"{error.what}: the rest is compiled on this machine",))
+                more = (task,)
+            for each in more:
+                start(each)
 
         for task in tasks:
             start(task)
         while running:
             self._events.get()()
 
+    def _pool_for(self, task: Task) -> Pool:
+        """Return where a task is done: on the cluster, if there is one and the task can travel."""
+        from tilec.compile.worker import Compile
+
+        if not self._scheduler or not isinstance(task.requests[0], Compile):
+            return self._pool
+        if task.bound:
+            self._tell((f"some jobs are compiled on this machine: {task.bound}",))
+            return self._pool
+        if self._started_cluster is None:
+            from tilec.compile.cluster.pool import DaskPool
+
+            self._started_cluster = DaskPool(
+                self._scheduler,
+                setup=self._setup,
+                grace=self._grace,
+                on_start=self._queue_start,
+                note=lambda text: self._events.put(lambda: self._tell((text,))),
+            )
+        return self._started_cluster
+
+    def _queue_start(self, request: Request) -> None:
+        self._events.put(lambda: self._on_start(request))
+
+    @property
+    def _setup(self) -> Setup:
+        from tilec.compile.worker import Setup
+
+        root, shared = (
+            "" if place is None else os.path.abspath(place)  # noqa: PTH100 - links stay
+            for place in (self._cache.root, self._cache.shared)
+        )
+        return Setup(
+            frontends=self._frontends,
+            search=self._search,
+            cache_root=root,
+            shared_root=shared,
+            spool=str(self._spool),
+        )
+
     @property
     def _pool(self) -> LocalPool:
         if self._started_pool is None:
             from tilec.compile.pool import LocalPool
-            from tilec.compile.worker import Setup
 
-            root, shared = (
-                "" if place is None else os.path.abspath(place)  # noqa: PTH100 - links stay
-                for place in (self._cache.root, self._cache.shared)
-            )
             self._started_pool = LocalPool(
                 size=self._workers,
-                setup=Setup(
-                    frontends=self._frontends,
-                    search=self._search,
-                    cache_root=root,
-                    shared_root=shared,
-                    spool=str(self._spool),
-                ),
+                setup=self._setup,
                 spool=self._spool,
                 environ=_for_project(os.environ if self._environ is None else self._environ),
                 grace=self._grace,
-                on_start=lambda request: self._events.put(lambda: self._on_start(request)),
+                on_start=self._queue_start,
             )
         return self._started_pool
 
@@ -375,7 +424,13 @@ def compile_task(together: Sequence[KeyedJob], *, fresh: bool, apart: bool = Fal
         )
         for keyed in together
     )
-    return Task(requests=requests, limit=limit, affinity=_neighbours(first))
+    return Task(
+        requests=requests,
+        limit=limit,
+        affinity=_neighbours(first),
+        files=together[0].files,
+        tools=together[0].tools,
+    )
 
 
 def _for_project(environ: Mapping[str, str]) -> dict[str, str]:
@@ -460,10 +515,10 @@ def _lost(answer: Answer, subject: str, limit: float, activity: _Activity) -> Co
     from tilec.compile.pool import Lost
 
     assert isinstance(answer.reply, Lost)
-    death, printed = answer.reply.death, answer.printed
+    death, where, printed = answer.reply.death, answer.reply.where, answer.printed
     if not death:
         return CompileError(
-            f"{subject}: {activity.doing} it did not end within {limit:g} s",
+            f"{subject}: {activity.doing} it did not end within {limit:g} s{where}",
             cause=activity.slow,
             fix=activity.faster,
             log=printed,
@@ -474,7 +529,7 @@ def _lost(answer: Answer, subject: str, limit: float, activity: _Activity) -> Co
     if "SIGKILL" in death:
         cause = "the machine ran out of memory"
         fix = "run fewer jobs at once (`-j`), or make the tile smaller"
-    what = f"{subject}: the process that {activity.does} it {death}"
+    what = f"{subject}: the process that {activity.does} it {death}{where}"
     return CompileError(what, cause=cause, fix=fix, log=printed)
 
 

@@ -76,14 +76,21 @@ class Change:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class KeyedJob:
-    """A job with its cache key, and `inputs_digest` of the files that the key covers.
+    """A job with its cache key.
 
-    An empty digest lets the worker compile whatever the files hold by then.
+    Attributes:
+        job: the job.
+        key: its key.
+        inputs: `inputs_digest` of `files`; if empty, the worker compiles whatever they hold by then.
+        files: the files that the key covers.
+        tools: the tools that it covers.
     """
 
     job: Job
     key: str
     inputs: str = ""
+    files: tuple[InputFile, ...] = ()
+    tools: tuple[ToolInfo, ...] = ()
 
 
 class KeyMaker:
@@ -137,10 +144,23 @@ class KeyMaker:
 
     def keyed(self, jobs: Iterable[Job]) -> tuple[KeyedJob, ...]:
         """Return jobs with their keys."""
-        inputs = {name: inputs_digest(files) for name, files in self._inputs.items()}
-        return tuple(
-            KeyedJob(job=job, key=self.key(job), inputs=inputs[job.spec.name]) for job in jobs
-        )
+        tools = {language: tuple(found) for language, found in self._tools.items()}
+        covered = {
+            name: (inputs_digest(files), tuple(files)) for name, files in self._inputs.items()
+        }
+        keyed = []
+        for job in jobs:
+            inputs, files = covered[job.spec.name]
+            keyed.append(
+                KeyedJob(
+                    job=job,
+                    key=self.key(job),
+                    inputs=inputs,
+                    files=files,
+                    tools=tools[job.spec.language],
+                )
+            )
+        return tuple(keyed)
 
     def explain(self, job: Job) -> Explained:
         """Return what is hashed into the job's key, as (label, value) in order."""

@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Protocol
 
 from tilec.compile.process import WorkerDiedError, WorkerProcess
-from tilec.compile.worker import Reply, Request, Setup, Waiting
+from tilec.compile.worker import Compile, Reply, Request, Setup, Waiting
+from tilec.model.job import InputFile
 from tilec_runtime.errors import TilecError, ToolchainError
+from tilec_runtime.model.kernel import ToolInfo
 
 _START_LIMIT = 60.0  # seconds for a worker to import its modules
 
@@ -26,11 +28,27 @@ class Task:
         limit: seconds that each of them may take.
         affinity: tasks with one affinity are faster on the worker that did one of them before;
             None for none.
+        files, tools: what the keys of its jobs cover.
     """
 
     requests: tuple[Request, ...]
     limit: float
     affinity: Hashable = None
+    files: tuple[InputFile, ...] = ()
+    tools: tuple[ToolInfo, ...] = ()
+
+    @property
+    def bound(self) -> str:
+        """Why it can be done on this machine alone; empty where it can be done on any."""
+        for request in self.requests:
+            if not isinstance(request, Compile):
+                return "sources are read where the project lies"
+            if not request.job.cacheable:
+                return f"{request.job.spec.source.path} has flags that are not checked"
+        outside = [file.name for file in self.files if file.name.startswith("../")]
+        if outside:
+            return f"{outside[0]} lies outside of the project"
+        return "" if self.files and self.tools else "what they read is not known"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -39,9 +57,11 @@ class Lost:
 
     Attributes:
         death: how the worker ended; empty for the time limit.
+        where: the places that it was tried at, for messages; empty for this machine.
     """
 
     death: str
+    where: str = ""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)

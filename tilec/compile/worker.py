@@ -11,6 +11,8 @@ import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from tilec import __version__
+from tilec.compile import own
 from tilec.compile.cache import Cache, KeyLock, index_row
 from tilec.compile.events import Blob, Done
 from tilec.compile.keys import inputs_digest
@@ -27,6 +29,7 @@ from tilec_runtime.errors import (
 )
 from tilec_runtime.model.digest import sha256
 from tilec_runtime.model.image import Image
+from tilec_runtime.model.kernel import ToolInfo
 
 _POLL_SECONDS = 0.02  # between two looks for an image that another process compiles
 _BUG = "this is a bug in tilec or in the frontend: please report it with the log"
@@ -91,8 +94,40 @@ class Compile:
         return bool(self.job.group) and not self.apart
 
 
-Request = Declare | Compile
-Result = Done | tuple[KernelDecl, ...] | TilecError
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Identify:
+    """Tell which tools this worker has.
+
+    Attributes:
+        languages: whose tools.
+        sources: (language, source) of those that read files of tools too.
+    """
+
+    languages: tuple[str, ...]
+    sources: tuple[tuple[str, Source], ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Identity:
+    """What the outputs of a worker depend on, beside its requests.
+
+    Attributes:
+        versions: of Python and packages, by name.
+        own: digest of tilec's own code.
+        tools: by language.
+        lacking: why there are no tools, by language.
+        parts: digests of the files of tools that sources read, by name (`<toolkit>/…`).
+    """
+
+    versions: Mapping[str, str]
+    own: str
+    tools: Mapping[str, tuple[ToolInfo, ...]]
+    lacking: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    parts: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+
+Request = Declare | Compile | Identify
+Result = Done | tuple[KernelDecl, ...] | Identity | TilecError
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -153,6 +188,8 @@ class Worker:
         try:
             if isinstance(request, Compile):
                 result = self._find_or_compile(request)
+            elif isinstance(request, Identify):
+                result = self._identify(request)
             else:
                 result = self._declare(request)
         except TilecError as exc:
@@ -169,6 +206,29 @@ class Worker:
             if not isinstance(decl, KernelDecl):
                 raise TypeError(f"declare gave a {type(decl).__name__} where a KernelDecl was due")
         return found
+
+    def _identify(self, request: Identify) -> Identity:
+        tools: dict[str, tuple[ToolInfo, ...]] = {}
+        lacking: dict[str, str] = {}
+        for language in request.languages:
+            try:
+                tools[language] = tuple(self._frontend(language).toolchain())
+            except TilecError as exc:
+                lacking[language] = exc.what
+        parts = {
+            file.name: file.digest
+            for language, source in request.sources
+            if language in tools
+            for file in self._frontend(language).inputs(source)
+            if file.name.startswith("<")
+        }
+        return Identity(
+            versions={"tilec": __version__},
+            own=own.digest(),
+            tools=tools,
+            lacking=lacking,
+            parts=parts,
+        )
 
     def _find_or_compile(self, request: Compile) -> Done:
         if not request.fresh and request.job.cacheable:
@@ -209,12 +269,12 @@ class Worker:
         check_image(image)
         inputs = inputs_digest(tuple(frontend.inputs(job.spec.source))) if request.inputs else ""
         if inputs != request.inputs:
-            raise _changed(job)
+            raise changed(job)
         blob = None
         if job.cacheable and not request.apart:
             blob = self._cache.put(request.key, image)
         return Done(
-            row=_row(request.key, image),
+            row=image_row(request.key, image),
             info=image.info,
             abi=image.abi,
             warnings=image.warnings,
@@ -248,7 +308,8 @@ def spool_image(path: Path, image: Image) -> Blob:
     return Blob(path=str(path), offset=0, size=len(image.data), digest=image.info.digest)
 
 
-def _row(key: str, image: Image) -> str:
+def image_row(key: str, image: Image) -> str:
+    """Return the digest of an image's index row, empty if it holds what no image does."""
     try:
         return sha256(index_row(key, image))
     except (TypeError, ValueError):
@@ -264,7 +325,7 @@ def check_image(image: object) -> None:
         raise ValueError("size or digest in ImageInfo are not those of the image's bytes")
 
 
-def _changed(job: Job) -> CompileError:
+def changed(job: Job) -> CompileError:
     """Refuse an image of files that changed: either state may be the one that was compiled."""
     path = job.spec.source.path
     what = (
@@ -286,6 +347,8 @@ def _bug(request: Request, what: str, log: str) -> CompileError:
             kernel=job.variant.id,
             target=str(job.target),
         )
+    if isinstance(request, Identify):
+        return CompileError(f"tools cannot be looked at: {what}", log=log, fix=_BUG)
     return CompileError(
         f"{request.source.path}: the {request.language} frontend failed to read it: {what}",
         log=log,

@@ -106,6 +106,8 @@ class Foundry:
                 cache := Cache(request.cache_dir, max_bytes=request.cache_max, note=observer.note)
             ),
             workers=request.workers,
+            scheduler=request.scheduler,
+            fallback=request.fallback,
             observer=observer,
             spool=work.spool,
             kept=work.kept,

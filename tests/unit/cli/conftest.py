@@ -81,6 +81,8 @@ def fake_build(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
         select: tuple[str, ...] = ()
         profile: str = "release"
         workers: int = 1
+        scheduler: str = ""
+        fallback: bool = False
         emit: tuple[str, ...] = ()
         cache_dir: Path | None = None
         cache_max: int = 0

@@ -10,7 +10,7 @@ import pytest
 
 from tilec.compile.cache import Cache
 from tilec.compile.execute import JobRunner, Timings
-from tilec.compile.keys import KeyedJob, KeyMaker, inputs_digest
+from tilec.compile.keys import KeyedJob, KeyMaker
 from tilec.compile.process import WorkerProcess
 from tilec.frontends.base import ToolSearch
 from tilec.model.declaration import KernelDecl, ParamDecl
@@ -67,7 +67,7 @@ class Project:
         for job in jobs:
             inputs = frontend.inputs(job.spec.source)
             maker = KeyMaker(tools={"fake": frontend.toolchain()}, inputs={"add": inputs})
-            found.append(KeyedJob(job=job, key=maker.key(job), inputs=inputs_digest(inputs)))
+            found.extend(maker.keyed([job]))
         return found
 
     def pool(self, *, workers: int = 1, grace: float = 0.1, **changes: Any) -> JobRunner:

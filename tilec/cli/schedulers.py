@@ -1,0 +1,56 @@
+"""Where jobs are compiled: `--scheduler`, `TILEC_SCHEDULER` and `--fallback`."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from typing import Any
+
+import click
+
+from tilec_runtime.errors import MissingError, UsageError
+
+_LOCAL = re.compile(r"local(?::(\d{1,4}))?")
+_ADDRESS = re.compile(r"(?:tcp|tls)://[^\s/]+:\d{1,5}")
+
+
+def scheduler_options(command: Any) -> Any:
+    """Add the options to a command."""
+    fallback = click.option(
+        "--fallback",
+        type=click.Choice(["local"]),
+        help="Compile here what the scheduler's workers do not, should it be unreachable or go away.",
+    )
+    return click.option(
+        "--scheduler",
+        metavar="ADDRESS",
+        help="Compile on the workers of a Dask scheduler (tcp://host:8786, tls://…), or here: local:4 is -j 4 "
+        "(default: TILEC_SCHEDULER).",
+    )(fallback(command))
+
+
+def parse_scheduler(text: str, *, name: str) -> tuple[int, str]:
+    """Return the worker processes of `local:4` (0 for as many as usual) and the address of others.
+
+    Args:
+        text: what the user says; empty for nothing.
+        name: of the option or variable, for messages.
+
+    Raises:
+        UsageError: it is neither.
+        MissingError: it is an address, and Dask is not installed.
+    """
+    local = _LOCAL.fullmatch(text) if text else None
+    if not text or local:
+        return int(local[1] or 0) if local else 0, ""
+    if not _ADDRESS.fullmatch(text):
+        raise UsageError(
+            f"{name}: {text!r} is no scheduler",
+            fix="give the address that `dask scheduler` prints, such as tcp://host:8786, or local:4",
+        )
+    if importlib.util.find_spec("distributed") is None:
+        raise MissingError(
+            f"{name} {text} needs Dask, which is not installed",
+            fix="pip install 'tilec[dask]'",
+        )
+    return 0, text

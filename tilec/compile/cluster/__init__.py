@@ -1,0 +1,1 @@
+"""Compile tasks on the workers of a Dask cluster."""

@@ -1,0 +1,192 @@
+"""The workers of a cluster that take part in a build: what they have to have, and what they get."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from types import ModuleType
+
+from distributed import Client
+
+from tilec import __version__
+from tilec.compile import own
+from tilec.compile.cluster import member
+from tilec.compile.cluster.parcels import Supplies, Tree, pack
+from tilec.compile.worker import Identity, Setup
+from tilec_runtime.errors import MissingError
+from tilec_runtime.model.kernel import ToolInfo
+
+NO_WORKER = 60.0  # seconds to wait for a first worker
+_THREADS = (
+    "workers of the cluster have more than one thread: each compiles one job at a time "
+    "(`dask worker --nthreads 1 --nworkers N` starts N that do)"
+)
+
+
+class Crew:
+    """The workers that take part. A worker that has other tools is left out, with the reason.
+
+    Args:
+        build: the build's name.
+        setup: of its worker processes.
+        note: gets texts for the user.
+        seat: module that workers import: see `member`.
+    """
+
+    def __init__(
+        self, build: str, setup: Setup, *, note: Callable[[str], None], seat: ModuleType
+    ) -> None:
+        self._build, self._setup, self._note, self._seat = build, setup, note, seat
+        self._tools: dict[str, tuple[ToolInfo, ...]] = {}
+        self._parts: dict[str, str] = {}
+        self._trees: dict[str, Tree] = {}
+        # Digests of trees and files that each worker has, by its address.
+        self._has: dict[str, set[str]] = {}
+        self._joining: set[str] = set()
+        self._left_out: dict[str, str] = {}
+        self._alone_since: float | None = None
+        self.changed: set[str] = set()
+        """Digests of trees with files that are no longer what they were."""
+
+    def __len__(self) -> int:
+        """Return how many workers take part."""
+        return len(self._has)
+
+    def require(self, tree: Tree, tools: tuple[ToolInfo, ...]) -> None:
+        """Let workers have a tree and the tools of its language from now on."""
+        if tree.digest not in self._trees:
+            self._trees[tree.digest] = tree
+            self._tools[tree.language] = tools
+            self._parts |= {f.name: f.digest for f in tree.files if f.name.startswith("<toolkit>")}
+
+    def with_tree(self, digest: str) -> set[str]:
+        """Return the addresses of workers that can do tasks of a tree."""
+        return {address for address, has in self._has.items() if digest in has}
+
+    def forget(self, address: str) -> None:
+        """A worker was restarted: it has to join again."""
+        self._has.pop(address, None)
+
+    def leave_out(self, address: str, reason: str) -> None:
+        """Give a worker no more tasks."""
+        if address in self._left_out:
+            return
+        self._has.pop(address, None)
+        self._left_out[address] = reason
+        self._note(f"a worker of the cluster is left out: {reason}")
+
+    def meet(self, living: Mapping[str, int], now: float) -> list[tuple[frozenset[str], list[str]]]:
+        """Compare with the addresses (and threads) of all workers; return which have to join.
+
+        They come in groups that have the same already.
+
+        Raises:
+            MissingError: no worker can take part, or none has come for a while.
+        """
+        for address in self._has.keys() - living.keys():
+            del self._has[address]
+        if any(threads > 1 for threads in living.values()):
+            self._note(_THREADS)
+        self._require_some(living, now)
+        groups: dict[frozenset[str], list[str]] = {}
+        for address in living.keys() - self._joining - self._left_out.keys():
+            has = self._has.get(address, set())
+            if not self._trees.keys() <= has:
+                groups.setdefault(frozenset(has), []).append(address)
+        return list(groups.items())
+
+    def _require_some(self, living: Mapping[str, int], now: float) -> None:
+        if living and living.keys() <= self._left_out.keys():
+            reasons = sorted({self._left_out[address] for address in living})
+            raise MissingError(
+                "no worker of the cluster can do the build's jobs:"
+                + "".join(f"\n    {reason}" for reason in reasons),
+                cause="the workers were started in another environment than this build",
+                fix="install the same packages there, or build with `--fallback local`",
+            )
+        if living:
+            self._alone_since = None
+        elif self._alone_since is None:
+            self._alone_since = now
+            self._note("the cluster has no workers: waiting for some")
+        elif now - self._alone_since > NO_WORKER:
+            raise MissingError(
+                f"the cluster has no workers, and none came within {NO_WORKER:g} s",
+                fix="start some (`dask worker`), or build with `--fallback local`",
+            )
+
+    async def join(self, client: Client, has: frozenset[str], addresses: list[str]) -> None:
+        """Send workers that have the same already what they lack, and let them take part."""
+        self._joining.update(addresses)
+        try:
+            trees = {digest: tree for digest, tree in self._trees.items() if digest not in has}
+            files = await asyncio.to_thread(self._read, trees, has)
+            supplies = Supplies(
+                wanted=self._identity(),
+                frontends=self._setup.frontends,
+                prefer=self._setup.search.prefer,
+                cuda=self._setup.search.cuda,
+                trees={
+                    digest: tree for digest, tree in trees.items() if digest not in self.changed
+                },
+                files=files,
+            )
+            replies = await client.run(
+                self._seat.join,
+                self._build,
+                pack(supplies),
+                workers=addresses,
+                on_error="return",
+            )
+        finally:
+            self._joining.difference_update(addresses)
+        for address, reply in replies.items():
+            if isinstance(reply, OSError):
+                continue  # it went away meanwhile
+            if isinstance(reply, ImportError | AttributeError):
+                self.leave_out(address, f"{address}: no tilec, or another version of it: {reply}")
+            elif isinstance(reply, Exception):
+                self.leave_out(address, f"{address}: {type(reply).__name__}: {reply}")
+            elif reply.differences:
+                self.leave_out(address, f"{reply.place}: {'; '.join(reply.differences)}")
+            else:
+                self._has[address] = {*has, *trees, *files}
+
+    def _read(self, trees: Mapping[str, Tree], has: Iterable[str]) -> dict[str, bytes]:
+        """Return contents of files by digest; note trees with files that were changed."""
+        files: dict[str, bytes] = {}
+        for digest, tree in trees.items():
+            for file in tree.project_files:
+                if file.digest in has or file.digest in files:
+                    continue
+                try:
+                    data = Path(tree.source.root, file.name).read_bytes()
+                except OSError:
+                    data = b""
+                if hashlib.sha256(data).hexdigest() == file.digest:
+                    files[file.digest] = data
+                else:
+                    self.changed.add(digest)
+        return files
+
+    def _identity(self) -> Identity:
+        return Identity(
+            versions={**member.versions(), "tilec": __version__},
+            own=own.digest(),
+            tools=self._tools,
+            parts=self._parts,
+        )
+
+
+def version_differences(packages: Mapping[str, str | None]) -> list[str]:
+    """Return how the versions of a scheduler differ from those here."""
+    has = {name: packages.get(name) for name in ("distributed", "tilec")}
+    has["Python"] = ".".join(str(packages.get("python")).split(".")[:2])
+    wanted = {**member.versions(), "tilec": __version__}
+    return [
+        f"{name} {has[name] or 'is not there'}, here {version}"
+        for name, version in wanted.items()
+        if has[name] != version
+    ]

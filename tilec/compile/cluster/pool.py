@@ -1,0 +1,501 @@
+"""A pool on a Dask cluster: tasks go to its workers, images come back."""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import dataclasses
+import logging
+import threading
+import uuid
+import warnings
+from collections.abc import Callable, Coroutine, Mapping
+from concurrent.futures import Future
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from distributed import Client, KilledWorker
+from distributed.client import FutureCancelledError
+from distributed.versions import VersionMismatchWarning
+
+from tilec.compile.cache import Cache
+from tilec.compile.cluster import member
+from tilec.compile.cluster.crew import Crew, version_differences
+from tilec.compile.cluster.parcels import Delivery, Tree, Unit, pack, unpack
+from tilec.compile.events import Done
+from tilec.compile.pool import Answer, Answers, Lost, Task
+from tilec.compile.worker import (
+    Compile,
+    Reply,
+    Request,
+    Setup,
+    changed,
+    check_image,
+    image_row,
+    spool_image,
+)
+from tilec_runtime.errors import MissingError, TilecError
+from tilec_runtime.model.image import Image
+
+MOVES = 3  # times that a task goes elsewhere
+_CONNECT = 8.0  # seconds to reach the scheduler
+_LOOK = 1.0  # seconds between two looks at the cluster's workers
+_SILENT = 30.0  # seconds without an answer after which a scheduler or worker counts as gone
+_CLOSE = 5.0  # seconds to take leave of the workers
+# Tasks that the scheduler has for each worker: one that is done, and one that waits for it.
+_AHEAD = 2
+_DIED = "was lost with its worker each time"
+
+
+@dataclasses.dataclass(eq=False, slots=True)
+class _Entry:
+    """A task with its future, the workers that lost it, and its attempt at the moment.
+
+    Attributes:
+        tree: digest of the files that its requests read.
+        attempts: how often it was sent to the cluster.
+        tried: addresses of workers that lost it.
+        places: how messages call those, as often as they lost it.
+        allowed: addresses of the workers that may do the attempt.
+        begun: addresses of those that have begun it; the latest is the last.
+        job: waits for the attempt's end.
+        watch: ends the attempt if the worker goes silent.
+    """
+
+    number: int
+    task: Task
+    future: Future[Answers]
+    tree: str
+    attempts: int = 0
+    tried: set[str] = dataclasses.field(default_factory=set)
+    places: list[str] = dataclasses.field(default_factory=list)
+    allowed: set[str] = dataclasses.field(default_factory=set)
+    begun: list[str] = dataclasses.field(default_factory=list)
+    job: asyncio.Task[None] | None = None
+    watch: asyncio.TimerHandle | None = None
+
+    @property
+    def requests(self) -> tuple[Compile, ...]:
+        """The task's requests: sources are declared where the build runs."""
+        return tuple(one for one in self.task.requests if isinstance(one, Compile))
+
+    def stop(self) -> None:
+        """End the attempt."""
+        if self.watch:
+            self.watch.cancel()
+        if self.job:
+            self.job.cancel()
+        self.watch, self.job, self.begun = None, None, []
+
+    def lost(self, address: str, place: str = "") -> None:
+        """Note that a worker lost it."""
+        self.tried.add(address)
+        self.places.append(place or address)
+
+
+class DaskPool:
+    """Does tasks on the workers of a Dask cluster, each of which compiles one job at a time.
+
+    All of it happens in one thread with an event loop. The scheduler gets no more tasks than keep
+    the workers busy: the rest waits here in its order.
+
+    Args:
+        address: of the scheduler, `tcp://host:8786`.
+        setup: as for worker processes; images go to its cache, or else to its spool.
+        grace: seconds beyond a task's limit before its process is killed.
+        on_start: called in the pool's thread when a worker begins a request.
+        note: gets texts for the user, in the pool's thread.
+        seat: module that workers import: see `member`.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        setup: Setup,
+        grace: float,
+        on_start: Callable[[Request], None],
+        note: Callable[[str], None],
+        seat: ModuleType = member,
+    ) -> None:
+        self._address, self._setup, self._grace = address, setup, grace
+        self._on_start, self._seat = on_start, seat
+        self._build = f"tilec-{uuid.uuid4().hex[:16]}"
+        root = Path(setup.cache_root) if setup.cache_root else None
+        shared = Path(setup.shared_root) if setup.shared_root else None
+        self._cache = Cache(root, note=note, shared=shared)
+        self._crew = Crew(self._build, setup, note=note, seat=seat)
+        self._client: Client | None = None
+        self._error: MissingError | None = None
+        self._count = 0
+        self._waiting: collections.deque[_Entry] = collections.deque()
+        self._running: dict[int, _Entry] = {}
+        self._joins: set[asyncio.Task[None]] = set()
+        self._closing = False
+        self._loop = asyncio.new_event_loop()
+        self._woken = asyncio.Event()
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
+
+    # --- for the thread of the build
+
+    def submit(self, task: Task) -> Future[Answers]:
+        """Queue a task; tasks start in this order.
+
+        The future's exception is a MissingError if the cluster cannot do any task.
+        """
+        future: Future[Answers] = Future()
+        self._loop.call_soon_threadsafe(self._add, task, future)
+        return future
+
+    def close(self) -> None:
+        """Cancel what is under way, on the workers too. Futures that are not done stay so."""
+        if self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._end)
+            self._thread.join()
+
+    # --- the loop
+
+    def _serve(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        # Tasks of Dask's own, which fail when workers die, would be told of.
+        self._loop.set_exception_handler(lambda *_: None)
+        try:
+            self._loop.run_until_complete(self._main())
+        finally:
+            self._loop.close()
+
+    async def _main(self) -> None:
+        try:
+            await self._connect()
+            await self._look_after()
+        except MissingError as error:
+            self._give_up(error)
+        except Exception as error:  # noqa: BLE001 - without a result the build would hang
+            self._give_up(self._gone(f"{type(error).__name__}: {error}"))
+        await self._leave()
+        while not self._closing:  # tasks that come later get the error too
+            await self._wait(None)
+
+    async def _wait(self, seconds: float | None) -> None:
+        try:
+            await asyncio.wait_for(self._woken.wait(), seconds)
+        except asyncio.TimeoutError:
+            return
+        self._woken.clear()
+
+    def _end(self) -> None:
+        self._closing = True
+        self._woken.set()
+
+    async def _connect(self) -> None:
+        """Reach the scheduler.
+
+        Raises:
+            MissingError: it is not there, or of another version.
+        """
+        # What goes wrong with the cluster is told by this pool.
+        for name in ("", ".client", ".comm", ".core", ".utils", ".batched"):
+            logging.getLogger(f"distributed{name}").setLevel(logging.CRITICAL)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", VersionMismatchWarning)
+                self._client = await Client(
+                    self._address,
+                    asynchronous=True,
+                    timeout=_CONNECT,
+                    set_as_default=False,
+                    name="tilec",
+                )
+            versions: Any = self._client.get_versions(packages=["tilec"])
+            known = await asyncio.wait_for(versions, _SILENT)
+        except Exception as error:
+            raise MissingError(
+                f"the scheduler {self._address} cannot be reached: {str(error) or type(error).__name__}",
+                cause="it does not run, or a firewall or another kind of address is in between",
+                fix="start it (`dask scheduler`), or build with `--fallback local`",
+            ) from error
+        other = version_differences(known["scheduler"]["packages"])
+        if other:
+            raise MissingError(
+                f"the scheduler {self._address} has other versions: {'; '.join(other)}",
+                cause="it was started in another environment than this build",
+                fix="install the same versions for build, scheduler and workers",
+            )
+        self._client.subscribe_topic(self._build, self._hear)
+
+    async def _look_after(self) -> None:
+        """Keep workers supplied and busy until the pool is closed.
+
+        Raises:
+            MissingError: the scheduler is gone, or no worker can take part.
+        """
+        assert self._client is not None
+        while not self._closing:
+            try:
+                living = await asyncio.wait_for(self._client.nthreads(), _SILENT)
+            except (OSError, asyncio.TimeoutError) as error:
+                raise self._gone(str(error) or "it does not answer") from error
+            if self._client.status != "running":
+                raise self._gone("the connection was closed")
+            for has, addresses in self._crew.meet(living, self._loop.time()):
+                self._start_join(self._crew.join(self._client, has, addresses))
+            for entry in [*self._running.values()]:
+                self._check(entry, living)
+            self._fill()
+            await self._wait(_LOOK)
+            if self._error:
+                raise self._error
+
+    def _check(self, entry: _Entry, living: Mapping[str, int]) -> None:
+        """Note workers that died with a task, which Dask gives to others by itself."""
+        for address in [one for one in entry.begun if one not in living]:
+            entry.begun.remove(address)
+            entry.lost(address)
+        if not entry.allowed & living.keys():
+            if not entry.tried & entry.allowed:
+                entry.lost(min(entry.allowed))  # the word that it was begun may have been lost too
+            self._move(entry, _DIED)
+        elif len(entry.places) > MOVES:
+            self._lose(entry, _DIED)
+
+    def _start_join(self, join: Coroutine[Any, Any, None]) -> None:
+        async def run() -> None:
+            await join
+            self._woken.set()
+
+        task = self._loop.create_task(run())
+        self._joins.add(task)
+        task.add_done_callback(self._joins.discard)
+
+    def _gone(self, why: str) -> MissingError:
+        return MissingError(
+            f"the scheduler {self._address} went away while the build was running: {why}",
+            cause="it was stopped, or the connection to it broke",
+            fix="build again: what was compiled is kept; `--fallback local` compiles the rest here",
+        )
+
+    def _give_up(self, error: MissingError) -> None:
+        self._error = error
+        entries = [*self._running.values(), *self._waiting]
+        self._running.clear()
+        self._waiting.clear()
+        for entry in entries:
+            entry.stop()
+            entry.future.set_exception(error)
+
+    async def _leave(self) -> None:
+        for entry in self._running.values():
+            entry.stop()
+        for task in self._joins:
+            task.cancel()
+        client = self._client
+        if client is None:
+            return
+        try:
+            if client.status == "running":
+                leave = client.run(self._seat.leave, self._build, on_error="ignore")
+                await asyncio.wait_for(leave, _CLOSE)
+        except (OSError, asyncio.TimeoutError):
+            pass  # they end the build's processes by themselves, a little later
+        finally:
+            await client.close(timeout=1)
+
+    # --- tasks
+
+    def _add(self, task: Task, future: Future[Answers]) -> None:
+        if self._error:
+            future.set_exception(self._error)
+            return
+        (first, *_) = (one for one in task.requests if isinstance(one, Compile))
+        spec = first.job.spec
+        tree = Tree(
+            language=spec.language, source=spec.source, files=task.files, inputs=first.inputs
+        )
+        self._crew.require(tree, task.tools)
+        self._count += 1
+        self._waiting.append(_Entry(self._count, task, future, tree.digest))
+        self._woken.set()
+
+    def _fill(self) -> None:
+        """Hand tasks to the scheduler, as many as keep the workers busy."""
+        room = len(self._crew) * _AHEAD - len(self._running)
+        passed: list[_Entry] = []
+        while room > 0 and self._waiting:
+            entry = self._waiting.popleft()
+            able = self._crew.with_tree(entry.tree)
+            if not able:
+                passed.append(entry)
+                continue
+            room -= 1
+            entry.allowed = able - entry.tried or able
+            self._running[entry.number] = entry
+            entry.job = self._loop.create_task(self._attempt(entry))
+        self._waiting.extendleft(reversed(passed))
+
+    async def _attempt(self, entry: _Entry) -> None:
+        """Send a task to the cluster, and take what comes back."""
+        assert self._client is not None
+        if entry.tree in self._crew.changed:
+            reply = Reply(result=changed(entry.requests[0].job))
+            self._finish(entry, tuple(Answer(reply=reply) for _ in entry.requests))
+            return
+        unit = Unit(
+            number=entry.number,
+            requests=entry.requests,
+            tree=entry.tree,
+            limit=entry.task.limit,
+            grace=self._grace,
+        )
+        entry.attempts += 1
+        try:
+            remote: Any = self._client.submit(
+                self._seat.work,
+                self._build,
+                pack(unit),
+                key=f"{self._build}-{entry.number}-{entry.attempts}",
+                workers=[*entry.allowed],
+                pure=False,
+            )
+            await remote.exception()
+            entry.begun.clear()  # should a worker die now, no blame is on the task
+            delivery: Delivery = unpack(await remote)
+        except KilledWorker as error:
+            entry.lost(error.last_worker.address)
+            self._lose(entry, _DIED)
+        except FutureCancelledError as error:
+            if self._client.status != "running":
+                self._error = self._error or self._gone(str(error))
+                self._woken.set()
+                return
+            entry.lost("", f"the cluster, which cancelled it ({error.reason})")
+            self._move(entry, "was cancelled")
+        except Exception as error:  # noqa: BLE001 - whatever the worker's environment raises
+            entry.lost(entry.begun[-1] if entry.begun else "", "a worker")
+            self._move(entry, f"could not be started: {type(error).__name__}: {error}")
+        else:
+            self._take(entry, delivery)
+        self._fill()
+
+    def _take(self, entry: _Entry, delivery: Delivery) -> None:
+        if delivery.absent:
+            self._crew.forget(delivery.address)
+            self._again(entry)
+            return
+        broken = delivery.broken
+        answers: Answers = ()
+        if not broken:
+            try:
+                answers = self._received(entry, delivery)
+            except (ValueError, TypeError, LookupError) as error:
+                broken = f"it sent a result that cannot be used: {error}"
+        if broken:
+            self._crew.leave_out(delivery.address, f"{delivery.place}: {broken}")
+            entry.lost(delivery.address, delivery.place)
+            self._move(entry, f"failed: {broken}")
+            return
+        last = answers[-1]
+        if last.lost:
+            entry.lost(delivery.address, delivery.place)
+            if not entry.requests[0].in_group and len(entry.places) <= MOVES:
+                self._again(entry)
+                return
+            if isinstance(last.reply, Lost):
+                reply = dataclasses.replace(last.reply, where=_where(entry.places))
+                answers = (*answers[:-1], dataclasses.replace(last, reply=reply))
+        self._finish(entry, answers)
+
+    def _received(self, entry: _Entry, delivery: Delivery) -> Answers:
+        """Return answers whose images lie in the cache, or else in the spool.
+
+        Raises:
+            ValueError, TypeError, LookupError: results are not what they have to be.
+        """
+        answers = []
+        for request, answer in zip(entry.requests, delivery.answers, strict=False):
+            reply = answer.reply
+            if isinstance(reply, Reply) and isinstance(reply.result, Done):
+                result = self._kept(request, reply.result, delivery.images)
+                answer = dataclasses.replace(
+                    answer, reply=dataclasses.replace(reply, result=result)
+                )
+            answers.append(answer)
+        if not answers:
+            raise ValueError("it has no answers")
+        return tuple(answers)
+
+    def _kept(self, request: Compile, done: Done, images: Any) -> Done | TilecError:
+        image = Image(
+            info=done.info,
+            data=images[done.blob.digest],
+            abi=done.abi,
+            warnings=done.warnings,
+        )
+        check_image(image)
+        if image.info.target != request.job.target:
+            raise ValueError(f"an image for {image.info.target}, not {request.job.target}")
+        blob = None
+        if request.job.cacheable and not request.apart:
+            blob = self._cache.put(request.key, image)
+        try:
+            if blob is None:
+                spool = Path(self._setup.spool)
+                spool.mkdir(parents=True, exist_ok=True)
+                blob = spool_image(spool / f"{request.key}.image", image)
+        except TilecError as error:
+            return error
+        return dataclasses.replace(done, row=image_row(request.key, image), blob=blob)
+
+    def _hear(self, event: tuple[float, list[Any]]) -> None:
+        """A worker has begun a request."""
+        number, index, address = event[1]
+        entry = self._running.get(number)
+        if entry is None:
+            return
+        if entry.watch:
+            entry.watch.cancel()
+        entry.begun = [*(one for one in entry.begun if one != address), address]
+        limit = entry.task.limit + self._grace + _SILENT
+        entry.watch = self._loop.call_later(limit, self._silent, entry, address)
+        self._on_start(entry.requests[index])
+
+    def _silent(self, entry: _Entry, address: str) -> None:
+        """A worker neither answers nor dies: what it may have goes elsewhere."""
+        self._crew.leave_out(address, f"{address}: it went silent")
+        for other in [*self._running.values()]:
+            if not other.begun and address in other.allowed:
+                self._again(other)
+        entry.lost(address)
+        self._move(entry, "was lost with workers of the cluster that went silent")
+
+    def _again(self, entry: _Entry) -> None:
+        """Put a task first in the queue."""
+        self._running.pop(entry.number, None)
+        entry.stop()
+        self._waiting.appendleft(entry)
+        self._woken.set()
+
+    def _move(self, entry: _Entry, death: str) -> None:
+        """Let another worker try a task, unless it went elsewhere often enough."""
+        if len(entry.places) > MOVES:
+            self._lose(entry, death)
+        else:
+            self._again(entry)
+
+    def _lose(self, entry: _Entry, death: str) -> None:
+        lost = Lost(death=death, where=_where(entry.places))
+        self._finish(entry, (Answer(reply=lost),))
+
+    def _finish(self, entry: _Entry, answers: Answers) -> None:
+        self._running.pop(entry.number, None)
+        entry.stop()
+        entry.future.set_result(answers)
+
+
+def _where(places: list[str]) -> str:
+    """Return the end of a message about a task that was tried at these places."""
+    listed = ", ".join(dict.fromkeys(places))
+    if not listed:
+        return ""
+    return f", tried {len(places)} times on {listed}" if len(places) > 1 else f", on {listed}"
