@@ -21,6 +21,7 @@ from distributed.versions import VersionMismatchWarning
 
 from tilec.compile.cache import Cache
 from tilec.compile.cluster import member
+from tilec.compile.cluster.attempts import Entry, where_tried
 from tilec.compile.cluster.crew import Crew, version_differences
 from tilec.compile.cluster.parcels import Delivery, Tree, Unit, pack, unpack
 from tilec.compile.events import Done
@@ -46,52 +47,6 @@ _CLOSE = 5.0  # seconds to take leave of the workers
 # Tasks that the scheduler has for each worker: one that is done, and one that waits for it.
 _AHEAD = 2
 _DIED = "was lost with its worker each time"
-
-
-@dataclasses.dataclass(eq=False, slots=True)
-class _Entry:
-    """A task with its future, the workers that lost it, and its attempt at the moment.
-
-    Attributes:
-        tree: digest of the files that its requests read.
-        attempts: how often it was sent to the cluster.
-        tried: addresses of workers that lost it.
-        places: how messages call those, as often as they lost it.
-        allowed: addresses of the workers that may do the attempt.
-        begun: addresses of those that have begun it; the latest is the last.
-        job: waits for the attempt's end.
-        watch: ends the attempt if the worker goes silent.
-    """
-
-    number: int
-    task: Task
-    future: Future[Answers]
-    tree: str
-    attempts: int = 0
-    tried: set[str] = dataclasses.field(default_factory=set)
-    places: list[str] = dataclasses.field(default_factory=list)
-    allowed: set[str] = dataclasses.field(default_factory=set)
-    begun: list[str] = dataclasses.field(default_factory=list)
-    job: asyncio.Task[None] | None = None
-    watch: asyncio.TimerHandle | None = None
-
-    @property
-    def requests(self) -> tuple[Compile, ...]:
-        """The task's requests: sources are declared where the build runs."""
-        return tuple(one for one in self.task.requests if isinstance(one, Compile))
-
-    def stop(self) -> None:
-        """End the attempt."""
-        if self.watch:
-            self.watch.cancel()
-        if self.job:
-            self.job.cancel()
-        self.watch, self.job, self.begun = None, None, []
-
-    def lost(self, address: str, place: str = "") -> None:
-        """Note that a worker lost it."""
-        self.tried.add(address)
-        self.places.append(place or address)
 
 
 class DaskPool:
@@ -129,8 +84,8 @@ class DaskPool:
         self._client: Client | None = None
         self._error: MissingError | None = None
         self._count = 0
-        self._waiting: collections.deque[_Entry] = collections.deque()
-        self._running: dict[int, _Entry] = {}
+        self._waiting: collections.deque[Entry] = collections.deque()
+        self._running: dict[int, Entry] = {}
         self._joins: set[asyncio.Task[None]] = set()
         self._closing = False
         self._loop = asyncio.new_event_loop()
@@ -248,7 +203,7 @@ class DaskPool:
             if self._error:
                 raise self._error
 
-    def _check(self, entry: _Entry, living: Mapping[str, int]) -> None:
+    def _check(self, entry: Entry, living: Mapping[str, int]) -> None:
         """Note workers that died with a task, which Dask gives to others by itself."""
         for address in [one for one in entry.begun if one not in living]:
             entry.begun.remove(address)
@@ -315,13 +270,13 @@ class DaskPool:
         )
         self._crew.require(tree, task.tools)
         self._count += 1
-        self._waiting.append(_Entry(self._count, task, future, tree.digest))
+        self._waiting.append(Entry(self._count, task, future, tree.digest))
         self._woken.set()
 
     def _fill(self) -> None:
         """Hand tasks to the scheduler, as many as keep the workers busy."""
         room = len(self._crew) * _AHEAD - len(self._running)
-        passed: list[_Entry] = []
+        passed: list[Entry] = []
         while room > 0 and self._waiting:
             entry = self._waiting.popleft()
             able = self._crew.with_tree(entry.tree)
@@ -334,7 +289,7 @@ class DaskPool:
             entry.job = self._loop.create_task(self._attempt(entry))
         self._waiting.extendleft(reversed(passed))
 
-    async def _attempt(self, entry: _Entry) -> None:
+    async def _attempt(self, entry: Entry) -> None:
         """Send a task to the cluster, and take what comes back."""
         assert self._client is not None
         if entry.tree in self._crew.changed:
@@ -378,7 +333,7 @@ class DaskPool:
             self._take(entry, delivery)
         self._fill()
 
-    def _take(self, entry: _Entry, delivery: Delivery) -> None:
+    def _take(self, entry: Entry, delivery: Delivery) -> None:
         if delivery.absent:
             self._crew.forget(delivery.address)
             self._again(entry)
@@ -402,11 +357,11 @@ class DaskPool:
                 self._again(entry)
                 return
             if isinstance(last.reply, Lost):
-                reply = dataclasses.replace(last.reply, where=_where(entry.places))
+                reply = dataclasses.replace(last.reply, where=where_tried(entry.places))
                 answers = (*answers[:-1], dataclasses.replace(last, reply=reply))
         self._finish(entry, answers)
 
-    def _received(self, entry: _Entry, delivery: Delivery) -> Answers:
+    def _received(self, entry: Entry, delivery: Delivery) -> Answers:
         """Return answers whose images lie in the cache, or else in the spool.
 
         Raises:
@@ -460,7 +415,7 @@ class DaskPool:
         entry.watch = self._loop.call_later(limit, self._silent, entry, address)
         self._on_start(entry.requests[index])
 
-    def _silent(self, entry: _Entry, address: str) -> None:
+    def _silent(self, entry: Entry, address: str) -> None:
         """A worker neither answers nor dies: what it may have goes elsewhere."""
         self._crew.leave_out(address, f"{address}: it went silent")
         for other in [*self._running.values()]:
@@ -469,33 +424,25 @@ class DaskPool:
         entry.lost(address)
         self._move(entry, "was lost with workers of the cluster that went silent")
 
-    def _again(self, entry: _Entry) -> None:
+    def _again(self, entry: Entry) -> None:
         """Put a task first in the queue."""
         self._running.pop(entry.number, None)
         entry.stop()
         self._waiting.appendleft(entry)
         self._woken.set()
 
-    def _move(self, entry: _Entry, death: str) -> None:
+    def _move(self, entry: Entry, death: str) -> None:
         """Let another worker try a task, unless it went elsewhere often enough."""
         if len(entry.places) > MOVES:
             self._lose(entry, death)
         else:
             self._again(entry)
 
-    def _lose(self, entry: _Entry, death: str) -> None:
-        lost = Lost(death=death, where=_where(entry.places))
+    def _lose(self, entry: Entry, death: str) -> None:
+        lost = Lost(death=death, where=where_tried(entry.places))
         self._finish(entry, (Answer(reply=lost),))
 
-    def _finish(self, entry: _Entry, answers: Answers) -> None:
+    def _finish(self, entry: Entry, answers: Answers) -> None:
         self._running.pop(entry.number, None)
         entry.stop()
         entry.future.set_result(answers)
-
-
-def _where(places: list[str]) -> str:
-    """Return the end of a message about a task that was tried at these places."""
-    listed = ", ".join(dict.fromkeys(places))
-    if not listed:
-        return ""
-    return f", tried {len(places)} times on {listed}" if len(places) > 1 else f", on {listed}"
