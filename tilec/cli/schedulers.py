@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import importlib.util
 import re
-from typing import Any
+from collections.abc import Callable
+from typing import TypeVar
 
 import click
 
 from tilec_runtime.errors import MissingError, UsageError
 
+Command = TypeVar("Command", bound=Callable[..., object])
 _LOCAL = re.compile(r"local(?::(\d{1,4}))?")
 _ADDRESS = re.compile(r"(?:tcp|tls)://[^\s/]+:\d{1,5}")
 
 
-def scheduler_options(command: Any) -> Any:
+def scheduler_options(command: Command) -> Command:
     """Add the options to a command."""
     fallback = click.option(
         "--fallback",

@@ -356,8 +356,8 @@ def test_results_that_lie_are_refused(project, remote, monkeypatch: pytest.Monke
     """Whoever can write to the scheduler can do worse; this finds accidents."""
     original = pools.unpack
 
-    def damaged(data: bytes) -> Any:
-        delivery = original(data)
+    def damaged(data: bytes, kind: Any) -> Any:
+        delivery = original(data, kind)
         return dataclasses.replace(delivery, images=dict.fromkeys(delivery.images, b"other"))
 
     monkeypatch.setattr(pools, "unpack", damaged)

@@ -55,7 +55,7 @@ async def join(build: str, supplies: bytes, dask_worker: Worker) -> Joined:
     if not isinstance(seat, Seat):
         seat = Seat(build, Path(dask_worker.local_directory))
         await dask_worker.plugin_add(seat, name=build)
-    differences = await asyncio.to_thread(seat.prepare, unpack(supplies))
+    differences = await asyncio.to_thread(seat.prepare, unpack(supplies, Supplies))
     return Joined(place=place_of(dask_worker.address), differences=differences)
 
 
@@ -72,7 +72,7 @@ def work(build: str, unit: bytes) -> bytes:
     if not isinstance(seat, Seat):
         address = worker.address
         return pack(Delivery(address=address, place=place_of(address), absent=True))
-    return pack(seat.deliver(unpack(unit), worker))
+    return pack(seat.deliver(unpack(unit, Unit), worker))
 
 
 def place_of(address: str) -> str:

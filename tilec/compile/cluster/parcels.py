@@ -7,13 +7,14 @@ import pickle
 import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 from tilec.compile.pool import Answer
 from tilec.compile.worker import Compile, Identity
 from tilec.model.job import InputFile, Source
 from tilec_runtime.model.digest import sha256
 
+Value = TypeVar("Value")
 _SHOWN = 12  # digits of a digest in messages
 
 
@@ -123,9 +124,16 @@ def pack(value: object) -> bytes:
     return zlib.compress(pickle.dumps(value), 1)
 
 
-def unpack(data: bytes) -> Any:
-    """Return what was packed."""
-    return pickle.loads(zlib.decompress(data))  # noqa: S301 - as trusted as the cluster itself
+def unpack(data: bytes, kind: type[Value]) -> Value:
+    """Return what was packed.
+
+    Raises:
+        TypeError: it is of another class.
+    """
+    value = pickle.loads(zlib.decompress(data))  # noqa: S301 - as trusted as the cluster itself
+    if not isinstance(value, kind):
+        raise TypeError(f"a {type(value).__name__} came where a {kind.__name__} was due")
+    return value
 
 
 def write_tree(root: Path, tree: Tree, files: Mapping[str, bytes]) -> None:

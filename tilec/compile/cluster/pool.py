@@ -9,14 +9,14 @@ import logging
 import threading
 import uuid
 import warnings
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import cast
 
 from distributed import Client, KilledWorker
-from distributed.client import FutureCancelledError
+from distributed.client import FutureCancelledError, VersionsDict
 from distributed.versions import VersionMismatchWarning
 
 from tilec.compile.cache import Cache
@@ -163,8 +163,8 @@ class DaskPool:
                     set_as_default=False,
                     name="tilec",
                 )
-            versions: Any = self._client.get_versions(packages=["tilec"])
-            known = await asyncio.wait_for(versions, _SILENT)
+            versions = self._client.get_versions(packages=["tilec"])
+            known = await asyncio.wait_for(cast("Awaitable[VersionsDict]", versions), _SILENT)
         except Exception as error:
             raise MissingError(
                 f"the scheduler {self._address} cannot be reached: {str(error) or type(error).__name__}",
@@ -215,7 +215,7 @@ class DaskPool:
         elif len(entry.places) > MOVES:
             self._lose(entry, _DIED)
 
-    def _start_join(self, join: Coroutine[Any, Any, None]) -> None:
+    def _start_join(self, join: Awaitable[None]) -> None:
         async def run() -> None:
             await join
             self._woken.set()
@@ -305,7 +305,7 @@ class DaskPool:
         )
         entry.attempts += 1
         try:
-            remote: Any = self._client.submit(
+            remote = self._client.submit(
                 self._seat.work,
                 self._build,
                 pack(unit),
@@ -315,7 +315,7 @@ class DaskPool:
             )
             await remote.exception()
             entry.begun.clear()  # should a worker die now, no blame is on the task
-            delivery: Delivery = unpack(await remote)
+            delivery = unpack(await remote, Delivery)
         except KilledWorker as error:
             entry.lost(error.last_worker.address)
             self._lose(entry, _DIED)
@@ -380,7 +380,7 @@ class DaskPool:
             raise ValueError("it has no answers")
         return tuple(answers)
 
-    def _kept(self, request: Compile, done: Done, images: Any) -> Done | TilecError:
+    def _kept(self, request: Compile, done: Done, images: Mapping[str, bytes]) -> Done | TilecError:
         image = Image(
             info=done.info,
             data=images[done.blob.digest],
@@ -402,7 +402,7 @@ class DaskPool:
             return error
         return dataclasses.replace(done, row=image_row(request.key, image), blob=blob)
 
-    def _hear(self, event: tuple[float, list[Any]]) -> None:
+    def _hear(self, event: tuple[float, tuple[int, int, str]]) -> None:
         """A worker has begun a request."""
         number, index, address = event[1]
         entry = self._running.get(number)
