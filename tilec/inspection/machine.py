@@ -11,18 +11,15 @@ import tempfile
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tilec import __version__
 from tilec.frontends.base import ToolSearch
 from tilec.frontends.tools.search import ToolReport, survey
 from tilec_runtime.bundle.place import exposure
+from tilec_runtime.device.devices import process_driver
 from tilec_runtime.errors import TilecError
 from tilec_runtime.model.arch import ARCHS, Version
 from tilec_runtime.model.driver import ptx_isa_of_cuda, required_driver
-
-if TYPE_CHECKING:
-    from tilec_runtime.device.driver import Driver
 
 # What each language cannot be compiled without: tools and packages.
 NEEDED = {
@@ -142,7 +139,7 @@ def _unfit(name: str, found: str) -> str:
 
 def _driver(tools: tuple[ToolReport, ...]) -> Iterator[Check]:
     try:
-        driver = _real_driver()
+        driver = process_driver()
         cuda = driver.version()
         gpus = [driver.device(ordinal) for ordinal in range(driver.device_count())]
     except TilecError as exc:
@@ -180,12 +177,6 @@ def _code(toolkit: Version, driver: Version) -> Iterator[Check]:
         least = required_driver(TILE_IR)
         text = f"Tile IR takes {least}: build tile kernels for sm_NN"
         yield Check(name="code", text=text)
-
-
-def _real_driver() -> Driver:
-    from tilec_runtime.device.driver import driver
-
-    return driver()
 
 
 def _cache(directory: Path | None) -> Check:

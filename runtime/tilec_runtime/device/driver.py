@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -322,13 +321,11 @@ class Driver(GraphCalls):
         config.sharedMemBytes = shape.shared
         config.hStream = api.CUstream(stream)
         attributes = []
-        if (
-            math.prod(shape.cluster) > 1
-        ):  # one block is no cluster, and older devices refuse the word
+        if extents := shape.cluster_dim:
             cluster = api.CUlaunchAttribute()
             cluster.id = api.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
             dims = cluster.value.clusterDim
-            dims.x, dims.y, dims.z = (*shape.cluster, 1, 1)[:3]
+            dims.x, dims.y, dims.z = extents
             attributes.append(cluster)
         if shape.cooperative:
             cooperative = api.CUlaunchAttribute()

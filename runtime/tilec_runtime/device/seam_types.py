@@ -111,6 +111,12 @@ class LaunchShape:
     cooperative: bool = False
     programmatic: bool = False
 
+    @property
+    def cluster_dim(self) -> Dim3 | None:
+        """Extents of its cluster; None for one block: older devices refuse the attribute then."""
+        extents = dim3(self.cluster)
+        return None if extents == (1, 1, 1) else extents
+
 
 @value_class(frozen=True, kw_only=True, slots=True)
 class TensorPart:

@@ -213,9 +213,8 @@ class StandaloneDriver(Driver):
 
 def _attributes(shape: LaunchShape) -> list[_Attribute]:
     attributes = []
-    x, y, z = (*shape.cluster, 1, 1, 1)[:3]
-    if x * y * z > 1:  # one block is no cluster, and older devices refuse the word
-        attributes.append(_Attribute(_CLUSTER, _Value(cluster=_Cluster(x, y, z))))
+    if extents := shape.cluster_dim:
+        attributes.append(_Attribute(_CLUSTER, _Value(cluster=_Cluster(*extents))))
     for wanted, number in ((shape.cooperative, _COOPERATIVE), (shape.programmatic, _PROGRAMMATIC)):
         if wanted:
             attributes.append(_Attribute(number, _Value(number=1)))

@@ -165,7 +165,7 @@ def configured(info: KernelInfo, config: LaunchConfig) -> KernelInfo:
                 fix=f'leave {key} out of the config, or add "{key}" to kernel.{name}.launch.open',
                 kernel=name,
             )
-    if shape.cluster and launch.cluster and shape.cluster != (*launch.cluster, 1, 1)[:3]:
+    if shape.cluster and launch.cluster and shape.cluster != dim3(launch.cluster):
         what = (
             f"{name}: the manifest says cluster {launch.cluster}, and config says {shape.cluster}"
         )

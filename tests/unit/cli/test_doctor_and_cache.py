@@ -82,7 +82,7 @@ def bare(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         machine, "_package", lambda name, use: machine.Package(name=name, use=use, version="")
     )
-    monkeypatch.setattr(machine, "_real_driver", driver)
+    monkeypatch.setattr(machine, "process_driver", driver)
     monkeypatch.delenv("TILEC_NATIVE", raising=False)
     monkeypatch.setattr("tilec_runtime.device.core.CORE", None)
 
@@ -103,7 +103,7 @@ def full(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         machine, "_package", lambda name, use: machine.Package(name=name, use=use, version="1.7.0")
     )
-    monkeypatch.setattr(machine, "_real_driver", lambda: driver)
+    monkeypatch.setattr(machine, "process_driver", lambda: driver)
     monkeypatch.setattr("tilec_runtime.device.core.CORE", object())
 
 
@@ -141,7 +141,7 @@ def test_a_driver_is_compared_with_the_toolkit(
     cli, full, monkeypatch, driver: tuple[int, int], text: str
 ) -> None:
     found = SimpleNamespace(version=lambda: driver, device_count=lambda: 0)
-    monkeypatch.setattr(machine, "_real_driver", lambda: found)
+    monkeypatch.setattr(machine, "process_driver", lambda: found)
     (line,) = [line for line in cli("doctor").out.splitlines() if line.startswith("code ")]
     assert text in line
 

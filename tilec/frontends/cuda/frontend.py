@@ -64,16 +64,11 @@ class CudaFrontend:
         """
         tools = list(self._require(_ALWAYS).values())
         # The header rows are three views of one directory.
-        infos = [
-            ToolInfo(name=t.name, version=t.version, digest=t.digest)
-            for t in tools
-            if t.name not in ("crt-headers", "cccl-headers")
-        ]
+        infos = [tool.info for tool in tools if tool.name not in ("crt-headers", "cccl-headers")]
         for optional in ("nvcc", _LINKER):
             tool, _ = locate(optional, self._search)
             if tool is not None and tool.release == tools[0].release:
-                tool = self._require((optional,))[optional]
-                infos.append(ToolInfo(name=optional, version=tool.version, digest=tool.digest))
+                infos.append(self._require((optional,))[optional].info)
         return infos
 
     def inputs(self, source: Source) -> Sequence[InputFile]:

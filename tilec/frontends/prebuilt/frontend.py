@@ -56,11 +56,7 @@ class PrebuiltFrontend:
             ToolchainError: they are of several releases, or outside of the manifest's range.
         """
         names = tuple(name for name in _TOOLS if locate(name, self._search)[0] is not None)
-        found = require(names, self._search) if names else {}
-        return [
-            ToolInfo(name=tool.name, version=tool.version, digest=tool.digest)
-            for tool in found.values()
-        ]
+        return [tool.info for tool in require(names, self._search).values()] if names else []
 
     def inputs(self, source: Source) -> Sequence[InputFile]:
         """The source and the kernel's other files.

@@ -10,7 +10,8 @@ from tilec.frontends.simt import api
 from tilec.frontends.simt.compiler import JobCompiler
 from tilec.frontends.simt.declare import declared
 from tilec.frontends.simt.link import linked_inputs
-from tilec.frontends.simt.toolchain import TOOLS, toolchain
+from tilec.frontends.simt.toolchain import PACKAGES, TOOLS
+from tilec.frontends.tools import packages
 from tilec.frontends.tools.cpp.device import DeviceCode
 from tilec.frontends.tools.inputs import closure
 from tilec.frontends.tools.kernels import Kernels, naming
@@ -49,13 +50,28 @@ class SimtFrontend:
         return ""
 
     def toolchain(self) -> Sequence[ToolInfo]:
-        """numba-cuda with what it stands on, Python, libNVVM, NVRTC, nvJitLink and ptxas.
+        """numba-cuda, numba and llvmlite, Python (which executes the module, and whose bytecode is
+        compiled), and the toolkit's part.
 
         Raises:
             ToolchainError: something is missing, half installed, or a numba-cuda that tilec was not
                 written against.
         """
-        return toolchain(self._search)
+        infos = [
+            packages.package(
+                name,
+                stem,
+                f"{stem}/__init__.py",
+                whose="SIMT Python",
+                fix=api.FIX,
+                verify=self._search.verify,
+            )
+            for name, stem in PACKAGES.items()
+        ]
+        packages.require_minor("numba-cuda", infos[0].version, api.TESTED, api.FIX)
+        tools = require(TOOLS, self._search).values()
+        rows = [tool.info for tool in tools if tool.name != "crt-headers"]
+        return [*infos, packages.interpreter(), *rows]
 
     def inputs(self, source: Source) -> Sequence[InputFile]:
         """The source and every project module it may import, transitively; read from import

@@ -29,7 +29,7 @@ def toolchain(search: ToolSearch) -> tuple[ToolInfo, ...]:
     return (
         found,
         interpreter(),
-        *(ToolInfo(name=t.name, version=t.version, digest=t.digest) for t in find(search).values()),
+        *(tool.info for tool in find(search).values()),
     )
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from tilec.frontends.base import ToolSearch
 from tilec.frontends.tools.digests import DigestTable, actual_rows
 from tilec_runtime.errors import TilecError, ToolchainError, UsageError
+from tilec_runtime.model.kernel import ToolInfo
 
 used: set[str] = set()
 """Paths of all tools that this process used; a build remembers their file status."""
@@ -40,6 +41,11 @@ class Tool:
     version: str = ""
     digest: str = ""
     origin: str
+
+    @property
+    def info(self) -> ToolInfo:
+        """Name, version and digest, as bundles and cache keys have them."""
+        return ToolInfo(name=self.name, version=self.version, digest=self.digest)
 
     @property
     def release(self) -> tuple[int, int]:

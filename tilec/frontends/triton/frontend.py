@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tilec.frontends.base import SUFFIXES, ToolSearch
+from tilec.frontends.tools import packages
 from tilec.frontends.tools.inputs import closure
 from tilec.frontends.tools.kernels import Kernels, naming
 from tilec.frontends.tools.modules import LoadedModule, load
@@ -12,7 +13,6 @@ from tilec.frontends.tools.search import require
 from tilec.frontends.triton import api
 from tilec.frontends.triton.compiler import EXACT, JobCompiler
 from tilec.frontends.triton.declare import declared
-from tilec.frontends.triton.toolchain import toolchain
 from tilec.model.declaration import KernelDecl
 from tilec.model.job import InputFile, Job, Source
 from tilec_runtime.errors import CompileError
@@ -54,13 +54,22 @@ class TritonFrontend:
         return ""
 
     def toolchain(self) -> Sequence[ToolInfo]:
-        """Triton, Python and ptxas.
+        """Triton, Python (which executes the module and parses its source) and ptxas.
 
         Raises:
             ToolchainError: something is missing, half installed, or a Triton that tilec was not
                 written against.
         """
-        return toolchain(self._search)
+        package = packages.package(
+            "triton",
+            "triton",
+            "triton/__init__.py",
+            whose="Triton",
+            fix=api.FIX,
+            verify=self._search.verify,
+        )
+        packages.require_minor("triton", package.version, api.TESTED, api.FIX)
+        return [package, packages.interpreter(), require(("ptxas",), self._search)["ptxas"].info]
 
     def inputs(self, source: Source) -> Sequence[InputFile]:
         """The source and every project module it may import, transitively; read from import
