@@ -5,14 +5,13 @@ Generated modules (`demo.torch`) import this; nothing else does. Needs torch 2.7
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch.autograd.graph import increment_version
 
-from tilec_runtime.launch.outputs import Outputs, Rule
+from tilec_runtime.launch.outputs import Outputs
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.model.kernel import AxisValue, KernelInfo
 from tilec_runtime.model.signature import Param, ParamKind
@@ -22,11 +21,6 @@ if TYPE_CHECKING:
 
     from tilec_runtime.bundle.read import Bundle
     from tilec_runtime.launch.launcher import Launcher
-    from tilec_runtime.model.expr import Expr
-
-# Allocates one output of a call, or all, by its arguments.
-Make = Callable[[tuple[Any, ...]], Any]
-Allocate = Callable[[tuple[Any, ...]], tuple[Any, ...]]
 
 # Inductor passes arrays with the strides that they were traced with.
 _TAGS = (torch.Tag.pt2_compliant_tag, torch.Tag.needs_exact_strides)
@@ -81,14 +75,14 @@ class Operators:
         if self._shared and hasattr(known, kernel):
             return getattr(known, kernel).default
         info = self._package.bundle.kernel(kernel)
-        allocate = _allocator(info)
+        outputs = Outputs(info)
         self._library.define(kernel + schema_of(info), tags=_TAGS)
-        run = _runner(info, allocate, _Launchers(self._package, kernel))
+        run = _runner(info, outputs, _Launchers(self._package, kernel))
         for key in ("CUDA", "CPU"):
             self._library.impl(kernel, run, key)
 
         def fake(*args: Any, **_axes: Any) -> Any:
-            return _result(allocate(args))
+            return _result(outputs.allocate(args))
 
         name = f"{self._namespace}::{kernel}"
         torch.library.register_fake(name, fake, lib=self._library)
@@ -147,91 +141,19 @@ def _defaults(inputs: tuple[Param, ...]) -> list[str]:
     return texts[::-1]
 
 
-def _allocator(info: KernelInfo) -> Allocate:
-    """What allocates the outputs of an operator, real or fake."""
-    if not info.allocated:
-        return lambda _args: ()
-    outputs = Outputs(info)
-    names = tuple(param.name for param in info.inputs)
-    makers = [
-        _maker(outputs, names, name, rule)
-        for name, rule in zip(outputs.names, outputs.rules, strict=True)
-    ]
-    if len(makers) == 1:
-        (make,) = makers
-        return lambda args: (make(args),)
-    return lambda args: tuple([make(args) for make in makers])
-
-
-def _maker(outputs: Outputs, names: tuple[str, ...], name: str, rule: Rule) -> Make:
-    """What allocates one output; where it is all like its input, by one call of torch."""
-    like, extents, dtype = rule
-    place = names.index(like)
-    own = None if dtype in DTYPES else names.index(dtype.removesuffix(".dtype"))
-    fixed = getattr(torch, DTYPES[dtype].numpy) if own is None else None
-    contiguous = torch.contiguous_format
-    if extents is None and own == place:
-        return lambda args: torch.empty_like(args[place], memory_format=contiguous)
-    shape_of = _shape_of(outputs, names, name, extents) if extents is not None else None
-
-    def make(args: tuple[Any, ...]) -> Any:
-        kind = fixed if own is None else args[own].dtype
-        if shape_of is None:
-            return torch.empty_like(args[place], dtype=kind, memory_format=contiguous)
-        return args[place].new_empty(shape_of(args), dtype=kind)
-
-    return make
-
-
-def _shape_of(
-    outputs: Outputs, names: tuple[str, ...], name: str, extents: tuple[Expr, ...]
-) -> Callable[[tuple[Any, ...]], Any]:
-    """What computes a shape by the arguments of a call. Shapes of real tensors are remembered:
-    expressions cost more than torch's allocation.
-    """
-    used = outputs.reads(extents)
-    tensors = [names.index(each) for each in used if each in outputs.tensors]
-    numbers = [names.index(each) for each in used if each not in outputs.tensors]
-    read = [names[place] for place in (*tensors, *numbers)]
-
-    def compute(*values: Any) -> tuple[Any, ...]:
-        return tuple(outputs.shape(name, extents, dict(zip(read, values, strict=True))))
-
-    remembered = functools.lru_cache(maxsize=1024)(compute)
-
-    def shape(args: tuple[Any, ...]) -> tuple[Any, ...]:
-        values = [*[args[place].shape for place in tensors], *[args[place] for place in numbers]]
-        try:
-            return remembered(*values)
-        except TypeError:  # symbols of a tracer have no hash
-            return compute(*values)
-
-    return shape
-
-
-def _runner(info: KernelInfo, allocate: Allocate, launchers: _Launchers) -> Callable[..., Any]:
+def _runner(info: KernelInfo, outputs: Outputs, launchers: _Launchers) -> Callable[..., Any]:
     """What an operator does with real tensors: it launches on torch's current stream."""
     inputs = info.inputs
-    template = next(
-        place
-        for place, param in enumerate(inputs)
-        if param.kind is ParamKind.TENSOR and not param.optional
-    )
+    template = outputs.template
     defaults = tuple(param.default for param in inputs)
     mutated = tuple(place for place, param in enumerate(inputs) if param.out)
-    # Where each parameter's value is in outputs + arguments.
-    order = (*info.allocated, *inputs)
-    places = tuple(map(order.index, info.params))
-    outputs_first = info.params == order
     choices, count = info.choices, len(inputs)
 
     def run(*args: Any, **axes: AxisValue | None) -> Any:
         if len(args) != count:  # torch leaves defaults at the end out
             args += defaults[len(args) :]
-        outputs = allocate(args)
-        values = outputs + args
-        if not outputs_first:
-            values = tuple([values[place] for place in places])
+        allocated = outputs.allocate(args)
+        values = outputs.values(allocated, args)
         launcher = launchers[args[template].get_device()]
         if axes:
             launcher.launch(None, values, tuple([axes.get(name) for name in choices]))
@@ -240,7 +162,7 @@ def _runner(info: KernelInfo, allocate: Allocate, launchers: _Launchers) -> Call
         for place in mutated:
             if args[place] is not None:
                 increment_version(args[place])
-        return outputs[0] if len(outputs) == 1 else outputs or None
+        return _result(allocated)
 
     return run
 

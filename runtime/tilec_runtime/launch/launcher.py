@@ -133,11 +133,15 @@ class Launcher(Uncopied, LauncherBase):
     ) -> Any:
         """Allocate what a call leaves out, launch, and return it: one array, or a tuple."""
         given = {**dict(zip(outputs.given, args, strict=False)), **kwargs}
-        allocated = outputs.allocate(given)
-        launcher, values = self._bound((), {**given, **allocated})
-        launcher.launch(stream, values)
-        results = tuple(allocated.values())
-        return results[0] if len(results) == 1 else results
+        inputs = tuple([given.get(name, default) for name, default in outputs.inputs.items()])
+        allocated = outputs.allocate(inputs)
+        if given.keys() <= outputs.inputs.keys():
+            self.launch(stream, outputs.values(allocated, inputs))
+        else:
+            by_name = dict(zip(outputs.names, allocated, strict=True))
+            launcher, values = self._bound((), {**given, **by_name})
+            launcher.launch(stream, values)
+        return allocated[0] if len(allocated) == 1 else allocated
 
     def _bound(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]

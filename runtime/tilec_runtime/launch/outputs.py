@@ -5,20 +5,41 @@ from __future__ import annotations
 import functools
 import importlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from tilec_runtime.device.handles import MOST_TYPES, libraries_of
-from tilec_runtime.errors import ArgumentError, DTypeError, ExpressionError
+from tilec_runtime.errors import ArgumentError, ExpressionError
 from tilec_runtime.model.dtype import DTYPES, short_name
 from tilec_runtime.model.expr import Expr, parse
 from tilec_runtime.model.kernel import KernelInfo
 from tilec_runtime.model.signature import ParamKind
 
-# Makes an array beside one of the same library: of a shape, and of a dtype by tilec's name.
-Empty = Callable[[Any, tuple[Any, ...], str], Any]
-# The input that an output is made beside, its extents (None for those of that input), and its dtype
-# as the index has it.
-Rule = tuple[str, "tuple[Expr, ...] | None", str]
+Values = tuple[Any, ...]
+
+
+class Library(NamedTuple):
+    """How a library allocates arrays.
+
+    Attributes:
+        dtype: gives its dtype by tilec's name.
+        empty: makes an array beside another one, of a shape and a dtype.
+    """
+
+    dtype: Callable[[str], Any]
+    empty: Callable[[Any, Any, Any], Any]
+
+
+class Rule(NamedTuple):
+    """How one output is allocated.
+
+    Attributes:
+        shape: gives its shape by the values of all inputs.
+        dtype: tilec's name; empty for the dtype of the input at `source`.
+    """
+
+    shape: Callable[[Values], Any]
+    dtype: str
+    source: int
 
 
 class Shaped:
@@ -43,38 +64,38 @@ class Outputs:
     """The outputs of an operator, and which of its calls leave them out.
 
     Attributes:
-        name: the kernel's.
         names: the outputs.
         given: the inputs that every such call gives, which alone may be given by place.
-        tensors: those of them that are tensors.
-        template: the input whose library and device an output gets.
-        rules: of each output.
+        inputs: all inputs, with defaults.
+        template: place of the input whose library and device outputs get.
     """
 
     def __init__(self, info: KernelInfo) -> None:
-        """Read the operator of a kernel's row."""
-        op = info.op
-        assert op is not None
-        self.name = info.name
+        """Read the operator of a kernel's row; a kernel that is none has no outputs here."""
+        order = (*info.allocated, *info.inputs)
+        self._name = info.name
         self.names = tuple(param.name for param in info.allocated)
         self.given = tuple(param.name for param in info.given)
-        self.tensors = tuple(p.name for p in info.given if p.kind is ParamKind.TENSOR)
-        self.template = self.tensors[0]
-        self._defaults = {p.name: p.default for p in info.params if p.default is not None}
+        self.inputs = {param.name: param.default for param in info.inputs}
+        tensors = [param.name for param in info.given if param.kind is ParamKind.TENSOR]
+        self._places = {name: place for place, name in enumerate(self.inputs)}
+        self._tensors = {name: self._places[name] for name in tensors}
+        self.template = self._tensors[tensors[0]]
         self._fixed = {name: values[0] for name, values in info.axes if len(values) == 1}
-        by_name = {output.param: output for output in op.outputs}
-        self.rules = tuple(
-            (
-                by_name[name].like or self.template,
-                None if by_name[name].like else tuple(map(parse, by_name[name].shape)),
-                by_name[name].dtype,
+        self._order = tuple(map(order.index, info.params))
+        self._in_order = order == info.params
+        by_name = {output.param: output for output in info.op.outputs} if info.op else {}
+        self._rules = []
+        for name in self.names:
+            output = by_name[name]
+            shape = (
+                functools.partial(_shape_at, self._places[output.like])
+                if output.like
+                else self._shape_of(name, tuple(map(parse, output.shape)))
             )
-            for name in self.names
-        )
-
-    def reads(self, extents: Sequence[Expr]) -> list[str]:
-        """The inputs that extents read."""
-        return sorted({name for extent in extents for name in extent.names} - self._fixed.keys())
+            dtype = output.dtype if output.dtype in DTYPES else ""
+            source = 0 if dtype else self._places[output.dtype.removesuffix(".dtype")]
+            self._rules.append(Rule(shape, dtype, source))
 
     def left_out(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
         """Whether a call gives the inputs that it has to, and no output: outputs that are given by
@@ -87,17 +108,77 @@ class Outputs:
             and kwargs.keys().isdisjoint((*self.names, *self.given[: len(args)]))
         )
 
-    def shape(self, name: str, extents: Sequence[Expr], values: Mapping[str, Any]) -> list[Any]:
-        """The shape of an output, by the numbers that its extents read, and the shapes of tensors.
+    def allocate(self, inputs: Values) -> Values:
+        """Allocate the outputs of a call; `inputs` are in order, defaults at the end left out.
 
         Raises:
-            ArgumentError: it cannot be computed.
+            ArgumentError: an input is no array, its library cannot allocate an output, or a shape
+                cannot be computed.
         """
-        env: dict[str, Any] = dict(self._fixed)
-        for each, value in values.items():
-            env[each] = Shaped(value) if each in self.tensors else value
+        if len(inputs) < len(self.inputs):
+            inputs += tuple(self.inputs.values())[len(inputs) :]
+        template = inputs[self.template]
+        cls: type = type(template)
+        library = library_of(cls)
         try:
-            shape = [extent.evaluate(env) for extent in extents]
+            if library is not None:
+                return tuple(
+                    [
+                        library.empty(
+                            template, rule.shape(inputs), _dtype_of(library, rule, inputs)
+                        )
+                        for rule in self._rules
+                    ]
+                )
+        except AttributeError:
+            self._require_arrays(inputs)
+            raise
+        self._require_arrays(inputs)
+        raise self._refused(
+            f"arrays of {cls.__module__.partition('.')[0]} are not allocated here: "
+            f"pass {', '.join(self.names)}, or give arrays of torch, CuPy or NumPy"
+        )
+
+    def values(self, outputs: Values, inputs: Values) -> Values:
+        """The values of all parameters in order."""
+        both = outputs + inputs
+        return both if self._in_order else tuple([both[place] for place in self._order])
+
+    def _shape_of(self, name: str, extents: Sequence[Expr]) -> Callable[[Values], Any]:
+        """Return what computes a shape by the inputs of a call. Shapes of real arrays are cached:
+        expressions cost more than an allocation.
+        """
+        read = sorted({each for extent in extents for each in extent.names} - self._fixed.keys())
+        tensors = [each for each in read if each in self._tensors]
+        numbers = [each for each in read if each not in self._tensors]
+        shaped = [self._places[each] for each in tensors]
+        plain = [self._places[each] for each in numbers]
+
+        def compute(*values: Any) -> Values:
+            env: dict[str, Any] = dict(self._fixed)
+            env.update(zip(numbers, values[len(tensors) :], strict=True))
+            env.update(zip(tensors, map(Shaped, values), strict=False))
+            return self._computed(name, extents, env)
+
+        cached = functools.lru_cache(maxsize=1024, typed=True)(compute)
+
+        def shape(inputs: Values) -> Values:
+            values = [inputs[place].shape for place in shaped] + [inputs[place] for place in plain]
+            try:
+                return cached(*values)
+            except TypeError:  # symbols of a tracer have no hash
+                return compute(*values)
+
+        return shape
+
+    def _computed(self, name: str, extents: Sequence[Expr], env: Mapping[str, Any]) -> Values:
+        """Evaluate the extents of an output.
+
+        Raises:
+            ArgumentError: one cannot be computed, or is none of an array.
+        """
+        try:
+            shape = tuple([extent.evaluate(env) for extent in extents])
         except ExpressionError as error:
             raise self._refused(f"the shape of {name} cannot be computed: {error.what}") from error
         for extent, value in zip(extents, shape, strict=True):
@@ -106,89 +187,67 @@ class Outputs:
                 raise self._refused(f"{name} has no extent {extent.text} = {value}")
         return shape
 
-    def allocate(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Allocate the outputs of a call.
-
-        Raises:
-            ArgumentError: an input is no array, its library cannot allocate an output, or a shape
-                cannot be computed.
-        """
-        for name in self.tensors:
-            if not hasattr(values[name], "shape") or not hasattr(values[name], "dtype"):
+    def _require_arrays(self, inputs: Values) -> None:
+        for name, place in self._tensors.items():
+            if not hasattr(inputs[place], "shape") or not hasattr(inputs[place], "dtype"):
                 raise self._refused(
-                    f"{name} is {type(values[name]).__name__}, and no array: the outputs "
+                    f"{name} is {type(inputs[place]).__name__}, and no array: the outputs "
                     f"{', '.join(self.names)}, which the call leaves out, cannot be allocated"
                 )
-        template = values[self.template]
-        cls: type = type(template)
-        make = _maker(cls)
-        if make is None:
-            raise self._refused(
-                f"arrays of {cls.__module__.partition('.')[0]} are not allocated here: "
-                f"pass {', '.join(self.names)}, or give arrays of torch, CuPy or NumPy"
-            )
-        allocated = {}
-        for name, (like, extents, dtype) in zip(self.names, self.rules, strict=True):
-            shape = values[like].shape
-            if extents is not None:
-                given = {**self._defaults, **values}
-                read = {each: given[each] for each in self.reads(extents)}
-                read |= {each: read[each].shape for each in self.tensors if each in read}
-                shape = self.shape(name, extents, read)
-            known = dtype in DTYPES
-            allocated[name] = make(
-                template, tuple(shape), dtype if known else self._dtype_of(dtype, values)
-            )
-        return allocated
-
-    def _dtype_of(self, rule: str, values: Mapping[str, Any]) -> str:
-        """The dtype of an input (`x.dtype`), for an output.
-
-        Raises:
-            DTypeError: it is none of tilec's.
-        """
-        source = rule.removesuffix(".dtype")
-        dtype = dtype_name(values[source])
-        if dtype not in DTYPES:
-            raise DTypeError(
-                f"{self.name}: argument {source!r} has dtype {dtype}, which is no dtype of kernels",
-                fix="convert it to one that the kernel was built for",
-                kernel=self.name,
-            )
-        return dtype
 
     def _refused(self, what: str) -> ArgumentError:
-        return ArgumentError(f"{self.name}: {what}", kernel=self.name)
-
-
-def dtype_name(array: Any) -> str:
-    """Tilec's name of an array's dtype; that of its library where tilec has none."""
-    return short_name(str(array.dtype).removeprefix("torch."))
+        return ArgumentError(f"{self._name}: {what}", kernel=self._name)
 
 
 @functools.lru_cache(maxsize=MOST_TYPES)
-def _maker(cls: type) -> Empty | None:
-    """What allocates arrays of a type's library; None where nothing here does."""
+def library_of(cls: type) -> Library | None:
+    """Return how arrays like those of a type are allocated; None where nothing here does it."""
     libraries = libraries_of(cls)
-    for name, make in (("torch", _of_torch), ("cupy", _of_cupy), ("numpy", _of_numpy)):
+    for name, make in (("torch", _torch), ("cupy", _cupy), ("numpy", _numpy)):
         if name in libraries:
-            return make
+            return make()
     return None
 
 
-def _of_torch(beside: Any, shape: tuple[Any, ...], dtype: str) -> Any:
+def _dtype_of(library: Library, rule: Rule, inputs: Values) -> Any:
+    """Return the dtype of an output, as its library has it."""
+    if rule.dtype:
+        return library.dtype(rule.dtype)
+    source = inputs[rule.source]
+    cls: type = type(source)
+    if library_of(cls) is library:
+        return source.dtype
+    return library.dtype(short_name(str(source.dtype).removeprefix("torch.")))
+
+
+def _shape_at(place: int, inputs: Values) -> Any:
+    return inputs[place].shape
+
+
+def _torch() -> Library:
     torch = importlib.import_module("torch")
-    return torch.empty(shape, dtype=getattr(torch, DTYPES[dtype].numpy), device=beside.device)
+
+    def empty(beside: Any, shape: Any, dtype: Any) -> Any:
+        return beside.new_empty(shape, dtype=dtype)
+
+    return Library(functools.cache(lambda name: getattr(torch, DTYPES[name].numpy)), empty)
 
 
-def _of_cupy(beside: Any, shape: tuple[Any, ...], dtype: str) -> Any:
+def _cupy() -> Library:
     from tilec_runtime.tensors.host import numpy_dtype  # first launches need none
 
-    with beside.device:
-        return importlib.import_module("cupy").empty(shape, numpy_dtype(dtype))
+    cupy = importlib.import_module("cupy")
+
+    def empty(beside: Any, shape: Any, dtype: Any) -> Any:
+        with beside.device:
+            return cupy.empty(shape, dtype)
+
+    return Library(functools.cache(numpy_dtype), empty)
 
 
-def _of_numpy(_beside: Any, shape: tuple[Any, ...], dtype: str) -> Any:
-    from tilec_runtime.tensors.host import empty_array  # as above
+def _numpy() -> Library:
+    from tilec_runtime.tensors.host import numpy_dtype  # as above
 
-    return empty_array(dtype, shape)
+    empty = importlib.import_module("numpy").empty
+
+    return Library(functools.cache(numpy_dtype), lambda _beside, shape, dtype: empty(shape, dtype))

@@ -66,7 +66,8 @@ def test_tensors_of_tilec_are_not_allocated(adds: Launcher) -> None:
 
 def test_shapes_are_computed_from_inputs() -> None:
     info = operator(like="", shape=("cdiv(x.size, 2) + y.shape[0]",))
-    assert Outputs(info).allocate({"x": ones(5), "y": ones(7)})["z"].shape == (10,)
+    (made,) = Outputs(info).allocate((ones(5), ones(7)))
+    assert made.shape == (10,)
 
 
 @pytest.mark.parametrize(
@@ -91,7 +92,7 @@ def test_what_cannot_be_allocated_is_refused(
 def test_an_extent_that_cannot_be_computed_is_refused() -> None:
     outputs = Outputs(operator(like="", shape=("x.size // y.size",)))
     with pytest.raises(ArgumentError, match="add: the shape of z cannot be computed: division by"):
-        outputs.allocate({"x": ones(4), "y": ones(0)})
+        outputs.allocate((ones(4), ones(0)))
 
 
 def test_a_shape_may_read_a_number_that_has_a_default() -> None:
@@ -99,23 +100,23 @@ def test_a_shape_may_read_a_number_that_has_a_default() -> None:
     info = dataclasses.replace(
         operator(like="", shape=("x.size * alpha",)), params=(*ADD.params[:-1], count)
     )
-    arrays = {"x": ones(5), "y": ones(5)}
-    assert Outputs(info).allocate(arrays)["z"].shape == (15,)
-    assert Outputs(info).allocate({**arrays, "alpha": 2})["z"].shape == (10,)
+    arrays = (ones(5), ones(5))
+    assert Outputs(info).allocate(arrays)[0].shape == (15,)
+    assert Outputs(info).allocate((*arrays, 2))[0].shape == (10,)
 
 
 @pytest.mark.parametrize("extent", ["x.size - 5", "0 - x.size", "alpha"])
 def test_an_extent_that_no_array_has_is_refused(extent: str) -> None:
     outputs = Outputs(operator(like="", shape=(extent,)))
     with pytest.raises(ArgumentError, match=f"add: z has no extent {re.escape(extent)} = "):
-        outputs.allocate({"x": ones(4), "y": ones(4)})
+        outputs.allocate((ones(4), ones(4)))
 
 
 @pytest.mark.parametrize("dtype", ["complex64", ">f4", "datetime64[s]", "O", "U3"])
 def test_an_input_of_a_dtype_that_no_kernel_takes_is_named(dtype: str) -> None:
-    outputs = Outputs(operator(dtype="x.dtype"))
-    with pytest.raises(DTypeError, match=r"add: argument 'x' has dtype .*no dtype of kernels"):
-        outputs.allocate({"x": np.zeros(4, dtype), "y": ones(4)})
+    adds = device(add, operator(dtype="x.dtype"))[0].kernels["add"]
+    with pytest.raises(DTypeError, match="add: argument 'x' "):
+        adds(np.zeros(4, dtype), ones(4))
 
 
 def test_errors_name_the_input_and_not_what_was_allocated_by_it(adds: Launcher) -> None:
@@ -129,18 +130,12 @@ def test_errors_name_the_input_and_not_what_was_allocated_by_it(adds: Launcher) 
 
 
 def test_torch_allocates_beside_its_tensor(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[Any] = []
-
-    def empty(*args: Any, **kwargs: Any) -> str:
-        asked.append((args, kwargs))
-        return "made"
-
-    fake = types.SimpleNamespace(empty=empty, float32="torch.float32")
-    monkeypatch.setitem(sys.modules, "torch", fake)
+    monkeypatch.setitem(sys.modules, "torch", types.SimpleNamespace(float32="torch.float32"))
+    calls: list[Any] = []
     x = fake_torch.Tensor((4, 2), 0x1000)
-    found = Outputs(operator()).allocate({"x": x, "y": x})
-    assert found == {"z": "made"}
-    assert asked == [(((4, 2),), {"dtype": "torch.float32", "device": x.device})]
+    x.new_empty = lambda *args, **kwargs: calls.append((args, kwargs))
+    Outputs(operator()).allocate((x, x))
+    assert calls == [(((4, 2),), {"dtype": "torch.float32"})]
 
 
 def test_cupy_allocates_on_the_device_of_its_array(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,11 +155,10 @@ def test_cupy_allocates_on_the_device_of_its_array(monkeypatch: pytest.MonkeyPat
     array = cls()
     array.device = Device()
     monkeypatch.setitem(sys.modules, "cupy", types.SimpleNamespace(empty=empty))
-    found = Outputs(operator()).allocate({"x": array, "y": array})
-    assert found == {"z": ((3,), "float32", ["in"])}
+    assert Outputs(operator()).allocate((array, array)) == (((3,), "float32", ["in"]),)
 
 
 @pytest.mark.parametrize("dtype", ["bf16", "f8e4m3", "f64"])
 def test_numpy_has_the_dtypes_of_ml_dtypes(dtype: str) -> None:
-    found = Outputs(operator(dtype=dtype)).allocate({"x": ones(2), "y": ones(2)})
-    assert found["z"].itemsize == {"bf16": 2, "f8e4m3": 1, "f64": 8}[dtype]
+    (made,) = Outputs(operator(dtype=dtype)).allocate((ones(2), ones(2)))
+    assert made.itemsize == {"bf16": 2, "f8e4m3": 1, "f64": 8}[dtype]
