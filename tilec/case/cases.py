@@ -257,19 +257,15 @@ def _expand(
     fixed = dict(case.axes) | _bound_by_dtypes(title, case, info, dtypes, location)
     fixed |= _bound_by_lists(info, given)
     open_axes = [name for name in info.dtype_axes if name not in fixed]
-    found = False
+    any_built = False
     for values in itertools.product(*(axes[name] for name in open_axes)):
         settled = _with_defaults(info, fixed | dict(zip(open_axes, values, strict=True)))
         variants = variants_at(info, settled)
         if not variants:
             continue
-        found = True
+        any_built = True
         label = ",".join(map(str, values))
-        params = tuple(
-            dataclasses.replace(p, dtype=str(settled.get(p.dtype, p.dtype)))
-            for p in info.params
-            if not p.optional or p.name in given  # an optional one that is left out is None
-        )
+        params = _params(info, settled, given)
         yield BoundCase(
             name=f"{title}[{label}]" if label else title,
             kernel=info.name,
@@ -286,13 +282,31 @@ def _expand(
             bench=case.bench,
             location=location,
         )
-    if not found:
-        asked = ", ".join(f"{name} = {value!r}" for name, value in fixed.items()) or "its dtypes"
-        points = (", ".join(f"{n} = {v!r}" for n, v in each.axes) for each in info.variants)
-        built = "; ".join(dict.fromkeys(points)) or "none"
-        raise CaseError(
-            f"{title}: no variant was built for {asked}; built are: {built}", location=location
-        )
+    if not any_built:
+        raise _not_built(title, info, fixed, location)
+
+
+def _not_built(
+    title: str, info: KernelInfo, axes: Mapping[str, AxisValue], location: Location | None
+) -> CaseError:
+    """Return the error of a case that no variant fits, with the axes of those that were built."""
+    wanted = ", ".join(f"{name} = {value!r}" for name, value in axes.items()) or "its dtypes"
+    points = (", ".join(f"{n} = {v!r}" for n, v in each.axes) for each in info.variants)
+    built = "; ".join(dict.fromkeys(points)) or "none"
+    return CaseError(
+        f"{title}: no variant was built for {wanted}; built are: {built}", location=location
+    )
+
+
+def _params(
+    info: KernelInfo, axes: Mapping[str, AxisValue], given: Sequence[str]
+) -> tuple[Param, ...]:
+    """Return the parameters with their dtypes, without optional ones that a case leaves out."""
+    return tuple(
+        dataclasses.replace(param, dtype=str(axes.get(param.dtype, param.dtype)))
+        for param in info.params
+        if not param.optional or param.name in given
+    )
 
 
 def _check_names(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from tilec.model.declaration import KernelDecl, ParamDecl
 from tilec_runtime.model.dtype import DTYPES
@@ -30,32 +30,38 @@ def guessed_manifest(name: str, file: str, language: str, decl: KernelDecl) -> s
     step = next(iter(axes.values()), 1)
     axes |= {use.name: '"f32"' if use.dtype else TILE for use in decl.axes}
     lines = [f"matrix.{axis} = [{value}]" for axis, value in axes.items()]
-    given = [param for param in decl.params if param.kind != "constant"]
-    ranks = {p.name: p.rank if p.rank >= 0 else 1 for p in given if _is_array(p)}
-    extent = SQUARE if max(ranks.values(), default=0) > 1 else ALONE
-    inputs = {}
-    for param in given:
-        rank = ranks.get(param.name)
-        dtype = _dtype(param, axes, array=rank is not None)
+    params = [param for param in decl.params if param.kind != "constant"]
+    ranks = {p.name: p.rank if p.rank >= 0 else 1 for p in params if _is_array(p)}
+    for param in params:
         if not param.type:
-            facts = f'dtype = "{dtype}"' + ("" if rank is None else f", rank = {rank}")
-            lines.append(f"params.{param.name} = {{ {facts} }}")
-        if rank is not None:
-            inputs[param.name] = str([extent] * rank)
-        elif param.default is None:
-            counts = dtype in DTYPES and DTYPES[dtype].kind in ("int", "uint")
-            inputs[param.name] = str(extent if counts else 2.0)
+            rank = f", rank = {ranks[param.name]}" if param.name in ranks else ""
+            dtype = _dtype(param, axes, array=bool(rank))
+            lines.append(f'params.{param.name} = {{ dtype = "{dtype}"{rank} }}')
     threads = language in ("cuda", "simt")
     if not decl.grid:
-        written = [param.name for param in given if param.name in ranks and param.out]
+        written = [param.name for param in params if param.name in ranks and param.out]
         first = next(iter((*written, *ranks)), "")
         count = f"cdiv({first}.size, {THREADS if threads else step})" if first else "1"
         lines.append(f'launch.grid = ["{count}"]')
     if threads:
         lines.append(f"launch.block = [{THREADS}]")
-    values = ", ".join(f"{param} = {value}" for param, value in inputs.items())
-    lines.append(f"case.{CASE}.inputs = {{ {values} }}")
+    inputs = ", ".join(f"{param} = {value}" for param, value in _inputs(params, ranks, axes))
+    lines.append(f"case.{CASE}.inputs = {{ {inputs} }}")
     return bare_manifest(name, file, language) + "\n".join(lines) + "\n"
+
+
+def _inputs(
+    params: Sequence[ParamDecl], ranks: Mapping[str, int], axes: Mapping[str, object]
+) -> Iterator[tuple[str, str]]:
+    """Yield each parameter that needs an input, with its extents or its value."""
+    extent = SQUARE if max(ranks.values(), default=0) > 1 else ALONE
+    for param in params:
+        if param.name in ranks:
+            yield param.name, str([extent] * ranks[param.name])
+        elif param.default is None:
+            dtype = _dtype(param, axes, array=False)
+            counts = dtype in DTYPES and DTYPES[dtype].kind in ("int", "uint")
+            yield param.name, str(extent if counts else 2.0)
 
 
 def _dtype(param: ParamDecl, axes: Mapping[str, object], *, array: bool) -> str:

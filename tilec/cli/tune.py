@@ -182,27 +182,25 @@ def command(
     """
     from tilec.cli.tune_flow import Wish, confirm_kernel, measure_kit, prepare_kernel, tune_kernel
 
-    ctx = click.get_current_context()
-    if confirm and (kits or prepare or resume or cases or devices or target):
-        raise click.UsageError(
+    several = len(kernels) + len(kits) > 1
+    _refuse(
+        (
+            confirm and any((kits, prepare, resume, cases, devices, target)),
             "--confirm compares a record with the code of now: give KERNEL, and --record at most",
-            ctx,
-        )
-    if kits and (kernels or prepare or target or cases):
-        raise click.UsageError(
+        ),
+        (
+            kits and any((kernels, prepare, target, cases)),
             "--measure takes what the kit holds: leave KERNEL, --case, --target and --prepare out",
-            ctx,
-        )
-    if not kits and not kernels:
-        raise click.UsageError("name a KERNEL to tune, or a kit with --measure", ctx)
-    if prepare and (resume or record):
-        raise click.UsageError("--prepare only writes a kit: leave --resume and --record out", ctx)
-    if out and not prepare:
-        raise click.UsageError("--out names the kit of --prepare", ctx)
-    if (record or out) and len(kernels) + len(kits) > 1:
-        raise click.UsageError(
-            f"{'--record' if record else '--out'} names one file: tune one kernel at a time", ctx
-        )
+        ),
+        (not (kits or kernels), "name a KERNEL to tune, or a kit with --measure"),
+        (
+            prepare and (resume or record),
+            "--prepare only writes a kit: leave --resume and --record out",
+        ),
+        (out and not prepare, "--out names the kit of --prepare"),
+        (several and record, "--record names one file: tune one kernel at a time"),
+        (several and out, "--out names one file: tune one kernel at a time"),
+    )
     wish = Wish(
         cases=cases,
         devices=words_of(devices),
@@ -216,7 +214,7 @@ def command(
         record=record,
         out=out,
         jobs=jobs,
-        several=len(kernels) + len(kits) > 1,
+        several=several,
         environ=dict(os.environ),
         clock=time.monotonic,
     )
@@ -233,3 +231,10 @@ def command(
     if app.json:
         app.document("tune", {"ok": ok, "kernels": documents})
     return 0 if ok else 1
+
+
+def _refuse(*rules: tuple[object, str]) -> None:
+    """Raise click's usage error of the first rule whose condition holds."""
+    for wrong, message in rules:
+        if wrong:
+            raise click.UsageError(message, click.get_current_context())
