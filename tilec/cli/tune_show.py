@@ -23,7 +23,7 @@ from tilec.compile.events import Outcome
 from tilec.manifest.types import Kernel
 from tilec.model.codec import encode
 from tilec.model.tuning import Status, TuningRecord
-from tilec.tune.candidates import KernelFacts, Made
+from tilec.tune.candidates import CompiledPoint, KernelFacts
 from tilec.tune.session import CaseResult
 from tilec.tune.space import Point, Space, point_text
 from tilec.tune.trial import Trial
@@ -256,7 +256,7 @@ def print_prepared(
     path: Path,
     facts: KernelFacts,
     cases: Sequence[str],
-    made: Mapping[Point, Made],
+    made: Mapping[Point, CompiledPoint],
     failed: Mapping[Point, str],
 ) -> None:
     """Print what a kit holds."""

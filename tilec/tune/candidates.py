@@ -26,7 +26,7 @@ from tilec_runtime.model.kernel import KernelInfo, ToolInfo, VariantInfo
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class Made:
+class CompiledPoint:
     """The outcome of compiling a candidate.
 
     Attributes:
@@ -43,7 +43,7 @@ class Made:
 class Candidates(Protocol):
     """A source of candidates: a compiler, or a kit."""
 
-    def make(self, points: Sequence[Point]) -> Mapping[Point, Made]:
+    def make(self, points: Sequence[Point]) -> Mapping[Point, CompiledPoint]:
         """Return the outcome for these points."""
 
 
@@ -132,7 +132,7 @@ class Foundry:
         """End its workers."""
         self._runner.close()
 
-    def make(self, points: Sequence[Point]) -> Mapping[Point, Made]:
+    def make(self, points: Sequence[Point]) -> Mapping[Point, CompiledPoint]:
         """Compile candidates in parallel, into one bundle for each call."""
         wanted = set(points)
         jobs = tuple(job for job in self._planned_kernel.jobs if job.variant.axes in wanted)
@@ -147,14 +147,16 @@ class Foundry:
             for job, outcome in zip(jobs, outcomes, strict=True)
             if isinstance(outcome, Done) and job.variant.axes not in failures
         ]
-        made = {
-            point: Made(failure=_reason(failures[point])) for point in points if point in failures
+        compiled = {
+            point: CompiledPoint(failure=_reason(failures[point]))
+            for point in points
+            if point in failures
         }
         if good:
-            made.update(self._bundled(good))
-        return made
+            compiled.update(self._bundled(good))
+        return compiled
 
-    def _bundled(self, good: Sequence[tuple[Job, Done]]) -> Mapping[Point, Made]:
+    def _bundled(self, good: Sequence[tuple[Job, Done]]) -> Mapping[Point, CompiledPoint]:
         kernel = dataclasses.replace(self._planned_kernel, jobs=tuple(job for job, _ in good))
         plan = dataclasses.replace(self._plan, kernels=(kernel,))
         info = bundle_info(
@@ -165,11 +167,13 @@ class Foundry:
         path = self._folder / f"candidates-{self._count}.tilec"
         path.parent.mkdir(parents=True, exist_ok=True)
         write_bundle(path, info, lambda digest: images[digest].read())
-        found: dict[Point, Made] = {}
+        compiled: dict[Point, CompiledPoint] = {}
         for variant in info.kernels[0].variants:
-            known = found.get(variant.axes, Made(bundle=str(path)))
-            found[variant.axes] = dataclasses.replace(known, variants=(*known.variants, variant))
-        return found
+            before = compiled.get(variant.axes, CompiledPoint(bundle=str(path)))
+            compiled[variant.axes] = dataclasses.replace(
+                before, variants=(*before.variants, variant)
+            )
+        return compiled
 
     def _planned(self, kernel: str, target: str) -> Plan:
         project = self._project

@@ -17,7 +17,7 @@ from tilec.frontends.base import SUFFIXES
 from tilec.manifest.load import load
 from tilec.manifest.types import Kernel
 from tilec.model.atomic import atomic_write
-from tilec.tune.candidates import KernelFacts, Made, sizes_of
+from tilec.tune.candidates import CompiledPoint, KernelFacts, sizes_of
 from tilec.tune.cases import Prepared, cases_of
 from tilec.tune.space import Point, point_of, space_of
 from tilec_runtime.bundle.read import Bundle
@@ -41,17 +41,17 @@ class Kit:
         facts: of the kernel.
         kernel: its table of the manifest.
         prepared: the cases, in the order of the manifest.
-        made: every candidate, in the kit's bundle or with its compile failure.
+        candidates: all of them, in the kit's bundle or with its compile failure.
     """
 
     facts: KernelFacts
     kernel: Kernel
     prepared: tuple[Prepared, ...]
-    made: Mapping[Point, Made]
+    candidates: Mapping[Point, CompiledPoint]
 
-    def make(self, points: Sequence[Point]) -> Mapping[Point, Made]:
+    def make(self, points: Sequence[Point]) -> Mapping[Point, CompiledPoint]:
         """Return the outcome for these points, as `Candidates`."""
-        return {point: self.made[point] for point in points}
+        return {point: self.candidates[point] for point in points}
 
 
 def write_kit(
@@ -59,7 +59,7 @@ def write_kit(
     facts: KernelFacts,
     manifest: Path,
     prepared: Sequence[Prepared],
-    made: Mapping[Point, Made],
+    candidates: Mapping[Point, CompiledPoint],
 ) -> None:
     """Write a kit, whole or not at all.
 
@@ -68,15 +68,17 @@ def write_kit(
         facts: of the kernel.
         manifest: the project's tilec.toml, with the cases.
         prepared: cases with their references' results.
-        made: every candidate; those that compiled are in one bundle.
+        candidates: all of them; those that compiled are in one bundle.
 
     Raises:
         OutputError: it cannot be written.
         UsageError: no candidate compiled.
     """
-    bundles = {found.bundle for found in made.values() if found.bundle}
+    bundles = {candidate.bundle for candidate in candidates.values() if candidate.bundle}
     if len(bundles) != 1:
-        first = next((found.failure for found in made.values() if found.failure), "")
+        first = next(
+            (candidate.failure for candidate in candidates.values() if candidate.failure), ""
+        )
         raise UsageError(
             f"no candidate of {facts.info.name} compiles for {facts.target}: {first}",
             fix="`tilec build` says more",
@@ -92,7 +94,8 @@ def write_kit(
             for tool in facts.toolchain
         ],
         "candidates": [
-            {"point": dict(point), "failure": found.failure} for point, found in made.items()
+            {"point": dict(point), "failure": candidate.failure}
+            for point, candidate in candidates.items()
         ],
         "cases": [
             {
@@ -139,9 +142,9 @@ def read_kit(path: Path, folder: Path) -> Kit:
         with zipfile.ZipFile(path) as archive:
             index = json.loads(archive.read(_INDEX))
             if not isinstance(index, dict) or index.get("kit") != VERSION:
-                found = index.get("kit") if isinstance(index, dict) else index
+                version = index.get("kit") if isinstance(index, dict) else index
                 raise _refusal(
-                    path, f"version {found!r} of kits: this tilec reads version {VERSION}"
+                    path, f"version {version!r} of kits: this tilec reads version {VERSION}"
                 )
             _unpack(path, archive, folder)
         return _kit(index, folder)
@@ -187,8 +190,12 @@ def _kit(index: Mapping[str, Any], folder: Path) -> Kit:
     name = index["kernel"]
     kernel = {kernel.name: kernel for kernel in manifest.kernels}[name]
     built = Bundle.open(folder / _BUNDLE).kernel(name)
-    made = _candidates(index["candidates"], built, str(folder / _BUNDLE))
-    failed = tuple(VariantInfo(id="", axes=point) for point, found in made.items() if found.failure)
+    candidates = _candidates(index["candidates"], built, str(folder / _BUNDLE))
+    failed = tuple(
+        VariantInfo(id="", axes=point)
+        for point, candidate in candidates.items()
+        if candidate.failure
+    )
     info = dataclasses.replace(built, variants=(*built.variants, *failed))
     facts = KernelFacts(
         info=info,
@@ -206,37 +213,36 @@ def _kit(index: Mapping[str, Any], folder: Path) -> Kit:
     }:
         raise ValueError(f"its candidates are not those for {facts.target}")
     prepared = tuple(_prepared(kernel, facts, index["cases"], folder))
-    if not prepared or not set(made).issuperset(
+    if not prepared or not set(candidates).issuperset(
         point for one in prepared for point in one.space.points
     ):
         raise ValueError("it has no cases, or no candidate for a point of theirs")
-    return Kit(facts=facts, kernel=kernel, prepared=prepared, made=made)
+    return Kit(facts=facts, kernel=kernel, prepared=prepared, candidates=candidates)
 
 
 def _text(row: Mapping[str, Any], name: str, pattern: str = ".*") -> str:
     """Return a checked text from JSON: it goes into records and logs."""
-    found = row[name]
-    if not isinstance(found, str) or not re.fullmatch(pattern, found):
-        raise ValueError(f"{name} is {found!r}")
-    return found
+    text = row[name]
+    if not isinstance(text, str) or not re.fullmatch(pattern, text):
+        raise ValueError(f"{name} is {text!r}")
+    return text
 
 
 def _candidates(
     rows: Sequence[Mapping[str, Any]], built: KernelInfo, bundle: str
-) -> dict[Point, Made]:
+) -> dict[Point, CompiledPoint]:
     variants: dict[Point, list[VariantInfo]] = {}
     for variant in built.variants:
         variants.setdefault(variant.axes, []).append(variant)
-    made = {}
+    candidates = {}
     for row in rows:
         point = point_of(row["point"])
-        found = (
-            Made(failure=_text(row, "failure"))
+        candidates[point] = (
+            CompiledPoint(failure=_text(row, "failure"))
             if row["failure"]
-            else Made(variants=tuple(variants[point]), bundle=bundle)
+            else CompiledPoint(variants=tuple(variants[point]), bundle=bundle)
         )
-        made[point] = found
-    return made
+    return candidates
 
 
 def _prepared(
@@ -244,7 +250,7 @@ def _prepared(
 ) -> list[Prepared]:
     info, sizes = facts.info, len(facts.sizes)
     cases = {case.name: case for case in cases_of(kernel, info)}
-    found = []
+    prepared = []
     for row in rows:
         expected = ""
         if row["expected"]:
@@ -257,15 +263,17 @@ def _prepared(
         at = tuple(row["at"])
         if len(at) != sizes or not all(type(size) is int and size >= 0 for size in at):
             raise ValueError(f"the sizes of {row['name']} are {row['at']}, and there are {sizes}")
-        found.append(Prepared(space=space_of(info, cases[row["name"]]), at=at, expected=expected))
-    return found
+        prepared.append(
+            Prepared(space=space_of(info, cases[row["name"]]), at=at, expected=expected)
+        )
+    return prepared
 
 
 def _refusal(path: Path, why: str | Exception) -> TilecError:
     if isinstance(why, OSError) and why.strerror and why.errno != errno.EINVAL:
         why = why.strerror
     elif isinstance(why, Exception):
-        said = repr(why) if isinstance(why, LookupError) else str(why)
-        why = f"it is damaged, or only a part of one ({said})"
+        reason = repr(why) if isinstance(why, LookupError) else str(why)
+        why = f"it is damaged, or only a part of one ({reason})"
     fix = "write it with `tilec tune --prepare KERNEL`, and copy all of it"
     return UsageError(f"{path} is no kit that can be measured: {why}", fix=fix)

@@ -11,7 +11,7 @@ from tilec.bench.measure import MeasureOptions
 from tilec.bench.statistics import Ratio, ratio_of
 from tilec.manifest.types import Budget
 from tilec.tune import wire
-from tilec.tune.candidates import Candidates, Made
+from tilec.tune.candidates import Candidates, CompiledPoint
 from tilec.tune.log import TrialLog
 from tilec.tune.search import Ask, Search, make_searcher
 from tilec.tune.space import Point, Space, at_point
@@ -144,13 +144,13 @@ class Session:
         self._known: dict[str, dict[Point, list[Trial]]] = {}
         for trial in known:
             self._known.setdefault(trial.case, {}).setdefault(trial.point, []).append(trial)
-        self._made: dict[Point, Made] = {}
+        self._compiled: dict[Point, CompiledPoint] = {}
         self._error: BaseException | None = None
 
     @property
     def built(self) -> tuple[VariantInfo, ...]:
         """The variants of every candidate that compiled."""
-        return tuple(variant for made in self._made.values() for variant in made.variants)
+        return tuple(variant for point in self._compiled.values() for variant in point.variants)
 
     def run(self) -> tuple[CaseResult, ...]:
         """Tune every case; whatever ends the tuning, the log has its trials.
@@ -191,7 +191,7 @@ class Session:
             listener=lambda trial, best, *, fresh: self._note_trial(space, trial, best, fresh),
             expired=lambda: self._clock() >= deadline,
         )
-        study.compiled(self._made)
+        study.compiled(self._compiled)
         threads = [
             threading.Thread(target=self._serve, args=(place, study), name=place.name)
             for place in self._places
@@ -219,7 +219,7 @@ class Session:
             wanted = study.wanted(self._options.batch)
             if wanted:
                 made = self._work.candidates.make(wanted)
-                self._made.update(made)
+                self._compiled.update(made)
                 study.compiled(made)
             else:
                 study.wait(_LOOK)
@@ -256,7 +256,7 @@ class Session:
         if not self._places:
             study.stop()
 
-    def _measure(self, space: Space, ask: Ask, made: Made) -> wire.Measure:
+    def _measure(self, space: Space, ask: Ask, made: CompiledPoint) -> wire.Measure:
         full = self._options.measure
         part = max(ask.effort, 0.0)
         options = dataclasses.replace(
@@ -269,7 +269,7 @@ class Session:
             subject=self._subject(space, space.points[ask.place], made), options=options
         )
 
-    def _subject(self, space: Space, point: Point, made: Made) -> wire.Subject:
+    def _subject(self, space: Space, point: Point, made: CompiledPoint) -> wire.Subject:
         case = at_point(space.case, self._work.info, point)
         return wire.Subject(
             bundle=made.bundle, case=case, expected=self._work.expected.get(case.name, "")
@@ -319,16 +319,16 @@ class Session:
 
     def _have(self, points: Iterable[Point]) -> None:
         """Compile missing points: the record has the winner's code and hints."""
-        missing = [point for point in points if point not in self._made]
+        missing = [point for point in points if point not in self._compiled]
         if missing:
-            self._made.update(self._work.candidates.make(missing))
+            self._compiled.update(self._work.candidates.make(missing))
 
     def _run_off(
         self, space: Space, first: Trial, second: Trial
     ) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
         """Return samples of both, taken in turn on one device; None on failure."""
         one, other = (
-            self._subject(space, trial.point, self._made[trial.point]) for trial in (first, second)
+            self._subject(space, trial.point, self._compiled[trial.point]) for trial in (first, second)
         )
         request = wire.MeasurePair(first=one, second=other, options=self._options.runoff)
         for place in list(self._places):

@@ -10,7 +10,7 @@ from typing import Protocol
 from tilec.manifest.types import Budget
 from tilec.model.tuning import Status
 from tilec.tune import wire
-from tilec.tune.candidates import Made
+from tilec.tune.candidates import CompiledPoint
 from tilec.tune.prune import identity, refusal
 from tilec.tune.search import Ask, Searcher
 from tilec.tune.space import Point, Space, point_text
@@ -62,12 +62,12 @@ class Study:
         self._change = threading.Condition()
         self._open: list[Ask] = []
         self._busy = 0
-        self._made: dict[Point, Made] = {}
+        self._compiled: dict[Point, CompiledPoint] = {}
         self._losses: dict[int, int] = {}
         self._trials: dict[int, Trial] = {}
         self._codes: dict[object, int] = {}
 
-    def take(self) -> tuple[Ask, Made] | None:
+    def take(self) -> tuple[Ask, CompiledPoint] | None:
         """Wait for a compiled candidate to measure; return None when the search is over."""
         with self._change:
             while not self.over:
@@ -77,11 +77,11 @@ class Study:
                 self._fill()
                 if sum(self._settle(ask) for ask in list(self._open)):
                     continue  # the searcher may ask for others now
-                ask = next((ask for ask in self._open if self._point(ask) in self._made), None)
+                ask = next((ask for ask in self._open if self._point(ask) in self._compiled), None)
                 if ask is not None:
                     self._open.remove(ask)
                     self._busy += 1
-                    return ask, self._made[self._point(ask)]
+                    return ask, self._compiled[self._point(ask)]
                 if self._searcher.done and not self._open and not self._busy:
                     self._finish()
                 else:
@@ -125,12 +125,12 @@ class Study:
             points = [self._point(ask) for ask in self._open]
             ahead = (self.space.points[place] for place in self._searcher.ahead)
             points += [point for point in ahead if self._remembered(point, 0.0) is None]
-            return [point for point in dict.fromkeys(points) if point not in self._made][:most]
+            return [point for point in dict.fromkeys(points) if point not in self._compiled][:most]
 
-    def compiled(self, made: Mapping[Point, Made]) -> None:
+    def compiled(self, points: Mapping[Point, CompiledPoint]) -> None:
         """Take the outcomes of compiling."""
         with self._change:
-            self._made.update(made)
+            self._compiled.update(points)
             self._change.notify_all()
 
     def stop(self) -> None:
@@ -170,18 +170,20 @@ class Study:
             self._open.remove(ask)
             self._tell(ask, known, fresh=False)
             return True
-        made = self._made.get(point)
-        if made is None:
+        compiled = self._compiled.get(point)
+        if compiled is None:
             return False
         failed = None
-        if made.failure:
-            failed = self._failed(ask, Status.FAILED, made.failure)
+        if compiled.failure:
+            failed = self._failed(ask, Status.FAILED, compiled.failure)
         elif reason := refusal(
-            [image for variant in made.variants for image in variant.images], self._budget
+            [image for variant in compiled.variants for image in variant.images], self._budget
         ):
             failed = self._failed(ask, Status.PRUNED, reason)
         else:
-            first = self._codes.setdefault(identity(self._info, point, made.variants), ask.place)
+            first = self._codes.setdefault(
+                identity(self._info, point, compiled.variants), ask.place
+            )
             if first != ask.place:
                 text = point_text(self.space.points[first], self.space.free)
                 failed = self._failed(ask, Status.PRUNED, f"the same code and launch as {text}")
@@ -204,10 +206,10 @@ class Study:
         self._change.notify_all()
 
     def _ranked(self) -> list[Trial]:
-        found = [trial for trial in self._trials.values() if trial.measured]
-        effort = max((trial.effort for trial in found), default=1.0)
+        measured = [trial for trial in self._trials.values() if trial.measured]
+        effort = max((trial.effort for trial in measured), default=1.0)
         return sorted(
-            (trial for trial in found if trial.effort == effort), key=lambda trial: trial.seconds
+            (trial for trial in measured if trial.effort == effort), key=lambda trial: trial.seconds
         )
 
     def _failed(self, ask: Ask, status: Status, reason: str) -> Trial:
@@ -229,8 +231,8 @@ class Study:
 
 def trial_of(case: str, point: Point, effort: float, answer: wire.Measured) -> Trial:
     """Return the trial of a worker's answer."""
-    found = answer.measurement
-    if found is None:
+    measurement = answer.measurement
+    if measurement is None:
         return Trial(
             case=case, point=point, status=answer.status, reason=answer.reason, effort=effort
         )
@@ -239,12 +241,12 @@ def trial_of(case: str, point: Point, effort: float, answer: wire.Measured) -> T
         point=point,
         status=answer.status,
         effort=effort,
-        samples=found.samples,
-        launches=found.launches,
+        samples=measurement.samples,
+        launches=measurement.launches,
         variant=answer.variant,
         cache=answer.cache,
-        sm=found.sm,
-        memory=found.memory,
-        held_back=found.held_back,
-        steady=found.steady,
+        sm=measurement.sm,
+        memory=measurement.memory,
+        held_back=measurement.held_back,
+        steady=measurement.steady,
     )

@@ -18,7 +18,7 @@ from tilec.case.cases import expand_cases
 from tilec.model.tuning import size_expressions
 from tilec.package.write import write_bundle
 from tilec.tune import worker
-from tilec.tune.candidates import KernelFacts, Made
+from tilec.tune.candidates import CompiledPoint, KernelFacts
 from tilec.tune.cases import Prepared
 from tilec.tune.kit import Kit, read_kit, require_kit, write_kit
 from tilec.tune.space import space_of
@@ -68,7 +68,9 @@ def path(tmp_path: Path) -> Path:
         target=str(target),
         sizes=size_expressions(info),
     )
-    made = {point: Made(variants=info.variants, bundle=str(bundle)) for point in space.points}
+    made = {
+        point: CompiledPoint(variants=info.variants, bundle=str(bundle)) for point in space.points
+    }
     prepared = Prepared(space=space, at=at, expected=str(tmp_path / "add.some.npz"))
     write_kit(tmp_path / "a.tune", facts, tmp_path / "tilec.toml", (prepared,), made)
     return tmp_path / "a.tune"

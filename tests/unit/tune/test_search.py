@@ -12,7 +12,7 @@ from tilec.bench.measure import Measurement
 from tilec.manifest.types import Budget
 from tilec.model.tuning import Status
 from tilec.tune import wire
-from tilec.tune.candidates import Made
+from tilec.tune.candidates import CompiledPoint
 from tilec.tune.cases import spaces_of
 from tilec.tune.search import Ask, Search, Searcher, make_searcher
 from tilec.tune.study import Study
@@ -149,7 +149,7 @@ def study_of(
     )
     found.compiled(
         {
-            point: Made(variants=(built(point, symbol="s" if same else ""),), bundle="b")
+            point: CompiledPoint(variants=(built(point, symbol="s" if same else ""),), bundle="b")
             for point in space.points
         }
     )

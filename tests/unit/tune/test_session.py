@@ -16,7 +16,7 @@ from tilec.bench.measure import Measurement
 from tilec.manifest.types import Budget
 from tilec.model.tuning import Status
 from tilec.tune import wire
-from tilec.tune.candidates import Made
+from tilec.tune.candidates import CompiledPoint
 from tilec.tune.cases import spaces_of
 from tilec.tune.log import Header, TrialLog
 from tilec.tune.search import Search
@@ -94,15 +94,17 @@ class Maker:
     heavy: frozenset[int] = frozenset()
     calls: list[list[Point]] = dataclasses.field(default_factory=list)
 
-    def make(self, points: Sequence[Point]) -> Mapping[Point, Made]:
+    def make(self, points: Sequence[Point]) -> Mapping[Point, CompiledPoint]:
         self.calls.append(list(points))
         return {point: self._made(point) for point in points}
 
-    def _made(self, point: Point) -> Made:
+    def _made(self, point: Point) -> CompiledPoint:
         bm = dict(point)["BM"]
         if bm in self.broken:
-            return Made(failure="it does not compile: no")
-        return Made(variants=(built(point, registers=250 if bm in self.heavy else 64),), bundle="b")
+            return CompiledPoint(failure="it does not compile: no")
+        return CompiledPoint(
+            variants=(built(point, registers=250 if bm in self.heavy else 64),), bundle="b"
+        )
 
 
 class Heard:
@@ -254,7 +256,7 @@ def test_candidates_are_compiled_while_others_are_measured(tune) -> None:
     compiled = threading.Event()
 
     class Compiling(Maker):
-        def make(self, points: Sequence[Point]) -> Mapping[Point, Made]:
+        def make(self, points: Sequence[Point]) -> Mapping[Point, CompiledPoint]:
             made = super().make(points)
             if any(dict(point)["BM"] == 64 for point in points):
                 compiled.set()
@@ -389,7 +391,7 @@ def test_an_interrupt_ends_workers_and_threads(tune) -> None:
     place = Place()
 
     class Interrupted(Maker):
-        def make(self, points: Sequence[Point]) -> Mapping[Point, Made]:
+        def make(self, points: Sequence[Point]) -> Mapping[Point, CompiledPoint]:
             raise KeyboardInterrupt
 
     before = threading.active_count()
