@@ -328,7 +328,8 @@ class Session:
     ) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
         """Return samples of both, taken in turn on one device; None on failure."""
         one, other = (
-            self._subject(space, trial.point, self._compiled[trial.point]) for trial in (first, second)
+            self._subject(space, trial.point, self._compiled[trial.point])
+            for trial in (first, second)
         )
         request = wire.MeasurePair(first=one, second=other, options=self._options.runoff)
         for place in list(self._places):

@@ -119,33 +119,41 @@ def kernel_of(value: Any) -> Kernel | None:
     """Return the kernel that `@simt.kernel` or `@cuda.jit` made of a module's attribute, or None."""
     if isinstance(value, Kernel):
         return value
-    found = dispatcher_of(value)
-    return None if found is None or found.targetoptions.get("device") else _kernel(found)
+    dispatcher = dispatcher_of(value)
+    return (
+        None
+        if dispatcher is None or dispatcher.targetoptions.get("device")
+        else _kernel(dispatcher)
+    )
 
 
-def _kernel(found: Any) -> Kernel:
-    said = found.targetoptions
-    bounded = said.get("launch_bounds")
+def _kernel(dispatcher: Any) -> Kernel:
+    options = dispatcher.targetoptions
+    bounded = options.get("launch_bounds")
     return Kernel(
-        found.py_func,
+        dispatcher.py_func,
         Options(
-            fastmath=bool(said.get("fastmath")),
+            fastmath=bool(options.get("fastmath")),
             launch_bounds=(bounded,) if isinstance(bounded, int) else tuple(bounded or ()),
-            max_registers=int(said.get("max_registers") or 0),
+            max_registers=int(options.get("max_registers") or 0),
         ),
     )
 
 
 def linked_by(value: Any) -> tuple[str, ...]:
     """Return the files that `@cuda.jit(link=…)` of a kernel names."""
-    found = dispatcher_of(value)
-    return tuple(map(str, found.targetoptions.get("link") or ())) if found is not None else ()
+    dispatcher = dispatcher_of(value)
+    return (
+        tuple(map(str, dispatcher.targetoptions.get("link") or ()))
+        if dispatcher is not None
+        else ()
+    )
 
 
 def signatures_of(value: object) -> tuple[tuple[object, ...], ...]:
     """Return the types of the parameters in each signature that `@cuda.jit` of a kernel is given."""
-    found = dispatcher_of(value)
-    return tuple(found.overloads) if found is not None else ()
+    dispatcher = dispatcher_of(value)
+    return tuple(dispatcher.overloads) if dispatcher is not None else ()
 
 
 def disagreement(signatures: Sequence[tuple[object, ...]], arguments: Sequence[Argument]) -> str:
@@ -158,8 +166,8 @@ def disagreement(signatures: Sequence[tuple[object, ...]], arguments: Sequence[A
         [_alike(kind) for kind in types] == [_alike(kind) for kind in given] for types in signatures
     ):
         return ""
-    said = " or ".join(f"({', '.join(map(str, types))})" for types in signatures)
-    return f"@cuda.jit is given {said}, and the manifest passes ({', '.join(map(str, given))})"
+    allowed = " or ".join(f"({', '.join(map(str, types))})" for types in signatures)
+    return f"@cuda.jit is given {allowed}, and the manifest passes ({', '.join(map(str, given))})"
 
 
 def _alike(kind: object) -> object:
@@ -199,7 +207,7 @@ def dtype_named(value: Any) -> str:
     return str(name) if name in NAMES else _DTYPES.get(str(name), "")
 
 
-def layout_of(said: object) -> dtype[void] | None:
+def layout_of(annotation: object) -> dtype[void] | None:
     """Return the structured NumPy dtype that an annotation means, or None.
 
     numba's records (`xoroshiro128p_type`) are known as well.
@@ -208,8 +216,8 @@ def layout_of(said: object) -> dtype[void] | None:
     from numba.cuda import types
     from numba.cuda.np.numpy_support import as_dtype
 
-    found = as_dtype(said) if isinstance(said, types.Record) else said
-    return found if isinstance(found, np.dtype) and found.fields is not None else None
+    record = as_dtype(annotation) if isinstance(annotation, types.Record) else annotation
+    return record if isinstance(record, np.dtype) and record.fields is not None else None
 
 
 def unknown_field(layout: Any) -> str:
@@ -227,9 +235,13 @@ def unknown_field(layout: Any) -> str:
     return ""
 
 
-def value(held: Any) -> Any:
+def value(axis_value: Any) -> Any:
     """Return the value of an axis for numba: dtypes become its types."""
-    return numba_type(held) if isinstance(held, str) and held in NAMES else held
+    return (
+        numba_type(axis_value)
+        if isinstance(axis_value, str) and axis_value in NAMES
+        else axis_value
+    )
 
 
 @functools.cache
@@ -269,13 +281,13 @@ def compile_ptx(request: CompileRequest) -> Compiled:
     # numba reads globals when it compiles.
     for scope, name, held in request.values:
         scope[name] = held
-    with environment(), warnings.catch_warnings(record=True) as told:
+    with environment(), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         library = _lowered(request)
         modules = tuple(map(str, _callers_first(library.modules)))
         ptx = _nvvm(modules, request)
         log = "\n".join(
-            str(item.message) for item in told if item.category.__name__ == "NvvmWarning"
+            str(item.message) for item in caught if item.category.__name__ == "NvvmWarning"
         )
     sources, needs = _linked(library._linking_files)  # noqa: SLF001 - this file's job
     if "numba_attempt_nocopy_reshape" in ptx:
@@ -302,10 +314,10 @@ def ltoir(modules: Sequence[str], arch: str, *, optimize: bool = True) -> bytes:
     ]
     with environment(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        made: bytes = nvvm.compile_ir(
+        code: bytes = nvvm.compile_ir(
             modules, arch=arch, opt=3 if optimize else 0, **{"gen-lto": None}
         )
-        return made
+        return code
 
 
 def places_of(exc: BaseException) -> Iterator[tuple[str, int]]:
@@ -343,9 +355,9 @@ def _lowered(request: CompileRequest) -> Any:
     device = cuda.jit(device=True, **options)(request.function)
     # On its own first: an error of the kernel is then told as one of the kernel, and not of the
     # entry that calls it.
-    made = device.compile_device(tuple(inner(argument) for argument in request.arguments))
-    if made.signature.return_type != types.none:
-        raise ReturnsError(str(made.signature.return_type))
+    compiled = device.compile_device(tuple(inner(argument) for argument in request.arguments))
+    if compiled.signature.return_type != types.none:
+        raise ReturnsError(str(compiled.signature.return_type))
     launched, packed = entry(request.function, request.arguments, request.line, device)
     compiled = compiler.compile_cuda(
         launched,
@@ -398,13 +410,13 @@ class ReturnsError(Exception):
 def _nvvm(irs: Sequence[str], request: CompileRequest) -> str:
     from numba.cuda.cudadrv import nvvm
 
-    made: bytes = nvvm.compile_ir(
+    ptx: bytes = nvvm.compile_ir(
         list(irs),
         arch=request.arch,
         opt=3 if request.optimize else 0,
         fastmath=request.options.fastmath,
     )
-    return made.decode().strip("\0").strip() + "\n"
+    return ptx.decode().strip("\0").strip() + "\n"
 
 
 def _linked(files: Iterable[Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:

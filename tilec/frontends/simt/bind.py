@@ -57,14 +57,14 @@ def bind(job: Job, kernel: SimtKernel) -> Bound:
     return Bound(
         arguments=tuple(binder.arguments),
         constants=binder.constants,
-        captured=tuple(p.name for p in job.spec.decl.params if p.name not in kernel.said),
+        captured=tuple(p.name for p in job.spec.decl.params if p.name not in kernel.annotations),
         abi=tuple(binder.slots),
     )
 
 
 class _Binder:
     def __init__(self, job: Job, kernel: SimtKernel) -> None:
-        self._job, self._said = job, kernel.said
+        self._job, self._annotations = job, kernel.annotations
         self._axes: dict[str, AxisValue] = dict(job.variant.constants)
         self._params = {p.name: p for p in job.spec.params}
         self._given = list(job.spec.abi)
@@ -79,11 +79,11 @@ class _Binder:
         Raises:
             MismatchError: it cannot be.
         """
-        said = self._said.get(decl.name)
-        if isinstance(said, Constant) or (
-            said is None and decl.name in self._axes and decl.name not in self._params
+        annotation = self._annotations.get(decl.name)
+        if isinstance(annotation, Constant) or (
+            annotation is None and decl.name in self._axes and decl.name not in self._params
         ):
-            self.constants[decl.name] = self._constant(decl, said)
+            self.constants[decl.name] = self._constant(decl, annotation)
             return
         given = self._next()
         address = (
@@ -105,9 +105,9 @@ class _Binder:
             )
         match stated.kind:
             case ParamKind.TENSOR:
-                self._array(decl, stated, said)
+                self._array(decl, stated, annotation)
             case ParamKind.STRUCT:
-                self._struct(decl, stated, said)
+                self._struct(decl, stated, annotation)
             case ParamKind.SCALAR:
                 self._scalar(decl, stated.name, self._dtype(decl, stated.dtype))
             case ParamKind.PTR:
@@ -121,21 +121,21 @@ class _Binder:
         self._taken += 1
         return self._given[self._taken - 1]
 
-    def _constant(self, decl: ParamDecl, said: Any) -> AxisValue:
+    def _constant(self, decl: ParamDecl, annotation: Any) -> AxisValue:
         if decl.name in self._params:
             what = f"{decl.name!r} is a compile-time constant in the kernel and a launch parameter in the manifest"
             raise MismatchError(what, f"make it an axis of [kernel.{self._job.spec.name}.matrix]")
         value = self._axes.get(decl.name, decl.default)
-        kind = said.kind if isinstance(said, Constant) else None
+        kind = annotation.kind if isinstance(annotation, Constant) else None
         fits = kind is None or type(value) is kind or (kind is float and type(value) is int)
         if value is None or not fits:
             what = f"constant {decl.name!r} is {decl.type}, and the matrix gives it {value!r}"
             raise MismatchError(what, f"matrix.{decl.name} = [128]")
         return float(value) if kind is float else value
 
-    def _array(self, decl: ParamDecl, stated: Param, said: object) -> None:
+    def _array(self, decl: ParamDecl, stated: Param, annotation: object) -> None:
         rank = stated.rank if stated.rank >= 0 else decl.rank
-        layout = layout_of(said.dtype) if isinstance(said, Array) else None
+        layout = layout_of(annotation.dtype) if isinstance(annotation, Array) else None
         if layout is not None:
             rank -= 1  # the last axis is the bytes of one struct
             if stated.stride is not None:
@@ -171,22 +171,24 @@ class _Binder:
         self.arguments.append(Scalar(dtype=dtype))
         self.slots.append(AbiSlot(type=dtype, expr=expr, size=size, align=size))
 
-    def _struct(self, decl: ParamDecl, stated: Param, said: Any) -> None:
-        if not isinstance(said, ByValue):
+    def _struct(self, decl: ParamDecl, stated: Param, annotation: Any) -> None:
+        if not isinstance(annotation, ByValue):
             what = f"nothing says what is in the struct {decl.name!r}"
             raise MismatchError(
                 what, f"annotate it: {decl.name}: simt.Struct[a structured NumPy dtype]"
             )
-        if stated.size and stated.size != said.layout.itemsize:
-            what = f"struct {decl.name!r} has {said.layout.itemsize} bytes, and the manifest says {stated.size}"
+        if stated.size and stated.size != annotation.layout.itemsize:
+            what = f"struct {decl.name!r} has {annotation.layout.itemsize} bytes, and the manifest says {stated.size}"
             raise MismatchError(what, f"leave params.{stated.name}.size out")
-        self.arguments.append(Struct(layout=said.layout, align=alignment_of(said.layout)))
+        self.arguments.append(
+            Struct(layout=annotation.layout, align=alignment_of(annotation.layout))
+        )
         self.slots.append(
             AbiSlot(
                 type="struct",
                 expr=stated.name,
-                size=said.layout.itemsize,
-                align=alignment_of(said.layout),
+                size=annotation.layout.itemsize,
+                align=alignment_of(annotation.layout),
             )
         )
 

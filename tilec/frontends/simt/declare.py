@@ -42,7 +42,7 @@ class SimtKernel:
     """
 
     kernel: Kernel
-    said: Mapping[str, Any]
+    annotations: Mapping[str, Any]
     decl: KernelDecl
     node: ast.FunctionDef | None
     variables: tuple[tuple[str, str, Axis], ...]
@@ -57,18 +57,18 @@ def declared(module: LoadedModule) -> dict[str, SimtKernel]:
 
     A kernel that cannot be declared has its problems in its declaration, as `refused`.
     """
-    found: dict[str, SimtKernel] = {}
+    kernels: dict[str, SimtKernel] = {}
     with module.active():
         for name, value in list(vars(module.main).items()):
             kernel = api.kernel_of(value)
             if kernel is not None:
                 problems = list(undefined_names(kernel.function, module.texts))
-                made = _Reader(module, name, kernel, problems).read(api.linked_by(value))
-                decl = dataclasses.replace(made.decl, refused=tuple(problems))
-                found[name] = dataclasses.replace(
-                    made, decl=decl, signatures=api.signatures_of(value)
+                read = _Reader(module, name, kernel, problems).read(api.linked_by(value))
+                decl = dataclasses.replace(read.decl, refused=tuple(problems))
+                kernels[name] = dataclasses.replace(
+                    read, decl=decl, signatures=api.signatures_of(value)
                 )
-    return found
+    return kernels
 
 
 class _Reader:
@@ -96,7 +96,7 @@ class _Reader:
     def read(self, linked: tuple[str, ...]) -> SimtKernel:
         """The declaration, with what it was read from."""
         function = self._kernel.function
-        said = {}
+        annotations = {}
         params = []
         written = _written(self._node) if self._node is not None else set()
         places = written_parameters(self._texts, self._file, self._node)
@@ -108,7 +108,7 @@ class _Reader:
                     at,
                 )
             annotation = parameter.annotation
-            said[name] = annotation = None if annotation is parameter.empty else annotation
+            annotations[name] = annotation = None if annotation is parameter.empty else annotation
             params.append(
                 self._param(name, annotation, text, at, parameter.default, name in written)
             )
@@ -128,13 +128,13 @@ class _Reader:
             doc=inspect.cleandoc(function.__doc__ or ""),
             params=tuple(params),
             max_threads=(self._kernel.options.launch_bounds or (0,))[0],
-            axes=tuple(self._axes(params, said, variables, axes)),
+            axes=tuple(self._axes(params, annotations, variables, axes)),
             captures=tuple(captures(function, self._module, self._at)),
-            requires=tuple(self._requires(said)),
+            requires=tuple(self._requires(annotations)),
         )
         return SimtKernel(
             kernel=self._kernel,
-            said=said,
+            annotations=annotations,
             decl=decl,
             node=self._node,
             variables=variables,
@@ -162,10 +162,10 @@ class _Reader:
         return plain.replace(parameters=bare)
 
     def _param(
-        self, name: str, said: Any, text: str, at: Location, default: Any, written: bool
+        self, name: str, annotation: Any, text: str, at: Location, default: Any, written: bool
     ) -> ParamDecl:
         plain = default if isinstance(default, bool | int | float | str) else None
-        match said:
+        match annotation:
             case None:
                 # The manifest says what it is.
                 return ParamDecl(
@@ -217,20 +217,22 @@ class _Reader:
             name=name,
             type=text,
             kind="scalar",
-            dtype=self._dtype(name, said, at),
+            dtype=self._dtype(name, annotation, at),
             default=plain,
             location=at,
         )
 
-    def _dtype(self, name: str, said: Any, at: Location) -> str:
-        if isinstance(said, DTypeAxis):
-            return said.name
-        found = api.dtype_named(said)
-        if not found:
+    def _dtype(self, name: str, annotation: Any, at: Location) -> str:
+        if isinstance(annotation, DTypeAxis):
+            return annotation.name
+        dtype = api.dtype_named(annotation)
+        if not dtype:
             self._refuse(
-                f"{name}: {said!r} is no dtype of a SIMT kernel ({', '.join(NAMES)})", at, HELP
+                f"{name}: {annotation!r} is no dtype of a SIMT kernel ({', '.join(NAMES)})",
+                at,
+                HELP,
             )
-        return found
+        return dtype
 
     def _size(self, name: str, layout: Any, at: Location) -> int:
         """Bytes of a struct.
@@ -258,9 +260,9 @@ class _Reader:
             self._refuse(f"{name}: numba has no type for a field of {layout}: {unknown}", at)
         return int(layout.itemsize)
 
-    def _requires(self, said: Mapping[str, object]) -> Iterator[str]:
+    def _requires(self, annotations: Mapping[str, object]) -> Iterator[str]:
         """Yield what a launch has to check of arrays of structs: their size and alignment."""
-        for name, annotation in said.items():
+        for name, annotation in annotations.items():
             if not isinstance(annotation, Array):
                 continue
             layout = api.layout_of(annotation.dtype)
@@ -302,14 +304,14 @@ class _Reader:
     def _axes(
         self,
         params: list[ParamDecl],
-        said: Mapping[str, Any],
+        annotations: Mapping[str, Any],
         variables: tuple[tuple[str, str, Axis], ...],
         captured: tuple[tuple[str, Axis], ...],
     ) -> Iterator[AxisUse]:
         uses: dict[str, AxisUse] = {}
         for param in params:
-            held = said[param.name]
-            axis = held.dtype if isinstance(held, Array) else held
+            annotation = annotations[param.name]
+            axis = annotation.dtype if isinstance(annotation, Array) else annotation
             if isinstance(axis, DTypeAxis):
                 uses.setdefault(
                     axis.name,
@@ -363,14 +365,14 @@ def _written(node: ast.FunctionDef) -> set[str]:
     cannot be seen here.
     """
     names = {arg.arg for arg in parameter_nodes(node)}
-    found = set()
+    written = set()
     for part in ast.walk(node):
         match part:
             case ast.Subscript(ctx=ast.Store(), value=ast.Name(id=name)):
-                found.add(name)
+                written.add(name)
             case ast.Call(
                 func=ast.Attribute(value=ast.Attribute(attr="atomic") | ast.Name(id="atomic")),
                 args=[ast.Name(id=name), *_],
             ):
-                found.add(name)
-    return found & names
+                written.add(name)
+    return written & names

@@ -106,32 +106,32 @@ def kernel_error(
         first = f"a kernel returns nothing, and this one returns {exc}"
         place = located(module.texts, at, first, hint="store results in a simt.Mut")
         return CompileError(f"{what}: {first}", diagnostics=(place,))
-    said = _COLOR.sub("", str(exc))
-    first = _first(said) or type(exc).__name__
-    places = [(place, "") for place in dict.fromkeys(_places(exc, said, module))]
-    hint = next((hint for pattern, hint in _HINTS if pattern.search(said)), "")
+    text = _COLOR.sub("", str(exc))
+    first = _first(text) or type(exc).__name__
+    places = [(place, "") for place in dict.fromkeys(_places(exc, text, module))]
+    hint = next((hint for pattern, hint in _HINTS if pattern.search(text)), "")
     diagnostics = traced(module.texts, places or [(at, "")], first, hint)
     return CompileError(
-        f"{what}: {first}", diagnostics=diagnostics, log=f"{type(exc).__name__}: {said}"
+        f"{what}: {first}", diagnostics=diagnostics, log=f"{type(exc).__name__}: {text}"
     )
 
 
-def _places(exc: Exception, said: str, module: LoadedModule) -> Iterator[Location]:
+def _places(exc: Exception, text: str, module: LoadedModule) -> Iterator[Location]:
     """The user's places that an error names, innermost first: numba's texts go from there to the
     call in the kernel.
     """
-    for match in _PLACES.finditer(said):
+    for match in _PLACES.finditer(text):
         file, line = match[1] or match[3], int(match[2] or match[4])
         if file in module.texts:
             yield Location(file=file, line=line)
-    found = next((place for place in api.places_of(exc) if place[0] in module.texts), None)
-    if found is not None:
-        yield Location(file=found[0], line=found[1])
+    first = next((place for place in api.places_of(exc) if place[0] in module.texts), None)
+    if first is not None:
+        yield Location(file=first[0], line=first[1])
 
 
-def _first(said: str) -> str:
+def _first(text: str) -> str:
     """What is wrong, in one line; of an operation that there is none for, its signature too."""
-    lines = [line.strip() for line in said.splitlines()]
+    lines = [line.strip() for line in text.splitlines()]
     kept = [line for line in lines if line and not _FRAMES.match(line)]
     first = kept[0] if kept else ""
     signature = next(

@@ -58,9 +58,9 @@ def with_constants(
     module = ast.fix_missing_locations(ast.Module(body=[maker], type_ignores=[]))
     compiled = compile(module, function.__code__.co_filename, "exec", dont_inherit=True)
     code = next(part for part in compiled.co_consts if isinstance(part, CodeType))
-    made: FunctionType = FunctionType(code, function.__globals__)(**given)
-    made.__module__, made.__qualname__ = function.__module__, function.__qualname__
-    return made
+    clone: FunctionType = FunctionType(code, function.__globals__)(**given)
+    clone.__module__, clone.__qualname__ = function.__module__, function.__qualname__
+    return clone
 
 
 def capturing(function: FunctionType, values: Mapping[str, Any]) -> FunctionType:
@@ -70,9 +70,9 @@ def capturing(function: FunctionType, values: Mapping[str, Any]) -> FunctionType
         CellType(values[name]) if name in values else cell
         for name, cell in zip(names, cells, strict=True)
     )
-    made = FunctionType(
+    clone = FunctionType(
         function.__code__, function.__globals__, function.__name__, function.__defaults__, closure
     )
-    made.__module__, made.__qualname__ = function.__module__, function.__qualname__
-    made.__annotations__, made.__doc__ = function.__annotations__, function.__doc__
-    return made
+    clone.__module__, clone.__qualname__ = function.__module__, function.__qualname__
+    clone.__annotations__, clone.__doc__ = function.__annotations__, function.__doc__
+    return clone

@@ -40,15 +40,15 @@ def linked(source: Source) -> tuple[LinkEntry, ...]:
         CompileError: one is no CUDA C++ source.
     """
     texts = dict(source.options).get("link", ())
-    found = entries(tuple(map(str, texts)) if isinstance(texts, tuple) else ())
-    for entry in found:
+    linked_entries = entries(tuple(map(str, texts)) if isinstance(texts, tuple) else ())
+    for entry in linked_entries:
         if entry.kind is not LinkKind.CUDA:
             what = f"{entry.path} is {entry.kind.value}, and a SIMT kernel is linked with CUDA C++ sources alone"
             place = Diagnostic(
                 message=what, location=Location(file=entry.path, line=1), hint=_SOURCE
             )
             raise CompileError(what, diagnostics=(place,), fix=_SOURCE)
-    return found
+    return linked_entries
 
 
 def linked_inputs(source: Source) -> list[InputFile]:

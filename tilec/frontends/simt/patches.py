@@ -164,10 +164,10 @@ def _fail(context: Any, builder: Any, condition: str, file: str, line: int) -> N
     text, i32, i64 = ir.PointerType(ir.IntType(8)), ir.IntType(32), ir.IntType(64)
     kind = ir.FunctionType(ir.VoidType(), [text, text, i32, text, i64])
     function = cgutils.get_or_insert_function(builder.module, kind, "__assertfail")
-    said, place, name = (
+    condition, place, name = (
         _text(builder, word) for word in (condition, file, context.fndesc.qualname)
     )
-    builder.call(function, (said, place, i32(line), name, i64(1)))
+    builder.call(function, (condition, place, i32(line), name, i64(1)))
 
 
 def _text(builder: Any, words: str) -> Any:
@@ -199,9 +199,9 @@ def _tell(
     values = [
         builder.sext(v, wide) if v.type.width < 64 else v for v in (*numbers, *blocks, *threads)
     ]
-    said = f"{where}: index %lld{_of(axis)} is out of bounds, the extent is %lld; block (%lld, %lld, %lld), thread (%lld, %lld, %lld)\n"
+    message = f"{where}: index %lld{_of(axis)} is out of bounds, the extent is %lld; block (%lld, %lld, %lld), thread (%lld, %lld, %lld)\n"
     packed = cgutils.alloca_once_value(builder, cgutils.make_anonymous_struct(builder, values))
-    format_ = context.insert_string_const_addrspace(builder, said)
+    format_ = context.insert_string_const_addrspace(builder, message)
     builder.call(
         nvvmutils.declare_vprint(builder.module),
         (format_, builder.bitcast(packed, ir.PointerType(ir.IntType(8)))),

@@ -19,13 +19,13 @@ def captured(function: FunctionType) -> dict[str, object]:
 
     Names that were never given a value are left out.
     """
-    found: dict[str, object] = {}
+    values: dict[str, object] = {}
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         try:
-            found[name] = cell.cell_contents
+            values[name] = cell.cell_contents
         except ValueError:  # an empty cell: numba tells of it where it is used
             continue
-    return found
+    return values
 
 
 def captures(function: FunctionType, module: LoadedModule, at: Location) -> Iterator[ParamDecl]:

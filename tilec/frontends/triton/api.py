@@ -196,14 +196,14 @@ def definition_line(kernel: Any) -> int:
 
 def parameters_of(kernel: Any) -> tuple[Parameter, ...]:
     """Return the parameters of a kernel's function, in order."""
-    found = []
+    parameters = []
     for param in kernel.params:
         text = str(param.annotation)
         element = text.removeprefix("*k").removeprefix("*")
         default = param.default if param.has_default else None
         if param.has_default and default is None and param.is_constexpr:
             default = NONE
-        found.append(
+        parameters.append(
             Parameter(
                 name=param.name,
                 constant=bool(param.is_constexpr),
@@ -215,7 +215,7 @@ def parameters_of(kernel: Any) -> tuple[Parameter, ...]:
                 default=default if isinstance(default, bool | int | float | str) else None,
             )
         )
-    return tuple(found)
+    return tuple(parameters)
 
 
 def configs_of(value: object, params: Sequence[Parameter]) -> tuple[dict[str, object], ...]:
@@ -340,17 +340,17 @@ def _run(source: Any, backend: Any, options: Any, target: Any) -> Compiled:
     )
 
 
-def _tensor_map(said: Mapping[str, Any]) -> TensorMap:
+def _tensor_map(fields: Mapping[str, Any]) -> TensorMap:
     """Return the tensor map that Triton's launcher would encode for a descriptor argument."""
-    if said.get("fp4_padded") or said.get("is_im2col"):
+    if fields.get("fp4_padded") or fields.get("is_im2col"):
         raise StageError(
             "tensor descriptor",
             "descriptors of padded fp4 and of im2col are not passed by launches",
         )
     # Its numbers of types are those of the device, which has two in another order than the driver.
-    element = {8: 10, 9: 8, 10: 9}.get(int(said["elem_type"]), int(said["elem_type"]))
+    element = {8: 10, 9: 8, 10: 9}.get(int(fields["elem_type"]), int(fields["elem_type"]))
     return TensorMap(
-        element=element, swizzle=int(said["swizzle"]), box=tuple(map(int, said["block_size"]))
+        element=element, swizzle=int(fields["swizzle"]), box=tuple(map(int, fields["block_size"]))
     )
 
 
@@ -396,7 +396,7 @@ def complaints(exc: BaseException) -> tuple[Complaint, ...]:
     """Return the frames of an error, the kernel's first; none where Triton gives no location."""
     from triton.compiler.errors import CompilationError
 
-    found = []
+    rows = []
     seen: BaseException | None = exc
     while seen is not None:
         if (
@@ -406,16 +406,16 @@ def complaints(exc: BaseException) -> tuple[Complaint, ...]:
         ):
             node: Any = seen.node
             line, column = getattr(node, "lineno", 1), getattr(node, "col_offset", 0)
-            found.append(
+            rows.append(
                 Complaint(
                     message=str(seen.error_message or ""), text=seen.src, line=line, column=column
                 )
             )
-        elif found:
-            last = dataclasses.replace(found[-1], message=found[-1].message or str(seen))
-            found[-1] = last
+        elif rows:
+            last = dataclasses.replace(rows[-1], message=rows[-1].message or str(seen))
+            rows[-1] = last
         seen = seen.__cause__
-    return tuple(found)
+    return tuple(rows)
 
 
 def text_of(kernel: Any) -> str:

@@ -260,10 +260,10 @@ class _Binder:
         else:
             dtype = slot.type
         if param.dtype and (param.dtype != dtype or param.pointer != (slot.type == "ptr")):
-            said = f"a pointer to {param.dtype}" if param.pointer else param.dtype
+            kind = f"a pointer to {param.dtype}" if param.pointer else param.dtype
             packed = f"a pointer to {dtype}" if slot.type == "ptr" else dtype
             raise MismatchError(
-                f"parameter {param.name!r} is annotated as {said}, and the manifest passes {packed}"
+                f"parameter {param.name!r} is annotated as {kind}, and the manifest passes {packed}"
             )
         if dtype not in api.NAMES:
             raise MismatchError(

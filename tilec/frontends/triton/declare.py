@@ -46,14 +46,14 @@ def declared(module: LoadedModule) -> dict[str, TritonKernel]:
     """Every kernel among the module's attributes, imported ones too, by attribute name in order of
     appearance.
     """
-    found: dict[str, TritonKernel] = {}
+    kernels: dict[str, TritonKernel] = {}
     syntax_of = _functions()
     with module.active():
         for name, value in vars(module.main).items():
             if api.kernel_of(value) is None:
                 continue
-            found[name] = _kernel(module, name, value, syntax_of)
-    return found
+            kernels[name] = _kernel(module, name, value, syntax_of)
+    return kernels
 
 
 def _kernel(
@@ -126,22 +126,22 @@ def _functions() -> Callable[[Any], Function | None]:
     """Gives `@triton.jit` functions as syntax, each once; None for what is none, and for Triton's
     own.
     """
-    found: dict[int, Function | None] = {}
+    functions: dict[int, Function | None] = {}
 
     def function(value: Any) -> Function | None:
         kernel = api.kernel_of(value)
         if kernel is None:
             return None
-        if id(kernel) not in found:
+        if id(kernel) not in functions:
             node = next(
                 (n for n in ast.parse(api.text_of(kernel)).body if isinstance(n, ast.FunctionDef)),
                 None,
             )
             names = api.function_of(kernel).__globals__
-            found[id(kernel)] = (
+            functions[id(kernel)] = (
                 Function(node, resolver(names, function)) if node is not None else None
             )
-        return found[id(kernel)]
+        return functions[id(kernel)]
 
     return function
 
@@ -159,7 +159,7 @@ def _described(node: ast.FunctionDef) -> dict[str, int]:
         for part in ast.walk(node)
         if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)
     }
-    found: dict[str, int] = {}
+    ranks: dict[str, int] = {}
     for part in ast.walk(node):
         match part:
             case ast.Call(
@@ -171,5 +171,5 @@ def _described(node: ast.FunctionDef) -> dict[str, int]:
                     if any(isinstance(offset, ast.Starred) for offset in offsets)
                     else len(offsets)
                 )
-                found[name] = count if found.get(name, count) == count else -1
-    return found
+                ranks[name] = count if ranks.get(name, count) == count else -1
+    return ranks

@@ -79,28 +79,28 @@ def native_diagnostics(
     """What the native half of the compiler wrote, as diagnostics of one severity, at the user's
     places.
     """
-    found = []
+    diagnostics = []
     for match in _PLACED.finditer(log):
         file, line, column = match[1].strip(), int(match[2]), int(match[3])
         if match[4] == severity:
             place = Location(file=file, line=line, column=column) if file in texts else None
-            said = _spelled(match[5].strip())
+            message = _spelled(match[5].strip())
             excerpt = line_of(texts, file, line)
-            found.append(
+            diagnostics.append(
                 Diagnostic(
-                    message=said,
+                    message=message,
                     location=place,
                     severity=severity,
                     excerpt=excerpt,
-                    hint=_hint(said),
+                    hint=_hint(message),
                 )
             )
-    found += [
+    diagnostics += [
         Diagnostic(message=_spelled(match[2].strip()), severity=severity)
         for match in _PLAIN.finditer(log)
         if match[1] == severity
     ]
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(diagnostics))
 
 
 def _stage_error(
@@ -159,8 +159,8 @@ def _functions(module: LoadedModule, kernel: TritonKernel) -> Iterator[object]:
 
 def _first_line(text: str) -> str:
     lines = [line.strip() for line in text.strip().splitlines() if line.strip()]
-    told = _REPR.fullmatch(lines[0]) if lines else None
-    return _spelled(told[2] if told else lines[0] if lines else "")
+    match = _REPR.fullmatch(lines[0]) if lines else None
+    return _spelled(match[2] if match else lines[0] if lines else "")
 
 
 def _spelled(message: str) -> str:
