@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from tilec_runtime.device.handles import MOST_TYPES, libraries_of
-from tilec_runtime.errors import ArgumentError, ExpressionError
+from tilec_runtime.errors import ArgumentError, DTypeError, ExpressionError
 from tilec_runtime.model.dtype import DTYPES, short_name
 from tilec_runtime.model.expr import Expr, parse
 from tilec_runtime.model.kernel import KernelInfo
@@ -125,7 +125,7 @@ class Outputs:
                 return tuple(
                     [
                         library.empty(
-                            template, rule.shape(inputs), _dtype_of(library, rule, inputs)
+                            template, rule.shape(inputs), self._dtype(library, rule, inputs)
                         )
                         for rule in self._rules
                     ]
@@ -187,6 +187,27 @@ class Outputs:
                 raise self._refused(f"{name} has no extent {extent.text} = {value}")
         return shape
 
+    def _dtype(self, library: Library, rule: Rule, inputs: Values) -> Any:
+        """Return the dtype of an output, as its library has it.
+
+        Raises:
+            DTypeError: it is that of an input of another library, and none of kernels.
+        """
+        if rule.dtype:
+            return library.dtype(rule.dtype)
+        source = inputs[rule.source]
+        cls: type = type(source)
+        if library_of(cls) is library:
+            return source.dtype
+        name = short_name(str(source.dtype).removeprefix("torch."))
+        if name not in DTYPES:
+            raise DTypeError(
+                f"{self._name}: argument {list(self.inputs)[rule.source]!r} has dtype {name}, which is no dtype of kernels",
+                fix="convert it to one that the kernel was built for",
+                kernel=self._name,
+            )
+        return library.dtype(name)
+
     def _require_arrays(self, inputs: Values) -> None:
         for name, place in self._tensors.items():
             if not hasattr(inputs[place], "shape") or not hasattr(inputs[place], "dtype"):
@@ -207,17 +228,6 @@ def library_of(cls: type) -> Library | None:
         if name in libraries:
             return make()
     return None
-
-
-def _dtype_of(library: Library, rule: Rule, inputs: Values) -> Any:
-    """Return the dtype of an output, as its library has it."""
-    if rule.dtype:
-        return library.dtype(rule.dtype)
-    source = inputs[rule.source]
-    cls: type = type(source)
-    if library_of(cls) is library:
-        return source.dtype
-    return library.dtype(short_name(str(source.dtype).removeprefix("torch.")))
 
 
 def _shape_at(place: int, inputs: Values) -> Any:
