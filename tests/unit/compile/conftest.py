@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from tilec.compile.cache import Cache
-from tilec.compile.execute import JobRunner, Timings
+from tilec.compile.execute import JobRunner
 from tilec.compile.keys import KeyedJob, KeyMaker
 from tilec.compile.process import WorkerProcess
+from tilec.compile.timings import Timings
 from tilec.frontends.base import ToolSearch
 from tilec.model.declaration import KernelDecl, ParamDecl
 from tilec.model.job import Job, KernelSpec, Source, Variant

@@ -14,9 +14,9 @@ from tests.waiting import becomes, ends
 from tilec.compile import worker
 from tilec.compile.cache import Cache
 from tilec.compile.events import Done, Failed, Outcome, SilentObserver
-from tilec.compile.execute import Timings, expected_seconds
 from tilec.compile.keys import KeyedJob
 from tilec.compile.process import WorkerProcess
+from tilec.compile.timings import Timings, expected_seconds
 from tilec.frontends.base import load_frontend
 from tilec.model.job import Variant
 from tilec_runtime.errors import CompileError, OutputError, TilecError, ToolchainError

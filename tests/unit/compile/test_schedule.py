@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tilec.compile.execute import expected_seconds
 from tilec.compile.pool import LocalPool, Task, _Entry, _Seat
+from tilec.compile.timings import expected_seconds
 from tilec.model.job import Job, Variant
 from tilec_runtime.model.arch import Target
 from tilec_runtime.model.signature import Assumption
