@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,6 +22,8 @@ from tests.waiting import PATIENCE, becomes, ends
 from tilec.compile.cluster import crew, member, parcels
 from tilec.compile.cluster import pool as pools
 from tilec.compile.events import Done, Failed, SilentObserver
+from tilec.compile.worker import Setup
+from tilec.frontends.base import ToolSearch
 from tilec.model.job import Member
 from tilec_runtime.errors import CompileError, MissingError, TilecError
 
@@ -274,6 +277,35 @@ def test_a_scheduler_that_cannot_be_reached_is_an_error_or_is_done_without(
     (note,) = project.observer.notes
     assert note.startswith(f"the scheduler {address} cannot be reached")
     assert note.endswith(": the rest is compiled on this machine")
+
+
+@pytest.fixture
+def silent() -> Iterator[str]:
+    """Address of a server that takes connections and says nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield f"tcp://127.0.0.1:{server.getsockname()[1]}"
+
+
+def test_a_scheduler_that_is_silent_is_not_waited_for(project, silent, no_patience) -> None:
+    with (
+        project.pool(scheduler=silent) as pool,
+        pytest.raises(MissingError, match="cannot be reached"),
+    ):
+        pool.compile(project.keyed(project.job()))
+
+
+def test_a_build_can_end_while_it_connects(silent, tmp_path: Path) -> None:
+    setup = Setup(
+        frontends=MACHINES, search=ToolSearch(), cache_root="", spool=str(tmp_path / "spool")
+    )
+    began = time.monotonic()
+    for connecting in (False, True):
+        pool = pools.DaskPool(
+            silent, setup=setup, grace=0.1, on_start=lambda _: None, note=lambda _: None
+        )
+        assert not connecting or becomes(lambda pool=pool: pool._client is not None)
+        pool.close()
+    assert time.monotonic() - began < pools._CONNECT
 
 
 CLUSTER = """

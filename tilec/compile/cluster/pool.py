@@ -82,6 +82,7 @@ class DaskPool:
         self._cache = Cache(root, note=note, shared=shared)
         self._crew = Crew(self._build, setup, note=note, seat=seat)
         self._client: Client | None = None
+        self._connecting: asyncio.Task[None] | None = None
         self._error: MissingError | None = None
         self._count = 0
         self._waiting: collections.deque[Entry] = collections.deque()
@@ -123,8 +124,13 @@ class DaskPool:
 
     async def _main(self) -> None:
         try:
-            await self._connect()
+            self._connecting = self._loop.create_task(self._connect())
+            if self._closing:
+                self._connecting.cancel()
+            await self._connecting
             await self._look_after()
+        except asyncio.CancelledError:
+            pass  # closed while it connected
         except MissingError as error:
             self._give_up(error)
         except Exception as error:  # noqa: BLE001 - without a result the build would hang
@@ -143,6 +149,8 @@ class DaskPool:
     def _end(self) -> None:
         self._closing = True
         self._woken.set()
+        if self._connecting:
+            self._connecting.cancel()
 
     async def _connect(self) -> None:
         """Reach the scheduler.
@@ -156,13 +164,15 @@ class DaskPool:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", VersionMismatchWarning)
-                self._client = await Client(
+                self._client = Client(
                     self._address,
                     asynchronous=True,
                     timeout=_CONNECT,
                     set_as_default=False,
                     name="tilec",
                 )
+                # Its own limit does not hold for a server that takes connections and is silent.
+                await asyncio.wait_for(self._client, _CONNECT + 1)
             versions = self._client.get_versions(packages=["tilec"])
             known = await asyncio.wait_for(cast("Awaitable[VersionsDict]", versions), _SILENT)
         except Exception as error:
