@@ -24,8 +24,6 @@ from tilec.model.job import Job, Source
 from tilec_runtime.errors import CompileError, MissingError, TilecError
 from tilec_runtime.model.digest import sha256
 
-_CREDENTIALS = ("TILEC_REMOTE_TOKEN", "TILEC_REMOTE_CACHE")  # the URL may have a password
-
 # An up-to-date build needs no worker: it does not wait for the imports of these.
 if TYPE_CHECKING:
     from tilec.compile.pool import Answer, Answers, LocalPool, Pool, Task
@@ -357,7 +355,7 @@ class JobRunner:
                 size=self._workers,
                 setup=self._setup,
                 spool=self._spool,
-                environ=_for_project(os.environ if self._environ is None else self._environ),
+                environ=os.environ if self._environ is None else self._environ,
                 grace=self._grace,
                 on_start=self._queue_start,
             )
@@ -430,14 +428,6 @@ def compile_task(together: Sequence[KeyedJob], *, fresh: bool, apart: bool = Fal
         files=together[0].files,
         tools=together[0].tools,
     )
-
-
-def _for_project(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return an environment without the credentials of a remote cache.
-
-    Kernel modules are executed in it, and may print it into logs.
-    """
-    return {name: value for name, value in environ.items() if name not in _CREDENTIALS}
 
 
 def _work(keyed: KeyedJob) -> Hashable:

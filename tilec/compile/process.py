@@ -29,6 +29,21 @@ _EXIT_LIMIT = 1.0  # seconds between the end of a worker's messages and its exit
 
 # NumPy's BLAS would start a thread for every core in every worker, and compilers need none.
 _DEFAULTS = {"OPENBLAS_NUM_THREADS": "1"}
+# Python compilers read docstrings and assertions of kernels, so that images would depend on the
+# user's environment. Kernel modules are executed in a worker, and may print credentials of a remote
+# cache into logs: the URL may have a password.
+_LEFT_OUT = frozenset(
+    (
+        "PYTHONOPTIMIZE",
+        "TILEC_REMOTE_CACHE",
+        "TILEC_REMOTE_TOKEN",
+        "AWS_SECRET_ACCESS_KEY",
+        "AWS_SESSION_TOKEN",
+        "AZURE_STORAGE_ACCOUNT_KEY",
+        "AZURE_STORAGE_CONNECTION_STRING",
+        "AZURE_STORAGE_SAS_TOKEN",
+    )
+)
 
 
 class WorkerDiedError(Exception):
@@ -58,9 +73,7 @@ class WorkerProcess:
     ) -> None:
         self.log = log
         self._killing = threading.Lock()
-        # Python compilers read docstrings and assertions of kernels, so that images would depend
-        # on the user's environment.
-        inherited = {name: value for name, value in environ.items() if name != "PYTHONOPTIMIZE"}
+        inherited = {name: value for name, value in environ.items() if name not in _LEFT_OUT}
         self._channel, theirs = Pipe()
         with theirs, log.open("ab") as stream:
             self._process = subprocess.Popen(

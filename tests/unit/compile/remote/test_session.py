@@ -418,6 +418,7 @@ def test_workers_get_no_credentials(
 ) -> None:
     monkeypatch.setenv("TILEC_REMOTE_TOKEN", "hunter2")
     monkeypatch.setenv("TILEC_REMOTE_CACHE", "https://me:hunter2@h")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hunter2")
     project = farm.machine("one")
     with project.pool() as pool:
         pool.compile(jobs(project))
