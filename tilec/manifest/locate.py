@@ -10,10 +10,12 @@ import functools
 import re
 from collections.abc import Iterator
 
+from tilec.model.remote_url import redacted
 from tilec_runtime.errors import Diagnostic, Location
 
 Path = tuple[str | int, ...]
 
+_URL = re.compile(r"""(?:(?<=["'])[A-Za-z0-9+.-]+:|[A-Za-z0-9+.-]+://)[^"']*""")
 _BLANK = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _STRING = re.compile(
@@ -242,14 +244,14 @@ class Locator:
     def excerpt(self, place: Location) -> str:
         """Return the line of a location, or an empty text far to the right of a long line.
 
-        A password in a URL is left out.
+        What may be a password in a URL is left out.
         """
         if not 0 < place.line <= len(self._lines) or place.column > EXCERPT:
             return ""
         start = self._lines[place.line - 1]
         end = self.text.find("\n", start)
         line = self.text[start : len(self.text) if end < 0 else end]
-        return re.sub(r"""://[^"']*@""", "://", line)[:EXCERPT]
+        return _URL.sub(lambda url: redacted(url[0]), line)[:EXCERPT]
 
     def problem(
         self,

@@ -11,6 +11,7 @@ SCHEMES = ("https", "http", "s3", "gs", "az", "file", "memory")
 _PORTS = {"https": 443, "http": 80}
 # Letters that every reader of a URL takes for a host's: another one could find another host.
 _HOST = re.compile(r"[a-z0-9._-]*|[0-9a-f:.]+")
+_SCHEME = re.compile(r"[A-Za-z0-9+.-]*://")
 _ODD = re.compile(r"[\s\x00-\x1f\x7f-\uffff\\]")
 
 
@@ -52,10 +53,13 @@ class RemoteUrl:
         if scheme not in SCHEMES:
             known = ", ".join(f"{name}://" for name in SCHEMES[:-1])
             raise ValueError(f"{shown!r} does not begin with one of {known}")
-        if parts.query or parts.fragment or "::" in parts.path or ".." in parts.path.split("/"):
+        folders = unquote(parts.path).split("/")
+        if parts.query or parts.fragment or "::" in parts.path or ".." in folders:
             raise ValueError(f"{shown!r} has more than a host and a path")
         if not _HOST.fullmatch(host):
             raise ValueError(f"{shown!r} names no host that there can be")
+        if port == 0:
+            raise ValueError(f"{shown!r} names no port that there can be")
         if scheme in ("file", "memory"):
             if host or not parts.path.startswith("/"):
                 raise ValueError(f"{shown!r} names a host: write {scheme}:///path")
@@ -94,5 +98,10 @@ class RemoteUrl:
 
 
 def redacted(text: str) -> str:
-    """Return a text that may be a URL without user and password, however malformed it is."""
-    return re.sub(r"//.*@", "//", text, flags=re.DOTALL)
+    """Return a text that may be a URL without user, password and query, however malformed it is."""
+    if "@" in text:
+        if re.search("[?#]", text):
+            return "…"  # each may be a part of the other
+        scheme = _SCHEME.match(text)
+        return (scheme[0] if scheme else "") + text.rpartition("@")[2]
+    return re.sub(r"([?#]).*", r"\1…", text, flags=re.DOTALL)

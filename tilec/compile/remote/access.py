@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
+from urllib.parse import unquote
 
 from tilec.compile.remote.store import RemoteStore
 from tilec.model.remote_url import RemoteUrl
@@ -134,7 +135,7 @@ def open_store(access: Access, *, seconds: float = SECONDS) -> RemoteStore:
     if url.scheme == "file":
         from tilec.compile.remote.folder import FolderStore
 
-        return FolderStore(Path(url.path))
+        return FolderStore(Path(unquote(url.path) or "/"))
     from tilec.compile.remote.cloud import CloudStore
 
     return CloudStore(url.scheme, f"{url.host}{url.path}", seconds=seconds)

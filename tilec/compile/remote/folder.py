@@ -52,7 +52,7 @@ class FolderStore:
                 with self._folder(kind) as folder:
                     _replace(folder, name, data)
         except FileNotFoundError as exc:
-            raise RemoteError("its directory was removed meanwhile") from exc
+            raise RemoteError("its directory is not there and cannot be made") from exc
 
     def close(self) -> None:
         """Do nothing: nothing is open."""

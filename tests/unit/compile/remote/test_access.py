@@ -48,6 +48,8 @@ def test_urls(text: str, shown: str, origin: tuple[str, str, int]) -> None:
         "https://h/a b",
         "https://h/a\nb",
         "https://h:port/x",
+        "https://h:0/x",
+        "file:///a/%2e%2e/b",
         "https://[::1/x",
         "file://host/x",
         "file:x",
@@ -74,6 +76,12 @@ def test_what_is_no_url_of_a_remote_cache(text: str) -> None:
         f"ftp://me:{SECRET}@h",
         f"s3://me:{SECRET}@h",
         f"https://me:{SECRET}@h/?x",
+        f"https:me:{SECRET}@h",
+        f"me:{SECRET}@h",
+        f"https://h/x?sig={SECRET}",
+        f"https://h/x?sig=a@{SECRET}",
+        f"https://me:a?{SECRET}@h",
+        f"https://h/x#{SECRET}",
     ],
 )
 def test_errors_about_a_url_hide_its_password(text: str) -> None:

@@ -140,6 +140,27 @@ def test_a_project_asks_no_server_for_what_the_user_forbids(
     assert "is only read: a project writes no directory outside of it" in note
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        f"https://h/x?sig={SECRET}",
+        f"s3://b?key={SECRET}",
+        f"https://me:{SECRET}@h",
+        f"me:{SECRET}@h",
+        f"https:me:{SECRET}@h",
+    ],
+)
+def test_errors_about_a_manifest_hide_a_password(
+    url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one = Checkout(tmp_path / "one", f'[cache]\nremote = "{url}"\n')
+    for more in ("--debug", "--json"):
+        assert run(["build", more], {"TILEC_CACHE_DIR": "off"}, one.root) == 2
+        caught = capsys.readouterr()
+        assert "cache.remote" in caught.out + caught.err
+        assert SECRET not in caught.out + caught.err
+
+
 def test_the_command_says_what_came_from_the_remote(
     server: CacheServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

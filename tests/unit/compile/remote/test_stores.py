@@ -151,6 +151,13 @@ def test_refuses_what_is_no_action_result_of_tilec(message: bytes, tmp_path: Pat
         get_image(store, KEY)
 
 
+def test_a_url_of_a_folder_is_decoded(tmp_path: Path) -> None:
+    for url, root in ((f"file://{tmp_path}/a%20b%C3%A9", tmp_path / "a bé"), ("file:///", "/")):
+        store = open_store(Access(url=RemoteUrl.parse(url)))
+        assert isinstance(store, FolderStore)
+        assert store._root == Path(root)
+
+
 def test_a_folder_follows_no_link_and_waits_for_no_pipe(tmp_path: Path) -> None:
     root, victim = tmp_path / "remote", tmp_path / "victim"
     store = FolderStore(root)
