@@ -132,7 +132,7 @@ class Cache:
             return None if found is None else self._entry(key, path, *found)
         except OSError as exc:
             self._unreadable(exc)
-        except (DamagedError, ValueError, TypeError, LookupError) as exc:
+        except (DamagedError, ValueError, TypeError, LookupError, RecursionError) as exc:
             self._note_once(f"cache entry {key[:12]} was damaged ({exc}): it is compiled again")
             self.drop(key)
         return None

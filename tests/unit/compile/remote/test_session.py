@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,12 +16,15 @@ from tilec.compile.cache import Cache
 from tilec.compile.events import Done
 from tilec.compile.keys import KeyedJob
 from tilec.compile.remote.access import Access
+from tilec.compile.remote.action_result import ActionResult, Digest, decode, encode
 from tilec.compile.remote.http import HttpStore
+from tilec.compile.remote.images import ROW
 from tilec.compile.remote.session import open_remote
 from tilec.compile.remote.usage import Usage, record, recorded
 from tilec.model.remote_url import RemoteUrl
 from tilec_runtime.bundle import store as files
 from tilec_runtime.errors import CompileError
+from tilec_runtime.model.digest import sha256
 
 JOBS = 3
 
@@ -357,6 +361,25 @@ def test_a_wrong_entry_is_replaced(farm: Farm, filled: list[bytes], server: Cach
     farm.build(farm.machine("second"), write=True)
     done = farm.build(farm.machine("third"))
     assert (compiled(done), images(done)) == (0, filled)
+
+
+def test_a_row_that_cannot_be_read_is_compiled(
+    farm: Farm, filled: list[bytes], server: CacheServer
+) -> None:
+    """Its writer was trusted, so that only its digest is verified before."""
+    key = jobs(farm.machine("reader"))[2].key
+    result = decode(server.objects["ac", key])
+    row = json.loads(server.objects["cas", result.files[ROW].hash])
+    for bad in ({**row, "abi": "[" * 100_000}, {**row, "warnings": 1}):
+        text = json.dumps(bad).encode()
+        digest = Digest(sha256(text), len(text))
+        server.objects["cas", digest.hash] = text
+        server.objects["ac", key] = encode(ActionResult(files={**result.files, ROW: digest}))
+        second = farm.machine(f"second-{digest.hash[:4]}")
+        done = farm.build(second)
+        assert (compiled(done), images(done)) == (1, filled)
+        (note,) = second.observer.notes
+        assert f"cache entry {key[:12]} was damaged" in note
 
 
 def test_two_writers_at_once(farm: Farm, server: CacheServer) -> None:
