@@ -18,6 +18,7 @@ from tilec_runtime.errors import UsageError
 Mode = Literal["off", "read", "write"]
 CONNECTIONS = 32
 SECONDS = 10.0
+_LONGEST_WAIT = 86400.0
 _TOKEN = re.compile(r"[\x21-\x7e]+")
 
 
@@ -74,11 +75,15 @@ def resolve(choice: RemoteChoice, manifest_url: str = "", manifest_mode: str = "
     written to where it is a directory. The project's mode holds for the project's URL alone.
 
     Raises:
-        UsageError: the user's words are no URL, mode or token, or would send a password in clear.
+        UsageError: the user's words are no URL, mode, time or token, or would send a password in clear.
     """
     if choice.mode not in ("", "off", "read", "write"):
         raise UsageError(
             f"{choice.mode!r} is no mode of the remote cache", fix="say off, read or write"
+        )
+    if not 0 <= choice.wait <= _LONGEST_WAIT:  # not a number is in no range
+        raise UsageError(
+            f"{choice.wait:g} s is no time to wait for uploads", fix="give --remote-wait seconds"
         )
     mode = choice.mode or ("" if choice.url else manifest_mode) or "read"
     if mode == "off" or not (choice.url or manifest_url):

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from http import HTTPStatus
 from typing import TypeVar
+from urllib.parse import unquote
 
 import urllib3
 from urllib3.exceptions import (
@@ -182,7 +183,7 @@ class HttpStore:
 def _proxied(proxy: str, connections: int, timeout: urllib3.Timeout) -> urllib3.ProxyManager:
     try:
         auth = urllib3.util.parse_url(proxy).auth
-        headers = urllib3.make_headers(proxy_basic_auth=auth) if auth else None
+        headers = urllib3.make_headers(proxy_basic_auth=unquote(auth)) if auth else None
         return urllib3.ProxyManager(
             proxy, proxy_headers=headers, maxsize=connections, timeout=timeout, retries=False
         )

@@ -153,6 +153,8 @@ def test_credentials_go_to_the_host_that_they_were_given_for(
         {"url": "https://c.example", "token": f"{SECRET}\r\nX: y"},
         {"url": "https://c.example", "token": f"{SECRET} more"},
         {"url": "https://c.example", "mode": "both"},
+        {"url": "https://c.example", "wait": float("nan")},
+        {"url": "https://c.example", "wait": -1.0},
     ],
 )
 def test_refuses_credentials_in_clear_and_odd_words(said: dict[str, Any]) -> None:

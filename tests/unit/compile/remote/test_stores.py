@@ -9,10 +9,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import urllib3
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tests.remote_server import ActionResult, CacheServer, accepts
+from tests.remote_server import ActionResult, CacheServer, accepts, basic
 from tilec.compile.cache import index_row
 from tilec.compile.remote import action_result as codec
 from tilec.compile.remote.access import Access, open_store
@@ -251,6 +252,13 @@ def test_a_server_that_is_not_there(server: CacheServer) -> None:
     with pytest.raises(RemoteError, match=r"its name cannot be resolved|it cannot be reached"):
         unknown.has("cas", KEY)
     unknown.close()
+
+
+def test_a_password_of_a_proxy_is_decoded() -> None:
+    proxy = "http://me:p%40ss@127.0.0.1:1"
+    store = HttpStore("http://h", headers={}, connections=1, seconds=1.0, proxy=proxy)
+    assert isinstance(store._pool, urllib3.ProxyManager)
+    assert store._pool.proxy_headers == {"proxy-authorization": basic("me", "p@ss")}
 
 
 def test_connections_are_used_again(server: CacheServer) -> None:
