@@ -217,10 +217,11 @@ def _tensor(override: Override) -> Input | None:
     if dist not in DISTRIBUTIONS:
         hint = did_you_mean(dist, list(DISTRIBUTIONS)) or f"; there are {', '.join(DISTRIBUTIONS)}"
         raise UsageError(f"{option}: unknown distribution {dist!r}{hint}")
-    seed = match["seed"] or "0"
-    if not seed.isdecimal():
-        raise UsageError(f"{option}: the seed {seed!r} is not a whole number")
-    return Input(name=override.name, shape=shape, dtype=dtype, dist=dist, seed=int(seed))
+    text = match["seed"] or ""
+    if text and not text.isdecimal():
+        raise UsageError(f"{option}: the seed {text!r} is not a whole number")
+    seed = int(text) if text else None
+    return Input(name=override.name, shape=shape, dtype=dtype, dist=dist, seed=seed)
 
 
 def _changed(case: Case, info: KernelInfo, overrides: Sequence[Override]) -> Case:

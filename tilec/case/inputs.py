@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -189,7 +190,7 @@ def _made(
     """Return what a function of the project makes."""
     dtype = numpy_dtype(DTYPES[item.dtype])
     shape = None if item.shape is None else _shape(case, item, env)
-    more = {**dict(case.known), "shape": shape, "dtype": dtype, "seed": item.seed}
+    more = {**dict(case.known), "shape": shape, "dtype": dtype, "seed": _seed(item)}
     before = {name: read_only(value) for name, value in made.items()}
     result = functions.call(case, item.make, ("inputs", item.name), before, more)
     array = np.asarray(result)
@@ -203,9 +204,18 @@ def _made(
     return np.array(array, dtype, order="C")
 
 
+def _seed(item: Input) -> int:
+    """Return an input's own seed, or one of its name.
+
+    With one seed for all, inputs of a shape were equal, an output equalled an input before the run,
+    and a kernel that mixed them up passed.
+    """
+    return zlib.crc32(item.name.encode()) if item.seed is None else item.seed
+
+
 def _filled(case: BoundCase, item: Input, shape: tuple[int, ...], dtype: DType) -> Array:
     """Return the elements of an input, maybe in a wider dtype."""
-    rng = np.random.Generator(np.random.PCG64(item.seed))
+    rng = np.random.Generator(np.random.PCG64(_seed(item)))
     wide = np.float64 if dtype.bits > 32 else np.float32
     if item.dist in ("normal", "uniform") and dtype.kind != "float":
         what = f'dist = "{item.dist}" makes fractions, and the dtype is {dtype}'

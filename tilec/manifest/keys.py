@@ -518,7 +518,7 @@ INPUT = Table(
             Text("distribution", choices=DISTS),
             "What the tensor is filled with; empty is poisoned before the run.",
         ),
-        Key("seed", Integer(0), "Seed of the random numbers."),
+        Key("seed", Integer(0), "Seed of the random numbers; by default the name gives one."),
         Key("low", Number(), "Least value of uniform, integers and sorted."),
         Key("high", Number(), "Upper bound of uniform, integers and sorted."),
         Key("value", Scalar(), "Of constant: every element."),

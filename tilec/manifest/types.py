@@ -192,7 +192,8 @@ class Input:
     normal, uniform, integers, sorted, permutation, arange, constant (`value`), zeros, ones or empty
     (poisoned before the run); `low` and `high` bound uniform, integers and sorted. `dtype` may name
     a matrix axis: the case then runs for each value. `small` holds the extents of runs that are
-    compared, where they are not those of `shape`.
+    compared, where they are not those of `shape`. Without a `seed` the name of the input gives one,
+    so that no two inputs hold the same numbers.
     """
 
     name: str
@@ -200,7 +201,7 @@ class Input:
     small: tuple[str, ...] | None = None
     dtype: str = ""
     dist: str = "normal"
-    seed: int = 0
+    seed: int | None = None
     low: float | None = None
     high: float | None = None
     value: AxisValue | None = None

@@ -59,6 +59,14 @@ def test_random_floats_are_seeded_and_bounded(dtype: str) -> None:
     assert -2 <= uniform.min() < uniform.max() <= -1
 
 
+def test_inputs_differ_unless_they_name_one_seed() -> None:
+    plain = make_inputs(bound(made("x", 64, dtype="f32"), made("y", 64, dtype="f32")))
+    seeded = make_inputs(bound(*(made(name, 64, dtype="f32", seed=3) for name in ("x", "y"))))
+    assert not np.array_equal(plain["x"], plain["y"])
+    np.testing.assert_array_equal(seeded["x"], seeded["y"])
+    np.testing.assert_array_equal(plain["x"], one(made("x", 64, dtype="f32")))
+
+
 def test_the_same_seed_gives_known_numbers() -> None:
     expected = np.random.Generator(np.random.PCG64(5)).standard_normal(4, np.float32)
     assert one(made("x", 4, dtype="f32", seed=5)).tolist() == expected.tolist()
