@@ -67,6 +67,7 @@ def test_all_bundles_are_built_in_a_copy(
         "dist/dispatch/dist",
         "build/simt-debug",
         "benchmarks/programs/dist",
+        "tests/samples/needs_project/dist",
         "tests/samples/operators/dist",
         "build/endless/dist",
         "build/planted/dist",

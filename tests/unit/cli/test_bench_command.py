@@ -65,7 +65,7 @@ class Desk:
         files = Files(here, types.SimpleNamespace(manifest=found), wish)  # type: ignore[arg-type]
         place = place or PlannedPlace(plan)
         return measure_cases(
-            here, wish, files, place, opened(), bench_run.Plan(cases=bound(found)), found
+            here, wish, files, place, opened(), bench_run.BenchPlan(cases=bound(found)), found
         ), place
 
 

@@ -143,7 +143,7 @@ def bench_sweep(scene: Scene) -> str:
         files,
         place,
         opened(),
-        bench_run.Plan(cases=cases, points=points, sweep=sweep),
+        bench_run.BenchPlan(cases=cases, points=points, sweep=sweep),
         found,
     )
     return scene.capsys.readouterr().out
