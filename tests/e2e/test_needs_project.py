@@ -75,7 +75,7 @@ import numpy as np
 array = np.zeros((16, 16), np.float32)
 kernels = needs.load("cpu")
 kernels.grouped_gemm([array], (array,), b=[array])
-c, a, b = needs.grouped_gemm([array], (array,), [array]).sync()
+c, a, b = needs.ops.grouped_gemm([array], (array,), [array]).sync()
 reveal_type(c)
 kernels.grouped_gemm(array, array, array)
 """

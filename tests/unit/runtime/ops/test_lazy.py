@@ -298,7 +298,7 @@ def test_a_mapped_partition_needs_blocks_that_go_on(gpu: tuple[Module, FakeDrive
     message = (
         r"add: z is dealt out to 3 blocks, and the kernel's own grid \(4, 1, 1\) has 4\n"
         r"  cause: blocks that do not go on to further tiles would leave the rest unwritten, and of this kernel nobody can tell\n"
-        r"  fix: leave map\(\) out; where the kernel's blocks do go on, say so: lazy.add\(...\).grid\(3\)"
+        r"  fix: leave map\(\) out; where the kernel's blocks do go on, say so: ops.add\(...\).grid\(3\)"
     )
     for launch in (lambda z: module.add(z, x, y), lambda z: module.ops.add(z, x, y).sync()):
         with pytest.raises(LaunchLimitError, match=message):
