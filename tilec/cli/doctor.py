@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -16,6 +15,7 @@ from tilec.manifest.types import RemoteTable
 from tilec_runtime.errors import ToolchainError, UsageError
 
 if TYPE_CHECKING:
+    from tilec.compile.project import Project
     from tilec.frontends.base import ToolSearch
     from tilec.frontends.tools.search import ToolReport
     from tilec.inspection.machine import Check, Machine
@@ -42,9 +42,10 @@ def command(app: App) -> int:
     """
     from tilec.inspection import machine
 
-    search = _search(app)
+    project = _project(app)
+    search = project.search if project else app.settings.search
     found = machine.examine(search, app.settings.cache_dir)
-    more = (*_remote_cache(app), *_outside_tools(search))
+    more = (*_remote_cache(app, project), *_outside_tools(search))
     found = dataclasses.replace(found, checks=(*found.checks, *more))
     if app.json:
         app.document("doctor", _json(found))
@@ -53,27 +54,24 @@ def command(app: App) -> int:
     return 0 if found.can_build else MISSING
 
 
-def _search(app: App) -> ToolSearch:
-    """Return where the project at hand looks for tools; without a project, the usual places."""
+def _project(app: App) -> Project | None:
+    """Return the project at hand, or None where there is none."""
     from tilec.compile.project import open_project
 
     try:
-        return open_project(app.manifest_path(), app.settings.search).search
+        return open_project(app.manifest_path(), app.settings.search)
     except UsageError:
         if app.manifest or app.directory:
             raise
-        return app.settings.search
+        return None
 
 
-def _remote_cache(app: App) -> Iterator[Check]:
+def _remote_cache(app: App, project: Project | None) -> Iterator[Check]:
     """Yield a row for the remote cache that a build at hand would use; nothing is sent to it."""
-    from tilec.compile.project import open_project
     from tilec.compile.remote.access import resolve
     from tilec.inspection.machine import Check
 
-    named = RemoteTable()
-    with contextlib.suppress(UsageError):
-        named = open_project(app.manifest_path(), app.settings.search).manifest.cache
+    named = project.manifest.cache if project else RemoteTable()
     try:
         access = resolve(app.settings.remote(), named.remote, named.remote_mode)
     except UsageError as exc:

@@ -11,7 +11,6 @@ import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from tilec import __version__
 from tilec.compile import own
 from tilec.compile.cache import Cache, KeyLock, index_row
 from tilec.compile.events import Blob, Done
@@ -112,18 +111,18 @@ class Identity:
     """What the outputs of a worker depend on, beside its requests.
 
     Attributes:
-        versions: of Python and packages, by name.
         own: digest of tilec's own code.
         tools: by language.
         lacking: why there are no tools, by language.
         parts: digests of the files of tools that sources read, by name (`<toolkit>/…`).
+        versions: of Python and packages, by name; a worker process leaves them to its owner.
     """
 
-    versions: Mapping[str, str]
     own: str
     tools: Mapping[str, tuple[ToolInfo, ...]]
     lacking: Mapping[str, str] = dataclasses.field(default_factory=dict)
     parts: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    versions: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 Request = Declare | Compile | Identify
@@ -223,7 +222,6 @@ class Worker:
             if file.name.startswith("<")
         }
         return Identity(
-            versions={"tilec": __version__},
             own=own.digest(),
             tools=tools,
             lacking=lacking,

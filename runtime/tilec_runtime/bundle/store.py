@@ -261,12 +261,17 @@ def _read_exactly(fd: int, count: int) -> bytes:
 def _save(root: Path, kind: str, name: str, *parts: bytes, shared: bool) -> None:
     folder = _open_folder(root, kind, name[:2], shared=shared)
     try:
-        _replace(folder, name, *parts, mode=0o666 if shared else 0o600)
+        replace(folder, name, *parts, mode=0o666 if shared else 0o600)
     finally:
         os.close(folder)
 
 
-def _replace(folder: int, name: str, *parts: bytes, mode: int) -> None:
+def replace(folder: int, name: str, *parts: bytes, mode: int) -> None:
+    """Put a file in place at once; `folder` is the descriptor of its directory.
+
+    Raises:
+        OSError: it could not be written; nothing is left behind.
+    """
     # Not synced to the disk: a file that a power cut left half written has the wrong digest and is
     # compiled again.
     temp = f"tmp-{os.getpid()}-{os.urandom(6).hex()}"
@@ -324,7 +329,7 @@ def _open_inner(name: str, parent: int, *, shared: bool) -> int:
     fd = os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=parent)
     if name == FORMAT:
         with contextlib.suppress(OSError):
-            _replace(fd, "CACHEDIR.TAG", _TAG, mode=0o666)
+            replace(fd, "CACHEDIR.TAG", _TAG, mode=0o666)
     return fd
 
 

@@ -16,16 +16,14 @@ class Lists:
         """Read a kernel's row."""
         self._kernel = info.name
         self._counts = info.list_counts
-        starts = {row.first: row for row in info.lists}
-        ends = {row.first + row.most for row in info.lists}
+        rows = {row.name: row for row in info.lists}
         # Of each parameter of a call its name, its place in the kernel, and its list, if it is one.
         self._params: list[tuple[str, int, ListParam | None]] = []
-        inside = False
-        for place, param in enumerate(info.params):
-            row = starts.get(place)
-            inside = (inside and place not in ends) or row is not None
-            if row is not None or not inside:
-                self._params.append((row.name if row else param.name, place, row))
+        place = 0
+        for param in info.call_params:
+            row = rows.get(param.name)
+            self._params.append((param.name, place, row))
+            place += row.most if row else 1
 
     def spread(self, values: tuple[object, ...]) -> tuple[object, ...]:
         """Return the values of the kernel's parameters by those of a call, in order; None for each

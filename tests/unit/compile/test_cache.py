@@ -407,7 +407,7 @@ def test_a_write_that_fails_is_one_note(
     def refuse(*args: object, **kwargs: object) -> int:
         raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr(store, "_replace", refuse)
+    monkeypatch.setattr(store, "replace", refuse)
     assert cache.put(KEY, make_image()) is None
     assert cache.put(OTHER, make_image()) is None
     cache.put_record("a", 1)

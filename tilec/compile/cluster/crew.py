@@ -10,7 +10,6 @@ from types import ModuleType
 
 from distributed import Client
 
-from tilec import __version__
 from tilec.compile import own
 from tilec.compile.cluster import member
 from tilec.compile.cluster.parcels import Supplies, Tree, pack
@@ -173,7 +172,7 @@ class Crew:
 
     def _identity(self) -> Identity:
         return Identity(
-            versions={**member.versions(), "tilec": __version__},
+            versions=member.versions(),
             own=own.digest(),
             tools=self._tools,
             parts=self._parts,
@@ -184,9 +183,8 @@ def version_differences(packages: Mapping[str, str | None]) -> list[str]:
     """Return how the versions of a scheduler differ from those here."""
     has = {name: packages.get(name) for name in ("distributed", "tilec")}
     has["Python"] = ".".join(str(packages.get("python")).split(".")[:2])
-    wanted = {**member.versions(), "tilec": __version__}
     return [
         f"{name} {has[name] or 'is not there'}, here {version}"
-        for name, version in wanted.items()
+        for name, version in member.versions().items()
         if has[name] != version
     ]

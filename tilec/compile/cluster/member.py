@@ -18,6 +18,7 @@ from pathlib import Path
 
 from distributed import Worker, WorkerPlugin, get_worker
 
+from tilec import __version__
 from tilec.compile.cluster.parcels import (
     Delivery,
     Joined,
@@ -83,6 +84,7 @@ def place_of(address: str) -> str:
 def versions() -> dict[str, str]:
     """Return versions that a worker shares with the build."""
     return {
+        "tilec": __version__,
         "Python": ".".join(platform.python_version_tuple()[:2]),
         "distributed": importlib.metadata.version("distributed"),
     }
@@ -148,7 +150,7 @@ class Seat(WorkerPlugin):
         if isinstance(result, TilecError):
             raise result
         assert isinstance(result, Identity)
-        return dataclasses.replace(result, versions={**result.versions, **versions()})
+        return dataclasses.replace(result, versions=versions())
 
     def deliver(self, unit: Unit, worker: Worker) -> Delivery:
         """Do a unit's requests, one after another."""

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tilec.compile.remote.store import Kind, RemoteError, TooLargeError
+from tilec_runtime.bundle import store
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 # Neither a link is followed nor a pipe waited for, whoever put it there.
@@ -50,7 +51,7 @@ class FolderStore:
             with _failing():
                 (self._root / kind).mkdir(parents=True, exist_ok=True)
                 with self._folder(kind) as folder:
-                    _replace(folder, name, data)
+                    store.replace(folder, name, data, mode=0o666)
         except FileNotFoundError as exc:
             raise RemoteError("its directory is not there and cannot be made") from exc
 
@@ -68,20 +69,6 @@ class FolderStore:
             yield fd
         finally:
             os.close(fd)
-
-
-def _replace(folder: int, name: str, data: bytes) -> None:
-    temp = f"tmp-{os.getpid()}-{os.urandom(6).hex()}"
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    fd = os.open(temp, flags, 0o666, dir_fd=folder)
-    try:
-        with os.fdopen(fd, "wb") as file:
-            file.write(data)
-        os.replace(temp, name, src_dir_fd=folder, dst_dir_fd=folder)
-    except OSError:
-        with contextlib.suppress(OSError):
-            os.unlink(temp, dir_fd=folder)
-        raise
 
 
 @contextlib.contextmanager

@@ -23,10 +23,9 @@ from urllib3.exceptions import (
     TimeoutError,  # noqa: A004 - of urllib3
 )
 
-from tilec.compile.remote.store import Kind, RemoteError, TooLargeError
+from tilec.compile.remote.store import SLOWEST, Kind, RemoteError, TooLargeError, slow
 
 _CHUNK = 1 << 16
-_SLOWEST = 1 << 18  # bytes in a second
 _MOST_ANSWER = 1 << 16  # bytes that are read of an answer whose text does not matter
 _MISSING = frozenset((404, 410))
 _PASSING = frozenset((500, 502, 503, 504))
@@ -138,7 +137,7 @@ class HttpStore:
         except TimeoutError as exc:
             if isinstance(exc, NewConnectionError):  # urllib3 counts refused connections as such
                 raise _failure(exc) from exc
-            raise self._slow() from exc
+            raise slow(self._seconds) from exc
         except HTTPError as exc:
             raise _failure(exc) from exc
         finally:
@@ -149,14 +148,14 @@ class HttpStore:
         length = answer.headers.get("Content-Length", "")
         if length.isdecimal() and int(length[:20]) > limit:
             raise TooLargeError
-        deadline = time.monotonic() + self._seconds + limit / _SLOWEST
+        deadline = time.monotonic() + self._seconds + limit / SLOWEST
         data = bytearray()
         while part := answer.read1(_CHUNK):
             data += part
             if len(data) > limit:
                 raise TooLargeError
             if time.monotonic() > deadline:
-                raise self._slow()
+                raise slow(self._seconds)
         return bytes(data)
 
     def _pass_over(self, answer: urllib3.BaseHTTPResponse) -> None:
@@ -175,9 +174,6 @@ class HttpStore:
         if status in _REFUSED:
             reason += "; credentials come from ~/.netrc or TILEC_REMOTE_TOKEN"
         raise PassingError(reason) if status in _PASSING else RemoteError(reason)
-
-    def _slow(self) -> RemoteError:
-        return RemoteError(f"it took more than {self._seconds:g} s for an answer", slow=True)
 
 
 def _proxied(proxy: str, connections: int, timeout: urllib3.Timeout) -> urllib3.ProxyManager:

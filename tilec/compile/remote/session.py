@@ -16,11 +16,10 @@ from typing import final
 
 from tilec.compile.remote.access import CONNECTIONS, SECONDS, Access, open_store
 from tilec.compile.remote.images import WrongEntryError, get_image, name_of, put_image
-from tilec.compile.remote.store import Kind, RemoteError, RemoteStore
+from tilec.compile.remote.store import SLOWEST, Kind, RemoteError, RemoteStore, slow
 from tilec.compile.remote.usage import Usage
 from tilec_runtime.errors import TilecError
 
-_SLOWEST = 1 << 18  # bytes in a second
 Answer = tuple[int, float] | Exception | None
 """Bytes and seconds of an image that was saved, what failed, or None for a miss."""
 
@@ -175,8 +174,7 @@ class RemoteCache:
                 return answers.get(timeout=self._store.patience)
             except queue.Empty:
                 if self._store.overdue:
-                    reason = f"it took more than {self._seconds:g} s for an answer"
-                    raise RemoteError(reason, slow=True) from None
+                    raise slow(self._seconds) from None
 
     def _count(self, key: str, answer: Answer) -> bool:
         """Count an answer; return whether it is an image.
@@ -316,7 +314,7 @@ class _Watched:
     def _limited(self, size: int) -> Iterator[None]:
         me = threading.get_ident()
         # Twice the limit: a request is tried twice.
-        self._deadlines[me] = time.monotonic() + 2 * (self._seconds + size / _SLOWEST)
+        self._deadlines[me] = time.monotonic() + 2 * (self._seconds + size / SLOWEST)
         try:
             yield
         finally:

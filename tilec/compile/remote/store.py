@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal, Protocol
 
 Kind = Literal["ac", "cas"]
+SLOWEST = 1 << 18  # bytes of a body in a second
 
 
 class RemoteError(Exception):
@@ -17,6 +18,11 @@ class RemoteError(Exception):
     def __init__(self, reason: str, *, slow: bool = False) -> None:
         super().__init__(reason)
         self.slow = slow
+
+
+def slow(seconds: float) -> RemoteError:
+    """Return the error of an answer that did not come within its limit."""
+    return RemoteError(f"it took more than {seconds:g} s for an answer", slow=True)
 
 
 class TooLargeError(Exception):
