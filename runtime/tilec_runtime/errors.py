@@ -58,7 +58,7 @@ from tilec_runtime.foreign import printable
 from tilec_runtime.values import value_class
 
 
-@value_class(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True)
 class Location:
     """A place in a source file; line and column count from 1, 0 means unknown."""
 
@@ -76,7 +76,7 @@ class Location:
         return ":".join(parts)
 
 
-@value_class(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True)
 class Diagnostic:
     """One message about the user's source, from a compiler or from a check of tilec.
 

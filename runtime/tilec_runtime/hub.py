@@ -28,7 +28,7 @@ _CAUSE = "kernels of a standalone package take torch's CUDA tensors alone"
 _FIX = "pass CUDA tensors, or install the kernels as a wheel (`tilec build --emit wheel`)"
 
 
-@value_class(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True)
 class Loaded:
     """The launchers of a bundle on one device, by kernel."""
 

@@ -15,7 +15,7 @@ import pytest
 from tilec_runtime.values import replace, value_class
 
 
-@value_class(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True)
 class Point:
     """A point."""
 
@@ -39,7 +39,7 @@ class Plain:
     name: str = ""
 
 
-@value_class(frozen=True, slots=True)
+@value_class(frozen=True)
 class Pair:
     """Two values."""
 
@@ -47,7 +47,7 @@ class Pair:
     second: Any
 
 
-@value_class(frozen=True, slots=True)
+@value_class(frozen=True)
 class Nothing:
     """No field at all."""
 
@@ -75,16 +75,15 @@ def test_values_show_their_fields() -> None:
     assert repr(Nothing()) == "Nothing()"
 
 
-def test_values_are_frozen_and_slotted() -> None:
+def test_values_are_frozen() -> None:
     point: Any = Point(x=1)
-    with pytest.raises(dataclasses.FrozenInstanceError, match="cannot assign to field 'x'"):
-        point.x = 2
-    with pytest.raises(dataclasses.FrozenInstanceError, match="cannot assign to field 'other'"):
-        point.other = 2
-    with pytest.raises(dataclasses.FrozenInstanceError, match="cannot delete field 'x'"):
-        del point.x
-    assert not hasattr(point, "__dict__")
-    assert Point.__slots__ == ("x", "y", "name")
+    for change in (
+        lambda: setattr(point, "x", 2),
+        lambda: setattr(point, "other", 2),
+        lambda: delattr(point, "x"),
+    ):
+        with pytest.raises(dataclasses.FrozenInstanceError, match="cannot change field"):
+            change()
     assert Point.most == 7
 
 
@@ -122,25 +121,23 @@ def test_patterns_take_what_is_positional() -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "said"),
+    "make",
     [
-        (lambda: Point(), "lacks the values of 'x'"),  # type: ignore[call-arg]
-        (lambda: Point(x=1, z=2), "has no field 'z'"),  # type: ignore[call-arg]
-        (lambda: Point(y=1.0, name="", z=1), "has no field 'z'"),  # type: ignore[call-arg]
-        (lambda: Pair(1, 2, 3), "takes 2 values, got 3"),  # type: ignore[call-arg]
-        (
-            lambda: value_class(frozen=True, slots=True)(type("Sub", (Exception,), {})),
-            "base classes",
-        ),
+        lambda: Point(),  # type: ignore[call-arg]
+        lambda: Point(x=1, z=2),  # type: ignore[call-arg]
+        lambda: Point(y=1.0, name="", z=1),  # type: ignore[call-arg]
+        lambda: Pair(1, 2, 3),  # type: ignore[call-arg]
     ],
 )
-def test_what_does_not_fit_is_refused(make: Any, said: str) -> None:
-    with pytest.raises(TypeError, match=said):
+def test_refuses_fields_that_do_not_fit(make: Any) -> None:
+    with pytest.raises(TypeError, match=r"has the fields (x, y, name|first, second); got "):
         make()
 
 
 def test_defining_values_imports_and_compiles_nothing() -> None:
-    code = "import sys; from tilec_runtime.values import value_class\n@value_class(frozen=True, slots=True)\nclass A:\n    x: int\n"
+    code = "from __future__ import annotations\nimport sys\n"
+    code += "from tilec_runtime.values import value_class\n"
+    code += "@value_class(frozen=True)\nclass A:\n    x: int\n"
     code += "print(A(1), 'dataclasses' in sys.modules)"
     root = str(Path(__file__).resolve().parents[2] / "runtime")
     done = subprocess.run(

@@ -10,7 +10,7 @@ from tilec_runtime.model.expr import Expr, parse
 from tilec_runtime.values import value_class
 
 
-@value_class(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True)
 class Alike:
     """Two extents that are equal in every launch, because tiles of both arrays meet element by
     element.

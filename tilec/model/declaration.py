@@ -11,7 +11,7 @@ from tilec_runtime.model.safety import Safety
 from tilec_runtime.values import value_class
 
 
-@value_class(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True)
 class ParamDecl:
     """A parameter as the source declares it.
 
@@ -49,7 +49,7 @@ class ParamDecl:
         return self.kind not in ("constant", "empty")
 
 
-@value_class(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True)
 class AxisUse:
     """An axis of the matrix that a source names: its values are dtypes, or sizes; `where` it does
     (`z: tl.Mut[T, (BM, BN)]`).
@@ -60,7 +60,7 @@ class AxisUse:
     where: str
 
 
-@value_class(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True)
 class KernelDecl:
     """A kernel as a frontend finds it in a source.
 

@@ -15,7 +15,7 @@ from tilec_runtime.model.table import Point, Range, TableDevice, TableEntry, Tun
 from tilec_runtime.values import value_class
 
 
-@value_class(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True)
 class TuningRecord:
     """A tuning file: what `tilec tune` writes, a project commits, and a build takes up.
 
@@ -47,7 +47,7 @@ class Status(enum.Enum):
     HUNG = "hung"  # it did not end in time
 
 
-@value_class(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True)
 class Candidate:
     """One point of the matrix that was tried.
 
@@ -67,7 +67,7 @@ class Candidate:
     samples: int = 0
 
 
-@value_class(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True)
 class TunedEntry:
     """What a launch of some sizes takes on a device, and how that was found.
 
@@ -98,7 +98,7 @@ class TunedEntry:
     candidates: tuple[Candidate, ...] = ()
 
 
-@value_class(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True)
 class Clocks:
     """Clocks in MHz that were seen while it was measured: least and greatest of the multiprocessors
     and of the memory.
@@ -108,7 +108,7 @@ class Clocks:
     memory: Range
 
 
-@value_class(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True)
 class TunedDevice:
     """A device that was tuned on.
 

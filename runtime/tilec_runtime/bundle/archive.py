@@ -28,7 +28,7 @@ STORED, DEFLATED = 0, 8
 _CHUNK = 1 << 20
 
 
-@value_class(frozen=True, slots=True)
+@value_class(frozen=True)
 class Member:
     """One entry of the central directory; sizes in bytes."""
 

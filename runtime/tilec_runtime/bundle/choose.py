@@ -34,7 +34,7 @@ JIT_VARIABLE = "TILEC_JIT_FALLBACK"
 _ALLOW = f'let it be compiled at load: jit-fallback = "allow" in [targets], or {JIT_VARIABLE}=allow'
 
 
-@value_class(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True)
 class DeviceFacts:
     """What the choice knows of a device, and of what may be compiled for it at load.
 
@@ -64,7 +64,7 @@ class DeviceFacts:
         return f"{self.name or 'GPU'} (compute capability {dotted(self.cc)}, driver of CUDA {dotted(self.driver)})"
 
 
-@value_class(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True)
 class Candidate:
     """One image of the choice: whether the device takes it, why or why not, and what has to compile
     it first (None: it is machine code).
@@ -76,7 +76,7 @@ class Candidate:
     jit: JitBy | None = None
 
 
-@value_class(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True)
 class Choice:
     """Every candidate, best first, then the refused ones."""
 

@@ -36,7 +36,7 @@ def unfit(where: str, what: str) -> NoReturn:
     raise misfit
 
 
-@value_class(frozen=True, slots=True)
+@value_class(frozen=True)
 class Codec:
     """How one kind of value becomes plain JSON, and comes back; `read` raises Misfit."""
 

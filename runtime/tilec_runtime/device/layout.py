@@ -26,7 +26,7 @@ def device_words(ordinal: int) -> str:
     return "the cpu device" if ordinal == ON_CPU else f"device {ordinal}"
 
 
-@value_class(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True)
 class TensorFacts:
     """The facts of one tensor that launches and expressions read.
 

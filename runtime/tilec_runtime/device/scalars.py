@@ -40,7 +40,7 @@ _FORMATS = {
 }
 
 
-@value_class(frozen=True, slots=True)
+@value_class(frozen=True)
 class _SmallFloat:
     """A float format: bits of exponent and mantissa, its largest finite value, and the codes of
     infinity and NaN (None for none).

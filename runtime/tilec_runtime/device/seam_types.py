@@ -28,7 +28,7 @@ KEEP_ALL = 2**64 - 1
 LaunchCall = Callable[[int, Any], Any]
 
 
-@value_class(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True)
 class DeviceInfo:
     """One GPU, or the cpu device: what it is and what a launch on it may ask for.
 
@@ -79,7 +79,7 @@ class DeviceInfo:
         return "the cpu device" if self.interprets else f"device {self.ordinal} ({self.name})"
 
 
-@value_class(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True)
 class FunctionFacts:
     """What the driver says of a loaded entry point: most threads per block, static shared memory in
     bytes, registers per thread; and the cluster that it was compiled for, empty for none.
@@ -97,7 +97,7 @@ def dim3(extents: Sequence[int]) -> Dim3:
     return x, y, z
 
 
-@value_class(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True)
 class LaunchShape:
     """Everything of a launch but its arguments and stream. `shared` is dynamic shared memory in
     bytes; `cluster` empty for none; `programmatic` lets it begin before the launch in front of it
@@ -118,7 +118,7 @@ class LaunchShape:
         return None if extents == (1, 1, 1) else extents
 
 
-@value_class(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True)
 class TensorPart:
     """What a launch knows of one tensor but its address.
 
@@ -159,7 +159,7 @@ class TensorPart:
         return cls(name=name, first=0, end=0, itemsize=1, shape=(), stride=(), readonly=True)
 
 
-@value_class(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True)
 class LaunchParts:
     """What a launch is of, for a driver that runs kernels itself.
 
@@ -191,7 +191,7 @@ class CopyKind(enum.Enum):
     ON_HOST = "on the host"
 
 
-@value_class(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True)
 class CopyBox:
     """Rows of bytes, and slices of rows, that one call copies. All in bytes but `rows` and
     `slices`.
@@ -228,7 +228,7 @@ class CopyBox:
         )
 
 
-@value_class(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True)
 class PoolStats:
     """What a memory pool holds, in bytes.
 
@@ -255,7 +255,7 @@ class GridRule(enum.Enum):
     INSTEAD = "instead of the kernel's own"
 
 
-@value_class(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True)
 class GridWish:
     """A grid that a caller asks for, and who says so (`partition z`)."""
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _RECIPE = 2  # raised when what is asked of the linker changes
 
 
-@value_class(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True)
 class Compiled:
     """An image that was compiled at load.
 

@@ -18,7 +18,7 @@ Key = tuple[Any, ...]
 Slots = list[int]
 
 
-@value_class(frozen=True, slots=True)
+@value_class(frozen=True)
 class CallFacts:
     """The facts of each tensor parameter (None for one that is not given), the key, and the slots."""
 

@@ -104,7 +104,7 @@ class LaunchPlan:
         return self._packing.pack(ready.addresses, ready.outputs, values)
 
 
-@value_class(frozen=True, slots=True)
+@value_class(frozen=True)
 class Ready:
     """A plan for one call: with the outputs of its program and the tensors' addresses."""
 

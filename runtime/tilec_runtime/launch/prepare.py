@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 MOST_OTHERS = 8
 
 
-@value_class(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True)
 class Site:
     """Where a bundle is loaded: one device, through one driver, with what is loaded there.
 
@@ -107,7 +107,7 @@ class Site:
         return loaded
 
 
-@value_class(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True)
 class Explanation:
     """Why a launch takes what it takes.
 

@@ -18,7 +18,7 @@ from tilec_runtime.model.kernel import AxisValue, KernelInfo, VariantInfo
 from tilec_runtime.values import replace, value_class
 
 
-@value_class(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True)
 class Considered:
     """A variant that was looked at, and why it was taken or passed over."""
 
@@ -27,7 +27,7 @@ class Considered:
     reason: str
 
 
-@value_class(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True)
 class Settled:
     """A point of the matrix and the variant there.
 

@@ -20,7 +20,7 @@ def dotted(version: Version) -> str:
 _KIB = 1024
 
 
-@value_class(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True)
 class Arch:
     """Facts about one compute capability.
 
@@ -129,7 +129,7 @@ _KINDS = {prefix: kind for kind, prefix in _PREFIXES.items()}
 
 
 @functools.total_ordering
-@value_class(frozen=True, slots=True)
+@value_class(frozen=True)
 class Target:
     """What code is made for: `sm_90a` (cubin), `compute_80` (PTX), `lto_80` (LTO-IR) or `tileir`
     (portable Tile IR bytecode).

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tilec_runtime.values import value_class
 
 
-@value_class(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True)
 class DType:
     """An element type.
 

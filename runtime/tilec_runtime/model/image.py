@@ -8,7 +8,7 @@ from tilec_runtime.model.signature import AbiSlot
 from tilec_runtime.values import value_class
 
 
-@value_class(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True)
 class Resources:
     """What one image needs per thread or block, read without a GPU; None where it cannot be known
     (portable code).
@@ -33,7 +33,7 @@ class Resources:
     code: int | None = None
 
 
-@value_class(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True)
 class ImageInfo:
     """An image without its bytes: one row of the bundle's index.
 
@@ -79,7 +79,7 @@ class ImageInfo:
     reproducible: bool = True
 
 
-@value_class(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True)
 class Image:
     """What a job gives: the index row, the bytes, the entry point's ABI, and any warnings of the
     compiler.

@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 
-@value_class(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True)
 class VariantInfo:
     """One variant in the bundle's index: its point of the matrix, its assumptions, its ABI and its
     images.
@@ -63,7 +63,7 @@ class VariantInfo:
         )
 
 
-@value_class(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True)
 class LaunchInfo:
     """How a kernel is launched; every number is an expression over parameters and axes.
 
@@ -92,7 +92,7 @@ class LaunchInfo:
     preset: bool = False
 
 
-@value_class(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True)
 class KernelInfo:
     """One kernel in the bundle's index.
 
@@ -223,7 +223,7 @@ class KernelInfo:
         return tuple(region.param for region in regions if axis in region.tile)
 
 
-@value_class(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True)
 class ToolInfo:
     """A tool that took part in a build: name, version, and the SHA-256 of its file (or of the
     wheel's file list).
@@ -234,7 +234,7 @@ class ToolInfo:
     digest: str
 
 
-@value_class(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True)
 class PackageInfo:
     """The package a bundle belongs to."""
 
@@ -245,7 +245,7 @@ class PackageInfo:
     license: str = ""
 
 
-@value_class(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True)
 class BundleInfo:
     """A bundle's whole index."""
 

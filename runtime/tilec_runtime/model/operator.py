@@ -7,7 +7,7 @@ from tilec_runtime.values import value_class
 GRAD = "grad_"  # before a parameter's name: its gradient
 
 
-@value_class(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True)
 class OutputInfo:
     """An output that a call may leave out, which is then allocated.
 
@@ -24,7 +24,7 @@ class OutputInfo:
     dtype: str
 
 
-@value_class(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True)
 class BackwardInfo:
     """The operator that computes the gradients of another one's inputs.
 
@@ -43,7 +43,7 @@ class BackwardInfo:
         return next((name for name, stands in self.args if stands == GRAD + param), "")
 
 
-@value_class(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True)
 class OperatorInfo:
     """A kernel as an operator of other libraries.
 

@@ -25,7 +25,7 @@ class Checks(enum.Enum):
     OFF = "off"  # they are left out
 
 
-@value_class(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True)
 class Fact:
     """One fact.
 
@@ -40,7 +40,7 @@ class Fact:
     location: Location | None = None
 
 
-@value_class(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True)
 class Region:
     """How an output is divided among blocks: into tiles of these extents (names of axes, or
     numbers).
@@ -53,7 +53,7 @@ class Region:
     mapped: bool = False
 
 
-@value_class(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True)
 class Safety:
     """Everything that is known of a kernel in a language that knows.
 

@@ -20,7 +20,7 @@ class ParamKind(enum.Enum):
     STRUCT = "struct"  # bytes passed by value
 
 
-@value_class(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True)
 class Param:
     """One parameter of a launcher.
 
@@ -58,7 +58,7 @@ class Param:
     doc: str = ""
 
 
-@value_class(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True)
 class ListParam:
     """A parameter of calls that is a list of arrays; the kernel has a parameter for each array.
 
@@ -76,7 +76,7 @@ class ListParam:
     axis: str = ""
 
 
-@value_class(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True)
 class AbiSlot:
     """One argument of the kernel's entry point, in order.
 
@@ -119,7 +119,7 @@ def joined_abi(one: Sequence[AbiSlot], other: Sequence[AbiSlot]) -> tuple[AbiSlo
     return tuple(joined)
 
 
-@value_class(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True)
 class Assumption:
     """Facts about one tensor parameter that the compiler may use, and that the launcher therefore
     verifies.

@@ -14,7 +14,7 @@ Point = tuple[tuple[str, AxisValue], ...]
 Range = tuple[int, int]
 
 
-@value_class(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True)
 class DispatchRule:
     """Launches whose arguments the condition `when` holds for (empty: all) take this point, as far
     as it says.
@@ -24,7 +24,7 @@ class DispatchRule:
     take: Point
 
 
-@value_class(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True)
 class TuningTable:
     """What a bundle ships of a record: all that a launch asks.
 
@@ -39,7 +39,7 @@ class TuningTable:
     devices: tuple[TableDevice, ...]
 
 
-@value_class(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True)
 class TableEntry:
     """One row of a table: sizes in these ranges take this point of the matrix."""
 
@@ -47,7 +47,7 @@ class TableEntry:
     point: Point
 
 
-@value_class(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True)
 class TableDevice:
     """The rows of one device."""
 
@@ -57,7 +57,7 @@ class TableDevice:
     entries: tuple[TableEntry, ...]
 
 
-@value_class(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True)
 class Lookup:
     """What a table says of a launch: the entry, None where it has none, and why."""
 

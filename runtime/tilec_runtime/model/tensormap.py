@@ -15,7 +15,7 @@ GRANULE = 16
 _FORM = r"tensormap:(\d{1,2}):([0-3]):(\d{1,3}(?:x\d{1,3}){0,4})"
 
 
-@value_class(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True)
 class TensorMap:
     """How a kernel wants a tensor described; as text, `tensormap:6:3:128x64`, it is the type of an
     argument of the entry point.

@@ -38,7 +38,7 @@ from tilec_runtime.tensors.lease import holder
 from tilec_runtime.values import value_class
 
 
-@value_class(frozen=True, slots=True)
+@value_class(frozen=True)
 class _Scalar:
     """An argument by value: its dtype and the number, or a struct's bytes."""
 

@@ -58,7 +58,7 @@ _get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
 _get_pointer.restype, _get_pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
 
 
-@value_class(frozen=True, kw_only=True, slots=True)
+@value_class(frozen=True, kw_only=True)
 class View:
     """What a capsule says: strides in elements (None for C-contiguous), dtype as (type code, bits),
     device as (type, number).
