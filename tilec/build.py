@@ -45,9 +45,9 @@ from tilec.manifest.problems import order_of
 from tilec.manifest.types import Manifest
 from tilec.model.atomic import Stage
 from tilec.model.declaration import KernelDecl
-from tilec.package.marks import stale_outputs
 from tilec.package.outputs import Output, fingerprint, save_outputs, unchanged_outputs
 from tilec.package.provenance import Origin
+from tilec.package.written import stale_outputs
 from tilec.plan import Plan, make_plan, near_job
 from tilec.plan.targets import parse_targets
 from tilec_runtime.errors import (
@@ -331,7 +331,7 @@ class _Build:
         if self.request.force or not whole:
             return None
         last = unchanged_outputs(self.cache, self.fingerprint(pins), self.root)
-        if last is None or stale_outputs(self.project.manifest, self.emit, last):
+        if last is None or any(stale_outputs(self.project.manifest, self.emit, last).values()):
             return None
         return last
 

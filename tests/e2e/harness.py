@@ -239,11 +239,11 @@ def edit(path: Path, old: str, new: str) -> None:
 
 
 def tree(root: Path) -> dict[str, bytes]:
-    """Every file below a directory with its bytes."""
+    """Every file below a directory with its bytes, without lists of outputs."""
     return {
         path.relative_to(root).as_posix(): path.read_bytes()
         for path in sorted(root.rglob("*"))
-        if path.is_file()
+        if path.is_file() and path.suffix != ".tilec-outputs"
     }
 
 

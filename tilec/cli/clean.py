@@ -60,30 +60,33 @@ def command(app: App, dry_run: bool) -> None:
 
 def _outputs(manifest_path: Path) -> tuple[list[Path], Kept]:
     """Return the outputs to remove, and those that stay."""
-    from tilec.package.marks import all_outputs, outputs_of_others
+    from tilec.package.written import list_name, outputs_of_others, written_files
 
     kept: Kept = []
-    name, module, directory = _names(manifest_path)
+    name, directory = _names(manifest_path)
     if not name:
         return [], kept
     try:
         place = contained(manifest_path.parent, directory)
     except LinkError as error:
         return [], [(manifest_path.parent / directory, error.what)]
-    for path, owner in outputs_of_others(place, name, module).items():
+    for path, owner in outputs_of_others(place, name).items():
         why = f"it was built for the package {owner}; delete it if that was this one's name"
         kept.append((path, why))
-    outputs = all_outputs(place, name, module)
-    for path, own in outputs.items():
-        changed = "it was changed after the build, or tilec did not write it"
-        link = "it is a link, which tilec did not write"
-        if not own:
-            kept.append((path, link if path.is_symlink() else changed))
-    return [path for path, own in outputs.items() if own], sorted(kept)
+    gone = []
+    for file in written_files(place, name):
+        link = file.path.is_symlink()
+        if file.unchanged:
+            gone.append(file.path)
+        else:
+            why = "it is a link, which tilec did not write" if link else "it was changed since"
+            kept.append((file.path, why))
+    written = place / list_name(name)
+    return [*gone, *([written] if written.is_file() else [])], sorted(kept)
 
 
-def _names(manifest_path: Path) -> tuple[str, str, str]:
-    """Return package, module and output directory of a manifest that may be broken elsewhere."""
+def _names(manifest_path: Path) -> tuple[str, str]:
+    """Return package and output directory of a manifest that may be broken elsewhere."""
     from tilec.manifest.values import NAME, inner_path
 
     try:
@@ -91,11 +94,10 @@ def _names(manifest_path: Path) -> tuple[str, str, str]:
         package, output = manifest["package"], manifest.get("output", {})
         name = str(package["name"])
         if not re.fullmatch(NAME, name):
-            return "", "", ""
-        module = str(package.get("module", re.sub(r"[-.]+", "_", name)))
-        return name, module, inner_path(str(output.get("dir", "dist")))
+            return "", ""
+        return name, inner_path(str(output.get("dir", "dist")))
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
-        return "", "", ""
+        return "", ""
 
 
 def _remove(root: Path, files: list[Path], state: Path | None) -> None:

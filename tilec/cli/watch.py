@@ -80,7 +80,7 @@ def command(app: App, words: tuple[str, ...]) -> None:
     It watches sources and headers in the project's directory, except outputs and hidden
     directories, and whatever else the last build read. Only what changed is compiled again.
     """
-    from tilec.package.marks import is_written
+    from tilec.package.written import is_written
 
     words = words or ("build",)
     if words[0] not in ABLE:

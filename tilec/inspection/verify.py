@@ -28,7 +28,7 @@ from tilec.package.documents import (
     suffix_of,
 )
 from tilec.package.hub_metadata import METADATA, VARIANT, read_digests
-from tilec.package.marks import base64_digest, file_digest, member_digest
+from tilec.package.written import file_digest, stream_digest
 from tilec_runtime.bundle.parts import PART_NAME
 from tilec_runtime.errors import BundleError, UsageError
 
@@ -262,7 +262,9 @@ def _members(path: Path) -> dict[str, str]:
     members = {"": file_digest(path)}
     if path.suffix == ".whl":
         with zipfile.ZipFile(path) as wheel:
-            members |= {name: member_digest(wheel, name).hex() for name in wheel.namelist()}
+            for name in wheel.namelist():
+                with wheel.open(name) as member:
+                    members[name] = stream_digest(member)
     return members
 
 
@@ -321,7 +323,7 @@ def _require_sound(variant: Path) -> None:
         )
     for name, digest in digests.items():
         path = variant / name
-        if not path.is_file() or base64_digest(path) != digest:
+        if not path.is_file() or file_digest(path) != digest:
             what = "has other bytes than" if path.is_file() else "is missing, and"
             raise BundleError(
                 f"{path} {what} {METADATA} says",

@@ -93,19 +93,6 @@ def parsed(data: bytes, name: str) -> Document:
     return document
 
 
-def owner_of(path: Path) -> str:
-    """Return the package that an unchanged document is about, or an empty text."""
-    if path.is_symlink() or not path.is_file():
-        return ""
-    try:
-        document = read_document(path)
-        if suffix_of(path.name) == SBOM:
-            return str(document["metadata"]["component"]["name"])
-        return str(document["predicate"]["buildDefinition"]["externalParameters"]["package"])
-    except (BundleError, KeyError, TypeError):
-        return ""
-
-
 def materials(document: Document) -> Materials:
     """Return what a document says went into a build.
 

@@ -43,8 +43,9 @@ def metadata(info: BundleInfo, files: Mapping[str, bytes]) -> bytes:
 
 
 def read_digests(path: Path) -> dict[str, str]:
-    """Return the digests that an unchanged `metadata.json` has of the files beside it; nothing for
-    another file, or one that names a file elsewhere.
+    """Return the digests (hex) that an unchanged `metadata.json` has of the files beside it.
+
+    Returns nothing for another file, or one that names a file elsewhere.
     """
     try:
         if not path.is_file() or path.stat().st_size > MOST:  # a pipe would be waited for
@@ -53,7 +54,8 @@ def read_digests(path: Path) -> dict[str, str]:
         document: Document = json.loads(data)
         whole = dict(document)
         del whole["id"]
-        files: dict[str, str] = document["digest"]["files"]
+        rows = document["digest"]["files"].items()
+        files = {name: base64.b64decode(digest).hex() for name, digest in rows}
         sound = _sealed(whole) == data and all(map(_is_beside, files, files.values()))
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return {}

@@ -1,7 +1,7 @@
 """Writes a build's outputs: bundle, package, wheel and standard files.
 
 All are written before the first takes its place. Files that tilec did not write, or that were
-changed since, are never replaced or removed: `marks.py` recognizes them.
+changed since, are never replaced or removed: `written.py` keeps the list of those that it wrote.
 """
 
 from __future__ import annotations
@@ -20,21 +20,20 @@ from tilec.model.atomic import Stage, output_error
 from tilec.model.inside import contained
 from tilec.package.documents import PROVENANCE, SBOM
 from tilec.package.fatbin import write_fatbin
-from tilec.package.marks import (
-    STANDARD,
-    SUMS,
-    document_name,
-    file_digest,
-    hub_place,
-    is_written,
-    outputs_of_others,
-    stale_outputs,
-    sums_text,
-)
 from tilec.package.outputs import Output, place_of
 from tilec.package.provenance import Origin, provenance_of
 from tilec.package.render import render_package
 from tilec.package.write import Portion, write_bundle
+from tilec.package.written import (
+    document_name,
+    file_digest,
+    hub_place,
+    list_name,
+    outputs_of_others,
+    save_list,
+    stale_outputs,
+    written_files,
+)
 from tilec.plan import Plan
 from tilec_runtime.bundle.format import index_digest
 from tilec_runtime.bundle.parts import PART_NAME
@@ -43,6 +42,8 @@ from tilec_runtime.model.arch import TargetKind
 from tilec_runtime.model.digest import sha256
 from tilec_runtime.model.kernel import BundleInfo
 
+SUMS = "SHA256SUMS"
+STANDARD = ("fatbin", "cubin", "ptx")
 _SUFFIX = {TargetKind.CUBIN: "cubin", TargetKind.PTX: "ptx"}
 HOLDS_PACKAGE = frozenset(("package", "wheel"))
 RUNTIME = ("tilec-runtime>=0.1,<0.2",)
@@ -90,6 +91,15 @@ class Publication:
         """
         return place_of(self.manifest, *parts)
 
+    @property
+    def list(self) -> Path:
+        """The path of the list of outputs.
+
+        Raises:
+            LinkError: it is a link that leaves the project.
+        """
+        return self.place(list_name(self.info.package.name))
+
 
 def stage_outputs(publication: Publication, stage: Stage) -> tuple[Output, ...]:
     """Write everything that `emit` names beside its place.
@@ -132,6 +142,8 @@ def put_in_place(
         OutputError: a rename failed. Where that can be foreseen, nothing was renamed.
     """
     stale = stale_outputs(publication.manifest, publication.emit, outputs)
+    if not publication.owned:
+        save_list(publication.list, publication.info.package.name, outputs)
     stage.put_in_place()
     _remove(publication, stale, note)
     if not publication.owned:
@@ -144,10 +156,13 @@ def _require_own(publication: Publication, stage: Stage) -> None:
     Raises:
         OutputError: names them.
     """
+    name = publication.info.package.name
+    written = written_files(publication.list.parent, name)
+    own = {file.path for file in written if file.unchanged}
     foreign = [
         path
         for path in stage.replaced
-        if not is_written(path) and file_digest(path) != file_digest(stage.where(path))
+        if path not in own and file_digest(path) != file_digest(stage.where(path))
     ]
     if foreign:
         names = ", ".join(
@@ -325,7 +340,8 @@ def _standard_files(kind: str, publication: Publication, stage: Stage) -> Iterat
         digests[name] = output.digest
         yield output
     if digests:
-        yield _write(kind, publication.place(kind, SUMS), sums_text(digests), stage)
+        text = "".join(f"{digests[name]}  {name}\n" for name in sorted(digests))
+        yield _write(kind, publication.place(kind, SUMS), text.encode(), stage)
 
 
 def _images(kind: str, publication: Publication) -> Iterator[tuple[str, bytes]]:
@@ -382,7 +398,7 @@ def _remove(
 
 def _name_others(publication: Publication, note: Callable[[str], None]) -> None:
     manifest = publication.manifest
-    others = outputs_of_others(publication.place(), manifest.package.name, manifest.package.module)
+    others = outputs_of_others(publication.place(), manifest.package.name)
     if others:
         names = ", ".join(
             f"{path.relative_to(manifest.root).as_posix()} (of {owner})"

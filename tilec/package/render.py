@@ -6,7 +6,6 @@ import functools
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tilec.package.marks import signed
 from tilec.package.operators import operators_view
 from tilec.package.view import package_view
 from tilec_runtime.errors import ToolchainError
@@ -33,7 +32,7 @@ def render_package(info: BundleInfo, bundle_name: str, index: str) -> dict[str, 
     view = package_view(info, bundle_name, index)
     views = {"package": view, "operators": operators_view(info)}
     files = {
-        name: signed(template.render(views).encode() + b"\n\n")
+        name: f"{template.render(views).rstrip()}\n".encode()
         for name, template in package_templates().items()
         if name != "torch.py" or views["operators"] is not None
     }

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import csv
 import hashlib
 import io
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import BinaryIO
@@ -15,7 +17,6 @@ from packaging.version import InvalidVersion, Version
 from tilec.model.atomic import Stage, atomic_write
 from tilec.package.archive import ArchiveWriter
 from tilec.package.documents import SBOM
-from tilec.package.marks import normalise_name, record_digest
 from tilec.package.write import mib
 from tilec_runtime.errors import OutputError
 from tilec_runtime.model.kernel import PackageInfo
@@ -121,6 +122,11 @@ def release_name(package: PackageInfo) -> str:
     return f"{normalise_name(package.name)}-{normalise_version(package.version)}"
 
 
+def normalise_name(name: str) -> str:
+    """Return a distribution's name as in file names: `Acme.Kernels-2` is `acme_kernels_2`."""
+    return re.sub(r"[-_.]+", "_", name).lower()
+
+
 def license_expression(package: PackageInfo) -> str:
     """Return a package's licence as an SPDX expression; empty if it is none."""
     try:
@@ -190,7 +196,8 @@ def _write_members(
         for name, source in members.items():
             data = source if isinstance(source, bytes) else _read(path, source)
             archive.add(name, data, deflate=isinstance(source, bytes))
-            rows.writerow((name, record_digest(hashlib.sha256(data).digest()), len(data)))
+            digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+            rows.writerow((name, f"sha256={digest}", len(data)))
         rows.writerow((record, "", ""))
         archive.add(record, table.getvalue().encode())
     except OverflowError as exc:

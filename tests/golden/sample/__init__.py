@@ -88,6 +88,3 @@ def load(device=None, *, strict=False):
 
 ops = Ops(_tilec_package_.makers)
 __getattr__ = _tilec_package_.missing
-
-
-# Written by tilec, sha256 ca5da081b299bf1b03c5647929c59cd95c710dedabdb7e339e878fac4ea6f4c8

@@ -505,6 +505,3 @@ def load(device: DeviceLike | None = None, *, strict: bool = False) -> Module:
         BundleError: the bundle is damaged.
         NoImageError: with `strict`, names the variants without machine code.
     """
-
-
-# Written by tilec, sha256 21d4a2c78f7c6414462ee8cc11c700f64ffd52ed3fdf54d2478f6735c796e051

@@ -70,6 +70,3 @@ def scale(x: torch.Tensor, factor: float = 2.0) -> torch.Tensor:
 def scale_backward(x: torch.Tensor, factor: float = 2.0) -> torch.Tensor:
     """Launch the kernel scale_backward."""
     return _op_scale_backward(x, factor)
-
-
-# Written by tilec, sha256 b9ac1b5b1f2c74f998de2f5607b87ec60835825c241bdfb912f83263266594a3

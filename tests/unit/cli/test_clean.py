@@ -1,37 +1,47 @@
 from __future__ import annotations
 
-import dataclasses
+import hashlib
 import json
 import os
 from pathlib import Path
 
 import pytest
 
-from tests.bundle_samples import Sample, write_sample
-from tilec.package.marks import signed, sums_text
-from tilec.package.write import write_bundle
+from tilec.package.outputs import Output
+from tilec.package.written import list_name, save_list
 
 MANIFEST = '[package]\nname = "acme-kernels"\nmodule = "acme"\n[output]\ndir = "dist"\n'
 
 
+FILES = {
+    "acme/__init__.py": "package",
+    "acme/acme-0123456789abcdef.tilec": "package",
+    "acme/py.typed": "package",
+    "acme-kernels-0.3.0.tilec": "bundle",
+    "cubin/k.cubin": "cubin",
+    "cubin/SHA256SUMS": "cubin",
+}
+
+
+def wrote(directory: Path, package: str, files: dict[str, str]) -> None:
+    """Write files, by name with their kinds, as a build of the package does."""
+    for name in files:
+        (directory / name).parent.mkdir(parents=True, exist_ok=True)
+        (directory / name).write_text(name)
+    digests = {name: hashlib.sha256(name.encode()).hexdigest() for name in files}
+    outputs = (
+        Output(kind=kind, path=str(directory / name), size=len(name), digest=digests[name])
+        for name, kind in files.items()
+    )
+    save_list(directory / list_name(package), package, outputs)
+
+
 @pytest.fixture
 def built(project: Path) -> Path:
-    """A project with one output of each form, and a working directory."""
+    """A project with outputs, and a working directory."""
     (project / "tilec.toml").write_text(MANIFEST)
     (project / ".tilec" / "spool").mkdir(parents=True)
-    package = project / "dist" / "acme"
-    package.mkdir(parents=True)
-    for name in ("__init__.py", "__init__.pyi"):
-        (package / name).write_bytes(signed(b"import tilec\n"))
-    (package / "py.typed").touch()
-    write_sample(project / "dist" / "acme-kernels-0.3.0.tilec")
-    write_sample(package / "acme-0123456789abcdef.tilec")
-    folder = project / "dist" / "cubin"
-    folder.mkdir()
-    (folder / "k.cubin").write_bytes(b"code")
-    (folder / "SHA256SUMS").write_bytes(
-        sums_text({"k.cubin": "5694d08a2e53ffcae0c3103e5ad6f6076abd960eb1f8a56577040bc1028f702b"})
-    )
+    wrote(project / "dist", "acme-kernels", FILES)
     return project
 
 
@@ -69,61 +79,45 @@ def test_a_dry_run_removes_nothing(cli, built: Path) -> None:
     assert (document["dry_run"], document["kept"]) == (True, [])
 
 
-@pytest.mark.parametrize(
-    ("name", "data"),
-    [
-        ("dist/acme/__init__.py", b"edited by hand"),
-        ("dist/acme/__init__.py", signed(b"import tilec\n").replace(b"import", b"unport")),
-        ("dist/acme-kernels-0.3.0.tilec", b"PK\5\6" + bytes(18)),
-        ("dist/acme_kernels-0.3.0-py3-none-any.whl", b"PK\5\6" + bytes(18)),
-        ("dist/cubin/k.cubin", b"other code"),
-        ("dist/acme/py.typed", b"partial\n"),
-    ],
-)
+@pytest.mark.parametrize("name", [f"dist/{name}" for name in FILES])
 def test_files_that_are_not_as_tilec_wrote_them_stay_and_are_named(
-    cli, built: Path, name: str, data: bytes
+    cli, built: Path, name: str
 ) -> None:
-    (built / name).write_bytes(data)
+    (built / name).write_bytes(b"edited by hand")
     (built / "dist" / "notes.txt").write_text("mine")
     done = cli("clean")
-    assert done.err == f"kept {name}: it was changed after the build, or tilec did not write it\n"
+    assert done.err == f"kept {name}: it was changed since\n"
     assert left(built) == sorted([name, "dist/notes.txt", "tilec.toml"])
 
 
+LIST = "dist/.acme-kernels.tilec-outputs"
+
+
 @pytest.mark.parametrize(
-    "sums", [b"", b"5694d08a2e53ffcae0c3103e5ad6f6076abd960eb1f8a56577040bc1028f702b  k.cubin\n"]
+    "row",
+    [
+        "",
+        "no row",
+        "{digest}",
+        "{digest}  cubin  ../tilec.toml",
+        "{digest}  cubin  {root}/tilec.toml",
+    ],
 )
-def test_a_list_without_tilecs_mark_names_nothing(cli, built: Path, sums: bytes) -> None:
-    (built / "dist" / "cubin" / "SHA256SUMS").write_bytes(sums)
+def test_a_list_reaches_nothing_outside_its_directory(cli, built: Path, row: str) -> None:
+    digest = hashlib.sha256((built / "tilec.toml").read_bytes()).hexdigest()
+    (built / LIST).write_text(row.format(digest=digest, root=built) + "\n")
+    before = left(built)
     cli("clean")
-    assert left(built) == ["dist/cubin/SHA256SUMS", "dist/cubin/k.cubin", "tilec.toml"]
+    assert left(built) == [name for name in before if name != LIST]
 
 
 def test_outputs_of_another_package_stay(cli, built: Path) -> None:
-    sample = Sample()
-    info = sample.info()
-    other = dataclasses.replace(
-        info, package=dataclasses.replace(info.package, name="acme-kernels-extra")
-    )
-    write_bundle(built / "dist" / "acme-kernels-extra-1.tilec", other, sample.images.__getitem__)
+    wrote(built / "dist", "acme-extra", {"acme-extra-1.tilec": "bundle", "extra/a.py": "package"})
     done = cli("clean")
-    assert left(built) == ["dist/acme-kernels-extra-1.tilec", "tilec.toml"]
-    why = "it was built for the package acme-kernels-extra; delete it if that was this one's name"
-    assert done.err == f"kept dist/acme-kernels-extra-1.tilec: {why}\n"
-
-
-def test_outputs_under_an_earlier_name_are_named(cli, built: Path) -> None:
-    manifest = built / "tilec.toml"
-    manifest.write_text(MANIFEST.replace("acme-kernels", "zenith").replace('module = "acme"\n', ""))
-    (built / "dist" / "strange.whl").write_bytes(b"not of tilec")
-    done = cli("clean", "--json")
-    assert [
-        (row["path"], "built for the package acme-kernels" in row["why"])
-        for row in json.loads(done.out)["kept"]
-    ] == [
-        ("dist/acme", True),
-        ("dist/acme-kernels-0.3.0.tilec", True),
-    ]
+    own = ["dist/.acme-extra.tilec-outputs", "dist/acme-extra-1.tilec", "dist/extra/a.py"]
+    assert left(built) == [*own, "tilec.toml"]
+    why = "it was built for the package acme-extra; delete it if that was this one's name"
+    assert done.err == f"kept dist/acme-extra-1.tilec: {why}\nkept dist/extra: {why}\n"
 
 
 @pytest.mark.parametrize("how", ["directory", "file", "folder"])
@@ -138,7 +132,7 @@ def test_links_are_never_followed(cli, built: Path, tmp_path_factory, how: str) 
     why = {
         "directory": f"kept dist: 'dist' is a link that leaves the project: it leads to {outside}\n",
         "file": "kept dist/acme/__init__.py: it is a link, which tilec did not write\n",
-        "folder": "",
+        "folder": "",  # nothing behind a link is an output
     }
     assert done.err == why[how]
     assert before == (left(outside) if outside.is_dir() else outside.read_bytes())
@@ -149,23 +143,3 @@ def test_links_are_never_followed(cli, built: Path, tmp_path_factory, how: str) 
 def test_a_broken_manifest_leaves_outputs_alone(cli, built: Path, text: str) -> None:
     (built / "tilec.toml").write_text(text)
     assert cli("clean").out == "removed 0 files and .tilec\n"
-
-
-def test_a_state_that_comes_with_a_project_names_nothing(cli, built: Path) -> None:
-    victim = built.parent / "victim"
-    victim.write_bytes(b"code")
-    row = {
-        "kind": "cubin",
-        "path": "../victim",
-        "size": 4,
-        "digest": "5694d08a2e53ffcae0c3103e5ad6f6076abd960eb1f8a56577040bc1028f702b",
-    }
-    state = {
-        "version": 1,
-        "fingerprint": "",
-        "outputs": [{"output": row, "stat": [0, 0, 0, 0]}],
-        "older": [],
-    }
-    (built / ".tilec" / "state.json").write_text(json.dumps(state))
-    cli("clean")
-    assert victim.read_bytes() == b"code"

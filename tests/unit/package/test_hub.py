@@ -18,7 +18,6 @@ import pytest
 from tests.bundle_samples import Sample
 from tilec.package.hub import hub_files, hub_view, runtime_files
 from tilec.package.hub_metadata import metadata, read_digests
-from tilec.package.marks import all_outputs, is_written
 from tilec.package.write import write_bundle
 from tilec_runtime.bundle.format import index_digest
 from tilec_runtime.errors import OutputError, UsageError
@@ -299,49 +298,25 @@ def test_refuses_the_bundle_of_another_build(variant: Path, tmp_path: Path) -> N
         loaded(variant)
 
 
-# --- Files that a build may replace
+# --- Metadata
 
 
-def test_unchanged_files_are_tilecs_own(variant: Path, tmp_path: Path) -> None:
-    package = INFO.package
-    found = all_outputs(tmp_path, package.name, package.module)
-    assert all(found.values())
-    assert len(found) == len(list(variant.rglob("*.*")))
-    changed = variant / "_runtime" / "hub.py"
-    changed.write_text("mine")
-    assert not is_written(changed)
-    assert is_written(variant / "__init__.py")
-    assert [
-        path for path, own in all_outputs(tmp_path, package.name, package.module).items() if not own
-    ] == [changed]
-
-
-def test_metadata_that_was_changed_owns_nothing(variant: Path, tmp_path: Path) -> None:
+def test_metadata_that_was_changed_says_nothing(variant: Path) -> None:
     path = variant / "metadata.json"
-    assert read_digests(path)
+    assert set(read_digests(path)) == {
+        file.relative_to(variant).as_posix() for file in variant.rglob("*.*") if file != path
+    }
     path.write_text(path.read_text().replace("acme", "mine"))
     assert read_digests(path) == {}
-    assert all_outputs(tmp_path, INFO.package.name, INFO.package.module) == {}
-    assert not is_written(variant / "__init__.py")
 
 
-@pytest.mark.parametrize("name", ["../../../../k.cu", "ABSOLUTE", "linked/k.cu", ""])
-def test_files_outside_of_the_package_are_never_its_own(
-    files: dict[str, bytes], variant: Path, tmp_path: Path, name: str
+@pytest.mark.parametrize("name", ["../../../../k.cu", "/k.cu", ""])
+def test_metadata_that_names_files_elsewhere_says_nothing(
+    files: dict[str, bytes], variant: Path, name: str
 ) -> None:
-    other = tmp_path / "k.cu"
-    other.write_bytes(b"precious")
-    (variant / "linked").symlink_to(tmp_path)
-    name = name.replace("ABSOLUTE", str(other))
-    (variant / "metadata.json").write_bytes(metadata(INFO, {**files, name: b"precious"}))
-    found = all_outputs(tmp_path, INFO.package.name, INFO.package.module)
-    assert {path for path in found if path.resolve() == other or not path.is_file()} == set()
-
-
-def test_a_package_that_a_link_leads_to_is_no_output(variant: Path, tmp_path: Path) -> None:
-    (tmp_path / "dist").mkdir()
-    (tmp_path / "dist" / "hub").symlink_to(tmp_path / "hub")
-    assert all_outputs(tmp_path / "dist", INFO.package.name, INFO.package.module) == {}
+    path = variant / "metadata.json"
+    path.write_bytes(metadata(INFO, {**files, name: b"precious"}))
+    assert read_digests(path) == {}
 
 
 def test_a_pipe_in_the_place_of_the_metadata_is_not_waited_for(tmp_path: Path) -> None:

@@ -1,0 +1,183 @@
+"""The list of a package's outputs: the files that a build may replace and `tilec clean` removes.
+
+It lies beside the outputs and names each with its kind and SHA-256. A file is tilec's while it has
+a digest of the list. The list is no proof of origin, since a program that can write an output can
+write the list: it reaches only files below its own directory.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import os
+from collections.abc import Collection, Iterable, Iterator
+from pathlib import Path, PurePosixPath
+from typing import IO
+
+from tilec.manifest.types import Manifest
+from tilec.model.atomic import write_if_changed
+from tilec.model.inside import is_inside
+from tilec.package.documents import KINDS
+from tilec.package.hub_metadata import VARIANT
+from tilec.package.outputs import Output, place_of
+from tilec_runtime.model.kernel import PackageInfo
+
+_SUFFIX = ".tilec-outputs"
+_HEAD = "# tilec replaces and removes these files of {package} while they are unchanged.\n"
+_MOST = 64 << 20  # bytes of a list
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Written:
+    """A file of the list that is there: its place, its kind, and each digest that tilec gave it."""
+
+    path: Path
+    kind: str
+    digests: tuple[str, ...]
+
+    @property
+    def unchanged(self) -> bool:
+        """Whether it has the bytes that tilec wrote. A link is no output."""
+        return not self.path.is_symlink() and file_digest(self.path) in self.digests
+
+
+def list_name(package: str) -> str:
+    """Return the file name of the list of a package's outputs."""
+    return f".{package}{_SUFFIX}"
+
+
+def written_files(directory: Path, package: str) -> list[Written]:
+    """Return the outputs of a package that are in a directory, changed or not."""
+    rows: dict[Path, tuple[str, tuple[str, ...]]] = {}
+    for digest, kind, name in _rows(directory / list_name(package)):
+        path = directory / name
+        rows[path] = kind, (*rows.get(path, (kind, ()))[1], digest)
+    return [
+        Written(path, kind, digests)
+        for path, (kind, digests) in sorted(rows.items())
+        if os.path.lexists(path) and is_inside(path.parent, directory)
+    ]
+
+
+def save_list(path: Path, package: str, outputs: Iterable[Output]) -> None:
+    """Write a package's list before its outputs are in place, so that an interrupted build owns them too.
+
+    Outputs of earlier builds stay in it while they are unchanged.
+
+    Raises:
+        OutputError: it cannot be written.
+    """
+    directory = path.parent
+    rows = {(output.digest, output.kind, Path(output.path)) for output in outputs}
+    for file in written_files(directory, package):
+        if file.unchanged:
+            rows.add((file_digest(file.path), file.kind, file.path))
+    lines = sorted(
+        f"{digest}  {kind}  {place.relative_to(directory).as_posix()}\n"
+        for digest, kind, place in rows
+    )
+    write_if_changed(path, (_HEAD.format(package=package) + "".join(lines)).encode())
+
+
+def is_written(path: Path) -> bool:
+    """Return whether a file is an unchanged output of any package, listed in a folder above it."""
+    return any(
+        file.path == path and file.unchanged
+        for folder in path.parents
+        for package in _packages(folder)
+        for file in written_files(folder, package)
+    )
+
+
+def stale_outputs(
+    manifest: Manifest, emit: Collection[str], outputs: Iterable[Output]
+) -> dict[Path, bool]:
+    """Return earlier outputs that a build replaces, each with whether it is unchanged.
+
+    Bundles stay, and so do wheels and documents of other versions. A generated package is replaced
+    by another one alone; under another module it goes as a whole or not at all.
+    """
+    package = manifest.package
+    current = {Path(output.path) for output in outputs}
+    versions = {path.name.split("-")[1] for path in current if path.suffix == ".whl"}
+    stale: dict[Path, bool] = {}
+    half: set[Path] = set()
+    for file in written_files(place_of(manifest), package.name):
+        path = file.path
+        stays = {
+            "bundle": True,
+            "package": "package" not in emit,
+            "wheel": not any(f"-{version}-" in path.name for version in versions),
+            **dict.fromkeys(
+                KINDS.values(), not path.name.startswith(f"{package.name}-{package.version}.")
+            ),
+        }
+        if path in current or stays.get(file.kind, False):
+            continue
+        stale[path] = file.unchanged
+        if file.kind == "package" and not file.unchanged and path.parent.name != package.module:
+            half.add(path.parent)
+    return {path: own and path.parent not in half for path, own in stale.items()}
+
+
+def outputs_of_others(directory: Path, package: str) -> dict[Path, str]:
+    """Return outputs in a directory that tilec wrote for other packages, with their names.
+
+    A project whose package was renamed has them, and so have packages that share a directory:
+    nothing tells these two apart.
+    """
+    return {
+        directory / file.path.relative_to(directory).parts[0]: owner
+        for owner in _packages(directory)
+        if owner != package
+        for file in written_files(directory, owner)
+    }
+
+
+def hub_place(package: str) -> tuple[str, ...]:
+    """Return where a package's variant for the Hugging Face hub lies below the outputs."""
+    return "hub", package, "build", VARIANT
+
+
+def document_name(package: PackageInfo, suffix: str) -> str:
+    """Return the file name of a document about a package's build."""
+    return f"{package.name}-{package.version}{suffix}"
+
+
+def file_digest(path: Path) -> str:
+    """Return the SHA-256 of a file (hex); empty where it is no file or cannot be read."""
+    try:
+        if not path.is_file():
+            return ""
+        with path.open("rb") as file:
+            return stream_digest(file)
+    except OSError:
+        return ""
+
+
+def stream_digest(file: IO[bytes]) -> str:
+    """Return the SHA-256 (hex) of what may be larger than memory."""
+    digest = hashlib.sha256()
+    while part := file.read(1 << 20):
+        digest.update(part)
+    return digest.hexdigest()
+
+
+def _packages(directory: Path) -> list[str]:
+    """Return the packages that have a list in a directory."""
+    return sorted(path.name[1 : -len(_SUFFIX)] for path in directory.glob(f".*{_SUFFIX}"))
+
+
+def _rows(path: Path) -> Iterator[tuple[str, str, str]]:
+    """Yield digest, kind and name of each row that names a file below the list's directory."""
+    try:
+        sound = path.is_file() and not path.is_symlink() and path.stat().st_size <= _MOST
+        text = path.read_text(encoding="utf-8", errors="replace") if sound else ""
+    except OSError:
+        return
+    for line in text.splitlines():
+        parts = line.split("  ", 2)
+        name = PurePosixPath(parts[-1])
+        below = not name.is_absolute() and ".." not in name.parts
+        if len(parts) == 3 and below and parts[2].isprintable():
+            yield parts[0], parts[1], parts[2]
