@@ -207,8 +207,7 @@ def tuning_files(
             ("kernel", kernel.name, "dispatch", "table"),
         )
         try:
-            data = _bytes_of(path)
-            record = read_record(data, kernel.table)
+            record = read_record(_bytes_of(path), kernel.table)
         except OSError as error:
             lacks = f"no such file {kernel.table!r}: `tilec tune {kernel.name}` writes it; leave the key out until then"
             what = (
@@ -226,7 +225,6 @@ def tuning_files(
             tools = declared.tools[kernel.language]
             found[kernel.name] = Tuned(
                 path=kernel.table,
-                text=data.decode(),
                 record=record,
                 kernel_digest=digest,
                 tools=tools,

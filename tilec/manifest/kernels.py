@@ -29,7 +29,6 @@ from tilec.manifest.types import (
 )
 from tilec.model.job import Options
 from tilec_runtime.model.dtype import DTYPES, short_name
-from tilec_runtime.model.expr import parse
 from tilec_runtime.model.kernel import AxisValue
 from tilec_runtime.model.suggest import did_you_mean
 
@@ -139,9 +138,6 @@ def _dispatch(found: dict[str, Any], path: Path, scope: Scope) -> dict[str, Any]
         scope.problems.add(
             (*path, "keep"), 'winners of what? Name the tuning file: table = "tuning/gemm.json"'
         )
-    for index, text in enumerate(found.get("sizes", ())):
-        if text is not BAD and parse(text).kind not in ("number", "any"):
-            scope.problems.add((*path, "sizes", index), f"{text!r} is no number")
     read = {key: found[key] for key in ("table", "sizes", "keep") if found.get(key, BAD) is not BAD}
     return {
         "default": scope.point(found.get("default", {}), (*path, "default")),

@@ -1,14 +1,11 @@
-"""The tuning file, such as `tuning/gemm.json`: reading it, and its canonical text.
-
-What does not fit is reported with line and column.
-"""
+"""The tuning file, such as `tuning/gemm.json`: reading it, and its canonical text."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Sequence
-from typing import Any, NoReturn
+from collections.abc import Iterator
+from typing import Any
 
 from tilec.model.tuning import Candidate, Clocks, Status, TunedDevice, TunedEntry, TuningRecord
 from tilec_runtime.bundle.codec import (
@@ -26,15 +23,14 @@ from tilec_runtime.bundle.codec import (
     text,
     unfit,
 )
-from tilec_runtime.errors import Diagnostic, ExpressionError, Location, ManifestError
+from tilec_runtime.errors import Diagnostic, Location, ManifestError
 from tilec_runtime.model.arch import Target
-from tilec_runtime.model.expr import parse
 from tilec_runtime.model.kernel import ToolInfo
 
 SCHEMA_VERSION = 1
 # Longest line that holds a whole object or array.
 _WIDTH = 200
-_MOST = 64 << 20
+_AGAIN = "restore the committed file, or remove it and write it anew with `tilec tune`"
 
 
 def read_record(data: bytes, path: str) -> TuningRecord:
@@ -46,50 +42,47 @@ def read_record(data: bytes, path: str) -> TuningRecord:
 
     Raises:
         ManifestError: it is no JSON, of another schema version, or something in it is unknown,
-            missing, of the wrong type or contradicts the rest; with line and column.
+            missing, of the wrong type or contradicts the rest.
     """
-    if len(data) > _MOST:
-        _refuse(path, "", 0, f"the file has {len(data)} bytes, more than {_MOST}")
     try:
-        source = data.decode()
-    except UnicodeDecodeError as error:
-        _refuse(path, data[: error.start].decode(), error.start, "the file is not UTF-8")
-    plain = _parse(source, path)
-    if type(plain) is not dict:
-        _refuse(path, source, 0, f"must be an object, is {shown(plain)}")
-    version = plain.pop("schema_version", None)
-    if version != SCHEMA_VERSION or type(version) is not int:
-        newer = type(version) is int and version > SCHEMA_VERSION
-        fix = "update tilec, or tune again with this one" if newer else _AGAIN
-        what = f"schema version {version!r}: this tilec reads version {SCHEMA_VERSION}"
-        _refuse(path, source, _place(source, ["schema_version"]), what, fix)
-    try:
-        found: TuningRecord = _RECORD.read(plain)
-        _check(found)
+        plain = json.loads(data)
+        version = plain.pop("schema_version", None) if type(plain) is dict else SCHEMA_VERSION
+        if version != SCHEMA_VERSION or type(version) is not int:
+            what = f"schema version {version!r}: this tilec reads version {SCHEMA_VERSION}"
+            newer = type(version) is int and version > SCHEMA_VERSION
+            fix = "update tilec, or tune again with this one" if newer else _AGAIN
+            raise ManifestError((problem_at(path, "", what),), fix=fix)
+        record: TuningRecord = _RECORD.read(plain)
+        _check(record)
     except Misfit as misfit:
-        where = misfit.where
-        _refuse(
-            path,
-            source,
-            _place(source, _steps(where)),
-            f"{where}: {misfit.what}" if where else misfit.what,
-        )
-    return found
+        raise ManifestError((problem_at(path, misfit.where, misfit.what),), fix=_AGAIN) from None
+    except (ValueError, RecursionError) as error:
+        # A conflict of a merge is told by its line.
+        place = Location(file=path)
+        if isinstance(error, json.JSONDecodeError):
+            place = Location(file=path, line=error.lineno, column=error.colno)
+        problem = Diagnostic(message=f"the file is not JSON: {error}", location=place)
+        raise ManifestError((problem,), fix=_AGAIN) from error
+    return record
 
 
-def record_text(found: TuningRecord) -> str:
+def problem_at(path: str, where: str, what: str) -> Diagnostic:
+    """Return a problem of a file.
+
+    Args:
+        path: its name.
+        where: the value that the problem concerns: `devices[0].entries[2].point`.
+        what: the problem.
+    """
+    return Diagnostic(message=f"{where}: {what}" if where else what, location=Location(file=path))
+
+
+def record_text(record: TuningRecord) -> str:
     """Return the file's text; equal records have equal texts.
 
     Short objects and arrays stand on one line.
-
-    Raises:
-        ValueError: the record breaks a rule that reading checks.
     """
-    try:
-        _check(found)
-    except Misfit as misfit:
-        raise ValueError(f"{misfit.where}: {misfit.what}") from None
-    return "".join(_lines({"schema_version": SCHEMA_VERSION, **_RECORD.write(found)}, 0)) + "\n"
+    return "".join(_lines({"schema_version": SCHEMA_VERSION, **_RECORD.write(record)}, 0)) + "\n"
 
 
 def _lines(value: Any, depth: int) -> Iterator[str]:
@@ -143,13 +136,6 @@ def _read_capability(value: Any) -> Any:
     return int(parts[0]), int(parts[1])
 
 
-def _older(codec: Codec, **absent: Any) -> Codec:
-    """Return a codec that also reads objects of older files, which lack some keys."""
-    return Codec(
-        codec.write, lambda value: codec.read({**absent, **value} if type(value) is dict else value)
-    )
-
-
 _SIZE = integer(0)
 _TIME = Codec(lambda value: round(value, 4), _read_time)
 _INTERVAL = row(_TIME, _TIME)
@@ -165,22 +151,19 @@ _CANDIDATE = record(
     interval_us=optional(_INTERVAL),
     samples=integer(0),
 )
-_ENTRY = _older(
-    record(
-        TunedEntry,
-        case=text(most=500),
-        ranges=sequence(_RANGE, most=64),
-        at=sequence(_SIZE, most=64),
-        point=_POINT,
-        variant=text(most=10_000),
-        code=text(pattern=r"([0-9a-f]{64})?", what="a SHA-256 in hex"),
-        hints=_mapping(integer(), "compiler hints"),
-        median_us=_TIME,
-        interval_us=_INTERVAL,
-        samples=integer(1),
-        candidates=sequence(_CANDIDATE, most=1_000_000),
-    ),
-    code="",
+_ENTRY = record(
+    TunedEntry,
+    case=text(most=500),
+    ranges=sequence(_RANGE, most=64),
+    at=sequence(_SIZE, most=64),
+    point=_POINT,
+    variant=text(most=10_000),
+    code=text(pattern=r"([0-9a-f]{64})?", what="a SHA-256 in hex"),
+    hints=_mapping(integer(), "compiler hints"),
+    median_us=_TIME,
+    interval_us=_INTERVAL,
+    samples=integer(1),
+    candidates=sequence(_CANDIDATE, most=1_000_000),
 )
 _DEVICE = record(
     TunedDevice,
@@ -207,154 +190,15 @@ _RECORD = record(
 
 def _check(found: TuningRecord) -> None:
     """Check the rules over several fields. Raises Misfit."""
-    for number, size in enumerate(found.sizes):
-        try:
-            kind = parse(size).kind
-        except ExpressionError as error:
-            unfit(f"sizes[{number}]", error.what)
-        if kind not in ("number", "any"):
-            unfit(f"sizes[{number}]", f"{size!r} is no number")
-    names: set[str] = set()
+    names = [device.name for device in found.devices]
     for number, device in enumerate(found.devices):
-        here = f"devices[{number}]"
-        if device.name in names:
-            unfit(f"{here}.name", f"device {device.name!r} appears twice")
-        names.add(device.name)
-        for clock, (low, high) in (
-            (("sm", device.clocks.sm), ("memory", device.clocks.memory)) if device.clocks else ()
-        ):
-            if low > high:
-                unfit(f"{here}.clocks.{clock}", f"the least, {low}, is above the greatest, {high}")
+        if device.name in names[:number]:
+            unfit(f"devices[{number}].name", f"device {device.name!r} appears twice")
         for place, entry in enumerate(device.entries):
-            _check_entry(f"{here}.entries[{place}]", entry, len(found.sizes))
-
-
-def _check_entry(here: str, entry: TunedEntry, sizes: int) -> None:
-    for name, count in (("ranges", len(entry.ranges)), ("at", len(entry.at))):
-        if count != sizes:
-            unfit(f"{here}.{name}", f"has {count} items, and there are {sizes} size expressions")
-    for place, ((low, high), at) in enumerate(zip(entry.ranges, entry.at, strict=True)):
-        if not low <= at <= high:
-            unfit(
-                f"{here}.ranges[{place}]",
-                f"{low} to {high} does not hold {at}, where it was measured",
-            )
-    _check_interval(here, entry.median_us, entry.interval_us)
-    best = [candidate for candidate in entry.candidates if candidate.status is Status.BEST]
-    if entry.candidates and [candidate.point for candidate in best] != [entry.point]:
-        unfit(
-            f"{here}.candidates",
-            f"{len(best)} of them are the best, where one is due: that of the entry's point",
-        )
-    for place, candidate in enumerate(entry.candidates):
-        there = f"{here}.candidates[{place}]"
-        measured = candidate.status in (Status.BEST, Status.MEASURED)
-        if measured and (
-            candidate.median_us is None or candidate.interval_us is None or not candidate.samples
-        ):
-            unfit(there, f"is {candidate.status.value}, and has no time, interval or samples")
-        if not measured and not candidate.reason:
-            unfit(f"{there}.reason", f"is empty, and the candidate is {candidate.status.value}")
-        if candidate.median_us is not None and candidate.interval_us is not None:
-            _check_interval(there, candidate.median_us, candidate.interval_us)
-
-
-def _check_interval(here: str, median: float, interval: Sequence[float]) -> None:
-    if not interval[0] <= median <= interval[1]:
-        unfit(
-            f"{here}.interval_us",
-            f"{interval[0]} to {interval[1]} does not hold the median {median}",
-        )
-
-
-_AGAIN = "restore the committed file, or remove it and write it anew with `tilec tune`"
-
-
-def problem_at(source: str, path: str, where: str, what: str) -> Diagnostic:
-    """Return a problem of a file that was read.
-
-    Args:
-        source: its text.
-        path: its name.
-        where: what the problem concerns: `devices[0].entries[2].point`.
-        what: the problem.
-    """
-    return _problem(path, source, _place(source, _steps(where)), f"{where}: {what}")
-
-
-def _refuse(path: str, source: str, at: int, what: str, fix: str = _AGAIN) -> NoReturn:
-    raise ManifestError((_problem(path, source, at, what),), fix=fix)
-
-
-def _problem(path: str, source: str, at: int, what: str) -> Diagnostic:
-    line, start = source.count("\n", 0, at) + 1, source.rfind("\n", 0, at) + 1
-    end = source.find("\n", at)
-    excerpt = source[start : end if end >= 0 else len(source)][:_WIDTH] if source else ""
-    place = Location(file=path, line=line, column=at - start + 1)
-    return Diagnostic(message=what, location=place, excerpt=excerpt)
-
-
-def _parse(source: str, path: str) -> Any:
-    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) != len(pairs):
-            names = [name for name, _ in pairs]
-            twice = next(name for name in names if names.count(name) > 1)
-            _refuse(path, source, source.rfind(json.dumps(twice)), f"key {twice!r} appears twice")
-        return found
-
-    def constant(word: str) -> NoReturn:
-        _refuse(path, source, max(source.find(word), 0), f"{word} is no number")
-
-    try:
-        return json.loads(source, object_pairs_hook=once, parse_constant=constant)
-    except json.JSONDecodeError as error:
-        merged = error.doc[error.pos : error.pos + 7] in ("<<<<<<<", "=======", ">>>>>>>")
-        what = (
-            "a conflict of a merge is left in the file"
-            if merged
-            else f"the file is not JSON: {error.msg}"
-        )
-        _refuse(path, source, error.pos, what)
-    except (RecursionError, ValueError) as error:
-        _refuse(path, source, 0, f"the file is not JSON: {error}")
-
-
-def _steps(where: str) -> list[str | int]:
-    """Return the steps of `devices[0].name`."""
-    parts = where.replace("[", ".[").split(".")
-    return [int(part[1:-1]) if part.startswith("[") else part for part in parts if part]
-
-
-def _place(source: str, steps: Sequence[str | int]) -> int:
-    """Return the offset of a path's value in a JSON text, or of as much as there is."""
-    decoder, at = json.JSONDecoder(), _blank(source, 0)
-    for step in steps:
-        items = _items(source, at, decoder)
-        found = next((begins for name, begins in items if name == step), None)
-        if found is None:
-            break
-        at = found
-    return at
-
-
-def _items(source: str, at: int, decoder: json.JSONDecoder) -> Iterator[tuple[str | int, int]]:
-    """Yield key or index of each item of the object or array at `at`, with its offset."""
-    closing = {"{": "}", "[": "]"}.get(source[at : at + 1], "")
-    at, number = _blank(source, at + 1), 0
-    while closing and source[at] != closing:
-        step: str | int = number
-        if closing == "}":
-            step, at = decoder.raw_decode(source, at)
-            at = _blank(source, _blank(source, at) + 1)  # behind the colon
-        yield step, at
-        _, at = decoder.raw_decode(source, at)
-        at, number = _blank(source, at), number + 1
-        if source[at] == ",":
-            at = _blank(source, at + 1)
-
-
-def _blank(source: str, at: int) -> int:
-    while at < len(source) and source[at] in " \t\r\n":
-        at += 1
-    return at
+            here = f"devices[{number}].entries[{place}]"
+            if not len(entry.ranges) == len(entry.at) == len(found.sizes):
+                unfit(f"{here}.ranges", f"there are {len(found.sizes)} size expressions")
+            for (low, high), at in zip(entry.ranges, entry.at, strict=True):
+                if not low <= at <= high:
+                    what = f"{low} to {high} does not hold {at}, where it was measured"
+                    unfit(f"{here}.ranges", what)

@@ -78,8 +78,7 @@ class TunedEntry:
         at: per size expression the value that was measured.
         point: every axis with its value, dtypes included.
         variant: id of the variant that ran, which says what it assumed.
-        code: digest of the images of the point's variants (`tune.record.code_of`); empty in files
-            that are older than it.
+        code: digest of the images of the point's variants (`tune.record.code_of`).
         hints: compiler hints that its image was made with.
         median_us, interval_us, samples: of the winner, as of a candidate.
         candidates: all that were tried, the winner first.

@@ -31,21 +31,19 @@ class Tuned:
 
     Attributes:
         path: its name in the project.
-        text: its text, in which problems are located.
         record: what it says.
         kernel_digest: of the kernel as it is now.
         tools: of the kernel's language, as they are now.
     """
 
     path: str
-    text: str
     record: TuningRecord
     kernel_digest: str
     tools: tuple[ToolInfo, ...]
 
     def problem(self, where: str, what: str) -> Diagnostic:
         """Return a problem at a place of the file."""
-        return problem_at(self.text, self.path, where, what)
+        return problem_at(self.path, where, what)
 
 
 def check_record(
@@ -195,6 +193,8 @@ def misread(text: str, params: Sequence[Param]) -> str:
         parsed = expr.parse(text, names=[param.name for param in params])
     except ExpressionError as error:
         return error.what
+    if parsed.kind not in ("number", "any"):
+        return f"{text!r} is no number"
     for name, attribute in sorted(parsed.uses):
         if bool(attribute) != (name in tensors):
             return f"{text!r} is no size of the kernel's arguments"
