@@ -204,7 +204,7 @@ def confirmed(
         shown: the record's path, for messages.
 
     Raises:
-        UsageError: the space or the code of an entry changed, or the record has no digest of it.
+        UsageError: the space or the code of an entry changed.
     """
     fix = f"`tilec tune {facts.info.name}` measures what there is now"
     if old.space_digest != facts.space_digest or old.sizes != facts.sizes:
@@ -214,11 +214,6 @@ def confirmed(
         )
     for device in old.devices:
         for entry in device.entries:
-            if not entry.code:
-                raise UsageError(
-                    f"{shown} does not say what the code of case {entry.case} was: it was written by an older tilec",
-                    fix=fix,
-                )
             if entry.code != codes[str(device.target), entry.point]:
                 what = f"{shown}: the code of {point_text(entry.point)} for {device.target} is not what was measured (case {entry.case})"
                 raise UsageError(what, fix=fix)
