@@ -223,11 +223,12 @@ def test_commands_in_the_text_exist(page: str) -> None:
 
 @pytest.mark.parametrize("page", [*PAGES, "CONTRIBUTING.md"])
 def test_links_lead_somewhere(page: str) -> None:
-    for target in re.findall(r"\]\(([^)#\s]*)(?:#[^)\s]*)?\)", text_of(page)):
-        if target and "://" not in target:
-            assert (ROOT / page).parent.joinpath(target).exists(), f"{page}: {target}"
-    for target, anchor in re.findall(r"\]\(([^)#\s]*)#([^)\s]+)\)", text_of(page)):
+    links = re.findall(r"(?:\]\(|^\[[^\]]+\]: )([^)\s]+)", text_of(page), flags=re.MULTILINE)
+    for target, _, anchor in (link.partition("#") for link in links if "://" not in link):
         other = (ROOT / page).parent / target if target else ROOT / page
+        assert other.exists(), f"{page}: {target}"
+        if not anchor:
+            continue
         headings = re.findall(r"^#+ (.+)$", other.read_text(encoding="utf-8"), flags=re.MULTILINE)
         slugs = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
         assert anchor in slugs, f"{page}: no heading for {target}#{anchor}"
@@ -285,9 +286,12 @@ def test_the_readme_lists_the_commands() -> None:
 
 
 def test_the_errors_page_groups_the_results_of_the_driver() -> None:
+    section = text_of("docs/reference/errors.md").partition("## Results of the driver")[2]
     groups = {
-        group: [f"CUDA_ERROR_{name}" for name in re.findall(r"`(\w+)`", cell)]
-        for group, cell in rows("docs/reference/errors.md", "Results of the driver")
+        group: [f"CUDA_ERROR_{name}" for name in re.findall(r"`(\w+)`", names)]
+        for group, names in re.findall(
+            r"^- \*\*(.+?):\*\*((?:.+\n?)+?)(?=^- |\Z)", section, re.MULTILINE
+        )
     }
     assert sorted(name for names in groups.values() for name in names) == sorted(ADVICE)
     assert set(groups["Context lost by a kernel"]) == KERNEL_FAULTS
@@ -387,9 +391,9 @@ def described() -> dict[str, list[str]]:
         r"^## (.+)$", text_of("docs/reference/manifest.md"), flags=re.MULTILINE
     ):
         match = re.fullmatch(r"`(\[\[?)([\w.]+)\]\]?`", heading)
-        if not match and heading != "Top level":
+        if not match:
             continue
-        prefix = f"{match[2]}{'[]' if match[1] == '[[' else ''}." if match else ""
+        prefix = f"{match[2]}{'[]' if match[1] == '[[' else ''}."
         for row in rows("docs/reference/manifest.md", heading):
             if (key := re.fullmatch(r"`([\w.\[\]-]+)`", row[0])) and len(row) == 4:
                 found[prefix + key[1]] = row
@@ -397,25 +401,25 @@ def described() -> dict[str, list[str]]:
 
 
 def test_the_manifests_page_has_every_key_and_no_other() -> None:
-    expected = {path for path, _ in documented(keys.MANIFEST)}
-    # Languages without options, and tables whose keys are told in their own section, need no row of
-    # their own.
-    expected -= {
-        "frontend.tile",
-        "frontend.cuda",
-        "frontend.triton",
-        "frontend.simt",
-        "frontend.prebuilt",
+    paths = {path for path, _ in documented(keys.MANIFEST)}
+    # Cases of chains are those of kernels; keys for all cases are those of one.
+    of_cases = re.compile(
+        r"chain\.NAME\.case\.|(kernel|chain)\.NAME\.(inputs|reference|tolerance|bench)\b"
+    )
+    expected = {path for path in paths if not of_cases.match(path)}
+    expected = {path for path in expected if ".tolerance.DTYPE." not in path}
+    # A language's options are described once, for all languages and for the kernel's own table.
+    options = {path.rpartition(".")[2] for path in described() if path.startswith("frontend.")}
+    repeated = {f"kernel.NAME.{option}" for option in options}
+    repeated |= {
+        path for path in expected if re.fullmatch(rf"frontend\.\w+\.({'|'.join(options)})", path)
     }
-    # Cases of chains are those of kernels, which have their own section.
-    expected -= {path for path in expected if path.startswith("chain.NAME.case.")}
-    # What holds for all cases has the keys of one.
-    of_all = re.compile(r"(kernel|chain)\.NAME\.(inputs|reference|tolerance|bench)\b")
-    expected -= {path for path in expected if of_all.match(path) or ".tolerance.DTYPE." in path}
-    # A kernel's options of its language are those of all kernels.
-    options = {path.rpartition(".")[2] for path in expected if path.startswith("frontend.")}
-    expected -= {f"kernel.NAME.{option}" for option in options}
-    assert sorted(expected - set(described())) == [], (
+    # A table's keys stand for it. The first sentence has the edition.
+    tables = {
+        path for path in paths if any(key.startswith((f"{path}.", f"{path}[]")) for key in paths)
+    }
+    tables |= {"edition", "frontend.prebuilt", "kernel.NAME.hints"}
+    assert sorted(expected - set(described()) - repeated - tables) == [], (
         "keys without a row in docs/reference/manifest.md"
     )
     assert sorted(set(described()) - expected) == [], (
@@ -436,6 +440,11 @@ def fits(path: str, key: Documented) -> bool:
     """Whether a row has the key's default and its choices."""
     _, kind, default, _ = described()[path]
     choices = getattr(key.shape, "choices", ())
+    if kind == "see below":
+        name = path.rpartition(".")[2]
+        (kind,) = re.findall(
+            rf"`{name}` is one of ([^.]+)\.", text_of("docs/reference/manifest.md")
+        )
     if choices and kind != "as above" and re.findall(r"`([^`]+)`", kind) != list(choices):
         return False
     if key.required or key.default is None:
