@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.runtime_samples import image
 from tests.tune_samples import A, B, C, built, kernel_with, points
 from tilec.case.cases import expand_cases
 from tilec.case.reference import References
@@ -16,12 +15,11 @@ from tilec.manifest.types import Budget, Case, Manifest
 from tilec.model.tuning import size_expressions
 from tilec.testing.fake_driver import H200
 from tilec.tune.cases import file_name, prepare_case, spaces_of
-from tilec.tune.prune import cost_of, identity, refusal
+from tilec.tune.prune import identity, refusal
 from tilec.tune.space import point_text, space_of
 from tilec.tune.targets import target_for
 from tilec_runtime.cpu.driver import CPU
 from tilec_runtime.errors import CaseError, UsageError
-from tilec_runtime.model.image import Resources
 from tilec_runtime.model.kernel import KernelInfo
 
 
@@ -150,29 +148,6 @@ POINT = points()[0]
 )
 def test_prunes_candidates_over_budget_or_without_a_device(used, budget: Budget, said: str) -> None:
     assert refusal(built(POINT, **used).images, budget) == said
-
-
-def test_the_cost_of_a_candidate_is_that_of_its_worst_image() -> None:
-    images = (
-        image(
-            "a",
-            "sm_90",
-            resources=Resources(registers=64, shared=1024, spill_stores=0),
-            required_block=(128, 1, 1),
-        ),
-        image(
-            "b",
-            "sm_90",
-            resources=Resources(registers=255, shared=0, spill_stores=8),
-            required_block=(256, 1, 1),
-        ),
-        image("c", "compute_90", resources=Resources()),
-    )
-    cost = cost_of(images)
-    assert (cost.registers, cost.shared, cost.spills) == (255, 1024, 8)
-    assert cost.occupancy is not None
-    assert (cost.occupancy.blocks_per_sm, cost.occupancy.limiter) == (1, "registers")
-    assert cost_of(()).occupancy is None
 
 
 def test_equal_code_is_one_candidate_only_where_the_launch_is_equal_too(info: KernelInfo) -> None:
