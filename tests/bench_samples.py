@@ -171,7 +171,6 @@ GIVEN = Given(
     markdown=None,
     html=None,
     measure_ceilings=False,
-    variants=False,
     bundle=None,
     targets=(),
 )
