@@ -17,7 +17,7 @@ Places: TypeAlias = tuple[Place, ...]
 _MARK = re.compile(r'\s*//## File "(?P<file>.*?)", line (?P<line>\d+)')
 _INSTRUCTION = re.compile(r"\s*/\*([0-9a-f]{4,})\*/\s*(\S.*)")
 _FILE = re.compile(r'^\s*\.file\s+(\d+)\s+"((?:[^"\\]|\\.)*)"', re.MULTILINE)
-_LOC = re.compile(r"\s*\.loc\s+(\d+)\s+(\d+)\s+(\d+)(?:.*?\binlined_at\s+(\d+)\s+(\d+)\s+(\d+))?")
+_LOC = re.compile(r"\s*\.loc\s+(\d+)\s+(\d+)")
 _BODY = re.compile(r"\s*(?:\.\w+\s+)*\.(?:entry|func)\b")
 _DEBUG = re.compile(r"\s*\.section\s+\.debug_")
 _DEEPEST = 64  # inlined calls; a longer chain is a cycle
@@ -77,41 +77,23 @@ def _sass(text: str) -> Iterator[tuple[str, Places]]:
 
 
 def _ptx(text: str) -> Iterator[tuple[str, Places]]:
-    files = {int(number): name for number, name in _FILE.findall(text)}
-    callers: dict[tuple[int, int, int], tuple[int, int, int]] = {}
-    at: tuple[int, int, int] | None = None
+    files = dict(_FILE.findall(text))
+    at: Places = ()
     debug = False
     for line in text.strip("\n").splitlines():
         debug = debug or _DEBUG.match(line) is not None
         if debug:
             debug = line.strip() != "}"
             continue
-        loc = _LOC.match(line)
-        if loc:
-            file, number, column, *caller = (int(part) for part in loc.groups() if part is not None)
-            at = (file, number, column)
-            if caller:
-                callers[at] = (caller[0], caller[1], caller[2])
+        if loc := _LOC.match(line):
+            # Line 0 belongs to no line.
+            at = ((files[loc[1]], int(loc[2])),) if loc[1] in files and int(loc[2]) else ()
             continue
         if _BODY.match(line):
-            at = None
+            at = ()
         words = line.strip()
         works = words.endswith(";") and not words.startswith(".")
-        yield line.rstrip(), tuple(_inlined(at, callers, files)) if works and at else ()
-
-
-def _inlined(
-    at: tuple[int, int, int],
-    callers: dict[tuple[int, int, int], tuple[int, int, int]],
-    files: dict[int, str],
-) -> Iterator[Place]:
-    here: tuple[int, int, int] | None = at
-    for _ in range(_DEEPEST):
-        if here is None or here[0] not in files:
-            return
-        if here[1]:  # line 0 belongs to no line
-            yield files[here[0]], here[1]
-        here = callers.get(here)
+        yield line.rstrip(), at if works else ()
 
 
 def _chain(loc: Loc | None) -> Iterator[Place]:
