@@ -67,47 +67,6 @@ def test_no_compilers(bare: Cli, tmp_path: Path, manifest: str, missing: str) ->
     assert (shown.code, shown.json()["error"]["type"]) == (3, "ToolchainError")
 
 
-def test_half_of_a_toolkit(bare: Cli, tmp_path: Path) -> None:
-    home = toolkit(tmp_path / "cuda", ptxas="13.4.92", nvcc="13.4.92")
-    done = bare.process(write(tmp_path / "project", HEAD + TWICE), "build", CUDA_HOME=str(home))
-    assert done.code == 3
-    first = "error: the toolchain is half installed (there is ptxas 13.4.92 (CUDA_HOME)): libnvrtc, libnvrtc-builtins, headers, "
-    assert done.err.startswith(
-        f"{first}crt-headers and cccl-headers not found; looked for:\n    {home}/lib64/libnvrtc.so\n"
-    )
-    assert INSTALL in done.err
-
-
-def test_parts_of_different_releases(cli: Cli, tmp_path: Path) -> None:
-    home = toolkit(tmp_path / "cuda", ptxas="12.0.76")
-    root = write(tmp_path / "project", HEAD + '[toolchain]\nprefer = "system"\n' + TWICE)
-    done = cli(root, "build", CUDA_HOME=str(home))
-    assert done.code == 3
-    assert done.err.startswith(
-        "error: the toolchain is mixed, its parts are of different CUDA releases:\n    libnvrtc 13."
-    )
-    assert f"\n    ptxas 12.0.76 (CUDA_HOME: {home}/bin/ptxas)\n" in done.err
-    assert (
-        "\n  cause: some of the wheels were upgraded alone, or only part of a toolkit is installed\n"
-        in done.err
-    )
-    assert (
-        'or set prefer in [toolchain] to the place where all of them are ("wheels" or "system")'
-        in done.err
-    )
-
-
-def test_a_toolkit_outside_of_the_range(cli: Cli, tmp_path: Path) -> None:
-    done = cli(write(tmp_path, HEAD + '[toolchain]\ncuda = ">=99"\n' + TWICE), "build")
-    assert done.code == 3
-    assert done.err.startswith("error: libnvrtc is of version 13.")
-    assert ", the manifest wants cuda >=99 (wheel: " in done.err
-    assert (
-        "\n  fix: change the range in [toolchain], or install a toolkit in it: pip install "
-        in done.err
-    )
-
-
 def test_nvcc_without_a_host_compiler(cli: Cli, tmp_path: Path) -> None:
     root = write(tmp_path / "project", HEAD + TWICE.replace("params", 'compiler = "nvcc"\nparams'))
     done = cli(root, "build", PATH=str(tmp_path))

@@ -126,39 +126,3 @@ def test_a_file_beside_a_provenance_that_is_not_the_one_it_names(cli: Cli, proje
     done = cli(project, "verify", f"dist/{NAMES[3]}", "--json")
     assert done.code == 1
     assert [*rows(done)] == [("subject", NAMES[0])]
-
-
-@pytest.mark.parametrize(
-    ("name", "file", "message"),
-    [
-        (NAMES[0], NAMES[0], "damaged"),
-        (NAMES[1], NAMES[1], "damaged"),
-        (NAMES[2], NAMES[2], "was changed since `tilec build` wrote it"),
-        (NAMES[3], NAMES[3], "was changed since `tilec build` wrote it"),
-        (NAMES[4], "hub/acme/build/torch-cuda/_runtime/hub.py", "hub.py has other bytes than"),
-        (NAMES[4], "hub/acme/build/torch-cuda/metadata.json", "metadata.json was changed"),
-    ],
-)
-def test_damaged_files_are_refused(
-    cli: Cli, project: Path, name: str, file: str, message: str
-) -> None:
-    path = project / "dist" / file
-    data = path.read_bytes()
-    middle = len(data) // 2
-    damaged = {
-        ".json": data.replace(b"acme", b"evil"),
-        ".py": data + b"\n",
-    }.get(path.suffix, data[:middle] + bytes(byte ^ 255 for byte in data[middle:]))
-    path.write_bytes(damaged)
-    before = tree(project)
-    done = cli(project, "verify", f"dist/{name}")
-    assert done.code == 1
-    assert message in done.err
-    assert tree(project) == before
-
-
-def test_what_is_none_of_these(cli: Cli, project: Path) -> None:
-    done = cli(project, "verify", "tilec.toml")
-    assert (done.code, "is nothing that can be verified" in done.err) == (2, True)
-    done = cli(project, "verify", "dist/none.whl")
-    assert (done.code, "none.whl cannot be read" in done.err) == (1, True)

@@ -87,16 +87,6 @@ def test_a_directory_runs_no_command(tmp_path: Path) -> None:
     assert [path.name for path in root.iterdir()] == ["$(touch made)"]
 
 
-def test_a_comma_in_a_macro_is_part_of_its_value(tmp_path: Path) -> None:
-    text = "#ifdef B\n#error B is defined\n#endif\n__global__ void k(int* x) { const int A[] = {LIST}; x[0] = A[1] + TEXT[0]; }"
-    for compiler in ("nvrtc", "nvcc"):
-        compile_text(
-            tmp_path,
-            text,
-            options={"compiler": compiler, "define": (("LIST", "1,2"), ("TEXT", '"a,B=1"'))},
-        )
-
-
 def test_no_name_of_a_directory_reaches_a_shell(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,18 +5,15 @@ what it needs alone.
 from __future__ import annotations
 
 import dataclasses
-import os
 from pathlib import Path
 
 import pytest
 
 from tests.toolchain.cuda_jobs import NVCC, frontend, job, write
-from tilec.frontends.base import ToolSearch
 from tilec.frontends.cuda.frontend import CudaFrontend
 from tilec.frontends.cuda.mangled import unseen
 from tilec.frontends.tools import ptxas
 from tilec.frontends.tools.cpp.nvrtc import Nvrtc
-from tilec.inspection import dump
 from tilec.model.job import Job, Member, Option, Source
 from tilec_runtime.bundle.cubin import read_cubin
 from tilec_runtime.errors import CompileError
@@ -134,17 +131,6 @@ def test_a_group_is_one_program_and_each_entry_is_as_it_would_be_alone(
     assert images[3].info.resources.shared == 8 * 4 * 4
 
 
-def test_machine_code_of_an_entry_is_what_it_would_be_alone(tmp_path: Path) -> None:
-    group = jobs(write(tmp_path, FILES), *POINTS)
-    together = read_cubin(frontend().compile(group[0]).data)
-    assert len(together.kernels) == len(POINTS)  # `plain` is no template, and is not asked for
-    for one in group:
-        single = alone(one)
-        assert together.kernel(single.info.symbol) == read_cubin(single.data).kernel(
-            single.info.symbol
-        )
-
-
 def test_ptx_of_a_group_is_lowered_and_assembled_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -187,16 +173,6 @@ def test_ptx_comes_with_the_machine_code_of_its_architecture(
         assert (backwards.compile(other), backwards.compile(one)) == (ptx, cubin)
 
 
-def test_bytes_depend_neither_on_the_directory_nor_on_who_comes_first(tmp_path: Path) -> None:
-    first = jobs(write(tmp_path / "one", FILES), *POINTS)
-    second = jobs(write(tmp_path / "two" / "deeper", FILES), *POINTS)
-    shared = frontend()
-    images = {shared.compile(one).info.digest for one in reversed(first)} | {
-        frontend().compile(one).info.digest for one in second
-    }
-    assert len(images) == 1
-
-
 def test_an_edited_header_is_a_new_program(tmp_path: Path, compiled) -> None:
     group = jobs(write(tmp_path, FILES), *POINTS)
     shared = frontend()
@@ -206,17 +182,6 @@ def test_an_edited_header_is_a_new_program(tmp_path: Path, compiled) -> None:
     assert compiled == [4, 4]
     assert after.info.resources.shared == 8 * 8 * 2
     assert before.info.digest != after.info.digest
-
-
-def test_an_edited_header_that_a_macro_names_is_a_new_program(tmp_path: Path) -> None:
-    root = write(tmp_path, {**FILES, "k/a.cu": TEXT.replace('"size.cuh"', "HEADER")})
-    options: dict[str, Option] = {"define": (("HEADER", '"size.cuh"'),)}
-    group = jobs(root, *POINTS, options=options)
-    shared = frontend()
-    before = shared.compile(group[0])
-    write(root, {"k/size.cuh": "#define SIZE 8\n"})
-    after = shared.compile(group[0])
-    assert (before.info.resources.shared, after.info.resources.shared) == (8, 16)
 
 
 def test_other_targets_levels_and_options_are_other_programs(tmp_path: Path, compiled) -> None:
@@ -352,32 +317,6 @@ def test_one_program_is_kept_at_most(tmp_path: Path, compiled) -> None:
     for target in ("sm_80", "sm_90", "sm_80"):
         shared.compile(jobs(root, *POINTS, target=target)[0])
     assert compiled == [4, 4, 4]
-
-
-def test_one_entry_point_can_be_shown(tmp_path: Path) -> None:
-    """Each disassembler and PTX, as `tilec inspect` uses them."""
-    group = jobs(write(tmp_path, FILES), *POINTS)
-    search = ToolSearch(path=os.environ.get("PATH", ""))
-    image = frontend().compile(group[2])
-    for tool, flags in dump._disassemblers(image.data, image.info.symbol).items():
-        _, text = dump._disassemble(image.data, search, {tool: flags})
-        assert image.info.symbol in text
-        assert "plain" not in text
-    ptx = frontend().compile(dataclasses.replace(group[2], target=Target.parse("compute_90")))
-    text = dump._one_entry(ptx.data.decode(), ptx.info.symbol)
-    assert [line.split()[2].rstrip("(") for line in text.splitlines() if " .entry " in line] == [
-        ptx.info.symbol
-    ]
-    again = ptxas.assemble(
-        frontend()._require(("ptxas",))["ptxas"].path,
-        text,
-        arch="sm_90",
-        opt=3,
-        lineinfo=False,
-        extra=(),
-        timeout=60.0,
-    )
-    assert [kernel.name for kernel in read_cubin(again.cubin).kernels] == [ptx.info.symbol]
 
 
 def test_a_group_that_takes_too_long_says_so_and_is_not_tried_alone_here(tmp_path: Path) -> None:

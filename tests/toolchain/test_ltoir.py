@@ -286,15 +286,6 @@ def test_prebuilt_ltoir_is_taken_as_it_is_and_out_of_a_fatbin(tmp_path: Path) ->
             code_of(image, arch)
 
 
-def test_prebuilt_ltoir_for_a_newer_architecture_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(
-        CompileError, match="this LTO-IR was made for compute_90, which is newer than lto_80"
-    ):
-        prebuilt(tmp_path, "scale.ltoir", nvrtc_made("LTOIR", "compute_90"))
-    with pytest.raises(CompileError, match="no file of this kernel serves lto_80"):
-        prebuilt(tmp_path, "scale.ptx", nvrtc_made("PTX", "compute_80"))
-
-
 def test_nvvm_ir_becomes_ltoir_where_it_says_that_the_kernel_is_used(tmp_path: Path) -> None:
     with pytest.raises(
         CompileError, match="the LTO-IR of this NVVM IR has no kernel 'fill' any more"

@@ -259,20 +259,6 @@ def test_ptx_that_ptxas_refuses_is_shown_at_its_line(tmp_path: Path) -> None:
     assert caught.value.diagnostics[0].excerpt == "  nonsense.u32 %r1;"
 
 
-@pytest.mark.parametrize(
-    "name", ["scale.ptx", "scale.cubin", "scale.ltoir", "scale.fatbin", "add.tileirbc", "fill.ll"]
-)
-@pytest.mark.parametrize("part", [0.1, 0.3, 0.5, 0.7])
-def test_files_that_are_cut_short_are_refused(tmp_path: Path, name: str, part: float) -> None:
-    whole = {**forms(), "add.tileirbc": tile_made("tileir"), "fill.ll": FILL_LL.encode()}[name]
-    where = source(tmp_path, {name: whole[: int(len(whole) * part)]})
-    kernel = {"add.tileirbc": "add_tile", "fill.ll": "fill"}.get(name, "scale")
-    with pytest.raises(CompileError) as caught:
-        frontend().compile(job(where, kernel, params=SCALE_PARAMS))
-    assert caught.value.diagnostics
-    assert all(d.location and d.location.file.startswith(name) for d in caught.value.diagnostics)
-
-
 @pytest.mark.parametrize("name", ["scale.cubin", "scale.fatbin", "add.tileirbc"])
 @pytest.mark.parametrize("seed", range(6))
 def test_damaged_files_give_an_image_or_an_error_of_ours(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -97,26 +96,6 @@ def test_an_exception_at_import_shows_the_users_frames(tile, tmp_path):
 def test_exit_at_import(tile, tmp_path):
     error = declare_error(tile, tmp_path, {"k.py": "import sys\n\nsys.exit('no')\n"})
     assert "k.py:3:1: error: the module calls exit ('no') when it is imported" in only(error)
-
-
-def test_a_source_that_is_no_text(tile, tmp_path):
-    (tmp_path / "k.py").write_bytes(b"x = '\xff'\n")
-    with pytest.raises(CompileError, match=r"k\.py cannot be read: SyntaxError: ") as caught:
-        tile.declare(Source(root=str(tmp_path), path="k.py"))
-    assert only(caught.value).endswith(
-        "hint: save the file as UTF-8, or name its encoding in its first line"
-    )
-    (tmp_path / "k.py").write_bytes(b"x = 1\0\n")
-    with pytest.raises(
-        CompileError,
-        match=r"k.py cannot be (read|imported): (SyntaxError|ValueError): source code string cannot contain null",
-    ):
-        tile.declare(Source(root=str(tmp_path), path="k.py"))
-
-
-def test_missing_source(tile, tmp_path):
-    with pytest.raises(CompileError, match=r"cannot read k\.py: No such file"):
-        tile.declare(Source(root=str(tmp_path), path="k.py"))
 
 
 def test_an_annotation_that_does_not_exist(tile, tmp_path):
@@ -527,22 +506,3 @@ def test_assumptions_about_strangers_are_harmless(tile):
         ).data
         == tile.compile(made).data
     )
-
-
-def test_nothing_is_printed(tmp_path):
-    write(
-        tmp_path, {"k.py": HEADER + "import sys\nprint('hello')\n@ct.kernel\ndef k(x):\n    pass\n"}
-    )
-    code = (
-        "import sys\nfrom pathlib import Path\nfrom tests.toolchain.tile_jobs import *\nf = frontend()\n"
-        "f.compile(job(f, Path(sys.argv[1]), 'k.py', 'k', (tensor('x'),), hints={'num_worker_warps': 4}))\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path)],
-        cwd=Path(__file__).parents[2],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=60,
-    )
-    assert (done.stdout, done.stderr) == ("", "")

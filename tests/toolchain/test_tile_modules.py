@@ -246,23 +246,6 @@ def test_a_source_without_kernels(tile, tmp_path):
     assert tile.declare(Source(root=str(tmp_path), path="k.py")) == ()
 
 
-def test_links_out_of_the_project(tile, tmp_path):
-    write(tmp_path / "outside", {"helper.py": "VALUE = 1\n"})
-    root = write(tmp_path / "project", {"k.py": "import helper\n", "inner.py": "VALUE = 1\n"})
-    (root / "helper.py").symlink_to(tmp_path / "outside" / "helper.py")
-    for read in (tile.inputs, tile.declare):
-        with pytest.raises(CompileError, match=r"helper\.py lies outside of the project"):
-            read(Source(root=str(root), path="k.py"))
-    with pytest.raises(CompileError, match="lies outside of the project"):
-        tile.declare(Source(root=str(root), path="../outside/helper.py"))
-    (root / "helper.py").unlink()
-    (root / "helper.py").symlink_to("inner.py")
-    assert [i.name for i in tile.inputs(Source(root=str(root), path="k.py"))] == [
-        "helper.py",
-        "k.py",
-    ]
-
-
 def test_what_is_executed_is_among_the_inputs(tile):
     for path in ("kernels/vector.py", "kernels/matrix.py"):
         source = Source(root=str(SAMPLE), path=path)

@@ -13,7 +13,7 @@ pytest.importorskip("cuda.tile", reason="needs cuda-tile")
 
 from tests.toolchain import tile_samples as samples
 from tests.toolchain.tile_disassembly import disassemble
-from tests.toolchain.tile_encoder import bounded, div_by
+from tests.toolchain.tile_encoder import bounded, div_by, encoders
 from tests.toolchain.tile_samples import (
     F16,
     FLAG,
@@ -30,12 +30,14 @@ from tests.toolchain.tile_samples import (
     tile,
 )
 from tilec_runtime.cpu.tileir.ir import Scalar, TensorView, Tile, Token, Type
+from tilec_runtime.cpu.tileir.ops import BY_CODE, OPS, Arity
 from tilec_runtime.cpu.tileir.read import read_module
 from tilec_runtime.errors import TileIRError
 
 pytestmark = pytest.mark.toolchain
 
 CHANGES = 4
+ENCODERS = tuple(encoders())
 VIEWS = (
     MATRIX,
     PARTS,
@@ -172,3 +174,17 @@ def test_most_changes_are_tried() -> None:
             refused += not accepted(data)
     assert tried > 250
     assert 0.5 * tried < refused < tried
+
+
+def test_the_table_has_exactly_what_the_encoder_writes() -> None:
+    assert {encoder.code: encoder.since for encoder in ENCODERS} == {
+        spec.code: spec.since for spec in OPS.values()
+    }
+    for encoder in ENCODERS:
+        spec = BY_CODE[encoder.code]
+        assert spec.name.replace("_", "") == encoder.name.lower()
+        optional = [o.name for o in spec.operands if o.arity is Arity.OPTIONAL]
+        assert sum("Optional[Value]" in p.annotation for p in encoder.parameters) in (
+            len(optional),
+            len(optional) + 1,
+        )

@@ -254,8 +254,3 @@ def integer(body: Body, kind: Scalar, value: int) -> Any:
 def floating(body: Body, kind: Scalar, value: float) -> Any:
     """A floating point attribute with its type."""
     return attribute.Float(value, bytecode.SimpleType[_SIMPLE[kind]], body.module.type_table)
-
-
-def boolean(value: bool) -> Any:
-    """A boolean attribute."""
-    return attribute.Bool(value)

@@ -23,62 +23,6 @@ DTYPES = {"float32": ct.float32, "int32": ct.int32}
 
 
 @ct.kernel
-def divergent(x, y):
-    i = ct.bid(0)
-    tile = ct.load(x, (i,), (16,))
-    if i % 3 == 0:
-        tile = tile * 2
-    elif i % 3 == 1:
-        if i > 4:
-            tile = tile - 100
-        else:
-            tile = tile + 100
-    ct.store(y, (i,), tile)
-
-
-@ct.kernel
-def own_bounds(n, y):
-    """Each block sums 0, 2, 4 ... below its own bound."""
-    i = ct.bid(0)
-    bound = ct.load(n, (i,), (1,)).item()
-    total = 0
-    for k in range(0, bound, 2):
-        total += k
-    ct.store(y, (i,), ct.full((1,), total, ct.int32))
-
-
-@ct.kernel
-def collatz(y, limit: ct.Constant[int]):
-    """Steps of a number to 1: breaks there, skips even numbers by `continue`, and gives up at a
-    limit.
-    """
-    i = ct.bid(0)
-    number = i + 1
-    steps = 0
-    while steps < limit:
-        if number == 1:
-            break
-        steps += 1
-        if number % 2 == 0:
-            number = number // 2
-            continue
-        number = 3 * number + 1
-    ct.store(y, (i,), ct.full((1,), steps, ct.int32))
-
-
-@ct.kernel
-def early(x, y):
-    i = ct.bid(0)
-    if i % 2 == 1:
-        return
-    tile = ct.load(x, (i,), (16,))
-    if i == 4:
-        ct.store(y, (i,), tile + 1000)
-        return
-    ct.store(y, (i,), tile + 1)
-
-
-@ct.kernel
 def locked(lock, total):
     """A spin lock around a read, an addition and a write that are not atomic."""
     while ct.atomic_cas(lock, 0, 0, 1, memory_order=ct.MemoryOrder.ACQUIRE) == 1:
@@ -86,19 +30,6 @@ def locked(lock, total):
     old = ct.load(total, (0,), (1,))
     ct.store(total, (0,), old + 1)
     ct.atomic_xchg(lock, 0, 0, memory_order=ct.MemoryOrder.RELEASE)
-
-
-@ct.kernel
-def later(flag, y):
-    """Block 0 waits for what the last block says."""
-    i = ct.bid(0)
-    if i == ct.num_blocks(0) - 1:
-        ct.store(y, (0,), ct.full((1,), 7, ct.int32))
-        ct.atomic_xchg(flag, 0, 1, memory_order=ct.MemoryOrder.RELEASE)
-    if i == 0:
-        while ct.atomic_add(flag, 0, 0, memory_order=ct.MemoryOrder.ACQUIRE) == 0:
-            pass
-        ct.store(y, (1,), ct.load(y, (0,), (1,)) + 1)
 
 
 @ct.kernel
