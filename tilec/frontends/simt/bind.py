@@ -11,14 +11,13 @@ from typing import Any
 from tilec.frontends.simt.api import layout_of
 from tilec.frontends.simt.declare import HELP, SimtKernel, alignment_of
 from tilec.frontends.simt.entry import NAMES, Argument, Scalar, Struct, View
-from tilec.frontends.tools.kernels import MismatchError, Mismatches
+from tilec.frontends.tools.kernels import MismatchError, Mismatches, ParameterBinder
 from tilec.model.declaration import ParamDecl
 from tilec.model.job import Job
 from tilec.simt import Array, ByValue, Constant
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.model.kernel import AxisValue
 from tilec_runtime.model.signature import AbiSlot, Param, ParamKind
-from tilec_runtime.model.suggest import did_you_mean
 
 _ADDRESS = re.compile(r"\s*(\w+)\.ptr\s*")
 _MOST_RANK = 3
@@ -62,13 +61,10 @@ def bind(job: Job, kernel: SimtKernel) -> Bound:
     )
 
 
-class _Binder:
+class _Binder(ParameterBinder):
     def __init__(self, job: Job, kernel: SimtKernel) -> None:
-        self._job, self._annotations = job, kernel.annotations
-        self._axes: dict[str, AxisValue] = dict(job.variant.constants)
-        self._params = {p.name: p for p in job.spec.params}
-        self._given = list(job.spec.abi)
-        self._taken = 0
+        super().__init__(job)
+        self._annotations = kernel.annotations
         self.arguments: list[Argument] = []
         self.constants: dict[str, AxisValue] = {}
         self.slots: list[AbiSlot] = []
@@ -85,24 +81,15 @@ class _Binder:
         ):
             self.constants[decl.name] = self._constant(decl, annotation)
             return
-        given = self._next()
-        address = (
-            _ADDRESS.fullmatch(given.expr) if given is not None and given.type == "ptr" else None
-        )
-        if given is not None and given.type not in ("ptr", "struct"):
-            self._scalar(decl, given.expr, given.type)
-            return
-        stated = self._params.get(
-            address[1] if address else given.expr.strip() if given is not None else decl.name
-        )
-        if stated is None:
-            close = did_you_mean(decl.name, [*self._params, *self._axes]).removeprefix("; ")
-            what = f"neither params nor an axis of the matrix says what parameter {decl.name!r} is"
-            raise MismatchError(
-                what,
-                close
-                or f"annotate it ({HELP}), or say it in [kernel.{self._job.spec.name}.params]",
-            )
+        name = decl.name
+        if self._args:
+            given = self._args.pop(0)
+            if given.type not in ("ptr", "struct"):
+                self._scalar(decl, given.expr, given.type)
+                return
+            address = _ADDRESS.fullmatch(given.expr) if given.type == "ptr" else None
+            name = address[1] if address else given.expr.strip()
+        stated = self._stated(name, f"annotate it ({HELP})", decl.name)
         match stated.kind:
             case ParamKind.TENSOR:
                 self._array(decl, stated, annotation)
@@ -114,17 +101,8 @@ class _Binder:
                 what = f"parameter {decl.name!r} is a bare address in the manifest, and SIMT Python indexes arrays"
                 raise MismatchError(what, "pass it as a tensor, which brings its extents along")
 
-    def _next(self) -> AbiSlot | None:
-        """The next of the manifest's `args`; None where it has none."""
-        if not self._given:
-            return None
-        self._taken += 1
-        return self._given[self._taken - 1]
-
     def _constant(self, decl: ParamDecl, annotation: Any) -> AxisValue:
-        if decl.name in self._params:
-            what = f"{decl.name!r} is a compile-time constant in the kernel and a launch parameter in the manifest"
-            raise MismatchError(what, f"make it an axis of [kernel.{self._job.spec.name}.matrix]")
+        self._refuse_stated(decl.name)
         value = self._axes.get(decl.name, decl.default)
         kind = annotation.kind if isinstance(annotation, Constant) else None
         fits = kind is None or type(value) is kind or (kind is float and type(value) is int)

@@ -14,8 +14,7 @@ from tilec.frontends.simt.bind import Bound, bind
 from tilec.frontends.simt.declare import SimtKernel
 from tilec.frontends.simt.errors import kernel_error
 from tilec.frontends.simt.function import capturing, with_constants
-from tilec.frontends.simt.link import linked, misdeclared, pieces, undefined
-from tilec.frontends.simt.toolchain import LINKER
+from tilec.frontends.simt.link import LINKER, linked, misdeclared, pieces, undefined
 from tilec.frontends.tools import ltoir, ptx
 from tilec.frontends.tools.cpp.device import DeviceCode
 from tilec.frontends.tools.isolated import isolated

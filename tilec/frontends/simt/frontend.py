@@ -9,8 +9,7 @@ from tilec.frontends.base import SUFFIXES, ToolSearch
 from tilec.frontends.simt import api
 from tilec.frontends.simt.compiler import JobCompiler
 from tilec.frontends.simt.declare import declared
-from tilec.frontends.simt.link import linked_inputs
-from tilec.frontends.simt.toolchain import PACKAGES, TOOLS
+from tilec.frontends.simt.link import LINKER, linked_inputs
 from tilec.frontends.tools import packages
 from tilec.frontends.tools.cpp.device import DeviceCode
 from tilec.frontends.tools.inputs import closure
@@ -23,6 +22,10 @@ from tilec_runtime.errors import CompileError, Diagnostic, Location
 from tilec_runtime.model.arch import Target, TargetKind
 from tilec_runtime.model.image import Image
 from tilec_runtime.model.kernel import ToolInfo
+
+TOOLS = ("libnvvm", "libnvrtc", "libnvrtc-builtins", "ptxas", "headers", "crt-headers", LINKER)
+# Modules by the distributions that install them.
+PACKAGES = {"numba-cuda": "numba_cuda", "numba": "numba", "llvmlite": "llvmlite"}
 
 
 class SimtFrontend:
@@ -60,13 +63,12 @@ class SimtFrontend:
         infos = [
             packages.package(
                 name,
-                stem,
-                f"{stem}/__init__.py",
+                f"{module}/__init__.py",
                 whose="SIMT Python",
                 fix=api.FIX,
                 verify=self._search.verify,
             )
-            for name, stem in PACKAGES.items()
+            for name, module in PACKAGES.items()
         ]
         packages.require_minor("numba-cuda", infos[0].version, api.TESTED, api.FIX)
         tools = require(TOOLS, self._search).values()

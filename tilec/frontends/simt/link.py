@@ -15,6 +15,7 @@ from tilec.model.job import InputFile, Job, Source
 from tilec.model.link import LinkEntry, LinkKind, entries
 from tilec_runtime.errors import CompileError, Diagnostic, Location
 
+LINKER = "libnvJitLink"
 _STD = "-std=c++17"
 _SOURCE = "link the .cu file that it was made of, or write the kernel in CUDA C++"
 # numba calls CUDA's device runtime for `cuda.cg.this_grid().sync()`: its functions with the code of

@@ -8,17 +8,17 @@ import dataclasses
 import itertools
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from tilec.frontends.tile import api
-from tilec.frontends.tools.kernels import MismatchError, Mismatches
+from tilec.frontends.tools.kernels import MismatchError, Mismatches, ParameterBinder
 from tilec.model.job import Job
 from tilec.model.lists import item_name
 from tilec_runtime.errors import Location
 from tilec_runtime.model.dtype import DTYPES, DType
 from tilec_runtime.model.kernel import AxisValue
 from tilec_runtime.model.signature import AbiSlot, Assumption, Param, ParamKind
-from tilec_runtime.model.suggest import nearest
+from tilec_runtime.model.suggest import did_you_mean
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -65,7 +65,7 @@ def bind(job: Job, params: Sequence[FunctionParam], at: Location) -> Bound:
         with mismatches.at(at):
             if extra.name not in (*names, *binder.taken):
                 what = f"the manifest has a parameter {extra.name!r} that kernel {job.spec.decl.name!r} does not take"
-                hint = did_you_mean(extra.name, names)
+                hint = did_you_mean(extra.name, names).removeprefix("; ")
                 raise MismatchError(
                     what, hint or f"the kernel takes {', '.join(names) or 'no parameters'}"
                 )
@@ -81,12 +81,6 @@ def symbol_of(name: str) -> str:
     return f"{'_' if text[:1].isdigit() else ''}{text}_tile"
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """A hint with the closest of the known names, or nothing."""
-    close = nearest(name, known)
-    return f"did you mean {close!r}?" if close else ""
-
-
 def _whole_bytes(dtype: DType, divisors: tuple[int, ...], where: Sequence[bool]) -> tuple[int, ...]:
     """Divisors, with those added that every tensor has whose elements share bytes: it has whole
     ones.
@@ -97,12 +91,9 @@ def _whole_bytes(dtype: DType, divisors: tuple[int, ...], where: Sequence[bool])
     )
 
 
-class _Binder:
+class _Binder(ParameterBinder):
     def __init__(self, job: Job) -> None:
-        self._kernel = job.spec.decl.name
-        self._table = f"kernel.{job.spec.name}"
-        self._axes: Mapping[str, AxisValue] = dict(job.variant.constants)
-        self._params: Mapping[str, Param] = {p.name: p for p in job.spec.params}
+        super().__init__(job)
         self._assume: Mapping[str, Assumption] = {a.param: a for a in job.variant.assume}
         # Arrays that the lists of this variant do not have.
         self._absent = {fact.param for fact in job.variant.assume if fact.absent}
@@ -116,18 +107,13 @@ class _Binder:
         """Binding and slots of one parameter of the function."""
         if item.annotation.unsupported:
             raise MismatchError(f"parameter {item.name!r}: {item.annotation.unsupported}")
-        param = self._params.get(item.name)
-        if item.annotation.constant or (param is None and item.name in self._axes):
+        stated = item.name in self._params
+        if item.annotation.constant or (not stated and item.name in self._axes):
             return self._constant(item), ()
-        if param is None and (items := self._items(item.name)):
+        if not stated and (items := self._items(item.name)):
             return self._arrays(item, items)
-        if param is None:
-            close = did_you_mean(item.name, [*self._params, *self._axes])
-            raise MismatchError(
-                f"kernel {self._kernel!r} takes {item.name!r}, and neither params nor an axis of the matrix says what it is",
-                close
-                or f"add it to [{self._table}.params], or annotate it with ct.Constant and add an axis to [{self._table}.matrix]",
-            )
+        how = f"annotate it with ct.Constant and add an axis to [{self._table}.matrix]"
+        param = self._stated(item.name, how)
         if param.kind is ParamKind.SCALAR:
             return self._scalar(item, param)
         if param.kind is ParamKind.TENSOR:
@@ -137,15 +123,10 @@ class _Binder:
         )
 
     def _constant(self, item: FunctionParam) -> api.Constant:
-        if item.name in self._params:
-            what = f"{item.name!r} is a compile-time constant in the kernel and a launch parameter in the manifest"
-            raise MismatchError(
-                what,
-                f"take it out of [{self._table}.params] and make it an axis of [{self._table}.matrix]",
-            )
+        self._refuse_stated(item.name)
         value = self._axes.get(item.name, item.default)
         if value is None:
-            close = did_you_mean(item.name, self._axes)
+            close = did_you_mean(item.name, self._axes).removeprefix("; ")
             raise MismatchError(
                 f"constant {item.name!r} has no value in this variant",
                 close

@@ -24,7 +24,7 @@ def toolchain(search: ToolSearch) -> tuple[ToolInfo, ...]:
         ToolchainError: something is missing, half installed, or a cuda-tile that tilec was not
             written against.
     """
-    found = package("cuda-tile", "cuda_tile", "cuda/tile/__init__.py", verify=search.verify)
+    found = package("cuda-tile", "cuda/tile/__init__.py", verify=search.verify)
     require_minor("cuda-tile", found.version, TESTED, FIX)
     return (
         found,

@@ -12,6 +12,8 @@ from tilec.frontends.tools.python_errors import located
 from tilec.model.declaration import KernelDecl
 from tilec.model.job import Job, Source
 from tilec_runtime.errors import CompileError, Diagnostic, Location
+from tilec_runtime.model.kernel import AxisValue
+from tilec_runtime.model.signature import Param
 from tilec_runtime.model.suggest import did_you_mean
 
 
@@ -174,6 +176,46 @@ class Mismatches:
                 diagnostics=tuple(self._found),
                 fix=first.hint,
             )
+
+
+class ParameterBinder:
+    """The manifest's side of a job, as every binder of a kernel's parameters needs it."""
+
+    def __init__(self, job: Job) -> None:
+        """Take the job."""
+        self._table = f"kernel.{job.spec.name}"
+        self._axes: dict[str, AxisValue] = dict(job.variant.constants)
+        self._params = {param.name: param for param in job.spec.params}
+        self._args = list(job.spec.abi)
+
+    def _stated(self, name: str, how: str, parameter: str = "") -> Param:
+        """Return what `params` says of a launch parameter; `how` a kernel's author annotates one.
+
+        Args:
+            name: of the launch parameter.
+            how: another way to say what it is.
+            parameter: of the function, if it has another name.
+
+        Raises:
+            MismatchError: it says nothing.
+        """
+        if name in self._params:
+            return self._params[name]
+        parameter = parameter or name
+        what = f"neither params nor an axis of the matrix says what parameter {parameter!r} is"
+        close = did_you_mean(parameter, [*self._params, *self._axes]).removeprefix("; ")
+        raise MismatchError(what, close or f"say it in [{self._table}.params], or {how}")
+
+    def _refuse_stated(self, name: str) -> None:
+        """Refuse a constant that is a launch parameter too.
+
+        Raises:
+            MismatchError: it is one.
+        """
+        if name in self._params:
+            what = f"{name!r} is a compile-time constant in the kernel and a launch parameter in the manifest"
+            fix = f"take it out of [{self._table}.params], and make it an axis of [{self._table}.matrix]"
+            raise MismatchError(what, fix)
 
 
 def _refusal(path: str, problems: Sequence[Diagnostic]) -> CompileError:

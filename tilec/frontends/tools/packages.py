@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
 from pathlib import Path
 
 from tilec.frontends.tools.digests import actual_rows
@@ -23,56 +22,44 @@ def interpreter() -> ToolInfo:
     )
 
 
-def files_digest(record: str, part: str, site: Path | None = None) -> str:
-    """Digest of the files beside `part` in an installed package's file list, or, in `site`, of the
-    files themselves.
-
-    Only what the package itself brought counts. Scripts hold the environment's path, and what an
-    installer adds (compiled modules, its own notes) differs from one environment to the next: with
-    these in it, no two environments would share a cache.
-    """
-    folder = part.rpartition("/")[0] + "/"
-    rows: Iterable[str] = (
-        row for row in record.splitlines() if row.startswith(folder) and ",sha256=" in row
-    )
-    if site is not None:
-        rows = actual_rows(site, rows)
-    return sha256("\n".join(sorted(rows)).encode())
-
-
 def package(
-    name: str, stem: str, part: str, *, whose: str = "tile", fix: str = FIX, verify: bool = False
+    name: str, part: str, *, whose: str = "tile", fix: str = FIX, verify: bool = False
 ) -> ToolInfo:
-    """Version and digest of an installed package, from its metadata; with `verify` its files are
-    hashed.
+    """Return version and digest of an installed package, by the metadata that it was installed with.
+
+    The digest is of the files beside `part` in the package's file list, as it brought them. What an
+    installer adds (scripts, compiled modules) differs from one environment to the next, and no two
+    environments would share a cache.
+
+    Args:
+        name: of the distribution.
+        part: a file of it, without which it is half installed.
+        whose: kernels that need it, for messages.
+        fix: how to install it.
+        verify: hash the files themselves.
 
     Raises:
-        ToolchainError: it is missing or half installed; says that `whose` kernels cannot be
-            compiled.
+        ToolchainError: it is missing or half installed.
     """
-    for entry in sys.path:
-        folder = Path(entry)
-        try:
-            found = sorted(folder.glob(f"{stem}-*.dist-info"))
-        except OSError:
-            continue
-        for info in found:
-            if not (folder / part).is_file():
-                raise ToolchainError(
-                    f"{name} is half installed: {folder / part} is missing", fix=fix
-                )
-            try:
-                digest = files_digest(
-                    (info / "RECORD").read_text(encoding="utf-8"), part, folder if verify else None
-                )
-            except (OSError, UnicodeDecodeError) as exc:
-                raise ToolchainError(
-                    f"{name} is half installed: its file list cannot be read ({exc})", fix=fix
-                ) from exc
-            return ToolInfo(
-                name=name, version=info.name[len(stem) + 1 : -len(".dist-info")], digest=digest
-            )
-    raise ToolchainError(f"{name} is not installed: {whose} kernels cannot be compiled", fix=fix)
+    from importlib.metadata import PackageNotFoundError, distribution  # builds alone need it
+
+    try:
+        found = distribution(name)
+    except PackageNotFoundError as exc:
+        what = f"{name} is not installed: {whose} kernels cannot be compiled"
+        raise ToolchainError(what, fix=fix) from exc
+    site, folder = Path(str(found.locate_file(""))), part.rpartition("/")[0] + "/"
+    if not (site / part).is_file():
+        raise ToolchainError(f"{name} is half installed: {site / part} is missing", fix=fix)
+    listed = (found.read_text("RECORD") or "").splitlines()
+    rows = [row for row in listed if row.startswith(folder) and ",sha256=" in row]
+    try:
+        rows = actual_rows(site, rows) if verify else rows
+    except OSError as exc:
+        raise ToolchainError(f"{name} is half installed: {exc}", fix=fix) from exc
+    return ToolInfo(
+        name=name, version=found.version, digest=sha256("\n".join(sorted(rows)).encode())
+    )
 
 
 def require_minor(name: str, version: str, tested: Version, fix: str) -> None:

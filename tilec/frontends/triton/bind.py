@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from tilec.frontends.tools.kernels import MismatchError, Mismatches
+from tilec.frontends.tools.kernels import MismatchError, Mismatches, ParameterBinder
 from tilec.frontends.triton import api
 from tilec.frontends.triton.declare import DESCRIPTOR, HOW, TritonKernel
 from tilec.frontends.triton.facts import ArgumentFacts
@@ -17,9 +17,7 @@ from tilec.model.job import Job
 from tilec_runtime.errors import ExpressionError
 from tilec_runtime.model import expr
 from tilec_runtime.model.dtype import DTYPES
-from tilec_runtime.model.kernel import AxisValue
 from tilec_runtime.model.signature import AbiSlot, Param, ParamKind
-from tilec_runtime.model.suggest import did_you_mean
 from tilec_runtime.model.tensormap import GRANULE, MOST_RANK, TensorMap
 
 _ADDRESS = re.compile(r"\s*(\w+)\.ptr\s*")
@@ -94,16 +92,13 @@ def read_by(slot: AbiSlot) -> frozenset[str]:
     )
 
 
-class _Binder:
+class _Binder(ParameterBinder):
     def __init__(self, job: Job, kernel: TritonKernel) -> None:
-        self._job = job
-        self._described = kernel.described
-        self._axes: dict[str, AxisValue] = dict(job.variant.constants)
-        self._params = {p.name: p for p in job.spec.params}
+        super().__init__(job)
+        self._target, self._described = job.target, kernel.described
+        self._stated_args = bool(job.spec.abi)
         self._facts = ArgumentFacts(job.spec.params, job.variant)
         self._absent = frozenset(fact.param for fact in job.variant.assume if fact.absent)
-        self._given: Sequence[AbiSlot] = job.spec.abi
-        self._taken = 0
         self.types: dict[str, str] = {}
         self.constants: dict[int, Any] = {}
         self.divisible: list[int] = []
@@ -151,25 +146,16 @@ class _Binder:
 
     def _slot(self, param: api.Parameter) -> AbiSlot | None:
         """What a launch packs for a parameter; None where it is an axis of the matrix."""
-        if self._given:
-            if self._taken >= len(self._given):
+        if self._stated_args:
+            if not self._args:
                 raise MismatchError(
                     f"args give nothing for parameter {param.name!r}",
                     "args list every parameter that is no tl.constexpr",
                 )
-            self._taken += 1
-            return self._given[self._taken - 1]
-        stated = self._params.get(param.name)
-        if stated is None and param.name in self._axes:
+            return self._args.pop(0)
+        if param.name not in self._params and param.name in self._axes:
             return None
-        if stated is None:
-            close = did_you_mean(param.name, [*self._params, *self._axes]).removeprefix("; ")
-            what = f"neither params nor an axis of the matrix says what parameter {param.name!r} is"
-            raise MismatchError(
-                what,
-                close
-                or f"say it in [kernel.{self._job.spec.name}.params], or annotate it with tl.constexpr",
-            )
+        stated = self._stated(param.name, "annotate it with tl.constexpr")
         if stated.kind is ParamKind.TENSOR:
             return AbiSlot(type="ptr", expr=f"{param.name}.ptr", size=8, align=8)
         if stated.kind is ParamKind.PTR:
@@ -189,8 +175,8 @@ class _Binder:
         stated = self._params.get(name)
         if stated is None or stated.kind is not ParamKind.TENSOR:
             raise MismatchError(f"{slot.expr}: {name!r} is no tensor of the launcher")
-        if self._job.target.cc < OLDEST_MAPS:
-            what = f"{param.name!r} is a tensor descriptor made on the host, which {self._job.target} has no copy engine for"
+        if self._target.cc < OLDEST_MAPS:
+            what = f"{param.name!r} is a tensor descriptor made on the host, which {self._target} has no copy engine for"
             raise MismatchError(
                 what, "limit the kernel to sm_90 and newer: [[override]] with targets"
             )
@@ -236,9 +222,7 @@ class _Binder:
         ]
 
     def _constant(self, index: int, param: api.Parameter) -> None:
-        if param.name in self._params:
-            what = f"{param.name!r} is a compile-time constant in the kernel and a launch parameter in the manifest"
-            raise MismatchError(what, f"make it an axis of [kernel.{self._job.spec.name}.matrix]")
+        self._refuse_stated(param.name)
         value: Any = self._axes.get(param.name, param.default)
         if value == api.NONE:
             value = None

@@ -62,7 +62,6 @@ class TritonFrontend:
         """
         package = packages.package(
             "triton",
-            "triton",
             "triton/__init__.py",
             whose="Triton",
             fix=api.FIX,

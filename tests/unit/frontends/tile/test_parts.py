@@ -236,8 +236,8 @@ def test_all_problems_are_told_at_once():
         bind(job(tensor("w"), tensor("x", dtype="F")), function("x", "y", "z"), HERE)
     assert [d.message.split(",")[0] for d in caught.value.diagnostics] == [
         "parameter 'x' has no dtype that cuda.tile knows ('F')",
-        "kernel 'k' takes 'y'",
-        "kernel 'k' takes 'z'",
+        "neither params nor an axis of the matrix says what parameter 'y' is",
+        "neither params nor an axis of the matrix says what parameter 'z' is",
         "the manifest has a parameter 'w' that kernel 'k' does not take",
     ]
 

@@ -258,10 +258,11 @@ def test_a_python_packages_files_are_hashed_where_that_is_asked_for(
     info.mkdir()
     rows = f"compiler/__init__.py,sha256={digest},9\ncompiler/__pycache__/__init__.pyc,,\n{info.name}/RECORD,,\n"
     (info / "RECORD").write_text(rows)
+    (info / "METADATA").write_text("Name: compiler\nVersion: 1.0\n")
     monkeypatch.setattr(sys, "path", [str(tmp_path)])
 
     def found(*, verify: bool) -> str:
-        return package("compiler", "compiler", "compiler/__init__.py", verify=verify).digest
+        return package("compiler", "compiler/__init__.py", verify=verify).digest
 
     listed = found(verify=False)
     assert found(verify=True) == listed

@@ -77,6 +77,7 @@ def test_a_triton_that_is_missing_half_there_or_of_another_version(
     info = tmp_path / "triton-3.8.0.dist-info"
     info.mkdir()
     (info / "RECORD").write_text("triton/__init__.py,sha256=x,1\n")
+    (info / "METADATA").write_text("Name: triton\nVersion: 3.8.0\n")
     with pytest.raises(
         ToolchainError, match=r"triton is half installed: .*__init__\.py is missing"
     ):
