@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import fcntl
 import json
 import os
 import time
@@ -399,48 +398,3 @@ def _record(key: str, meta: Any) -> Any:
     if not isinstance(meta, dict) or meta.get("key") != key:
         raise DamagedError("it belongs to another key")
     return meta.get("value")
-
-
-class KeyLock:
-    """A lock by name among the processes that share a cache: one byte of its lock file for each.
-
-    It ends with its process and leaves nothing behind. A process holds one name at a time, so that
-    none waits for another in a circle. Where the cache or its file system has no locks, every name
-    is free, and work is done twice.
-
-    Args:
-        root: the cache's directory; None for no locks.
-    """
-
-    def __init__(self, root: Path | None) -> None:
-        self._root = root
-        self._file = -1
-        self._held = ""
-
-    def take(self, name: str) -> bool:
-        """Hold `name` (hex digits) instead of any other; False if another process holds it."""
-        if self._root is None or name == self._held:
-            return True
-        self.release()
-        try:
-            if self._file < 0:
-                self._file = store.open_lock(self._root)
-            # Locks of the process, not of the descriptor: no child inherits them, and NFS has them.
-            fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _byte_of(name))
-        except BlockingIOError:
-            return False
-        except OSError:
-            self._root = None
-            return True
-        self._held = name
-        return True
-
-    def release(self) -> None:
-        """Release the name that is held, if any."""
-        if self._held:
-            fcntl.lockf(self._file, fcntl.LOCK_UN, 1, _byte_of(self._held))
-            self._held = ""
-
-
-def _byte_of(name: str) -> int:
-    return int(name[:15], 16)

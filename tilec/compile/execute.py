@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, final
 from tilec.compile.cache import Cache
 from tilec.compile.events import Done, Failed, Observer, Outcome
 from tilec.compile.keys import KeyedJob
-from tilec.compile.timings import Timings
+from tilec.compile.timings import expected_seconds
 from tilec.frontends.base import ToolSearch
 from tilec.model.declaration import KernelDecl
 from tilec.model.job import Job, Source
@@ -84,7 +84,6 @@ class JobRunner:
         self._environ = environ
         # A worker's note that this process's cache gave already is not repeated.
         self._noted = cache.noted
-        self._timings = Timings(cache)
         self._started_pool: LocalPool | None = None
         self._started_cluster: Pool | None = None
         # Calls for the main thread: the pool reports from its own threads.
@@ -238,7 +237,6 @@ class JobRunner:
             work.setdefault(_work(keyed), []).append(keyed)
         tasks = [compile_task(together, fresh=fresh) for together in work.values()]
         self._run(tasks, on_done, on_start)
-        self._timings.save()
         return outcomes
 
     def _finish(
@@ -363,17 +361,15 @@ class JobRunner:
 
     def _longest_first(self, jobs: Sequence[KeyedJob]) -> list[KeyedJob]:
         """Return jobs by expected time; those of a group count as one and stay together."""
-        seconds = {keyed.key: self._timings.expected(keyed.job) for keyed in jobs}
         totals: defaultdict[Hashable, float] = defaultdict(float)
         for keyed in jobs:
-            totals[_work(keyed)] += seconds[keyed.key]
+            totals[_work(keyed)] += expected_seconds(keyed.job)
         return sorted(jobs, key=lambda keyed: totals[_work(keyed)], reverse=True)
 
     def _outcome(self, job: Job, result: object, printed: str) -> Outcome:
         if isinstance(result, Done):
             shutil.rmtree(failure_folder(self._kept, job), ignore_errors=True)
             if not result.cached:
-                self._timings.measured(job, result.seconds)
                 self._cache.wrote(result.blob.size)
             return result
         assert isinstance(result, TilecError)
@@ -416,8 +412,6 @@ def compile_task(together: Sequence[KeyedJob], *, fresh: bool, apart: bool = Fal
             fresh=fresh,
             inputs=keyed.inputs,
             apart=apart,
-            lock="" if fresh or apart else lock_name(keyed),
-            patience=limit,
         )
         for keyed in together
     )
@@ -436,18 +430,6 @@ def _work(keyed: KeyedJob) -> Hashable:
     if not job.group:
         return keyed.key
     return (job.spec.source, job.target.number, job.hints, job.group)
-
-
-def lock_name(keyed: KeyedJob) -> str:
-    """Return the name that processes lock while they compile a job.
-
-    It is the job's key, and for a group one name in every checkout, since one compile serves all.
-    """
-    job = keyed.job
-    if not job.group:
-        return keyed.key
-    work = (keyed.inputs, job.spec.source.path, job.target.number, job.hints, job.group)
-    return sha256(repr(work).encode())
 
 
 def _neighbours(job: Job) -> Hashable:

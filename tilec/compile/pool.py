@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-import time
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Protocol
 
 from tilec.compile.process import WorkerDiedError, WorkerProcess
-from tilec.compile.worker import Compile, Reply, Request, Setup, Waiting
+from tilec.compile.worker import Compile, Reply, Request, Setup
 from tilec.model.job import InputFile
 from tilec_runtime.errors import TilecError, ToolchainError
 from tilec_runtime.model.kernel import ToolInfo
@@ -264,11 +263,9 @@ class LocalPool:
             each.future.set_exception(error)
 
     def _answers(self, worker: WorkerProcess, task: Task) -> Iterator[Answer]:
-        last = len(task.requests) - 1
-        for index, request in enumerate(task.requests):
+        for request in task.requests:
             self._on_start(request)
-            limit = task.limit + self._grace
-            answer = ask(worker, request, more=index < last, limit=limit)
+            answer = ask(worker, request, limit=task.limit + self._grace)
             yield answer
             if answer.lost:
                 return
@@ -291,23 +288,16 @@ def wait_until_ready(worker: WorkerProcess) -> None:
         raise _unstarted(f"a worker process {death} before it could do anything:\n{printed}")
 
 
-def ask(worker: WorkerProcess, request: Request, *, more: bool, limit: float) -> Answer:
-    """Send a worker a request and wait for its answer; kill the worker if the request is lost.
+def ask(worker: WorkerProcess, request: Request, *, limit: float) -> Answer:
+    """Send a worker a request and wait `limit` seconds for its answer.
 
-    Args:
-        worker: it is ready.
-        request: what it does.
-        more: requests of the same work follow.
-        limit: seconds; as many again if it waits for another process.
+    The worker is killed if the request is lost.
     """
     worker.clear_log()
-    worker.send((request, more))
-    deadline = time.monotonic() + limit
+    worker.send(request)
     reply: Reply | Lost
     try:
-        while isinstance(message := worker.receive(deadline - time.monotonic()), Waiting):
-            deadline += limit
-        reply = message or Lost(death="")
+        reply = worker.receive(limit) or Lost(death="")
     except WorkerDiedError as exc:
         reply = Lost(death=str(exc))
     answer = Answer(reply=reply)

@@ -8,11 +8,11 @@ import pickle
 import sys
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from tilec.compile import own
-from tilec.compile.cache import Cache, KeyLock, index_row
+from tilec.compile.cache import Cache, index_row
 from tilec.compile.events import Blob, Done
 from tilec.compile.keys import inputs_digest
 from tilec.compile.process import connect
@@ -30,7 +30,6 @@ from tilec_runtime.model.digest import sha256
 from tilec_runtime.model.image import Image
 from tilec_runtime.model.kernel import ToolInfo
 
-_POLL_SECONDS = 0.02  # between two looks for an image that another process compiles
 _BUG = "this is a bug in tilec or in the frontend: please report it with the log"
 
 
@@ -48,11 +47,6 @@ class Setup:
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Ready:
     """The first message of a worker."""
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class Waiting:
-    """The worker waits for another process that compiles the same; its time limit starts later."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -74,9 +68,6 @@ class Compile:
         inputs: digest of the files that the key covers: an image of other files is refused.
         apart: compile without the job's group, which a time limit or a crash kept from being
             compiled. The result depends on the machine, so that the cache does not get it.
-        lock: name that one process at a time compiles under, among those that share the cache;
-            empty for none.
-        patience: seconds to wait for that lock.
     """
 
     job: Job
@@ -84,8 +75,6 @@ class Compile:
     fresh: bool = False
     inputs: str = ""
     apart: bool = False
-    lock: str = ""
-    patience: float = 0.0
 
     @property
     def in_group(self) -> bool:
@@ -146,11 +135,11 @@ def main() -> None:
     """Serve requests until the build that started this process is gone."""
     channel, inbox = connect()
     setup = pickle.loads(inbox.get())  # noqa: S301 - from the build that started this process
-    worker = Worker(setup, on_wait=lambda: channel.send(Waiting()))
+    worker = Worker(setup)
     channel.send(Ready())
     while True:
-        request, more = pickle.loads(inbox.get())  # noqa: S301
-        reply = worker.answer(request, more=more)
+        request = pickle.loads(inbox.get())  # noqa: S301
+        reply = worker.answer(request)
         sys.stdout.flush()
         sys.stderr.flush()
         try:
@@ -160,28 +149,18 @@ def main() -> None:
 
 
 class Worker:
-    """Frontends with their compilers imported, and the cache.
+    """Frontends with their compilers imported, and the cache."""
 
-    Args:
-        setup: see there.
-        on_wait: called before the worker waits for a lock.
-    """
-
-    def __init__(self, setup: Setup, *, on_wait: Callable[[], None]) -> None:
+    def __init__(self, setup: Setup) -> None:
         self._setup = setup
         self._notes: list[str] = []
         root = Path(setup.cache_root) if setup.cache_root else None
         shared = Path(setup.shared_root) if setup.shared_root else None
         self._cache = Cache(root, note=self._notes.append, shared=shared)
-        self._lock = KeyLock(self._cache.root)
-        self._on_wait = on_wait
         self._frontends: dict[str, Frontend] = {}
 
-    def answer(self, request: Request, *, more: bool) -> Reply:
-        """Do a request; any exception becomes its result.
-
-        With `more`, requests of the same work follow, and the worker keeps the lock.
-        """
+    def answer(self, request: Request) -> Reply:
+        """Do a request; any exception becomes its result."""
         self._notes.clear()
         result: Result
         try:
@@ -195,8 +174,6 @@ class Worker:
             result = exc
         except BaseException as exc:  # noqa: BLE001 - SystemExit and KeyboardInterrupt of user code
             result = _bug(request, f"{type(exc).__name__}: {exc}", traceback.format_exc())
-        if not more:
-            self._lock.release()
         return Reply(result=result, notes=tuple(self._notes))
 
     def _declare(self, request: Declare) -> tuple[KernelDecl, ...]:
@@ -230,33 +207,11 @@ class Worker:
 
     def _find_or_compile(self, request: Compile) -> Done:
         if not request.fresh and request.job.cacheable:
-            # Another build may have compiled it since this one looked, or does so now.
-            entry = self._cache.get(request.key) or self._wait(request)
-            if entry is not None:
-                return entry
-        return self._compile(request)
-
-    def _wait(self, request: Compile) -> Done | None:
-        """Take the request's lock, or return the image of the process that has it.
-
-        None means that there is no image and this worker compiles; so it does after
-        `request.patience` seconds.
-        """
-        if not request.lock:
-            return None
-        deadline = time.monotonic() + request.patience
-        waiting = False
-        while not self._lock.take(request.lock):
-            if not waiting:
-                self._on_wait()
-                waiting = True
-            if time.monotonic() > deadline:
-                return None
-            time.sleep(_POLL_SECONDS)
+            # Another build may have compiled it since this one looked.
             entry = self._cache.get(request.key)
             if entry is not None:
                 return entry
-        return self._cache.get(request.key)
+        return self._compile(request)
 
     def _compile(self, request: Compile) -> Done:
         job = request.job

@@ -158,22 +158,6 @@ def save(
     return len(head)
 
 
-def open_lock(root: Path) -> int:
-    """A descriptor of the file whose bytes processes lock, in the cache of this user alone; made if
-    need be, and never removed.
-
-    Raises:
-        OSError: it cannot be made.
-    """
-    folder = _open_folder(root)
-    try:
-        return os.open(
-            "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600, dir_fd=folder
-        )
-    finally:
-        os.close(folder)
-
-
 def remove(path: str, size: int = 0) -> int:
     """Remove a file; gives `size`, or 0 where it was not ours to remove or gone before."""
     try:

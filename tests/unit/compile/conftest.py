@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ from tilec.compile.cache import Cache
 from tilec.compile.execute import JobRunner
 from tilec.compile.keys import KeyedJob, KeyMaker
 from tilec.compile.process import WorkerProcess
-from tilec.compile.timings import Timings
 from tilec.frontends.base import ToolSearch
 from tilec.model.declaration import KernelDecl, ParamDecl
 from tilec.model.job import Job, KernelSpec, Source, Variant
@@ -83,13 +81,6 @@ class Project:
             "grace": grace,
         }
         return JobRunner(**{**settings, **changes})
-
-    def measured(self, seconds: Mapping[Job, float]) -> None:
-        """Let the next build expect these times."""
-        timings = Timings(self.cache)
-        for job, taken in seconds.items():
-            timings.measured(job, taken)
-        timings.save()
 
     @property
     def compiled(self) -> list[str]:

@@ -16,7 +16,7 @@ from tilec.compile.cache import Cache
 from tilec.compile.events import Done, Failed, Outcome, SilentObserver
 from tilec.compile.keys import KeyedJob
 from tilec.compile.process import WorkerProcess
-from tilec.compile.timings import Timings, expected_seconds
+from tilec.compile.timings import expected_seconds
 from tilec.frontends.base import load_frontend
 from tilec.model.job import Variant
 from tilec_runtime.errors import CompileError, OutputError, TilecError, ToolchainError
@@ -84,18 +84,12 @@ def test_equal_keys_are_compiled_once(project) -> None:
     ]
 
 
-def test_measured_times_order_the_next_build(project) -> None:
-    slow, quick = project.job(2), project.job(64)
-    assert expected_seconds(quick) > expected_seconds(slow)
-    timings = Timings(project.cache)
-    timings.measured(slow, 5.0)
-    timings.measured(quick, 0.5)
-    timings.save()
-    assert Timings(project.cache).expected(slow) == 5.0
+def test_jobs_that_should_take_longest_start_first(project) -> None:
+    slow, quick = project.job(64), project.job(2)
+    assert expected_seconds(slow) > expected_seconds(quick)
     with project.pool() as pool:
         pool.compile(project.keyed(quick, slow))
     assert project.compiled == [slow.id, quick.id]
-    assert Timings(project.cache).expected(slow) < 5.0
 
 
 def test_a_kept_directory_that_cannot_be_written_is_a_note(project) -> None:

@@ -13,6 +13,12 @@ from tilec.compile.events import Done
 from tilec.model.job import Job, Member
 
 
+def expect(monkeypatch: pytest.MonkeyPatch, seconds: dict[Job, float]) -> None:
+    """Let jobs be expected to take these times."""
+    by_id = {job.id: taken for job, taken in seconds.items()}
+    monkeypatch.setattr("tilec.compile.execute.expected_seconds", lambda job: by_id[job.id])
+
+
 def grouped(project: Any, *sizes: int, target: str = "sm_90", **options: Any) -> list[Job]:
     members = tuple(Member(symbol="add", axes=(("BM", bm),)) for bm in sizes)
     return [
@@ -34,20 +40,20 @@ def test_groups_of_several_targets_go_to_several_workers(project) -> None:
         assert pool.started == 2
 
 
-def test_the_group_that_takes_longest_in_all_starts_first(project) -> None:
+def test_the_group_that_takes_longest_in_all_starts_first(project, monkeypatch) -> None:
     single, group = project.job(9), grouped(project, 1, 2, 3)
     other = grouped(project, 1, target="sm_80")
-    project.measured({single: 2.0, **dict.fromkeys(group, 1.0), **dict.fromkeys(other, 1.5)})
+    expect(monkeypatch, {single: 2.0, **dict.fromkeys(group, 1.0), **dict.fromkeys(other, 1.5)})
     with project.pool() as pool:
         pool.compile(project.keyed(single, *group, *other))
     assert project.compiled == [job.id for job in (*group, single, *other)]
 
 
-def test_ptx_and_machine_code_of_one_architecture_follow_each_other(project) -> None:
+def test_ptx_and_machine_code_of_one_architecture_follow_each_other(project, monkeypatch) -> None:
     """The compiler's first half is the same for both; other kernels stay in their order."""
     seconds = {"sm_80": 3.0, "compute_80": 1.0, "sm_90": 2.0}
     jobs = [project.job(bm, target=target) for target in seconds for bm in (1, 2)]
-    project.measured({job: seconds[str(job.target)] for job in jobs})
+    expect(monkeypatch, {job: seconds[str(job.target)] for job in jobs})
     with project.pool() as pool:
         pool.compile(project.keyed(*jobs))
     assert project.compiled == [

@@ -142,7 +142,7 @@ class Seat(WorkerPlugin):
             if len(tree.project_files) < len(tree.files)
         ]
         request = Identify(languages=tuple(supplies.wanted.tools), sources=tuple(sources))
-        answer = ask(self._live(), request, more=False, limit=_IDENTIFY_LIMIT)
+        answer = ask(self._live(), request, limit=_IDENTIFY_LIMIT)
         if isinstance(answer.reply, Lost):
             died = answer.reply.death or f"did not end within {_IDENTIFY_LIMIT:g} s"
             raise CompileError(f"the process that looks at its tools {died}\n{answer.printed}")
@@ -164,7 +164,8 @@ class Seat(WorkerPlugin):
                 root = self._root(unit.tree)
                 for index, request in enumerate(unit.requests):
                     worker.log_event(self._build, [unit.number, index, address])
-                    answer = self._ask(unit, index, _moved(request, str(root)))
+                    limit = unit.limit + unit.grace
+                    answer = ask(self._live(), _moved(request, str(root)), limit=limit)
                     self._collect(answer, images)
                     answers.append(_told_from(answer, str(root), request.job.spec.source.root))
                     if answer.lost:
@@ -179,10 +180,6 @@ class Seat(WorkerPlugin):
         if broken:
             return dataclasses.replace(delivery, broken=broken)
         return dataclasses.replace(delivery, answers=tuple(answers), images=images)
-
-    def _ask(self, unit: Unit, index: int, request: Compile) -> Answer:
-        more = index < len(unit.requests) - 1
-        return ask(self._live(), request, more=more, limit=unit.limit + unit.grace)
 
     @staticmethod
     def _collect(answer: Answer, images: dict[str, bytes]) -> None:
