@@ -12,7 +12,7 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from tilec.model.declaration import KernelDecl, ParamDecl
 from tilec.model.job import InputFile, Job, KernelSpec, Source, Variant
@@ -61,7 +61,10 @@ EXEMPT: Mapping[type, frozenset[str]] = {
 # First words of rows that no key of the manifest sets directly.
 _NOT_SET = ("tool", "input", "declared", "param")
 
+T = TypeVar("T")
 Row = tuple[str, Any]
+# What gives some rows of an explanation, and the values that it takes, which jobs share.
+Part = tuple[Callable[..., Iterable[Row]], tuple[Any, ...]]
 Explained = tuple[tuple[str, str], ...]
 
 
@@ -112,35 +115,17 @@ class KeyMaker:
         self._tools = tools
         self._inputs = inputs
         self._recipe = recipe
-        # By identity, since jobs share these objects; each entry holds its object, so that an
+        # By identity, since jobs share these objects; each entry holds its objects, so that an
         # identity is never used twice.
-        self._kernels: dict[int, tuple[KernelSpec, hashlib._Hash]] = {}
-        self._variants: dict[tuple[int, int], tuple[Variant, hashlib._Hash]] = {}
-        self._rests: dict[tuple[int, ...], tuple[tuple[Any, ...], bytes]] = {}
+        self._memo: dict[tuple[Any, ...], tuple[tuple[Any, ...], Any]] = {}
 
     def key(self, job: Job) -> str:
         """Return the job's key: hex SHA-256 over every row of its explanation."""
-        spec, variant = job.spec, job.variant
-        known = self._variants.get((id(spec), id(variant)))
-        if known is None:
-            kernel = self._kernels.get(id(spec))
-            if kernel is None:
-                kernel = self._kernels[id(spec)] = (
-                    spec,
-                    _feed(hashlib.sha256(), self._kernel_rows(spec)),
-                )
-            known = self._variants[id(spec), id(variant)] = (
-                variant,
-                _feed(kernel[1].copy(), _variant_rows(variant)),
-            )
-        values = _own(job)
-        place = tuple(map(id, values))
-        rest = self._rests.get(place)
-        if rest is None:
-            rest = self._rests[place] = (values, _encoded(_job_rows(job)))
-        digest = known[1].copy()
-        digest.update(rest[1])
-        return digest.hexdigest()
+        kernel, variant, rest = self._parts(job)
+        digest = self._once(_hashed, kernel).copy()
+        digest.update(self._once(_encoded, variant))
+        digest.update(self._once(_encoded, rest))
+        return str(digest.hexdigest())
 
     def keyed(self, jobs: Iterable[Job]) -> tuple[KeyedJob, ...]:
         """Return jobs with their keys."""
@@ -164,7 +149,11 @@ class KeyMaker:
 
     def explain(self, job: Job) -> Explained:
         """Return what is hashed into the job's key, as (label, value) in order."""
-        return tuple((label, _text(value)) for part in self._parts(job) for label, value in part)
+        return tuple(
+            (label, _text(value))
+            for rows, values in self._parts(job)
+            for label, value in rows(*values)
+        )
 
     def settings(self, jobs: Iterable[Job]) -> dict[str, dict[str, str]]:
         """Return, by kernel, the rows that all of its jobs have and that are no tool, file or
@@ -186,33 +175,28 @@ class KeyMaker:
 
         `recall` reads it.
         """
-        shared: dict[str, int] = {}
-        parts: list[list[list[str]]] = []
-        index: dict[str, list[int]] = {}
-        memo: dict[tuple[int, ...], int] = {}
-
-        def place(identity: tuple[int, ...], rows: Iterable[Row]) -> int:
-            if identity not in memo:
-                plain = [[label, _text(value)] for label, value in rows]
-                text = json.dumps(plain)
-                if text not in shared:
-                    shared[text] = len(parts)
-                    parts.append(plain)
-                memo[identity] = shared[text]
-            return memo[identity]
-
-        kept = []
+        parts: dict[str, int] = {}
+        index = {}
         for job in jobs:
-            kept.append(job)  # keeps the identities apart while they are keys of `memo`
-            index[job.id] = [
-                place((0, id(job.spec)), self._kernel_rows(job.spec)),
-                place((1, id(job.variant)), _variant_rows(job.variant)),
-                place((2, *map(id, _own(job))), _job_rows(job)),
-            ]
-        return {"parts": parts, "jobs": index}
+            texts = [self._once(_written, part) for part in self._parts(job)]
+            index[job.id] = [parts.setdefault(text, len(parts)) for text in texts]
+        return {"parts": [json.loads(text) for text in parts], "jobs": index}
 
-    def _parts(self, job: Job) -> tuple[Iterable[Row], ...]:
-        return (self._kernel_rows(job.spec), _variant_rows(job.variant), _job_rows(job))
+    def _once(self, make: Callable[[Iterable[Row]], T], part: Part) -> T:
+        """Return what is made of a part's rows, once for all jobs that share its values."""
+        rows, values = part
+        identity = (make, *map(id, values))
+        if identity not in self._memo:
+            self._memo[identity] = (values, make(rows(*values)))
+        made: T = self._memo[identity][1]
+        return made
+
+    def _parts(self, job: Job) -> tuple[Part, Part, Part]:
+        return (
+            (self._kernel_rows, (job.spec,)),
+            (_variant_rows, (job.variant,)),
+            (_job_rows, _own(job)),
+        )
 
     def _kernel_rows(self, spec: KernelSpec) -> Iterator[Row]:
         yield "recipe", self._recipe
@@ -233,9 +217,17 @@ class KeyMaker:
         yield from ((f"input {file.name}", file.digest) for file in self._inputs[spec.name])
 
 
+def _hashed(rows: Iterable[Row]) -> hashlib._Hash:
+    return hashlib.sha256(_encoded(rows))
+
+
+def _written(rows: Iterable[Row]) -> str:
+    return json.dumps([[label, _text(value)] for label, value in rows])
+
+
 def inputs_digest(inputs: Iterable[InputFile]) -> str:
     """Return one digest of the names and digests of files."""
-    return _feed(hashlib.sha256(), ((file.name, file.digest) for file in inputs)).hexdigest()
+    return _hashed((file.name, file.digest) for file in inputs).hexdigest()
 
 
 def declaration_key(
@@ -255,7 +247,7 @@ def declaration_key(
     rows += [(f"option {name}", _plain(option)) for name, option in source.options]
     rows += [(f"tool {tool.name}", [tool.version, tool.digest]) for tool in tools]
     rows += [(f"input {file.name}", file.digest) for file in inputs]
-    return _feed(hashlib.sha256(), rows).hexdigest()
+    return _hashed(rows).hexdigest()
 
 
 def recall(snapshot: Any, job_id: str) -> Explained | None:
@@ -325,8 +317,8 @@ def _own(job: Job) -> tuple[Any, ...]:
     return tuple(getattr(job, name) for name in _OWN)
 
 
-def _job_rows(job: Job) -> Iterator[Row]:
-    for name, value in zip(_OWN, _own(job), strict=True):
+def _job_rows(*values: Any) -> Iterator[Row]:
+    for name, value in zip(_OWN, values, strict=True):
         if name == "hints":
             yield from ((f"hint {hint}", _plain(setting)) for hint, setting in value)
         elif name == "group":
@@ -337,11 +329,6 @@ def _job_rows(job: Job) -> Iterator[Row]:
             )
         else:
             yield name, _plain(value)
-
-
-def _feed(digest: hashlib._Hash, rows: Iterable[Row]) -> hashlib._Hash:
-    digest.update(_encoded(rows))
-    return digest
 
 
 def _encoded(rows: Iterable[Row]) -> bytes:

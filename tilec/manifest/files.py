@@ -56,7 +56,7 @@ def reference_problems(manifest: Manifest) -> tuple[Diagnostic, ...]:
         for key, text in (named for case in cases for named in _functions_of(case)):
             file, _, function = text.rpartition(":")
             if file not in read:
-                read[file] = _functions(Path(manifest.root) / file, file)
+                read[file] = bound_names(Path(manifest.root) / file, file)
             what, known = read[file]
             if known is not None and function not in known:
                 what = f"{file} has no function {function!r}{did_you_mean(function, known)}"
@@ -118,8 +118,8 @@ def _functions_of(case: Case) -> Iterator[tuple[_Key, str]]:
             yield (case.name, "inputs", item.name, "make"), item.make
 
 
-def _functions(path: Path, file: str) -> tuple[str, frozenset[str] | None]:
-    """Return the problem with a Python file, and the names that it binds.
+def bound_names(path: Path, file: str) -> tuple[str, frozenset[str] | None]:
+    """Return the problem with a Python file called `file`, and the names that it binds.
 
     The names are None if only running the file would tell them.
     """
