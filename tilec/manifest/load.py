@@ -11,7 +11,7 @@ from typing import Any
 from tilec.manifest import keys, values
 from tilec.manifest.cases import read_chains
 from tilec.manifest.kernels import Languages, options_of, read_kernel
-from tilec.manifest.locate import Locator, render
+from tilec.manifest.locate import Locator
 from tilec.manifest.problems import Problems, shown_int
 from tilec.manifest.shapes import BAD, is_int
 from tilec.manifest.types import (
@@ -103,14 +103,6 @@ def _parse(text: str, locator: Locator) -> dict[str, Any]:
 
 
 def _syntax(message: str, locator: Locator) -> ManifestError:
-    twice = (
-        locator.twice()
-        if re.match(r"Cannot (overwrite|declare|mutate)|Duplicate", message)
-        else None
-    )
-    if twice:
-        path, first, second = twice
-        return _one(f"{render(path)}: is given twice, first in line {first.line}", second, locator)
     match = re.search(r" \(at (?:line (\d+), column (\d+)|end of document)\)$", message)
     what = message[: match.start()] if match else message
     if match and match[1]:
@@ -122,6 +114,8 @@ def _syntax(message: str, locator: Locator) -> ManifestError:
 
 
 _SYNTAX_HINTS = {
+    "Cannot": "a key or a table is given twice",
+    "Duplicate": "a key is given twice",
     "Invalid value": "text stands in quotes; true and false are written small",
     "Illegal character '\\n'": "a text that is opened in this line is not closed in it",
     "Expected '=' after a key": "a line is a key, = and a value; names with other characters than letters, digits, - and _ stand in quotes",

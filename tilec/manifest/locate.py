@@ -8,10 +8,15 @@ from __future__ import annotations
 import bisect
 import functools
 import re
-from collections.abc import Iterator
+import sys
 
 from tilec.model.remote_url import redacted
 from tilec_runtime.errors import Diagnostic, Location
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 Path = tuple[str | int, ...]
 
@@ -27,18 +32,8 @@ _STRING = re.compile(
     """,
     re.DOTALL | re.VERBOSE,
 )
+_PLAIN = re.compile(r"""(?!\"{3}|'{3})(?:"[^"\\\n]*"|'[^'\n]*')""")
 _SCALAR = re.compile(r"\d{4}-\d\d-\d\d \d\d:[^\s,\]}#]+|[^\s,\]}#]+")
-_ESCAPES = {
-    "b": "\b",
-    "t": "\t",
-    "n": "\n",
-    "f": "\f",
-    "r": "\r",
-    "e": "\x1b",
-    '"': '"',
-    "\\": "\\",
-}
-_HEX = {"x": 2, "u": 4, "U": 8}
 
 
 class Scanner:
@@ -48,8 +43,6 @@ class Scanner:
         self.text = text
         self.at = 0
         self.places: dict[Path, tuple[int, int]] = {}
-        self.twice: tuple[Path, int, int] | None = None
-        self._explicit: set[Path] = set()
         self._lengths: dict[Path, int] = {}
 
     def document(self) -> None:
@@ -80,9 +73,7 @@ class Scanner:
             quoted = self.peek() in ("'", '"')
             start = self.at
             part = self.take(_STRING if quoted else _BARE)
-            parts.append(
-                ("".join(char for char, _ in decode(self.text, start)) if quoted else part, start)
-            )
+            parts.append((tomllib.loads(f"key = {part}")["key"] if quoted else part, start))
             if self.peek() != ".":
                 return parts
             self.at += 1
@@ -98,9 +89,7 @@ class Scanner:
         for index, (part, start) in enumerate(parts):
             path = (*path, part)
             last = index == len(parts) - 1
-            if last and not many:
-                self.define(path, start, start)
-            elif path not in self.places:
+            if last or path not in self.places:
                 self.places[path] = (start, start)
             if last and many:
                 self._lengths[path] = self._lengths.get(path, 0) + 1
@@ -121,15 +110,9 @@ class Scanner:
         self.at += 1
         self.peek()
         path = (*path, parts[-1][0])
-        self.define(path, parts[-1][1], self.at)
+        self.places[path] = (parts[-1][1], self.at)
         self.value(path)
         return prefix
-
-    def define(self, path: Path, key: int, value: int) -> None:
-        if path in self._explicit and self.twice is None:
-            self.twice = (path, self.places[path][0], key)
-        self._explicit.add(path)
-        self.places[path] = (key, value)
 
     def value(self, path: Path) -> None:
         first = self.peek()
@@ -167,45 +150,6 @@ class Scanner:
             raise ValueError(self.at)
 
 
-def offsets_of(text: str, start: int) -> list[int]:
-    """Return the offsets of the characters of a TOML string, and of its closing quotes."""
-    match = _STRING.match(text, start)
-    quotes = 3 if text[start : start + 3] in ('"""', "'''") else 1
-    return [
-        *(offset for _, offset in decode(text, start)),
-        match.end() - quotes if match else start,
-    ]
-
-
-def decode(text: str, start: int) -> Iterator[tuple[str, int]]:
-    """Yield the characters of a TOML string, each with its offset in the text."""
-    match = _STRING.match(text, start)
-    if match is None:
-        return
-    basic, long = text[start] == '"', text[start : start + 3] in ('"""', "'''")
-    quotes = 3 if long else 1
-    at, end = start + quotes, match.end() - quotes
-    if long and text.startswith("\n", at):
-        at += 1
-    while at < end:
-        char = text[at]
-        if char != "\\" or not basic:
-            yield char, at
-            at += 1
-            continue
-        code = text[at + 1]
-        if code in _HEX:
-            yield chr(int(text[at + 2 : at + 2 + _HEX[code]], 16)), at
-            at += 2 + _HEX[code]
-        elif code in _ESCAPES:
-            yield _ESCAPES[code], at
-            at += 2
-        else:  # a backslash at the end of a line takes the white space that follows with it
-            at += 1
-            while at < end and text[at] in " \t\r\n":
-                at += 1
-
-
 EXCERPT = 200
 
 
@@ -227,14 +171,15 @@ class Locator:
     def value(self, path: Path, index: int | None = None) -> Location:
         """Return the location of a value, or of a character of a text value.
 
-        `index` counts characters as TOML decodes them.
+        `index` is passed over where the text has escapes, or several lines.
         """
         key, value = self._nearest(path)
-        exact = path in self._scan.places
-        if index is not None and exact and self.text[value : value + 1] in ('"', "'"):
-            offsets = offsets_of(self.text, value)
-            return self.location(offsets[min(index, len(offsets) - 1)])
-        return self.location(value if exact else key)
+        if path not in self._scan.places:
+            return self.location(key)
+        plain = _PLAIN.match(self.text, value)
+        if plain is not None and index is not None:
+            return self.location(min(value + 1 + index, plain.end() - 1))
+        return self.location(value)
 
     def location(self, offset: int) -> Location:
         """Return line and column, both from 1, of an offset into the text."""
@@ -271,14 +216,6 @@ class Locator:
             excerpt=self.excerpt(place),
             hint=hint,
         )
-
-    def twice(self) -> tuple[Path, Location, Location] | None:
-        """Return the first key that is given twice, with both locations."""
-        found = self._scan.twice
-        if found is None:
-            return None
-        path, first, second = found
-        return path, self.location(first), self.location(second)
 
     @functools.cached_property
     def _lines(self) -> list[int]:

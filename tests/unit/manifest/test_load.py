@@ -259,10 +259,16 @@ def test_too_large(tmp_path: Path) -> None:
         ),
         (
             "x = 1\ny = 2\nx = 3",
-            "tilec.toml:3:1: error: x: is given twice, first in line 1\n    x = 3\n    ^",
+            "tilec.toml:3:6: error: the TOML cannot be read: cannot overwrite a value",
         ),
-        ("[a]\n[b]\n[a]", "tilec.toml:3:2: error: a: is given twice, first in line 1"),
-        ("a = { b = 1, b = 2 }", "tilec.toml:1:14: error: a.b: is given twice, first in line 1"),
+        (
+            "[a]\n[b]\n[a]",
+            "tilec.toml:3:3: error: the TOML cannot be read: cannot declare ('a',) twice",
+        ),
+        (
+            "a = { b = 1, b = 2 }",
+            "tilec.toml:1:19: error: the TOML cannot be read: duplicate inline table key 'b'",
+        ),
         ("[a.b]\nc = 1\n[a]\nb.d = 2", "tilec.toml:4:"),
         ("edition = " + "9" * 5000, "a value cannot be read"),
         ("edition = 0x" + "f" * 5000, "edition an integer of 20000 bits is newer than this tilec"),
