@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeVar
 
 from tilec import __version__
 from tilec.compile.events import Done, Failed, Outcome
@@ -17,6 +18,8 @@ from tilec_runtime.model.arch import TargetKind
 from tilec_runtime.model.driver import branch_of_cuda
 from tilec_runtime.model.kernel import BundleInfo, KernelInfo, VariantInfo
 from tilec_runtime.model.signature import Param, ParamKind, joined_abi
+
+T = TypeVar("T")
 
 
 def require_done(
@@ -123,10 +126,10 @@ def bundle_info(
     )
 
 
-def _with_images(kernel: PlannedKernel, rows: object) -> KernelInfo:
+def _with_images(kernel: PlannedKernel, rows: Iterator[Done]) -> KernelInfo:
     variants: dict[str, VariantInfo] = {}
     for job in kernel.jobs:
-        done: Done = next(rows)  # type: ignore[call-overload]
+        done = next(rows)
         known = variants.get(job.variant.id)
         abi = joined_abi(known.abi, done.abi) if known else done.abi
         if abi is None:
@@ -151,62 +154,47 @@ def _with_images(kernel: PlannedKernel, rows: object) -> KernelInfo:
             hints=hints,
         )
     built = tuple(variants.values())
-    params = tuple(
-        _with_dtype(_with_size(param, built, kernel), built, kernel) for param in kernel.info.params
-    )
+    params = tuple(_completed(param, built, kernel) for param in kernel.info.params)
     return dataclasses.replace(kernel.info, params=params, variants=built)
 
 
-def _with_size(param: Param, variants: Sequence[VariantInfo], kernel: PlannedKernel) -> Param:
-    """Return a struct with its compiled size where source and manifest say none.
+def _completed(param: Param, variants: Sequence[VariantInfo], kernel: PlannedKernel) -> Param:
+    """Return a parameter with the struct's size or the dtype that only the images say.
 
     Raises:
-        CompileError: variants disagree: one launcher cannot take it.
+        CompileError: they disagree: one launcher cannot take it.
     """
-    if param.kind is not ParamKind.STRUCT or param.size:
-        return param
-    sizes = {
-        slot.size: v.id
-        for v in variants
-        for slot in v.abi
-        if slot.type == "struct" and slot.expr.strip() == param.name
-    }
-    if len(sizes) > 1:
-        shown = ", ".join(f"{size} bytes in {variant}" for size, variant in sorted(sizes.items()))
-        fix = f"split kernel.{kernel.info.name} into kernels whose variants take one struct each"
-        what = f"struct {param.name!r} has {shown}: one launcher takes one size"
-        raise CompileError(
-            what,
-            diagnostics=(Diagnostic(message=what, location=kernel.info.location, hint=fix),),
-            fix=fix,
+    if param.kind is ParamKind.STRUCT and not param.size:
+        sizes = {
+            f"{slot.size} bytes": (slot.size, v.id)
+            for v in variants
+            for slot in v.abi
+            if slot.type == "struct" and slot.expr.strip() == param.name
+        }
+        return dataclasses.replace(param, size=_agreed(sizes, param, "size", kernel) or 0)
+    if param.kind is ParamKind.TENSOR and not param.dtype:
+        compiled = (
+            (pointed(v.abi, image.symbol).get(param.name), f"{v.id}-{image.target}")
+            for v in variants
+            for image in v.images
         )
-    return dataclasses.replace(param, size=next(iter(sizes), 0))
+        dtypes = {found.dtype: (found.dtype, job) for found, job in compiled if found}
+        return dataclasses.replace(param, dtype=_agreed(dtypes, param, "dtype", kernel) or "")
+    return param
 
 
-def _with_dtype(param: Param, variants: Sequence[VariantInfo], kernel: PlannedKernel) -> Param:
-    """Return a tensor with the compiled entry's dtype where nothing else says it.
-
-    Raises:
-        CompileError: images disagree: one launcher cannot take it.
-    """
-    if param.kind is not ParamKind.TENSOR or param.dtype:
-        return param
-    rows = (
-        (pointed(v.abi, image.symbol).get(param.name), f"{v.id}-{image.target}")
-        for v in variants
-        for image in v.images
-    )
-    dtypes = {compiled.dtype: job for compiled, job in rows if compiled}
-    if len(dtypes) > 1:
-        shown = ", ".join(f"{dtype} in {job}" for dtype, job in sorted(dtypes.items()))
-        fix = f"split kernel.{kernel.info.name} into kernels whose images take one dtype each, or make the dtype an axis of the matrix"
-        what = f"tensor {param.name!r} has {shown}: one launcher takes one dtype"
-        raise CompileError(
-            what,
-            diagnostics=(Diagnostic(message=what, location=kernel.info.location, hint=fix),),
-            fix=fix,
-        )
-    return dataclasses.replace(param, dtype=next(iter(dtypes), ""))
+def _agreed(
+    found: Mapping[str, tuple[T, str]], param: Param, fact: str, kernel: PlannedKernel
+) -> T | None:
+    """Return the one value that images have, by its text with a place; None where none has it."""
+    if len(found) > 1:
+        ordered = sorted(found.items(), key=lambda item: (len(item[0]), item[0]))
+        shown = ", ".join(f"{text} in {place}" for text, (_, place) in ordered)
+        what = f"{param.kind.value} {param.name!r} has {shown}: one launcher takes one {fact}"
+        fix = f"split kernel.{kernel.info.name} into kernels whose images take one {fact} each"
+        problem = Diagnostic(message=what, location=kernel.info.location, hint=fix)
+        raise CompileError(what, diagnostics=(problem,), fix=fix)
+    return next((value for value, _ in found.values()), None)
 
 
 def beyond_min_driver(info: BundleInfo) -> Iterator[str]:

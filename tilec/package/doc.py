@@ -7,7 +7,6 @@ from __future__ import annotations
 import itertools
 
 from tilec.package.text import paragraph, plain, prose
-from tilec_runtime.model.image import ImageInfo
 from tilec_runtime.model.kernel import AxisValue, KernelInfo, VariantInfo
 from tilec_runtime.model.signature import Param, ParamKind
 
@@ -187,20 +186,6 @@ def _variants(kernel: KernelInfo) -> list[str]:
     for variant in kernel.variants[:MOST_VARIANTS]:
         assumes = f": {_assumptions(variant)}" if variant.assume else ""
         lines += paragraph(f"{variant.id}{assumes}", indent="    ", hanging="        ")
-        by_resources: dict[str, list[str]] = {}
-        for image in variant.images:
-            hints = ", ".join(
-                f"{name}={value}" for name, value in variant.hints_of(image.target).items()
-            )
-            by_resources.setdefault("; ".join(filter(None, (hints, _resources(image)))), []).append(
-                str(image.target)
-            )
-        for resources, targets in by_resources.items():
-            lines += paragraph(
-                f"{', '.join(targets)}: {resources}" if resources else ", ".join(targets),
-                indent="        ",
-                hanging="            ",
-            )
     more = len(kernel.variants) - MOST_VARIANTS
     if more > 0:
         lines.append(f"    and {more} more: tilec inspect lists them")
@@ -227,19 +212,3 @@ def _assumptions(variant: VariantInfo) -> str:
             if text:
                 facts.setdefault(text, []).append(assumption.param)
     return "; ".join(f"{', '.join(params)} {text}" for text, params in facts.items())
-
-
-def _resources(image: ImageInfo) -> str:
-    r = image.resources
-    spills = (
-        None
-        if r.spill_stores is None and r.spill_loads is None
-        else (r.spill_stores or 0) + (r.spill_loads or 0)
-    )
-    parts = [
-        f"{r.registers} registers" if r.registers is not None else "",
-        "" if spills is None else f"{spills} bytes spilled" if spills else "no spills",
-        f"{r.stack} bytes of stack" if r.stack else "",
-        f"{r.shared} bytes of shared memory" if r.shared else "",
-    ]
-    return ", ".join(part for part in parts if part)

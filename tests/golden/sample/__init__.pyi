@@ -294,9 +294,7 @@ class Module:
 
         Variants:
             add-a16: z, x, y extents divisible by (16,); z, x, y aligned to 16 bytes
-                sm_90
             add
-                sm_90, sm_80
         """
 
     def gemm(
@@ -327,11 +325,8 @@ class Module:
 
         Variants:
             gemm-f16-BM64
-                sm_90
             gemm-f16-BM128
-                sm_90
             gemm-bf16-BM128
-                sm_90
         """
 
     def everything(
@@ -376,21 +371,9 @@ class Module:
 
         Variants:
             everything-f32-row
-                sm_90: num_ctas=2, occupancy=4; 40 registers, no spills, 1024 bytes of shared memory
-                sm_80: occupancy=4; 40 registers, 20 bytes spilled, 16 bytes of stack
-                compute_80
             everything-f32-column
-                sm_90: num_ctas=2, occupancy=2; 40 registers, no spills, 1024 bytes of shared memory
-                sm_80: occupancy=2; 40 registers, 20 bytes spilled, 16 bytes of stack
-                compute_80
             everything-f16-row
-                sm_90: num_ctas=2, occupancy=4; 40 registers, no spills, 1024 bytes of shared memory
-                sm_80: occupancy=4; 40 registers, 20 bytes spilled, 16 bytes of stack
-                compute_80
             everything-f16-column
-                sm_90: num_ctas=2, occupancy=2; 40 registers, no spills, 1024 bytes of shared memory
-                sm_80: occupancy=2; 40 registers, 20 bytes spilled, 16 bytes of stack
-                compute_80
         """
 
     def tiled(
@@ -412,13 +395,9 @@ class Module:
 
         Variants:
             tiled-BM32-row
-                sm_90
             tiled-BM32-column
-                sm_90
             tiled-BM64-row
-                sm_90
             tiled-BM64-column
-                sm_90
         """
 
     @overload
@@ -443,9 +422,7 @@ class Module:
 
         Variants:
             scale-f32
-                sm_90
             scale-f16
-                sm_90
         """
 
     @overload
@@ -474,9 +451,7 @@ class Module:
 
         Variants:
             scale-f32
-                sm_90
             scale-f16
-                sm_90
         """
 
     @overload
