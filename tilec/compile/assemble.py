@@ -19,7 +19,7 @@ from tilec_runtime.model.driver import branch_of_cuda
 from tilec_runtime.model.kernel import BundleInfo, KernelInfo, VariantInfo
 from tilec_runtime.model.signature import Param, ParamKind, joined_abi
 
-T = TypeVar("T")
+T = TypeVar("T", int, str)
 
 
 def require_done(
@@ -188,7 +188,7 @@ def _agreed(
 ) -> T | None:
     """Return the one value that images have, by its text with a place; None where none has it."""
     if len(found) > 1:
-        ordered = sorted(found.items(), key=lambda item: (len(item[0]), item[0]))
+        ordered = sorted(found.items(), key=lambda item: item[1][0])
         shown = ", ".join(f"{text} in {place}" for text, (_, place) in ordered)
         what = f"{param.kind.value} {param.name!r} has {shown}: one launcher takes one {fact}"
         fix = f"split kernel.{kernel.info.name} into kernels whose images take one {fact} each"
