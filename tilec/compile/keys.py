@@ -12,7 +12,7 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from tilec.model.declaration import KernelDecl, ParamDecl
 from tilec.model.job import InputFile, Job, KernelSpec, Source, Variant
@@ -64,7 +64,7 @@ _NOT_SET = ("tool", "input", "declared", "param")
 T = TypeVar("T")
 Row = tuple[str, Any]
 # What gives some rows of an explanation, and the values that it takes, which jobs share.
-Part = tuple[Callable[..., Iterable[Row]], tuple[Any, ...]]
+Part = tuple[Callable[..., Iterable[Row]], tuple[object, ...]]
 Explained = tuple[tuple[str, str], ...]
 
 
@@ -117,7 +117,7 @@ class KeyMaker:
         self._recipe = recipe
         # By identity, since jobs share these objects; each entry holds its objects, so that an
         # identity is never used twice.
-        self._memo: dict[tuple[Any, ...], tuple[tuple[Any, ...], Any]] = {}
+        self._memo: dict[tuple[object, ...], tuple[object, object]] = {}
 
     def key(self, job: Job) -> str:
         """Return the job's key: hex SHA-256 over every row of its explanation."""
@@ -188,8 +188,7 @@ class KeyMaker:
         identity = (make, *map(id, values))
         if identity not in self._memo:
             self._memo[identity] = (values, make(rows(*values)))
-        made: T = self._memo[identity][1]
-        return made
+        return cast("T", self._memo[identity][1])
 
     def _parts(self, job: Job) -> tuple[Part, Part, Part]:
         return (
