@@ -1,4 +1,4 @@
-"""Kernels of a standalone package: for torch's CUDA tensors, through ctypes, with nothing to install.
+"""Kernels of a standalone package: for torch's CUDA tensors, with nothing to install.
 
 `tilec build --emit hub` copies this module, and what it imports, into the package. Each launch is
 made in Python: it is the slow way of launching, and the only one that Hugging Face's `kernels`
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tilec_runtime.bundle.read import Bundle
-from tilec_runtime.device.standalone import driver
+from tilec_runtime.device.driver import driver
 from tilec_runtime.errors import ArgumentError, InternalError
 from tilec_runtime.launch.images import store_of
 from tilec_runtime.launch.launcher import Launcher

@@ -19,7 +19,8 @@ from tilec.manifest.types import Manifest
 from tilec.package.hub import hub_files
 from tilec_runtime import Module, errors, load
 from tilec_runtime.bundle.read import Bundle
-from tilec_runtime.device import standalone
+from tilec_runtime.device.driver import Driver
+from tilec_runtime.device.libcuda import Libcuda
 
 pytestmark = [
     pytest.mark.gpu,
@@ -29,7 +30,7 @@ pytestmark = [
 ]
 
 
-class _Bound(standalone.StandaloneDriver):
+class _Bound(Driver):
     """Its launches are made through ctypes, also where there is a launch core."""
 
     def launch_target(self, ordinal: int) -> None:
@@ -40,7 +41,7 @@ class _Bound(standalone.StandaloneDriver):
 def opened() -> tuple[Manifest, Module]:
     manifest, path = bundle_of(ROOT)
     try:
-        driver = _Bound(standalone.StandaloneLibcuda())
+        driver = _Bound(Libcuda())
     except (OSError, errors.NoDeviceError) as error:
         pytest.skip(str(error))
     return manifest, load(Bundle.open(path), 0, driver=driver)
@@ -215,7 +216,6 @@ def test_wrong_arguments_name_the_kernel(hub, torch):
 
 def test_a_fault_of_the_driver_has_its_name(hub, torch):
     """The driver's own refusals come with the names that libcuda gives them."""
-    driver = standalone.StandaloneLibcuda()
-    result = driver.CUresult(700)
-    assert (int(result), result.name) == (700, "CUDA_ERROR_ILLEGAL_ADDRESS")
-    assert b"illegal" in driver.cuGetErrorString(result)[1]
+    libcuda = Libcuda()
+    assert libcuda.cuGetErrorName(700) == (0, b"CUDA_ERROR_ILLEGAL_ADDRESS")
+    assert b"illegal" in libcuda.cuGetErrorString(700)[1]

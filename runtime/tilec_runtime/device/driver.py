@@ -1,5 +1,5 @@
-"""The CUDA driver: results become typed errors with cause and fix here. A first launch calls
-libcuda itself, all else cuda.bindings.
+"""The CUDA driver: images, launches, captures and graphs. Results become typed errors with cause and
+fix.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tilec_runtime.device.core import CORE
-from tilec_runtime.device.driver_calls import is_final, no_driver
-from tilec_runtime.device.driver_graphs import GraphCalls
-from tilec_runtime.device.libcuda import Libcuda
+from tilec_runtime.device.driver_calls import no_driver
+from tilec_runtime.device.driver_memory import MemoryCalls
+from tilec_runtime.device.libcuda import LaunchAttribute, LaunchConfig, Libcuda
 from tilec_runtime.device.seam_types import (
     DeviceInfo,
-    Dim3,
     ExecutableHandle,
     FunctionFacts,
     FunctionHandle,
+    GraphHandle,
     LaunchCall,
     LaunchParts,
     LaunchShape,
@@ -31,9 +31,26 @@ from tilec_runtime.model.arch import Version
 if TYPE_CHECKING:
     from tilec_runtime.model.tensormap import TensorMap
 
-_PORTABLE_CLUSTER = 8
-_INVALID_CONTEXT = 201
-_INVALID_HANDLE = 400
+_INVALID_CONTEXT, _INVALID_HANDLE = 201, 400
+_CAPTURE_UNSUPPORTED, _CAPTURE_IMPLICIT, _UPDATE_FAILURE = 900, 906, 910
+# Attributes of devices and functions, as cuda.h numbers them.
+_DEVICE_FACTS = {
+    "max_threads": 1,
+    "shared_default": 8,
+    "multiprocessors": 16,
+    "l2": 38,
+    "cooperative": 95,
+    "shared_optin": 97,
+    "cluster": 120,
+}
+_BLOCK, _GRID, _CAPABILITY = (2, 3, 4), (5, 6, 7), (75, 76)
+_FUNCTION_FACTS = {"max_threads": 0, "static_shared": 1, "registers": 4}
+_DYNAMIC_SHARED, _REQUIRED_CLUSTER, _WIDE_CLUSTERS = 8, (11, 12, 13), 14
+# Attributes of launches.
+_COOPERATIVE, _CLUSTER, _PROGRAMMATIC = 2, 4, 6
+# A tensor map: its bytes and alignment, and how much of L2 its copies fetch (128 bytes).
+_MAP_SIZE, _MAP_ALIGN, _L2_128_BYTES = 128, 64, 2
+_RELAXED = 2
 
 
 @Once
@@ -50,9 +67,9 @@ def driver() -> Driver:
     return Driver(api)
 
 
-class Driver(GraphCalls):
-    """`DeviceDriver` on cuda.bindings. All contexts are the devices' primary ones, which torch and
-    CuPy share.
+class Driver(MemoryCalls):
+    """`DeviceDriver` on libcuda. All contexts are the devices' primary ones, which torch and CuPy
+    share.
     """
 
     holds_arguments = False  # streams of CUDA outlive no tensor by themselves: that is the caller's care, as with every other launch
@@ -61,7 +78,7 @@ class Driver(GraphCalls):
 
     def version(self) -> Version:
         """CUDA release that the driver serves."""
-        number = int(self._ask("cuDriverGetVersion"))
+        number: int = self._ask("cuDriverGetVersion")
         return number // 1000, number % 1000 // 10
 
     def device_count(self) -> int:
@@ -70,34 +87,26 @@ class Driver(GraphCalls):
 
     def device(self, ordinal: int) -> DeviceInfo:
         """Facts about one device; asking for them makes no context."""
-        handle = self._handle(ordinal)
-        names = self._api.CUdevice_attribute
+        device = self._device(ordinal)
 
-        def fact(name: str) -> int:
-            return int(
-                self._ask(
-                    "cuDeviceGetAttribute", getattr(names, f"CU_DEVICE_ATTRIBUTE_{name}"), handle
-                )
+        def facts(*attributes: int) -> Any:
+            return tuple(
+                [self._ask("cuDeviceGetAttribute", number, device) for number in attributes]
             )
 
-        def axes(name: str) -> Dim3:
-            return fact(f"MAX_{name}_DIM_X"), fact(f"MAX_{name}_DIM_Y"), fact(f"MAX_{name}_DIM_Z")
-
-        raw = self._ask("cuDeviceGetName", 256, handle)
+        known = dict(zip(_DEVICE_FACTS, facts(*_DEVICE_FACTS.values()), strict=True))
         return DeviceInfo(
             ordinal=ordinal,
-            name=bytes(raw).split(b"\0", 1)[0].decode("utf-8", "replace"),
-            cc=(fact("COMPUTE_CAPABILITY_MAJOR"), fact("COMPUTE_CAPABILITY_MINOR")),
+            name=self._ask("cuDeviceGetName", 256, device).decode("utf-8", "replace"),
+            cc=facts(*_CAPABILITY),
             driver=self.version(),
-            max_grid=axes("GRID"),
-            max_block=axes("BLOCK"),
-            max_threads=fact("MAX_THREADS_PER_BLOCK"),
-            shared_default=fact("MAX_SHARED_MEMORY_PER_BLOCK"),
-            shared_optin=fact("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN"),
-            multiprocessors=fact("MULTIPROCESSOR_COUNT"),
-            cooperative=bool(fact("COOPERATIVE_LAUNCH")),
-            cluster=bool(fact("CLUSTER_LAUNCH")),
-            l2=fact("L2_CACHE_SIZE"),
+            max_grid=facts(*_GRID),
+            max_block=facts(*_BLOCK),
+            **{
+                **known,
+                "cooperative": bool(known["cooperative"]),
+                "cluster": bool(known["cluster"]),
+            },
         )
 
     # Images
@@ -115,38 +124,24 @@ class Driver(GraphCalls):
 
     def function_facts(self, function: FunctionHandle) -> FunctionFacts:
         """Resources of an entry point."""
-        names = self._api.CUfunction_attribute
 
-        def fact(name: str) -> int:
-            return int(
-                self._ask(
-                    "cuFuncGetAttribute", getattr(names, f"CU_FUNC_ATTRIBUTE_{name}"), function
-                )
-            )
+        def fact(attribute: int) -> int:
+            value: int = self._ask("cuFuncGetAttribute", attribute, function)
+            return value
 
-        cluster = (
-            tuple(fact(f"REQUIRED_CLUSTER_{axis}") for axis in ("WIDTH", "HEIGHT", "DEPTH"))
-            if fact("REQUIRED_CLUSTER_WIDTH")
-            else ()
-        )
-        return FunctionFacts(
-            max_threads=fact("MAX_THREADS_PER_BLOCK"),
-            static_shared=fact("SHARED_SIZE_BYTES"),
-            registers=fact("NUM_REGS"),
-            cluster=cluster,
-        )
+        cluster = tuple(map(fact, _REQUIRED_CLUSTER)) if fact(_REQUIRED_CLUSTER[0]) else ()
+        known = {name: fact(attribute) for name, attribute in _FUNCTION_FACTS.items()}
+        return FunctionFacts(**known, cluster=cluster)
 
     def allow_shared(self, function: FunctionHandle, size: int) -> None:
         """Let launches of the function use up to `size` bytes of dynamic shared memory."""
-        name = self._api.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
         with self._lock:  # the limit only grows: a launch that is being prepared elsewhere keeps what it was promised
-            if int(self._ask("cuFuncGetAttribute", name, function)) < size:
-                self._ask("cuFuncSetAttribute", function, name, size)
+            if self._ask("cuFuncGetAttribute", _DYNAMIC_SHARED, function) < size:
+                self._ask("cuFuncSetAttribute", function, _DYNAMIC_SHARED, size)
 
     def allow_wide_clusters(self, function: FunctionHandle) -> None:
         """Let launches of the function use clusters of more than 8 blocks."""
-        name = self._api.CUfunction_attribute.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
-        self._ask("cuFuncSetAttribute", function, name, 1)
+        self._ask("cuFuncSetAttribute", function, _WIDE_CLUSTERS, 1)
 
     # Launches
 
@@ -161,28 +156,26 @@ class Driver(GraphCalls):
         """The bytes of a tensor map of these extents, with strides in bytes: all but the last are
         multiples of 16.
         """
-        api = self._api
-        widths = [
-            api.cuuint64_t(extent) for extent in reversed(shape)
-        ]  # CUDA counts dimensions from the innermost one
-        pitches = [api.cuuint64_t(stride) for stride in reversed(strides[:-1])]
-        box = [api.cuuint32_t(extent) for extent in reversed(wanted.box)]
+        rank, room = len(shape), ctypes.create_string_buffer(_MAP_SIZE + _MAP_ALIGN)
+        place = -(-ctypes.addressof(room) // _MAP_ALIGN) * _MAP_ALIGN
         with self.current(ordinal):  # the first launch of a thread may find none
-            encoded = self._ask(
+            self._ask(
                 "cuTensorMapEncodeTiled",
-                api.CUtensorMapDataType(wanted.element),
-                len(shape),
+                place,
+                wanted.element,
+                rank,
                 address,
-                widths,
-                pitches,
-                box,
-                [api.cuuint32_t(1)] * len(shape),
-                api.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
-                api.CUtensorMapSwizzle(wanted.swizzle),
-                api.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
-                api.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
+                # CUDA counts dimensions from the innermost one.
+                (ctypes.c_uint64 * rank)(*reversed(shape)),
+                (ctypes.c_uint64 * rank)(*reversed(strides[:-1])),
+                (ctypes.c_uint32 * rank)(*reversed(wanted.box)),
+                (ctypes.c_uint32 * rank)(*[1] * rank),
+                0,
+                wanted.swizzle,
+                _L2_128_BYTES,
+                0,
             )
-        return ctypes.string_at(encoded.getPtr(), 128)  # of every tensor map
+        return ctypes.string_at(place, _MAP_SIZE)
 
     def active_blocks(
         self, ordinal: int, function: FunctionHandle, threads: int, shared: int
@@ -196,15 +189,13 @@ class Driver(GraphCalls):
     def active_clusters(self, ordinal: int, function: FunctionHandle, shape: LaunchShape) -> int:
         """Clusters of a launch that are resident on the device at a time."""
         with self.current(ordinal):
-            return int(self._ask("cuOccupancyMaxActiveClusters", function, self._config(shape, 0)))
+            return int(self._ask("cuOccupancyMaxActiveClusters", function, _config(shape, 0)))
 
     def widest_cluster(self, ordinal: int, function: FunctionHandle, shape: LaunchShape) -> int:
         """The most blocks that a cluster of such a launch can have, whatever cluster it says."""
         plain = LaunchShape(grid=shape.grid, block=shape.block, shared=shape.shared)
         with self.current(ordinal):
-            return int(
-                self._ask("cuOccupancyMaxPotentialClusterSize", function, self._config(plain, 0))
-            )
+            return int(self._ask("cuOccupancyMaxPotentialClusterSize", function, _config(plain, 0)))
 
     def bind_launch(
         self,
@@ -219,25 +210,19 @@ class Driver(GraphCalls):
         """
         self._losses.suspect(ordinal, parts.kernel, shape, stream)
         context = self._context(ordinal)
-        expected = int(context)
         # The legacy default stream is the current context's: where there are several, the thread's
         # is looked at each time.
-        alone = self._count == 1 and int(self._ask("cuCtxGetCurrent")) in (0, expected)
-
-        @functools.cache  # made at the first launch that is not the launch core's: it takes the bindings
-        def bound() -> LaunchCall:
-            return functools.partial(
-                self._api.cuLaunchKernelEx, self._config(shape, stream), function
-            )
+        alone = self._count == 1 and self._ask("cuCtxGetCurrent") in (0, context)
+        launch = functools.partial(self._api.cuLaunchKernelEx, _config(shape, stream), function)
 
         def launch_here(parameters: int, extra: int) -> Any:
-            if alone or int(self._api.cuCtxGetCurrent()[1]) == expected:
-                return bound()(parameters, extra)
+            if alone or self._api.cuCtxGetCurrent()[1] == context:
+                return launch(parameters, extra)
             pushed = self._api.cuCtxPushCurrent(context)
             if pushed[0]:
                 return pushed
             try:
-                return bound()(parameters, extra)
+                return launch(parameters, extra)
             finally:
                 self._api.cuCtxPopCurrent()
 
@@ -245,26 +230,9 @@ class Driver(GraphCalls):
 
     def launch_target(self, ordinal: int) -> int | None:
         """The number of the device's context. The launch core calls the driver itself, so a double
-        of the bindings is not for it.
+        of it is not for the core.
         """
-        return int(self._context(ordinal)) if isinstance(self._api, Libcuda) else None
-
-    def launch_graph(self, ordinal: int, executable: ExecutableHandle, stream: int) -> None:
-        """Do what the graph says, in stream order, and behind its launches before."""
-        target = self.launch_target(ordinal)
-        if CORE is None or target is None:
-            if self.capturing(ordinal, stream):
-                raise self._error(
-                    "cuGraphLaunch",
-                    self._api.CUresult.CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED,
-                    ordinal=ordinal,
-                )
-            with self.current(ordinal):
-                self._ask("cuGraphLaunch", executable, stream)
-        elif result := CORE.launch_graph(
-            target, ordinal == 0, executable, stream
-        ):  # device 0: see `adopt`
-            raise self._error("cuGraphLaunch", self._known_result(result), ordinal=ordinal)
+        return self._context(ordinal) if isinstance(self._api, Libcuda) else None
 
     def launch_failed(
         self, ordinal: int, result: Any, stream: int, retry: Callable[[], Any], kernel: str
@@ -272,20 +240,19 @@ class Driver(GraphCalls):
         """Deal with a launch that failed: where only the thread's context was wrong, `retry` under
         the right one; raise otherwise.
         """
-        code, result = int(result), self._known_result(result)
-        if is_final(result):
+        if self._is_final(result):
             raise self._error("the launch", result, kernel=kernel, ordinal=ordinal)
         context = self._context(ordinal)
-        if code in (_INVALID_CONTEXT, _INVALID_HANDLE):
-            current = int(self._ask("cuCtxGetCurrent"))
+        if result in (_INVALID_CONTEXT, _INVALID_HANDLE):
+            current = self._ask("cuCtxGetCurrent")
             if current == 0:  # a new thread
                 self.adopt(ordinal)
-            if current != int(context):
+            if current != context:
                 with self.current(ordinal):
                     result = retry()
-            if int(result) == 0:
+            if not result:
                 return
-        owner = self._stream_device(ordinal, stream) if int(result) == _INVALID_HANDLE else None
+        owner = self._stream_device(ordinal, stream) if result == _INVALID_HANDLE else None
         if owner is not None and owner != ordinal:
             what = f"{kernel}: the kernel is loaded on device {ordinal}, the stream is on device {owner}"
             raise DriverError(
@@ -298,45 +265,120 @@ class Driver(GraphCalls):
             )
         raise self._error("the launch", result, kernel=kernel, ordinal=ordinal)
 
-    def _known_result(self, result: Any) -> Any:
-        """A result by the bindings' name; the number where they do not know it."""
-        try:
-            return self._api.CUresult(int(result))
-        except ValueError:
-            return result
-
     def _stream_device(self, ordinal: int, stream: int) -> int | None:
         with self.current(ordinal):
             result, *values = self._api.cuStreamGetCtx(stream)
-        if result != self._success:
+        if result:
             return None
         with self._pushed(values[0]):
             return int(self._ask("cuCtxGetDevice"))
 
-    def _config(self, shape: LaunchShape, stream: int) -> Any:
-        api = self._api
-        config = api.CUlaunchConfig()
-        config.gridDimX, config.gridDimY, config.gridDimZ = shape.grid
-        config.blockDimX, config.blockDimY, config.blockDimZ = shape.block
-        config.sharedMemBytes = shape.shared
-        config.hStream = api.CUstream(stream)
-        attributes = []
-        if extents := shape.cluster_dim:
-            cluster = api.CUlaunchAttribute()
-            cluster.id = api.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
-            dims = cluster.value.clusterDim
-            dims.x, dims.y, dims.z = extents
-            attributes.append(cluster)
-        if shape.cooperative:
-            cooperative = api.CUlaunchAttribute()
-            cooperative.id = api.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_COOPERATIVE
-            cooperative.value.cooperative = 1
-            attributes.append(cooperative)
-        if shape.programmatic:
-            early = api.CUlaunchAttribute()
-            early.id = api.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
-            early.value.programmaticStreamSerializationAllowed = 1
-            attributes.append(early)
-        config.attrs = attributes
-        config.numAttrs = len(attributes)
-        return config
+    # Captures and graphs
+
+    def begin_capture(self, ordinal: int, stream: int) -> None:
+        """Let a stream's work become nodes of a graph.
+
+        In the relaxed mode: the collector may free memory or destroy an event on this thread at any
+        time, and kernels are loaded at their first launch. The other modes forbid both while they
+        last, and a forbidden call breaks the capture. What must not be in a graph is refused before
+        the driver is asked.
+        """
+        with self.current(ordinal):
+            self._ask("cuStreamBeginCapture", stream, _RELAXED)
+
+    def end_capture(self, ordinal: int, stream: int) -> GraphHandle:
+        """The graph of what the stream was given; it does its work itself again."""
+        with self.current(ordinal):
+            return self._ask("cuStreamEndCapture", stream)
+
+    def capturing(self, ordinal: int, stream: int) -> bool:
+        """Whether a stream is captured, by whomever."""
+        result, *status = self._api.cuStreamIsCapturing(stream)
+        if result in (_INVALID_CONTEXT, _INVALID_HANDLE):
+            with self.current(ordinal):
+                result, *status = self._api.cuStreamIsCapturing(stream)
+        # The legacy default stream gives the last one while a stream is captured that waits for it.
+        return bool(status[0]) if not result else result == _CAPTURE_IMPLICIT
+
+    def outside_captures(self, ordinal: int) -> _Relaxed:  # noqa: ARG002 - the mode is a thread's
+        """Let this thread make calls that a capture of other code forbids and would break over,
+        such as to wait or to free.
+        """
+        return _Relaxed(self._api)
+
+    def instantiate_graph(self, ordinal: int, graph: GraphHandle) -> ExecutableHandle:
+        """Make a graph ready to be launched."""
+        with self.current(ordinal):
+            return self._ask("cuGraphInstantiate", graph, 0)
+
+    def update_graph(self, ordinal: int, executable: ExecutableHandle, graph: GraphHandle) -> bool:
+        """Let later launches do what another graph says; whether the two are alike enough."""
+        with self.current(ordinal):
+            result = self._api.cuGraphExecUpdate(executable, graph)[0]
+        if result not in (0, _UPDATE_FAILURE):
+            raise self._error("cuGraphExecUpdate", result, ordinal=ordinal)
+        return not result
+
+    def upload_graph(self, ordinal: int, executable: ExecutableHandle, stream: int) -> None:
+        """Bring it to the device, in stream order, so that its first launch need not."""
+        with self.current(ordinal):
+            self._ask("cuGraphUpload", executable, stream)
+
+    def launch_graph(self, ordinal: int, executable: ExecutableHandle, stream: int) -> None:
+        """Do what the graph says, in stream order, and behind its launches before."""
+        target = self.launch_target(ordinal)
+        if CORE is None or target is None:
+            if self.capturing(ordinal, stream):
+                raise self._error("cuGraphLaunch", _CAPTURE_UNSUPPORTED, ordinal=ordinal)
+            with self.current(ordinal):
+                self._ask("cuGraphLaunch", executable, stream)
+        elif result := CORE.launch_graph(
+            target, ordinal == 0, executable, stream
+        ):  # device 0: see `adopt`
+            raise self._error("cuGraphLaunch", result, ordinal=ordinal)
+
+    def graph_nodes(self, graph: GraphHandle) -> int:
+        """How many works a graph has."""
+        count: int = self._ask("cuGraphGetNodes", graph, None)
+        return count
+
+    def destroy_graph(self, ordinal: int, graph: GraphHandle) -> None:
+        """Give a graph back; what was made of it stays."""
+        self._give_back(ordinal, "cuGraphDestroy", graph)
+
+    def destroy_executable(self, ordinal: int, executable: ExecutableHandle) -> None:
+        """Give it back; launches of it still finish."""
+        self._give_back(ordinal, "cuGraphExecDestroy", executable)
+
+
+class _Relaxed:
+    """The relaxed mode of captures for this thread. No generator: frees pay for it."""
+
+    __slots__ = ("_api", "_mode")
+
+    def __init__(self, api: Any) -> None:
+        self._api = api
+
+    def __enter__(self) -> None:
+        self._mode = ctypes.c_int(_RELAXED)
+        self._api.cuThreadExchangeStreamCaptureMode(ctypes.byref(self._mode))
+
+    def __exit__(self, *_: object) -> None:
+        self._api.cuThreadExchangeStreamCaptureMode(ctypes.byref(self._mode))
+
+
+def _config(shape: LaunchShape, stream: int) -> Any:
+    """A reference to a launch as the driver takes it, which keeps what it refers to."""
+    attributes = []
+    if extents := shape.cluster_dim:
+        cluster = LaunchAttribute(id=_CLUSTER)
+        cluster.value.cluster = extents
+        attributes.append(cluster)
+    for wanted, number in ((shape.cooperative, _COOPERATIVE), (shape.programmatic, _PROGRAMMATIC)):
+        if wanted:
+            attribute = LaunchAttribute(id=number)
+            attribute.value.number = 1
+            attributes.append(attribute)
+    array = (LaunchAttribute * len(attributes))(*attributes)
+    config = LaunchConfig(*shape.grid, *shape.block, shape.shared, stream, array, len(attributes))
+    return ctypes.byref(config)

@@ -1,12 +1,11 @@
-"""What the parts of the CUDA driver's seam share: its start, the devices' primary contexts, and
-results that become errors.
+"""What all calls of the CUDA driver share: its start, the devices' primary contexts, and results that
+become errors.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import re
 import threading
 import weakref
 from collections.abc import Iterator
@@ -16,43 +15,33 @@ from tilec_runtime.device.layout import device_words
 from tilec_runtime.device.lost import Losses
 from tilec_runtime.errors import ContextLostError, DriverError, NoDeviceError
 
-_UNKNOWN = r"(\d+) is not a valid CUresult"
+_NO_DEVICE = 100
 # The drivers that were started in this process.
 _STARTED: weakref.WeakSet[Calls] = weakref.WeakSet()
 
 
 class Calls:
-    """Calls of cuda.bindings. All contexts are the devices' primary ones, which torch and CuPy
-    share.
-    """
+    """Calls of libcuda. All contexts are the devices' primary ones, which torch and CuPy share."""
 
     def __init__(self, api: Any) -> None:
         """Start the driver API.
 
         Args:
-            api: the module `cuda.bindings.driver`, or `Libcuda` in its place.
+            api: a `Libcuda`, or a double in its place.
         """
         self._api = api
-        self._success = 0
         self._lock = threading.Lock()
-        self._contexts: dict[
-            int, Any
-        ] = {}  # but for those that are lost: who looks for one of them is told
-        self._numbers: dict[int, int] = {}  # of all contexts, lost or not: whose they are
+        # By ordinal, but for those that are lost: who looks for one of them is told.
+        self._contexts: dict[int, int] = {}
+        self._ordinals: dict[int, int] = {}  # of all contexts, lost or not
         self._losses = Losses()
-        self._blocking = os.environ.get("CUDA_LAUNCH_BLOCKING", "0") not in (
-            "",
-            "0",
-        )  # read by the driver as it starts
-        try:
-            result = api.cuInit(0)[0]
-        except (RuntimeError, OSError) as error:  # the bindings find libcuda at their first call
-            raise no_driver(error) from error
-        if result != self._success:
+        # The driver reads it as it starts.
+        self._blocking = os.environ.get("CUDA_LAUNCH_BLOCKING", "0") not in ("", "0")
+        if result := api.cuInit(0)[0]:
             raise self._no_device("cuInit", result)
-        self._count = int(self._ask("cuDeviceGetCount"))
+        self._count: int = self._ask("cuDeviceGetCount")
         if self._count == 0:
-            raise self._no_device("cuDeviceGetCount", api.CUresult.CUDA_ERROR_NO_DEVICE)
+            raise self._no_device("cuDeviceGetCount", _NO_DEVICE)
         _STARTED.add(self)
 
     def refuse_all(self) -> None:
@@ -79,8 +68,8 @@ class Calls:
         it is already, which is cheaper to ask, there is nothing to do.
         """
         context = self._context(ordinal)
-        answer = self._api.cuCtxGetCurrent()
-        if answer[0] == self._success and self._numbers.get(int(answer[1])) == ordinal:
+        result, current = self._api.cuCtxGetCurrent()
+        if not result and self._ordinals.get(current) == ordinal:
             return contextlib.nullcontext()
         return self._pushed(context)
 
@@ -89,11 +78,11 @@ class Calls:
         CUDA runtime would. With that of another one, torch and CuPy would make their next arrays
         there; what is for another device is done in its context each time.
         """
-        if ordinal == 0 and not int(self._ask("cuCtxGetCurrent")):
+        if ordinal == 0 and not self._ask("cuCtxGetCurrent"):
             self._ask("cuCtxSetCurrent", self._context(ordinal))
 
     @contextlib.contextmanager
-    def _pushed(self, context: Any) -> Iterator[None]:
+    def _pushed(self, context: int) -> Iterator[None]:
         self._ask("cuCtxPushCurrent", context)
         try:
             yield
@@ -102,15 +91,16 @@ class Calls:
             raise
         self._ask("cuCtxPopCurrent")
 
-    def _handle(self, ordinal: int) -> Any:
+    def _device(self, ordinal: int) -> int:
         if not 0 <= ordinal < self._count:
             what = f"there is no device {ordinal}: this process sees {self._count}, numbered from 0"
             from tilec_runtime.device.results import ADVICE
 
             raise NoDeviceError(what, fix=ADVICE["CUDA_ERROR_INVALID_DEVICE"][1])
-        return self._ask("cuDeviceGet", ordinal)
+        device: int = self._ask("cuDeviceGet", ordinal)
+        return device
 
-    def _context(self, ordinal: int) -> Any:
+    def _context(self, ordinal: int) -> int:
         """The primary context of a device, retained once and kept for the process.
 
         Raises:
@@ -122,17 +112,18 @@ class Calls:
             with self._lock:
                 context = self._contexts.get(ordinal)
                 if context is None:
-                    context = self._ask("cuDevicePrimaryCtxRetain", self._handle(ordinal))
-                    self._numbers[int(context)] = ordinal
+                    context = self._ask("cuDevicePrimaryCtxRetain", self._device(ordinal))
+                    self._ordinals[context] = ordinal
                     self._contexts[ordinal] = context
+        assert context is not None
         return context
 
-    def _some_context(self) -> Any:
+    def _some_context(self) -> int | None:
         """Return the primary context of a device by any maker, or None."""
         for ordinal in self._contexts or range(self._count):
             if (
                 ordinal in self._contexts
-                or self._api.cuDevicePrimaryCtxGetState(self._handle(ordinal))[-1]
+                or self._api.cuDevicePrimaryCtxGetState(self._device(ordinal))[-1]
             ):
                 return self._context(ordinal)
         return None
@@ -141,31 +132,21 @@ class Calls:
 
     def _ask(self, call: str, *arguments: Any) -> Any:
         """Make one driver call; its value, or its failure as an error."""
-        try:
-            answer = getattr(self._api, call)(*arguments)
-        except ValueError as error:  # a driver that is newer than the bindings
-            if (match := re.search(_UNKNOWN, str(error))) is None:
-                raise
-            raise self._error(call, int(match[1])) from error
-        if answer[0] != self._success:
-            raise self._error(call, answer[0])
-        return answer[1] if len(answer) > 1 else None
+        result, *values = getattr(self._api, call)(*arguments)
+        if result:
+            raise self._error(call, result)
+        return values[0] if values else None
 
     def _error(
-        self, call: str, result: Any, *, kernel: str = "", ordinal: int | None = None
+        self, call: str, result: int, *, kernel: str = "", ordinal: int | None = None
     ) -> DriverError:
-        name = result_name(result)
-        words = ""
-        if type(result) is not int:  # one that the bindings do not know has no words there
-            text = self._api.cuGetErrorString(result)[1]
-            words = text.decode("utf-8", "replace") if isinstance(text, bytes) else ""
         where = self._current_device() if ordinal is None else ordinal
         error = self._losses.failed(
             where,
             call,
-            name,
-            int(result),
-            words=words,
+            self._name(result),
+            result,
+            words=self._words("cuGetErrorString", result),
             kernel=kernel,
             blocking=bool(kernel) and self._blocking,
         )
@@ -175,14 +156,27 @@ class Calls:
 
     def _current_device(self) -> int | None:
         """Whose context is current in this thread, of those that are used here."""
-        result, *values = self._api.cuCtxGetCurrent()
-        if result != self._success or not values:
-            return None
-        if (
-            not int(values[0]) and len(self._numbers) == 1
-        ):  # a thread without a context: there is but one that it can be about
-            return next(iter(self._numbers.values()))
-        return self._numbers.get(int(values[0]))
+        result, *contexts = self._api.cuCtxGetCurrent()
+        if not result and not contexts[0] and len(self._ordinals) == 1:
+            # A thread without a context: there is but one that it can be about.
+            return next(iter(self._ordinals.values()))
+        return None if result else self._ordinals.get(contexts[0])
+
+    def _name(self, result: int) -> str:
+        """The name of a result; its number, where the driver does not know it."""
+        return self._words("cuGetErrorName", result) or f"CUDA result {result}"
+
+    def _words(self, call: str, result: int) -> str:
+        text = getattr(self._api, call)(result)[1]
+        return text.decode("utf-8", "replace") if text else ""
+
+    def _is_final(self, result: int) -> bool:
+        """Whether nothing works any more on the device after this result, in this process."""
+        if not result:
+            return False
+        from tilec_runtime.device.results import STICKY
+
+        return self._name(result) in STICKY
 
     def _give_back(self, ordinal: int, call: str, *arguments: Any) -> None:
         """Make a call that gives something back in the device's context. Of a lost one there is
@@ -192,10 +186,10 @@ class Calls:
             with self.current(ordinal):
                 self._ask(call, *arguments)
 
-    def _no_device(self, call: str, result: Any) -> NoDeviceError | DriverError:
+    def _no_device(self, call: str, result: int) -> NoDeviceError | DriverError:
         from tilec_runtime.device.results import ADVICE, NO_DEVICE
 
-        name = result_name(result)
+        name = self._name(result)
         if name not in NO_DEVICE:
             return self._error(call, result)
         cause, fix = ADVICE.get(
@@ -207,20 +201,6 @@ class Calls:
         )
         fix = f'{fix}; tile kernels run without a GPU: load("cpu")'
         return NoDeviceError(f"no NVIDIA GPU can be used: {call} gave {name}", cause=cause, fix=fix)
-
-
-def result_name(result: Any) -> str:
-    """The name of a result, of one that the bindings do not know too."""
-    return getattr(result, "name", "") or f"CUDA result {int(result)}"
-
-
-def is_final(result: Any) -> bool:
-    """Whether nothing works any more on the device after this result, in this process."""
-    if not int(result):
-        return False
-    from tilec_runtime.device.results import STICKY
-
-    return result_name(result) in STICKY
 
 
 def _forked() -> None:

@@ -1,21 +1,26 @@
-"""Memory, copies, pools, streams and events through cuda.bindings."""
+"""Memory, copies, pools, streams and events of the CUDA driver."""
 
 from __future__ import annotations
 
 import collections
 import ctypes
-import functools
 import threading
-from collections.abc import Callable
 from typing import Any
 
-from tilec_runtime.device.driver_calls import Calls, is_final
+from tilec_runtime.device.driver_calls import Calls
+from tilec_runtime.device.libcuda import Copy3D, PoolProperties
 from tilec_runtime.device.seam_types import KEEP_ALL, CopyBox, CopyKind, PoolHandle, PoolStats
 
 _NOT_READY = 600
+# Attributes of addresses; kinds of memory and flags.
+_ORDINAL, _START, _SIZE = 9, 11, 12
+_UNIFIED, _PINNED, _ON_DEVICE, _PORTABLE = 4, 1, 1, 1
+_NON_BLOCKING, _BLOCKING_SYNC, _NO_TIMING = 1, 1, 2
+# Attributes of pools.
+_THRESHOLD, _RESERVED, _RESERVED_HIGH, _USED, _USED_HIGH = range(4, 9)
 # Results that say that a thread has no context, or that of another device: invalid context, invalid
 # handle, a context that is gone.
-_ELSEWHERE = frozenset((201, 400, 709))
+_ELSEWHERE = (201, 400, 709)
 # `cuMemcpyAsync` finds out by itself what kinds of memory its addresses are of.
 _COPIES = dict.fromkeys(CopyKind, "cuMemcpyAsync") | {
     CopyKind.TO_DEVICE: "cuMemcpyHtoDAsync",
@@ -24,19 +29,17 @@ _COPIES = dict.fromkeys(CopyKind, "cuMemcpyAsync") | {
 
 
 class MemoryCalls(Calls):
-    """The part of `DeviceDriver` that moves and orders, on cuda.bindings."""
+    """The part of `DeviceDriver` that moves and orders."""
 
     def __init__(self, api: Any) -> None:
         """Start the driver API.
 
         Args:
-            api: the module `cuda.bindings.driver`.
+            api: a `Libcuda`, or a double in its place.
         """
         super().__init__(api)
         self._own_pools: dict[int, PoolHandle] = {}
-        self._known: dict[
-            int, Any
-        ] = {}  # events and streams that were made here, as the bindings have them: they take a number for longer
+        self._own: set[int] = set()  # events and streams that were made here
         self._pool_lock = threading.RLock()  # the collector may free from inside
         self._leaving: collections.deque[tuple[int, PoolHandle]] = collections.deque()
 
@@ -46,63 +49,34 @@ class MemoryCalls(Calls):
         """Ordinal of the device that an address belongs to; None for an address that the driver
         does not know.
         """
-        result, *values = self._pointer(self._ordinal_of, address)
-        if is_final(result):  # else it would look as if the address had no owner
+        result, *values = self._pointer(_ORDINAL, address)
+        if self._is_final(result):  # else it would look as if the address had no owner
             raise self._error("cuPointerGetAttribute", result)
-        return int(values[0]) if result == self._success and int(values[0]) >= 0 else None
+        ordinal = -1 if result else ctypes.c_int(values[0]).value
+        return ordinal if ordinal >= 0 else None
 
     def allocation(self, address: int) -> tuple[int, int] | None:
         """(first address, bytes) of the allocation that an address lies in; None where the driver
         does not know.
         """
-        names = self._api.CUpointer_attribute
-        bounds = []
-        for name in (
-            names.CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
-            names.CU_POINTER_ATTRIBUTE_RANGE_SIZE,
-        ):
-            result, *values = self._pointer(
-                functools.partial(self._api.cuPointerGetAttribute, name), address
-            )
-            if result != self._success:
-                return None
-            bounds.append(int(values[0]))
-        return (bounds[0], bounds[1]) if all(bounds) else None
+        answers = [self._pointer(attribute, address) for attribute in (_START, _SIZE)]
+        if any(result or not value for result, value in answers):
+            return None
+        return answers[0][1], answers[1][1]
 
-    def _pointer(self, ask: Callable[[int], Any], address: int) -> Any:
-        """What an attribute of an address is. Older drivers know of none without a context; they
-        are those of all, so any one is good.
+    def _pointer(self, attribute: int, address: int) -> Any:
+        """(result, attribute of an address). Older drivers know of none without a context; they are
+        those of all, so any one is good.
         """
-        answer = ask(address)
+        answer = self._api.cuPointerGetAttribute(attribute, address)
         if (
-            answer[0] != self._success
-            and not int(self._api.cuCtxGetCurrent()[1])
+            answer[0]
+            and not self._api.cuCtxGetCurrent()[1]
             and (context := self._some_context()) is not None
         ):
             with self._pushed(context):
-                answer = ask(address)
+                answer = self._api.cuPointerGetAttribute(attribute, address)
         return answer
-
-    def _ordinal_of(self, address: int) -> Any:
-        """(result, ordinal of an address's device)."""
-        name = self._api.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
-        answer = self._api.cuPointerGetAttribute(name, address)
-        if answer[0] != self._success or int(answer[1]) or self._count == 1:
-            return answer
-        # cuda.bindings 13 gives 0 whatever the driver says (NVIDIA/cuda-python#2928): of several
-        # devices, the driver itself is asked.
-        ordinal = ctypes.c_int()
-        result = self._attribute_function(ctypes.byref(ordinal), int(name), address)
-        return self._api.CUresult(result), ordinal.value
-
-    @functools.cached_property
-    def _attribute_function(self) -> Callable[..., int]:
-        """cuPointerGetAttribute of the driver, of (pointer to the value, attribute, address)."""
-        symbol, since = b"cuPointerGetAttribute", 4000
-        function: Callable[..., int] = ctypes.CFUNCTYPE(
-            ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_uint64
-        )(int(self._ask("cuGetProcAddress", symbol, since, 0)))
-        return function
 
     def allocate(
         self, ordinal: int, size: int, stream: int | None, pool: PoolHandle | None = None
@@ -133,7 +107,7 @@ class MemoryCalls(Calls):
     def allocate_pinned(self, ordinal: int, size: int) -> int:
         """Host memory that the device copies from and to by itself."""
         with self.current(ordinal):
-            return int(self._ask("cuMemHostAlloc", size, self._api.CU_MEMHOSTALLOC_PORTABLE))
+            return int(self._ask("cuMemHostAlloc", size, _PORTABLE))
 
     def free_pinned(self, ordinal: int, address: int) -> None:
         """Give pinned memory back; nothing may use it any more."""
@@ -143,9 +117,9 @@ class MemoryCalls(Calls):
         """(free, total) bytes of the device."""
         with self.current(ordinal):
             result, free, total = self._api.cuMemGetInfo()
-        if result != self._success:
+        if result:
             raise self._error("cuMemGetInfo", result, ordinal=ordinal)
-        return int(free), int(total)
+        return free, total
 
     # Copies
 
@@ -181,14 +155,14 @@ class MemoryCalls(Calls):
             return
         # The two-dimensional calls may refuse pitches that the driver did not choose itself; this
         # one takes any.
-        wanted = self._api.CUDA_MEMCPY3D()
-        wanted.srcMemoryType = wanted.dstMemoryType = self._api.CUmemorytype.CU_MEMORYTYPE_UNIFIED
-        wanted.srcDevice, wanted.dstDevice = source, target
-        wanted.srcPitch, wanted.srcHeight = box.source_pitch, box.source_slice // box.source_pitch
-        wanted.dstPitch, wanted.dstHeight = box.target_pitch, box.target_slice // box.target_pitch
-        wanted.WidthInBytes, wanted.Height, wanted.Depth = box.width, box.rows, box.slices
+        wanted = Copy3D(width=box.width, height=box.rows, depth=box.slices)
+        for end, address, pitch, apart in (
+            (wanted.source, source, box.source_pitch, box.source_slice),
+            (wanted.target, target, box.target_pitch, box.target_slice),
+        ):
+            end.kind, end.device, end.pitch, end.height = _UNIFIED, address, pitch, apart // pitch
         with self.current(ordinal):
-            self._ask("cuMemcpy3DAsync", wanted, stream)
+            self._ask("cuMemcpy3DAsync", ctypes.byref(wanted), stream)
 
     def fill(self, ordinal: int, address: int, byte: int, size: int, stream: int) -> None:
         """Set every byte of device memory, in stream order."""
@@ -215,15 +189,11 @@ class MemoryCalls(Calls):
     def create_pool(self, ordinal: int, release_threshold: int, max_size: int = 0) -> PoolHandle:
         """A pool of its own; `max_size` bounds what it takes from the device, 0 does not."""
         self._destroy_unused()
-        api = self._api
-        wanted = api.CUmemPoolProps()
-        wanted.allocType = api.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED
-        wanted.handleTypes = api.CUmemAllocationHandleType.CU_MEM_HANDLE_TYPE_NONE
-        wanted.location.type = api.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
-        wanted.location.id = ordinal
-        wanted.maxSize = max_size
+        wanted = PoolProperties(
+            allocation=_PINNED, location=_ON_DEVICE, ordinal=ordinal, most=max_size
+        )
         with self.current(ordinal):
-            pool = self._ask("cuMemPoolCreate", wanted)
+            pool = self._ask("cuMemPoolCreate", ctypes.byref(wanted))
             try:
                 self.set_release_threshold(ordinal, pool, release_threshold)
             except BaseException:
@@ -255,11 +225,7 @@ class MemoryCalls(Calls):
             if ordinal in self._losses:
                 continue
             with self.current(ordinal):
-                if int(
-                    self._ask(
-                        "cuMemPoolGetAttribute", pool, self._pool_attribute("USED_MEM_CURRENT")
-                    )
-                ):
+                if self._ask("cuMemPoolGetAttribute", pool, _USED):
                     self._ask("cuMemPoolTrimTo", pool, 0)
                     self._leaving.append((ordinal, pool))
                 else:
@@ -268,26 +234,24 @@ class MemoryCalls(Calls):
     def set_release_threshold(self, ordinal: int, pool: PoolHandle, size: int) -> None:
         """Set how many unused bytes a pool keeps."""
         with self.current(ordinal):
-            self._ask(
-                "cuMemPoolSetAttribute",
-                pool,
-                self._pool_attribute("RELEASE_THRESHOLD"),
-                self._api.cuuint64_t(size),
-            )
+            value = ctypes.c_uint64(size)
+            self._ask("cuMemPoolSetAttribute", pool, _THRESHOLD, ctypes.byref(value))
 
     def pool_stats(self, ordinal: int, pool: PoolHandle) -> PoolStats:
         """What a pool holds."""
+        facts = {
+            "used": _USED,
+            "reserved": _RESERVED,
+            "used_high": _USED_HIGH,
+            "reserved_high": _RESERVED_HIGH,
+            "release_threshold": _THRESHOLD,
+        }
         with self.current(ordinal):
-
-            def fact(name: str) -> int:
-                return int(self._ask("cuMemPoolGetAttribute", pool, self._pool_attribute(name)))
-
             return PoolStats(
-                used=fact("USED_MEM_CURRENT"),
-                reserved=fact("RESERVED_MEM_CURRENT"),
-                used_high=fact("USED_MEM_HIGH"),
-                reserved_high=fact("RESERVED_MEM_HIGH"),
-                release_threshold=fact("RELEASE_THRESHOLD"),
+                **{
+                    name: self._ask("cuMemPoolGetAttribute", pool, fact)
+                    for name, fact in facts.items()
+                }
             )
 
     def trim_pool(self, ordinal: int, pool: PoolHandle, keep: int) -> None:
@@ -298,24 +262,18 @@ class MemoryCalls(Calls):
         with self.current(ordinal):
             self._ask("cuMemPoolTrimTo", pool, keep)
 
-    def _pool_attribute(self, name: str) -> Any:
-        return getattr(self._api.CUmemPool_attribute, f"CU_MEMPOOL_ATTR_{name}")
-
     # Streams
 
     def create_stream(self, ordinal: int) -> int:
         """A stream that does not wait for the legacy default stream."""
         with self.current(ordinal):
-            wrapped = self._ask(
-                "cuStreamCreate", self._api.CUstream_flags.CU_STREAM_NON_BLOCKING.value
-            )
-        stream = int(wrapped)
-        self._known[stream] = wrapped
+            stream: int = self._ask("cuStreamCreate", _NON_BLOCKING)
+        self._own.add(stream)
         return stream
 
     def destroy_stream(self, ordinal: int, stream: int) -> None:
         """Give a stream back; work on it still finishes."""
-        self._known.pop(stream, None)
+        self._own.discard(stream)
         self._give_back(ordinal, "cuStreamDestroy", stream)
 
     def synchronize(self, ordinal: int, stream: int) -> None:
@@ -335,19 +293,15 @@ class MemoryCalls(Calls):
         """A mark that can be set in streams; one without times costs less. Waits for a `blocking`
         one sleep, and do not spin.
         """
-        kinds = self._api.CUevent_flags
-        flags = (0 if timed else kinds.CU_EVENT_DISABLE_TIMING.value) | (
-            kinds.CU_EVENT_BLOCKING_SYNC.value if blocking else 0
-        )
+        flags = (0 if timed else _NO_TIMING) | (_BLOCKING_SYNC if blocking else 0)
         with self.current(ordinal):
-            wrapped = self._ask("cuEventCreate", flags)
-        event = int(wrapped)
-        self._known[event] = wrapped
+            event: int = self._ask("cuEventCreate", flags)
+        self._own.add(event)
         return event
 
     def destroy_event(self, ordinal: int, event: int) -> None:
         """Give an event back; streams that wait for it still do."""
-        self._known.pop(event, None)
+        self._own.discard(event)
         self._give_back(ordinal, "cuEventDestroy", event)
 
     def position(self, ordinal: int, stream: int) -> int:  # noqa: ARG002 - only drivers that tell works apart count
@@ -374,21 +328,13 @@ class MemoryCalls(Calls):
 
     def event_reached(self, ordinal: int, event: int) -> bool:
         """Whether everything before the mark is done."""
-        if (known := self._known.get(event)) is not None:  # as `_at_once`, and no answer is one too
-            result = self._api.cuEventQuery(known)[0]
-            if result == self._success:
-                return True
-            if result == _NOT_READY:
-                return False
-            if int(result) not in _ELSEWHERE:
-                raise self._error("cuEventQuery", result, ordinal=ordinal)
-        with self.current(ordinal):
-            result = self._api.cuEventQuery(event)[0]
-        if int(result) == _NOT_READY:
-            return False
-        if result != self._success:
+        (result,) = self._api.cuEventQuery(event) if event in self._own else (_ELSEWHERE[0],)
+        if result in _ELSEWHERE:  # as `_at_once`
+            with self.current(ordinal):
+                (result,) = self._api.cuEventQuery(event)
+        if result not in (0, _NOT_READY):
             raise self._error("cuEventQuery", result, ordinal=ordinal)
-        return True
+        return not result
 
     def synchronize_event(self, ordinal: int, event: int) -> None:
         """Wait until the mark is reached."""
@@ -404,22 +350,13 @@ class MemoryCalls(Calls):
         A call that fails for another reason is not made again: it may have broken a capture, of
         which the next one would tell instead.
         """
-        known = self._known
-        if (
-            handle not in known
-        ):  # what others made may be the legacy default stream, which is the current context's
+        # What others made may be the legacy default stream, which is the current context's.
+        if handle not in self._own:
             return False
-        try:
-            result = getattr(self._api, call)(
-                *[known.get(argument, argument) for argument in arguments]
-            )[0]
-        except ValueError:  # one that the bindings do not know
-            return False
-        if result == self._success:
-            return True
-        if int(result) in _ELSEWHERE:
-            return False
-        raise self._error(call, result, ordinal=ordinal)
+        (result,) = getattr(self._api, call)(*arguments)
+        if result and result not in _ELSEWHERE:
+            raise self._error(call, result, ordinal=ordinal)
+        return not result
 
     def elapsed(self, ordinal: int, start: int, end: int) -> float:
         """Seconds between two marks that were reached."""

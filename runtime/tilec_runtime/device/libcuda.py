@@ -1,88 +1,123 @@
-"""The calls of the CUDA driver that a first launch makes, through ctypes: importing cuda.bindings
-takes longer than all of them.
-"""
+"""The calls of the CUDA driver through ctypes: nothing has to be installed or imported for them."""
 
 from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from ctypes import c_char_p, c_int, c_uint, c_void_p
-from typing import Any, ClassVar
+from ctypes import (
+    Structure,
+    Union,
+    c_char,
+    c_char_p,
+    c_float,
+    c_int,
+    c_size_t,
+    c_ubyte,
+    c_uint,
+    c_uint64,
+    c_void_p,
+)
+from typing import Any
 
-from tilec_runtime.errors import NoDeviceError
-
-Call = tuple[tuple[Any, ...], Any]
-# What each call takes, and what it gives through its first parameter (None: nothing); where its
-# symbol has another name, that.
-_CALLS: dict[str, Call] = {
-    "cuInit": ((c_uint,), None),
-    "cuDriverGetVersion": ((), c_int),
-    "cuDeviceGetCount": ((), c_int),
-    "cuDeviceGet": ((c_int,), c_int),
-    "cuDeviceGetAttribute": ((c_int, c_int), c_int),
-    "cuDevicePrimaryCtxRetain": ((c_int,), c_void_p),
-    "cuCtxGetCurrent": ((), c_void_p),
-    "cuCtxSetCurrent": ((c_void_p,), None),
-    "cuCtxPushCurrent": ((c_void_p,), None),
-    "cuCtxPopCurrent": ((), c_void_p),
-    "cuModuleLoadData": ((c_char_p,), c_void_p),
-    "cuModuleGetFunction": ((c_void_p, c_char_p), c_void_p),
-    "cuFuncGetAttribute": ((c_int, c_void_p), c_int),
-    "cuFuncSetAttribute": ((c_void_p, c_int, c_int), None),
+# What each call takes. A type in a list is that of a value which the call gives through a pointer.
+CALLS: dict[str, tuple[Any, ...]] = {
+    "cuInit": (c_uint,),
+    "cuDriverGetVersion": ([c_int],),
+    "cuGetErrorName": (c_int, [c_char_p]),
+    "cuGetErrorString": (c_int, [c_char_p]),
+    # Devices and contexts
+    "cuDeviceGetCount": ([c_int],),
+    "cuDeviceGet": ([c_int], c_int),
+    "cuDeviceGetName": ([c_char * 256], c_int, c_int),
+    "cuDeviceGetAttribute": ([c_int], c_int, c_int),
+    "cuDevicePrimaryCtxRetain": ([c_void_p], c_int),
+    "cuDevicePrimaryCtxGetState": (c_int, [c_uint], [c_int]),
+    "cuCtxGetCurrent": ([c_void_p],),
+    "cuCtxSetCurrent": (c_void_p,),
+    "cuCtxPushCurrent": (c_void_p,),
+    "cuCtxPopCurrent": ([c_void_p],),
+    "cuCtxGetDevice": ([c_int],),
+    "cuCtxSynchronize": (),
+    # Images and launches
+    "cuModuleLoadData": ([c_void_p], c_char_p),
+    "cuModuleGetFunction": ([c_void_p], c_void_p, c_char_p),
+    "cuFuncGetAttribute": ([c_int], c_int, c_void_p),
+    "cuFuncSetAttribute": (c_void_p, c_int, c_int),
+    "cuOccupancyMaxActiveBlocksPerMultiprocessor": ([c_int], c_void_p, c_int, c_size_t),
+    "cuOccupancyMaxActiveClusters": ([c_int], c_void_p, c_void_p),
+    "cuOccupancyMaxPotentialClusterSize": ([c_int], c_void_p, c_void_p),
+    "cuTensorMapEncodeTiled": (
+        *(c_void_p, c_int, c_uint, c_void_p, c_void_p, c_void_p, c_void_p, c_void_p),
+        *(c_int, c_int, c_int, c_int),
+    ),
+    "cuLaunchKernelEx": (c_void_p, c_void_p, c_void_p, c_void_p),
+    # Memory and copies
+    "cuPointerGetAttribute": ([c_uint64], c_int, c_uint64),
+    "cuMemAlloc": ([c_uint64], c_size_t),
+    "cuMemFree": (c_uint64,),
+    "cuMemAllocFromPoolAsync": ([c_uint64], c_size_t, c_void_p, c_void_p),
+    "cuMemFreeAsync": (c_uint64, c_void_p),
+    "cuMemHostAlloc": ([c_void_p], c_size_t, c_uint),
+    "cuMemFreeHost": (c_void_p,),
+    "cuMemGetInfo": ([c_size_t], [c_size_t]),
+    "cuMemcpyAsync": (c_uint64, c_uint64, c_size_t, c_void_p),
+    "cuMemcpyHtoDAsync": (c_uint64, c_void_p, c_size_t, c_void_p),
+    "cuMemcpyDtoHAsync": (c_void_p, c_uint64, c_size_t, c_void_p),
+    "cuMemcpy3DAsync": (c_void_p, c_void_p),
+    "cuMemsetD8Async": (c_uint64, c_ubyte, c_size_t, c_void_p),
+    "cuMemPoolCreate": ([c_void_p], c_void_p),
+    "cuMemPoolDestroy": (c_void_p,),
+    "cuMemPoolGetAttribute": (c_void_p, c_int, [c_uint64]),
+    "cuMemPoolSetAttribute": (c_void_p, c_int, c_void_p),
+    "cuMemPoolTrimTo": (c_void_p, c_size_t),
+    # Streams and events
+    "cuStreamCreate": ([c_void_p], c_uint),
+    "cuStreamDestroy": (c_void_p,),
+    "cuStreamSynchronize": (c_void_p,),
+    "cuStreamWaitEvent": (c_void_p, c_void_p, c_uint),
+    "cuStreamGetCtx": (c_void_p, [c_void_p]),
+    "cuEventCreate": ([c_void_p], c_uint),
+    "cuEventDestroy": (c_void_p,),
+    "cuEventRecord": (c_void_p, c_void_p),
+    "cuEventQuery": (c_void_p,),
+    "cuEventSynchronize": (c_void_p,),
+    "cuEventElapsedTime": ([c_float], c_void_p, c_void_p),
+    # Captures and graphs
+    "cuStreamBeginCapture": (c_void_p, c_int),
+    "cuStreamEndCapture": (c_void_p, [c_void_p]),
+    "cuStreamIsCapturing": (c_void_p, [c_int]),
+    "cuThreadExchangeStreamCaptureMode": (c_void_p,),
+    "cuGraphInstantiate": ([c_void_p], c_void_p, c_uint64),
+    "cuGraphExecUpdate": (c_void_p, c_void_p, [c_char * 32]),
+    "cuGraphUpload": (c_void_p, c_void_p),
+    "cuGraphLaunch": (c_void_p, c_void_p),
+    "cuGraphGetNodes": (c_void_p, c_void_p, [c_size_t]),
+    "cuGraphDestroy": (c_void_p,),
+    "cuGraphExecDestroy": (c_void_p,),
 }
-_SYMBOLS = {"cuCtxPushCurrent": "cuCtxPushCurrent_v2", "cuCtxPopCurrent": "cuCtxPopCurrent_v2"}
-
-
-class _Names:
-    """Numbers of an enumeration by name, of those that a first launch needs; the bindings have all
-    others.
-    """
-
-    def __init__(self, enumeration: str, **numbers: int) -> None:
-        self.__dict__.update(numbers)
-        self._enumeration = enumeration
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(getattr(bindings(), self._enumeration), name)
+# Symbols of the library that have other names than cuda.h gives their calls.
+SYMBOLS = {
+    "cuCtxPopCurrent": "cuCtxPopCurrent_v2",
+    "cuCtxPushCurrent": "cuCtxPushCurrent_v2",
+    "cuEventDestroy": "cuEventDestroy_v2",
+    "cuGraphExecUpdate": "cuGraphExecUpdate_v2",
+    "cuGraphInstantiate": "cuGraphInstantiateWithFlags",
+    "cuMemAlloc": "cuMemAlloc_v2",
+    "cuMemFree": "cuMemFree_v2",
+    "cuMemGetInfo": "cuMemGetInfo_v2",
+    "cuMemcpy3DAsync": "cuMemcpy3DAsync_v2",
+    "cuMemcpyDtoHAsync": "cuMemcpyDtoHAsync_v2",
+    "cuMemcpyHtoDAsync": "cuMemcpyHtoDAsync_v2",
+    "cuStreamBeginCapture": "cuStreamBeginCapture_v2",
+    "cuStreamDestroy": "cuStreamDestroy_v2",
+}
+_NOT_SUPPORTED = 801
 
 
 class Libcuda:
-    """Stands for `cuda.bindings.driver`: calls give (result, value). What is not here comes from
-    the bindings, when it is first needed.
+    """The library. Each call gives (result, values…): a result is a number, 0 for success; a null
+    handle is 0.
     """
-
-    CUdevice_attribute = _Names(
-        "CUdevice_attribute",
-        CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK=1,
-        CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X=2,
-        CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y=3,
-        CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z=4,
-        CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X=5,
-        CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y=6,
-        CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z=7,
-        CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK=8,
-        CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT=16,
-        CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE=38,
-        CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR=75,
-        CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR=76,
-        CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH=95,
-        CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN=97,
-        CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH=120,
-    )
-    CUfunction_attribute = _Names(
-        "CUfunction_attribute",
-        CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK=0,
-        CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES=1,
-        CU_FUNC_ATTRIBUTE_NUM_REGS=4,
-        CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES=8,
-        CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH=11,
-        CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT=12,
-        CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH=13,
-        CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED=14,
-    )
-
-    CUstreamCaptureMode = _Names("CUstreamCaptureMode", CU_STREAM_CAPTURE_MODE_RELAXED=2)
-    calls: ClassVar[dict[str, Call]] = _CALLS
 
     def __init__(self, library: Any = None) -> None:
         """Open libcuda; `library` stands for it in tests.
@@ -90,88 +125,93 @@ class Libcuda:
         Raises:
             OSError: there is none.
         """
-        self.library = library = library or ctypes.CDLL("libcuda.so.1")
-        for name, (takes, gives) in self.calls.items():
-            function = getattr(library, _SYMBOLS.get(name, name))
-            setattr(self, name, _call(function, takes, gives, self._result))
-        self._name_of = _entry(library.cuDeviceGetName, (c_char_p, c_int, c_int))
-        self._is_capturing = _entry(library.cuStreamIsCapturing, (c_void_p, c_void_p))
-        self._exchange_mode = _entry(library.cuThreadExchangeStreamCaptureMode, (c_void_p,))
+        self.library = library or ctypes.CDLL("libcuda.so.1")
 
-    def cuDeviceGetName(self, size: int, device: int) -> tuple[Any, bytes]:  # noqa: N802 - the driver's name
-        """The name of a device."""
-        name = ctypes.create_string_buffer(size)
-        return self._result(self._name_of(name, size, device)), name.raw
-
-    def cuStreamIsCapturing(self, stream: int) -> tuple[Any, int]:  # noqa: N802 - the driver's name
-        """The status of a stream's capture."""
-        status = c_int()
-        return self._result(self._is_capturing(stream, ctypes.byref(status))), status.value
-
-    def _result(self, result: int) -> Any:
-        """A result: 0 for success; another by the bindings' name, and as a number where they do not
-        know it.
-        """
-        if not result:
-            return 0
-        try:
-            return bindings().CUresult(result)
-        except ValueError:
-            return result
-
-    def cuThreadExchangeStreamCaptureMode(self, mode: int) -> tuple[Any, int]:  # noqa: N802 - the driver's name
-        """The mode of captures that this thread had before."""
-        before = c_int(mode)
-        return self._result(self._exchange_mode(ctypes.byref(before))), before.value
-
-    def __getattr__(self, name: str) -> Any:
-        """The call or enumeration of the bindings."""
-        value = getattr(bindings(), name)
-        setattr(self, name, value)
-        return value
+    def __getattr__(self, name: str) -> Callable[..., tuple[Any, ...]]:
+        """Find a call, at its first use: older drivers do not have all of them."""
+        takes = CALLS.get(name)
+        if takes is None:
+            raise AttributeError(name)
+        function = getattr(self.library, SYMBOLS.get(name, name), None)
+        call = _call(function, takes) if function is not None else lambda *_: (_NOT_SUPPORTED,)
+        setattr(self, name, call)
+        return call
 
 
-def bindings() -> Any:
-    """The module `cuda.bindings.driver`.
+def _call(function: Any, takes: tuple[Any, ...]) -> Callable[..., tuple[Any, ...]]:
+    gives = {place: kind[0] for place, kind in enumerate(takes) if isinstance(kind, list)}
+    function.argtypes = [c_void_p if isinstance(kind, list) else kind for kind in takes]
+    function.restype = c_int
+    if not gives:
+        return lambda *arguments: (function(*arguments),)
 
-    Raises:
-        NoDeviceError: cuda-bindings is not installed.
-    """
-    try:
-        from cuda.bindings import driver
-    except ImportError as error:
-        what = f"the package cuda-bindings cannot be imported: {error}"
-        raise NoDeviceError(
-            what, fix="install it: pip install 'cuda-bindings>=13.0,<14'"
-        ) from error
-    return driver
-
-
-class _Handle(c_void_p):
-    """A handle that is passed: an int, or an object of the bindings that is one."""
-
-    @classmethod
-    def from_param(cls, value: Any) -> Any:
-        """The address."""
-        return c_void_p(int(value))
-
-
-def _entry(function: Any, takes: tuple[Any, ...]) -> Any:
-    function.argtypes, function.restype = takes, c_int
-    return function
-
-
-def _call(function: Any, takes: tuple[Any, ...], gives: Any, named: Callable[[int], Any]) -> Any:
-    """A call by the bindings' convention; `named` makes a result of a number."""
-    takes = tuple(_Handle if kind is c_void_p else kind for kind in takes)
-    if gives is None:
-        plain = _entry(function, takes)
-        return lambda *arguments: (named(plain(*arguments)),)
-    giving = _entry(function, (c_void_p, *takes))
-
-    def call(*arguments: Any) -> tuple[Any, int]:
-        value = gives()
-        result = giving(ctypes.byref(value), *arguments)
-        return named(result), value.value or 0
+    def call(*arguments: Any) -> tuple[Any, ...]:
+        values = [kind() for kind in gives.values()]
+        passed = list(arguments)
+        for place, value in zip(gives, values, strict=True):
+            passed.insert(place, ctypes.byref(value))
+        return (function(*passed), *[value.value or 0 for value in values])
 
     return call
+
+
+class _Cluster(Structure):
+    _fields_ = (("x", c_uint), ("y", c_uint), ("z", c_uint))
+
+
+class _AttributeValue(Union):
+    _fields_ = (("number", c_int), ("cluster", _Cluster), ("room", c_uint64 * 8))
+
+
+class LaunchAttribute(Structure):
+    """CUlaunchAttribute."""
+
+    _fields_ = (("id", c_int), ("value", _AttributeValue))
+
+
+class LaunchConfig(Structure):
+    """CUlaunchConfig."""
+
+    _fields_ = (
+        *((f"grid{axis}", c_uint) for axis in "XYZ"),
+        *((f"block{axis}", c_uint) for axis in "XYZ"),
+        ("shared", c_uint),
+        ("stream", c_void_p),
+        ("attributes", ctypes.POINTER(LaunchAttribute)),
+        ("count", c_uint),
+    )
+
+
+class _CopyEnd(Structure):
+    _fields_ = (
+        *((name, c_size_t) for name in ("x", "y", "z", "lod")),
+        ("kind", c_int),
+        ("host", c_void_p),
+        ("device", c_uint64),
+        ("array", c_void_p),
+        ("reserved", c_void_p),
+        ("pitch", c_size_t),
+        ("height", c_size_t),
+    )
+
+
+class Copy3D(Structure):
+    """CUDA_MEMCPY3D."""
+
+    _fields_ = (
+        ("source", _CopyEnd),
+        ("target", _CopyEnd),
+        *((name, c_size_t) for name in ("width", "height", "depth")),
+    )
+
+
+class PoolProperties(Structure):
+    """CUmemPoolProps."""
+
+    _fields_ = (
+        *((name, c_int) for name in ("allocation", "handles", "location", "ordinal")),
+        ("security", c_void_p),
+        ("most", c_size_t),
+        ("usage", ctypes.c_ushort),
+        ("reserved", c_ubyte * 54),
+    )

@@ -1,5 +1,5 @@
 """Which context a thread has when the CUDA driver is called, and afterwards, on a double of
-cuda.bindings.driver.
+libcuda.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def test_what_was_made_here_needs_no_context_to_be_asked() -> None:
     told.
     """
     api = Api()
-    api.values |= {"cuEventCreate": real.CUevent(0x99), "cuStreamCreate": real.CUstream(0x77)}
+    api.values |= {"cuEventCreate": 0x99, "cuStreamCreate": 0x77}
     driver = Driver(api)
     assert (driver.create_event(0), driver.create_stream(0)) == (0x99, 0x77)
     api.calls.clear()
@@ -135,7 +135,7 @@ def test_what_was_made_here_needs_no_context_to_be_asked() -> None:
         "cuEventSynchronize",
         "cuEventQuery",
     ]
-    assert [int(argument) for argument in api.calls[0][1:]] == [0x99, 0x77]
+    assert api.calls[0][1:] == (0x99, 0x77)
     api.calls.clear()
     driver.record_event(0, 0x99, 0)  # the legacy default stream is that of the current context
     names = [call[0] for call in api.calls]
@@ -149,11 +149,11 @@ def test_what_was_made_here_needs_no_context_to_be_asked() -> None:
 )
 def test_what_goes_wrong_without_a_context_is_done_in_the_right_one(result: str) -> None:
     api = Api()
-    api.values |= {"cuEventCreate": real.CUevent(0x99), "cuStreamCreate": real.CUstream(0x77)}
+    api.values |= {"cuEventCreate": 0x99, "cuStreamCreate": 0x77}
     driver = Driver(api)
     driver.create_event(0)
     driver.create_stream(0)
-    failed = getattr(real.CUresult, f"CUDA_ERROR_{result}")
+    failed = int(getattr(real.CUresult, f"CUDA_ERROR_{result}"))
     api.results |= dict.fromkeys(("cuEventRecord", "cuEventQuery", "cuEventSynchronize"), failed)
     for call, ask in (
         ("cuEventRecord", lambda: driver.record_event(0, 0x99, 0x77)),

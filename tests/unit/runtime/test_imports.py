@@ -155,7 +155,7 @@ print(*(name for name in defined if name.rpartition(".")[0] in path | late))
 ON_THE_PATH = {
     "": "_core bundle device errors foreign forks launch model package tensors values",
     "bundle": "archive choose codec format limits parts read rules schema",
-    "device": "core devices driver driver_calls driver_graphs driver_memory handles layout "
+    "device": "core devices driver driver_calls driver_memory handles layout "
     "libcuda lost marks recording scalars seam_types",
     "launch": "binding checks contract images keys launcher limits load native "
     "packing plans prepare program select",
