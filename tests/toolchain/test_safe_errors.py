@@ -139,13 +139,27 @@ BODIES = {
         "tl.Mut",
         "tl.Mut is made by a launch alone\n    {line}\n  hint: take it as a parameter",
     ),
+    "z.store(x.load_tile((0,), (BM, BN)))": (
+        "x.load_tile",
+        (
+            "load_tile: x has rank 2, its index has 1 and its shape 2 numbers\n    {line}\n"
+            "  hint: give one number for each dimension; a tuple of one is written (i,)"
+        ),
+    ),
+    "z.store(by.load_tile_like(z))": (
+        "by.load",
+        (
+            "load_tile_like: by has rank 1, and z has rank 2\n    {line}\n"
+            "  hint: load_tile takes an index and a shape of by's rank, such as by.load_tile((0,), (BN,))"
+        ),
+    ),
 }
 
 
 @pytest.mark.parametrize("body", BODIES)
 def test_a_body_is_refused_at_its_place(tile, tmp_path, body):
     where, what = BODIES[body]
-    found = refused(tile, tmp_path, kernel(Z, body))
+    found = refused(tile, tmp_path, kernel(f"{Z}, by: tl.Ref[T, 1]", body))
     column = 5 + body.index(where)
     expected = what.replace("{line}", f"    {body}\n{' ' * (3 + column)}^")
     assert f"k.py:{LINE + 2}:{column}: error: {expected}" in found
@@ -288,7 +302,6 @@ MISUSES = {
         "Expected an array, but given value has type tl.Ref[float32]",
         "operations of cuda.tile take raw arrays",
     ),
-    "z.store(x.load_tile((0,), (BM, BN)))": (13, "Index 1 is out of range", "one number per"),
     "z.store(x.load_tile(z.index[0], (BM, BN)))": (13, "Directly indexing a tile", "(i,)"),
     "z.stor(z.load())": (5, "'Mut' object has no attribute 'stor'", ""),
 }
@@ -420,3 +433,25 @@ def test_checks_are_left_out_where_they_are_off(tile, tmp_path):
     )
     assert on.count(" = if ") == 1
     assert off.count(" = if ") == 0
+
+
+@pytest.mark.parametrize(
+    ("line", "idle"),
+    [
+        ("w.store(x.load_tile_like(z))", "z"),
+        ("z.store(w.load())", "w"),
+        ("z.store(tl.load_tile_like(x, w))", "w"),
+        ("z.store(0); tail(w)", ""),
+        ("v = w; v.store(z.load()); z.store(0)", ""),
+    ],
+)
+def test_an_output_that_is_never_stored_is_noted(tile, tmp_path, line, idle):
+    outputs = "z: tl.Mut[T, BM], w: tl.Mut[T, BM], x: tl.Ref[T, 1]"
+    tail = "\n\ndef tail(out):\n    out.store(0)\n"
+    write(tmp_path, {"k.py": HEAD + kernel(outputs, line) + tail})
+    (decl,) = tile.declare(Source(root=str(tmp_path), path="k.py"))
+    column = f"def k({outputs}".index(f"{idle}:") + 4
+    end = "store to it, or declare it tl.Ref"
+    assert decl.note == (
+        f"k.py:{LINE + 1}:{column}: k never stores to {idle}, an output: {end}" if idle else ""
+    )

@@ -50,6 +50,7 @@ class Proof:
         alike: extents that meet.
         facts: what holds of each access.
         unproven: what keeps arrays from losing their checks, with the calls that lead there.
+        wrong: tiles of another rank than their array, in the kernel's own body.
     """
 
     checked: frozenset[str]
@@ -57,6 +58,7 @@ class Proof:
     alike: tuple[Alike, ...]
     facts: tuple[Fact, ...]
     unproven: tuple[Diagnostic, ...]
+    wrong: tuple[Diagnostic, ...]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -65,6 +67,7 @@ class _Finding:
 
     param: str
     fact: Fact
+    wrong: Diagnostic | None = None
     needs: Sequence[str] = ()
     doubt: Diagnostic | None = None
     alike: Sequence[Alike] = ()
@@ -95,6 +98,8 @@ def prove(calls: Sequence[Call], params: Sequence[SafeParam], texts: Mapping[str
         alike=_unique(same for found in findings for same in found.alike),
         facts=_unique(_fact(found, checked) for found in findings),
         unproven=tuple(diagnostic for group in doubts.values() for diagnostic in group),
+        # A function that is called may choose by rank, at compile time.
+        wrong=_unique(found.wrong for found in findings if found.wrong and not found.notes),
     )
 
 
@@ -125,6 +130,10 @@ class _DoubtError(Exception):
     def __init__(self, what: str, hint: str) -> None:
         super().__init__(what)
         self.what, self.hint = what, hint
+
+
+class _RankError(_DoubtError):
+    """An array and a tile of it have different ranks."""
 
 
 class _Reader:
@@ -195,6 +204,10 @@ class _Reader:
             alike = tuple(of_access(param, known, self._params, like=name == "load_tile_like"))
             needs = self._needs(param, places)
             yield _Finding(param=param.name, fact=fact, needs=needs, alike=alike)
+        except _RankError as error:
+            wrong = located(self._texts, at, f"{name}: {error.what}", hint=error.hint)
+            doubt = self._doubt(call, said, error.what, error.hint)
+            yield _Finding(param=param.name, fact=fact, doubt=doubt, wrong=wrong)
         except _DoubtError as error:
             doubt = self._doubt(call, said, error.what, error.hint)
             yield _Finding(param=param.name, fact=fact, doubt=doubt, alike=alike)
@@ -226,9 +239,7 @@ class _Reader:
             what = "index or shape is not written out where it can be followed"
             raise _DoubtError(what, "write both as tuples in the call")
         if not len(index) == len(sizes) == param.rank:
-            dimensions = f"{param.rank} dimension{'' if param.rank == 1 else 's'}"
-            what = f"{param.name} has {dimensions}, and index or shape another number of them"
-            raise _DoubtError(what, "give one number for each")
+            raise _other_rank(param, value, index, sizes)
         return [
             None if axis in once else place
             for axis, place in enumerate(zip(index, sizes, strict=True))
@@ -301,6 +312,21 @@ class _Reader:
         at, _ = node_location(self._texts, self._body.file, node)
         message = f"{said} is checked inside of the kernel: {why}"
         return located(self._texts, at, message, hint=hint)
+
+
+def _other_rank(
+    param: SafeParam, value: Any, index: Sequence[Any], sizes: Sequence[str | None]
+) -> _RankError:
+    """Return the error of a tile whose index, or whose shape, has another rank than its array."""
+    own = f"{param.name} has rank {param.rank}"
+    if not isinstance(value, SafeParam):
+        what = f"{own}, its index has {len(index)} and its shape {len(sizes)} numbers"
+        return _RankError(
+            what, "give one number for each dimension; a tuple of one is written (i,)"
+        )
+    example = f", such as {param.name}.load_tile((0,), ({sizes[-1]},))" if param.rank == 1 else ""
+    hint = f"load_tile takes an index and a shape of {param.name}'s rank{example}"
+    return _RankError(f"{own}, and {value.name} has rank {value.rank}", hint)
 
 
 def _is_unchecked(call: ast.Call) -> bool:
