@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -72,7 +73,7 @@ def command(app: App, targets: tuple[str, ...], no_exec: bool) -> None:
             plan = build.check(request, SilentObserver())
             _require_fitting(plan)
             kernels, what = len({job.spec.name for job in plan.jobs}), "no problems"
-            body |= {"jobs": len(plan.jobs), "notes": list(plan.notes)}
+            body |= {"jobs": len(plan.jobs), "notes": [*plan.notes, *_open_axes(plan)]}
     except (ManifestError, BuildError) as exc:
         if not app.json:
             raise
@@ -88,6 +89,20 @@ def command(app: App, targets: tuple[str, ...], no_exec: bool) -> None:
     app.say(f"{app.show(request.manifest_path)}: {what}; {plural(kernels, 'kernel')}{jobs}")
     for text in body["not_checked"]:
         app.say(f"not checked: {text}")
+
+
+def _open_axes(plan: Plan) -> Iterator[str]:
+    """Yield a note for each kernel with axes that only a launch can choose."""
+    for kernel in plan.kernels:
+        info, by_target = kernel.info, kernel.manifest.matrix.by_target
+        chosen = {*dict(info.default), *(name for name, _ in by_target)}
+        axes = {name: values for name, values in info.axes if name in {*info.choices} - chosen}
+        if axes and not info.dispatched:
+            given = ", ".join(f"{name} = {json.dumps(values[0])}" for name, values in axes.items())
+            yield (
+                f"kernel {info.name}: a launch must choose {' and '.join(axes)}; "
+                f"dispatch.default = {{ {given} }} is a default for launches and cases"
+            )
 
 
 def _require_fitting(plan: Plan) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from tests.bundle_samples import Sample
 from tilec.compile.keys import Change
+from tilec.manifest.types import Matrix
 from tilec.model.declaration import KernelDecl
 from tilec.model.job import Job, KernelSpec, Source, Variant
 from tilec.package.outputs import Output
@@ -23,7 +24,9 @@ from tilec_runtime.errors import (
 )
 from tilec_runtime.model.arch import Target
 from tilec_runtime.model.image import Resources
-from tilec_runtime.model.signature import Assumption
+from tilec_runtime.model.kernel import KernelInfo
+from tilec_runtime.model.signature import Assumption, Param, ParamKind
+from tilec_runtime.model.table import DispatchRule
 
 
 def result(project: Path, **kwargs: object) -> SimpleNamespace:
@@ -369,6 +372,25 @@ def test_check_counts_what_there_is(cli, project: Path, fake_build) -> None:
         True,
         4,
         [],
+    )
+
+
+def test_check_notes_axes_that_a_launch_must_choose(cli, project: Path, fake_build) -> None:
+    axes = (("T", ("f32", "f16")), ("BM", (32, 64)), ("FAST", (False, True)), ("BN", (8, 16)))
+    shared = {"language": "tile", "location": Location(file="k.py", line=1), "axes": axes}
+    default = (("BN", 8),)
+    data = Param(name="x", kind=ParamKind.TENSOR, dtype="T", rank=1)
+    info = KernelInfo(name="k", params=(data,), dtype_axes=("T",), default=default, **shared)
+    ruled = dataclasses.replace(info, rules=(DispatchRule(when="", take=(("BM", 32),)),))
+    kernels = [
+        SimpleNamespace(info=i, manifest=SimpleNamespace(matrix=Matrix())) for i in (info, ruled)
+    ]
+    fake_build.check = lambda request, observer: SimpleNamespace(
+        manifest=SimpleNamespace(chains=()), kernels=kernels, jobs=jobs(project), notes=()
+    )
+    assert cli("check").err == (
+        "note: kernel k: a launch must choose BM and FAST; dispatch.default = "
+        "{ BM = 32, FAST = false } is a default for launches and cases\n"
     )
 
 
