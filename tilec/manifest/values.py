@@ -64,6 +64,13 @@ RESERVED = frozenset(
         *PACKAGE_TYPES,
     )
 )
+_GENERATIONS = {
+    "turing": "sm_75",
+    "ampere": "sm_80",
+    "ada": "sm_89",
+    "hopper": "sm_90",
+    "blackwell": "sm_100",
+}
 _UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 
 
@@ -77,6 +84,16 @@ def target_names() -> tuple[str, ...]:
     return (*names, "tileir")
 
 
+def _named_targets() -> dict[str, str]:
+    """Return targets by the name of a GPU or of a generation, in lower case."""
+    gpus = {
+        gpu.lower(): f"sm_{major}{minor}"
+        for (major, minor), arch in ARCHS.items()
+        for gpu in arch.gpus.split(", ")
+    }
+    return {**gpus, **_GENERATIONS}
+
+
 def target(text: str) -> Target:
     """Return the target of a name.
 
@@ -86,7 +103,8 @@ def target(text: str) -> Target:
     try:
         return Target.parse(text)
     except ValueError as error:
-        near = nearest(text, target_names())
+        plain = text.lower().replace(".", "")
+        near = _named_targets().get(plain) or nearest(plain, target_names())
         raise ValueError(
             f"unknown target {text!r}; did you mean {near!r}" if near else str(error)
         ) from None

@@ -8,6 +8,7 @@ import itertools
 import re
 from collections.abc import Callable, Iterable, Sequence
 
+from tilec.manifest import values as texts
 from tilec.manifest.types import Kernel, Manifest, Override
 from tilec.model.declaration import KernelDecl
 from tilec_runtime.errors import UsageError
@@ -56,13 +57,13 @@ def parse_targets(manifest: Manifest, names: Sequence[str]) -> tuple[Target, ...
             chosen.update(groups[name])
         else:
             try:
-                chosen.add(Target.parse(name))
+                chosen.add(texts.target(name))
             except ValueError as error:
                 near = nearest(name, groups)
                 fix = (
                     f"did you mean the group {near!r}?"
                     if near
-                    else f"groups of this project: {', '.join(groups) or 'none'}"
+                    else f"`tilec targets` lists targets; groups of this project: {', '.join(groups) or 'none'}"
                 )
                 raise UsageError(str(error), fix=fix) from error
     return tuple(sorted(chosen))

@@ -170,6 +170,24 @@ def test_groups_and_single_targets() -> None:
     assert "did you mean the group 'ci'?" in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("sm90", "sm_90"),
+        ("sm_9.0", "sm_90"),
+        ("90a", "sm_90a"),
+        ("9.0", "sm_90"),
+        ("hopper", "sm_90"),
+        ("H100", "sm_90"),
+        ("compute90", "compute_90"),
+    ],
+)
+def test_an_unknown_target_has_a_suggestion(name: str, meant: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        plan(tile_kernel(), targets=(name,))
+    assert caught.value.what == f"unknown target {name!r}; did you mean {meant!r}"
+
+
 def test_refused_target_is_a_located_problem() -> None:
     (message,) = problems(tile_kernel(), targets=("sm_90a",))
     assert message == "kernel.gemm: target sm_90a: plain names only"
