@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from tilec.cli.app import App
@@ -13,12 +14,11 @@ from tilec_runtime.bundle.choose import JIT_VARIABLE
 from tilec_runtime.model.driver import required_driver
 
 if TYPE_CHECKING:
-    from tilec.inspection.reach import Coverage, DeadImage, Shipped
+    from tilec.inspection.reach import Coverage, DeadImage, Lack, Shipped
     from tilec_runtime.bundle.read import Bundle
 
 HEADS = columns("target", ">images", ">size", ">packed", ">dead", "~taken by")
 DEAD_SHOWN = 20
-LACKS_SHOWN = 8
 
 
 def print_sizes(app: App, bundle: Bundle, *, deny_dead: bool) -> int:
@@ -94,23 +94,33 @@ def _dead_json(image: DeadImage) -> dict[str, object]:
 
 
 def _device(app: App, each: Coverage) -> None:
-    variants = plural(each.variants, "variant")
+    count = plural(each.variants, "variant")
     title = style(each.device, bold=True)
     if each.lacks:
-        app.say(f"{title}  {len(each.lacks)} of {variants} have no machine code")
-        shown = each.lacks if app.verbose else each.lacks[:LACKS_SHOWN]
-        for lack in shown:
-            reasons = "; ".join(lack.reasons) or "it has no image"
-            app.say(f"  {style(lack.variant, fg='yellow')}  {reasons}", indent=4)
-        if len(shown) < len(each.lacks):
-            app.say(f"  and {len(each.lacks) - len(shown)} more (--verbose lists them)")
+        app.say(f"{title}  {len(each.lacks)} of {count} have no machine code")
+        for reasons, variants in _by_reason(each.lacks).items():
+            app.say(f"  {'; '.join(reasons) or 'it has no image'}", indent=4)
+            names = variants if app.verbose else _by_kernel(variants)
+            app.say(f"    {style(', '.join(names), fg='yellow')}", indent=4)
         app.say(f"  fix: add {each.device} to [targets] and build again", indent=7)
         return
     assert each.driver is not None
-    app.say(
-        f"{title}  machine code for {variants}, with drivers from {required_driver(each.driver)}"
-    )
+    app.say(f"{title}  machine code for {count}, with drivers from {required_driver(each.driver)}")
     if not each.complete:
         assert each.wanted is not None
         wanted = required_driver(each.wanted)
         app.say(f"  {style('too new', fg='yellow')}: min-driver says to support {wanted}", indent=4)
+
+
+def _by_reason(lacks: Sequence[Lack]) -> dict[tuple[str, ...], list[str]]:
+    variants: dict[tuple[str, ...], list[str]] = {}
+    for lack in lacks:
+        variants.setdefault(lack.reasons, []).append(lack.variant)
+    return variants
+
+
+def _by_kernel(variants: Sequence[str]) -> Iterator[str]:
+    """Yield `gemm (12 variants)` for each kernel, or its variant if it is one."""
+    for kernel, group in groupby(variants, lambda variant: variant.partition("-")[0]):
+        ids = list(group)
+        yield ids[0] if len(ids) == 1 else f"{kernel} ({len(ids)} variants)"

@@ -9,6 +9,7 @@ import pytest
 
 from tests.runtime_samples import ADD, IMAGES, image, kernel, slot
 from tests.unit.cli.conftest import Cli
+from tilec.cli.inspect_sizes import _by_kernel
 from tilec.package.write import write_bundle
 from tilec_runtime.model.kernel import BundleInfo, PackageInfo, VariantInfo
 
@@ -66,14 +67,21 @@ def test_coverage(cli: Cli, bundle: Path) -> None:
     assert done.out == (
         "sm_90  machine code for 3 variants, with drivers from CUDA 11.8 (driver branch 520 or later)\n"
         "sm_86  2 of 3 variants have no machine code\n"
-        "  add-a16  sm_90: a cubin runs on compute capability 9.0 and later 9.x only, not on 8.6\n"
-        "  scale  sm_90: a cubin runs on compute capability 9.0 and later 9.x only, not on 8.6; sm_90a: an architecture-specific cubin runs on"
+        "  sm_90: a cubin runs on compute capability 9.0 and later 9.x only, not on 8.6\n"
+        "    add-a16\n"
+        "  sm_90: a cubin runs on compute capability 9.0 and later 9.x only, not on 8.6; sm_90a: an architecture-specific cubin runs on"
         " compute capability 9.0 only, not on 8.6; tileir: Tile IR that the driver would compile, and jit-fallback is deny by default\n"
+        "    scale\n"
         "  fix: add sm_86 to [targets] and build again\n"
     )
     assert cli("inspect", str(bundle), "--coverage", "sm_90").code == 0
     document = json.loads(cli("inspect", str(bundle), "--coverage", "sm_90", "--json").out)
     assert [(row["device"], row["complete"]) for row in document["devices"]] == [("sm_90", True)]
+
+
+def test_variants_without_machine_code_are_counted_by_kernel() -> None:
+    variants = ["add-f32", "add-f16", "scale", "norm-f32-COLS64"]
+    assert list(_by_kernel(variants)) == ["add (2 variants)", "scale", "norm-f32-COLS64"]
 
 
 @pytest.mark.parametrize(
