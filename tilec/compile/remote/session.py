@@ -86,6 +86,11 @@ class RemoteCache:
             OSError: `save` failed.
         """
         asked = [key for key in keys if self._access.own or key in pins]
+        if keys and not asked and not self._access.write:
+            self._note(
+                f"{self._name} gives nothing: tilec.lock pins no image of these sources; "
+                "commit the tilec.lock of the build that filled it"
+            )
         if self._left or not asked:
             return
         answers: queue.SimpleQueue[tuple[str, Answer]] = queue.SimpleQueue()

@@ -95,6 +95,11 @@ def test_without_pins_a_remote_that_is_not_ones_own_gives_nothing(
     two = Checkout(tmp_path / "two")
     assert two.build(RemoteChoice(url=server.url)).compiled == JOBS
     assert server.requests == []
+    (note,) = two.notes
+    assert note.endswith(
+        "gives nothing: tilec.lock pins no image of these sources; "
+        "commit the tilec.lock of the build that filled it"
+    )
 
 
 def test_a_manifest_names_a_remote(server: CacheServer, tmp_path: Path) -> None:
@@ -136,7 +141,7 @@ def test_a_project_asks_no_server_for_what_the_user_forbids(
     )
     one.build()
     assert not hidden.exists()
-    (note,) = one.notes
+    note, _ = one.notes
     assert "is only read: a project writes no directory outside of it" in note
 
 
