@@ -23,6 +23,7 @@ from ruamel.yaml import YAML
 import tilec
 import tilec_runtime as runtime
 from tests.docs_pages import ROOT, Reader, Step, environment, steps, with_nvcc
+from tilec.case.compare import tolerance_for
 from tilec.cli import settings
 from tilec.cli.main import COMMANDS, cli
 from tilec.cli.new import render
@@ -329,6 +330,15 @@ def test_names_in_the_table_for_rust_exist() -> None:
             named = ast.unparse(call.func)
             if not named.startswith(("demo.", "kernels.")):
                 assert named.rpartition(".")[2] in known, f"{code}: {named}"
+
+
+def test_the_page_of_cases_has_the_default_tolerances() -> None:
+    *floats, exact = rows("docs/how-to/write-cases.md", "Default tolerances")
+    shown = {row[0].strip("`"): (float(row[1]), float(row[2])) for row in floats}
+    limits = {dtype: tolerance_for((), dtype) for dtype in DTYPES}
+    inexact = {d: (t.rtol, t.atol) for d, t in limits.items() if t.rtol or t.atol}
+    assert shown == inexact
+    assert exact == ["integers, `bool`", "0", "0"]
 
 
 def test_launch_errors_are_all_in_the_table_of_checks() -> None:
