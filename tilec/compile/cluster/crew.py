@@ -43,6 +43,7 @@ class Crew:
         self._trees: dict[str, Tree] = {}
         # Digests of trees and files that each worker has, by its address.
         self._has: dict[str, set[str]] = {}
+        self._living: set[str] = set()
         self._joining: set[str] = set()
         self._left_out: dict[str, str] = {}
         self._alone_since: float | None = None
@@ -53,19 +54,26 @@ class Crew:
         """Return how many workers take part."""
         return len(self._has)
 
-    def require(self, tree: Tree, tools: tuple[ToolInfo, ...]) -> None:
-        """Let workers have a tree and the tools of its language from now on."""
-        if tree.digest not in self._trees:
-            self._trees[tree.digest] = tree
-            self._tools[tree.language] = tools
-            self._parts |= {f.name: f.digest for f in tree.files if f.name.startswith("<toolkit>")}
+    def require(self, tree: Tree, tools: tuple[ToolInfo, ...]) -> bool:
+        """Let workers have a tree and the tools of its language; return whether it is new."""
+        if tree.digest in self._trees:
+            return False
+        self._trees[tree.digest] = tree
+        self._tools[tree.language] = tools
+        self._parts |= {f.name: f.digest for f in tree.files if f.name.startswith("<toolkit>")}
+        return True
 
     def with_tree(self, digest: str) -> set[str]:
         """Return the addresses of workers that can do tasks of a tree."""
         return {address for address, has in self._has.items() if digest in has}
 
+    def is_everyone(self, addresses: frozenset[str]) -> bool:
+        """Return whether these are all workers that the cluster has."""
+        return addresses >= self._living
+
     def forget(self, address: str) -> None:
-        """A worker was restarted: it has to join again."""
+        """A worker is new, or was restarted: it has to join first."""
+        self._living.add(address)
         self._has.pop(address, None)
 
     def leave_out(self, address: str, reason: str) -> None:
@@ -84,6 +92,7 @@ class Crew:
         Raises:
             MissingError: no worker can take part, or none has come for a while.
         """
+        self._living = {*living}
         for address in self._has.keys() - living.keys():
             del self._has[address]
         if any(threads > 1 for threads in living.values()):

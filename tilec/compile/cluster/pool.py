@@ -11,33 +11,22 @@ import uuid
 import warnings
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future
-from pathlib import Path
 from types import ModuleType
 from typing import cast
 
 from distributed import Client, KilledWorker
+from distributed import Future as DaskFuture
 from distributed.client import FutureCancelledError, VersionsDict
 from distributed.versions import VersionMismatchWarning
 
-from tilec.compile.cache import Cache
 from tilec.compile.cluster import member
 from tilec.compile.cluster.attempts import Entry, where_tried
 from tilec.compile.cluster.crew import Crew, version_differences
 from tilec.compile.cluster.parcels import Delivery, Tree, Unit, pack, unpack
-from tilec.compile.events import Done
+from tilec.compile.cluster.results import Results
 from tilec.compile.pool import Answer, Answers, Lost, Task
-from tilec.compile.worker import (
-    Compile,
-    Reply,
-    Request,
-    Setup,
-    changed,
-    check_image,
-    image_row,
-    spool_image,
-)
-from tilec_runtime.errors import MissingError, TilecError
-from tilec_runtime.model.image import Image
+from tilec.compile.worker import Compile, Reply, Request, Setup, changed
+from tilec_runtime.errors import MissingError
 
 MOVES = 3  # times that a task goes elsewhere
 _CONNECT = 8.0  # seconds to reach the scheduler
@@ -46,6 +35,8 @@ _SILENT = 30.0  # seconds without an answer after which a scheduler or worker co
 _CLOSE = 5.0  # seconds to take leave of the workers
 # Tasks that the scheduler has for each worker: one that is done, and one that waits for it.
 _AHEAD = 2
+_BEAT = 0.02  # seconds in which results are collected that are then fetched in one go
+_CUT = "scheduler-connection-lost"  # Dask's reason for tasks of a scheduler that went away
 _DIED = "was lost with its worker each time"
 
 
@@ -74,12 +65,10 @@ class DaskPool:
         note: Callable[[str], None],
         seat: ModuleType = member,
     ) -> None:
-        self._address, self._setup, self._grace = address, setup, grace
+        self._address, self._grace = address, grace
         self._on_start, self._seat = on_start, seat
         self._build = f"tilec-{uuid.uuid4().hex[:16]}"
-        root = Path(setup.cache_root) if setup.cache_root else None
-        shared = Path(setup.shared_root) if setup.shared_root else None
-        self._cache = Cache(root, note=note, shared=shared)
+        self._results = Results(setup, note)
         self._crew = Crew(self._build, setup, note=note, seat=seat)
         self._client: Client | None = None
         self._connecting: asyncio.Task[None] | None = None
@@ -87,6 +76,8 @@ class DaskPool:
         self._count = 0
         self._waiting: collections.deque[Entry] = collections.deque()
         self._running: dict[int, Entry] = {}
+        self._filling: asyncio.Handle | None = None
+        self._beat: asyncio.Event | None = None
         self._joins: set[asyncio.Task[None]] = set()
         self._closing = False
         self._loop = asyncio.new_event_loop()
@@ -208,7 +199,6 @@ class DaskPool:
                 self._start_join(self._crew.join(self._client, has, addresses))
             for entry in [*self._running.values()]:
                 self._check(entry, living)
-            self._fill()
             await self._wait(_LOOK)
             if self._error:
                 raise self._error
@@ -228,11 +218,16 @@ class DaskPool:
     def _start_join(self, join: Awaitable[None]) -> None:
         async def run() -> None:
             await join
-            self._woken.set()
+            self._fill_soon()
 
         task = self._loop.create_task(run())
         self._joins.add(task)
         task.add_done_callback(self._joins.discard)
+
+    def _stop(self, error: MissingError) -> None:
+        """End the build's use of the cluster."""
+        self._error = self._error or error
+        self._woken.set()
 
     def _gone(self, why: str) -> MissingError:
         return MissingError(
@@ -278,61 +273,82 @@ class DaskPool:
         tree = Tree(
             language=spec.language, source=spec.source, files=task.files, inputs=first.inputs
         )
-        self._crew.require(tree, task.tools)
+        if self._crew.require(tree, task.tools):
+            self._woken.set()
         self._count += 1
         self._waiting.append(Entry(self._count, task, future, tree.digest))
-        self._woken.set()
+        self._fill_soon()
+
+    def _fill_soon(self) -> None:
+        if self._filling is None and not self._error:
+            self._filling = self._loop.call_soon(self._fill)
 
     def _fill(self) -> None:
         """Hand tasks to the scheduler, as many as keep the workers busy."""
+        self._filling = None
         room = len(self._crew) * _AHEAD - len(self._running)
         passed: list[Entry] = []
+        together: dict[frozenset[str], list[Entry]] = {}
         while room > 0 and self._waiting:
             entry = self._waiting.popleft()
             able = self._crew.with_tree(entry.tree)
             if not able:
                 passed.append(entry)
-                continue
-            room -= 1
-            entry.allowed = able - entry.tried or able
-            self._running[entry.number] = entry
-            entry.job = self._loop.create_task(self._attempt(entry))
+            elif entry.tree in self._crew.changed:
+                reply = Reply(result=changed(entry.requests[0].job))
+                self._finish(entry, tuple(Answer(reply=reply) for _ in entry.requests))
+            else:
+                room -= 1
+                entry.allowed = able - entry.tried or able
+                together.setdefault(frozenset(entry.allowed), []).append(entry)
         self._waiting.extendleft(reversed(passed))
+        for allowed, entries in together.items():
+            self._send(allowed, entries)
 
-    async def _attempt(self, entry: Entry) -> None:
-        """Send a task to the cluster, and take what comes back."""
+    def _send(self, allowed: frozenset[str], entries: list[Entry]) -> None:
+        """Send tasks that the same workers may do to the scheduler: one message for all."""
         assert self._client is not None
-        if entry.tree in self._crew.changed:
-            reply = Reply(result=changed(entry.requests[0].job))
-            self._finish(entry, tuple(Answer(reply=reply) for _ in entry.requests))
-            return
-        unit = Unit(
-            number=entry.number,
-            requests=entry.requests,
-            tree=entry.tree,
-            limit=entry.task.limit,
-            grace=self._grace,
-        )
-        entry.attempts += 1
+        units = []
+        for entry in entries:
+            entry.attempts += 1
+            self._running[entry.number] = entry
+            unit = Unit(
+                number=entry.number,
+                requests=entry.requests,
+                tree=entry.tree,
+                limit=entry.task.limit,
+                grace=self._grace,
+            )
+            units.append(pack(unit))
         try:
-            remote = self._client.submit(
+            remotes = self._client.map(
                 self._seat.work,
-                self._build,
-                pack(unit),
-                key=f"{self._build}-{entry.number}-{entry.attempts}",
-                workers=[*entry.allowed],
+                [self._build] * len(entries),
+                units,
+                key=[f"{self._build}-{entry.number}-{entry.attempts}" for entry in entries],
+                # Names of workers cost the scheduler half as much again as the task.
+                workers=None if self._crew.is_everyone(allowed) else [*allowed],
                 pure=False,
             )
+        except Exception as error:  # noqa: BLE001 - a client that was closed meanwhile, say
+            self._stop(self._gone(str(error)))
+            return
+        for entry, remote in zip(entries, remotes, strict=True):
+            entry.job = self._loop.create_task(self._attempt(entry, remote))
+
+    async def _attempt(self, entry: Entry, remote: DaskFuture[bytes]) -> None:
+        """Wait for a task, and take what comes back."""
+        try:
             await remote.exception()
             entry.begun.clear()  # should a worker die now, no blame is on the task
+            await self._next_beat()
             delivery = unpack(await remote, Delivery)
         except KilledWorker as error:
             entry.lost(error.last_worker.address)
             self._lose(entry, _DIED)
         except FutureCancelledError as error:
-            if self._client.status != "running":
-                self._error = self._error or self._gone(str(error))
-                self._woken.set()
+            if self._client is None or self._client.status != "running" or error.reason == _CUT:
+                self._stop(self._gone("the connection was closed"))
                 return
             entry.lost("", f"the cluster, which cancelled it ({error.reason})")
             self._move(entry, "was cancelled")
@@ -341,18 +357,29 @@ class DaskPool:
             self._move(entry, f"could not be started: {type(error).__name__}: {error}")
         else:
             self._take(entry, delivery)
-        self._fill()
+        self._fill_soon()
+
+    async def _next_beat(self) -> None:
+        """Wait a moment, so that results that come together are fetched together.
+
+        The client asks the scheduler once for all that are wanted at the same time.
+        """
+        if self._beat is None or self._beat.is_set():
+            self._beat = asyncio.Event()
+            self._loop.call_later(_BEAT, self._beat.set)
+        await self._beat.wait()
 
     def _take(self, entry: Entry, delivery: Delivery) -> None:
         if delivery.absent:
             self._crew.forget(delivery.address)
+            self._woken.set()
             self._again(entry)
             return
         broken = delivery.broken
         answers: Answers = ()
         if not broken:
             try:
-                answers = self._received(entry, delivery)
+                answers = self._results.take(entry.requests, delivery)
             except (ValueError, TypeError, LookupError) as error:
                 broken = f"it sent a result that cannot be used: {error}"
         if broken:
@@ -370,47 +397,6 @@ class DaskPool:
                 reply = dataclasses.replace(last.reply, where=where_tried(entry.places))
                 answers = (*answers[:-1], dataclasses.replace(last, reply=reply))
         self._finish(entry, answers)
-
-    def _received(self, entry: Entry, delivery: Delivery) -> Answers:
-        """Return answers whose images lie in the cache, or else in the spool.
-
-        Raises:
-            ValueError, TypeError, LookupError: results are not what they have to be.
-        """
-        answers = []
-        for request, answer in zip(entry.requests, delivery.answers, strict=False):
-            reply = answer.reply
-            if isinstance(reply, Reply) and isinstance(reply.result, Done):
-                result = self._kept(request, reply.result, delivery.images)
-                answer = dataclasses.replace(
-                    answer, reply=dataclasses.replace(reply, result=result)
-                )
-            answers.append(answer)
-        if not answers:
-            raise ValueError("it has no answers")
-        return tuple(answers)
-
-    def _kept(self, request: Compile, done: Done, images: Mapping[str, bytes]) -> Done | TilecError:
-        image = Image(
-            info=done.info,
-            data=images[done.blob.digest],
-            abi=done.abi,
-            warnings=done.warnings,
-        )
-        check_image(image)
-        if image.info.target != request.job.target:
-            raise ValueError(f"an image for {image.info.target}, not {request.job.target}")
-        blob = None
-        if request.job.cacheable and not request.apart:
-            blob = self._cache.put(request.key, image)
-        try:
-            if blob is None:
-                spool = Path(self._setup.spool)
-                spool.mkdir(parents=True, exist_ok=True)
-                blob = spool_image(spool / f"{request.key}.image", image)
-        except TilecError as error:
-            return error
-        return dataclasses.replace(done, row=image_row(request.key, image), blob=blob)
 
     def _hear(self, event: tuple[float, tuple[int, int, str]]) -> None:
         """A worker has begun a request."""
@@ -439,7 +425,7 @@ class DaskPool:
         self._running.pop(entry.number, None)
         entry.stop()
         self._waiting.appendleft(entry)
-        self._woken.set()
+        self._fill_soon()
 
     def _move(self, entry: Entry, death: str) -> None:
         """Let another worker try a task, unless it went elsewhere often enough."""
