@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tilec.compile.remote.environment import netrc_file, proxies, proxy_for
 from tilec_runtime.bundle.place import cache_root, shared_root
 from tilec_runtime.errors import UsageError
 
@@ -114,17 +116,9 @@ class Settings:
             token=self.remote_token,
             token_for=self.remote_cache,
             netrc=self.netrc,
-            proxy=self._proxy,
+            proxy=functools.partial(proxy_for, self.proxies),
         )
         return choice if wait is None else dataclasses.replace(choice, wait=wait)
-
-    def _proxy(self, scheme: str, host: str) -> str:
-        from urllib.request import proxy_bypass
-
-        proxy = self.proxies.get(scheme, "")
-        if not proxy or proxy_bypass(host, self.proxies):
-            return ""
-        return proxy if "://" in proxy else f"http://{proxy}"
 
     @property
     def search(self) -> ToolSearch:
@@ -159,8 +153,8 @@ def read_settings(environ: Mapping[str, str] | None = None, cwd: Path | None = N
         remote_mode=env.get("TILEC_REMOTE_MODE", ""),
         remote_trust=env.get("TILEC_REMOTE_TRUST", ""),
         remote_token=env.get("TILEC_REMOTE_TOKEN", ""),
-        netrc=_netrc(env, cwd),
-        proxies=_proxies(env),
+        netrc=netrc_file(env, cwd),
+        proxies=proxies(env),
         cache_max=env.get("TILEC_CACHE_MAX", "") or CACHE_MAX,
         cuda_home=env.get("CUDA_HOME", "") or env.get("CUDA_PATH", ""),
         path=env.get("PATH", ""),
@@ -186,19 +180,6 @@ def parse_size(text: str) -> int:
         return int(float(match.group(1)) * _UNITS[match.group(2).lower()])
     except OverflowError as exc:
         raise ValueError(f"{text[:40]}… is too large") from exc
-
-
-def _netrc(env: Mapping[str, str], cwd: Path) -> Path | None:
-    if env.get("NETRC"):
-        return cwd / env["NETRC"]
-    return Path(env["HOME"], ".netrc") if env.get("HOME") else None
-
-
-def _proxies(env: Mapping[str, str]) -> dict[str, str]:
-    """Return the proxies that http_proxy, https_proxy and no_proxy name, in any letters."""
-    lower = {name.lower(): value for name, value in env.items() if value}
-    names = ("http", "https", "no")
-    return {name: lower[f"{name}_proxy"] for name in names if f"{name}_proxy" in lower}
 
 
 def _color(env: Mapping[str, str]) -> str:

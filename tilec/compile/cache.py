@@ -11,6 +11,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -54,6 +55,13 @@ class Remote(Protocol):
         self, key: str, load: Callable[[], tuple[bytes, bytes] | None], seconds: float
     ) -> None:
         """Upload an image in the background."""
+
+    @property
+    def url_for_workers(self) -> str:
+        """The URL that workers of a cluster may write to; empty for none."""
+
+    def bring(self, key: str, row: str) -> Future[tuple[bytes, bytes]]:
+        """Get index row and image that a worker put there."""
 
 
 class Cache:

@@ -322,6 +322,7 @@ class JobRunner:
                 grace=self._grace,
                 on_start=self._queue_start,
                 note=lambda text: self._events.put(lambda: self._tell((text,))),
+                remote=self._cache.remote,
             )
         return self._started_cluster
 

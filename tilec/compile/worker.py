@@ -81,6 +81,11 @@ class Compile:
         """Whether the job's whole group is compiled."""
         return bool(self.job.group) and not self.apart
 
+    @property
+    def cacheable(self) -> bool:
+        """Whether caches may have the image."""
+        return self.job.cacheable and not self.apart
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Identify:
@@ -224,7 +229,7 @@ class Worker:
         if inputs != request.inputs:
             raise changed(job)
         blob = None
-        if job.cacheable and not request.apart:
+        if request.cacheable:
             blob = self._cache.put(request.key, image)
         return Done(
             row=image_row(request.key, image),

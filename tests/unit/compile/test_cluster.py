@@ -18,14 +18,20 @@ from typing import Any
 import distributed
 import pytest
 
+from tests.remote_server import CacheServer
 from tests.waiting import PATIENCE, becomes, ends
+from tilec.compile.cache import Cache
 from tilec.compile.cluster import crew, member, parcels
 from tilec.compile.cluster import pool as pools
 from tilec.compile.events import Done, Failed, SilentObserver
+from tilec.compile.remote.access import Access
+from tilec.compile.remote.session import open_remote
 from tilec.compile.worker import Setup
 from tilec.frontends.base import ToolSearch
 from tilec.model.job import Member
+from tilec.model.remote_url import RemoteUrl
 from tilec_runtime.errors import CompileError, MissingError, TilecError
+from tilec_runtime.model.digest import sha256
 
 MACHINES = {"fake": "tests.cluster_fakes:MachineFrontend"}
 
@@ -253,6 +259,52 @@ def test_two_builds_share_a_cluster(project, cluster, tmp_path: Path) -> None:
     with ThreadPoolExecutor() as threads:
         one, other = threads.map(build, ("one", "other"))
     assert one == other
+
+
+# --- the remote cache
+
+WAYS = {
+    # fault of a request: what comes back as bytes, compiles, note
+    "": (0, 3, ""),
+    "PUT": (3, 3, "cannot write to the remote cache: it answers 403"),
+    "GET": (3, 6, "images return through the scheduler: the remote cache"),
+}
+
+
+@pytest.mark.parametrize("fault", WAYS)
+def test_digests_return_where_workers_can_write(
+    fault: str, project, remote, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    as_bytes, compiles, note = WAYS[fault]
+    sent: list[int] = []
+    unpack = pools.unpack
+
+    def spy(data: bytes, kind: Any) -> Any:
+        delivery = unpack(data, kind)
+        sent.append(len(delivery.images))
+        return delivery
+
+    monkeypatch.setattr(pools, "unpack", spy)
+    jobs = project.keyed(*map(project.job, range(3)))
+    with CacheServer() as server:
+        server.fault = lambda one: "403" if one.method == fault else ""
+        session = open_remote(
+            Access(url=RemoteUrl.parse(server.url), write=True),
+            note=project.observer.note,
+            ended=lambda _: None,
+            wait=20.0,
+        )
+        assert session
+        project.cache.remote = session
+        with session, remote() as pool:
+            here = images(pool.compile(jobs, fresh=True))
+        stored = {sha256(data) for (kind, _), data in server.objects.items() if kind == "cas"}
+    assert sum(sent) == as_bytes
+    assert len(project.compiled) == compiles
+    assert fault == "PUT" or {sha256(data) for data in here} <= stored
+    assert [note in text for text in project.observer.notes[:1]] == [True] * bool(note)
+    with project.pool(cache=Cache(None, note=pytest.fail)) as pool:
+        assert images(pool.compile(jobs)) == here
 
 
 # --- schedulers

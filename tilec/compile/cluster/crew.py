@@ -32,12 +32,20 @@ class Crew:
         setup: of its worker processes.
         note: gets texts for the user.
         seat: module that workers import: see `member`.
+        remote: URL of the remote cache that they write to; empty for none.
     """
 
     def __init__(
-        self, build: str, setup: Setup, *, note: Callable[[str], None], seat: ModuleType
+        self,
+        build: str,
+        setup: Setup,
+        *,
+        note: Callable[[str], None],
+        seat: ModuleType,
+        remote: str = "",
     ) -> None:
         self._build, self._setup, self._note, self._seat = build, setup, note, seat
+        self._remote = remote
         self._tools: dict[str, tuple[ToolInfo, ...]] = {}
         self._parts: dict[str, str] = {}
         self._trees: dict[str, Tree] = {}
@@ -140,6 +148,7 @@ class Crew:
                     digest: tree for digest, tree in trees.items() if digest not in self.changed
                 },
                 files=files,
+                remote=self._remote,
             )
             replies = await client.run(
                 self._seat.join,

@@ -31,6 +31,7 @@ from tilec.compile.cluster.parcels import (
     unpack,
     write_tree,
 )
+from tilec.compile.cluster.uploads import Uploads
 from tilec.compile.events import Done
 from tilec.compile.pool import Answer, Lost, ask, wait_until_ready
 from tilec.compile.process import WorkerProcess
@@ -113,6 +114,7 @@ class Seat(WorkerPlugin):
         self._supplies: Supplies | None = None
         self._trees: dict[str, Tree] = {}
         self._files: dict[str, bytes] = {}
+        self._uploads: Uploads | None = None
 
     def teardown(self, worker: Worker) -> None:  # noqa: ARG002 - Dask's signature
         """Kill the process, also one that compiles, and remove all files."""
@@ -120,6 +122,8 @@ class Seat(WorkerPlugin):
         self._wake()
         if self._process:
             self._process.kill()
+        if self._uploads:
+            self._uploads.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def prepare(self, supplies: Supplies) -> tuple[str, ...]:
@@ -128,6 +132,8 @@ class Seat(WorkerPlugin):
             self._supplies = supplies
             self._trees.update(supplies.trees)
             self._files.update(supplies.files)
+            if self._uploads is None:
+                self._uploads = Uploads(supplies.remote)
             try:
                 return tuple(differences(supplies.wanted, self._identity(supplies)))
             except TilecError as error:
@@ -160,14 +166,15 @@ class Seat(WorkerPlugin):
             self._wake()
             answers: list[Answer] = []
             images: dict[str, bytes] = {}
+            unshared = ""
             try:
                 root = self._root(unit.tree)
                 for index, request in enumerate(unit.requests):
                     worker.log_event(self._build, [unit.number, index, address])
                     limit = unit.limit + unit.grace
                     answer = ask(self._live(), _moved(request, str(root)), limit=limit)
-                    self._collect(answer, images)
-                    answers.append(_told_from(answer, str(root), request.job.spec.source.root))
+                    unshared = self._collect(request, answer, images, unit.as_bytes) or unshared
+                    answers.append(_with_root(answer, str(root), request.job.spec.source.root))
                     if answer.lost:
                         break
                 broken = self._disk_trouble(answers, unit.tree)
@@ -179,20 +186,30 @@ class Seat(WorkerPlugin):
                 self._rest_later()
         if broken:
             return dataclasses.replace(delivery, broken=broken)
-        return dataclasses.replace(delivery, answers=tuple(answers), images=images)
+        return dataclasses.replace(
+            delivery, answers=tuple(answers), images=images, unshared=unshared
+        )
 
-    @staticmethod
-    def _collect(answer: Answer, images: dict[str, bytes]) -> None:
-        """Take an image off the disk.
+    def _collect(
+        self, request: Compile, answer: Answer, images: dict[str, bytes], as_bytes: bool
+    ) -> str:
+        """Take an image off the disk, into the remote cache or else into `images`.
+
+        Returns why it is not in the remote cache; empty where it is, or is not to be.
 
         Raises:
             OSError: it is gone.
         """
         if isinstance(answer.reply, Lost) or not isinstance(answer.reply.result, Done):
-            return
-        blob = answer.reply.result.blob
-        images[blob.digest] = Path(blob.path).read_bytes()
-        Path(blob.path).unlink()
+            return ""
+        done = answer.reply.result
+        data = Path(done.blob.path).read_bytes()
+        Path(done.blob.path).unlink()
+        assert self._uploads is not None
+        if request.cacheable and not as_bytes and self._uploads.put(request.key, done, data):
+            return ""
+        images[done.blob.digest] = data
+        return self._uploads.fault
 
     def _disk_trouble(self, answers: list[Answer], tree: str) -> str:
         """Return what is wrong with the disk, if that may be behind a failed request."""
@@ -287,7 +304,7 @@ def _moved(request: Compile, root: str) -> Compile:
     )
 
 
-def _told_from(answer: Answer, here: str, there: str) -> Answer:
+def _with_root(answer: Answer, here: str, there: str) -> Answer:
     """Return an answer whose texts name the project's directory as the build knows it."""
     if not isinstance(answer.reply, Lost) and isinstance(answer.reply.result, TilecError):
         error = answer.reply.result

@@ -61,6 +61,7 @@ class Supplies:
         prefer, cuda: which tools are looked for, as in `ToolSearch`.
         trees: by their digest.
         files: contents of files, by their digest.
+        remote: URL of the remote cache that images go to; empty for none.
     """
 
     wanted: Identity
@@ -69,6 +70,7 @@ class Supplies:
     cuda: str
     trees: Mapping[str, Tree]
     files: Mapping[str, bytes]
+    remote: str = ""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -89,6 +91,7 @@ class Unit:
         tree: digest of the files that they read.
         limit: seconds that each request may take.
         grace: seconds beyond it before its process is killed.
+        as_bytes: images come back as bytes, whether or not there is a remote cache.
     """
 
     number: int
@@ -96,6 +99,7 @@ class Unit:
     tree: str
     limit: float
     grace: float
+    as_bytes: bool = False
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -106,7 +110,8 @@ class Delivery:
         address: of the worker.
         place: how messages call it.
         answers: as in `Pool`. The blobs in them are not to be read.
-        images: bytes of images, by their digest.
+        images: bytes of images, by their digest; those that are not here are in the remote cache.
+        unshared: why images are not in the remote cache; empty where they are, or are not to be.
         absent: the worker is new and knows nothing of the build.
         broken: what keeps the worker from its work; empty for nothing.
     """
@@ -115,6 +120,7 @@ class Delivery:
     place: str
     answers: tuple[Answer, ...] = ()
     images: Mapping[str, bytes] = dataclasses.field(default_factory=dict)
+    unshared: str = ""
     absent: bool = False
     broken: str = ""
 

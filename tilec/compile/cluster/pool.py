@@ -19,12 +19,14 @@ from distributed import Future as DaskFuture
 from distributed.client import FutureCancelledError, VersionsDict
 from distributed.versions import VersionMismatchWarning
 
+from tilec.compile.cache import Remote
 from tilec.compile.cluster import member
 from tilec.compile.cluster.attempts import Entry, where_tried
 from tilec.compile.cluster.crew import Crew, version_differences
 from tilec.compile.cluster.parcels import Delivery, Tree, Unit, pack, unpack
 from tilec.compile.cluster.results import Results
 from tilec.compile.pool import Answer, Answers, Lost, Task
+from tilec.compile.remote.store import RemoteError
 from tilec.compile.worker import Compile, Reply, Request, Setup, changed
 from tilec_runtime.errors import MissingError
 
@@ -53,6 +55,7 @@ class DaskPool:
         on_start: called in the pool's thread when a worker begins a request.
         note: gets texts for the user, in the pool's thread.
         seat: module that workers import: see `member`.
+        remote: the build's remote cache; None for none.
     """
 
     def __init__(
@@ -64,12 +67,14 @@ class DaskPool:
         on_start: Callable[[Request], None],
         note: Callable[[str], None],
         seat: ModuleType = member,
+        remote: Remote | None = None,
     ) -> None:
         self._address, self._grace = address, grace
         self._on_start, self._seat = on_start, seat
         self._build = f"tilec-{uuid.uuid4().hex[:16]}"
-        self._results = Results(setup, note)
-        self._crew = Crew(self._build, setup, note=note, seat=seat)
+        url = remote.url_for_workers if remote else ""
+        self._results = Results(setup, note, remote if url else None)
+        self._crew = Crew(self._build, setup, note=note, seat=seat, remote=url)
         self._client: Client | None = None
         self._connecting: asyncio.Task[None] | None = None
         self._error: MissingError | None = None
@@ -218,6 +223,7 @@ class DaskPool:
     def _start_join(self, join: Awaitable[None]) -> None:
         async def run() -> None:
             await join
+            self._woken.set()  # more may have to be sent by now
             self._fill_soon()
 
         task = self._loop.create_task(run())
@@ -318,6 +324,7 @@ class DaskPool:
                 tree=entry.tree,
                 limit=entry.task.limit,
                 grace=self._grace,
+                as_bytes=self._results.as_bytes,
             )
             units.append(pack(unit))
         try:
@@ -356,7 +363,7 @@ class DaskPool:
             entry.lost(entry.begun[-1] if entry.begun else "", "a worker")
             self._move(entry, f"could not be started: {type(error).__name__}: {error}")
         else:
-            self._take(entry, delivery)
+            await self._take(entry, delivery)
         self._fill_soon()
 
     async def _next_beat(self) -> None:
@@ -369,7 +376,7 @@ class DaskPool:
             self._loop.call_later(_BEAT, self._beat.set)
         await self._beat.wait()
 
-    def _take(self, entry: Entry, delivery: Delivery) -> None:
+    async def _take(self, entry: Entry, delivery: Delivery) -> None:
         if delivery.absent:
             self._crew.forget(delivery.address)
             self._woken.set()
@@ -379,7 +386,10 @@ class DaskPool:
         answers: Answers = ()
         if not broken:
             try:
-                answers = self._results.take(entry.requests, delivery)
+                answers = await self._results.take(entry.requests, delivery)
+            except RemoteError:
+                self._again(entry)
+                return
             except (ValueError, TypeError, LookupError) as error:
                 broken = f"it sent a result that cannot be used: {error}"
         if broken:

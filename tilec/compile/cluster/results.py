@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from tilec.compile.cache import Cache
+from tilec.compile.cache import Cache, Remote
 from tilec.compile.cluster.parcels import Delivery
 from tilec.compile.events import Done
 from tilec.compile.pool import Answers
+from tilec.compile.remote.store import RemoteError
 from tilec.compile.worker import Compile, Reply, Setup, check_image, image_row, spool_image
 from tilec_runtime.errors import TilecError
 from tilec_runtime.model.image import Image
+
+_SLOW = 60.0  # seconds for an image from the remote cache, behind those that wait for it too
 
 
 class Results:
@@ -21,25 +25,46 @@ class Results:
     Args:
         setup: has both.
         note: gets texts for the user.
+        remote: where workers put images, whose digests alone come back then; None for nowhere.
     """
 
-    def __init__(self, setup: Setup, note: Callable[[str], None]) -> None:
+    def __init__(
+        self, setup: Setup, note: Callable[[str], None], remote: Remote | None = None
+    ) -> None:
+        self._note = note
+        self._remote = remote
         root = Path(setup.cache_root) if setup.cache_root else None
         shared = Path(setup.shared_root) if setup.shared_root else None
         self._cache = Cache(root, note=note, shared=shared)
         self._spool = Path(setup.spool)
 
-    def take(self, requests: Sequence[Compile], delivery: Delivery) -> Answers:
+    @property
+    def as_bytes(self) -> bool:
+        """Whether workers have to send images rather than digests."""
+        return self._remote is None
+
+    async def take(self, requests: Sequence[Compile], delivery: Delivery) -> Answers:
         """Return answers whose images lie here.
 
         Raises:
             ValueError, TypeError, LookupError: results are not what they have to be.
+            RemoteError: the remote cache does not have what the worker put there; no worker is to
+                use it from now on.
         """
+        if delivery.unshared:
+            self._note(
+                "images return through the scheduler, since workers of the cluster cannot write to "
+                f"the remote cache: {delivery.unshared}"
+            )
         answers = []
         for request, answer in zip(requests, delivery.answers, strict=False):
             reply = answer.reply
             if isinstance(reply, Reply) and isinstance(reply.result, Done):
-                result = self._keep(request, reply.result, delivery.images)
+                done = reply.result
+                data = delivery.images.get(done.blob.digest)
+                if data is None:
+                    data = await self._bring(request.key, done.row)
+                result = self._keep(request, done, data)
                 answer = dataclasses.replace(
                     answer, reply=dataclasses.replace(reply, result=result)
                 )
@@ -48,18 +73,25 @@ class Results:
             raise ValueError("it has no answers")
         return tuple(answers)
 
-    def _keep(self, request: Compile, done: Done, images: Mapping[str, bytes]) -> Done | TilecError:
-        image = Image(
-            info=done.info,
-            data=images[done.blob.digest],
-            abi=done.abi,
-            warnings=done.warnings,
-        )
+    async def _bring(self, key: str, row: str) -> bytes:
+        if self._remote is None:
+            raise LookupError("an image is missing")
+        try:
+            image = asyncio.wrap_future(self._remote.bring(key, row))
+            return (await asyncio.wait_for(image, _SLOW))[1]
+        except (RemoteError, asyncio.TimeoutError) as exc:
+            reason = str(exc) or f"an image did not come within {_SLOW:g} s"
+            self._note(f"images return through the scheduler: {reason}")
+            self._remote = None
+            raise RemoteError(reason) from exc
+
+    def _keep(self, request: Compile, done: Done, data: bytes) -> Done | TilecError:
+        image = Image(info=done.info, data=data, abi=done.abi, warnings=done.warnings)
         check_image(image)
         if image.info.target != request.job.target:
             raise ValueError(f"an image for {image.info.target}, not {request.job.target}")
         blob = None
-        if request.job.cacheable and not request.apart:
+        if request.cacheable:
             blob = self._cache.put(request.key, image)
         try:
             if blob is None:

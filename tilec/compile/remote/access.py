@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import dataclasses
+import functools
 import netrc
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Literal
 from urllib.parse import unquote
 
+from tilec.compile.remote.environment import netrc_file, proxies, proxy_for
 from tilec.compile.remote.store import RemoteStore
 from tilec.model.remote_url import RemoteUrl
 from tilec_runtime.errors import UsageError
@@ -113,6 +116,33 @@ def resolve(choice: RemoteChoice, manifest_url: str = "", manifest_mode: str = "
         proxy=_proxy(choice, url),
         notes=tuple(notes),
     )
+
+
+def worker_access(url: str, environ: Mapping[str, str]) -> Access | None:
+    """Return the remote cache of a build as a cluster's worker may write to it; None for none.
+
+    Credentials are the worker's own, and bound as those of a build are.
+
+    Args:
+        url: that of the build, without credentials.
+        environ: the worker's environment.
+
+    Raises:
+        UsageError: the worker's token is none, or would go over the network in clear.
+    """
+    own = environ.get("TILEC_REMOTE_CACHE", "")
+    with contextlib.suppress(ValueError):
+        if RemoteUrl.parse(own).shown == url:
+            url = own
+    choice = RemoteChoice(
+        url=url,
+        mode="write",
+        token=environ.get("TILEC_REMOTE_TOKEN", ""),
+        token_for=own,
+        netrc=netrc_file(environ, Path()),
+        proxy=functools.partial(proxy_for, proxies(environ)),
+    )
+    return resolve(choice)
 
 
 def open_store(access: Access, *, seconds: float = SECONDS) -> RemoteStore:

@@ -11,6 +11,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from types import TracebackType
 from typing import final
 
@@ -132,6 +133,36 @@ class RemoteCache:
             self._crew.submit(lambda: self._upload(key, load, seconds))
         except RemoteError as exc:
             self._count_upload(0, str(exc))
+
+    @property
+    def url_for_workers(self) -> str:
+        """The URL, without credentials, that workers of a cluster may write to; empty for none."""
+        return self._access.url.shown if self._access.write and not self._left else ""
+
+    def bring(self, key: str, row: str) -> Future[tuple[bytes, bytes]]:
+        """Get an image that a worker of this build put there: its index row and its bytes.
+
+        The future's exception is a RemoteError where it cannot be had.
+
+        Args:
+            key: the cache key.
+            row: SHA-256 that the index row has.
+        """
+        image: Future[tuple[bytes, bytes]] = Future()
+
+        def get() -> None:
+            if not image.set_running_or_notify_cancel():
+                return
+            entries: list[tuple[bytes, bytes]] = []
+            answer = self._look(key, row, lambda _, index, data: entries.append((index, data)))
+            if entries:
+                self.usage.down += sum(map(len, entries[0]))
+                image.set_result(entries[0])
+            else:
+                image.set_exception(RemoteError(f"{self._name}: {answer or 'an image is gone'}"))
+
+        self._crew.submit(get)
+        return image
 
     def __enter__(self) -> RemoteCache:
         """Return the cache itself."""
