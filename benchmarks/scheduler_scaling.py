@@ -69,7 +69,25 @@ class Run:
 
     @property
     def efficiency(self) -> float:
+        """Share of the time in which workers did their jobs."""
         return self.work / self.workers / self.wall
+
+    @property
+    def rate(self) -> float:
+        """Jobs in a second."""
+        return self.jobs / self.wall
+
+    @property
+    def kib(self) -> float:
+        """KiB that were moved for a job."""
+        return self.moved / self.jobs / 1024
+
+    @property
+    def shares(self) -> str:
+        """Milliseconds of processor that each process took for a job."""
+        return ", ".join(
+            f"{name} {value / self.jobs * 1e3:.1f}" for name, value in self.cpu.items()
+        )
 
 
 def main() -> None:
@@ -96,15 +114,13 @@ def main() -> None:
         )
         for one, plain in zip(runs["pool"], runs["plain Dask"], strict=True)
     ]
-    for one in runs["empty"]:
-        table.append(
-            (
-                f"{one.jobs} empty jobs on {one.workers} workers",
-                f"{one.jobs / one.wall:.0f} jobs/s; ms of processor for a job: "
-                + ", ".join(f"{name} {value / one.jobs * 1e3:.1f}" for name, value in one.cpu.items())
-                + f"; {one.moved / one.jobs / 1024:.0f} KiB a job",
-            )
-        )  # fmt: skip
+    table += [
+        (
+            f"{one.jobs} empty jobs on {one.workers} workers",
+            f"{one.rate:.0f} jobs/s; ms of processor a job: {one.shares}; {one.kib:.0f} KiB a job",
+        )
+        for one in runs["empty"]
+    ]
     rows = {
         name: [{**dataclasses.asdict(run), "efficiency": run.efficiency} for run in of_name]
         for name, of_name in runs.items()
@@ -117,7 +133,7 @@ def recorded(count: int) -> list[float]:
     document = json.loads((RESULTS / "tile_build.json").read_text())
     known = [statistics.median(values) for values in document["tileiras"].values()]
     known = [seconds for seconds in known if SHORTEST <= seconds <= LONGEST]
-    return sorted(random.Random(SEED).choices(known, k=count), reverse=True)  # noqa: S311
+    return sorted(random.Random(SEED).choices(known, k=count), reverse=True)
 
 
 def by_pool(address: str, seconds: Sequence[float], folder: Path) -> None:
