@@ -19,6 +19,7 @@ class Entry:
         attempts: how often it was sent to the cluster.
         tried: addresses of workers that lost it.
         places: how messages call those, as often as they lost it.
+        as_bytes: whether the attempt's images come back as bytes.
         allowed: addresses of the workers that may do the attempt.
         begun: addresses of those that have begun it; the latest is the last.
         job: waits for the attempt's end.
@@ -32,6 +33,7 @@ class Entry:
     attempts: int = 0
     tried: set[str] = dataclasses.field(default_factory=set)
     places: list[str] = dataclasses.field(default_factory=list)
+    as_bytes: bool = False
     allowed: set[str] = dataclasses.field(default_factory=set)
     begun: list[str] = dataclasses.field(default_factory=list)
     job: asyncio.Task[None] | None = None

@@ -317,6 +317,7 @@ class DaskPool:
         units = []
         for entry in entries:
             entry.attempts += 1
+            entry.as_bytes = self._results.as_bytes
             self._running[entry.number] = entry
             unit = Unit(
                 number=entry.number,
@@ -324,7 +325,7 @@ class DaskPool:
                 tree=entry.tree,
                 limit=entry.task.limit,
                 grace=self._grace,
-                as_bytes=self._results.as_bytes,
+                as_bytes=entry.as_bytes,
             )
             units.append(pack(unit))
         try:
@@ -386,7 +387,9 @@ class DaskPool:
         answers: Answers = ()
         if not broken:
             try:
-                answers = await self._results.take(entry.requests, delivery)
+                answers = await self._results.take(
+                    entry.requests, delivery, as_bytes=entry.as_bytes
+                )
             except RemoteError:
                 self._again(entry)
                 return

@@ -43,8 +43,10 @@ class Results:
         """Whether workers have to send images rather than digests."""
         return self._remote is None
 
-    async def take(self, requests: Sequence[Compile], delivery: Delivery) -> Answers:
-        """Return answers whose images lie here.
+    async def take(
+        self, requests: Sequence[Compile], delivery: Delivery, *, as_bytes: bool
+    ) -> Answers:
+        """Return answers whose images lie here; `as_bytes` as the worker got it.
 
         Raises:
             ValueError, TypeError, LookupError: results are not what they have to be.
@@ -63,6 +65,8 @@ class Results:
                 done = reply.result
                 data = delivery.images.get(done.blob.digest)
                 if data is None:
+                    if as_bytes:
+                        raise LookupError("an image is missing")
                     data = await self._bring(request.key, done.row)
                 result = self._keep(request, done, data)
                 answer = dataclasses.replace(
@@ -75,7 +79,7 @@ class Results:
 
     async def _bring(self, key: str, row: str) -> bytes:
         if self._remote is None:
-            raise LookupError("an image is missing")
+            raise RemoteError("it was left alone meanwhile")
         try:
             image = asyncio.wrap_future(self._remote.bring(key, row))
             return (await asyncio.wait_for(image, _SLOW))[1]
