@@ -328,7 +328,8 @@ class _Build:
     def unchanged_outputs(self, pins: Mapping[str, Pin]) -> tuple[Output, ...] | None:
         """Return the outputs of an earlier build if this one would write the same."""
         whole = not self.declared.unreadable and all(job.cacheable for job in self.plan.jobs)
-        if self.request.force or not whole:
+        fills = self.cache.remote is not None and self.cache.remote.fills
+        if self.request.force or not whole or fills:
             return None
         last = unchanged_outputs(self.cache, self.fingerprint(pins), self.root)
         if last is None or any(stale_outputs(self.project.manifest, self.emit, last).values()):

@@ -104,9 +104,10 @@ def _emit(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> 
 )
 @click.option(
     "--remote-mode",
-    type=click.Choice(("off", "read", "write")),
+    type=click.Choice(("off", "read", "write", "fill")),
     metavar="MODE",
-    help="off, read, or write, which reads and writes (default: TILEC_REMOTE_MODE, then read).",
+    help="off, read, write, which reads and writes, or fill, which also writes what the private cache has "
+    "(default: TILEC_REMOTE_MODE, then read).",
 )
 @click.option(
     "--remote-trust",

@@ -67,8 +67,9 @@ def _project(app: App) -> Project | None:
 
 
 def _remote_cache(app: App, project: Project | None) -> Iterator[Check]:
-    """Yield a row for the remote cache that a build at hand would use; nothing is sent to it."""
-    from tilec.compile.remote.access import resolve
+    """Yield a row for the remote cache that a build at hand would use, after a request to it."""
+    from tilec.compile.remote.access import resolve, try_out
+    from tilec.compile.remote.store import RemoteError
     from tilec.inspection.machine import Check
 
     named = project.manifest.cache if project else RemoteTable()
@@ -77,9 +78,16 @@ def _remote_cache(app: App, project: Project | None) -> Iterator[Check]:
     except UsageError as exc:
         yield Check(name="remote", text=exc.what, ok=False, fix=exc.fix)
         return
-    if access is not None:
-        mode = "read and written" if access.write else "read"
-        gives = "gives every image" if access.own else "gives what tilec.lock pins"
+    if access is None:
+        return
+    mode = "read and written" if access.write else "read"
+    gives = "gives every image" if access.own else "gives what tilec.lock pins"
+    try:
+        try_out(access)
+    except RemoteError as exc:
+        fix = "until it can be used, builds compile what it has; --remote-mode off leaves it alone"
+        yield Check(name="remote", text=f"{access.url.shown}: {exc}", ok=False, fix=fix)
+    else:
         yield Check(name="remote", text=f"{access.url.shown} ({mode}, {gives})")
 
 

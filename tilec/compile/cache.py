@@ -57,6 +57,10 @@ class Remote(Protocol):
         """Upload an image in the background."""
 
     @property
+    def fills(self) -> bool:
+        """Whether images that this cache had before are offered, too."""
+
+    @property
     def url_for_workers(self) -> str:
         """The URL that workers of a cluster may write to; empty for none."""
 

@@ -179,6 +179,8 @@ class JobRunner:
                     missing[keyed.key] = [keyed]
                 else:
                     outcomes[keyed.key] = found
+                    if self._cache.remote and self._cache.remote.fills:
+                        self._cache.share(keyed.key, found)
         self._observer.started(len(jobs), len(jobs) - sum(map(len, missing.values())))
         if not fresh:
             outcomes.update(self._fetch(missing))

@@ -44,6 +44,8 @@ _LEFT_OUT = frozenset(
         "AZURE_STORAGE_SAS_TOKEN",
     )
 )
+# They may have a password too, and no compiler opens a connection.
+_PROXIES = frozenset(("http_proxy", "https_proxy", "all_proxy", "ftp_proxy"))
 
 
 class WorkerDiedError(Exception):
@@ -73,7 +75,11 @@ class WorkerProcess:
     ) -> None:
         self.log = log
         self._killing = threading.Lock()
-        inherited = {name: value for name, value in environ.items() if name not in _LEFT_OUT}
+        inherited = {
+            name: value
+            for name, value in environ.items()
+            if name not in _LEFT_OUT and name.lower() not in _PROXIES
+        }
         self._channel, theirs = Pipe()
         with theirs, log.open("ab") as stream:
             self._process = subprocess.Popen(

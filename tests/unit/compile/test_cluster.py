@@ -7,12 +7,9 @@ import os
 import shutil
 import signal
 import socket
-import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import distributed
@@ -26,8 +23,6 @@ from tilec.compile.cluster import pool as pools
 from tilec.compile.events import Done, Failed, SilentObserver
 from tilec.compile.remote.access import Access
 from tilec.compile.remote.session import open_remote
-from tilec.compile.worker import Setup
-from tilec.frontends.base import ToolSearch
 from tilec.model.job import Member
 from tilec.model.remote_url import RemoteUrl
 from tilec_runtime.errors import CompileError, MissingError, TilecError
@@ -305,104 +300,6 @@ def test_digests_return_where_workers_can_write(
     assert [note in text for text in project.observer.notes[:1]] == [True] * bool(note)
     with project.pool(cache=Cache(None, note=pytest.fail)) as pool:
         assert images(pool.compile(jobs)) == here
-
-
-# --- schedulers
-
-
-@pytest.fixture
-def no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pools, "_CONNECT", 0.3)
-
-
-def test_a_scheduler_that_cannot_be_reached_is_an_error_or_is_done_without(
-    project, no_patience
-) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        address = f"tcp://127.0.0.1:{server.getsockname()[1]}"
-    jobs = project.keyed(project.job())
-    with project.pool(scheduler=address) as pool, pytest.raises(MissingError) as caught:
-        pool.compile(jobs)
-    assert caught.value.what.startswith(f"the scheduler {address} cannot be reached: ")
-    with project.pool(scheduler=address, fallback=True) as pool:
-        images(pool.compile(jobs))
-    (note,) = project.observer.notes
-    assert note.startswith(f"the scheduler {address} cannot be reached")
-    assert note.endswith(": the rest is compiled on this machine")
-
-
-@pytest.fixture
-def silent() -> Iterator[str]:
-    """Address of a server that takes connections and says nothing."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        yield f"tcp://127.0.0.1:{server.getsockname()[1]}"
-
-
-def test_a_scheduler_that_is_silent_is_not_waited_for(project, silent, no_patience) -> None:
-    with (
-        project.pool(scheduler=silent) as pool,
-        pytest.raises(MissingError, match="cannot be reached"),
-    ):
-        pool.compile(project.keyed(project.job()))
-
-
-def test_a_build_can_end_while_it_connects(silent, tmp_path: Path) -> None:
-    setup = Setup(
-        frontends=MACHINES, search=ToolSearch(), cache_root="", spool=str(tmp_path / "spool")
-    )
-    began = time.monotonic()
-    for connecting in (False, True):
-        pool = pools.DaskPool(
-            silent, setup=setup, grace=0.1, on_start=lambda _: None, note=lambda _: None
-        )
-        assert not connecting or becomes(lambda pool=pool: pool._client is not None)
-        pool.close()
-    assert time.monotonic() - began < pools._CONNECT
-
-
-CLUSTER = """
-import sys, time
-from distributed import LocalCluster
-with LocalCluster(n_workers=1, threads_per_worker=1, processes=False, protocol="tcp://", dashboard_address=":0") as cluster:
-    print(cluster.scheduler_address, flush=True)
-    sys.stdin.read()
-"""
-
-
-@pytest.fixture
-def doomed() -> Iterator[Any]:
-    """A cluster in a process of its own; `address` is its scheduler's."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", CLUSTER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    with process:
-        assert process.stdout
-        yield SimpleNamespace(address=process.stdout.readline().strip(), kill=process.kill)
-        process.kill()
-
-
-@pytest.mark.parametrize("fallback", [pytest.param(False, marks=pytest.mark.long), True])
-def test_a_scheduler_that_is_killed_costs_no_image(project, doomed, fallback) -> None:
-    jobs = project.keyed(*(project.job(bm, sleep=0.1, only="BM1") for bm in range(6)))
-    done: list[str] = []
-
-    class Killing(Watching):
-        def job_finished(self, job_id: str, outcome: object) -> None:
-            done.append(job_id)
-            doomed.kill()
-
-    observer = Killing()
-    with project.pool(scheduler=doomed.address, fallback=fallback, observer=observer) as pool:
-        if fallback:
-            images(pool.compile(jobs))
-            assert any("went away" in note for note in observer.notes)
-        else:
-            with pytest.raises(MissingError, match="went away while the build was running"):
-                pool.compile(jobs)
-    assert done
-    with project.pool() as pool:
-        known = [outcome.cached for outcome in pool.compile(jobs)]
-    assert sum(known) >= len(done)
 
 
 # --- rarer misfortunes

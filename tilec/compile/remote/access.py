@@ -10,18 +10,20 @@ import netrc
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 from urllib.parse import unquote
 
 from tilec.compile.remote.environment import netrc_file, proxies, proxy_for
-from tilec.compile.remote.store import RemoteStore
+from tilec.compile.remote.store import RemoteError, RemoteStore, TooLargeError
 from tilec.model.remote_url import RemoteUrl
 from tilec_runtime.errors import UsageError
+from tilec_runtime.model.digest import sha256
 
-Mode = Literal["off", "read", "write"]
+Mode = Literal["off", "read", "write", "fill"]
 CONNECTIONS = 32
 SECONDS = 10.0
 _LONGEST_WAIT = 86400.0
+_PROBE = b"tilec doctor\n"
 _TOKEN = re.compile(r"[\x21-\x7e]+")
 
 
@@ -57,6 +59,7 @@ class Access:
     Attributes:
         url: where it is.
         write: whether it gets what is compiled.
+        fill: whether it gets what the private cache has, too.
         own: whether it gives entries without a pin.
         authorization: value of the HTTP header; empty for none.
         proxy: URL of the HTTP proxy.
@@ -65,6 +68,7 @@ class Access:
 
     url: RemoteUrl
     write: bool = False
+    fill: bool = False
     own: bool = False
     authorization: str = dataclasses.field(default="", repr=False)
     proxy: str = dataclasses.field(default="", repr=False)
@@ -80,9 +84,9 @@ def resolve(choice: RemoteChoice, manifest_url: str = "", manifest_mode: str = "
     Raises:
         UsageError: the user's words are no URL, mode, time or token, or would send a password in clear.
     """
-    if choice.mode not in ("", "off", "read", "write"):
+    if choice.mode not in ("", *get_args(Mode)):
         raise UsageError(
-            f"{choice.mode!r} is no mode of the remote cache", fix="say off, read or write"
+            f"{choice.mode!r} is no mode of the remote cache", fix="say off, read, write or fill"
         )
     if not 0 <= choice.wait <= _LONGEST_WAIT:  # not a number is in no range
         raise UsageError(
@@ -92,17 +96,18 @@ def resolve(choice: RemoteChoice, manifest_url: str = "", manifest_mode: str = "
     if mode == "off" or not (choice.url or manifest_url):
         return None
     url = _parsed(choice.url or manifest_url)
-    write = mode == "write"
+    write, fill = mode in ("write", "fill"), mode == "fill"
     if choice.url:
         return Access(
             url=url,
             write=write,
+            fill=fill,
             own=choice.own,
             authorization=_authorization(choice, url),
             proxy=_proxy(choice, url),
         )
     notes = []
-    if write and url.scheme == "file" and choice.mode != "write":
+    if write and url.scheme == "file" and not choice.mode:
         write = False
         notes.append(
             f"the remote cache {url.shown} is only read: a project writes no directory outside of "
@@ -112,6 +117,7 @@ def resolve(choice: RemoteChoice, manifest_url: str = "", manifest_mode: str = "
     return Access(
         url=url,
         write=write,
+        fill=fill,
         authorization=_basic(*_of_netrc(choice.netrc, url.host)) if known else "",
         proxy=_proxy(choice, url),
         notes=tuple(notes),
@@ -174,6 +180,25 @@ def open_store(access: Access, *, seconds: float = SECONDS) -> RemoteStore:
     from tilec.compile.remote.cloud import CloudStore
 
     return CloudStore(url.scheme, f"{url.host}{url.path}", seconds=seconds)
+
+
+def try_out(access: Access, *, seconds: float = 5.0) -> None:
+    """Read from a remote cache, and write a few bytes where builds write too.
+
+    Raises:
+        RemoteError: a build could not do the same.
+    """
+    store, name = open_store(access, seconds=seconds), sha256(_PROBE)
+    try:
+        if access.write:
+            store.put("cas", name, _PROBE)
+        data = store.get("cas", name, len(_PROBE))
+    except TooLargeError:
+        data = b""
+    finally:
+        store.close()
+    if access.write and data != _PROBE:
+        raise RemoteError("it does not give back what was written to it")
 
 
 def _parsed(text: str) -> RemoteUrl:

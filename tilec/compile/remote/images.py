@@ -91,6 +91,24 @@ def get_image(store: RemoteStore, key: str, *, row: str = "") -> Entry | None:
     return Entry(row=index, digest=row_at.hash, data=data, seconds=result.seconds)
 
 
+def has_image(store: RemoteStore, key: str) -> bool:
+    """Return whether there is an image for a key, with all of its objects; none is read.
+
+    Stores that evict what was not used for a while do not know which objects belong together.
+
+    Raises:
+        RemoteError: the store failed.
+    """
+    if not store.has("ac", name_of(key)):
+        return False
+    try:
+        message = _object(store, "ac", name_of(key), LIMIT)
+        files = decode(message).files if message else {}
+    except (ValueError, WrongEntryError):
+        return False
+    return bool(files) and all(store.has("cas", digest.hash) for digest in files.values())
+
+
 def name_of(key: str) -> str:
     """Return a key as servers take it: 64 hexadecimal digits."""
     return key if _HEX.fullmatch(key) else sha256(key.encode())

@@ -16,10 +16,13 @@ from types import TracebackType
 from typing import final
 
 from tilec.compile.remote.access import CONNECTIONS, SECONDS, Access, open_store
-from tilec.compile.remote.images import WrongEntryError, get_image, name_of, put_image
+from tilec.compile.remote.images import WrongEntryError, get_image, has_image, put_image
 from tilec.compile.remote.store import SLOWEST, Kind, RemoteError, RemoteStore, slow
 from tilec.compile.remote.usage import Usage
 from tilec_runtime.errors import TilecError
+
+_FREE = 30.0  # seconds of waiting for look-ups that no speed is asked for
+_FEWEST = 10  # answers in a second after those
 
 Answer = tuple[int, float] | Exception | None
 """Bytes and seconds of an image that was saved, what failed, or None for a miss."""
@@ -63,7 +66,8 @@ class RemoteCache:
         self._seconds = seconds
         self._crew = _Crew(CONNECTIONS)
         self._left = False
-        self._wrong: set[str] = set()
+        # Keys whose entries were there: one that is compiled all the same is replaced.
+        self._looked_at: set[str] = set()
         self._changed = threading.Condition()
         self._pending = 0
         self._refusal = ""
@@ -102,13 +106,16 @@ class RemoteCache:
                 answers.put((key, self._look(key, row, save)))
 
         whole = False
+        began, size = time.monotonic(), self.usage.down
         try:
             for key in asked:
                 self._crew.submit(functools.partial(look, key))
-            for _ in asked:
+            for number in range(len(asked)):
                 key, answer = self._next(answers)
                 if self._count(key, answer):
                     yield key
+                worth = number / _FEWEST + (self.usage.down - size) / SLOWEST
+                _require_speed(number + 1, time.monotonic() - began, worth)
             whole = True
         except RemoteError as exc:
             self._note(f"{self._name} is left alone for the rest of this build: {exc}")
@@ -133,6 +140,11 @@ class RemoteCache:
             self._crew.submit(lambda: self._upload(key, load, seconds))
         except RemoteError as exc:
             self._count_upload(0, str(exc))
+
+    @property
+    def fills(self) -> bool:
+        """Whether images of the private cache are offered, too."""
+        return self._access.fill
 
     @property
     def url_for_workers(self) -> str:
@@ -218,13 +230,14 @@ class RemoteCache:
         Raises:
             RemoteError: the store failed. OSError: saving did.
         """
+        if answer is not None:
+            self._looked_at.add(key)
         if isinstance(answer, WrongEntryError):
-            if not self._wrong:
+            if not self.usage.wrong:
                 self._note(
                     f"an entry of {self._name} is not used ({answer}: {key[:12]}): "
                     "it is compiled again"
                 )
-            self._wrong.add(key)
             self.usage.wrong += 1
         elif isinstance(answer, Exception):
             raise answer
@@ -264,8 +277,7 @@ class RemoteCache:
         self, key: str, load: Callable[[], tuple[bytes, bytes] | None], seconds: float
     ) -> int:
         entry = load()
-        # An entry that was wrong is replaced.
-        if entry is None or (key not in self._wrong and self._store.has("ac", name_of(key))):
+        if entry is None or (key not in self._looked_at and has_image(self._store, key)):
             return 0
         put_image(self._store, key, *entry, seconds=seconds)
         return len(entry[0]) + len(entry[1])
@@ -392,6 +404,21 @@ class _Crew:
     def _serve(self) -> None:
         while (call := self._calls.get()) is not None:
             call()
+
+
+def _require_speed(answers: int, seconds: float, worth: float) -> None:
+    """Leave a remote that answers each request in time, and makes a build minutes longer.
+
+    Args:
+        answers: how many came.
+        seconds: since the first request.
+        worth: seconds that these answers may take.
+
+    Raises:
+        RemoteError: it is too slow.
+    """
+    if seconds > _FREE + worth:
+        raise RemoteError(f"it gave {answers} answers in {seconds:.0f} s", slow=True)
 
 
 def _images(count: int) -> str:

@@ -9,7 +9,14 @@ from typing import Any
 import pytest
 
 from tests.remote_server import CacheServer, basic
-from tilec.compile.remote.access import RemoteChoice, open_store, resolve
+from tilec.compile.remote.access import (
+    Access,
+    RemoteChoice,
+    open_store,
+    resolve,
+    try_out,
+    worker_access,
+)
 from tilec.compile.remote.store import RemoteError
 from tilec.model.remote_url import RemoteUrl, redacted
 from tilec_runtime.errors import UsageError
@@ -241,3 +248,39 @@ def test_a_proxy_of_the_environment_is_used_except_for_this_machine() -> None:
     access = resolve(dataclasses.replace(choice, url="http://127.0.0.1"))
     assert access
     assert access.proxy == ""
+
+
+def test_a_try_out_reads_and_writes(url: str) -> None:
+    try_out(Access(url=RemoteUrl.parse(url)))
+    try_out(Access(url=RemoteUrl.parse(url), write=True))
+
+
+def test_a_try_out_says_what_fails(server: CacheServer) -> None:
+    server.authorization = basic("me", SECRET)
+    with pytest.raises(
+        RemoteError, match=r"it answers 401 \(Unauthorized\); credentials come from"
+    ):
+        try_out(Access(url=RemoteUrl.parse(server.url)))
+
+
+def test_a_worker_uses_its_own_credentials(tmp_path: Path) -> None:
+    """They go to the host that they were given for, as those of a build do."""
+    netrc = tmp_path / ".netrc"
+    netrc.write_text(f"machine c.example login me password {SECRET}\n")
+    home = {"HOME": str(tmp_path)}
+    own = {"TILEC_REMOTE_CACHE": "https://c.example/tilec", "TILEC_REMOTE_TOKEN": SECRET}
+    named = {"TILEC_REMOTE_CACHE": f"https://you:{SECRET}@c.example/tilec"}
+    sent = {
+        "none": worker_access("https://c.example/tilec", {}),
+        "netrc": worker_access("https://c.example/tilec", home),
+        "token": worker_access("https://c.example/other", own),
+        "other host": worker_access("https://d.example/tilec", {**home, **own}),
+        "URL": worker_access("https://c.example/tilec", named),
+    }
+    assert {name: access and access.authorization for name, access in sent.items()} == {
+        "none": "",
+        "netrc": basic("me", SECRET),
+        "token": f"Bearer {SECRET}",
+        "other host": "",
+        "URL": basic("you", SECRET),
+    }

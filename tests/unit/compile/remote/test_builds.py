@@ -130,6 +130,9 @@ def test_a_build_with_nothing_to_do_asks_nothing(server: CacheServer, tmp_path: 
     again = one.build(choice)
     assert (again.up_to_date, again.compiled, again.remote) == (False, 0, 0)
     assert server.requests == []
+    server.objects.clear()
+    one.build(dataclasses.replace(choice, mode="fill"))
+    assert sum(kind == "ac" for kind, _ in server.objects) == JOBS
 
 
 def test_a_project_asks_no_server_for_what_the_user_forbids(
@@ -197,6 +200,9 @@ def test_the_command_says_what_came_from_the_remote(
     assert document["remote"]["hits"] == 0
     doctor = tilec(two, "doctor", TILEC_REMOTE_CACHE=named)
     assert f"remote    {server.url} (read, gives every image)" in doctor
+    server.fault = lambda one: "507" if one.method == "PUT" else ""
+    doctor = tilec(two, "doctor", TILEC_REMOTE_CACHE=named, TILEC_REMOTE_MODE="write")
+    assert f"remote    {server.url}: it answers 507 (Insufficient Storage)" in doctor
     assert SECRET not in seen
     for path in tmp_path.rglob("*"):
         if path.is_file():

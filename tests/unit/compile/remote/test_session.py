@@ -15,12 +15,13 @@ from tests.unit.compile.conftest import Project
 from tilec.compile.cache import Cache
 from tilec.compile.events import Done
 from tilec.compile.keys import KeyedJob
+from tilec.compile.remote import session
 from tilec.compile.remote.access import Access
 from tilec.compile.remote.action_result import ActionResult, Digest, decode, encode
 from tilec.compile.remote.http import HttpStore
-from tilec.compile.remote.images import ROW
+from tilec.compile.remote.images import IMAGE, ROW
 from tilec.compile.remote.session import open_remote
-from tilec.compile.remote.usage import Usage, record, recorded
+from tilec.compile.remote.usage import Usage
 from tilec.model.remote_url import RemoteUrl
 from tilec_runtime.bundle import store as files
 from tilec_runtime.errors import CompileError
@@ -47,6 +48,7 @@ class Farm:
         project: Project,
         *,
         write: bool = False,
+        fill: bool = False,
         own: bool = True,
         pins: dict[str, str] | None = None,
         fresh: bool = False,
@@ -56,7 +58,7 @@ class Farm:
     ) -> list[Done]:
         """Build as a new process would: nothing but the cache's files is kept."""
         cache = Cache(project.root / "cache", note=project.observer.note, pins=pins)
-        access = Access(url=RemoteUrl.parse(self.url), write=write, own=own)
+        access = Access(url=RemoteUrl.parse(self.url), write=write or fill, fill=fill, own=own)
         remote = open_remote(
             access, note=project.observer.note, ended=self.usages.append, wait=wait, seconds=seconds
         )
@@ -351,19 +353,32 @@ def test_what_is_there_is_not_uploaded_again(
 ) -> None:
     done = farm.build(farm.machine("second"), write=True, fresh=True)
     assert (compiled(done), images(done)) == (JOBS, filled)
-    assert (server.asked("HEAD"), server.asked("PUT"), server.asked("GET")) == (JOBS, 0, 0)
+    assert (server.asked("HEAD"), server.asked("PUT"), server.asked("GET", "cas")) == (
+        3 * JOBS,
+        0,
+        0,
+    )
     assert farm.usages == [Usage()]
 
 
-def test_a_wrong_entry_is_replaced(farm: Farm, filled: list[bytes], server: CacheServer) -> None:
+@pytest.mark.parametrize("what", ["wrong", "evicted", "wrong bytes"])
+def test_an_entry_of_no_use_is_replaced(
+    what: str, farm: Farm, filled: list[bytes], server: CacheServer
+) -> None:
     bad = jobs(farm.machine("reader"))[2].key
-    server.objects["ac", bad] = b"<html>"
+    files = decode(server.objects["ac", bad]).files
+    if what == "wrong":
+        server.objects["ac", bad] = b"<html>"
+    elif what == "evicted":
+        del server.objects["cas", files[IMAGE].hash]
+    else:
+        server.objects["cas", files[IMAGE].hash] = b"x" * files[IMAGE].size
     farm.build(farm.machine("second"), write=True)
     done = farm.build(farm.machine("third"))
     assert (compiled(done), images(done)) == (0, filled)
 
 
-def test_a_row_that_cannot_be_read_is_compiled(
+def test_a_row_that_cannot_be_read_is_compiled_and_replaced(
     farm: Farm, filled: list[bytes], server: CacheServer
 ) -> None:
     """Its writer was trusted, so that only its digest is verified before."""
@@ -376,10 +391,37 @@ def test_a_row_that_cannot_be_read_is_compiled(
         server.objects["cas", digest.hash] = text
         server.objects["ac", key] = encode(ActionResult(files={**result.files, ROW: digest}))
         second = farm.machine(f"second-{digest.hash[:4]}")
-        done = farm.build(second)
+        done = farm.build(second, write=True)
         assert (compiled(done), images(done)) == (1, filled)
         (note,) = second.observer.notes
         assert f"cache entry {key[:12]} was damaged" in note
+        assert decode(server.objects["ac", key]).files == result.files
+
+
+def test_what_the_private_cache_had_fills_a_remote_on_request(
+    farm: Farm, server: CacheServer
+) -> None:
+    one = farm.machine("one")
+    with one.pool() as pool:
+        pool.compile(jobs(one))
+    assert compiled(farm.build(one, write=True)) == 0
+    assert server.requests == []
+    assert compiled(farm.build(one, fill=True)) == 0
+    assert farm.usages[-1].uploaded == JOBS
+    assert compiled(farm.build(farm.machine("two"))) == 0
+
+
+def test_a_remote_that_is_slow_in_all_is_left_alone(
+    farm: Farm, filled: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each answer comes in time; they are too few in a second."""
+    monkeypatch.setattr(session, "_FREE", 0.0)
+    monkeypatch.setattr(session, "_FEWEST", float("inf"))
+    monkeypatch.setattr(session, "SLOWEST", float("inf"))
+    reader = farm.machine("reader")
+    assert images(farm.build(reader)) == filled
+    (note,) = reader.observer.notes
+    assert "is left alone for the rest of this build: it gave 1 answers in 0 s" in note
 
 
 def test_two_writers_at_once(farm: Farm, server: CacheServer) -> None:
@@ -436,12 +478,10 @@ def test_uploads_do_not_delay_compiling(farm: Farm, server: CacheServer) -> None
     assert sum(kind == "ac" for kind, _ in server.objects) == JOBS
 
 
-def test_workers_get_no_credentials(
-    farm: Farm, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("TILEC_REMOTE_TOKEN", "hunter2")
-    monkeypatch.setenv("TILEC_REMOTE_CACHE", "https://me:hunter2@h")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hunter2")
+def test_workers_get_no_credentials(farm: Farm, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = ("TILEC_REMOTE_TOKEN", "TILEC_REMOTE_CACHE", "AWS_SECRET_ACCESS_KEY")
+    for name in (*cache, "HTTPS_PROXY", "http_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "https://me:hunter2@h")
     project = farm.machine("one")
     with project.pool() as pool:
         pool.compile(jobs(project))
@@ -449,20 +489,6 @@ def test_workers_get_no_credentials(
         environ = Path(f"/proc/{pid}/environ").read_bytes()
     assert b"PATH=" in environ
     assert b"hunter2" not in environ
-
-
-def test_counts_of_builds_are_kept(tmp_path: Path) -> None:
-    cache = Cache(tmp_path, note=pytest.fail)
-    record(cache, Usage())
-    assert recorded(cache) is None
-    record(cache, Usage(hits=2, down=10, saved=1.5))
-    record(cache, Usage(hits=1, misses=3, up=7))
-    assert recorded(cache) == (
-        Usage(hits=1, misses=3, up=7),
-        Usage(hits=3, misses=3, down=10, up=7, saved=1.5),
-    )
-    cache.put_record("remote cache", {"last": {"hits": "many"}})
-    assert recorded(cache) is None
 
 
 @pytest.fixture(autouse=True)
