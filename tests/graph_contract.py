@@ -196,20 +196,6 @@ def captures_begin_and_end_once(rig: Rig) -> None:
     driver.destroy_graph(ordinal, driver.end_capture(ordinal, rig.stream))
 
 
-def an_executable_takes_another_graph_of_its_kind(rig: Rig) -> None:
-    driver, ordinal = rig.driver, rig.ordinal
-    executable = rig.executable(lambda: rig.fill(rig.a, 1), rig.copy)
-    alike = rig.graph(lambda: rig.fill(rig.a, 2), rig.copy)
-    assert driver.update_graph(ordinal, executable, alike)
-    driver.launch_graph(ordinal, executable, rig.stream)
-    assert rig.get(rig.b) == {2}
-    for works in ((lambda: rig.fill(rig.a, 3),), (rig.copy, lambda: rig.fill(rig.a, 3)), ()):
-        assert not driver.update_graph(ordinal, executable, rig.graph(*works))
-    rig.set(rig.b, 0)
-    driver.launch_graph(ordinal, executable, rig.stream)
-    assert rig.get(rig.b) == {2}, "what does not fit leaves it as it was"
-
-
 def launches_of_one_executable_come_one_after_another(rig: Rig) -> None:
     """Between its works, `b` has other contents than at the end: two launches at the same time
     would mix them.
@@ -235,6 +221,5 @@ CHECKS = (
     events_of_inside_are_places_in_the_graph,
     events_of_inside_cannot_be_asked_for,
     captures_begin_and_end_once,
-    an_executable_takes_another_graph_of_its_kind,
     launches_of_one_executable_come_one_after_another,
 )

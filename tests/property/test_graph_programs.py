@@ -29,7 +29,7 @@ STEPS = st.one_of(
     st.tuples(st.just("op"), PLACES, st.integers(0, STREAMS - 1)),
     st.tuples(st.just("replay"), st.integers(0, GRAPHS - 1), st.integers(0, STREAMS - 1)),
     st.tuples(st.just("replay op"), st.integers(0, GRAPHS - 1), st.integers(0, STREAMS - 1)),
-    st.tuples(st.just("recapture"), st.integers(0, GRAPHS - 1), WORKS),
+    st.tuples(st.just("chain"), st.integers(0, GRAPHS - 1), WORKS),
     st.tuples(st.just("drop"), st.integers(0, GRAPHS - 1), WORKS),
 )
 
@@ -94,13 +94,13 @@ class Program:
                     graph.launch().enqueue_on(stream)
                 for work in self.works[what]:
                     self.play(work)
-            case "recapture":
+            case "chain":
                 op = self.op(more[0]).map(
                     lambda _: None
                 )  # borrows among the arguments end before the next op is built
                 for work in more[1:]:
                     op = op.then(lambda _, work=work: self.op(work)).map(lambda _: None)  # type: ignore[misc]
-                self.graphs[what].recapture(op)
+                self.graphs[what] = op.graph_on(self.streams[0])
                 self.works[what] = more
             case "drop":
                 self.graphs[what] = self.capture(more)

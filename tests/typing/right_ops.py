@@ -181,7 +181,6 @@ def graphs(stream: Stream, op: DeviceOp[tuple[Tensor, float]]) -> None:
     graph = op.first().graph_on(stream)
     assert_type(graph.launch(), DeviceOp[None])
     assert_type(graph.update(as_op("a")), str)
-    assert_type(graph.recapture(op.first()), bool)
     with CudaGraph.scope(stream) as s:
         pass
     assert_type(s.graph, CudaGraph[None])

@@ -226,17 +226,6 @@ class GraphDouble(ABC):
         self._graph_call("instantiate_graph", ordinal)
         return Executable(graph.nodes)
 
-    def update_graph(self, ordinal: int, executable: Executable, graph: Graph) -> bool:
-        """Let later launches do what another graph says; whether the two are alike enough."""
-        self._graph_call("update_graph", ordinal)
-        with executable.lock:
-            if [node.kind for node in executable.nodes or ()] != [
-                node.kind for node in graph.nodes
-            ]:
-                return False
-            executable.nodes = graph.nodes
-        return True
-
     def upload_graph(self, ordinal: int, executable: Executable, stream: int) -> None:
         """There is nowhere to bring it to."""
         self._captures.refuse(stream, "cuGraphUpload")

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from tilec_runtime.model.tensormap import TensorMap
 
 _INVALID_CONTEXT, _INVALID_HANDLE = 201, 400
-_CAPTURE_UNSUPPORTED, _CAPTURE_IMPLICIT, _UPDATE_FAILURE = 900, 906, 910
+_CAPTURE_UNSUPPORTED, _CAPTURE_IMPLICIT = 900, 906
 # Attributes of devices and functions, as cuda.h numbers them.
 _DEVICE_FACTS = {
     "max_threads": 1,
@@ -310,14 +310,6 @@ class Driver(MemoryCalls):
         """Make a graph ready to be launched."""
         with self.current(ordinal):
             return self._ask("cuGraphInstantiate", graph, 0)
-
-    def update_graph(self, ordinal: int, executable: ExecutableHandle, graph: GraphHandle) -> bool:
-        """Let later launches do what another graph says; whether the two are alike enough."""
-        with self.current(ordinal):
-            result = self._api.cuGraphExecUpdate(executable, graph)[0]
-        if result not in (0, _UPDATE_FAILURE):
-            raise self._error("cuGraphExecUpdate", result, ordinal=ordinal)
-        return not result
 
     def upload_graph(self, ordinal: int, executable: ExecutableHandle, stream: int) -> None:
         """Bring it to the device, in stream order, so that its first launch need not."""

@@ -293,11 +293,6 @@ class DeviceDriver(Protocol):
     def instantiate_graph(self, ordinal: int, graph: GraphHandle) -> ExecutableHandle:
         """Make a graph ready to be launched; it need not stay."""
 
-    def update_graph(self, ordinal: int, executable: ExecutableHandle, graph: GraphHandle) -> bool:
-        """Let later launches of an executable do what another graph says; whether the two are alike
-        enough, else nothing changes.
-        """
-
     def upload_graph(self, ordinal: int, executable: ExecutableHandle, stream: int) -> None:
         """Bring it to the device, in stream order, so that its first launch need not."""
 

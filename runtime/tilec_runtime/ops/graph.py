@@ -12,14 +12,13 @@ from tilec_runtime.device.frees import Release
 from tilec_runtime.device.handles import stream_handle
 from tilec_runtime.device.marks import Line, line_of
 from tilec_runtime.device.recording import RECORDINGS, own_recording
-from tilec_runtime.device.seam import DeviceDriver, ExecutableHandle, GraphHandle
+from tilec_runtime.device.seam import DeviceDriver, ExecutableHandle
 from tilec_runtime.device.streams import Stream
 from tilec_runtime.errors import DriverError, GraphCaptureError, GraphError, Location
 from tilec_runtime.ops.base import Op
 from tilec_runtime.ops.context import ExecutionContext, require_op
 from tilec_runtime.ops.graph_capture import Capture, capture_stream
 from tilec_runtime.protocols import StreamLike
-from tilec_runtime.running import refuse_nested
 from tilec_runtime.sites import hinted, site
 from tilec_runtime.tensors.lease import Claim, holder
 from tilec_runtime.tensors.storage import Storage
@@ -46,13 +45,12 @@ class Replays(Uncopied, Generic[T]):
     def __init__(self, stream: Stream, capture: Capture, output: T) -> None:
         """Use `DeviceOp.graph`, `DeviceOp.graph_on` or `CudaGraph.scope`."""
         self.stream = stream
-        self.nodes = 0
         self._site = site()
         self._lock = threading.RLock()
-        self._taken: str | None = None
-        self._state: _State | None = None
-        self._output: list[T] | None = None
-        self._renew(capture, output)
+        executable, self.nodes = _finished(capture)
+        self._state: _State | None = _State(executable, capture)
+        self._output: list[T] | None = [output]
+        self._taken = ""
 
     def replay(self, stream: StreamLike | None = None) -> None:
         """Enqueue a replay at once, and do not wait for it.
@@ -91,26 +89,6 @@ class Replays(Uncopied, Generic[T]):
         require_op(op, "update", "pass an op that copies to what the graph reads: api.memcpy(t, x)")
         return op.enqueue_on(self.stream)
 
-    def recapture(self, op: Op[T]) -> bool:
-        """Capture another op in place of what this graph does. Replays that are enqueued do what
-        they did.
-
-        Returns:
-            Whether the executable could be kept, as the new work is of the same kinds in the same
-            order; else it was made anew.
-
-        Raises:
-            GraphError: the graph is closed.
-            GraphCaptureError: the op cannot be captured; the graph stays as it was.
-        """
-        require_op(op, "recapture")
-        refuse_nested(op)
-        state = self._open("captured anew")
-        capture = Capture(state.driver, state.ordinal)
-        output = capture.run(op)
-        with self._lock:
-            return self._renew(capture, output)
-
     def take_output(self) -> T:
         """The result of the op that was captured: tensors that each replay writes. They are the
         caller's from then on; replays go on.
@@ -121,7 +99,7 @@ class Replays(Uncopied, Generic[T]):
             GraphError: it was taken before, or the graph is closed.
         """
         with self._lock:
-            if self._taken is not None:
+            if self._taken:
                 what = f"the output of {self!r} was taken before{self._taken}"
                 raise GraphError(
                     what,
@@ -170,15 +148,6 @@ class Replays(Uncopied, Generic[T]):
                 fix="capture a new one",
             )
         return state
-
-    def _renew(self, capture: Capture, output: T) -> bool:
-        """Replay a capture from now on; return whether the executable could be kept."""
-        before = self._state.executable if self._state is not None else None
-        executable, self.nodes = _finished(capture, before)
-        self._state = _State(executable, capture)
-        self._output = [output]
-        self._taken = None
-        return executable is before
 
     def _enqueue(self, driver: DeviceDriver, ordinal: int, stream: int) -> None:
         # Of threads that replay it, each finds the order and takes its place in it at once.
@@ -238,29 +207,20 @@ class Executable:
         self.handle = handle
         self._release = Release(functools.partial(_destroy, driver, ordinal, handle))
 
-    @classmethod
-    def of(cls, driver: DeviceDriver, ordinal: int, graph: GraphHandle) -> Executable:
-        """Instantiate a graph, and upload it: the first replay need not."""
-        executable = cls(driver, ordinal, driver.instantiate_graph(ordinal, graph))
-        with capture_stream(driver, ordinal) as line:
-            driver.upload_graph(ordinal, executable.handle, line)
-            driver.synchronize(ordinal, line)
-        return executable
 
-
-def _finished(capture: Capture, before: Executable | None) -> tuple[Executable, int]:
-    """End a capture; return its executable (the one from before where the driver can update it)
-    and the number of its nodes.
-    """
+def _finished(capture: Capture) -> tuple[Executable, int]:
+    """End a capture; return its executable and the number of its nodes."""
     driver, ordinal = capture.driver, capture.ordinal
     graph = capture.end()
     try:
         nodes = driver.graph_nodes(graph)
-        if before is not None and driver.update_graph(ordinal, before.handle, graph):
-            return before, nodes
-        return Executable.of(driver, ordinal, graph), nodes
+        executable = Executable(driver, ordinal, driver.instantiate_graph(ordinal, graph))
     finally:
         driver.destroy_graph(ordinal, graph)
+    with capture_stream(driver, ordinal) as line:  # the first replay need not upload it
+        driver.upload_graph(ordinal, executable.handle, line)
+        driver.synchronize(ordinal, line)
+    return executable, nodes
 
 
 def _destroy(driver: DeviceDriver, ordinal: int, handle: ExecutableHandle) -> None:

@@ -28,12 +28,10 @@ from tilec.testing.fake_driver import H200
 from tilec_runtime import DeviceBuffer, load
 from tilec_runtime.errors import (
     AliasError,
-    ArgumentError,
     DriverError,
     KernelCacheError,
     LaunchLimitError,
     NoImageError,
-    PlacementError,
 )
 from tilec_runtime.launch.plans import MOST_BOUND, MOST_PLANS
 from tilec_runtime.model.kernel import LaunchInfo, VariantInfo
@@ -61,123 +59,6 @@ def test_a_launch_as_the_driver_sees_it():
         0,
     )
     assert launch.arguments == (0x10000, 0x20000, 0x30000, 1024, 2.0)
-
-
-def test_arguments_come_anew_with_every_launch():
-    module, driver = loaded(ADD)
-    for alpha, x in (
-        (1.5, X),
-        (0.0, X),
-        (-0.0, X),
-        (2.0, Array(1024, ptr=0x40000)),
-        (True, X),
-        (float("nan"), X),
-        (3, X),
-    ):
-        module.add(Z, x, Y, alpha, stream=5)
-    seen = [(launch.arguments[1], repr(launch.arguments[4])) for launch in driver.launches]
-    assert seen == [
-        (0x20000, "1.5"),
-        (0x20000, "0.0"),
-        (0x20000, "-0.0"),
-        (0x40000, "2.0"),
-        (0x20000, "1.0"),
-        (0x20000, "nan"),
-        (0x20000, "3.0"),
-    ]
-
-
-class Floating:
-    """A tensor of one element, whose value only a wait for the device would tell."""
-
-    def __float__(self):
-        raise AssertionError("nothing reads it")
-
-
-@pytest.mark.parametrize("value", ["2.0", None, Floating(), 2j])
-def test_numbers_are_checked_in_launches_that_are_known(value):
-    module, driver = loaded(ADD, SPLIT)
-    module.add(Z, X, Y, 1.5, stream=5)
-    with pytest.raises(ArgumentError, match=r"^add: argument 'alpha' takes a number, got a "):
-        module.add(Z, X, Y, value, stream=5)
-    module.split(X, 3, 0xABCD, True)
-    with pytest.raises(ArgumentError, match=r"^split: argument 'on' takes a bool, got 1$"):
-        module.split(X, 3, 0xABCD, 1)
-    assert len(driver.launches) == 2
-
-
-def test_overlap_is_found_in_launches_that_are_known():
-    module, driver = loaded(ADD)
-    module.add(Z, X, Y, stream=5)
-    with pytest.raises(AliasError):
-        module.add(Z, X, Z, stream=5)
-    with pytest.raises(AliasError):
-        module.add(Z, Array(1024, ptr=0x10000 + 4096 - 16), Y, stream=5)
-    module.add(Z, Array(1024, ptr=0x10000 + 4096), Y, stream=5)
-    assert len(driver.launches) == 2
-
-
-class Tensor:
-    """A dense torch tensor whose storage may be gone."""
-
-    __module__ = "torch"
-    dtype, layout, is_cuda = "torch.float32", "torch.strided", True
-
-    def __init__(self, extent, ptr, negative=False):
-        self.shape, self.ptr, self.negative = (extent,), ptr, negative
-
-    def is_contiguous(self):
-        return True
-
-    def stride(self):
-        return (1,)
-
-    def get_device(self):
-        return 0
-
-    def is_neg(self):
-        return self.negative
-
-    def is_conj(self):
-        return False
-
-    def data_ptr(self):
-        return self.ptr
-
-
-def test_values_that_are_not_negated_yet_are_refused_in_launches_that_are_known():
-    module, driver = loaded(ADD)
-    z, x, y = (Tensor(1024, 0x10000 * i) for i in (1, 2, 3))
-    for _ in range(2):
-        module.add(z, x, y, stream=5)
-        with pytest.raises(
-            ArgumentError, match=r"^add: argument 'x' takes a tensor .*lazily negated"
-        ):
-            module.add(z, Tensor(1024, 0x20000, negative=True), y, stream=5)
-    assert len(driver.launches) == 2
-
-
-@pytest.mark.parametrize("tensor", [Tensor, lambda extent, ptr: Array(extent, ptr=ptr)])
-def test_elements_without_memory_are_refused_in_launches_that_are_known(tensor):
-    """As torch has them whose storage was resized to nothing."""
-    for variants in (
-        ADD.variants,
-        ADD.variants[1:],
-    ):  # the second one compares no address with anything
-        module, driver = loaded(dataclasses.replace(ADD, variants=variants))
-        z, x, y = (tensor(1024, 0x10000 * i) for i in (1, 2, 3))
-        module.add(z, x, y, stream=5)
-        for _ in range(2):
-            with pytest.raises(
-                PlacementError,
-                match=r"^add: argument 'y' has shape \(1024,\) and no memory: its address is 0\b",
-            ):
-                module.add(z, x, tensor(1024, 0), stream=5)
-        with pytest.raises(PlacementError, match=r"^add: output 'z' has shape"):
-            module.add(tensor(1024, 0), x, y, stream=5)
-        module.add(z, x, y, stream=5)
-        module.add(tensor(0, 0), tensor(0, 0), tensor(0, 0), stream=5)
-        assert len(driver.launches) == 2
 
 
 def test_columns_of_one_matrix_do_not_overlap():
@@ -211,19 +92,6 @@ def test_the_first_variant_whose_assumptions_hold(arguments, symbol):
     for _ in range(2):
         module.add(*arguments, stream=5)
     assert [launch.symbol for launch in driver.launches] == [symbol, symbol]
-
-
-def test_alignment_is_part_of_what_is_remembered():
-    module, driver = loaded(ADD)
-    for y in (Y, Array(1024, ptr=0x30004), Y, Array(1024, ptr=0x30008), Array(1024, ptr=0x50000)):
-        module.add(Z, X, y, stream=5)
-    assert [launch.symbol for launch in driver.launches] == [
-        "add_fast",
-        "add_any",
-        "add_fast",
-        "add_any",
-        "add_fast",
-    ]
 
 
 def test_axes_by_argument_default_keyword_place_and_restriction():

@@ -228,9 +228,9 @@ def test_a_call_gives_its_result_and_its_values_in_order() -> None:
 def test_calls_that_an_older_driver_lacks_are_not_supported() -> None:
     library = Library()
     library.gives |= {"cuDeviceGetCount": 1, "cuGetErrorName": b"CUDA_ERROR_NOT_SUPPORTED"}
-    library.cuGraphExecUpdate_v2 = None
-    with pytest.raises(DriverError, match="cuGraphExecUpdate failed: CUDA_ERROR_NOT_SUPPORTED"):
-        Driver(Libcuda(library)).update_graph(0, 1, 2)
+    library.cuGraphUpload = None
+    with pytest.raises(DriverError, match="cuGraphUpload failed: CUDA_ERROR_NOT_SUPPORTED"):
+        Driver(Libcuda(library)).upload_graph(0, 1, 2)
 
 
 def test_a_driver_works_on_it() -> None:

@@ -11,10 +11,8 @@ import numpy as np
 import pytest
 
 from tilec.testing.fake_driver import FakeDriver
-from tilec_runtime import DeviceBuffer, Tensor, api, use_device
+from tilec_runtime import DeviceBuffer, Stream, Tensor, api, as_op, use_device
 from tilec_runtime.errors import AliasError, ArgumentError, DriverError, TensorError
-from tilec_runtime.ops.graph import Executable
-from tilec_runtime.ops.graph_capture import capture_stream
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -91,16 +89,13 @@ def test_a_graph_that_is_not_brought_to_the_device_loses_no_stream(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     driver = FakeDriver()
-    with capture_stream(driver, 0) as line:
-        driver.begin_capture(0, line)
-        graph = driver.end_capture(0, line)
 
     def refuse(*_: object) -> None:
         raise DriverError("no memory", result="CUDA_ERROR_OUT_OF_MEMORY", code=2)
 
     monkeypatch.setattr(driver, "upload_graph", refuse)
     with pytest.raises(DriverError, match="no memory"):
-        Executable.of(driver, 0, graph)
+        as_op(1).graph_on(Stream.borrow_raw(5, 0, driver=driver))
     assert driver.calls.count("create_stream") == driver.calls.count("destroy_stream")
 
 

@@ -338,7 +338,6 @@ def test_nested_captures_are_refused(cpu: Cpu) -> None:
             lambda _: as_op(1).graph(),
             lambda _: as_op(1).sync(),
             lambda _: graph.update(as_op(1)),
-            lambda _: graph.recapture(as_op(1)),
         ):
             with pytest.raises(NestedExecutionError):
                 as_op(0).map(call).graph()
@@ -413,7 +412,6 @@ def test_a_closed_graph_does_nothing_more(cpu: Cpu) -> None:
         graph.take_output,
         lambda: launch.sync_on(cpu.stream),
         lambda: graph.update(as_op(1)),
-        lambda: graph.recapture(as_op(1)),
     ):
         with pytest.raises(GraphError) as caught:
             call()
@@ -425,35 +423,13 @@ def test_a_closed_graph_does_nothing_more(cpu: Cpu) -> None:
 
 def test_what_is_no_op_is_refused(cpu: Cpu) -> None:
     other: Any = np.ones(3)
-    with as_op(1).graph_on(cpu.stream) as graph:
-        with pytest.raises(
+    with (
+        as_op(1).graph_on(cpu.stream) as graph,
+        pytest.raises(
             UsageError, match=r"^update takes an op, and this is a ndarray\n  fix: .*api.memcpy"
-        ):
-            graph.update(other)
-        with pytest.raises(UsageError, match=r"^recapture takes an op, and this is a ndarray$"):
-            graph.recapture(other)
-
-
-def test_another_op_takes_the_place_of_what_was_captured(cpu: Cpu) -> None:
-    outs = [cpu.tensor(0) for _ in range(3)]
-    one = cpu.tensor(1).share()
-    graph = cpu.add(outs[0], one, one).graph_on(cpu.stream)
-    first = graph.take_output()
-    graph.replay()
-    assert graph.recapture(cpu.add(outs[1], one, one, alpha=4.0)), (
-        "the same kinds of work in the same order"
-    )
-    second = graph.take_output()
-    graph.replay()
-    assert (contents(first), contents(second)) == ({2}, {5})
-    more = cpu.add(outs[2], one, one).then(lambda found: copy(found, second).map(lambda _: found))
-    assert not graph.recapture(more), "made anew"
-    third = graph.take_output()
-    assert graph.nodes == 2
-    with pytest.raises(GraphCaptureError):
-        graph.recapture(with_context(lambda ctx: ctx.malloc_async(4)))
-    graph.replay()
-    assert contents(third) == {5}, "a capture that fails leaves the graph as it was"
+        ),
+    ):
+        graph.update(other)
 
 
 def test_replays_of_several_threads_take_turns(cpu: Cpu) -> None:
