@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.runtime_samples import ADD, SCALAR, TENSOR, Array, bundle_of, image, kernel, loaded, slot
+from tests.runtime_samples import ADD, TENSOR, Array, bundle_of, image, kernel, loaded, slot
 from tilec.testing.fake_driver import H200, FakeDriver
 from tilec_runtime import Device, Module, Tensor, use_device
 from tilec_runtime.bundle.format import from_members, index_members
@@ -195,54 +195,6 @@ def test_generated_code_leaves_axes_open() -> None:
     assert symbols == ["tiled_f32_64_128_2"] * 8 + ["tiled_f32_128_128_2"] * 2
 
 
-def test_scalars_in_sizes_decide_a_launch() -> None:
-    """A number that a size expression reads is a fact of the call, not only an argument of the
-    kernel.
-    """
-    params = (*ADD.params[:3], Param(name="n", kind=SCALAR, dtype="i32"))
-    info = dataclasses.replace(
-        ADD,
-        params=params,
-        axes=(("B", (1, 2)),),
-        variants=tuple(
-            VariantInfo(
-                id=f"add-B{b}",
-                axes=(("B", b),),
-                abi=(slot("ptr", "z.ptr"), slot("i32", "n")),
-                images=(image(f"add_{b}"),),
-            )
-            for b in (1, 2)
-        ),
-        table=TuningTable(
-            source="t.json",
-            sizes=("n",),
-            devices=(
-                TableDevice(
-                    name="Fake H200",
-                    cc=(9, 0),
-                    multiprocessors=132,
-                    entries=(
-                        TableEntry(ranges=((1, 9),), point=(("B", 1),)),
-                        TableEntry(ranges=((10, 99),), point=(("B", 2),)),
-                    ),
-                ),
-            ),
-        ),
-    )
-    module, driver = loaded(info)
-    z, x, y = (Array(64, ptr=0x10000 * place) for place in (1, 2, 3))
-    for n in (5, 50, 5, 50, -3, 0):
-        module.add(z, x, y, n)
-    assert [launch.symbol for launch in driver.launches] == [
-        "add_1",
-        "add_2",
-        "add_1",
-        "add_2",
-        "add_1",
-        "add_1",
-    ]
-
-
 @pytest.mark.parametrize(
     ("size", "alpha", "shown"),
     [
@@ -363,33 +315,6 @@ def test_a_rule_whose_variants_do_not_fit_is_passed_over() -> None:
     assert dict(loaded(RULED)[0].tiled.explain(*arrays(64)).origins) == dict.fromkeys(
         ("BM", "BN"), "dispatch rule 1's"
     ) | {"T": "the dtype of the arguments"}
-
-
-def test_scalars_in_conditions_decide_a_launch() -> None:
-    """A number that a condition reads is a fact of the call, not only an argument of the kernel."""
-    info = dataclasses.replace(
-        ADD,
-        params=(*ADD.params[:3], Param(name="n", kind=SCALAR, dtype="i32")),
-        axes=(("B", (1, 2)),),
-        variants=tuple(
-            VariantInfo(
-                id=f"add-B{b}",
-                axes=(("B", b),),
-                abi=(slot("ptr", "z.ptr"), slot("i32", "n")),
-                images=(image(f"add_{b}"),),
-            )
-            for b in (1, 2)
-        ),
-        rules=(
-            DispatchRule(when="n < 10", take=(("B", 1),)),
-            DispatchRule(when="", take=(("B", 2),)),
-        ),
-    )
-    module, driver = loaded(info)
-    z, x, y = (Array(64, ptr=0x10000 * place) for place in (1, 2, 3))
-    for n in (5, 50, 5, 50):
-        module.add(z, x, y, n)
-    assert [launch.symbol for launch in driver.launches] == ["add_1", "add_2", "add_1", "add_2"]
 
 
 def test_explanations_name_what_decided() -> None:

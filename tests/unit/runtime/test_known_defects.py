@@ -19,14 +19,11 @@ from tilec_runtime import (
     Tensor,
     api,
     as_op,
-    load_module_from_bytes,
-    shared,
     use_device,
     with_context,
 )
 from tilec_runtime.cpu.driver import CpuDriver
 from tilec_runtime.device.completion import COMPLETIONS
-from tilec_runtime.errors import BundleError, OwnershipError, TensorError, TilecError
 
 CPU = -1
 
@@ -54,71 +51,6 @@ def test_random_numbers_are_made_in_the_order_of_their_ops_stream(make: Callable
         assert "launch" in {step.call for step in steps}
         assert {step.stream for step in steps} == {handle}
         del kept
-
-
-def test_what_is_not_contiguous_is_never_viewed_as_if_it_were() -> None:
-    """A view of other extents is over the same bytes, or it is refused; it is the elements of
-    NumPy's in both cases.
-    """
-    driver = CpuDriver()
-    base = tensor(driver, 4, 6)
-    there = np.asarray(base).copy()
-    part = base[:, 1:4]
-    with pytest.raises(TensorError):
-        part.view(12)
-    assert np.array_equal(part.to_host(), there[:, 1:4])
-    assert np.array_equal(np.asarray(base[1:3].view(12)), there[1:3].reshape(12))
-    del part
-    foreign = Tensor.from_foreign(np.arange(24, dtype=np.float32).reshape(4, 6)[:, ::2])
-    uses: list[Callable[[Tensor], Any]] = [
-        lambda t: t.view(12),
-        lambda t: t.reshape(12),
-        lambda t: t.reinterpret("u32", 12),
-    ]
-    for use in uses:
-        with pytest.raises(TensorError):
-            use(foreign)
-    assert foreign.to_host()[1].tolist() == [6.0, 8.0, 10.0]
-
-
-REFUSED: dict[str, tuple[type[TilecError], Callable[[CpuDriver], Any]]] = {
-    "a partition of other dimensions": (TensorError, lambda d: tensor(d, 4, 4).partition(4)),
-    "a partition of nothing": (TensorError, lambda d: tensor(d, 4).partition(0)),
-    "a slice outside": (TensorError, lambda d: tensor(d, 4).slice((2, 9))),
-    "too many axes": (TensorError, lambda d: tensor(d, 4)[1, 1]),
-    "another number of elements": (TensorError, lambda d: tensor(d, 4).reshape(5)),
-    "an odd number of bytes": (TensorError, lambda d: tensor(d, 3).reinterpret("f64")),
-    "a share of two owners": (OwnershipError, lambda d: _of_two(d).try_unwrap()),
-    "a share of two owners in an op": (
-        OwnershipError,
-        lambda d: shared(_of_two(d)).unshare().sync(),
-    ),
-    "half a cubin": (BundleError, lambda _: load_module_from_bytes(b"\x7fELF" + bytes(100), "cpu")),
-    "a copy of another size": (
-        TilecError,
-        lambda d: with_context(lambda _: api.memcpy(tensor(d, 4), tensor(d, 5))).sync(),
-    ),
-}
-_KEPT: list[Any] = []
-
-
-def _of_two(driver: CpuDriver) -> Any:
-    one = tensor(driver, 4).share()
-    _KEPT.append(one.clone())
-    return one
-
-
-@pytest.mark.parametrize("name", REFUSED)
-def test_what_does_not_fit_is_a_typed_error_and_ends_nothing(name: str) -> None:
-    """Where others panic or abort."""
-    kind, use = REFUSED[name]
-    driver = CpuDriver()
-    device = Device("cpu", driver=driver)
-    with use_device(device):
-        with pytest.raises(kind):
-            use(driver)
-        assert as_op(1).sync() == 1
-    _KEPT.clear()
 
 
 def test_streams_are_opened_and_closed_by_many_threads_at_once() -> None:

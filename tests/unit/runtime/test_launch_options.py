@@ -13,7 +13,7 @@ import pytest
 from tests.runtime_samples import ADD, ADD_ABI, GEMM, Array, image, loaded
 from tilec.testing.fake_driver import H200, FakeDriver
 from tilec_runtime import Device, Module, use_device
-from tilec_runtime.errors import ArgumentError, LaunchError, VariantError
+from tilec_runtime.errors import ArgumentError, VariantError
 from tilec_runtime.model.kernel import VariantInfo
 from tilec_runtime.ops.lazy import maker
 from tilec_runtime.tensors.tensor import Tensor
@@ -183,13 +183,6 @@ def test_each_set_of_options_is_named_once(gpu: tuple[Module, FakeDriver]) -> No
         module.kernels["gemm"].options(occupancy=1)
 
 
-def test_what_may_be_no_option_at_all_is_not_promised_to_be_one() -> None:
-    module, _ = loaded(TUNED)
-    with pytest.raises(VariantError) as caught:
-        module.kernels["tuned"].options(fastmath=1)
-    assert "or (where its language has such a hint) add the option" in caught.value.fix
-
-
 def test_what_counts_is_the_image_of_the_device() -> None:
     module, _ = loaded(TUNED, devices=(A100,))
     tuned = module.kernels["tuned"]
@@ -199,16 +192,6 @@ def test_what_counts_is_the_image_of_the_device() -> None:
         match="with the options num_ctas=4 for Fake A100; options that were built: occupancy=1; occupancy=2",
     ):
         tuned.options(num_ctas=4)
-
-
-def test_ops_choose_by_options_and_axes(gpu: tuple[Module, FakeDriver]) -> None:
-    module, driver = gpu
-    module.ops.tuned(*tensors(driver)).options(occupancy=1).sync()
-    module.ops.tuned(*tensors(driver)).variant(B=128).options(occupancy=4).sync()
-    module.ops.tuned(*tensors(driver), B=64).variant(B=128).sync()  # what is said last counts
-    module.ops.tuned(*tensors(driver)).options(occupancy=4).options(num_ctas=4).grid(7).sync()
-    assert symbols(driver) == ["tuned_64_1", "tuned_128_4", "tuned_128_2", "tuned_128_4"]
-    assert driver.launches[-1].shape.grid == (7, 1, 1)
 
 
 def test_generated_functions_leave_open_what_options_say(gpu: tuple[Module, FakeDriver]) -> None:
@@ -256,14 +239,3 @@ def test_a_restricted_launcher_stays_restricted(gpu: tuple[Module, FakeDriver]) 
     with pytest.raises(VariantError, match="B is 128 for this launcher, got 64"):
         wide(*tensors(driver)).variant(B=64)
     assert symbols(driver) == ["tuned_128_4"]
-
-
-def test_a_refusal_on_the_device_gives_back(gpu: tuple[Module, FakeDriver]) -> None:
-    """Options that another target has are refused when the op runs, and nothing is lost."""
-    module, driver = loaded(TUNED, devices=(A100,))
-    with use_device(Device(0, driver=driver)):
-        given = tensors(driver)
-        with pytest.raises(LaunchError, match="num_ctas=4 for Fake A100"):
-            module.ops.tuned(*given).options(num_ctas=4).sync()
-        assert driver.launches == []
-        module.ops.tuned(*given).sync()

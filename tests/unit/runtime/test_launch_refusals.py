@@ -22,7 +22,6 @@ from tests.runtime_samples import (
     loaded,
     slot,
 )
-from tilec.testing.fake_driver import H200
 from tilec_runtime import LaunchConfig, api
 from tilec_runtime.errors import (
     AliasError,
@@ -449,111 +448,6 @@ def explained(module, *arguments):
     with pytest.raises(LaunchLimitError) as caught:
         module.add.explain(*arguments)
     return str(caught.value).splitlines()[0]
-
-
-@pytest.mark.parametrize(
-    ("launch", "what"),
-    [
-        (
-            LaunchInfo(grid=("2147483648",)),
-            "grid.x is 2147483648, and device 0 (Fake H200) allows 2147483647",
-        ),
-        (LaunchInfo(grid=("1", "65536")), "grid.y is 65536, and device 0 (Fake H200) allows 65535"),
-        (
-            LaunchInfo(grid=("1",), block=("1", "1", "65")),
-            "block.z is 65, and device 0 (Fake H200) allows 64",
-        ),
-        (
-            LaunchInfo(grid=("1",), block=("64", "32")),
-            "the block has 2048 threads, and device 0 (Fake H200) allows 1024",
-        ),
-        (LaunchInfo(grid=("1",), block=("0",)), "block.x is 0: a block has one thread at least"),
-        (
-            LaunchInfo(grid=("1 - 2",)),
-            "grid.x is -1 by 1 - 2, and must be a whole number that is not negative",
-        ),
-        (
-            LaunchInfo(grid=("1.5",)),
-            "grid.x is 1.5 by 1.5, and must be a whole number that is not negative",
-        ),
-        (
-            LaunchInfo(grid=("16777216",), block=("512",)),
-            "grid.x 16777216 times block.x 512 is beyond 32-bit coordinates",
-        ),
-        (
-            LaunchInfo(grid=("1",), shared="232449"),
-            "a block needs 232449 bytes of shared memory, and device 0 (Fake H200) allows 232448",
-        ),
-        (
-            LaunchInfo(grid=("3",), cluster=(2,)),
-            "grid.x is 3, and must be divisible by cluster.x 2",
-        ),
-    ],
-)
-def test_limits(launch, what):
-    module, driver = loaded(dataclasses.replace(ADD, launch=launch))
-    assert explained(module, Z, X, Y) == f"add: {what}"
-    assert refusal(LaunchLimitError, module.add, Z, X, Y) == f"add: {what}"
-    assert driver.launches == []
-
-
-def test_limits_of_the_image():
-    variant = dataclasses.replace(ADD.variants[1], images=(image("bounded", max_threads=128),))
-    module, _ = loaded(dataclasses.replace(ADD, variants=(variant,)))
-    what = refusal(LaunchLimitError, module.add, Z, X, Y)
-    assert (
-        what
-        == "add: the block has 256 threads, and the kernel was compiled for 128 at most (__launch_bounds__)"
-    )
-    assert explained(module, Z, X, Y) == what
-    variant = dataclasses.replace(variant, images=(image("exact", required_block=(128,)),))
-    module, _ = loaded(dataclasses.replace(ADD, variants=(variant,)))
-    what = refusal(LaunchLimitError, module.add, Z, X, Y)
-    assert (
-        what == "add: the block is (256, 1, 1), and the kernel was compiled for exactly (128, 1, 1)"
-    )
-
-
-def test_launches_that_may_begin_early():
-    early = dataclasses.replace(ADD, launch=dataclasses.replace(ADD.launch, programmatic=True))
-    module, driver = loaded(early)
-    module.add(Z, X, Y, stream=5)
-    assert [launch.shape.programmatic for launch in driver.launches] == [True]
-    a100 = dataclasses.replace(H200, name="Fake A100", cc=(8, 0))
-    module, driver = loaded(early, devices=(a100,))
-    what = refusal(LaunchLimitError, module.add, Z, X, Y)
-    assert (
-        what
-        == "add: launch.programmatic needs compute capability 9.0, and device 0 (Fake A100) is of 8.0"
-    )
-    assert (driver.loads, driver.launches) == ([], [])
-    module, driver = loaded(ADD)
-    module.add(Z, X, Y, stream=5)
-    assert [launch.shape.programmatic for launch in driver.launches] == [False]
-
-
-def test_devices_without_clusters_and_residency():
-    plain = dataclasses.replace(H200, cluster=False, cooperative=False)
-    clusters = dataclasses.replace(ADD, launch=LaunchInfo(grid=("4",), cluster=(2,)))
-    module, _ = loaded(clusters, devices=(plain,))
-    what = refusal(LaunchLimitError, module.add, Z, X, Y)
-    assert (
-        what == "add: the launch has clusters of 2 blocks, and device 0 (Fake H200) has no clusters"
-    )
-    module, _ = loaded(clusters, active_clusters=0)
-    assert (
-        refusal(LaunchLimitError, module.add, Z, X, Y)
-        == "add: no cluster of 2 blocks with 1 threads fits on device 0 (Fake H200)"
-    )
-    together = dataclasses.replace(ADD, launch=LaunchInfo(grid=("1057",), cooperative=True))
-    module, _ = loaded(together, active_blocks=8)
-    what = refusal(LaunchLimitError, module.add, Z, X, Y)
-    assert (
-        what
-        == "add: the cooperative grid has 1057 blocks, and 1056 can be resident on device 0 (Fake H200)"
-    )
-    module, _ = loaded(together, devices=(plain,))
-    assert refusal(LaunchLimitError, module.add, Z, X, Y).endswith("has no cooperative launches")
 
 
 def test_a_computed_argument_that_does_not_fit_its_slot():

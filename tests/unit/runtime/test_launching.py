@@ -27,8 +27,6 @@ from tests.waiting import PATIENCE
 from tilec.testing.fake_driver import H200
 from tilec_runtime import DeviceBuffer, load
 from tilec_runtime.errors import (
-    AliasError,
-    DriverError,
     KernelCacheError,
     LaunchLimitError,
     NoImageError,
@@ -59,24 +57,6 @@ def test_a_launch_as_the_driver_sees_it():
         0,
     )
     assert launch.arguments == (0x10000, 0x20000, 0x30000, 1024, 2.0)
-
-
-def test_columns_of_one_matrix_do_not_overlap():
-    free = tuple(
-        dataclasses.replace(p, stride=(None, 1), rank=2) if p.kind is TENSOR else p
-        for p in ADD.params
-    )
-    module, driver = loaded(
-        dataclasses.replace(
-            ADD, params=free, variants=ADD.variants[1:], launch=LaunchInfo(grid=("1",))
-        )
-    )
-    left, right = Array(16, 8, stride=(24, 1)), Array(16, 8, stride=(24, 1), ptr=0x10000 + 32)
-    for _ in range(2):
-        module.add(left, right, Array(16, 8, stride=(24, 1), ptr=0x10000 + 64), stream=5)
-    with pytest.raises(AliasError):
-        module.add(left, right, Array(16, 8, stride=(24, 1), ptr=0x10000 + 16), stream=5)
-    assert len(driver.launches) == 2
 
 
 @pytest.mark.parametrize(
@@ -270,16 +250,6 @@ def test_a_failed_load_is_tried_again():
     assert len(driver.launches) == 1
 
 
-def test_a_failed_launch_names_the_kernel_and_the_next_one_works():
-    module, driver = loaded(ADD)
-    driver.fail["launch"] = "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"
-    for _ in range(2):
-        with pytest.raises(DriverError, match=r"^add: .*CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"):
-            module.add(Z, X, Y, stream=5)
-    driver.fail.clear()
-    module.add(Z, X, Y, stream=5)
-
-
 def test_no_image_for_the_device():
     blackwell = dataclasses.replace(H200, cc=(10, 0))
     module, driver = loaded(ADD, devices=(blackwell,))
@@ -299,16 +269,6 @@ def test_dynamic_shared_memory_is_opted_in():
     )
     module.add(Z, X, Y, stream=5)
     assert driver.allowed_shared == {}
-
-
-def test_clusters_and_cooperative_launches_reach_the_driver():
-    module, driver = loaded(
-        dataclasses.replace(ADD, launch=LaunchInfo(grid=("32",), cluster=(16,), cooperative=True))
-    )
-    module.add(Z, X, Y, stream=5)
-    shape = driver.launches[0].shape
-    assert (shape.cluster, shape.cooperative) == ((16,), True)
-    assert "allow_wide_clusters" in driver.calls
 
 
 def test_a_tile_kernels_block_stands_for_whatever_it_needs():

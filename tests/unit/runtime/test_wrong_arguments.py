@@ -48,7 +48,6 @@ from tilec_runtime.errors import (
     TensorError,
     TilecError,
     UsageError,
-    VariantError,
 )
 
 # What `operator.index` takes for no whole number, or what is one by accident only.
@@ -236,12 +235,6 @@ def test_launch_configurations_of_no_numbers(call: Callable[[], Any], words: str
 def test_things_of_another_kind(call: Callable[[], Any], words: str) -> None:
     with pytest.raises(UsageError, match=f"^{words}"):
         call()
-
-
-def test_axes_are_held_against_what_was_built_whatever_they_are() -> None:
-    module, _ = device()
-    with pytest.raises(VariantError, match=r"^add: there is no axis 'BM'|was not built"):
-        module.kernels["add"].variant(BM=np.array([1, 2]))
 
 
 def test_what_gives_its_result_later_is_no_op() -> None:

@@ -20,7 +20,6 @@ from tests.unit.runtime.core.samples import Plan, Recorder, core, table
 from tests.waiting import joined
 from tilec.testing.fake_driver import FakeDriver
 from tilec_runtime import Module, Tensor, load
-from tilec_runtime.errors import BorrowError, DriverError
 from tilec_runtime.launch import program as op
 
 # TILEC_CORE_LAUNCHES: how many launches may leave nothing behind; the gate makes fewer.
@@ -66,38 +65,6 @@ def test_what_is_a_miss_and_what_is_pythons() -> None:
     assert plans.launch(5, (z, x, y)) is None
     assert plans.launch(5, (z, x, y, 1e39)) is None, "it does not fit: Python says so"
     assert len(driver.launches) == launched
-
-
-def test_tensors_of_tilecs_own_are_launched_for_who_minds_their_leases(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    module, driver, plans = add_module()
-    found: Any = driver
-    driver.launches.clear()
-    tensors = [
-        Tensor.uninitialized((1024,), "f32", driver=found, ordinal=0, stream=5) for _ in range(3)
-    ]
-    for _ in range(2):
-        module.add(*tensors, stream=5)
-    steps: list[int] = []
-    values = (*tensors, 1.0)
-    assert plans.launch(6, values) is None
-    assert plans.launch(5, values, lambda: steps.append(len(driver.launches))) is True
-    assert (steps, len(driver.launches)) == ([2], 3), "the stream is ordered first"
-
-    def fails() -> None:
-        raise KeyError("order")
-
-    with pytest.raises(KeyError):
-        plans.launch(5, values, fails)
-    with pytest.raises(TypeError):
-        plans.launch(5, values, 3)
-    assert len(driver.launches) == 3
-    monkeypatch.setattr(type(module.add), "_facts", None)
-    module.add(*tensors, stream=5)
-    with tensors[0].borrow(), pytest.raises(BorrowError, match="the launch of add"):
-        module.add(*tensors, stream=5)
-    assert len(driver.launches) == 4
 
 
 def test_streams_that_are_captured_are_pythons() -> None:
@@ -320,17 +287,6 @@ def test_a_key_keeps_its_types_and_eviction_lets_them_go() -> None:
     assert (len(plans), plans.launch(5, (last,))) == (0, False)
 
 
-def test_the_oldest_of_too_many_plans_of_a_key_leaves() -> None:
-    plans = table(Recorder())
-    for number in range(20):
-        for _ in range(2):
-            plans.add(
-                (number,), Plan([(op.SLOT, 0), (op.CONST, number), (op.EQ, 0), (op.CHECK, 0)])
-            )
-    assert len(plans) == 16
-    assert [plans.launch(5, (number,)) for number in range(20)] == [False] * 12 + [True] * 8
-
-
 def test_the_plan_of_a_key_that_was_used_last_stays() -> None:
     plans = table(Recorder())
     for number in range(40):
@@ -389,28 +345,6 @@ def test_what_a_double_raises_is_raised() -> None:
     with pytest.raises(RuntimeError, match="of the double"):
         plans.launch(5, (1,))
     assert table(Recorder("CUDA_ERROR")).launch(5, (1,)) is False
-
-
-def test_an_answer_of_a_double_that_has_no_truth_is_an_error() -> None:
-    class Neither:
-        def __bool__(self) -> bool:
-            raise RuntimeError("neither")
-
-    plans = table(Recorder(Neither()))
-    plans.add((1,), Plan())
-    with pytest.raises(RuntimeError, match="neither"):
-        plans.launch(5, (1,))
-
-
-def test_a_refused_launch_is_told_and_the_next_one_works() -> None:
-    module, driver, plans = add_module()
-    for _ in range(2):
-        driver.fail["launch"] = "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"
-        with pytest.raises(DriverError, match=r"^add: .*CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"):
-            module.add(*vectors(1024), stream=5)
-        driver.fail.clear()
-        module.add(*vectors(2048), stream=5)
-    assert (len(plans), len(driver.launches)) == (1, 5)
 
 
 def test_threads_that_miss_at_once_share_a_plan() -> None:

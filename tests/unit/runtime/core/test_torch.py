@@ -119,30 +119,6 @@ def test_facts_of_torch(name: str) -> None:
     assert core.facts(value, by_python) in (None, wanted)
 
 
-def test_a_tensor_that_changes_is_read_again() -> None:
-    value = torch.zeros(4, 6)
-
-    def read() -> Any:
-        found = core.facts(value, lambda _: None)
-        return found and (found[0] == value.data_ptr(), *found[1:4])
-
-    f32, f64 = NUMBERS["f32"], NUMBERS["f64"]
-    assert read() == (True, (4, 6), (6, 1), f32)
-    value.resize_(8, 12)
-    assert read() == (True, (8, 12), (12, 1), f32)
-    value.set_(torch.zeros(3, 5).t())
-    assert read() == (True, (5, 3), (1, 5), f32)
-    value.data = torch.zeros(7, dtype=torch.float64)
-    assert read() == (True, (7,), (1,), f64)
-    value.data = torch.zeros(4, dtype=torch.complex64).conj().imag
-    assert read() is None
-    value.resize_(2)
-    assert value.is_contiguous()
-    assert read() is None, "a contiguous tensor may be negated"
-    value.data = torch.zeros(2)
-    assert read() == (True, (2,), (1,), f32)
-
-
 @pytest.mark.parametrize("name", ["complex32", "complex64", "complex128"])
 @pytest.mark.filterwarnings("ignore")
 def test_torch_negates_only_ieee_floats_lazily(name: str) -> None:

@@ -1,4 +1,4 @@
-"""Devices of the tests' own, which are the default ones meanwhile."""
+"""A device of the tests' own, which is the default one meanwhile."""
 
 from __future__ import annotations
 
@@ -6,10 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.runtime_samples import ADD, loaded
-from tests.unit.runtime.ops.chain_samples import Gpu
 from tests.unit.runtime.ops.device_samples import Held
-from tilec_runtime import Device, use_device
+from tilec_runtime import use_device
 
 
 @pytest.fixture
@@ -17,11 +15,3 @@ def held() -> Iterator[Held]:
     found = Held()
     with use_device(found.device):
         yield found
-
-
-@pytest.fixture
-def gpu() -> Iterator[Gpu]:
-    """A kernel that adds, on a double of the driver whose device is the default one meanwhile."""
-    module, driver = loaded(ADD)
-    with use_device(Device(0, driver=driver)):
-        yield module, driver

@@ -54,13 +54,6 @@ def test_memory_of_the_contexts_own(held: Held) -> None:
     assert held.driver.pool_stats(CPU, held.driver.default_pool(CPU)).used == 0
 
 
-def test_memory_can_be_freed_by_a_later_execution(held: Held) -> None:
-    address = with_context(lambda ctx: ctx.malloc_async(64)).sync()
-    assert held.driver.pool_stats(CPU, held.driver.default_pool(CPU)).used == 64
-    with_context(lambda ctx: ctx.free_async(address)).sync()
-    assert held.driver.pool_stats(CPU, held.driver.default_pool(CPU)).used == 0
-
-
 def test_an_execution_that_fails_gives_back_what_it_allocated(held: Held) -> None:
     def fail(ctx: ExecutionContext) -> None:
         ctx.malloc_async(64)
@@ -243,48 +236,6 @@ def test_a_context_is_of_no_use_once_its_execution_is_over(held: Held) -> None:
             ):
                 call()
     assert op.sync() == 1  # nobody has used it up
-
-
-def test_uses_on_different_streams_are_ordered(held: Held) -> None:
-    """Read after write, write after read: the second execution waits for the first, on whatever
-    stream it is.
-    """
-    storage = Storage.allocate(held.driver, CPU, 64, 0)
-    order: list[str] = []
-
-    def use(name: str, *, write: bool) -> DeviceOp[None]:
-        def body(ctx: ExecutionContext) -> None:
-            (ctx.writes if write else ctx.reads)(storage)
-            if name == "first":
-                held.add(ctx, np.zeros(4, np.float32), ones(4))
-            held.driver._queue(ctx.stream).put(lambda _: order.append(name))
-
-        return with_context(body)
-
-    with held.held():
-        futures = [
-            use("first", write=True).future(),
-            use("second", write=False).future(),
-            use("third", write=True).future(),
-        ]
-        assert not any(future.done() for future in futures)
-    for future in futures:
-        future.result()
-    assert order == ["first", "second", "third"]
-
-
-def test_independent_uses_overlap(held: Held) -> None:
-    one, other = (Storage.allocate(held.driver, CPU, 64, 0) for _ in range(2))
-
-    def slow(ctx: ExecutionContext) -> None:
-        ctx.writes(one)
-        held.add(ctx, np.zeros(4, np.float32), ones(4))
-
-    with held.held():
-        first = with_context(slow).future()
-        with_context(lambda ctx: ctx.writes(other)).sync()  # would wait for ever behind the first
-        assert not first.done()
-    first.result()
 
 
 def test_one_execution_records_one_mark_and_one_that_is_waited_for_none(held: Held) -> None:

@@ -25,7 +25,6 @@ from tilec_runtime import (
     zip_ops,
 )
 from tilec_runtime.errors import (
-    BorrowError,
     LaunchError,
     LaunchLimitError,
     RequirementError,
@@ -114,19 +113,6 @@ def test_a_dropped_op_gives_back_what_moved_in(held: Held) -> None:
         assert owned(z, x, y)
 
 
-def test_borrows_end_with_the_failure(held: Held) -> None:
-    """Also while the error is looked at, whose traceback has the op's frames."""
-    z, x, y = tensor(held), tensor(held), tensor(held, 9)
-    with z.borrow_mut() as out, x.borrow() as view:
-        try:
-            held.module.ops.add(out, view, y).sync()
-        except RequirementError:
-            held.module.ops.add(out, view, tensor(held)).sync()
-        else:
-            raise AssertionError
-    assert owned(z, x, y)
-
-
 def test_zip_gives_back_what_ran_and_what_did_not(held: Held) -> None:
     add = held.module.ops.add
     for bad in range(3):
@@ -146,31 +132,6 @@ def test_zip_gives_back_what_ran_and_what_did_not(held: Held) -> None:
         held.device.sync()
         assert held.runs - runs == bad
         assert [np.asarray(z)[0] for z, _, _ in good[:bad]] == [place + 1 for place in range(bad)]
-
-
-def test_an_error_of_a_function_gives_back_too(held: Held) -> None:
-    z, x, y = tensor(held), tensor(held), tensor(held)
-
-    def fails(_: object) -> DeviceOp[int]:
-        raise KeyError("mine")
-
-    with pytest.raises(KeyError):
-        held.module.ops.add(z, x, y).then(fails).sync()
-    assert owned(z, x, y)
-
-
-def test_arguments_that_are_ops(held: Held) -> None:
-    """An op that ran, one that was refused, and one that never came to run."""
-    add = held.module.ops.add
-    first, second, third = [[tensor(held), tensor(held), tensor(held)] for _ in range(3)]
-    second[2] = tensor(held, 9)
-    op = add(add(*first).first(), add(*second).first(), add(*third).first())
-    try:
-        op.sync()
-    except RequirementError:
-        assert owned(*first, *second, *third)
-    else:
-        raise AssertionError
 
 
 def test_launches_without_a_bundle() -> None:
@@ -216,32 +177,4 @@ def test_the_collector_waits_for_no_lock(held: Held) -> None:
         thread.start()
         assert done.wait(PATIENCE)
     thread.join(PATIENCE)
-    assert owned(z, x, y)
-
-
-@pytest.mark.parametrize("run", RUNS)
-def test_a_borrow_that_nobody_has_ends_with_the_op_of_its_part(
-    held: Held, run: Callable[[DeviceOp[Any]], Any]
-) -> None:
-    z, x, y = tensor(held), tensor(held, number=3), tensor(held, number=4)
-    kept = run(held.module.ops.add(z.borrow_mut().partition(8), x.borrow()[0:8], y.borrow()))
-    held.device.sync()
-    assert owned(z, x, y)  # although the result is there
-    assert z.to_host().max() == 7
-    with z.borrow(), pytest.raises(BorrowError, match="cannot be written by the mutable borrow"):
-        held.module.ops.add(kept[0], x, y)
-    run(held.module.ops.add(kept[0], y.borrow(), y.borrow()))  # it asks again
-    held.device.sync()
-    assert z.to_host().max() == 8
-    with z.borrow_mut() as m:
-        run(held.module.ops.add(m.partition(8), x, y))
-        held.device.sync()
-        with pytest.raises(BorrowError, match=r"the mutable borrow .* still writes it"):
-            z.borrow()  # the block's is held
-    borrowed = z.borrow_mut()
-    run(held.module.ops.add(borrowed[0:8], x, y))
-    held.device.sync()
-    with pytest.raises(BorrowError, match=r"the mutable borrow .* still writes it"):
-        z.borrow()  # somebody has it
-    del borrowed
     assert owned(z, x, y)

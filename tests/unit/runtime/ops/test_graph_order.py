@@ -5,12 +5,10 @@ other uses, and captures of others.
 from __future__ import annotations
 
 import gc
-import weakref
 from typing import Any
 
 import pytest
 
-from tests.runtime_samples import Array
 from tests.unit.runtime.ops.graph_samples import COUNT, Gpu, copy
 from tests.waiting import PATIENCE
 from tilec.testing.fake_driver import H200, FakeDriver
@@ -28,7 +26,7 @@ from tilec_runtime import (
 )
 from tilec_runtime.device.completion import COMPLETIONS
 from tilec_runtime.device.frees import FREES
-from tilec_runtime.errors import AliasError, BorrowError, DriverError, GraphCaptureError, GraphError
+from tilec_runtime.errors import BorrowError, DriverError, GraphCaptureError, GraphError
 from tilec_runtime.ops.context import ExecutionContext
 
 
@@ -59,20 +57,6 @@ def test_a_capture_waits_for_nothing_and_replays_do(gpu: Gpu) -> None:
     del y2
 
 
-def test_arguments_of_launches_are_those_of_the_capture(gpu: Gpu) -> None:
-    z, x, y = gpu.tensor(), gpu.tensor(), gpu.tensor()
-    graph = gpu.module.ops.add(z, x.share(), y.share(), alpha=2.5).graph_on(gpu.stream)
-    pointers = (z.storage.address, x.storage.address, y.storage.address)
-    for _ in range(2):
-        graph.replay()
-        launch = gpu.driver.launches[-1]
-        assert (launch.arguments[:3], launch.arguments[4], launch.stream) == (
-            pointers,
-            2.5,
-            gpu.stream.handle,
-        )
-
-
 def test_a_graph_frees_in_the_order_of_its_last_replay(gpu: Gpu) -> None:
     z = gpu.tensor()
     graph = gpu.module.ops.add(z, gpu.tensor(), gpu.tensor()).graph_on(gpu.stream)
@@ -89,28 +73,6 @@ def test_a_graph_frees_in_the_order_of_its_last_replay(gpu: Gpu) -> None:
     assert not {"synchronize", "synchronize_device"} & set(
         gpu.driver.calls
     )  # a completion thread waits for the event
-
-
-def test_foreign_arrays_live_until_the_last_replay_is_done(gpu: Gpu) -> None:
-    class Watched(Array):
-        gone = False
-
-        def __del__(self) -> None:
-            Watched.gone = True
-
-    array = Watched(COUNT, ptr=0x50000)
-    gpu.driver.own(0x50000, 0)
-    graph = gpu.module.ops.add(gpu.tensor(), array, gpu.tensor()).graph_on(gpu.stream)
-    del array
-    graph.replay()
-    gpu.driver.pending.update(range(0x1000, 0x9000))  # no event is reached
-    del graph
-    gc.collect()
-    assert not COMPLETIONS.drain(0.01)
-    assert not Watched.gone
-    gpu.driver.pending.clear()
-    assert COMPLETIONS.drain(PATIENCE)
-    assert Watched.gone
 
 
 def test_a_stream_that_closes_after_a_replay_leaves_its_place(gpu: Gpu) -> None:
@@ -167,49 +129,6 @@ def test_launches_without_a_bundle_are_captured(gpu: Gpu) -> None:
     ]
     (output,) = graph.take_output()
     assert output.storage is x.storage
-
-
-def test_launches_are_captured_each_time_and_only_then(gpu: Gpu) -> None:
-    tensors = [gpu.tensor() for _ in range(3)]
-    gpu.module.add(*tensors, stream=gpu.stream)
-
-    def work(ctx: ExecutionContext) -> None:
-        for _ in range(3):
-            gpu.module.add(*tensors, stream=ctx)
-
-    for _ in range(2):
-        graph = with_context(work).graph_on(gpu.stream)
-        assert graph.nodes == 3
-    gpu.steps()
-    gpu.module.add(*tensors, stream=gpu.stream)
-    assert gpu.steps() == [("launch", gpu.stream.handle)]
-    graph.replay(gpu.other)
-    assert [step for step in gpu.steps() if step[0] == "launch"] == [
-        ("launch", gpu.other.handle)
-    ] * 3
-    kept = weakref.ref(tensors[0].storage)
-    tensors.clear()
-    gc.collect()
-    assert kept() is not None
-
-
-def test_a_launch_that_is_refused_leaves_no_way_around_the_capture(gpu: Gpu) -> None:
-    """What launches there later is told to its graph, also with arrays that nobody else looks at."""
-    arrays = [Array(COUNT, ptr=0x50000 + 0x1000 * number) for number in range(3)]
-    for array in arrays:
-        gpu.driver.own(array.__cuda_array_interface__["data"][0], 0)
-    z, x, y = arrays
-    gpu.module.add(z, x, y, stream=gpu.stream)
-
-    def refused(ctx: ExecutionContext) -> None:
-        gpu.module.add(z, z, y, stream=ctx)
-
-    with pytest.raises(AliasError):
-        with_context(refused).graph_on(gpu.stream)
-    for _ in range(2):
-        graph = with_context(lambda ctx: gpu.module.add(z, x, y, stream=ctx)).graph_on(gpu.stream)
-        state: Any = graph._state
-        assert [kept in state.uses[-1][0].owner for kept in arrays] == [True] * 3
 
 
 # Captures of other libraries

@@ -4,7 +4,6 @@ with tilec.
 
 from __future__ import annotations
 
-import gc
 import threading
 import weakref
 from collections.abc import Callable
@@ -14,7 +13,7 @@ import pytest
 
 from tests.unit.runtime.ops.device_samples import Held
 from tests.waiting import PATIENCE, Gate, at_once, becomes, joined
-from tilec_runtime import MemPool, Tensor, as_op
+from tilec_runtime import MemPool, Tensor
 from tilec_runtime.device.completion import Completions
 from tilec_runtime.device.frees import FREES
 from tilec_runtime.device.marks import Mark, line_of
@@ -34,33 +33,6 @@ def goes(reference: Callable[[], object]) -> bool:
     return becomes(lambda: reference() is None, collect=False)
 
 
-def test_what_a_graph_owns_goes_with_it(held: Held) -> None:
-    x = array()
-    alive = weakref.ref(x)
-    stream = held.device.new_stream()
-    graph = held.module.ops.add(np.zeros(4, np.float32), x, x).graph_on(stream)
-    del x
-    graph.replay()
-    stream.sync()
-    assert alive() is not None
-    del graph
-    gc.collect()
-    assert goes(alive)
-
-
-def test_an_array_that_a_tensor_is_of_goes_after_the_launch(held: Held) -> None:
-    x = array()
-    alive = weakref.ref(x)
-    t = Tensor.from_foreign(x, driver=held.driver)
-    del x
-    with held.held():
-        held.module.add(Tensor.from_foreign(array(), driver=held.driver), t, t)
-        del t
-        gc.collect()
-        assert alive() is not None
-    assert goes(alive)
-
-
 @pytest.mark.parametrize("elsewhere", [False, True])
 def test_the_arguments_of_a_future_that_was_dropped_go(held: Held, *, elsewhere: bool) -> None:
     x = array()
@@ -78,26 +50,6 @@ def test_the_arguments_of_a_future_that_was_dropped_go(held: Held, *, elsewhere:
         thread.start()
         joined(thread)
     futures.clear()
-    assert goes(alive)
-
-
-def test_a_tensor_that_another_thread_drops_goes(held: Held) -> None:
-    x = array()
-    alive = weakref.ref(x)
-    tensors = [Tensor.from_foreign(x, driver=held.driver)]
-    del x
-    held.module.add(Tensor.from_foreign(array(), driver=held.driver), tensors[0], tensors[0])
-    thread = threading.Thread(target=tensors.clear)
-    thread.start()
-    joined(thread)
-    assert goes(alive)
-
-
-def test_the_value_of_an_op_goes(held: Held) -> None:
-    x = array()
-    alive = weakref.ref(x)
-    future = as_op(x).future()
-    del x, future
     assert goes(alive)
 
 

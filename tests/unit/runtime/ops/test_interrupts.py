@@ -22,10 +22,9 @@ import pytest
 from tests.cpu_samples import ones
 from tests.unit.runtime.ops.device_samples import CPU, Held
 from tests.waiting import PATIENCE, becomes
-from tilec_runtime import DeviceOp, ExecutionContext, use_device, with_context
+from tilec_runtime import DeviceOp, ExecutionContext, with_context
 from tilec_runtime.cpu.queue import QueueMark as CpuMark
 from tilec_runtime.device.completion import COMPLETIONS
-from tilec_runtime.errors import UseAfterMoveError
 from tilec_runtime.ops.future import DeviceFuture
 from tilec_runtime.tensors.tensor import Tensor
 
@@ -100,30 +99,6 @@ def test_memory_is_freed_behind_the_work_and_not_before(held: Held, interrupted:
     assert held.runs == 1
 
 
-def test_what_moved_in_is_back_and_in_order_behind_the_work(
-    held: Held, interrupted: Interrupt
-) -> None:
-    z, x, y = tensor(held, 0), tensor(held, 3), tensor(held, 4)
-    with held.held():
-        op = held.module.ops.add(z, x, y)
-        with pytest.raises(UseAfterMoveError):
-            z.view(8)
-        interrupted(op.sync)
-        again = held.module.ops.add(y, z, x).future()  # reads what the work writes
-    sums = again.result()
-    assert np.asarray(sums[0]).tolist() == [10.0] * 8
-
-
-def test_the_next_call_works_on_every_stream(held: Held, interrupted: Interrupt) -> None:
-    def grow() -> DeviceOp[Any]:
-        return with_context(lambda ctx: held.add(ctx, np.zeros(4, np.float32), ones(4)))
-
-    with held.held():
-        interrupted(grow().sync)
-    for _ in range(8):
-        assert grow().sync().tolist() == [2.0] * 4
-
-
 def test_a_failure_of_work_that_nobody_waits_for_is_logged_and_told_to_nobody_else(
     held: Held, interrupted: Interrupt, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -165,26 +140,6 @@ def test_a_real_interrupt_ends_the_wait_and_not_the_work(held: Held) -> None:
     assert target.tolist() == [2.0] * 4
 
 
-def test_another_thread_is_not_interrupted(held: Held, interrupted: Interrupt) -> None:
-    results: list[Any] = []
-
-    def work() -> None:
-        with use_device(held.device):
-            results.append(
-                with_context(lambda ctx: held.add(ctx, np.zeros(4, np.float32), ones(4)))
-                .sync()
-                .tolist()
-            )
-
-    with held.held():
-        interrupted(with_context(lambda ctx: held.add(ctx, np.zeros(4, np.float32), ones(4))).sync)
-        thread = threading.Thread(target=work)
-        thread.start()
-    thread.join(PATIENCE)
-    assert results == [[2.0] * 4]
-    assert COMPLETIONS.drain(PATIENCE)
-
-
 # --- errors that nobody asks for
 # -------------------------------------------------------------------------------------------------
 
@@ -210,14 +165,6 @@ def test_a_future_that_failed_and_that_nobody_asked_says_so_once(
     assert message.startswith("with_context, created at ")
     assert message.endswith(" failed, and nobody asked its future: the kernel failed")
     assert caplog.records[0].exc_info is not None, "with the traceback"
-
-
-def test_a_future_that_nobody_ever_held_says_so_too(
-    held: Held, caplog: pytest.LogCaptureFixture
-) -> None:
-    with held.held():
-        failing(held).future()
-    assert becomes(lambda: len(told(caplog)) == 1)
 
 
 @pytest.mark.parametrize("way", ["result", "exception", "await"])

@@ -33,7 +33,6 @@ from tilec_runtime import (
 from tilec_runtime.cpu.launch import CpuOptions
 from tilec_runtime.errors import (
     ArgumentError,
-    BorrowError,
     BundleError,
     DriverError,
     DTypeError,
@@ -43,8 +42,6 @@ from tilec_runtime.errors import (
     LayoutError,
     PlacementError,
     UsageError,
-    UseAfterMoveError,
-    UsedOpError,
 )
 from tilec_runtime.tensors.tensor import Tensor
 
@@ -406,50 +403,6 @@ def test_a_launch_needs_all_arguments_and_a_config(gpu: Gpu) -> None:
         gpu.launch().push_device_ptr(1).sync()
 
 
-def test_a_launch_is_used_once(gpu: Gpu) -> None:
-    launch = gpu.full()
-    launch.sync()
-    for use in (launch.sync, lambda: launch.push_arg(1)):
-        with pytest.raises(UsedOpError, match="<DeviceOp launch of scale, created at"):
-            use()
-
-
-def test_limits_are_checked_before_the_driver_is_asked() -> None:
-    gpu = Gpu(active_blocks=1, active_clusters=0)
-    refused = (
-        (
-            LaunchConfig(grid=2**31),
-            r"scale: grid.x is 2147483648, and device 0 \(Fake H200\) allows 2147483647",
-        ),
-        (LaunchConfig(block=2048), "scale: block.x is 2048"),
-        (LaunchConfig(shared=300_000), "scale: a block needs 300000 bytes of shared memory"),
-        (
-            LaunchConfig(grid=133, cooperative=True),
-            "the cooperative grid has 133 blocks, and 132 can be resident",
-        ),
-        (LaunchConfig(grid=3, cluster=2), "grid.x is 3, and must be divisible by cluster.x 2"),
-        (LaunchConfig(grid=4, cluster=2), "no cluster of 2 blocks with 1 threads fits"),
-    )
-    with use_device(gpu.device):
-        for config, message in refused:
-            with pytest.raises(LaunchLimitError, match=message):
-                gpu.full(config).sync()
-    assert gpu.driver.launches == []
-
-
-def test_a_cooperative_grid_is_sized_by_what_the_device_holds() -> None:
-    gpu = Gpu(active_blocks=3)
-    function = gpu.module.function("scale", PARAMS)
-    most = function.residency(LaunchConfig(block=256)).max_cooperative_grid
-    assert most == 3 * 132
-    with use_device(gpu.device):
-        gpu.full(LaunchConfig(grid=most, block=256, cooperative=True)).sync()
-        with pytest.raises(
-            LaunchLimitError, match="the cooperative grid has 397 blocks, and 396 can be resident"
-        ):
-            gpu.full(LaunchConfig(grid=most + 1, block=256, cooperative=True)).sync()
-
-
 def test_what_a_cubin_was_compiled_for_is_checked(gpu: Gpu) -> None:
     function = load_module_from_bytes(build_cubin()).function("k")
     function.sizes = (8,)
@@ -544,69 +497,6 @@ def test_arrays_of_others_live_until_the_device_is_done(gpu: Gpu) -> None:
 
 def tensor(gpu: Gpu, count: int = 16) -> Tensor:
     return Tensor.uninitialized((count,), "f32", driver=gpu.driver, ordinal=0, stream=5)
-
-
-def test_owned_tensors_move_in_and_come_out(gpu: Gpu) -> None:
-    z, x = tensor(gpu), tensor(gpu)
-    address = z.ptr
-    launch = (
-        gpu.launch()
-        .push_arg(z)
-        .push_arg(x.share())
-        .push_arg(16)
-        .push_arg(1.0)
-        .set_launch_config(LaunchConfig.for_num_elems(16))
-    )
-    with pytest.raises(
-        UseAfterMoveError,
-        match=r"it was moved into the launch of scale \(.*test_launch_ops.py:\d+\)",
-    ):
-        gpu.launch().push_arg(z)
-    out, _, _, _ = launch.sync()
-    assert (type(out), out.ptr) == (Tensor, address)
-    assert gpu.driver.launches[-1].arguments[0] == address
-
-
-def test_borrowed_tensors_are_claimed_until_the_launch_has_run(gpu: Gpu) -> None:
-    z, x = tensor(gpu), tensor(gpu)
-    with z.borrow_mut() as out, x.borrow() as view:
-        launch = (
-            gpu.launch()
-            .push_arg(out)
-            .push_arg(view)
-            .push_arg(16)
-            .push_arg(1.0)
-            .set_launch_config(LaunchConfig.for_num_elems(16))
-        )
-        with pytest.raises(BorrowError, match=r"the launch of scale \(.*\) still writes it"):
-            gpu.launch().push_arg(out)
-        assert launch.sync()[0] is out
-        out.borrow().release()  # free again
-    z.borrow_mut().release()
-
-
-def test_a_dropped_launch_gives_its_claims_back(gpu: Gpu) -> None:
-    z = tensor(gpu)
-    with z.borrow_mut() as out:
-        launch = gpu.launch().push_arg(out)
-        del launch
-        out.borrow().release()
-
-
-def test_a_launch_cannot_outlive_the_borrow_of_its_argument(gpu: Gpu) -> None:
-    z = tensor(gpu)
-    with z.borrow_mut() as out:
-        launch = (
-            gpu.launch()
-            .push_arg(out)
-            .push_device_ptr(1)
-            .push_arg(16)
-            .push_arg(1.0)
-            .set_launch_config(LaunchConfig())
-        )
-    with pytest.raises(BorrowError, match="has ended"):
-        launch.sync()
-    assert gpu.driver.launches == []
 
 
 # --- the cpu device

@@ -17,7 +17,7 @@ from tests.cpu_samples import ones
 from tests.unit.runtime.ops.device_samples import Held
 from tilec_runtime import SingleStream, Stream, Tensor, as_op, zip_ops
 from tilec_runtime.device.completion import COMPLETIONS
-from tilec_runtime.errors import BorrowError, SchedulingError, UsageError, UseAfterMoveError
+from tilec_runtime.errors import SchedulingError, UsageError
 
 
 @pytest.fixture(autouse=True)
@@ -37,52 +37,12 @@ def tensor(held: Held, number: float = 1.0) -> Tensor:
 # ------------------------------------------------------------------------------------------------------------------------
 
 
-def test_a_launch_that_is_refused_claims_nothing_while_somebody_looks_at_the_error(
-    held: Held,
-) -> None:
-    z, x, gone = tensor(held), tensor(held).share(), tensor(held)
-    gone.share()
-    with z.borrow_mut() as m:
-        with pytest.raises(UseAfterMoveError) as caught:
-            held.module.ops.add(m, x, gone)
-        assert caught.value.__traceback__ is not None
-        assert m.lease.claims == x.lease.claims == ()
-
-
 def test_a_launch_that_fails_claims_nothing_while_somebody_looks_at_the_error(held: Held) -> None:
     x = tensor(held).share()
     with pytest.raises(ZeroDivisionError) as caught:
         zip_ops(as_op(1).map(lambda _: 1 // 0), held.module.ops.add(tensor(held), x, x)).sync()
     assert caught.value.__traceback__ is not None
     assert x.lease.claims == ()
-
-
-def test_what_has_ended_is_named(held: Held) -> None:
-    t = tensor(held)
-    view = t[0:4]
-    inner = view.borrow()
-    op = held.module.ops.add(tensor(held), inner, inner)
-    view.release()
-    words = r"the launch of add \(.*\) cannot use the tensor: the slice \(.*test_letting_go.py:\d+\) has ended"
-    with pytest.raises(BorrowError, match=words):
-        op.sync()
-    with pytest.raises(
-        BorrowError, match=r"the view \(.*\) cannot use the tensor: the slice \(.*\) has ended"
-    ):
-        inner.view(2, 2)
-
-
-def test_a_view_that_a_launch_reads_ends_with_its_last_name(held: Held) -> None:
-    """The device needs the memory, and not the view."""
-    t, z = tensor(held), tensor(held)
-    with held.held():
-        view = t[0:4]
-        held.module.add(z, view, view)
-        del view
-        assert t.lease.claims == ()
-        t.reshape(2, 2)
-    held.device.sync()
-    assert np.asarray(z).tolist() == [2.0] * 4
 
 
 # --- futures
@@ -149,14 +109,6 @@ def test_errors_that_are_repeated_keep_nobody_who_was_told(held: Held) -> None:
 
     assert told()() is None
     assert told()() is None
-
-
-def test_a_part_that_was_used_keeps_nothing_of_the_others(held: Held) -> None:
-    shared = tensor(held).share()
-    one, _other = as_op((1, shared.clone())).unzip(2)
-    assert one.sync() == 1
-    del _other
-    assert shared.owners == 1
 
 
 # --- after a failure

@@ -6,12 +6,10 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import logging
 import pickle
 import re
 import subprocess
 import sys
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,7 +18,6 @@ import pytest
 
 from tests.cpu_samples import ones
 from tests.unit.runtime.ops.device_samples import Held
-from tests.waiting import PATIENCE
 from tilec_runtime import (
     DeviceOp,
     Event,
@@ -29,10 +26,8 @@ from tilec_runtime import (
     Stream,
     Tensor,
     as_op,
-    use_device,
     zip_ops,
 )
-from tilec_runtime.errors import UsedOpError
 
 ROOT = Path(__file__).resolve().parents[4]
 
@@ -64,29 +59,6 @@ def test_what_is_one_is_not_copied(held: Held, double: Callable[[Any], Any]) -> 
             what = f"a {type(thing).__name__} can be neither pickled nor copied: pass it on, or make another one"
             with pytest.raises(TypeError, match=f"^{what}$"):
                 double(thing)
-
-
-def test_of_two_threads_one_runs_an_op(held: Held) -> None:
-    for _ in range(50):
-        op, start = launch(held), threading.Barrier(2, timeout=PATIENCE)
-        came: list[Any] = []
-
-        def use(
-            op: DeviceOp[Any] = op, start: threading.Barrier = start, came: list[Any] = came
-        ) -> None:
-            start.wait(PATIENCE)
-            with use_device(held.device):
-                try:
-                    came.append(op.sync())
-                except UsedOpError as error:
-                    came.append(error)
-
-        threads = [threading.Thread(target=use) for _ in range(2)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(PATIENCE)
-        assert sorted(type(found).__name__ for found in came) == ["UsedOpError", "tuple"]
 
 
 def test_a_chain_may_be_long(held: Held) -> None:
@@ -122,41 +94,6 @@ def test_an_await_that_is_given_up_half_way(held: Held) -> None:
     with held.held():
         assert asyncio.run(main()) == "closed"
     assert launch(held).sync()[0].shape == (4,)
-
-
-def test_two_loops_in_two_threads(held: Held) -> None:
-    found: list[Any] = []
-
-    async def main() -> list[Any]:
-        return list(await asyncio.gather(*[_awaited(launch(held)) for _ in range(20)]))
-
-    def run() -> None:
-        with use_device(held.device):
-            found.append(asyncio.run(main()))
-
-    threads = [threading.Thread(target=run) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(PATIENCE)
-    assert [len(results) for results in found] == [20, 20]
-
-
-def test_a_loop_that_closes_while_it_is_told(
-    held: Held, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Between the look whether it is closed and the call."""
-    loop = asyncio.new_event_loop()
-    with caplog.at_level(logging.ERROR, "tilec_runtime"), held.held():
-        future = launch(held).future()
-        task = loop.create_task(_awaited(future))
-        loop.run_until_complete(asyncio.sleep(0.005))
-        task.cancel()
-        loop.run_until_complete(asyncio.gather(task, return_exceptions=True))
-        loop.close()
-        monkeypatch.setattr(loop, "is_closed", lambda: False)
-    assert future.result()[0].shape == (4,)
-    assert caplog.text == ""
 
 
 def test_the_end_of_a_process_with_everything_in_the_air() -> None:

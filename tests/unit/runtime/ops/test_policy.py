@@ -42,26 +42,6 @@ def test_the_default_policy_takes_four_streams_in_turn(held: Held) -> None:
     assert len(set(used)) == 4
 
 
-def test_all_threads_share_a_devices_policy(held: Held) -> None:
-    assert default_policy(held.device) is default_policy(Device(held.device))
-    used = [stream().sync() for _ in range(4)]
-    seen: list[int] = []
-
-    def other() -> None:
-        with use_device(held.device):
-            seen.append(stream().sync())
-
-    thread = threading.Thread(target=other)
-    thread.start()
-    joined(thread)
-    assert seen == used[:1]
-
-
-def test_a_single_stream_is_one(held: Held) -> None:
-    with use_policy(SingleStream(held.device)):
-        assert len({stream().sync() for _ in range(5)}) == 1
-
-
 def test_policies_are_told_apart_from_other_things(held: Held) -> None:
     assert isinstance(SingleStream(held.device), SchedulingPolicy)
     assert not isinstance(held.device, SchedulingPolicy)
@@ -124,12 +104,6 @@ def test_a_policy_brings_its_device() -> None:
     device = Device(0, driver=FakeDriver())
     with use_policy(SingleStream(device)):
         assert current_device() == device
-
-
-def test_an_exception_restores_the_default(held: Held) -> None:
-    with pytest.raises(ValueError, match="mine"), use_device(Device(0, driver=FakeDriver())):
-        raise ValueError("mine")
-    assert current_device() == held.device
 
 
 def forget_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -210,13 +184,6 @@ def test_a_block_of_a_generator_may_end_in_another_context(held: Held) -> None:
             if number == 1:
                 break  # the event loop ends the generator later, in a task of its own
         return current_device()
-
-    assert asyncio.run(main()) == held.device
-
-
-def test_a_thread_inherits_what_its_context_had(held: Held) -> None:
-    async def main() -> Device:
-        return await asyncio.to_thread(current_device)
 
     assert asyncio.run(main()) == held.device
 

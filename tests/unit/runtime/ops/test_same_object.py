@@ -53,15 +53,6 @@ def test_an_op_that_has_not_run_has_its_tensors(held: Held) -> None:
     z.share()
 
 
-def test_the_first_program(held: Held) -> None:
-    """What the result holds has ended."""
-    z, x, y = tensor(held), tensor(held), tensor(held)
-    _ = held.module.ops.add(z.partition_mut(8), x.borrow(), y.borrow()).sync_on(0)
-    assert z.to_host().tolist() == [2.0] * 8
-    z.share()
-    x.borrow_mut().release()
-
-
 @pytest.mark.parametrize("how", ["kept future", "record", "graph", "failed", "dropped"])
 def test_borrows_end_with_the_op(held: Held, how: str) -> None:
     z, x, y = tensor(held), tensor(held), tensor(held)
@@ -89,33 +80,6 @@ def test_borrows_end_with_the_op(held: Held, how: str) -> None:
     del kept
 
 
-def test_a_result_asks_for_the_lease_again_when_it_is_used(held: Held) -> None:
-    z, x, y = tensor(held), tensor(held), tensor(held)
-    m, r, _, _ = held.module.ops.add(z.borrow_mut(), x.borrow(), y).sync()
-    with z.borrow_mut():
-        for use in (
-            m.to_host,
-            lambda: m[0:2],
-            lambda: held.module.add(m, y, y),
-            lambda: held.module.ops.add(m, r, y),
-        ):
-            with pytest.raises(BorrowError, match=r"the mutable borrow \(.*\) still writes it"):
-                use()
-    assert m.to_host().tolist() == [2.0] * 8
-    z.to_host()  # which was for the moment
-    part = m[0:2]
-    with pytest.raises(BorrowError, match=r"the mutable borrow \(.*\) still writes it"):
-        z.to_host()
-    del part
-    held.module.ops.add(m, r, y).sync()
-    z.to_host()
-    x.share()
-    with pytest.raises(
-        UseAfterMoveError, match=r"to_host .*cannot use the tensor: it was moved into share"
-    ):
-        r.to_host()
-
-
 def test_a_with_block_keeps_its_borrow(held: Held) -> None:
     z, x, y = tensor(held), tensor(held), tensor(held)
     with z.borrow_mut() as m, x.borrow() as r, y.partition_mut(8) as p:
@@ -130,46 +94,6 @@ def test_a_with_block_keeps_its_borrow(held: Held) -> None:
         t.borrow_mut().release()
     with pytest.raises(BorrowError, match="has ended"):
         m.to_host()
-
-
-def test_a_result_in_a_with_block(held: Held) -> None:
-    z, x, y = tensor(held), tensor(held), tensor(held)
-    m, *_ = held.module.ops.add(z.borrow_mut(), x, y).sync()
-    with m:
-        with pytest.raises(BorrowError):
-            z.to_host()
-        held.module.ops.add(m, x, y).sync()
-        with pytest.raises(BorrowError):
-            z.to_host()
-    z.to_host()
-
-
-def test_a_view_that_two_ops_read_ends_with_the_second(held: Held) -> None:
-    z, w, x, y = (tensor(held) for _ in range(4))
-    view = x[0:8]
-    first, second = (
-        held.module.ops.add(z, view, y.borrow()),
-        held.module.ops.add(w, view, y.borrow()),
-    )
-    first.sync()
-    with pytest.raises(BorrowError, match=r"the slice \(.*\) still reads it"):
-        x.borrow_mut()
-    second.sync()
-    x.borrow_mut().release()
-
-
-def test_a_tensor_goes_through_a_chain_as_it_is(held: Held) -> None:
-    z, x, y = tensor(held), tensor(held), tensor(held)
-    seen: list[Any] = []
-
-    def again(found: tuple[Any, ...]) -> DeviceOp[Any]:
-        seen.extend(found[:3])
-        return held.module.ops.add(found[1], found[0], found[2])
-
-    out, *_ = held.module.ops.add(z, x, y).then(again).sync()
-    assert out is x
-    assert seen == [z, x, y]
-    assert x.to_host().tolist() == [3.0] * 8
 
 
 def test_steps_that_use_a_tensor_up_do_so_when_the_chain_fails_too(held: Held) -> None:

@@ -11,17 +11,15 @@ import numpy as np
 import pytest
 
 from tests.cpu_samples import ones
-from tests.unit.runtime.ops.device_samples import CPU, Held
-from tests.waiting import PATIENCE, becomes, joined
+from tests.unit.runtime.ops.device_samples import Held
+from tests.waiting import PATIENCE, joined
 from tilec_runtime import (
     DeviceOp,
     ExecutionContext,
-    SingleStream,
     api,
     as_op,
     shared,
     use_device,
-    use_policy,
     with_context,
     zip_ops,
 )
@@ -33,7 +31,6 @@ from tilec_runtime.errors import (
     UsageError,
     UsedOpError,
 )
-from tilec_runtime.tensors.storage import Storage
 
 HERE = "test_sharing.py"
 
@@ -121,18 +118,6 @@ def test_of_many_threads_one_executes(held: Held) -> None:
     assert runs == [1]
     assert len(results) == 16
     assert all(found is results[0] for found in results)
-
-
-def test_users_on_other_streams_wait_for_the_execution(held: Held) -> None:
-    """The result is in flight when the second user gets it."""
-    with held.held():
-        x = grow(held, ones(4)).shared()
-        first = x.future()
-        second = x.then(lambda z: grow(held, z)).future()
-        assert not first.done()
-        assert not second.done()
-    assert second.result().tolist() == [3.0] * 4
-    assert first.result().tolist() == [2.0] * 4
 
 
 def test_an_error_is_repeated_to_every_user(held: Held) -> None:
@@ -255,52 +240,6 @@ def test_unzip_gives_an_op_for_each_element(held: Held) -> None:
     assert b.name == "unzip[1]"
 
 
-def test_an_unzipped_element_is_moved_out(held: Held) -> None:
-    """Nobody but its user has it: parts give owned tensors."""
-    a, b = as_op((Owned(), Owned())).unzip(2)
-    once = a._once
-    assert (a.sync().moved, b.sync().moved) == (0, 0)
-    assert once.result == [None, None]
-
-
-def test_parts_on_different_streams_wait_for_the_execution(held: Held) -> None:
-    with held.held():
-        z = np.zeros(4, np.float32)
-        a, b = with_context(lambda ctx: (held.add(ctx, z, ones(4)), z)).unzip(2)
-        first = a.future()
-        second = b.then(lambda z: grow(held, z)).future()
-        assert not second.done()
-    assert second.result().tolist() == [3.0] * 4
-    assert first.result() is z
-
-
-def test_parts_in_many_threads(held: Held) -> None:
-    runs: list[int] = []
-    parts = with_context(lambda ctx: runs.append(1) or tuple(range(8))).unzip(8)
-    results: list[int] = []
-    start = threading.Barrier(8, timeout=PATIENCE)
-
-    def use(part: DeviceOp[int]) -> None:
-        start.wait()
-        with use_device(held.device):
-            results.append(part.sync())
-
-    threads = [threading.Thread(target=use, args=(part,)) for part in parts]
-    for thread in threads:
-        thread.start()
-    joined(*threads)
-    assert (runs, sorted(results)) == ([1], list(range(8)))
-
-
-def test_an_error_is_repeated_to_every_part(held: Held) -> None:
-    def fail(_: ExecutionContext) -> tuple[int, int]:
-        raise DriverError("refused")
-
-    for part in with_context(fail).unzip(2):
-        with pytest.raises(DriverError, match="refused"):
-            part.sync()
-
-
 def test_unzip_needs_a_tuple_of_that_many(held: Held) -> None:
     with pytest.raises(UsageError, match=r"unzip\(2\) of a tuple of 3\n  fix: say unzip\(3\)"):
         as_op((1, 2, 3)).unzip(2)[0].sync()
@@ -326,38 +265,3 @@ def test_unzip_needs_no_count_where_it_is_known(held: Held) -> None:
         op.unzip()
     assert caught.value.fix == "say how many: unzip(2)"
     assert [part.sync() for part in op.unzip(2)] == [1, 2]
-
-
-def test_memory_is_freed_behind_its_last_user_on_whatever_stream(held: Held) -> None:
-    """The free of memory that several streams used waits for all of them."""
-    order: list[str] = []
-    storage = Storage.allocate(held.driver, CPU, 64, 0)
-    address = storage.address
-    free = held.driver._free
-
-    def freed(where: int) -> None:
-        if where == address:
-            order.append("freed")
-        free(where)
-
-    held.driver._free = freed
-
-    def use(ctx: ExecutionContext) -> None:
-        ctx.reads(storage)
-        held.add(ctx, np.zeros(4, np.float32), ones(4))
-        held.driver._queue(ctx.stream).put(lambda _: order.append("used"))
-
-    with held.held():
-        futures = [with_context(use).future() for _ in range(3)]
-        storage._release()
-        assert order == []
-    for future in futures:
-        future.result()
-    assert becomes(lambda: "freed" in order)
-    assert order == ["used", "used", "used", "freed"]
-
-
-def test_a_shared_op_on_one_stream(held: Held) -> None:
-    with use_policy(SingleStream(held.device)):
-        x = grow(held, ones(4)).shared()
-        assert zip_ops(x, x.then(lambda z: grow(held, z))).last().sync().tolist() == [3.0] * 4

@@ -4,7 +4,6 @@ and where.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -12,8 +11,8 @@ import numpy as np
 import pytest
 
 from tests.unit.runtime.ops.device_samples import Held
-from tilec_runtime import DeviceOp, SharedTensor, Tensor, TensorView, api, as_op, shared, zip_ops
-from tilec_runtime.errors import OwnershipError, TensorError, UsageError
+from tilec_runtime import DeviceOp, SharedTensor, Tensor, TensorView, api, as_op
+from tilec_runtime.errors import TensorError, UsageError
 
 HERE = "test_tensor_steps.py"
 
@@ -51,48 +50,10 @@ def test_partitions_and_back(held: Held) -> None:
     )
 
 
-def test_a_kernel_chain_ends_at_the_host(held: Held) -> None:
-    """As the chain of the host API's reference: launch, first, unpartition, to_host."""
-    add = held.module.ops.add
-    op = (
-        add(counting(1000).partition(256), counting(1000), counting(1000), 2.0)
-        .first()
-        .unpartition()
-        .to_host()
-    )
-    with held.held():
-        future = op.future()
-        assert not future.done()
-    assert np.array_equal(future.result(10), np.arange(1000, dtype=np.float32) * 3)
-    copy = add(counting(1000), counting(1000), counting(1000), 1.0).first().dup()
-    assert np.array_equal(copy.sync().to_host(), np.arange(1000, dtype=np.float32) * 2)
-
-
-def test_awaiting_a_transfer(held: Held) -> None:
-    async def main() -> Any:
-        return await counting().dup().to_host()
-
-    assert asyncio.run(main()).tolist() == list(range(12))
-
-
 def test_into_an_array(held: Held) -> None:
     out = np.zeros(12, np.float32)
     assert counting().to_host(out=out).sync() is out
     assert out.tolist() == list(range(12))
-
-
-def test_a_shared_transfer_is_one(held: Held) -> None:
-    op = counting().to_host().shared()
-    first, second = zip_ops(op, op).sync()
-    assert first is second
-    t = counting().shared()
-    one, two = zip_ops(t.to_host(), t.reshape(3, 4).to_host()).sync()
-    assert one.tolist() == two.reshape(-1).tolist()
-    again = t.sync()
-    assert shared(again).sync().owners == 4  # the op keeps one, and each user has one of its own
-    with pytest.raises(OwnershipError, match="owners, among them"):
-        t.unshare().sync()
-    assert isinstance(counting().share().unshare().sync(), Tensor)
 
 
 @pytest.mark.parametrize(
