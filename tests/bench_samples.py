@@ -171,6 +171,7 @@ GIVEN = Given(
     markdown=None,
     html=None,
     measure_ceilings=False,
+    variants=False,
     bundle=None,
     targets=(),
 )

@@ -43,8 +43,8 @@ def render(report: Report, *, time_text: Callable[[float], str]) -> bytes:
     groups = []
     for group in groups_of(report.results, report.sweep):
         heads, rows = rows_of(group, time_text)
-        images = group_plots(group, report.ceilings) if plots else []
-        title = f"{group.base} by {group.sweep}"
+        images = group_plots(group, report.ceilings) if plots and group.sweep else []
+        title = f"{group.base} by {group.sweep or 'variant'}"
         groups.append({"title": title, "heads": heads, "rows": rows, "images": images})
     template = page_environment("bench").get_template("report.html.jinja")
     text = template.render(

@@ -1,17 +1,19 @@
-"""Expands a case into several, one at each point of a sweep."""
+"""Expands a case into several: at each point of a sweep, with each built variant."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from tilec.bench.report import CaseBench, Point
+from tilec.case.cases import said_axes
 from tilec_runtime.errors import LaunchError
 
 if TYPE_CHECKING:
     from tilec.case.cases import BoundCase
     from tilec.case.sweeps import Sweep
+    from tilec_runtime.model.kernel import KernelInfo
 
 Cases = Sequence["BoundCase"]
 
@@ -33,6 +35,51 @@ def swept_cases(
             found.setdefault(case.name, []).append(named)
             points[named.name] = Point(base=case.name, at=value)
     return tuple(case for cases in found.values() for case in cases), points
+
+
+def variants_of(case: BoundCase, info: KernelInfo) -> tuple[BoundCase, ...]:
+    """Return a case once for each built point of the axes it leaves open; itself if there is one.
+
+    Args:
+        case: the case.
+        info: its kernel.
+    """
+    fixed = said_axes(case, info)
+    free = [name for name in info.choices if name not in fixed]
+    built = [dict(variant.axes) for variant in info.variants]
+    points = dict.fromkeys(
+        tuple((name, axes[name]) for name in free if name in axes)
+        for axes in built
+        if all(axes.get(name, value) == value for name, value in fixed.items())
+    )
+    if len(points) < 2:
+        return (case,)
+    return tuple(
+        dataclasses.replace(
+            case,
+            name=f"{case.name} {','.join(f'{name}={value}' for name, value in point)}",
+            axes=tuple((dict(case.axes) | dict(point)).items()),
+            choose=(*case.choose, *point),
+        )
+        for point in points
+    )
+
+
+def all_variants(
+    cases: Cases, kernels: Mapping[str, KernelInfo], points: Mapping[str, Point]
+) -> tuple[tuple[BoundCase, ...], dict[str, Point]]:
+    """Return the variants of all cases, and their points by name; unbuilt cases stay."""
+    found: list[BoundCase] = []
+    known: dict[str, Point] = {}
+    for case in cases:
+        point = points.get(case.name)
+        for one in variants_of(case, kernels[case.kernel]) if case.kernel in kernels else (case,):
+            found.append(one)
+            variant = one.name[len(case.name) :].strip()
+            if point is not None or variant:
+                base = point or Point(base=case.name)
+                known[one.name] = dataclasses.replace(base, variant=variant)
+    return tuple(found), known
 
 
 def forgiven(case: CaseBench) -> CaseBench:

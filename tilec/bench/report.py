@@ -55,10 +55,17 @@ class RivalResult:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Point:
-    """One point of a sweep: the case that is swept, and the value."""
+    """One of several measurements of a case.
+
+    Attributes:
+        base: the case.
+        at: the swept value; empty without a sweep.
+        variant: axes chosen in place of the launch's own choice, `BM=64,BN=128`; else empty.
+    """
 
     base: str
-    at: str
+    at: str = ""
+    variant: str = ""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -126,7 +133,11 @@ def case_json(case: CaseBench) -> dict[str, Any]:
     """Return a case as JSON values: seconds, bytes and operations, not rounded."""
     row: dict[str, Any] = {"name": case.name, "kernel": case.kernel, "status": case.status}
     if case.point is not None:
-        row["point"] = {"case": case.point.base, "at": case.point.at}
+        row["point"] = {
+            "case": case.point.base,
+            "at": case.point.at or None,
+            "variant": case.point.variant or None,
+        }
     if case.error is not None:
         return row | {"error": {"type": type(case.error).__name__, "message": str(case.error)}}
     if case.measurement is None:

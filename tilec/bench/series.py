@@ -1,4 +1,4 @@
-"""Groups measurements of one case over a sweep, for plots and tables."""
+"""Groups measurements of one case, over a sweep or its variants, for plots and tables."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ class Spot:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Line:
-    """The kernel or a rival of a group, with its spots by swept value."""
+    """One kernel, variant or rival of a group, with its spots by swept value."""
 
     label: str
+    rival: bool
     spots: dict[str, Spot]
 
 
@@ -38,7 +39,7 @@ class Group:
 
     Attributes:
         base: the case.
-        sweep: what changes from point to point.
+        sweep: what changes from point to point; empty for variants alone.
         values: of the sweep, in order.
         unit: of the rate that bounds the kernel; empty if the case does not state its work.
         dtype: of its matrix products.
@@ -63,15 +64,25 @@ def groups_of(results: Sequence[CaseBench], sweep: str) -> list[Group]:
 
 
 def rows_of(group: Group, time_text: Callable[[float], str]) -> tuple[Row, list[Row]]:
-    """Return head and rows of a group's table, in the order of the sweep."""
-    several = len(group.lines) > 1
-    rows = [
-        (value, line.label if several else "", time_text(spot.seconds), rate_text(spot.rate))
-        for value in group.values
+    """Return head and rows of a group's table: a sweep in its order, variants fastest first."""
+    if group.sweep:
+        several = len(group.lines) > 1
+        rows = [
+            (value, line.label if several else "", time_text(spot.seconds), rate_text(spot.rate))
+            for value in group.values
+            for line in group.lines
+            if (spot := line.spots.get(value)) is not None
+        ]
+        return (group.sweep, "", "time", group.unit), rows
+    ranked = sorted(
+        (spot.seconds, line.label)
         for line in group.lines
-        if (spot := line.spots.get(value)) is not None
-    ]
-    return (group.sweep, "", "time", group.unit), rows
+        for spot in line.spots.values()
+        if not line.rival
+    )
+    best = ranked[0][0]
+    rows = [(label, "", time_text(time), f"{time / best:.2f}x") for time, label in ranked]
+    return ("variant", "", "time", "to best"), rows
 
 
 def rate_text(rate: float | None) -> str:
@@ -88,23 +99,29 @@ def unit_of(work: Work) -> str:
 
 def _group(base: str, cases: Sequence[CaseBench], sweep: str) -> Group:
     unit, values = unit_of(cases[0].work), []
-    lines: dict[str, dict[str, Spot]] = {cases[0].kernel: {}}
+    own: dict[str, dict[str, Spot]] = {}
+    rivals: dict[str, dict[str, Spot]] = {}
     for case in cases:
         assert case.point is not None
-        values.append(case.point.at)
-        timed = [(case.kernel, case.measurement)]
-        timed += [(rival.text, rival.measurement) for rival in case.rivals]
-        for label, measurement in timed:
-            if measurement is not None:
-                spot = _spot(measurement.samples, case.work, unit)
-                lines.setdefault(label, {})[case.point.at] = spot
+        at = case.point.at
+        values.append(at)
+        label = case.point.variant or case.kernel
+        if case.measurement is not None:
+            own.setdefault(label, {})[at] = _spot(case.measurement.samples, case.work, unit)
+        for rival in case.rivals:
+            if rival.measurement is not None:
+                # Every variant is measured beside its rivals, which are shown once.
+                spot = _spot(rival.measurement.samples, case.work, unit)
+                rivals.setdefault(rival.text, {}).setdefault(at, spot)
+    lines = [Line(label=label, rival=False, spots=spots) for label, spots in own.items()]
+    lines += [Line(label=label, rival=True, spots=spots) for label, spots in rivals.items()]
     return Group(
         base=base,
         sweep=sweep,
-        values=tuple(values),
+        values=tuple(dict.fromkeys(values)),
         unit=unit,
         dtype=cases[0].work.dtype,
-        lines=tuple(Line(label=label, spots=spots) for label, spots in lines.items()),
+        lines=tuple(lines),
     )
 
 

@@ -34,7 +34,9 @@ class Percent(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 def _one_sweep(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> str | None:
     """Callback of `--sweep`: a second one would silently replace the first."""
     if len(values) > 1:
-        raise click.BadParameter("one sweep at a time", ctx, param)
+        raise click.BadParameter(
+            "one sweep at a time; --variants sweeps the matrix beside it", ctx, param
+        )
     return named(ctx, param, values[0] if values else None)
 
 
@@ -46,6 +48,7 @@ def _one_sweep(ctx: click.Context, param: click.Parameter, values: tuple[str, ..
         "tilec bench softmax --hot                   # in a warm L2 cache",
         "tilec bench --save main                     # keep the times as main",
         "tilec bench --against-saved main --fail-slower 5%   # a gate",
+        "tilec bench gemm --variants                 # every tile that was built, and a plot",
         "tilec bench gemm --sweep n=256..8192 --set a=[n,n] --set b=[n,n]",
         "tilec bench --markdown bench.md             # a table for a comment in CI",
         "tilec bench softmax --device cpu            # times of an interpreter",
@@ -123,6 +126,11 @@ def _one_sweep(ctx: click.Context, param: click.Parameter, values: tuple[str, ..
     "--measure-ceilings",
     is_flag=True,
     help="Measure anew what the device can do at most.",
+)
+@click.option(
+    "--variants",
+    is_flag=True,
+    help="Measure each built variant of a case, not only the one a launch takes.",
 )
 @bundle_options("as `tilec run`")
 @json_option

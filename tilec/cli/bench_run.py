@@ -12,7 +12,7 @@ from tilec.bench.cases import PRECISE, Bench, BenchOptions, check_rivals
 from tilec.bench.gate import LIMIT, Standing
 from tilec.bench.measure import MeasureOptions
 from tilec.bench.place import DevicePlace, Place
-from tilec.bench.points import forgiven, swept_cases
+from tilec.bench.points import all_variants, forgiven, swept_cases
 from tilec.bench.report import CaseBench, Point, Setting, bench_json
 from tilec.bench.saved import Saved, read_saved, require_comparable, write_saved
 from tilec.case.arguments import parse_overrides
@@ -74,13 +74,14 @@ class Given:
     markdown: str | None
     html: str | None
     measure_ceilings: bool
+    variants: bool
     bundle: str | None
     targets: tuple[str, ...]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class BenchPlan:
-    """The cases to measure, which of them are points of a sweep, and the sweep."""
+    """The cases to measure, which of them are points of a sweep or variants, and the sweep."""
 
     cases: Sequence[BoundCase]
     points: Mapping[str, Point] = dataclasses.field(default_factory=dict)
@@ -118,6 +119,8 @@ def run_bench(app: App, given: Given) -> int:
 
     cases, points = swept_cases(cases_at, sweep) if sweep else (cases_at(""), {})
     check_rivals(cases)
+    if given.variants and opened.bundle is not None:
+        cases, points = all_variants(cases, opened.kernels, points)
     where = None
     if opened.bundle is not None:
         where = DevicePlace(

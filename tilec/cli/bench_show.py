@@ -305,15 +305,21 @@ def _times(found: Measurement) -> tuple[str, str]:
 
 
 def plot_lines(results: Sequence[CaseBench], sweep: str) -> Iterator[str]:
-    """Yield a table for each case that was measured at several points, in the sweep's order."""
+    """Yield a table for each case with several points: a sweep in order, variants by time.
+
+    Args:
+        results: of a run.
+        sweep: the name that is swept; empty if only variants differ.
+    """
     for group in groups_of(results, sweep):
-        heads, rows = rows_of(group, time_text)
-        titles = [f">{heads[0]}", f"~{heads[1]}", *(f">{title}" for title in heads[2:])]
-        shown = [i for i, head in enumerate(heads) if head or any(row[i] for row in rows)]
+        (first, second, *titles), rows = rows_of(group, time_text)
+        heads = [f"{'>' if group.sweep else '~'}{first}", f"~{second}"]
+        heads += [f">{title}" for title in titles]
+        shown = [i for i, head in enumerate(heads) if head[1:] or any(row[i] for row in rows)]
         yield ""
-        yield f"{group.base} by {group.sweep}"
+        yield f"{group.base} by {group.sweep or 'variant'}"
         yield from table(
-            columns(*(titles[i] for i in shown)),
+            columns(*(heads[i] for i in shown)),
             [[row[i] for i in shown] for row in rows],
             width=terminal_width(),
             indent="  ",

@@ -222,7 +222,7 @@ def test_a_sweep_measures_a_case_at_each_size(cli: Any, project: Path, gpu: Fake
     assert [case["name"] for case in again["cases"]] == [
         f"add/odd n={n}" for n in (1003, 2006, 4112)
     ]
-    assert again["cases"][2]["point"] == {"case": "add/odd", "at": "4112"}
+    assert again["cases"][2]["point"] == {"case": "add/odd", "at": "4112", "variant": None}
     assert [case["work"]["flops"] for case in again["cases"]] == [1003, 2006, 4112]
     assert all(case["change"]["standing"] == "same" for case in again["cases"])
 
