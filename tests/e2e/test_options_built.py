@@ -159,37 +159,6 @@ def test_a_kernel_reads_pairs_of_elements(cli: Cli, tmp_path: Path) -> None:
             module.widen(out, source)
 
 
-def test_a_flag_is_refused_at_its_place(cli: Cli, tmp_path: Path) -> None:
-    general = '[frontend.cuda]\nflags = ["--fmad=false", "-ccbin=/tmp/x"]\n'
-    root = write(
-        tmp_path,
-        HEAD
-        + general
-        + TWICE.replace("params", 'define = { X = "$(id)" }\ncompiler = "nvcc"\nparams'),
-    )
-    done = cli(root, "build")
-    assert (done.code, done.out) == (2, "")
-    assert done.err == (
-        "tilec.toml:11:26: error: frontend.cuda: flags: '-ccbin=/tmp/x' runs a program that it names, which no cache key covers\n"
-        '    flags = ["--fmad=false", "-ccbin=/tmp/x"]\n'
-        "                             ^\n"
-        "  hint: leave it out; the host compiler is the gcc of PATH\n"
-        "error: 1 problem in the manifest and what it names\n"
-    )
-    assert not (root / "dist").exists()
-    manifest = (root / "tilec.toml").read_text().replace(', "-ccbin=/tmp/x"', "")
-    (root / "tilec.toml").write_text(manifest)
-    done = cli(root, "check")
-    assert (done.code, done.out) == (2, "")
-    assert done.err == (
-        "tilec.toml:15:12: error: kernel.twice: define: the value of X has '$', which nvcc hands to a shell: '$(id)'\n"
-        '    define = { X = "$(id)" }\n'
-        "               ^\n"
-        '  hint: define the macro in a header, or take compiler = "nvrtc"\n'
-        "error: 1 problem in the manifest and what it names\n"
-    )
-
-
 def test_unchecked_flags_keep_images_out_of_the_cache(tmp_path: Path) -> None:
     """Each build compiles it, nothing of it is kept, and its images say so."""
     flags = 'unchecked-flags = true\nflags = ["--split-compile=1"]\nparams'

@@ -131,51 +131,6 @@ def test_without_a_gpu_what_comes_as_machine_code_is_skipped(
     assert "skipped fill: it " in alone.out
 
 
-def test_a_file_that_was_made_anew_is_refused_until_its_digest_is_stated(
-    cli: Cli, tmp_path: Path
-) -> None:
-    digests = project(tmp_path)
-    cli.good(tmp_path, "build")
-    path = tmp_path / "k" / "scale.ptx"
-    path.write_bytes(path.read_bytes().replace(b"fma.rn", b"fma.rz").rstrip(b"\0") + b"// anew\n")
-    done = cli(tmp_path, "build")
-    now = sha256(path.read_bytes())
-    assert done.code == 1
-    assert (
-        f"the digest of this file is {now}, the manifest states {digests['k/scale.ptx']}"
-        in done.err
-    )
-    assert f'write sha256 = "{now}"' in done.err
-    manifest = tmp_path / "tilec.toml"
-    manifest.write_text(
-        manifest.read_text(encoding="utf-8").replace(digests["k/scale.ptx"], now), encoding="utf-8"
-    )
-    again = cli.good(tmp_path, "build")
-    assert {job.rpartition("-")[0] for job in again.jobs} == {"by_ptx", "by_two"}
-
-
-def test_refuses_files_without_digest_or_target_or_kernel(cli: Cli, tmp_path: Path) -> None:
-    digests = project(tmp_path)
-    manifest = tmp_path / "tilec.toml"
-    edit(manifest, f'sha256 = "{digests["k/scale.ltoir"]}"\n', "")
-    done = cli(tmp_path, "build")
-    assert done.code == 1
-    assert (
-        f"the manifest does not state the digest of this file, which is {digests['k/scale.ltoir']}"
-        in done.err
-    )
-    stated = f'source = "k/scale.sm_90.cubin:scale"\nsha256 = "{digests["k/scale.sm_90.cubin"]}"\n'
-    edit(manifest, 'source = "k/scale.ltoir:scale"\n', stated)
-    done = cli(tmp_path, "build")
-    assert done.code == 1
-    assert "no file of this kernel serves sm_80; there is:" in done.err
-    assert "k/scale.sm_90.cubin: a cubin for sm_90" in done.err
-    edit(manifest, 'source = "k/scale.sm_90.cubin:scale"', 'source = "k/scale.sm_90.cubin:scala"')
-    done = cli(tmp_path, "check")
-    assert done.code == 2
-    assert "k/scale.sm_90.cubin has no kernel 'scala'; did you mean 'scale'" in done.err + done.out
-
-
 # As Triton writes it: an address more than the kernel has, for scratch memory, and the block as
 # `.reqntid`.
 TRITON = """.version 8.0

@@ -16,9 +16,8 @@ import numpy as np
 import pytest
 
 from tests.e2e.harness import Cli
-from tests.runtime_samples import Array
 from tilec.testing.fake_driver import H200, FakeDriver, FakeKernel
-from tilec_runtime import Device, load, use_device
+from tilec_runtime import Device, use_device
 from tilec_runtime.bundle.read import Bundle
 
 pytestmark = [pytest.mark.e2e, pytest.mark.toolchain, pytest.mark.long]
@@ -45,16 +44,6 @@ def project(tmp_path_factory: pytest.TempPathFactory, cli: Cli) -> Path:
     return root
 
 
-def symbols(bundle: Bundle) -> dict[str, FakeKernel]:
-    """What the double has to know; of variants that differ in their dtype alone, the first."""
-    found: dict[str, FakeKernel] = {}
-    for kernel in bundle.info.kernels:
-        for variant in kernel.variants:
-            for image in variant.images:
-                found.setdefault(image.symbol, FakeKernel(abi=variant.abi))
-    return found
-
-
 def test_a_build_needs_no_gpu_and_says_its_tools(project: Path, cli: Cli) -> None:
     report = cli.good(project, "inspect", BUNDLE, "--json").json()
     assert {kernel["language"] for kernel in report["kernels"]} == {"simt"}
@@ -64,23 +53,6 @@ def test_a_build_needs_no_gpu_and_says_its_tools(project: Path, cli: Cli) -> Non
     assert "numba_cuda" not in (project / "dist" / "tilec_simt_examples" / "__init__.py").read_text(
         encoding="utf-8"
     )
-
-
-def test_launches_pack_addresses_extents_strides_structs_and_scalars(project: Path) -> None:
-    bundle = Bundle.open(project / BUNDLE)
-    driver = FakeDriver((H200,), symbols(bundle))
-    module = load(bundle, 0, driver=driver)
-    y, x = Array(1000, ptr=0x100000), Array(1000, ptr=0x200000)
-    module.saxpy(y, x, 2.5, stream=5)
-    module.clamp(y, x, np.array([-1, 1], np.float32).tobytes(), stream=5)
-    z, strided = Array(8, 16, ptr=0x300000), Array(8, 16, ptr=0x400000, stride=(64, 2))
-    module.add_rows(z, strided, Array(16, ptr=0x500000), stream=5)
-    first, second, third = (launch.arguments for launch in driver.launches)
-    assert first == (0x100000, 1000, 0x200000, 1000, 2.5)
-    assert second[:4] == (0x100000, 1000, 0x200000, 1000)
-    assert bytes(second[4]) == np.array([-1, 1], np.float32).tobytes()
-    assert third == (0x300000, 8, 16, 0x400000, 8, 16, 64, 2, 0x500000, 16)
-    assert [launch.shape.grid for launch in driver.launches] == [(4, 1, 1), (4, 1, 1), (1, 1, 1)]
 
 
 def test_built_packages_import_no_numba(project: Path, cli: Cli) -> None:

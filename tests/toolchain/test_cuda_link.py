@@ -18,7 +18,7 @@ from tilec.frontends.base import ToolSearch
 from tilec.frontends.tools import ltoir, nvjitlink
 from tilec.frontends.tools import search as search_tools
 from tilec.frontends.tools.cpp.nvrtc import Nvrtc, Program
-from tilec.frontends.tools.nvjitlink import Outcome, kind_of
+from tilec.frontends.tools.nvjitlink import Outcome
 from tilec.model.job import Job, Member, Option
 from tilec_runtime.bundle.cubin import read_cubin
 from tilec_runtime.errors import CompileError, Location, UsageError
@@ -90,27 +90,6 @@ def test_a_function_of_another_source_becomes_part_of_the_kernel(
         assert image.info.ptx_isa == (9, 4)
     else:
         assert [kernel.name for kernel in read_cubin(image.data).kernels] == [image.info.symbol]
-
-
-def test_a_linked_source_uses_cccl(tmp_path: Path) -> None:
-    """CUB's headers come with the toolkit: nothing is linked for them, and what is used of them is
-    in the image.
-    """
-    total = """#include <cub/warp/warp_reduce.cuh>
-__device__ float total(float x) {
-    __shared__ cub::WarpReduce<float>::TempStorage memory;
-    return cub::WarpReduce<float>(memory).Sum(x);
-}
-"""
-    kernel = "__device__ float total(float x);\n__global__ void k(float* y) { y[0] = total(y[threadIdx.x]); }\n"
-    write(tmp_path, {"k/a.cu": kernel, "lib/total.cu": total})
-    text = (
-        frontend()
-        .compile(job(tmp_path, "k", "compute_80", options={"link": ("lib/total.cu",)}))
-        .data.decode()
-    )
-    assert text.count("shfl.sync.down") == 5
-    assert ".extern .func" not in text
 
 
 def test_linked_code_is_what_one_source_would_give(tmp_path: Path) -> None:
@@ -312,12 +291,6 @@ def test_a_damaged_library(tmp_path: Path) -> None:
     )
 
 
-def test_kinds_by_first_bytes() -> None:
-    assert kind_of(b"!<arch>\nx") == "LIBRARY"
-    assert kind_of(b"\xedCN\x7f1234") == "LTOIR"
-    assert kind_of(b"") == ""
-
-
 # --- undefined, twice, dropped
 # ----------------------------------------------------------------------------------------------------
 
@@ -397,15 +370,3 @@ def test_linked_files_and_their_headers_are_inputs(tmp_path: Path) -> None:
     names = [file.name for file in frontend().inputs(source)]
     assert names == ["k/a.cu", "k/act.h", "lib/act.cu", "lib/act.h", "lib/slope.cuh"]
     assert "libnvJitLink" in [tool.name for tool in frontend().toolchain()]
-
-
-def test_an_edited_function_is_compiled_again_in_the_same_process(tmp_path: Path) -> None:
-    root = write(tmp_path, FILES)
-    shared = frontend()
-    one = job(root, "k<float>", "compute_80", options=LINK)
-    before = shared.compile(one).data
-    (root / "lib/slope.cuh").write_text(
-        "#define SLOPE 0.25f\n/* of another length */\n", encoding="utf-8"
-    )
-    assert b"0f3E800000" in shared.compile(one).data
-    assert b"0f3E800000" not in before

@@ -231,13 +231,6 @@ def test_arguments_that_the_code_does_not_take_are_refused(tmp_path: Path) -> No
     assert "param_3 (i64): 8 bytes at 24" in caught.value.what
 
 
-def test_a_file_with_another_signature_is_refused(tmp_path: Path) -> None:
-    other = nvrtc_made("CUBIN", "sm_90", 'extern "C" __global__ void scale(float* y) { *y = 1; }')
-    where = source(tmp_path, {"k.ptx": ptx(), "k.cubin": other})
-    with pytest.raises(CompileError, match="takes other parameters"):
-        frontend().compile(job(where))
-
-
 def test_a_kernel_that_a_file_does_not_have(tmp_path: Path) -> None:
     other = nvrtc_made("CUBIN", "sm_90", 'extern "C" __global__ void twice(float* y) { *y = 1; }')
     where = source(tmp_path, {"k.ltoir": nvrtc_made("LTOIR", "compute_80"), "k.cubin": other})

@@ -28,7 +28,7 @@ from tilec_runtime.errors import BundleError, CompileError
 from tilec_runtime.model.arch import ARCHS, Target, TargetKind
 from tilec_runtime.model.digest import sha256
 from tilec_runtime.model.dtype import DTYPES
-from tilec_runtime.model.signature import AbiSlot, Assumption
+from tilec_runtime.model.signature import Assumption
 
 pytestmark = pytest.mark.toolchain
 
@@ -119,23 +119,6 @@ def test_images_for_sm_100_are_marked_where_addresses_are_random(tile, monkeypat
         "sm_90": True,
         "sm_100": False,
     }
-
-
-def test_slots_are_pointer_extents_strides(tile):
-    params = (tensor("a", "f16", 2), tensor("b", "f16", 2), tensor("c", "f16", 2, out=True))
-    image = tile.compile(
-        job(tile, SAMPLE, "kernels/matrix.py", "gemm", params, axes={"BM": 64, "BN": 64, "BK": 32})
-    )
-    assert image.abi[:5] == (
-        AbiSlot(type="ptr", expr="a.ptr", size=8, align=8),
-        AbiSlot(type="i32", expr="a.shape[0]", size=4, align=4),
-        AbiSlot(type="i32", expr="a.shape[1]", size=4, align=4),
-        AbiSlot(type="i32", expr="a.stride[0]", size=4, align=4),
-        AbiSlot(type="i32", expr="a.stride[1]", size=4, align=4),
-    )
-    entry = read_cubin(image.data).kernel(image.info.symbol)
-    assert [p.size for p in entry.params] == [s.size for s in image.abi]
-    assert image.info.resources.shared == entry.shared
 
 
 SCALARS = (
@@ -286,15 +269,6 @@ def test_bytes_do_not_depend_on_where_a_library_is_installed(tile, tmp_path, mon
     assert b"tile_library/ops.py" in images[0].data
 
 
-def test_no_cache_and_no_file_is_left_behind(tile, tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temp"))
-    (tmp_path / "temp").mkdir()
-    _add(tile)
-    assert [p.name for p in tmp_path.rglob("*")] == ["temp"]
-
-
 @pytest.mark.parametrize("target", ["sm_80", "sm_120"])
 def test_spills_are_what_the_disassembler_shows(tile, tmp_path, target):
     params = (tensor("a", "f32", 2), tensor("b", "f32", 2), tensor("c", "f32", 2, out=True))
@@ -324,14 +298,6 @@ def test_spills_are_what_the_disassembler_shows(tile, tmp_path, target):
         sass.spills(image.data, "other")
     with pytest.raises(BundleError, match="damaged"):
         sass.spills(image.data[:100], image.info.symbol)
-
-
-def test_one_symbol_for_all_variants(tile):
-    names = {
-        _add(tile, axes={"TILE": t}, target="tileir", name="vector-add").info.symbol
-        for t in (128, 256)
-    }
-    assert names == {"vector_add_tile"}
 
 
 def test_every_architecture_that_is_not_refused_compiles(tile):

@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 
 SCRIPT = Path(__file__).resolve().parents[3] / "scripts" / "gpu_tests.sh"
-BUILDS = SCRIPT.with_name("gpu_builds.sh")
 
 
 def run(
@@ -29,57 +28,6 @@ def run(
         timeout=60,
         env=env,
     )
-
-
-@pytest.fixture
-def compiler(tmp_path: Path) -> Path:
-    """A Python whose `-m tilec build` writes a bundle; command lines that hold $BROKEN fail."""
-    python = tmp_path / "python"
-    python.write_text("""#!/bin/sh
-case "$*" in *"$BROKEN"*) echo "error: it does not compile" >&2; exit 1 ;; esac
-case "$3 $5" in "-C build") mkdir -p "$4/dist" "$4/.tilec" && echo "$PYTHONPATH" > "$4/dist/made.tilec" ;; esac
-case "$3" in build) mkdir -p dist .tilec && echo "$PYTHONPATH" > dist/made.tilec ;; esac
-case "$2" in tests.gpu.*) mkdir -p "$3" ;; esac
-echo "did $*"
-""")
-    python.chmod(0o755)
-    return python
-
-
-def test_all_bundles_are_built_in_a_copy(
-    tmp_path: Path, compiler: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("BROKEN", "nothing of this")
-    made, wheels = tmp_path / "made", tmp_path / "wheels"
-    wheels.mkdir()
-    (wheels / "a.whl").touch()
-    done = run(str(made), "--wheels", str(wheels), python=str(compiler), script=BUILDS)
-    assert done.returncode == 0, done.stderr
-    bundles = {str(path.parent.relative_to(made)) for path in made.rglob("made.tilec")}
-    examples = ("triton", "simt", "inter_kernel", "linking", "tile_cpp", "kernels", "pipelines")
-    corpora = {
-        f"tests/samples/{path.name}/dist"
-        for path in (BUILDS.parents[1] / "tests" / "samples").glob("corpus_*")
-    }
-    others = {
-        "dist",
-        "dist/debug",
-        "dist/dispatch/dist",
-        "build/simt-debug",
-        "benchmarks/programs/dist",
-        "tests/samples/needs_project/dist",
-        "tests/samples/operators/dist",
-        "build/endless/dist",
-        "build/planted/dist",
-        "build/prebuilt/dist",
-    }
-    assert bundles == {f"examples/{name}/dist" for name in examples} | corpora | others
-    assert (
-        (made / "dist" / "made.tilec").read_text().startswith(str(made))
-    )  # its own tilec built it
-    assert (made / "scripts" / "gpu_tests.sh").exists()
-    assert (made / "dist" / "wheels" / "a.whl").exists()
-    assert not list(made.rglob(".tilec"))
 
 
 def test_without_a_gpu_nothing_is_run(tmp_path: Path) -> None:

@@ -182,15 +182,6 @@ def test_doctor_sees_a_cache_that_cannot_be_written(cli, full, tmp_path: Path, m
     assert done.code == 0
 
 
-def test_doctor_sees_a_cache_that_is_a_file(cli, full, tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    out = cli("doctor", env={"TILEC_CACHE_DIR": "file/x"}).out
-    assert f"cache     {tmp_path}/file/x ({tmp_path}/file cannot be written)" in out
-    out = cli("doctor", env={"TILEC_CACHE_DIR": "file"}).out
-    assert "cannot be written: Not a directory" in out
-    assert "cache     off" in cli("doctor", env={"TILEC_CACHE_DIR": "off"}).out
-
-
 def fill(root: Path) -> None:
     from tilec.compile.cache import Cache
 

@@ -7,7 +7,6 @@ import pytest
 
 import tilec
 from tilec.cli import new
-from tilec.manifest.load import load
 from tilec_runtime.errors import OutputError, TilecError
 
 FILES = {
@@ -28,7 +27,6 @@ COMMON = [
     "tilec.schema.json",
     "tilec.toml",
 ]
-LANGUAGES = {"tile": (".py",), "cuda": (".cu",), "triton": (), "simt": ()}
 
 
 @pytest.mark.parametrize("kind", FILES)
@@ -63,35 +61,6 @@ def test_an_isolated_build_gets_the_compiler_of_its_language(
         assert f'"tilec[{extras}]' in (tmp_path / "acme-kernels" / file).read_text()
     workflow = tmp_path / "acme-kernels" / ".github" / "workflows" / "kernels.yml"
     assert f"          extras: {extras}\n" in workflow.read_text()
-
-
-@pytest.mark.parametrize("kind", FILES)
-def test_its_manifest_loads(cli, tmp_path: Path, kind: str) -> None:
-    cli("new", "Acme.Kernels", "--kind", kind)
-    text = (tmp_path / "Acme.Kernels" / "tilec.toml").read_text()
-    assert text.startswith("#:schema ./tilec.schema.json\n")
-    assert len([line for line in text.splitlines() if line]) <= 15
-    manifest = load(tmp_path / "Acme.Kernels" / "tilec.toml", languages=LANGUAGES)
-    assert (manifest.package.name, manifest.package.module) == ("Acme.Kernels", "acme_kernels")
-    languages = {"mixed": {"tile", "cuda"}, "cutile": {"tile"}}.get(kind, {kind})
-    assert {kernel.language for kernel in manifest.kernels} == languages
-    assert all(kernel.cases for kernel in manifest.kernels)
-
-
-@pytest.mark.parametrize("kind", FILES)
-def test_its_python_compiles_and_its_references_compute(cli, tmp_path: Path, kind: str) -> None:
-    import numpy as np
-
-    cli("new", "acme", "--kind", kind)
-    for path in (tmp_path / "acme").rglob("*.py"):
-        compile(path.read_text(), str(path), "exec")
-    names: dict[str, object] = {}
-    exec((tmp_path / "acme" / "reference.py").read_text(), names)
-    x = np.float32([1, 2])
-    if kind != "cuda":
-        assert names["scale"](x, 3).tolist() == [3, 6]  # type: ignore[operator]
-    if kind in ("cuda", "mixed"):
-        assert names["axpy"](x, x, 3).tolist() == [4, 8]  # type: ignore[operator]
 
 
 def test_the_workflow_uses_the_action_beside_it(cli, tmp_path: Path) -> None:

@@ -13,8 +13,6 @@ from tests.watched_project import driver, write_project, write_tool
 from tilec_runtime.device import driver as _driver
 from tilec_runtime.errors import NoDeviceError
 
-TOOLS = ["memcheck", "racecheck", "initcheck", "synccheck"]
-
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch) -> Path:
@@ -66,14 +64,6 @@ def test_findings_and_failed_tools_set_the_exit_code(
     run = document["runs"][1]
     assert (run["case"], run["tool"], run["status"]) == ("scale/some", "racecheck", status)
     assert run["report"] == str(folder / ".tilec" / "sanitize" / "scale.some.racecheck.report")
-
-
-def test_without_compute_sanitizer(sanitize, folder: Path) -> None:
-    (folder / "bin" / "compute-sanitizer").unlink()
-    done = sanitize(bundle="")  # nothing is built for nothing
-    assert done.code == 3
-    assert "error: compute-sanitizer not found; looked in PATH, " in done.err
-    assert "pip install nvidia-cuda-sanitizer-api" in done.err
 
 
 def test_without_a_gpu(sanitize, monkeypatch) -> None:
