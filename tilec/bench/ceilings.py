@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tilec.bench.libraries import GpuLibrary, TorchLibrary, open_library, tensor_cores
 from tilec.bench.measure import Clock, MeasureOptions, measure
@@ -23,15 +23,12 @@ from tilec.compile.own import own_command
 from tilec.model.atomic import atomic_write
 from tilec.model.codec import decode, encode
 from tilec_runtime.device.devices import driver_of, find_device
-from tilec_runtime.device.seam import CopyKind
+from tilec_runtime.device.seam import CopyKind, DeviceDriver, DeviceInfo
 from tilec_runtime.device.streams import Stream
 from tilec_runtime.errors import MissingError, OutputError, TilecError
 from tilec_runtime.model.digest import sha256
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.tensors.buffer import DeviceBuffer
-
-if TYPE_CHECKING:
-    from tilec_runtime.device.seam import DeviceDriver, DeviceInfo
 
 FOLDER = "devices"  # in the cache directory
 COPY = 1 << 30  # bytes

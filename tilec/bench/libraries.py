@@ -5,15 +5,13 @@ from __future__ import annotations
 import contextlib
 import importlib
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
+from tilec_runtime.device.seam import DeviceInfo
 from tilec_runtime.errors import MissingError
 from tilec_runtime.model.dtype import DTYPES
-
-if TYPE_CHECKING:
-    from tilec_runtime.device.seam import DeviceInfo
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -21,15 +21,13 @@ from tilec.bench.report import Setting
 from tilec.bench.rivals import Call
 from tilec.bench.timer import HostTimer, KernelTimer, RivalTimer, plan_cache
 from tilec.bench.work import Ceilings
+from tilec.case.cases import BoundCase
 from tilec.case.device import ModuleDevice, calls_of
 from tilec.case.inputs import Value
 from tilec.case.run import arguments_on
+from tilec_runtime.device.seam import DeviceDriver, DeviceInfo
 from tilec_runtime.errors import MissingError
-
-if TYPE_CHECKING:
-    from tilec.case.cases import BoundCase
-    from tilec_runtime.device.seam import DeviceDriver, DeviceInfo
-    from tilec_runtime.launch.load import Module
+from tilec_runtime.launch.load import Module
 
 
 class Timed(Subject, Protocol):

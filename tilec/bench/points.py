@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from tilec.bench.report import CaseBench, Point
-from tilec.case.cases import said_axes
+from tilec.case.cases import BoundCase, said_axes
+from tilec.case.sweeps import Sweep
 from tilec_runtime.errors import LaunchError
-
-if TYPE_CHECKING:
-    from tilec.case.cases import BoundCase
-    from tilec.case.sweeps import Sweep
-    from tilec_runtime.model.kernel import KernelInfo
+from tilec_runtime.model.kernel import KernelInfo
 
 Cases = Sequence["BoundCase"]
 

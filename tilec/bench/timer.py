@@ -5,19 +5,17 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from tilec.bench.clocks import Clocks
+from tilec.bench.libraries import GpuLibrary
 from tilec.bench.measure import MOST_LAUNCHES, Clock, ClockReading
+from tilec.case.device import KernelCall
 from tilec_runtime.device.events import Event
+from tilec_runtime.device.seam import DeviceDriver, DeviceInfo
 from tilec_runtime.device.streams import Stream
 from tilec_runtime.model.digest import sha256
 from tilec_runtime.tensors.buffer import DeviceBuffer
-
-if TYPE_CHECKING:
-    from tilec.bench.clocks import Clocks
-    from tilec.bench.libraries import GpuLibrary
-    from tilec.case.device import KernelCall
-    from tilec_runtime.device.seam import DeviceDriver, DeviceInfo
 
 Launch = Callable[[], object]
 

@@ -7,27 +7,23 @@ import dataclasses
 import functools
 import itertools
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 from tilec.case.cases import BoundCase, BoundStep, variants_at
 from tilec.case.inputs import Array
 from tilec_runtime.bundle.choose import LACKS_TILE_IR, DeviceFacts, choose_image, cpu_advice
 from tilec_runtime.device.events import Event
+from tilec_runtime.device.seam import DeviceDriver, DeviceInfo
 from tilec_runtime.device.streams import Stream
 from tilec_runtime.errors import KernelCacheError, LaunchError, NoImageError, TilecError
+from tilec_runtime.launch.jit import Compiled
+from tilec_runtime.launch.launcher import Launcher
+from tilec_runtime.launch.load import Module
+from tilec_runtime.launch.prepare import Explanation
+from tilec_runtime.model.image import ImageInfo
+from tilec_runtime.model.kernel import AxisValue
 from tilec_runtime.tensors.buffer import DeviceBuffer
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tilec_runtime.device.seam import DeviceDriver, DeviceInfo
-    from tilec_runtime.launch.jit import Compiled
-    from tilec_runtime.launch.launcher import Launcher
-    from tilec_runtime.launch.load import Module
-    from tilec_runtime.launch.prepare import Explanation
-    from tilec_runtime.model.image import ImageInfo
-    from tilec_runtime.model.kernel import AxisValue
 
 STREAM = 0  # the legacy default stream: launches of a run wait for each other
 

@@ -8,7 +8,7 @@ import dataclasses
 import math
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from tilec.case.device import ModuleDevice
 from tilec.case.inputs import make_inputs
 from tilec.case.run import Device, arguments_on
 from tilec.case.undetermined import Fills, find_undetermined
+from tilec_runtime.bundle.read import Bundle
 from tilec_runtime.cpu.driver import CpuDriver
 from tilec_runtime.cpu.launch import CpuOptions, CpuRun
 from tilec_runtime.cpu.tileir.check.checker import Checker
@@ -26,9 +27,6 @@ from tilec_runtime.cpu.tileir.execute import DEFAULT
 from tilec_runtime.cpu.tileir.ir import Loc
 from tilec_runtime.errors import FaultError, TilecError
 from tilec_runtime.launch.load import load
-
-if TYPE_CHECKING:
-    from tilec_runtime.bundle.read import Bundle
 
 CHECKED = (
     "races between blocks (plain accesses that meet without an atomic that orders them)",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tilec.bench import saved as saved_files
 from tilec.bench.cases import PRECISE, Bench, BenchOptions, check_rivals
@@ -16,6 +16,7 @@ from tilec.bench.points import all_variants, forgiven, swept_cases
 from tilec.bench.report import CaseBench, Point, Setting, bench_json
 from tilec.bench.saved import Saved, read_saved, require_comparable, write_saved
 from tilec.case.arguments import parse_overrides
+from tilec.case.cases import BoundCase
 from tilec.case.selection import parse_expression
 from tilec.case.sweeps import Sweep, parse_sweep, refused_point, settings_at
 from tilec.cli.app import App
@@ -32,17 +33,14 @@ from tilec.cli.cases import (
 from tilec.cli.devices import AUTO, CPU, NEEDS_GPU, find_device, find_gpu, require_device_name
 from tilec.cli.files import require_html, require_writable
 from tilec.cli.tables import plural
+from tilec.compile.project import Project
 from tilec.compile.state import WorkDir
+from tilec.manifest.types import Manifest
 from tilec.model.atomic import atomic_write
 from tilec_runtime.bundle.place import private_root
+from tilec_runtime.device.seam import DeviceDriver, DeviceInfo
 from tilec_runtime.errors import UsageError
 from tilec_runtime.launch.load import load
-
-if TYPE_CHECKING:
-    from tilec.case.cases import BoundCase
-    from tilec.compile.project import Project
-    from tilec.manifest.types import Manifest
-    from tilec_runtime.device.seam import DeviceDriver, DeviceInfo
 
 FOLDER = "bench"  # in .tilec
 SAMPLES, LEAST = 300, 30

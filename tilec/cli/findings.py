@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from tilec.case.sanitize import CaseFindings
 from tilec.cli.style import style
+from tilec_runtime.cpu.tileir.check.findings import Finding
+from tilec_runtime.cpu.tileir.ir import Loc
 from tilec_runtime.errors import Diagnostic, Location
-
-if TYPE_CHECKING:
-    from tilec.case.sanitize import CaseFindings
-    from tilec_runtime.cpu.tileir.check.findings import Finding
-    from tilec_runtime.cpu.tileir.ir import Loc
 
 SourceLine = Callable[[str, int], str]
 

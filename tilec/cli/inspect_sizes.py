@@ -5,17 +5,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING
 
 from tilec.cli.app import App
 from tilec.cli.style import style
 from tilec.cli.tables import Cell, bytes_text, columns, plural
+from tilec.inspection.reach import Coverage, DeadImage, Lack, Shipped, coverage, sizes
 from tilec_runtime.bundle.choose import JIT_VARIABLE
+from tilec_runtime.bundle.read import Bundle
 from tilec_runtime.model.driver import required_driver
-
-if TYPE_CHECKING:
-    from tilec.inspection.reach import Coverage, DeadImage, Lack, Shipped
-    from tilec_runtime.bundle.read import Bundle
 
 HEADS = columns("target", ">images", ">size", ">packed", ">dead", "~taken by")
 DEAD_SHOWN = 20
@@ -23,8 +20,6 @@ DEAD_SHOWN = 20
 
 def print_sizes(app: App, bundle: Bundle, *, deny_dead: bool) -> int:
     """Print what is shipped by target and which images no device takes; 1 for such with `deny_dead`."""
-    from tilec.inspection.reach import sizes
-
     shipped = sizes(bundle)
     if app.json:
         body = {
@@ -53,8 +48,6 @@ def print_sizes(app: App, bundle: Bundle, *, deny_dead: bool) -> int:
 
 def print_coverage(app: App, bundle: Bundle, names: Sequence[str]) -> int:
     """Print which variants have machine code for each architecture; 1 if some have none."""
-    from tilec.inspection.reach import coverage
-
     covered = coverage(bundle.info, names)
     if app.json:
         rows = [{**dataclasses.asdict(each), "complete": each.complete} for each in covered]

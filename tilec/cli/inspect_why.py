@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tilec.cli.app import App
 from tilec.cli.devices import device_json
 from tilec.cli.style import style
 from tilec.cli.tables import cells, plural, terminal_width
+from tilec.inspection.why import Why, explain_choice, pretended
+from tilec_runtime.bundle.choose import Candidate, Choice
+from tilec_runtime.bundle.read import Bundle
+from tilec_runtime.device.devices import driver_of, find_device
+from tilec_runtime.device.seam_types import DeviceInfo
 from tilec_runtime.errors import MissingError, UsageError
-
-if TYPE_CHECKING:
-    from tilec.inspection.why import Why
-    from tilec_runtime.bundle.choose import Candidate, Choice
-    from tilec_runtime.bundle.read import Bundle
-    from tilec_runtime.device.seam_types import DeviceInfo
-    from tilec_runtime.launch.prepare import Explanation
+from tilec_runtime.launch.prepare import Explanation
 
 COLORS = {"takes": "green", "passes over": "yellow", "cannot take": "yellow"}
 SHOWN = 8
@@ -33,8 +32,6 @@ def print_why(app: App, bundle: Bundle, kernel: str, arguments: Sequence[str], d
         UsageError: an argument or the device cannot be read.
         LaunchError: a launch with these arguments would be refused.
     """
-    from tilec.inspection.why import explain_choice
-
     found = explain_choice(bundle, kernel, arguments, _device(device))
     if app.json:
         app.document("why", _json(found))
@@ -61,9 +58,6 @@ def _device(name: str) -> DeviceInfo:
         UsageError: it is no device.
         NoDeviceError: the GPU is not here.
     """
-    from tilec.inspection.why import pretended
-    from tilec_runtime.device.devices import driver_of, find_device
-
     if (known := pretended(name)) is not None:
         return known
     try:

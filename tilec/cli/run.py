@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import os
-import sys
 import tempfile
-import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,30 +21,22 @@ from tilec.cli.cases import (
     one_case,
     open_bundle,
     open_project,
-    package_json,
     require_kernel,
     set_option,
 )
 from tilec.cli.complete import completes, devices_of, names_of
-from tilec.cli.devices import NEEDS_GPU, find_device
-from tilec.cli.look import Values, open_source, sourced, target_of
-from tilec_runtime.errors import MissingError, OutputError, TilecError, UsageError
+from tilec.cli.devices import find_device
+from tilec.cli.look import open_source, sourced, target_of
+from tilec_runtime.errors import MissingError, OutputError, UsageError
 from tilec_runtime.model.suggest import did_you_mean
 
 if TYPE_CHECKING:
     from tilec.case.cases import BoundCase
-    from tilec.case.device import KernelCall, ModuleDevice
-    from tilec.case.inputs import Array
-    from tilec.case.run import CaseResult, Save
-    from tilec.cli.run_show import Results
+    from tilec.case.device import ModuleDevice
     from tilec.compile.project import Project
-    from tilec.manifest.types import Manifest
-    from tilec_runtime.bundle.read import Bundle
     from tilec_runtime.cpu.launch import CpuOptions, CpuRun
-    from tilec_runtime.device.seam import DeviceInfo
 
 Block = tuple[int, int, int]
-LONG = 5.0  # seconds after which a case is named where no terminal shows it
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -338,7 +325,20 @@ def _run(
                 "trace", {"case": case.name, "blocks": list(map(list, blocks)), "lines": lines}
             )
         return 0
-    return _Run(app, given, opened, manifest, device, place, cases).all()
+    from tilec.cli.run_cases import CaseRunner
+
+    return CaseRunner(
+        app,
+        opened,
+        manifest,
+        device,
+        place,
+        cases,
+        kernels=given.kernels,
+        repeat=given.repeat,
+        timeout=given.timeout,
+        save=app.path(given.save) if given.save else None,
+    ).all()
 
 
 def _cpu_options(
@@ -398,179 +398,6 @@ def _trace(place: ModuleDevice | None, opened: Opened, case: BoundCase) -> None:
     place.launch(case, arguments_on(case, place, make_inputs(small_case(case))))
 
 
-class _Run:
-    """Runs cases in turn and prints each as it ends."""
-
-    def __init__(
-        self,
-        app: App,
-        given: _Given,
-        opened: Opened,
-        manifest: Manifest | None,
-        device: DeviceInfo,
-        place: ModuleDevice | None,
-        cases: tuple[BoundCase, ...],
-    ) -> None:
-        from tilec.case.reference import References
-        from tilec.cli.run_show import Results
-
-        self._app, self._given, self._opened, self._manifest = app, given, opened, manifest
-        self._device, self._place, self._cases = device, place, cases
-        self._references = References(manifest.root if manifest else str(app.base))
-        self._save = _saver(app, app.path(given.save)) if given.save else None
-        self._values = Values(app) if app.manifest_text and not given.save else None
-        self._results: list[CaseResult] = []
-        self._shown: Results = Results(app, cases)
-
-    def all(self) -> int:
-        """Run all cases, sum up and return the exit code."""
-        from tilec.case.run import CaseResult
-
-        self._shown.print_head()
-        for case in self._cases:
-            lacking = self._opened.absence(case)
-            if lacking or self._place is None:
-                self._end(CaseResult(case=case, status="skipped", reason=lacking))
-            else:
-                self._end(self._one(case, self._place))
-        return self._finish()
-
-    def _one(self, case: BoundCase, place: ModuleDevice) -> CaseResult:
-        from tilec.case.run import repeat_case, run_case
-
-        times = self._given.repeat
-        count = f"{len(self._results) + 1} of {len(self._cases)}"
-        self._app.status(f"running {case.name} ({count})")
-        with self._limit(case, place, count):
-            if times is None:
-                result = run_case(
-                    case,
-                    place,
-                    self._references,
-                    clock=time.perf_counter,
-                    save=self._values or self._save,
-                )
-            else:
-                result = repeat_case(
-                    case,
-                    place,
-                    self._references,
-                    times=times,
-                    clock=time.perf_counter,
-                    save=self._values or self._save,
-                )
-        assert self._opened.bundle is not None
-        return _with_variant_note(result, case, self._opened.bundle, self._device)
-
-    def _end(self, result: CaseResult) -> None:
-        self._results.append(result)
-        self._shown.print(result)
-
-    def _finish(self) -> int:
-        from tilec.case.run import RunReport
-        from tilec.cli.run_show import document, summary
-
-        report = RunReport(results=tuple(self._results))
-        code = _exit_code(self._results, self._given.kernels)
-        compiled = self._place.compiled if self._place else ()
-        for image in compiled:
-            self._app.note(str(image))
-        if self._app.json:
-            head = package_json(self._opened, self._manifest)
-            body = document(self._device, report, compiled)
-            self._app.document("run", {**head, **body, "ok": code == 0})
-        elif code or len(self._results) > 1 or self._results[0].status == "ran":
-            self._app.say(summary(report, self._device))
-        if self._values is not None:
-            self._values.print()
-        return code
-
-    @contextlib.contextmanager
-    def _limit(self, case: BoundCase, place: ModuleDevice, count: str) -> Iterator[None]:
-        """End the run if a case takes longer than its limit."""
-        seconds, lock = self._given.timeout, threading.Lock()
-        over = False
-
-        def name_it() -> None:
-            if not self._app.showing:
-                limit = f", hung after {seconds:g} s" if seconds else ""
-                self._app.note(f"running {case.name} ({count}) for {LONG:g} s{limit}")
-
-        def give_up() -> None:
-            with lock:  # the case may end meanwhile
-                if not over:
-                    self._hang(case, place, seconds)
-
-        timers = [threading.Timer(LONG, name_it)] if not 0 < seconds < LONG else []
-        timers += [threading.Timer(seconds, give_up)] if seconds else []
-        for timer in timers:
-            timer.daemon = True
-            timer.start()
-        try:
-            yield
-        finally:
-            for timer in timers:
-                timer.cancel()
-            with lock:
-                over = True
-
-    def _hang(self, case: BoundCase, place: ModuleDevice, seconds: float) -> None:
-        """Report a case that hangs and end the process.
-
-        Nothing interrupts a kernel that runs on a GPU, or the thread that waits for it, but the
-        end of the process.
-        """
-        from tilec.case.run import CaseResult
-
-        code = 1
-        try:
-            self._end(CaseResult(case=case, status="hung", error=hang_error(case, place, seconds)))
-            for left in self._cases[len(self._results) :]:
-                reason = f"{case.name} hangs"
-                self._end(CaseResult(case=left, status="skipped", reason=reason))
-            code = self._finish()
-            sys.stdout.flush()
-            sys.stderr.flush()
-        finally:
-            os._exit(code)
-
-
-def _exit_code(results: Sequence[CaseResult], named_kernels: Sequence[str]) -> int:
-    """Return 1 for a failure, 3 if nothing ran or a named kernel did not, for want of a GPU."""
-    if any(result.status in ("failed", "error", "hung") for result in results):
-        return 1
-    skipped = {result.case.kernel for result in results if result.status == "skipped"}
-    idle = all(result.status == "skipped" for result in results)
-    return NEEDS_GPU if idle or skipped.intersection(named_kernels) else 0
-
-
-def hang_error(case: BoundCase, device: ModuleDevice, seconds: float) -> TilecError:
-    """Return the error of a case that hangs, with the launch that does not end."""
-    launches = device.launching
-    where, cause = "outside of any launch", "its inputs, reference or comparison take that long"
-    fix = "take smaller inputs, or raise --timeout SECONDS (0 for no limit)"
-    if launches:
-        where = f"in {_launch_text(case, device, launches)}"
-        cause = "a loop of the kernel never ends, or blocks wait for each other"
-        fix = "see which loop never ends; if the case needs longer, raise --timeout SECONDS (0 for no limit)"
-    what = f"{case.name} did not end within {seconds:g} s: it hangs {where}"
-    return TilecError(what, cause=cause, fix=fix, kernel=case.kernel)
-
-
-def _launch_text(case: BoundCase, device: ModuleDevice, launches: tuple[KernelCall, ...]) -> str:
-    """Return `kernel add, grid (1, 1, 1), block (1, 1, 1)`, of a chain with the step."""
-    place = device.step_under_way()
-    if place is None:
-        return f"one of the {len(launches)} steps of the chain {case.kernel}"
-    call = launches[place]
-    text = f"kernel {call.launcher.info.name}"
-    with contextlib.suppress(TilecError):  # the launch itself reports it
-        shape = call.explain().shape
-        text += f", grid {tuple(shape.grid)}, block {tuple(shape.block)}"
-    step = f"step {place + 1} of {len(launches)} of the chain {case.kernel}: "
-    return f"{step}{text}" if case.steps else text
-
-
 def _check_writable(app: App, save: str) -> None:
     """Refuse a directory that cannot be written, before anything is built.
 
@@ -585,53 +412,3 @@ def _check_writable(app: App, save: str) -> None:
     except OSError as error:
         what = f"--output-dir {save}: cannot write {app.show(folder)}: {error.strerror}"
         raise OutputError(what, fix="choose another directory") from error
-
-
-def _saver(app: App, folder: Path) -> Save:
-    """Return a function that writes an output, whole or not at all."""
-    import numpy as np
-
-    from tilec.model.atomic import atomic_write
-
-    def save(case: BoundCase, name: str, array: Array) -> None:
-        path = folder / f"{case.name.replace('/', '.')}.{name}.npy"
-        with atomic_write(path) as file:
-            np.save(file, array)
-        app.detail(f"wrote {app.show(path)}")
-
-    return save
-
-
-def _with_variant_note(
-    result: CaseResult, case: BoundCase, bundle: Bundle, device: DeviceInfo
-) -> CaseResult:
-    """Add a note if a case's `small`, which was compared, takes another variant than its `shape`.
-
-    `tilec bench` measures `shape`: its variant would be measured and never compared.
-    """
-    from tilec.case.cases import small_case
-    from tilec.case.inputs import planned_inputs
-    from tilec.inspection.why import taken
-
-    if not result.outputs or case.steps or not any(item.small for item in case.inputs):
-        return result
-    try:
-        sizes = [planned_inputs(one) for one in (small_case(case), case)]
-    except TilecError:  # the launch of `shape` would fail
-        return result
-    names = [param.name for param in case.params]
-    compared, measured = (
-        taken(
-            bundle,
-            bundle.kernel(case.kernel),
-            {name: env[name] for name in names if name in env},
-            dict(case.choose),
-            device,
-        )
-        for env in sizes
-    )
-    if compared is None or measured is None or compared.id == measured.id:
-        return result
-    note = f"small takes {compared.id}, and shape {measured.id}, which was not compared"
-    outputs = [dataclasses.replace(one, notes=(*one.notes, note)) for one in result.outputs]
-    return dataclasses.replace(result, outputs=tuple(outputs))

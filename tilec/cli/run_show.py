@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from tilec.case.cases import BoundCase
+from tilec.case.chains import chain_text
+from tilec.case.compare import Bin, Element
+from tilec.case.report import to_json
+from tilec.case.run import CaseResult, OutputResult, Repeats, RunReport
 from tilec.cli.app import App
 from tilec.cli.devices import device_json
 from tilec.cli.failures import located_text
+from tilec.cli.findings import SourceLine
 from tilec.cli.style import style
 from tilec.cli.tables import Cell, Table, cells, columns, plural, table, terminal_width
+from tilec_runtime.cpu.launch import CpuRun
+from tilec_runtime.cpu.tileir.trace import step
+from tilec_runtime.device.seam_types import DeviceInfo
+from tilec_runtime.launch.jit import Compiled
 from tilec_runtime.model.dtype import DTYPES
-
-if TYPE_CHECKING:
-    from tilec.case.cases import BoundCase
-    from tilec.case.compare import Bin, Element
-    from tilec.case.run import CaseResult, OutputResult, Repeats, RunReport
-    from tilec.cli.findings import SourceLine
-    from tilec_runtime.cpu.launch import CpuRun
-    from tilec_runtime.device.seam_types import DeviceInfo
-    from tilec_runtime.launch.jit import Compiled
 
 # Word and colour of each status, and how the summary counts it.
 STATUSES = {
@@ -60,8 +61,6 @@ class Results:
 
     def print(self, result: CaseResult) -> None:
         """Print one case: a row for each output, and what is wrong with it."""
-        from tilec.case.chains import chain_text
-
         app = self._app
         word, color, _ = STATUSES[result.status]
         lead: list[Cell] = [result.case.name, (word, color)]
@@ -166,8 +165,6 @@ def document(
     device: DeviceInfo, report: RunReport, compiled: Sequence[Compiled] = ()
 ) -> dict[str, Any]:
     """Return a run as JSON values; `compiled` are the images that were compiled at load."""
-    from tilec.case.report import to_json
-
     body = {"device": device_json(device), **to_json(report)}
     if compiled:
         body["compiled"] = [
@@ -191,8 +188,6 @@ def trace_run(
         source: returns a line of a file.
         say: takes the lines.
     """
-    from tilec_runtime.cpu.tileir.trace import step
-
     block: tuple[int, int, int] | None = None
     place: tuple[str, int] | None = None
     with step(run.program, run.arguments, run.grid, run.memory, blocks, run.options) as stepper:

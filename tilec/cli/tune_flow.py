@@ -36,6 +36,8 @@ from tilec.tune.targets import target_for
 from tilec.tune.trial import Trial
 from tilec.tune.wire import Ready, Setup
 from tilec.tune.workplace import Workplace
+from tilec_runtime.device.devices import devices as gpus
+from tilec_runtime.device.devices import driver_of, find_device
 from tilec_runtime.device.seam_types import DeviceInfo
 from tilec_runtime.errors import MissingError, NoDeviceError, UsageError
 
@@ -264,9 +266,6 @@ def _devices(names: Sequence[str]) -> list[tuple[str, DeviceInfo]]:
         UsageError: they are of several kinds, or one is named twice.
         NoDeviceError: one is missing.
     """
-    from tilec_runtime.device.devices import devices as gpus
-    from tilec_runtime.device.devices import driver_of, find_device
-
     try:
         if not names or tuple(names) in (("auto",), ("cuda",)):
             found = [(f"cuda:{info.ordinal}", info) for info in gpus()]

@@ -12,7 +12,7 @@ from tests.cpu_samples import ADD, device
 from tests.waiting import PATIENCE, joined
 from tilec.case.chains import chain_cases
 from tilec.case.device import ModuleDevice
-from tilec.cli.run import hang_error
+from tilec.cli.run_cases import hang_error
 from tilec.manifest.cases import parse_step
 from tilec.manifest.types import Case, Chain, Input
 from tilec_runtime.cpu.launch import CpuRun

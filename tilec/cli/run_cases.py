@@ -1,0 +1,239 @@
+"""Runs the cases of `tilec run` in turn, each within its time limit."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from tilec.case.cases import BoundCase, small_case
+from tilec.case.device import KernelCall, ModuleDevice
+from tilec.case.inputs import Array, planned_inputs
+from tilec.case.reference import References
+from tilec.case.run import CaseResult, RunReport, Save, repeat_case, run_case
+from tilec.cli.app import App
+from tilec.cli.cases import Opened, package_json
+from tilec.cli.devices import NEEDS_GPU
+from tilec.cli.look import Values
+from tilec.cli.run_show import Results, document, summary
+from tilec.inspection.why import taken
+from tilec.manifest.types import Manifest
+from tilec.model.atomic import atomic_write
+from tilec_runtime.bundle.read import Bundle
+from tilec_runtime.device.seam_types import DeviceInfo
+from tilec_runtime.errors import TilecError
+
+LONG = 5.0  # seconds after which a case is named where no terminal shows it
+
+
+class CaseRunner:
+    """Runs cases in turn and prints each as it ends.
+
+    Args:
+        app: prints.
+        opened: the bundle.
+        manifest: of the project; None without one.
+        device: the device. place: the bundle on it; None if there is none.
+        cases: what to run.
+        kernels: those that the command line names.
+        repeat: how often to run each case; None for once, without a word about bits.
+        timeout: seconds of a case; 0 for no limit.
+        save: directory for outputs; None for none.
+    """
+
+    def __init__(
+        self,
+        app: App,
+        opened: Opened,
+        manifest: Manifest | None,
+        device: DeviceInfo,
+        place: ModuleDevice | None,
+        cases: tuple[BoundCase, ...],
+        *,
+        kernels: Sequence[str],
+        repeat: int | None,
+        timeout: float,
+        save: Path | None,
+    ) -> None:
+        self._app, self._opened, self._manifest = app, opened, manifest
+        self._device, self._place, self._cases = device, place, cases
+        self._kernels, self._repeat, self._timeout = kernels, repeat, timeout
+        self._references = References(manifest.root if manifest else str(app.base))
+        self._values = Values(app) if app.manifest_text and not save else None
+        self._save: Save | None = self._values or (_saver(app, save) if save else None)
+        self._results: list[CaseResult] = []
+        self._shown = Results(app, cases)
+
+    def all(self) -> int:
+        """Run all cases, sum up and return the exit code."""
+        self._shown.print_head()
+        for case in self._cases:
+            lacking = self._opened.absence(case)
+            if lacking or self._place is None:
+                self._end(CaseResult(case=case, status="skipped", reason=lacking))
+            else:
+                self._end(self._one(case, self._place))
+        return self._finish()
+
+    def _one(self, case: BoundCase, place: ModuleDevice) -> CaseResult:
+        count = f"{len(self._results) + 1} of {len(self._cases)}"
+        self._app.status(f"running {case.name} ({count})")
+        run = functools.partial(repeat_case, times=self._repeat) if self._repeat else run_case
+        with self._limit(case, place, count):
+            result = run(case, place, self._references, clock=time.perf_counter, save=self._save)
+        assert self._opened.bundle is not None
+        return _with_variant_note(result, case, self._opened.bundle, self._device)
+
+    def _end(self, result: CaseResult) -> None:
+        self._results.append(result)
+        self._shown.print(result)
+
+    def _finish(self) -> int:
+        report = RunReport(results=tuple(self._results))
+        code = _exit_code(self._results, self._kernels)
+        compiled = self._place.compiled if self._place else ()
+        for image in compiled:
+            self._app.note(str(image))
+        if self._app.json:
+            head = package_json(self._opened, self._manifest)
+            body = document(self._device, report, compiled)
+            self._app.document("run", {**head, **body, "ok": code == 0})
+        elif code or len(self._results) > 1 or self._results[0].status == "ran":
+            self._app.say(summary(report, self._device))
+        if self._values is not None:
+            self._values.print()
+        return code
+
+    @contextlib.contextmanager
+    def _limit(self, case: BoundCase, place: ModuleDevice, count: str) -> Iterator[None]:
+        """End the run if a case takes longer than its limit."""
+        seconds, lock = self._timeout, threading.Lock()
+        over = False
+
+        def name_it() -> None:
+            if not self._app.showing:
+                limit = f", hung after {seconds:g} s" if seconds else ""
+                self._app.note(f"running {case.name} ({count}) for {LONG:g} s{limit}")
+
+        def give_up() -> None:
+            with lock:  # the case may end meanwhile
+                if not over:
+                    self._hang(case, place, seconds)
+
+        timers = [threading.Timer(LONG, name_it)] if not 0 < seconds < LONG else []
+        timers += [threading.Timer(seconds, give_up)] if seconds else []
+        for timer in timers:
+            timer.daemon = True
+            timer.start()
+        try:
+            yield
+        finally:
+            for timer in timers:
+                timer.cancel()
+            with lock:
+                over = True
+
+    def _hang(self, case: BoundCase, place: ModuleDevice, seconds: float) -> None:
+        """Report a case that hangs and end the process.
+
+        Nothing interrupts a kernel that runs on a GPU, or the thread that waits for it, but the
+        end of the process.
+        """
+        code = 1
+        try:
+            self._end(CaseResult(case=case, status="hung", error=hang_error(case, place, seconds)))
+            for left in self._cases[len(self._results) :]:
+                reason = f"{case.name} hangs"
+                self._end(CaseResult(case=left, status="skipped", reason=reason))
+            code = self._finish()
+            sys.stdout.flush()
+            sys.stderr.flush()
+        finally:
+            os._exit(code)
+
+
+def _exit_code(results: Sequence[CaseResult], named_kernels: Sequence[str]) -> int:
+    """Return 1 for a failure, 3 if nothing ran or a named kernel did not, for want of a GPU."""
+    if any(result.status in ("failed", "error", "hung") for result in results):
+        return 1
+    skipped = {result.case.kernel for result in results if result.status == "skipped"}
+    idle = all(result.status == "skipped" for result in results)
+    return NEEDS_GPU if idle or skipped.intersection(named_kernels) else 0
+
+
+def hang_error(case: BoundCase, device: ModuleDevice, seconds: float) -> TilecError:
+    """Return the error of a case that hangs, with the launch that does not end."""
+    launches = device.launching
+    where, cause = "outside of any launch", "its inputs, reference or comparison take that long"
+    fix = "take smaller inputs, or raise --timeout SECONDS (0 for no limit)"
+    if launches:
+        where = f"in {_launch_text(case, device, launches)}"
+        cause = "a loop of the kernel never ends, or blocks wait for each other"
+        fix = "see which loop never ends; if the case needs longer, raise --timeout SECONDS (0 for no limit)"
+    what = f"{case.name} did not end within {seconds:g} s: it hangs {where}"
+    return TilecError(what, cause=cause, fix=fix, kernel=case.kernel)
+
+
+def _launch_text(case: BoundCase, device: ModuleDevice, launches: tuple[KernelCall, ...]) -> str:
+    """Return `kernel add, grid (1, 1, 1), block (1, 1, 1)`, of a chain with the step."""
+    place = device.step_under_way()
+    if place is None:
+        return f"one of the {len(launches)} steps of the chain {case.kernel}"
+    call = launches[place]
+    text = f"kernel {call.launcher.info.name}"
+    with contextlib.suppress(TilecError):  # the launch itself reports it
+        shape = call.explain().shape
+        text += f", grid {tuple(shape.grid)}, block {tuple(shape.block)}"
+    step = f"step {place + 1} of {len(launches)} of the chain {case.kernel}: "
+    return f"{step}{text}" if case.steps else text
+
+
+def _saver(app: App, folder: Path) -> Save:
+    """Return a function that writes an output, whole or not at all."""
+
+    def save(case: BoundCase, name: str, array: Array) -> None:
+        path = folder / f"{case.name.replace('/', '.')}.{name}.npy"
+        with atomic_write(path) as file:
+            np.save(file, array)
+        app.detail(f"wrote {app.show(path)}")
+
+    return save
+
+
+def _with_variant_note(
+    result: CaseResult, case: BoundCase, bundle: Bundle, device: DeviceInfo
+) -> CaseResult:
+    """Add a note if a case's `small`, which was compared, takes another variant than its `shape`.
+
+    `tilec bench` measures `shape`: its variant would be measured and never compared.
+    """
+    if not result.outputs or case.steps or not any(item.small for item in case.inputs):
+        return result
+    try:
+        sizes = [planned_inputs(one) for one in (small_case(case), case)]
+    except TilecError:  # the launch of `shape` would fail
+        return result
+    names = [param.name for param in case.params]
+    compared, measured = (
+        taken(
+            bundle,
+            bundle.kernel(case.kernel),
+            {name: env[name] for name in names if name in env},
+            dict(case.choose),
+            device,
+        )
+        for env in sizes
+    )
+    if compared is None or measured is None or compared.id == measured.id:
+        return result
+    note = f"small takes {compared.id}, and shape {measured.id}, which was not compared"
+    outputs = [dataclasses.replace(one, notes=(*one.notes, note)) for one in result.outputs]
+    return dataclasses.replace(result, outputs=tuple(outputs))
