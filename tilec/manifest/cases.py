@@ -7,7 +7,7 @@ import keyword
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from tilec.manifest import keys
+from tilec.manifest import case_keys
 from tilec.manifest.locate import Path
 from tilec.manifest.problems import Problems, Scope
 from tilec.manifest.shapes import BAD
@@ -56,7 +56,7 @@ def _case(name: str, found: Row, shared: Row, scope: Scope) -> Case:
         reference=f"{file}:{function}" if file else "",
         tolerance=_tolerance(found.get("tolerance", {})),
         axes=scope.point(found.get("axes", {}), (*path, "axes")),
-        bench=keys.BENCH.make(found["bench"]) if found.get("bench") else None,
+        bench=case_keys.BENCH.make(found["bench"]) if found.get("bench") else None,
     )
 
 
@@ -101,7 +101,7 @@ def _input(
     bounded = item.get("dist") in ("uniform", "integers", "sorted")
     _check_origin(item, reported, path, scope.problems)
     unread = (
-        "dist" in reported or reported - keys.INPUT.by_name.keys()
+        "dist" in reported or reported - case_keys.INPUT.by_name.keys()
     )  # a wrong key may have been meant for `dist`
     for key in ("low", "high"):
         if key in item and not bounded and not unread:

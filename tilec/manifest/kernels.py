@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from tilec.manifest import keys, values
+from tilec.manifest import kernel_keys, values
 from tilec.manifest.cases import read_cases
 from tilec.manifest.locate import Path
 from tilec.manifest.problems import Axes, Problems, Scope, shown
@@ -62,7 +62,7 @@ def read_kernel(
     options = _options(found, language, path, problems)
     if not file or not language:
         return None
-    launch = keys.LAUNCH.make(found.get("launch", {}))
+    launch = kernel_keys.LAUNCH.make(found.get("launch", {}))
     _check_launch(launch, (*path, "launch"), problems)
     return Kernel(
         name=name,
@@ -197,7 +197,7 @@ def _matrix(
     axes: Axes = {}
     by_target = []
     for name, items in found.items():
-        if name in keys.MATRIX.by_name:
+        if name in kernel_keys.MATRIX.by_name:
             continue
         if isinstance(items, dict):
             _check_targets(items, (*path, name), problems)
@@ -431,7 +431,7 @@ def _check_launch(launch: Launch, path: Path, problems: Problems) -> None:
 def _options(found: dict[str, Any], language: str, path: Path, problems: Problems) -> Options:
     source = found.get("source", ("", ""))[0]
     owners: dict[str, list[str]] = {}
-    for owner, options in keys.OPTIONS.items():
+    for owner, options in kernel_keys.OPTIONS.items():
         for key in options:
             owners.setdefault(key.name, []).append(owner)
     read = {name: found[name] for name in owners if name in found}
@@ -442,7 +442,7 @@ def _options(found: dict[str, Any], language: str, path: Path, problems: Problem
                 f"is an option of {owners[name][0]}, the kernel's language is {language}",
                 at_key=True,
             )
-        elif language == "tile" and source.endswith(".py") and name != keys.READ.name:
+        elif language == "tile" and source.endswith(".py") and name != kernel_keys.READ.name:
             problems.add(
                 (*path, name), "is an option of C++ sources, this one is Python", at_key=True
             )

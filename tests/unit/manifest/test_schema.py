@@ -12,7 +12,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from tilec.manifest import keys, types
+from tilec.manifest import kernel_keys, keys, types
 from tilec.manifest.keys import json_schema
 from tilec.manifest.load import load, load_text
 from tilec.manifest.shapes import Either, ListOf, Table
@@ -204,7 +204,7 @@ OTHER_FIELD = {
         "case": "cases",
         **OF_CASES,
         "dispatch": "default",
-        **{key.name: "options" for options in keys.OPTIONS.values() for key in options},
+        **{key.name: "options" for options in kernel_keys.OPTIONS.values() for key in options},
     },
 }
 

@@ -1,0 +1,30 @@
+"""Shapes that keys of several tables have."""
+
+from __future__ import annotations
+
+from tilec.manifest import values
+from tilec.manifest.shapes import Either, Integer, ListOf, Names, Plain, Table, Text
+from tilec_runtime.model.dtype import short_name
+
+_TARGET = Text("target", known=values.target_names, convert=values.target)
+TARGET_LIST = ListOf(_TARGET, least=1, unique=True)
+DTYPE = Text("dtype or axis", pattern=values.IDENTIFIER, convert=short_name)
+PATH = Text("a path", convert=values.project_path)
+LINE = Text("one line of text", convert=values.one_line, empty=True)
+BYTES = Either(
+    (Integer(0), Text("a size such as 90 MiB", pattern=values.SIZE, convert=values.size))
+)
+MOST_BYTES = Either(
+    (Integer(1), Text("a size such as 90 MiB", pattern=values.SIZE, convert=values.some_size))
+)
+HINT = Integer()
+
+
+def parameters(shape: Table | Either | ListOf | Integer | Text, doc: str = "") -> Names:
+    """Return free names of parameters, each with a value of the shape."""
+    return Names(values.IDENTIFIER, "a parameter's name", shape, doc)
+
+
+def axis_names(doc: str = "") -> Names:
+    """Return free names of axes, each with a plain value."""
+    return Names(values.IDENTIFIER, "an axis's name", Plain(), doc)
