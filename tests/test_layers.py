@@ -20,6 +20,7 @@ BUILD_HALF = (
     "plan",
     "compile",
     "package",
+    "planning",
     "build",
     "unexecuted",
 )

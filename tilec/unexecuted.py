@@ -9,7 +9,6 @@ import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
-from tilec.build import BuildRequest
 from tilec.compile.project import look_at_project, pick
 from tilec.frontends.base import BUILTIN
 from tilec.manifest.files import bound_names, reference_problems
@@ -17,6 +16,7 @@ from tilec.manifest.problems import order_of
 from tilec.model.declaration import KernelDecl
 from tilec.plan import make_plan
 from tilec.plan.targets import parse_targets
+from tilec.planning import BuildRequest
 from tilec_runtime.errors import Diagnostic, Location, ManifestError, TilecError
 from tilec_runtime.model.suggest import did_you_mean
 

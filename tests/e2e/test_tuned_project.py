@@ -20,6 +20,7 @@ from tilec.compile.project import digest_of, open_project
 from tilec.frontends.base import ToolSearch
 from tilec.manifest.tuning_file import record_text
 from tilec.model.tuning import TunedDevice, TunedEntry, TuningRecord, bucket_of, size_expressions
+from tilec.planning import runner_of
 from tilec_runtime import Device, Module, load
 from tilec_runtime.model.arch import Target
 
@@ -46,7 +47,7 @@ def record_of(root: Path, *points: tuple[int, int, int]) -> TuningRecord:
     observer = SilentObserver()
     plan = building.plan_only(request, observer)
     work, cache = building.WorkDir(root), Cache(None, max_bytes=0, note=observer.note)
-    with building._runner(project, request, cache, observer, work.spool, work.kept) as runner:
+    with runner_of(project, request, cache, observer, work.spool, work.kept) as runner:
         declared = building.declare(project, runner, Cache(None, max_bytes=0, note=observer.note))
     (kernel,) = plan.kernels
     sizes = size_expressions(kernel.info)

@@ -1,0 +1,331 @@
+"""A request's project and plan: what a build, a check and `--list` have in common."""
+
+from __future__ import annotations
+
+import dataclasses
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from tilec.compile import stamp
+from tilec.compile.cache import Cache
+from tilec.compile.events import Observer
+from tilec.compile.execute import JobRunner
+from tilec.compile.keys import Change, KeyMaker, explain_change, recall
+from tilec.compile.project import (
+    UNREADABLE,
+    Declared,
+    Project,
+    declare,
+    look_at_project,
+    look_at_sources,
+    open_project,
+    tuning_files,
+)
+from tilec.compile.remote.access import RemoteChoice
+from tilec.frontends.base import ToolSearch
+from tilec.manifest.files import reference_parameter_problems, reference_problems
+from tilec.manifest.problems import order_of
+from tilec.manifest.types import Manifest
+from tilec.model.declaration import KernelDecl
+from tilec.plan import Plan, make_plan, near_job
+from tilec.plan.targets import parse_targets
+from tilec_runtime.errors import BuildError, ManifestError, MissingError, UsageError
+
+ASIDE, AGAIN = "run", "verify"  # in .tilec
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class BuildRequest:
+    """The options of a build.
+
+    Attributes:
+        manifest_path: the tilec.toml; with `manifest_text` it is no file.
+        targets: names of targets or groups; empty takes the manifest's default.
+        select: globs over job ids; empty takes everything.
+        profile: profile's name.
+        workers: worker processes at most.
+        scheduler: address of the Dask scheduler whose workers compile; empty for worker processes.
+        fallback: compile here the jobs that the scheduler's workers fail to do.
+        emit: outputs to write; empty takes the manifest's `output.emit`.
+        cache_dir: directory of the cache, None for no cache.
+        cache_max: most bytes in the cache.
+        shared_cache: a cache that users share: gives the images that tilec.lock pins, and takes
+            compiled ones; None for none.
+        remote: the user's choice of a remote cache; None for none, whatever the manifest has.
+        search: places of tools.
+        force: compile everything again.
+        locked: refuse tools other than those in tilec.lock, and images of other bytes than it pins.
+        aside: make a bundle alone, in `.tilec/run`, of the kernels that a target concerns, with all
+            variants. The project's outputs, tilec.lock and records stay as they are.
+        again: write all outputs below `.tilec/verify`, as they would be in the output directory. The
+            project stays as it is, as for a build aside.
+        lineinfo: keep source lines in the code of a build aside, whatever the profile says.
+    """
+
+    manifest_path: Path
+    manifest_text: str = ""
+    targets: tuple[str, ...] = ()
+    select: tuple[str, ...] = ()
+    profile: str = "release"
+    workers: int = 1
+    scheduler: str = ""
+    fallback: bool = False
+    emit: tuple[str, ...] = ()
+    cache_dir: Path | None = None
+    cache_max: int = 8 << 30
+    shared_cache: Path | None = None
+    remote: RemoteChoice | None = None
+    search: ToolSearch = dataclasses.field(default_factory=ToolSearch)
+    force: bool = False
+    locked: bool = False
+    aside: bool = False
+    again: bool = False
+    lineinfo: bool = False
+
+    @property
+    def outside(self) -> bool:
+        """Whether the project's outputs, tilec.lock and records stay as they are."""
+        return self.aside or self.again
+
+    def open_cache(self, note: Callable[[str], None]) -> Cache:
+        """Return the cache of the build."""
+        return Cache(self.cache_dir, max_bytes=self.cache_max, note=note, shared=self.shared_cache)
+
+
+def project_of(request: BuildRequest) -> Project:
+    """Return the project of a build, as far as the build concerns it.
+
+    Raises:
+        ManifestError: every problem of the manifest, or of the sources that it names.
+    """
+    project = open_project(request.manifest_path, request.search, request.manifest_text)
+    if request.aside:
+        return _written_to(_concerned_part(project, request.targets), ASIDE)
+    return _written_to(project, AGAIN) if request.again else project
+
+
+def concerned(project: Project, targets: Sequence[str]) -> tuple[str, ...]:
+    """Return the kernels whose language makes code for the targets.
+
+    Args:
+        project: the project.
+        targets: names of targets or groups; none for the manifest's default.
+
+    Raises:
+        UsageError: a name is neither.
+    """
+    wanted = {target.kind for target in parse_targets(project.manifest, targets)}
+    makes = {name: wanted.intersection(facts.kinds) for name, facts in project.languages.items()}
+    return tuple(kernel.name for kernel in project.manifest.kernels if makes[kernel.language])
+
+
+def _concerned_part(project: Project, targets: Sequence[str]) -> Project:
+    """Leave out kernels that no target concerns, with their languages: tools may be missing."""
+    names = concerned(project, targets)
+    kernels = tuple(kernel for kernel in project.manifest.kernels if kernel.name in names)
+    languages = {kernel.language for kernel in kernels}
+    return dataclasses.replace(
+        project,
+        manifest=dataclasses.replace(project.manifest, kernels=kernels),
+        frontends={name: f for name, f in project.frontends.items() if name in languages},
+        classes={name: place for name, place in project.classes.items() if name in languages},
+        sources={name: source for name, source in project.sources.items() if name in names},
+    )
+
+
+def _written_to(project: Project, folder: str) -> Project:
+    """Return the project with its outputs in a folder of `.tilec`."""
+    output = dataclasses.replace(project.manifest.output, dir=f".tilec/{folder}")
+    manifest = dataclasses.replace(project.manifest, output=output)
+    return dataclasses.replace(project, manifest=manifest)
+
+
+def plan_only(request: BuildRequest, observer: Observer) -> Plan:
+    """Return the plan of a build; nothing is compiled, but sources are declared."""
+    return _planned(request, observer)[1]
+
+
+def check(request: BuildRequest, observer: Observer) -> Plan:
+    """Return the plan if the project has no problems, references of cases included.
+
+    A problem in one place hides none in another, except in the manifest's own text.
+
+    Raises:
+        ManifestError, BuildError: every problem.
+    """
+    project, lacking = look_at_project(request.manifest_path, request.search)
+    problems = [*lacking, *reference_problems(project.manifest)]
+    try:
+        declared = _declared(project, request, observer, look_at_sources)
+    except MissingError as exc:
+        if problems:
+            raise ManifestError(tuple(problems)) from exc
+        raise
+    problems += declared.unknown
+    plan, fix = None, ""
+    try:
+        plan = plan_of(project, declared, request) if declared.kernels else None
+    except ManifestError as exc:
+        problems += exc.problems
+        fix = exc.fix
+    for planned in plan.kernels if plan else ():
+        info = planned.info
+        names = (*(param.name for param in info.params), *info.list_counts, *dict(info.axes))
+        problems += reference_parameter_problems(project.manifest, {info.name: names})
+    problems.sort(key=lambda problem: order_of(problem, project.manifest.locate.file))
+    if declared.unreadable:
+        failed = BuildError(declared.unreadable, total=declared.sources, what=UNREADABLE)
+        if not problems:
+            raise failed
+        problems += failed.problems
+    if problems or plan is None:
+        raise ManifestError(tuple(problems), fix=fix)
+    return plan
+
+
+def explain(
+    request: BuildRequest, job_id: str, observer: Observer
+) -> tuple[tuple[tuple[str, str], ...], tuple[Change, ...] | None]:
+    """Return the rows that are hashed for a job, and the changes since the last build.
+
+    The changes are None if the last build did not have the job.
+
+    Raises:
+        UsageError: there is no such job.
+    """
+    project, plan, declared = _planned(request, observer)
+    for job in plan.jobs:
+        if job.id == job_id:
+            new = KeyMaker(tools=declared.tools, inputs=declared.inputs).explain(job)
+            record = stamp.record_key("keys", Path(project.manifest.root))
+            old = recall(request.open_cache(observer.note).get_record(record), job_id)
+            return new, None if old is None else explain_change(old, new)
+    raise UsageError(
+        f"no job {job_id!r}{near_job(job_id, plan)}", fix="`tilec build --list` prints the ids"
+    )
+
+
+def declarations(request: BuildRequest, observer: Observer) -> Mapping[str, KernelDecl]:
+    """Return the declaration of each kernel; nothing is planned.
+
+    Raises:
+        ManifestError, BuildError: a source cannot be read, or has not the kernel.
+    """
+    project = open_project(request.manifest_path, request.search, request.manifest_text)
+    declared = _declared(project, request, observer, declare)
+    declared.require_all()
+    return declared.kernels
+
+
+def _planned(request: BuildRequest, observer: Observer) -> tuple[Project, Plan, Declared]:
+    project = open_project(request.manifest_path, request.search, request.manifest_text)
+    declared = _declared(project, request, observer, declare)
+    declared.require_all()
+    return project, plan_of(project, declared, request), declared
+
+
+def _declared(
+    project: Project, request: BuildRequest, observer: Observer, look: Callable[..., Declared]
+) -> Declared:
+    cache = request.open_cache(observer.note)
+    # Nothing is written into a project that is only looked at: it may be read-only, or be locked by
+    # a build.
+    with tempfile.TemporaryDirectory(prefix="tilec-") as folder:
+        spool, kept = Path(folder, "spool"), Path(folder, "failed")
+        with runner_of(project, request, cache, observer, spool, kept) as runner:
+            return look(project, runner, cache, select=request.select)
+
+
+def runner_of(
+    project: Project,
+    request: BuildRequest,
+    cache: Cache,
+    observer: Observer,
+    spool: Path,
+    kept: Path,
+) -> JobRunner:
+    """Return the workers of a build; `spool` and `kept` as for `JobRunner`."""
+    return JobRunner(
+        frontends=project.classes,
+        search=project.search,
+        cache=cache,
+        workers=request.workers,
+        scheduler=request.scheduler,
+        fallback=request.fallback,
+        observer=observer,
+        spool=spool,
+        kept=kept,
+        timeout=project.manifest.toolchain.timeout,
+    )
+
+
+def plan_of(project: Project, declared: Declared, request: BuildRequest) -> Plan:
+    """Return the plan of every kernel whose source can be read.
+
+    Raises:
+        ManifestError: every problem of every kernel.
+        UsageError: a target, profile or selection makes no sense.
+        BuildError: so it is, and a source that cannot be read may be the cause.
+    """
+    manifest, targets, select = project.manifest, request.targets, request.select
+    if request.lineinfo:
+        profiles = tuple(dataclasses.replace(one, lineinfo=True) for one in manifest.profiles)
+        manifest = dataclasses.replace(manifest, profiles=profiles)
+    if request.aside:
+        manifest, select = _useful_part(manifest, declared, request, project)
+    readable = tuple(kernel for kernel in manifest.kernels if kernel.name in declared.kernels)
+    if readable != manifest.kernels:
+        # Named targets, so that overrides which match nothing are passed over: they may well match
+        # a kernel that cannot be read.
+        targets = targets or ("default",)
+        manifest = dataclasses.replace(manifest, kernels=readable)
+    tuned, lacking = tuning_files(project, declared)
+    if request.aside:
+        lacking = ()
+    try:
+        plan = make_plan(
+            manifest,
+            declared.kernels,
+            project.languages,
+            project.sources,
+            targets=targets,
+            select=select,
+            profile=request.profile,
+            tuned=tuned,
+            shipped=not request.aside,
+        )
+    except ManifestError as exc:
+        raise ManifestError((*exc.problems, *lacking), fix=exc.fix) from exc
+    except UsageError:
+        declared.require_all()
+        raise
+    if lacking:
+        raise ManifestError(lacking)
+    passed = [
+        f"{error.what}: passed over, since --select takes none of its kernels"
+        for error in declared.passed_over
+    ]
+    return dataclasses.replace(plan, notes=(*plan.notes, *passed))
+
+
+def _useful_part(
+    manifest: Manifest, declared: Declared, request: BuildRequest, project: Project
+) -> tuple[Manifest, tuple[str, ...]]:
+    """Leave out compiled files that have nothing for the targets of a build aside.
+
+    Returns:
+        The manifest, and what `--select` then selects.
+    """
+    wanted = {target.kind for target in parse_targets(manifest, request.targets)}
+    useless = {
+        kernel.name
+        for kernel in manifest.kernels
+        if (decl := declared.kernels.get(kernel.name))
+        and not wanted.intersection(project.languages[kernel.language].of(decl).kinds)
+    }
+    select = tuple(glob for glob in request.select if glob not in useless)
+    kernels = tuple(kernel for kernel in manifest.kernels if kernel.name not in useless)
+    if request.select and not select:
+        kernels = ()
+    return dataclasses.replace(manifest, kernels=kernels), select
