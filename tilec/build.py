@@ -17,11 +17,12 @@ from tilec.compile.assemble import (
     require_done,
 )
 from tilec.compile.cache import Cache
+from tilec.compile.declare import Declared, declare
 from tilec.compile.events import Done, Observer
 from tilec.compile.execute import JobRunner
 from tilec.compile.keys import KeyedJob, KeyMaker
 from tilec.compile.lockfile import NAME, Lock, Pin, read_lock
-from tilec.compile.project import Declared, Project, declare, include_folders
+from tilec.compile.project import Project, include_folders
 from tilec.compile.remote.access import resolve
 from tilec.compile.remote.session import RemoteCache, open_remote
 from tilec.compile.remote.usage import Usage, record

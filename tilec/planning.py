@@ -3,34 +3,29 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from tilec.compile import stamp
 from tilec.compile.cache import Cache
+from tilec.compile.declare import UNREADABLE, Declared, declare, look_at_sources
 from tilec.compile.events import Observer
 from tilec.compile.execute import JobRunner
 from tilec.compile.keys import Change, KeyMaker, explain_change, recall
-from tilec.compile.project import (
-    UNREADABLE,
-    Declared,
-    Project,
-    declare,
-    look_at_project,
-    look_at_sources,
-    open_project,
-    tuning_files,
-)
+from tilec.compile.project import Project, look_at_project, open_project
 from tilec.compile.remote.access import RemoteChoice
 from tilec.frontends.base import ToolSearch
 from tilec.manifest.files import reference_parameter_problems, reference_problems
 from tilec.manifest.problems import order_of
-from tilec.manifest.types import Manifest
+from tilec.manifest.tuning_file import read_record
+from tilec.manifest.types import Kernel, Manifest
 from tilec.model.declaration import KernelDecl
 from tilec.plan import Plan, make_plan, near_job
 from tilec.plan.targets import parse_targets
-from tilec_runtime.errors import BuildError, ManifestError, MissingError, UsageError
+from tilec.plan.tuning import Tuned, kernel_digest
+from tilec_runtime.errors import BuildError, Diagnostic, ManifestError, MissingError, UsageError
 
 ASIDE, AGAIN = "run", "verify"  # in .tilec
 
@@ -307,6 +302,58 @@ def plan_of(project: Project, declared: Declared, request: BuildRequest) -> Plan
         for error in declared.passed_over
     ]
     return dataclasses.replace(plan, notes=(*plan.notes, *passed))
+
+
+def tuning_files(
+    project: Project, declared: Declared
+) -> tuple[dict[str, Tuned], tuple[Diagnostic, ...]]:
+    """Return the tuning files that the manifest names, and problems with the others."""
+    manifest = project.manifest
+    tuned: dict[str, Tuned] = {}
+    problems: list[Diagnostic] = []
+    for kernel in manifest.kernels:
+        if not kernel.table or kernel.name not in declared.kernels:
+            continue
+        path, where = (
+            Path(manifest.root, kernel.table),
+            ("kernel", kernel.name, "dispatch", "table"),
+        )
+        try:
+            record = read_record(_bytes_of(path), kernel.table)
+        except OSError as error:
+            lacks = f"no such file {kernel.table!r}: `tilec tune {kernel.name}` writes it; leave the key out until then"
+            what = (
+                lacks
+                if isinstance(error, FileNotFoundError)
+                else f"{kernel.table!r} cannot be read: {error.strerror}"
+            )
+            problems.append(manifest.locate.problem(where, what))
+        except ManifestError as error:
+            problems.extend(
+                dataclasses.replace(problem, hint=error.fix) for problem in error.problems
+            )
+        else:
+            digest = digest_of(project, declared, kernel)
+            tools = declared.tools[kernel.language]
+            tuned[kernel.name] = Tuned(
+                path=kernel.table,
+                record=record,
+                kernel_digest=digest,
+                tools=tools,
+            )
+    return tuned, tuple(problems)
+
+
+def digest_of(project: Project, declared: Declared, kernel: Kernel) -> str:
+    """Return the digest by which a tuning record knows a kernel of the manifest."""
+    return kernel_digest(kernel, project.sources[kernel.name], declared.inputs[kernel.name])
+
+
+def _bytes_of(path: Path) -> bytes:
+    """Return the contents of a file. Reading a pipe would wait for ever."""
+    if path.exists() and not path.is_file():
+        raise OSError(errno.EINVAL, "it is not a file")
+    return path.read_bytes()
 
 
 def _useful_part(

@@ -9,7 +9,8 @@ import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
-from tilec.compile.project import look_at_project, pick
+from tilec.compile.declare import pick
+from tilec.compile.project import look_at_project
 from tilec.frontends.base import BUILTIN
 from tilec.manifest.files import bound_names, reference_problems
 from tilec.manifest.problems import order_of

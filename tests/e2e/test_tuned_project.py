@@ -16,11 +16,11 @@ from tests.e2e.harness import Cli
 from tilec import build as building
 from tilec.compile.cache import Cache
 from tilec.compile.events import SilentObserver
-from tilec.compile.project import digest_of, open_project
+from tilec.compile.project import open_project
 from tilec.frontends.base import ToolSearch
 from tilec.manifest.tuning_file import record_text
 from tilec.model.tuning import TunedDevice, TunedEntry, TuningRecord, bucket_of, size_expressions
-from tilec.planning import runner_of
+from tilec.planning import digest_of, runner_of
 from tilec_runtime import Device, Module, load
 from tilec_runtime.model.arch import Target
 

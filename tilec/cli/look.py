@@ -58,8 +58,8 @@ def open_source(app: App, kernel: Sourced) -> Project:
     from tilec.case.look import bare_manifest, guessed_manifest
     from tilec.cli.build import make_request
     from tilec.cli.cases import open_project
+    from tilec.compile.declare import language_of
     from tilec.compile.events import SilentObserver
-    from tilec.compile.project import language_of
 
     app.manifest = str(kernel.path.parent / MANIFEST)
     language = language_of(kernel.path, kernel.name)

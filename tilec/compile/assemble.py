@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from tilec import __version__
+from tilec.compile.declare import UNREADABLE, Declared
 from tilec.compile.events import Done, Failed, Outcome
-from tilec.compile.project import UNREADABLE, Declared, Project
+from tilec.compile.project import Project
 from tilec.frontends.cuda.mangled import pointed
 from tilec.manifest.locate import Locator
 from tilec.model.job import Job

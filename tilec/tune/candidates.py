@@ -10,16 +10,18 @@ from typing import Protocol
 from tilec.build import BuildRequest
 from tilec.compile.assemble import bundle_info
 from tilec.compile.cache import Cache
+from tilec.compile.declare import declare
 from tilec.compile.events import Done, Failed, Observer, SilentObserver
 from tilec.compile.execute import JobRunner
 from tilec.compile.keys import KeyMaker
-from tilec.compile.project import Project, declare, digest_of, open_project
+from tilec.compile.project import Project, open_project
 from tilec.compile.state import WorkDir
 from tilec.manifest.types import Kernel
 from tilec.model.job import Job
 from tilec.model.tuning import size_expressions
 from tilec.package.write import write_bundle
 from tilec.plan import Plan, make_plan
+from tilec.planning import digest_of
 from tilec.tune.space import Point
 from tilec_runtime.errors import UsageError
 from tilec_runtime.model.kernel import KernelInfo, ToolInfo, VariantInfo

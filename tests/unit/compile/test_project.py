@@ -14,7 +14,8 @@ import pytest
 
 from tests.e2e.harness import HEAD, TWICE, write
 from tilec.compile.cache import Cache
-from tilec.compile.project import declare, may_select, open_project
+from tilec.compile.declare import declare, may_select
+from tilec.compile.project import open_project
 from tilec.frontends.base import ToolSearch
 from tilec.manifest.files import reference_problems
 from tilec.model.declaration import KernelDecl
