@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import dataclasses
-import fnmatch
 import textwrap
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -19,6 +18,7 @@ from tilec.manifest.types import Kernel, Manifest
 from tilec.model.codec import decode, encode
 from tilec.model.declaration import KernelDecl
 from tilec.model.job import InputFile, Source
+from tilec.plan.targets import may_match
 from tilec_runtime.errors import (
     BuildError,
     CompileError,
@@ -234,16 +234,8 @@ def _require_none(lacking: Mapping[str, MissingError]) -> None:
 
 
 def may_select(select: Sequence[str], kernel: str) -> bool:
-    """Return whether `--select` can match a job of a kernel.
-
-    Variants are not known yet: a job's id is the kernel's name, or begins with it and `-`.
-    """
-    begins = f"{kernel}-"
-    return not select or any(
-        fnmatch.fnmatchcase(kernel, glob)
-        or any(fnmatch.fnmatchcase(begins, glob[:end]) for end in range(1, len(glob) + 1))
-        for glob in select
-    )
+    """Return whether `--select` can match a job of a kernel; variants are not known yet."""
+    return not select or any(may_match(glob, kernel) for glob in select)
 
 
 def pick(

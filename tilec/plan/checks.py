@@ -12,7 +12,7 @@ from tilec.model.cpp import cut
 from tilec.model.declaration import KernelDecl
 from tilec.model.job import Job, Variant
 from tilec.plan.params import suggest, symbol_places
-from tilec.plan.points import Report
+from tilec.plan.points import Report, extent_faults
 from tilec.plan.targets import LanguageFacts
 from tilec.plan.tuning import misread
 from tilec_runtime.errors import ExpressionError
@@ -425,10 +425,8 @@ def _check_used(kernel: Kernel, params: Sequence[Param], report: Report) -> None
 def _check_extents(
     parsed: expr.Expr, params: Sequence[Param], path: tuple[str | int, ...], report: Report
 ) -> None:
-    ranks = {p.name: p.rank for p in params if p.rank >= 0}
-    for name, attribute, index in sorted(parsed.extents):
-        if name in ranks and not -ranks[name] <= index < ranks[name]:
-            report(f"{name} has rank {ranks[name]}: there is no {name}.{attribute}[{index}]", path)
+    for fault in extent_faults(parsed, {param.name: param.rank for param in params}):
+        report(fault, path)
 
 
 def _check_default(

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from tilec.manifest.types import Backward, Kernel, OpOutput
 from tilec.model.declaration import KernelDecl
 from tilec.plan.params import suggest
-from tilec.plan.points import Report, inlined
+from tilec.plan.points import Report, extent_faults, inlined
 from tilec_runtime.errors import ExpressionError
 from tilec_runtime.model import expr
 from tilec_runtime.model.dtype import DTYPES
@@ -163,11 +163,7 @@ def _not_inferred(
             return f"{name}.{attribute} says no shape: read the shape or size of a tensor of every call"
         elif not attribute and inputs[name].kind is not ParamKind.SCALAR:
             return f"{name} is a tensor: say {name}.shape[0] or {name}.size"
-    for name, attribute, index in sorted(parsed.extents):
-        rank = tensors[name].rank if name in tensors else -1
-        if rank >= 0 and not -rank <= index < rank:
-            return f"{name} has rank {rank}: there is no {name}.{attribute}[{index}]"
-    return ""
+    return next(extent_faults(parsed, {name: each.rank for name, each in tensors.items()}), "")
 
 
 def _dtype(

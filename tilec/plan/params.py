@@ -78,8 +78,8 @@ def with_slices(kernel: Kernel, decl: KernelDecl, report: Report) -> Kernel:
             continue
         length = next(rest, None)
         if length is None or not _counts(length):
-            found = f"is {length.type} {length.name}" if length is not None else "is missing"
-            what = f"a slice is an address and an integer behind it, and what follows {param.type} {param.name} in the source {found}"
+            behind = f"is {length.type} {length.name}" if length is not None else "is missing"
+            what = f"a slice is an address and an integer behind it, and what follows {param.type} {param.name} in the source {behind}"
             report(what, ("kernel", kernel.name, "params", param.name, "kind"))
             return kernel
         args += [
@@ -175,9 +175,9 @@ class Resolver:
         return self._resolved({name: source.get(name) for name in names})
 
     def _resolved(self, wanted: Mapping[str, ParamDecl | None]) -> tuple[Param, ...]:
-        found = {name: self._param(name, decl) for name, decl in wanted.items()}
-        self.unresolved.update(name for name, param in found.items() if param is None)
-        return tuple(param for param in found.values() if param)
+        params = {name: self._param(name, decl) for name, decl in wanted.items()}
+        self.unresolved.update(name for name, param in params.items() if param is None)
+        return tuple(param for param in params.values() if param)
 
     def _param(self, name: str, decl: ParamDecl | None) -> Param | None:
         table = self.tables.get(name) or ParamTable(name=name)
@@ -185,43 +185,42 @@ class Resolver:
         kind = self._kind(name, table, decl, dtype)
         if kind is None or dtype is None:
             return None
-        if kind is not ParamKind.TENSOR:
-            if table.optional:
-                self.report(
-                    f"{name!r} is a {kind.value}, and only tensors may be None",
-                    ("kernel", self.kernel.name, "params", name, "optional"),
-                )
-            size = table.size or (decl.size if decl else 0)
-            default = table.default
-            if default is None and decl is not None:
-                default = decl.default
-            plain = default if isinstance(default, int | float) else None
-            return Param(name=name, kind=kind, dtype=dtype, default=plain, size=size, doc=table.doc)
-        if table.optional and self.kernel.language != "triton":
-            what = f"a {self.kernel.language} kernel takes no tensor that may be None: its code is one for all launches; Triton's is not"
+        if table.optional and (kind is not ParamKind.TENSOR or self.kernel.language != "triton"):
+            language = self.kernel.language
+            what = f"a {language} kernel takes no tensor that may be None: its code is one for all launches; Triton's is not"
+            if kind is not ParamKind.TENSOR:
+                what = f"{name!r} is a {kind.value}, and only tensors may be None"
             self.report(what, ("kernel", self.kernel.name, "params", name, "optional"))
-        rank = self._rank(name, table, decl)
-        if rank < 0 and not (decl and decl.type):
-            self.report(
-                f"a tensor parameter needs a rank: params.{name}.rank = 1, 2, …",
-                ("kernel", self.kernel.name, "params", name),
-            )
-            return None
-        argument = self.template.get(decl.dtype, "") if decl else ""
-        if not dtype and (argument or not (decl and self.decl.typed)):
-            what = (
-                f"{argument!r} of the symbol is no dtype that tilec knows"
-                if argument
-                else "the source does not say the dtype"
-            )
-            self.report(
-                f"{what}: write it as params.{name}.dtype",
-                ("kernel", self.kernel.name, "params", name),
-            )
-            return None
+        if kind is ParamKind.TENSOR:
+            return self._tensor(name, table, decl, dtype)
+        default = decl.default if table.default is None and decl else table.default
         return Param(
             name=name,
             kind=kind,
+            dtype=dtype,
+            default=default if isinstance(default, int | float) else None,
+            size=table.size or (decl.size if decl else 0),
+            doc=table.doc,
+        )
+
+    def _tensor(
+        self, name: str, table: ParamTable, decl: ParamDecl | None, dtype: str
+    ) -> Param | None:
+        path = ("kernel", self.kernel.name, "params", name)
+        rank = self._rank(name, table, decl)
+        if rank < 0 and not (decl and decl.type):
+            self.report(f"a tensor parameter needs a rank: params.{name}.rank = 1, 2, …", path)
+            return None
+        argument = self.template.get(decl.dtype, "") if decl else ""
+        if not dtype and (argument or not (decl and self.decl.typed)):
+            what = "the source does not say the dtype"
+            if argument:
+                what = f"{argument!r} of the symbol is no dtype that tilec knows"
+            self.report(f"{what}: write it as params.{name}.dtype", path)
+            return None
+        return Param(
+            name=name,
+            kind=ParamKind.TENSOR,
             dtype=dtype,
             rank=rank,
             out=self._out(name, table, decl),
@@ -234,12 +233,12 @@ class Resolver:
 
     def _dtype(self, name: str, table: ParamTable, decl: ParamDecl | None) -> str | None:
         path = ("kernel", self.kernel.name, "params", name)
-        said = self._declared_dtype(decl) if decl else ""
+        stated = self._declared_dtype(decl) if decl else ""
         if table.dtype is None:
-            return said
-        if said and said != table.dtype and decl and decl.type:
+            return stated
+        if stated and stated != table.dtype and decl and decl.type:
             self.report(
-                f"the manifest says dtype {table.dtype!r}, the source says {decl.type!r} ({said})",
+                f"the manifest says dtype {table.dtype!r}, the source says {decl.type!r} ({stated})",
                 (*path, "dtype"),
             )
         return table.dtype
@@ -294,10 +293,10 @@ class Resolver:
         return used or any(item.name == name and item.shape is not None for item in inputs)
 
     def _out(self, name: str, table: ParamTable, decl: ParamDecl | None) -> bool:
-        said = decl.out if decl else None
+        stated = decl.out if decl else None
         if table.out is None:
-            return bool(said)
-        if table.out and said is False and decl:
+            return bool(stated)
+        if table.out and stated is False and decl:
             self.report(
                 f"out = true, but the source only reads it ({decl.type} {decl.name})",
                 ("kernel", self.kernel.name, "params", name, "out"),
@@ -305,11 +304,11 @@ class Resolver:
         return table.out
 
     def _rank(self, name: str, table: ParamTable, decl: ParamDecl | None) -> int:
-        said = decl.rank if decl else -1
+        stated = decl.rank if decl else -1
         if table.rank is None:
-            return said
-        if said >= 0 and table.rank != said and decl:
-            source = f"says {decl.type} (rank {said})" if decl.type else f"takes {_offsets(decl)}"
+            return stated
+        if stated >= 0 and table.rank != stated and decl:
+            source = f"says {decl.type} (rank {stated})" if decl.type else f"takes {_offsets(decl)}"
             self.report(
                 f"rank {table.rank}, but the source {source}",
                 ("kernel", self.kernel.name, "params", name, "rank"),
@@ -365,58 +364,56 @@ def abi_of_args(
     by_name = {p.name: p for p in params}
     declared = [p for p in decl.params if p.given]
     slots = []
-    for index, (text, param_decl) in enumerate(zip(kernel.args or (), declared, strict=False)):
-        text = inlined(kernel, text)
-        kind, parsed = expr.parse_abi(text)
-        param = by_name.get(parsed.text.strip())
-        if not kind and param is not None:
-            kind = param.dtype if param.kind is ParamKind.SCALAR else param.kind.value
-        kind = str(axes.get(kind, kind))
-        path = ("kernel", kernel.name, "args", index)
-        if kind == expr.DESCRIPTOR:
-            if kernel.language != "triton":
-                report(f"{text!r}: tensor descriptors are made for Triton kernels alone", path)
-            elif fault := fault_of(text, by_name, axes):
-                report(fault, path)
-            slots.append(AbiSlot(type=kind, expr=text, size=SIZE, align=ALIGN))
-        elif kind in ("ptr", "tensor"):
-            if kernel.language == "triton" and param_decl.rank >= 0:
-                report(
-                    f"{text!r} is an address, and the source takes {_offsets(param_decl)}: {DESCRIBED}",
-                    path,
-                )
-            if param_decl.type and param_decl.kind != "tensor":
-                report(
-                    f"{text!r} is an address, but the source takes {param_decl.type} {param_decl.name}",
-                    path,
-                )
-            slots.append(
-                AbiSlot(
-                    type="ptr",
-                    expr=text if kind == "ptr" else f"{parsed.text.strip()}.ptr",
-                    size=8,
-                    align=8,
-                )
-            )
-        elif kind == "struct" and param is not None:
-            size = param.size or param_decl.size
-            if not size:
-                report(f"{text!r} is a struct of unknown size: say params.{param.name}.size", path)
-            slots.append(
-                AbiSlot(
-                    type="struct", expr=text, size=size, align=min(8, size & -size) if size else 1
-                )
-            )
-        elif kind in DTYPES:
-            said = str(axes.get(param_decl.dtype, param_decl.dtype))
-            if param_decl.type and said in DTYPES and said != kind:
-                what = f"{text!r} packs {kind}, but the source takes {param_decl.type} {param_decl.name} ({said})"
-                report(what, path)
-            size = DTYPES[kind].bytes
-            slots.append(AbiSlot(type=kind, expr=parsed.text, size=size, align=size))
-        else:
-            report(f"{text!r} has no type: cast it, for example i32({text})", path)
-    for place, param_decl in enumerate(p for p in decl.params if p.kind != "constant"):
-        if param_decl.kind == "empty":
+    for index, (text, source) in enumerate(zip(kernel.args or (), declared, strict=False)):
+        slot, fault = _slot(inlined(kernel, text), source, by_name, axes, kernel.language)
+        if fault:
+            report(fault, ("kernel", kernel.name, "args", index))
+        slots += [slot] if slot else []
+    for place, source in enumerate(p for p in decl.params if p.kind != "constant"):
+        if source.kind == "empty":
             slots.insert(place, EMPTY)
     return tuple(slots)
+
+
+def _slot(
+    text: str,
+    source: ParamDecl,
+    params: Mapping[str, Param],
+    axes: Mapping[str, object],
+    language: str,
+) -> tuple[AbiSlot | None, str]:
+    """Return the slot of one of the `args`, and why it does not fit its parameter in the source."""
+    kind, parsed = expr.parse_abi(text)
+    name = parsed.text.strip()
+    param = params.get(name)
+    if not kind and param is not None:
+        kind = param.dtype if param.kind is ParamKind.SCALAR else param.kind.value
+    kind = str(axes.get(kind, kind))
+    fault = ""
+    if kind == expr.DESCRIPTOR:
+        if language != "triton":
+            fault = f"{text!r}: tensor descriptors are made for Triton kernels alone"
+        else:
+            fault = fault_of(text, params, axes)
+        return AbiSlot(type=kind, expr=text, size=SIZE, align=ALIGN), fault
+    if kind in ("ptr", "tensor"):
+        if language == "triton" and source.rank >= 0:
+            what = f"{text!r} is an address, and the source takes {_offsets(source)}"
+            fault = f"{what}: {DESCRIBED}"
+        elif source.type and source.kind != "tensor":
+            fault = f"{text!r} is an address, but the source takes {source.type} {source.name}"
+        address = text if kind == "ptr" else f"{name}.ptr"
+        return AbiSlot(type="ptr", expr=address, size=8, align=8), fault
+    if kind == "struct" and param is not None:
+        size = param.size or source.size
+        if not size:
+            fault = f"{text!r} is a struct of unknown size: say params.{param.name}.size"
+        align = min(8, size & -size) if size else 1
+        return AbiSlot(type="struct", expr=text, size=size, align=align), fault
+    if kind in DTYPES:
+        stated = str(axes.get(source.dtype, source.dtype))
+        if source.type and stated in DTYPES and stated != kind:
+            fault = f"{text!r} packs {kind}, but the source takes {source.type} {source.name} ({stated})"
+        size = DTYPES[kind].bytes
+        return AbiSlot(type=kind, expr=parsed.text, size=size, align=size), fault
+    return None, f"{text!r} has no type: cast it, for example i32({text})"

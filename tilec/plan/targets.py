@@ -164,5 +164,16 @@ class Selection:
                 )
 
 
+def may_match(glob: str, name: str) -> bool:
+    """Return whether a glob can match a job of a kernel or variant.
+
+    A job's id is the name, or begins with it and `-`.
+    """
+    begins = f"{name}-"
+    return fnmatch.fnmatchcase(name, glob) or any(
+        fnmatch.fnmatchcase(begins, glob[:end]) for end in range(1, len(glob) + 1)
+    )
+
+
 def _pattern(glob: str) -> re.Pattern[str]:
     return re.compile(fnmatch.translate(glob))

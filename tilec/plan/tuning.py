@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-import fnmatch
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -13,6 +12,8 @@ from tilec.manifest.tuning_file import problem_at
 from tilec.manifest.types import Kernel, Manifest
 from tilec.model.job import InputFile, Source, Variant
 from tilec.model.tuning import TunedDevice, TuningRecord
+from tilec.plan.points import extent_faults
+from tilec.plan.targets import may_match
 from tilec_runtime.errors import Diagnostic, ExpressionError
 from tilec_runtime.model import expr
 from tilec_runtime.model.digest import canonical_json, sha256
@@ -198,10 +199,7 @@ def misread(text: str, params: Sequence[Param]) -> str:
     for name, attribute in sorted(parsed.uses):
         if bool(attribute) != (name in tensors):
             return f"{text!r} is no size of the kernel's arguments"
-    for name, attribute, index in sorted(parsed.extents):
-        if tensors[name] >= 0 and not -tensors[name] <= index < tensors[name]:
-            return f"{name} has rank {tensors[name]}: there is no {name}.{attribute}[{index}]"
-    return ""
+    return next(extent_faults(parsed, tensors), "")
 
 
 def kernel_digest(kernel: Kernel, source: Source, inputs: Iterable[InputFile]) -> str:
@@ -239,7 +237,7 @@ def space_digest(manifest: Manifest, kernel: Kernel, variants: Sequence[Variant]
     rules = [
         (rule.select, rule.hints)
         for rule in manifest.overrides
-        if rule.hints and any(_may_match(rule.select, name) for name in ids)
+        if rule.hints and any(may_match(rule.select, name) for name in ids)
     ]
     return sha256(canonical_json(_plain(("space", points, kernel.hints, rules))))
 
@@ -252,14 +250,6 @@ def cases_digest(kernel: Kernel) -> str:
     return sha256(
         json.dumps(_plain(("cases", said)), sort_keys=True).encode()
     )  # inputs may be infinite, or NaN
-
-
-def _may_match(glob: str, name: str) -> bool:
-    """Return whether a glob can match a job of the variant."""
-    begins = f"{name}-"
-    return fnmatch.fnmatchcase(name, glob) or any(
-        fnmatch.fnmatchcase(begins, glob[:end]) for end in range(1, len(glob) + 1)
-    )
 
 
 def _plain(value: Any) -> Any:
