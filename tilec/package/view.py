@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import keyword
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from tilec.manifest.values import kernel_name_problem
 from tilec.package.doc import launcher_doc, op_doc, summary
@@ -113,6 +113,66 @@ def _tensors(kernel: KernelInfo) -> list[str]:
     ]
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class _Argument:
+    """A parameter of a launcher; all texts are Python text.
+
+    Attributes:
+        name: its name in Python.
+        type: what a launch takes.
+        default: its default, empty for none.
+        variable: type variable of the tensor in an op, empty for none.
+        listed: whether it is a list of arrays.
+    """
+
+    name: str
+    type: str
+    default: str
+    variable: str
+    listed: bool
+
+    @property
+    def plain(self) -> str:
+        """The parameter without a type."""
+        return f"{self.name}={self.default}" if self.default else self.name
+
+    @property
+    def direct(self) -> str:
+        """The parameter of the method that launches."""
+        return f"{self.name}: {self.type}{self._assigned}"
+
+    @property
+    def lazy(self) -> str:
+        """The parameter of the function that gives an op: the value, or an op that gives it."""
+        taken = f"OrOp[{self.variable or self.type}]"
+        return f"{self.name}: {f'Sequence[{taken}]' if self.listed else taken}{self._assigned}"
+
+    @property
+    def result(self) -> str:
+        """What an op gives for it."""
+        return f"tuple[{self.variable}, ...]" if self.listed else self.variable or self.type
+
+    @property
+    def _assigned(self) -> str:
+        return f" = {self.default}" if self.default else ""
+
+
+def _arguments(kernel: KernelInfo, names: Sequence[str]) -> list[_Argument]:
+    """Return a launcher's parameters, given their names in Python."""
+    variables = {param: f"_T{number}" for number, param in enumerate(_tensors(kernel), 1)}
+    lists = {row.name for row in kernel.lists}
+    return [
+        _Argument(
+            name=name,
+            type=f"Sequence[{param_type(param)}]" if param.name in lists else param_type(param),
+            default=default,
+            variable=variables.get(param.name, ""),
+            listed=param.name in lists,
+        )
+        for name, param, default in zip(names, kernel.call_params, defaults(kernel), strict=True)
+    ]
+
+
 def _kernel_view(kernel: KernelInfo, op: str) -> KernelView:
     name = kernel.name
     if not name.isidentifier() or not name.isascii() or kernel_name_problem(name):
@@ -121,61 +181,40 @@ def _kernel_view(kernel: KernelInfo, op: str) -> KernelView:
             fix="rename the kernel in tilec.toml",
         )
     params, axes = launcher_names(kernel)
-    given = defaults(kernel)
-    opened = [is_open(kernel, axis) for axis in kernel.choices]
-    variables = {param: f"_T{number}" for number, param in enumerate(_tensors(kernel), 1)}
-    lists = {row.name for row in kernel.lists}
-    own = kernel.call_params
-    types = [f"Sequence[{param_type(p)}]" if p.name in lists else param_type(p) for p in own]
-    taken = [
-        _or_op(variables.get(param.name, type_), listed=param.name in lists)
-        for param, type_ in zip(own, types, strict=True)
-    ]
-    results = [
-        f"tuple[{variables[param.name]}, ...]"
-        if param.name in lists
-        else variables.get(param.name, type_)
-        for param, type_ in zip(own, types, strict=True)
-    ]
-    result = f"{op}[{', '.join(variables.values())}]" if variables else op
+    arguments = _arguments(kernel, params)
+    variables = [argument.variable for argument in arguments if argument.variable]
+    result = f"{op}[{', '.join(variables)}]" if variables else op
     built = dict(kernel.axes)
+    opened = [is_open(kernel, axis) for axis in kernel.choices]
     chosen = [
         f"{axis}: {choice_type(built[choice])}{' | None = None' if left else ''}"
         for axis, choice, left in zip(axes, kernel.choices, opened, strict=True)
     ]
+    keys = [f"{axis}=None" if left else axis for axis, left in zip(axes, opened, strict=True)]
     if kernel.launch.open:
-        chosen.insert(0, f"config: LaunchConfig{' | None = None' if kernel.launch.preset else ''}")
+        preset = kernel.launch.preset
+        chosen.insert(0, f"config: LaunchConfig{' | None = None' if preset else ''}")
+        keys.insert(0, f"config{'=None' if preset else ''}")
     stream = ["*", "stream: StreamLike | None = None", *chosen]
-    typed = [f" = {default}" if default else "" for default in given]
-    direct = [
-        f"{name}: {type_}{default}"
-        for name, type_, default in zip(params, types, typed, strict=True)
-    ]
-    lazy = [
-        f"{name}: {type_}{default}"
-        for name, type_, default in zip(params, taken, typed, strict=True)
-    ]
-    lazy += ["*", *chosen] if chosen else []
+    direct = [argument.direct for argument in arguments]
+    lazy = [argument.lazy for argument in arguments]
+    results = ", ".join(argument.result for argument in arguments)
     return KernelView(
         name=name,
         summary=summary(kernel),
         op=op,
         values=_values(params, axes, all_open=all(opened)),
-        params=", ".join(
-            f"{name}={default}" if default else name
-            for name, default in zip(params, given, strict=True)
-        ),
+        params=", ".join(argument.plain for argument in arguments),
         opened=bool(kernel.launch.open),
-        count=len(own),
-        lists=bool(lists),
-        axes=(f", config{'=None' if kernel.launch.preset else ''}" if kernel.launch.open else "")
-        + "".join(
-            f", {axis}{'=None' if left else ''}" for axis, left in zip(axes, opened, strict=True)
-        ),
-        base=f"LazyLaunch[tuple[{', '.join(results) or '()'}]]",
+        count=len(arguments),
+        lists=bool(kernel.lists),
+        axes="".join(f", {key}" for key in keys),
+        base=f"LazyLaunch[tuple[{results or '()'}]]",
         method=bracketed(f"def {name}", ["self", *direct, *stream], " -> None:"),
         allocating=_allocating(kernel, direct, stream),
-        op_method=bracketed(f"def {name}", ["self", *lazy], f" -> {result}:"),
+        op_method=bracketed(
+            f"def {name}", ["self", *lazy, *(["*", *chosen] if chosen else [])], f" -> {result}:"
+        ),
         variant=bracketed("def variant", keywords(kernel.axes, " | None"), f" -> {result}:"),
         options=bracketed("def options", keywords(_hints(kernel)), f" -> {result}:"),
         doc=launcher_doc(kernel, params, axes),
@@ -193,11 +232,6 @@ def launcher_names(kernel: KernelInfo) -> tuple[tuple[str, ...], tuple[str, ...]
     names = parameter_names(own, {"self", "stream"})
     count = len(kernel.call_params)
     return names[:count], names[count:]
-
-
-def _or_op(type_: str, *, listed: bool) -> str:
-    """What an op takes for an argument: the value, or an op that gives it; of a list, each array."""
-    return f"Sequence[OrOp[{type_}]]" if listed else f"OrOp[{type_}]"
 
 
 def _allocating(kernel: KernelInfo, direct: list[str], stream: list[str]) -> list[str]:
