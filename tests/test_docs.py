@@ -15,8 +15,8 @@ API = DOCS / "reference" / "api"
 PAGES = [page for page in sorted(DOCS.rglob("*.md")) if page.parent != API]
 
 # Limits are what was reached: lower them when pages get shorter.
-WORDS = 45_000
-LONG_LINES = 220
+WORDS = 33_500
+LONG_LINES = 20
 COLUMNS = 100
 
 
@@ -31,7 +31,7 @@ def test_lines_wrap() -> None:
         for line in re.sub(
             r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL
         ).splitlines()
-        if len(line) > COLUMNS and not line.startswith("|")
+        if len(line) > COLUMNS and not line.startswith("<!-- edit:")
     ]
     assert len(long) <= LONG_LINES, "\n".join(long)
 
