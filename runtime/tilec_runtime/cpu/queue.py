@@ -29,10 +29,6 @@ _QUEUES: weakref.WeakSet[Queue] = weakref.WeakSet()
 # interpreter's lock when that is taken apart, or is just being started, uses memory that the
 # interpreter has freed (Python 3.10 does that), and the process may die of it.
 _OVER: list[bool] = []
-# Seconds after which work that is begun once the process ends is asked to stop.
-_LAST = 2.0
-# Why work is never done that a thread waits for at the very end.
-_TAKEN_APART = "an object's `__del__` waits for it when the interpreter is taken apart, and no other thread runs any more"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -50,8 +46,7 @@ class Queue:
     queued behind it until then. If the queue is deleted or the process ends before that, the error
     becomes a RuntimeWarning.
 
-    When the process ends, the thread ends. A thread that puts, awaits or queries work after that
-    does the work itself.
+    When the process ends, the thread ends. A thread that puts work after that does the work itself.
 
     Attributes:
         name: of the stream, for messages.
@@ -74,9 +69,7 @@ class Queue:
             None  # who does the work: the queue's own, or at the end of the process anybody's
         )
         self._own: threading.Thread | None = None  # the thread that was started last
-        self._end: int | None = (
-            0 if _OVER else None
-        )  # the last work that the queue's own thread does
+        self._ended = bool(_OVER)  # no thread is started any more
         self._error: BaseException | None = None
         self._put = 0
         self._done = 0
@@ -118,15 +111,17 @@ class Queue:
             if self._thread is not None:
                 self._changed.notify_all()
                 return number
-            try:
-                if self._end is None:
+            if not self._ended:
+                try:
                     self._start()
-            except RuntimeError as error:
-                if self._tasks and self._tasks[-1] is task:
-                    self._tasks.pop()
-                    self._put -= 1
-                raise _no_thread(self.name, error) from error
-        self._take_over(number)
+                except RuntimeError as error:
+                    if self._tasks and self._tasks[-1] is task:
+                        self._tasks.pop()
+                        self._put -= 1
+                    raise _no_thread(self.name, error) from error
+                return number
+            self._thread = threading.current_thread()
+        self._run()
         return number
 
     def check(self) -> None:
@@ -154,7 +149,7 @@ class Queue:
             raise
         self.check()
         if not done:
-            raise _never_done(self.name, _TAKEN_APART)
+            raise _never_done(self.name)
 
     def wait_for(self, number: int, seconds: float | None = None) -> bool:
         """Wait until the work of this number is done, well or not, but no longer than this; whether
@@ -169,7 +164,7 @@ class Queue:
                 return False
             with self._changed:
                 left = None if last is None else last - time.monotonic()
-                if not self._changed.wait_for(lambda: self._done >= number or self._orphaned, left):
+                if not self._changed.wait_for(lambda: self._done >= number, left):
                     return False
         return True
 
@@ -189,8 +184,6 @@ class Queue:
 
     def done(self, number: int) -> bool:
         """Whether the work of this number is done."""
-        if self._done < number:
-            self._take_over(number)
         return self._done >= number
 
     @property
@@ -246,7 +239,7 @@ class Queue:
     def end(self) -> None:
         """The process ends: give up what is queued. The thread goes once that is dropped."""
         with self._changed:
-            self._end = self._given_up = self._put
+            self._ended, self._given_up = True, self._put
             self._changed.notify_all()
 
     def join_thread(self, seconds: float) -> None:
@@ -291,39 +284,8 @@ class Queue:
                 self._thread = self._own = None
             raise
 
-    @property
-    def _orphaned(self) -> bool:
-        """Whether the process ends and no thread does the queued work."""
-        return self._end is not None and self._thread is None and bool(self._tasks)
-
-    def _take_over(self, last: int) -> None:
-        """Do the work up to a number on this thread, once the process ends.
-
-        It does nothing if another thread does the work. Later work may wait for work
-        that this thread has in hand. This function does not wait.
-        """
-        if self._end is None:
-            return
-        with self._changed:
-            if not self._orphaned:
-                return
-            self._thread = threading.current_thread()
-        try:
-            self._run(last)
-        except BaseException:  # Ctrl-C between two works
-            with self._changed:
-                self._thread, self._busy = None, False
-                self._done = self._put - len(
-                    self._tasks
-                )  # the one that was in hand is not done by anybody else
-                self._changed.notify_all()
-            raise
-
-    def _run(self, last: int | None = None) -> None:
-        """Do work while there is any, but none behind the last; the queue's own thread (None) goes
-        on until the process ends.
-        """
-        while (task := self._next(last)) is not None:
+    def _run(self) -> None:
+        while (task := self._next()) is not None:
             number = self._done + 1
             behind = self._error
             dropped = not task.always and (behind is not None or number <= self._given_up)
@@ -333,8 +295,6 @@ class Queue:
                 if error is not None and number > self._given_up:
                     self._error = error if self._error is None else self._error
                     self._note(number, error)
-                    if self._end is not None:  # no thread does the work until the error is reported
-                        self._given_up = self._put
                 elif dropped and behind is not None:
                     self._note(number, behind)
                 self._done, self._busy = number, False
@@ -346,23 +306,10 @@ class Queue:
         try:
             if self._pace is not None:
                 self._pace()
-            late, stops = None if self._end is None else time.monotonic() + _LAST, list[bool]()
-
-            def given_up() -> bool:
-                if late is not None and time.monotonic() > late:
-                    stops.append(True)
-                return bool(stops) or number <= self._given_up
-
-            work(given_up)
+            work(lambda: number <= self._given_up)
         except BaseException as error:  # noqa: BLE001 - the thread that waits raises it
             return error
-        # What is behind it must not go on as if it were done: it may have waited for another
-        # stream.
-        return (
-            _never_done(self.name, f"it was asked to stop after {_LAST:g} seconds")
-            if stops
-            else None
-        )
+        return None
 
     def _note(self, number: int, error: BaseException) -> None:
         with contextlib.suppress(
@@ -370,22 +317,20 @@ class Queue:
         ):  # no memory: marks behind it do not know of it then, but no thread waits for ever
             self._failures.append((number, copied(error)))
 
-    def _next(self, last: int | None) -> _Task | None:
-        """The oldest work; None where there was none for a while, or none up to the last, and then
-        no thread does the work any more.
+    def _next(self) -> _Task | None:
+        """The oldest work; None where there was none for a while, and then no thread does the work
+        any more.
         """
         with self._changed:
-            if last is None and not self._tasks:
+            if not self._tasks:
                 self._changed.wait_for(
-                    lambda: bool(self._tasks) or self._retired or self._end is not None, _LINGER
+                    lambda: bool(self._tasks) or self._retired or self._ended, _LINGER
                 )
-            end = self._end if last is None else last
-            if self._tasks and (end is None or self._done < end):
+            if self._tasks:
                 task = self._tasks.popleft()
                 self._busy = not task.always
                 return task
             self._thread = None
-            self._changed.notify_all()  # who waits may have to go on with it
             return None
 
 
@@ -439,7 +384,7 @@ class QueueMark:
         self._queue.refuse_own(self._number)
         while not self._queue.wait_for(self._number, _PATIENCE) and not given_up():
             if sys.is_finalizing():
-                raise _never_done(self._queue.name, _TAKEN_APART)
+                raise _never_done(self._queue.name)
 
     def told(self) -> BaseException | None:
         """Return `error` to a caller that handles it."""
@@ -473,8 +418,9 @@ def _no_thread(name: str, error: RuntimeError) -> DriverError:
     )
 
 
-def _never_done(name: str, cause: str) -> DriverError:
+def _never_done(name: str) -> DriverError:
     what = f"the process ends while {name} has work that does not stop: it will not be done"
+    cause = "an object's `__del__` waits for it when the interpreter is taken apart, and no other thread runs any more"
     return DriverError(
         what,
         result="CUDA_ERROR_DEINITIALIZED",

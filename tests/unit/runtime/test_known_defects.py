@@ -4,7 +4,6 @@ part are tested there.
 
 from __future__ import annotations
 
-import dataclasses
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tilec.testing.fake_driver import H200, FakeDriver
+from tilec.testing.fake_driver import FakeDriver
 from tilec_runtime import (
     Device,
     Stream,
@@ -20,7 +19,6 @@ from tilec_runtime import (
     api,
     as_op,
     use_device,
-    with_context,
 )
 from tilec_runtime.cpu.driver import CpuDriver
 from tilec_runtime.device.completion import COMPLETIONS
@@ -75,20 +73,3 @@ def test_streams_are_opened_and_closed_by_many_threads_at_once() -> None:
     assert not any(thread.is_alive() for thread in threads)
     assert errors == []
     assert COMPLETIONS.drain(5)
-
-
-def test_every_thread_uses_the_device_that_is_asked_for_and_none_is_assumed() -> None:
-    """Contexts are of the process: a thread needs no set-up of its own, and devices are counted."""
-    driver = FakeDriver(devices=(H200, dataclasses.replace(H200, ordinal=1)))
-    assert Device.count(driver) == 2
-    found: list[tuple[int, int]] = []
-
-    def work(ordinal: int) -> None:
-        with use_device(Device(ordinal, driver=driver)):
-            found.append((ordinal, with_context(lambda ctx: ctx.device).sync()))
-
-    for ordinal in (1, 0, 1):
-        thread = threading.Thread(target=work, args=(ordinal,))
-        thread.start()
-        thread.join(10)
-    assert found == [(1, 1), (0, 0), (1, 1)]

@@ -9,7 +9,6 @@ import logging
 import pickle
 import subprocess
 import sys
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +16,7 @@ import pytest
 from cuda.bindings import driver as real
 
 from tests.runtime_samples import ADD, Array, bundle_of, fake_driver, loaded
-from tests.unit.runtime.driver_api import CONTEXTS, OK, PARTS, SHAPE, Api
-from tests.waiting import joined
+from tests.unit.runtime.driver_api import OK, PARTS, SHAPE, Api
 from tilec_runtime import (
     Device,
     DeviceBuffer,
@@ -38,7 +36,6 @@ from tilec_runtime.device.seam import CopyKind, LaunchParts
 from tilec_runtime.errors import (
     ContextError,
     ContextLostError,
-    DeviceError,
     DriverError,
     KernelCacheError,
 )
@@ -336,18 +333,6 @@ def test_the_op_is_named_that_was_told_at_its_end() -> None:
         as_op(1).sync()
 
 
-def test_with_blocks_end_with_their_own_error() -> None:
-    driver = fake_driver(ADD)
-    driver.fail["synchronize"] = ILLEGAL
-    with (
-        pytest.raises(ContextLostError) as caught,
-        Stream(0, driver=driver) as stream,
-        Event(0, driver=driver),
-    ):
-        stream.sync()
-    assert not caught.value.again
-
-
 def test_a_process_that_lost_its_context_ends_at_once_and_in_silence() -> None:
     code = """
 from tests.runtime_samples import ADD, Array, loaded
@@ -378,31 +363,6 @@ del kept[0]
         check=False,
     )
     assert (done.stdout, done.stderr, done.returncode) == ("lost\n", "", 0)
-
-
-def test_a_loss_is_the_same_for_every_thread() -> None:
-    driver = Driver(Api(cuStreamSynchronize="ILLEGAL_ADDRESS"))
-    errors: list[DeviceError] = []
-
-    def wait() -> None:
-        try:
-            driver.synchronize(0, 0)
-        except DeviceError as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=wait) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    joined(*threads)
-    assert len(errors) == 8
-    assert all(
-        isinstance(error, ContextLostError) and error.since == "cuStreamSynchronize"
-        for error in errors
-    )
-    assert len({id(error) for error in errors}) == 8, (
-        "each thread has one of its own: tracebacks grow"
-    )
-    assert CONTEXTS[0] not in driver._contexts.values()
 
 
 def test_an_image_that_the_driver_refuses_says_which() -> None:

@@ -22,7 +22,6 @@ from tilec_runtime.cpu.queue import Queue, QueueMark, end_all
 from tilec_runtime.device.completion import Completions
 from tilec_runtime.device.marks import line_of, mark_behind
 from tilec_runtime.device.seam import CopyKind
-from tilec_runtime.errors import DriverError
 
 ROOT = Path(__file__).resolve().parents[3]
 CPU = -1
@@ -191,8 +190,7 @@ def test_whoever_puts_work_then_does_it_in_order(queue: Queue) -> None:
         ran.append(("outer", threading.current_thread()))
 
     queue.put(puts_more)
-    assert ran == [("outer", me)]
-    assert queue.done(2)  # who asks does what is left
+    assert queue.done(2)
     assert ran == [("outer", me), ("inner", me)]
     mark = QueueMark(queue)
     assert mark.reached
@@ -200,102 +198,6 @@ def test_whoever_puts_work_then_does_it_in_order(queue: Queue) -> None:
     with pytest.raises(ZeroDivisionError):
         queue.wait()
     assert queue.idle
-
-
-def test_who_waits_goes_on_where_another_thread_stops(queue: Queue) -> None:
-    """The other one stops behind what there was when it began."""
-    queue.end()
-    gate, began, ran = Gate(), threading.Event(), list[Any]()
-    gate.open.clear()
-
-    def holds(_: Callable[[], bool]) -> None:
-        began.set()
-        gate()
-
-    other = threading.Thread(target=queue.put, args=(holds,))
-    other.start()
-    assert began.wait(PATIENCE)
-    number = queue.put(here(ran))
-    gate.open.set()
-    assert queue.wait_for(number, PATIENCE)
-    joined(other)
-    assert [thread for _, thread in ran] == [threading.current_thread()]
-
-
-def test_streams_that_wait_for_each_other_by_turns_are_done_in_turns(queue: Queue) -> None:
-    """Who does the work of one does of the other what that waits for, and no more: what is behind
-    it waits for the first one.
-    """
-    first, second = queue, Queue("second")
-    gate, ran, began = Gate(), list[Any](), threading.Semaphore(0)
-    gate.open.clear()
-
-    def holds(_: Callable[[], bool]) -> None:
-        began.release()
-        gate()
-
-    for one in (first, second):
-        one.put(holds)
-        assert began.acquire(timeout=PATIENCE)
-    end_all(0.0)
-    inner = QueueMark(second)
-    first.put(lambda given_up: inner.follow(given_up))
-    first.put(here(ran, "first"))
-    outer = QueueMark(first)
-    second.put(lambda given_up: outer.follow(given_up))
-    second.put(here(ran, "second"))
-    gate.open.set()
-    for one in (first, second):
-        one.join_thread(PATIENCE)
-    first.wait()
-    second.wait()
-    assert [what for what, _ in ran] == ["first", "second"]
-
-
-def test_work_that_never_ends_is_asked_to_stop(
-    queue: Queue, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(cpu_queue, "_LAST", 0.0)
-    queue.end()
-    asked: list[bool] = []
-
-    def endless(given_up: Callable[[], bool]) -> None:
-        while not given_up():
-            asked.append(True)
-
-    ran: list[Any] = []
-
-    def and_more(given_up: Callable[[], bool]) -> None:
-        queue.put(here(ran))
-        endless(given_up)
-
-    with pytest.raises(
-        DriverError, match="has work that does not stop: it will not be done"
-    ) as caught:
-        queue.wait(queue.put(and_more))
-    assert caught.value.cause == "it was asked to stop after 0 seconds"
-    assert queue.done(2)
-    assert not ran, "what is behind it may need what it did not do"
-    queue.put(here(ran))
-    assert len(ran) == 1
-
-
-def test_ctrl_c_between_two_works_leaves_nobody_waiting(
-    queue: Queue, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    queue.end()
-    ran: list[Any] = []
-    with monkeypatch.context() as patch:
-        patch.setattr(queue, "_do", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            queue.put(here(ran))
-    assert queue.idle
-    queue.put(here(ran, "next"))
-    assert [what for what, _ in ran] == ["next"]
-
-
-def interrupted(*_: object) -> None:
-    raise KeyboardInterrupt
 
 
 def test_streams_that_do_not_stop_hold_up_the_end_once(

@@ -108,33 +108,6 @@ def test_counting_in_integers_is_exact():
     assert contents(api.arange(10, -11, -5, dtype="i8")).tolist() == [10, 5, 0, -5, -10]
 
 
-@pytest.mark.parametrize(
-    ("start", "stop", "step"),
-    [(0, 1, 0.1), (-3.5, 7, 0.25), (1, 0, -1 / 3), (1e-3, 2, 1e-3), (0, 1e6, 7.7)],
-)
-def test_counting_in_floats_is_rounded_once(start, stop, step):
-    exact = start + np.arange(len(np.arange(start, stop, step))) * np.float64(step)
-    assert np.array_equal(contents(api.arange(start, stop, step, dtype="f64")), exact)
-    assert np.array_equal(contents(api.arange(start, stop, step)), exact.astype(np.float32))
-
-
-@pytest.mark.parametrize(
-    ("start", "stop", "num"),
-    [(0, 1, 2), (0, 1, 11), (-1 / 3, 7.77, 12345), (5, -5, 70001), (3, 3, 4), (2.5, 2.5, 1)],
-)
-def test_even_steps_are_those_of_numpy(start, stop, num):
-    wanted = np.linspace(start, stop, num)
-    found = contents(api.linspace(start, stop, num, dtype="f64"))
-    assert np.array_equal(found, wanted)
-    assert (found[0], found[-1]) == (start, stop)
-    assert np.array_equal(contents(api.linspace(start, stop, num)), wanted.astype(np.float32))
-    assert np.array_equal(
-        contents(api.linspace(start, stop, num, dtype="i32")),
-        np.linspace(start, stop, num, dtype=np.int32),
-    )
-    assert contents(api.linspace(start, stop, 0)).shape == (0,)
-
-
 @pytest.mark.parametrize(("rows", "columns"), [(1, 1), (3, 3), (2, 5), (5, 2), (0, 3), (3, 0)])
 def test_unit_matrices(rows, columns):
     for dtype in ("f32", "i8", "bool", "f64", "bf16"):

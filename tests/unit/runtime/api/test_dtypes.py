@@ -186,6 +186,8 @@ def test_tf32_is_no_dtype_of_tensors() -> None:
         ) as caught:
             dtype_name(name)
         assert "use f32" in caught.value.fix
+    with pytest.raises(TensorError, match=r"^'complex64' is no dtype; known are bool, i8, "):
+        dtype_name("complex64")
 
 
 @pytest.mark.parametrize("name", DTYPES)

@@ -86,14 +86,6 @@ def test_buffers(device: Device, source: Any) -> None:
     assert api.from_host(source).sync().to_host().tolist() == list(source)
 
 
-def test_small_floats_are_ml_dtypes(device: Device) -> None:
-    import ml_dtypes
-
-    source = np.array([[1, 2, 0.5]], ml_dtypes.bfloat16)
-    back = api.from_host(source).sync().to_host()
-    assert (back.dtype, back.tolist()) == (source.dtype, source.tolist())
-
-
 def test_a_tensor_of_another_library_in_host_memory(device: Device) -> None:
     class Foreign:
         def __init__(self) -> None:

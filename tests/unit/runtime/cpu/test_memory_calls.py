@@ -69,43 +69,6 @@ def test_a_stream_that_waits_for_failed_work_fails_with_it() -> None:
     driver.synchronize(CPU, other)
 
 
-def test_a_pool_keeps_what_its_threshold_allows() -> None:
-    driver = CpuDriver()
-    pool = driver.create_pool(CPU, 100)
-    first, second = driver.allocate(CPU, 80, 0, pool), driver.allocate(CPU, 64, 0, pool)
-    assert driver.pool_stats(CPU, pool) == PoolStats(
-        used=144, reserved=144, used_high=144, reserved_high=144, release_threshold=100
-    )
-    for address in (first, second):
-        driver.free(CPU, address, 0)
-    driver.synchronize(CPU, 0)
-    assert driver.pool_stats(CPU, pool).reserved == 64, (
-        "80 + 64 is over the threshold: the larger went"
-    )
-    assert driver.allocate(CPU, 64, 0, pool) == second, "what is kept is used again"
-    driver.set_release_threshold(CPU, pool, 1000)
-    driver.free(CPU, second, None)
-    driver.trim_pool(CPU, pool, 0)
-    stats = driver.pool_stats(CPU, pool)
-    assert (stats.used, stats.reserved, stats.used_high, stats.reserved_high) == (0, 0, 144, 144)
-    driver.destroy_pool(CPU, pool)
-
-
-def test_a_bounded_pool_runs_out_and_goes_on() -> None:
-    driver = CpuDriver()
-    pool = driver.create_pool(CPU, 1000, 100)
-    kept = driver.allocate(CPU, 60, 0, pool)
-    with pytest.raises(
-        DriverError, match=r"^41 bytes cannot be allocated on the cpu device"
-    ) as caught:
-        driver.allocate(CPU, 41, 0, pool)
-    assert caught.value.result == "CUDA_ERROR_OUT_OF_MEMORY"
-    driver.free(CPU, kept, None)
-    assert driver.pool_stats(CPU, pool).reserved == 60
-    driver.free(CPU, driver.allocate(CPU, 90, 0, pool), None)  # what it keeps makes room
-    assert driver.pool_stats(CPU, pool).used == 0
-
-
 def test_pinned_memory_and_the_machines_own() -> None:
     driver = CpuDriver()
     address = driver.allocate_pinned(CPU, 8)

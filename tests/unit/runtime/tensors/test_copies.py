@@ -120,11 +120,12 @@ def test_cuda_copies_a_box_in_one_call_and_a_row_as_ever() -> None:
     driver = Driver(api)
     driver.copy_box(0, 0x10, 0x20, BOX, 0x77, CopyKind.ON_DEVICE)
     made: Any = api.made("cuMemcpy3DAsync")
-    ((wanted, stream),) = made
+    ((reference, stream),) = made
+    wanted = reference._obj
     assert stream == 0x77
-    assert (int(wanted.dstDevice), wanted.dstPitch, wanted.dstHeight) == (0x10, 12, 3)
-    assert (int(wanted.srcDevice), wanted.srcPitch, wanted.srcHeight) == (0x20, 40, 4)
-    assert (wanted.WidthInBytes, wanted.Height, wanted.Depth) == (12, 3, 2)
+    assert (wanted.target.device, wanted.target.pitch, wanted.target.height) == (0x10, 12, 3)
+    assert (wanted.source.device, wanted.source.pitch, wanted.source.height) == (0x20, 40, 4)
+    assert (wanted.width, wanted.height, wanted.depth) == (12, 3, 2)
     one = CopyBox(
         width=64,
         rows=1,

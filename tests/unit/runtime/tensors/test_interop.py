@@ -6,11 +6,8 @@ from __future__ import annotations
 
 import ctypes
 import gc
-import subprocess
-import sys
 import weakref
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,13 +23,11 @@ from tilec_runtime.device.marks import line_of
 from tilec_runtime.errors import BorrowError, TensorError, UseAfterMoveError
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.tensors import dlpack, dlpack_export
-from tilec_runtime.tensors.host import numpy_dtype
 from tilec_runtime.tensors.lease import Holder
 from tilec_runtime.tensors.storage import freeing_stream
 from tilec_runtime.tensors.tensor import Tensor
 
 Make = Callable[..., Tensor]
-ROOT = Path(__file__).resolve().parents[4]
 
 
 def steps(driver: FakeDriver) -> list[tuple[str, int | None]]:
@@ -62,38 +57,6 @@ def test_numpy_shares_the_memory_and_keeps_it(cpu: CpuDriver, tensor: Make) -> N
         assert alive() is None
     cpu.synchronize(-1, 0)
     assert cpu.pool_stats(-1, cpu.default_pool(-1)).used == 0
-
-
-@pytest.mark.parametrize("name", [name for name, row in DTYPES.items() if row.typestr])
-def test_every_dtype_of_numpy(name: str, tensor: Make) -> None:
-    t = tensor(2, 3, dtype=name, data=1)
-    for array in (np.asarray(t), np.from_dlpack(t)):
-        assert (str(array.dtype), array.tolist()) == (
-            DTYPES[name].numpy,
-            np.ones((2, 3), DTYPES[name].numpy).tolist(),
-        )
-
-
-@pytest.mark.parametrize(
-    "name", [name for name, row in DTYPES.items() if not row.typestr and not row.packed]
-)
-def test_every_dtype_of_ml_dtypes_that_fills_bytes(name: str, tensor: Make) -> None:
-    t = tensor(2, 4, dtype=name, data=1)
-    for array in (np.asarray(t), np.array(t), np.asarray(t[:, ::2]), np.asarray(t, copy=False)):
-        assert (array.dtype, array.tolist()) == (
-            numpy_dtype(name),
-            np.ones(array.shape, numpy_dtype(name)).tolist(),
-        )
-    assert np.shares_memory(np.asarray(t), np.asarray(t))
-    assert not np.asarray(t[:, ::2]).flags.writeable
-    assert np.asarray(t, np.float32).tolist() == np.ones((2, 4)).tolist()
-    with pytest.raises(ValueError, match="would be a copy of the tensor"):
-        np.asarray(t, np.float32, copy=False)
-    assert not hasattr(t, "__array_interface__")
-    moved = t.move(Holder(what="the op"))
-    with pytest.raises(UseAfterMoveError, match=r"__array__ .* it was moved into the op"):
-        np.asarray(t)
-    assert np.asarray(moved).shape == (2, 4)
 
 
 @given(
@@ -192,13 +155,6 @@ def test_what_is_not_given_out(tensor: Make) -> None:
         pytest.raises(BorrowError, match=r"the mutable borrow .* still writes it"),
     ):
         np.asarray(moved)
-
-
-def test_numpy_is_told_that_a_gpu_is_another_place(on_gpu: Make) -> None:
-    t = on_gpu(4)
-    assert not hasattr(t, "__array_interface__")
-    with pytest.raises(TensorError, match=r"^NumPy cannot read the memory of a GPU"):
-        np.asarray(t)
 
 
 def test_the_consumers_stream_waits(gpu: FakeDriver, on_gpu: Make) -> None:
@@ -318,15 +274,6 @@ def test_jax_is_never_asked_for_no_synchronisation(gpu: FakeDriver, on_gpu: Make
     )
     t = Tensor.from_foreign(exporter, stream=7, driver=gpu)
     assert (t.dtype, t.readonly, exporter.streams) == ("bf16", True, [None, 7])
-
-
-def test_ml_dtypes_arrays() -> None:
-    import ml_dtypes
-
-    array = np.ones(4, ml_dtypes.bfloat16)
-    t = Tensor.from_foreign(array)
-    assert t.dtype == "bf16"
-    assert np.asarray(t).view(ml_dtypes.bfloat16).tolist() == [1.0] * 4
 
 
 class CudaArray:
@@ -508,24 +455,3 @@ def test_memory_at_an_address(gpu: FakeDriver) -> None:
         with pytest.raises(TensorError, match=message):
             Tensor.borrow_raw(dtype="f32", driver=gpu, **arguments)  # type: ignore[arg-type]
     assert Tensor.borrow_raw(0, (0, 4), "f32", driver=gpu).ptr == 0
-
-
-def test_a_process_ends_while_others_hold_memory() -> None:
-    code = (
-        "import numpy as np\n"
-        "from tilec_runtime.cpu.driver import cpu_driver\n"
-        "from tilec_runtime.tensors.tensor import Tensor\n"
-        "t = Tensor.uninitialized((4,), 'f32', driver=cpu_driver(), ordinal=-1, stream=0)\n"
-        "kept = [np.from_dlpack(t), np.asarray(t), t.__dlpack__(), Tensor.from_foreign(np.ones(3))]\n"
-        "kept.append(kept)\n"
-        "print('end')\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-        cwd=ROOT,
-    )
-    assert (done.returncode, done.stdout, done.stderr) == (0, "end\n", "")

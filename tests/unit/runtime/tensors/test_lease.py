@@ -77,43 +77,6 @@ def test_the_collector_may_end_claims_while_they_are_listed() -> None:
     assert len(lease.claims) == len(kept)
 
 
-def test_a_move_needs_a_tensor_that_nobody_uses() -> None:
-    lease = Lease()
-    lease.require_free(ADD)
-    claim = lease.read(COPY)
-    with pytest.raises(
-        BorrowError,
-        match=r"^the tensor cannot be moved into the launch of add \(app.py:8\): the copy \(app.py:3\) still reads it",
-    ):
-        lease.require_free(ADD)
-    del claim
-    gc.collect()
-    lease.require_free(ADD)
-
-
-def test_a_borrow_has_a_lease_of_its_own_that_ends_with_it() -> None:
-    outer = Lease()
-    borrow = outer.write(COPY)
-    op = borrow.write(ADD)
-    with pytest.raises(BorrowError, match="still writes it"):
-        borrow.read(ADD)
-    assert not op.ended
-    borrow.release()
-    assert op.ended
-    for again in (
-        lambda: op.require(ADD),
-        lambda: borrow.read(ADD),
-        lambda: borrow.require_free(ADD),
-    ):
-        with pytest.raises(BorrowError) as caught:
-            again()
-    assert (
-        caught.value.what
-        == "the launch of add (app.py:8) cannot use the tensor: the copy (app.py:3) has ended"
-    )
-    assert not outer.taken
-
-
 def test_claims_from_many_threads_never_conflict() -> None:
     lease = Lease()
     errors: list[str] = []

@@ -213,11 +213,3 @@ def test_memory_that_another_thread_is_giving_back_is_waited_for(
     else:
         assert pool.stats.used == 0
     joined(timer, draining)
-
-
-def test_what_is_dropped_outside_of_a_collection_is_given_back_at_once(cpu: CpuDriver) -> None:
-    storage = Storage.allocate(cpu, CPU, 64, 0)
-    cpu.synchronize(CPU, 0)
-    address = storage.address
-    del storage
-    assert cpu.allocation(address) is None

@@ -5,7 +5,6 @@ conflicting uses wait for each other.
 from __future__ import annotations
 
 import dataclasses
-import gc
 import itertools
 import subprocess
 import sys
@@ -171,16 +170,6 @@ def test_threads_drop_the_last_references() -> None:
     joined(*threads)
     assert driver.calls.count("free") == 300
     assert driver._memory == {}
-
-
-def test_a_storage_in_a_cycle_is_freed_by_the_collector(driver: FakeDriver) -> None:
-    storage = Storage.allocate(driver, 0, 64, 5)
-    cycle: list[object] = [storage]
-    cycle.append(cycle)
-    del storage, cycle
-    gc.collect()
-    FREES.drain()
-    assert steps(driver) == [("allocate", 5), ("free", 5)]
 
 
 def test_the_process_ends_with_memory_in_use() -> None:

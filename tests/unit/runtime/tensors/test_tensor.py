@@ -10,7 +10,6 @@ import gc
 import pickle
 import threading
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
@@ -19,13 +18,10 @@ from tests.waiting import PATIENCE, joined
 from tilec.testing.fake_driver import FakeDriver
 from tilec_runtime.errors import (
     BorrowError,
-    OutOfMemoryError,
     OwnershipError,
     TensorError,
     UseAfterMoveError,
 )
-from tilec_runtime.model.dtype import DTYPES
-from tilec_runtime.tensors.described import dtype_name
 from tilec_runtime.tensors.lease import Holder
 from tilec_runtime.tensors.tensor import Tensor
 
@@ -61,43 +57,12 @@ def test_metadata_asks_no_device(gpu: FakeDriver, on_gpu: Make) -> None:
     assert gpu.calls == []
 
 
-@pytest.mark.parametrize("name", [name for name, row in DTYPES.items() if not row.packed])
-def test_every_dtype_goes_to_numpy_and_back(name: str, tensor: Make) -> None:
-    t = tensor(4, dtype=name, data=1)
-    assert (t.dtype, t.itemsize) == (name, DTYPES[name].bytes)
-    assert np.asarray(t).dtype.itemsize == DTYPES[name].bytes
-
-
-def test_dtypes_by_the_names_of_others() -> None:
-    import ml_dtypes
-
-    assert (
-        dtype_name(np.float32)
-        == dtype_name(np.dtype("f4"))
-        == dtype_name("float32")
-        == dtype_name("f32")
-        == "f32"
-    )
-    assert (
-        dtype_name(ml_dtypes.bfloat16)
-        == dtype_name(np.dtype(ml_dtypes.bfloat16))
-        == dtype_name("torch.bfloat16")
-        == "bf16"
-    )
-    with pytest.raises(TensorError, match=r"^'complex64' is no dtype; known are bool, i8, "):
-        dtype_name("complex64")
-
-
 def test_tensors_of_no_dimensions_and_of_no_elements(tensor: Make) -> None:
     scalar, empty = tensor(), tensor(0, 4)
     assert (scalar.shape, scalar.size, np.asarray(scalar).shape) == ((), 1, ())
     assert (empty.nbytes, empty.ptr, np.asarray(empty).shape) == (0, 0, (0, 4))
     with pytest.raises(TypeError, match="no length"):
         len(scalar)
-
-
-def test_iterating_gives_slices(tensor: Make) -> None:
-    assert [np.asarray(row).tolist() for row in tensor(2, 3)] == [[0, 1, 2], [3, 4, 5]]
 
 
 def test_nothing_makes_a_second_owner_in_passing(tensor: Make) -> None:
@@ -169,23 +134,6 @@ def test_only_one_thread_gets_a_tensor(tensor: Make) -> None:
             thread.start()
         joined(*threads)
         assert len(won) == 1
-
-
-def test_out_of_memory_leaves_everything_as_it_was(cpu: Any) -> None:
-    pool = cpu.create_pool(-1, 0, 1000)
-    kept = Tensor.uninitialized(100, "f32", driver=cpu, ordinal=-1, stream=0, pool=pool)
-    with pytest.raises(
-        OutOfMemoryError,
-        match=r"^the cpu device has no memory of 800 bytes: the pool uses 400 of 400",
-    ) as caught:
-        Tensor.uninitialized(200, "f32", driver=cpu, ordinal=-1, stream=0, pool=pool)
-    assert (caught.value.requested, caught.value.used) == (800, 400)
-    assert np.asarray(kept).shape == (100,)
-    del kept
-    cpu.synchronize(-1, 0)
-    assert (
-        Tensor.uninitialized(200, "f32", driver=cpu, ordinal=-1, stream=0, pool=pool).nbytes == 800
-    )
 
 
 # --- views

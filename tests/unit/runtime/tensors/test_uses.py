@@ -11,22 +11,6 @@ from tilec_runtime.device.marks import FOREVER, Line
 from tilec_runtime.tensors.uses import Use, Uses
 
 
-def test_reads_wait_for_the_write_and_a_write_for_all_reads() -> None:
-    a, b, c = (Line(0, handle) for handle in (1, 2, 3))
-    uses = Uses()
-    assert uses.before(a, write=True) == []
-    uses.note(a, write=True)
-    assert uses.before(a, write=False) == []
-    assert uses.before(b, write=False) == [Use(a, 1)]
-    uses.note(b, write=False)
-    assert uses.before(b, write=False) == [], "it waits already"
-    assert uses.before(c, write=True) == [Use(b, 1)], "the read comes after the write"
-    assert uses.before(b, write=True) == []
-    assert uses.last == [Use(b, 1)]
-    uses.note(c, write=True)
-    assert uses.last == [Use(c, 1)]
-
-
 def test_uses_that_are_complete_are_not_waited_for() -> None:
     a, b = Line(0, 1), Line(0, 2)
     uses = Uses()
