@@ -203,11 +203,8 @@ def test_pinned_memory_comes_back(torch: Any) -> None:
     assert known is not None, "the driver knows it as its own"
 
 
-def test_the_driver_itself_says_whose_memory_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As it is asked of several devices, where the bindings' answer is always 0; here with one."""
-    found: Any = driver()
-    monkeypatch.setattr(found, "_count", 2)
+def test_the_driver_says_whose_memory_is() -> None:
+    found = driver()
     t, host = api.ones(1 << 20).sync(), np.ones(1 << 20, np.float32)
-    assert found._ordinal_of(t.ptr)[1] == found.pointer_device(t.ptr + 64) == 0
+    assert found.pointer_device(t.ptr) == found.pointer_device(t.ptr + 64) == 0
     assert found.pointer_device(host.ctypes.data) is None
-    assert "_attribute_function" in vars(found), "the driver was asked"

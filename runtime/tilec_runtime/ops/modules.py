@@ -128,8 +128,8 @@ class KernelModule(Uncopied):
         Raises:
             CallError: it is no handle.
         """
-        _require_handle("module", handle)
-        return cls(handle, current_device() if device is None else Device(device))
+        number = _handle_of("module", handle)
+        return cls(number, current_device() if device is None else Device(device))
 
     def function(self, symbol: str, params: tuple[str, ...] | None = None) -> KernelFunction:
         """An entry point.
@@ -220,9 +220,8 @@ class KernelFunction(Uncopied):
         Raises:
             CallError: it is no handle, or `params` has a word that is no dtype.
         """
-        _require_handle("function", handle)
         return cls(
-            handle,
+            _handle_of("function", handle),
             current_device() if device is None else Device(device),
             symbol,
             _checked(symbol, params, None),
@@ -289,7 +288,7 @@ class KernelFunction(Uncopied):
         return f"<KernelFunction {self.symbol}({known}) on {self.device!r}>"
 
 
-def _require_handle(noun: str, handle: Any) -> None:
+def _handle_of(noun: str, handle: Any) -> Any:
     number = bare(handle)
     if (
         number is None or isinstance(number, (bool, float)) or (is_whole(number) and number <= 0)
@@ -298,6 +297,7 @@ def _require_handle(noun: str, handle: Any) -> None:
             f"{shown(handle)} is no handle of a {noun}",
             fix=f"pass a CU{noun} of cuda.bindings, or its number",
         )
+    return number
 
 
 def size_of(dtype: str) -> int:

@@ -248,9 +248,17 @@ def test_what_a_cubin_says_of_its_parameters_is_checked(gpu: Gpu) -> None:
         launch.push_arg(3, "i32")
 
 
+class Wrapped:
+    """A handle of cuda.bindings."""
+
+    def __int__(self) -> int:
+        return 7
+
+
 def test_handles_of_others_are_borrowed(gpu: Gpu) -> None:
     module = KernelModule.borrow_raw(("theirs",))
     assert module.function("scale", PARAMS).handle == "scale"
+    assert KernelFunction.borrow_raw(Wrapped()).handle == 7
     function = KernelFunction.borrow_raw("scale", symbol="scale", params=PARAMS)
     loads = len(gpu.driver.loads)
     launch = (
