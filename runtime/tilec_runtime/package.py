@@ -135,12 +135,12 @@ class Package:
 
     def _packaged(self, kernel: str) -> Callable[..., Any]:
         from tilec_runtime.launch.contract import Contract
-        from tilec_runtime.ops.lazy import maker
+        from tilec_runtime.ops.lazy import Origin
 
-        return maker(
-            lambda: Contract(self.bundle.kernel(kernel)),
-            lambda driver, ordinal: self.on(driver, ordinal).kernels[kernel],
-        )
+        contract = Contract(self.bundle.kernel(kernel))  # a kernel that is not there shows at once
+        return Origin(
+            lambda: contract, lambda driver, ordinal: self.on(driver, ordinal).kernels[kernel], {}
+        ).make
 
 
 class Makers(dict[str, "Callable[..., Any]"]):
@@ -169,9 +169,9 @@ class PackageKernels:
     @functools.cached_property
     def ops(self) -> PackageOps:
         """The same kernels as functions that give ops, to be run on this device."""
-        from tilec_runtime.ops.lazy import maker_of  # launches need no ops
+        from tilec_runtime.ops.lazy import Origin  # launches need no ops
 
-        return self._ops(Makers(lambda kernel: maker_of(self._launchers[kernel])))
+        return self._ops(Makers(lambda kernel: Origin.of(self._launchers[kernel]).make))
 
     @property
     def compiled(self) -> tuple[Compiled, ...]:

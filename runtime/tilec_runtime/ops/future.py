@@ -15,8 +15,7 @@ from typing import Any, TypeVar, final
 
 from tilec_runtime.device.completion import COMPLETIONS
 from tilec_runtime.device.marks import Mark
-from tilec_runtime.device.scalars import is_number, shown
-from tilec_runtime.errors import CallError, NestedExecutionError, TilecError, UsedOpError
+from tilec_runtime.errors import NestedExecutionError, TilecError, UsedOpError
 from tilec_runtime.kept import without_frames
 from tilec_runtime.ops.context import ExecutionContext
 from tilec_runtime.ops.execution import enqueue, label, require_function
@@ -115,7 +114,6 @@ class DeviceFuture(concurrent.futures.Future[T], Uncopied):
 
         Raises:
             TimeoutError: the device is not done by then.
-            CallError: these are no seconds.
             BaseException: the op's error.
         """
         error = self.exception(timeout)
@@ -133,7 +131,7 @@ class DeviceFuture(concurrent.futures.Future[T], Uncopied):
         """Wait as `result` does; return the op's error, None for a result."""
         work = self._work
         if timeout is not None:
-            timeout = _seconds(timeout)
+            timeout = min(timeout, threading.TIMEOUT_MAX)
         elif work is not None:  # sooner than a completion thread would wake up
             with contextlib.suppress(TilecError):  # told by the mark's failure
                 work[2].sync()
@@ -271,15 +269,6 @@ async def _wait(future: DeviceFuture[Any]) -> None:
 
     future.add_done_callback(wake)
     await event.wait()
-
-
-def _seconds(timeout: Any) -> float:
-    if not is_number(timeout) or timeout != timeout:  # NaN is not itself
-        raise CallError(
-            f"the timeout is {shown(timeout)}, and must be a number of seconds",
-            fix="leave it out to wait as long as it takes",
-        )
-    return min(float(timeout), threading.TIMEOUT_MAX)
 
 
 def _spin(mark: Mark) -> bool:

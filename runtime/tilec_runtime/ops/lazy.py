@@ -36,8 +36,6 @@ OrOp = Union[T, DeviceOp[T]]  # noqa: UP007 - Python 3.10 has no `|` of a type v
 """An argument of a lazy launch, or an op that gives it."""
 
 Axes = dict[str, AxisValue]
-# (every argument in order, the value of every axis that a caller chooses, configuration) -> an op.
-Make = Callable[..., "LazyLaunch[Any]"]
 
 
 class _Wish(NamedTuple):
@@ -86,15 +84,56 @@ class Origin:
         """Take what gives the contract, before there is a device, and what loads the launcher."""
         self._find_contract = contract
         self._load = load
+        # Typed: True is another value of an axis than 1.
+        self._axes = functools.lru_cache(maxsize=256, typed=True)(self._checked)
         self._launchers: dict[tuple[DeviceDriver, int], Launcher] = {}
         self._wished: dict[tuple[Any, ...], Launcher] = {}
         self._claims: MovingClaims | None = None
         self.pinned = pinned
 
+    @classmethod
+    def of(cls, launcher: Launcher) -> Origin:
+        """Return the kernel of a launcher, whose launches run on its device alone."""
+        load = functools.partial(_on, launcher)
+        return cls(lambda: launcher.contract, load, launcher.pinned)
+
     @functools.cached_property
     def contract(self) -> Contract:
         """What launches are checked against."""
         return self._find_contract()
+
+    def make(
+        self,
+        values: tuple[Any, ...],
+        choices: tuple[AxisValue | None, ...] = (),
+        config: LaunchConfig | None = None,
+    ) -> LazyLaunch[Any]:
+        """Return an op of a launch; functions of generated packages call this.
+
+        Args:
+            values: every argument, in order.
+            choices: the value of every axis that a caller chooses, in the manifest's order; None
+                leaves an axis open.
+            config: of what the manifest leaves open.
+
+        Raises:
+            As for a call of a `LazyLauncher`.
+        """
+        lists = self.contract.lists
+        values = values if lists is None else lists.spread(values)
+        if not choices or all(choice is None for choice in choices):
+            return LazyLaunch(self, values, None, config)
+        try:
+            axes = self._axes(*choices)
+        except TypeError:  # a value that cannot be hashed is none of an axis
+            axes = self._checked(*choices)
+        return LazyLaunch(self, values, axes, config)
+
+    def _checked(self, *choices: AxisValue | None) -> Axes:
+        named = zip(self.contract.choices, choices, strict=True)
+        axes = {name: value for name, value in named if value is not None}
+        require_built(self.contract, self.pinned, axes)
+        return axes
 
     def claims(self) -> MovingClaims:
         """Return what a launch that is made now claims; in debug mode it has its call site."""
@@ -295,9 +334,7 @@ class LazyLauncher:
         fix = 'pass one of a module: LazyLauncher(kernels["axpy"])'
         require_kind("LazyLauncher", "a launcher", launcher, Launcher, fix)
         self._launcher = launcher
-        self.origin = Origin(
-            lambda: launcher.contract, functools.partial(_on, launcher), launcher.pinned
-        )
+        self.origin = Origin.of(launcher)
 
     def __call__(self, *args: Any, **kwargs: Any) -> LazyLaunch[tuple[Any, ...]]:
         """Describe a launch that runs later. Nothing is enqueued now; tensors are claimed, so that
@@ -339,47 +376,3 @@ def _on(launcher: Launcher, driver: DeviceDriver, ordinal: int) -> Launcher:
             kernel=name,
         )
     return launcher
-
-
-def maker_of(launcher: Launcher) -> Make:
-    """Return what makes launches of a kernel that is loaded on a device, to be run there."""
-    return maker(lambda: launcher.contract, functools.partial(_on, launcher))
-
-
-def maker(contract: Callable[[], Contract], load: Callable[[DeviceDriver, int], Launcher]) -> Make:
-    """Return what makes launches of a package's kernel, which run on whatever device they are run
-    on; `load` gives the launcher on a device.
-    """
-    origin = Origin(contract, load, {})
-    contract_now = origin.contract  # a kernel that is not there shows at once
-
-    def checked(*choices: AxisValue | None) -> Axes:
-        named = zip(contract_now.choices, choices, strict=True)
-        axes = {name: value for name, value in named if value is not None}
-        require_built(contract_now, {}, axes)
-        return axes
-
-    lists = contract_now.lists
-    # Typed: True is another value of an axis than 1.
-    known = functools.lru_cache(maxsize=256, typed=True)(checked)
-
-    def make(
-        values: tuple[Any, ...],
-        choices: tuple[AxisValue | None, ...] = (),
-        config: LaunchConfig | None = None,
-    ) -> LazyLaunch[Any]:
-        """Make an op of a launch with these arguments, these axis values by place, and this
-        configuration.
-        """
-        if lists is not None:
-            values = lists.spread(values)
-        for choice in choices:
-            if choice is not None:
-                try:
-                    axes = known(*choices)
-                except TypeError:  # a value that cannot be hashed is none of an axis
-                    axes = checked(*choices)
-                return LazyLaunch(origin, values, axes, config)
-        return LazyLaunch(origin, values, None, config)
-
-    return make

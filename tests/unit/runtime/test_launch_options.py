@@ -15,7 +15,7 @@ from tilec.testing.fake_driver import H200, FakeDriver
 from tilec_runtime import Device, Module, use_device
 from tilec_runtime.errors import ArgumentError, VariantError
 from tilec_runtime.model.kernel import VariantInfo
-from tilec_runtime.ops.lazy import maker
+from tilec_runtime.ops.lazy import Origin
 from tilec_runtime.tensors.tensor import Tensor
 
 # An axis that is a hint, as the matrix has it, and one more hint that is an axis of no variant and
@@ -197,7 +197,7 @@ def test_what_counts_is_the_image_of_the_device() -> None:
 def test_generated_functions_leave_open_what_options_say(gpu: tuple[Module, FakeDriver]) -> None:
     module, driver = gpu
     # As functions of a generated package do.
-    tuned = maker(lambda: module.tuned.contract, lambda _driver, _ordinal: module.tuned)
+    tuned = Origin.of(module.tuned).make
     strange: Any = ([64], 2)
     tuned((*tensors(driver), 1.0), (64, None)).options(occupancy=1).sync()
     tuned((*tensors(driver), 1.0), (128, 4)).sync()

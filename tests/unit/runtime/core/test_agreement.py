@@ -207,22 +207,7 @@ def change(values: list[Any], source: random.Random) -> list[Any]:
         "index": value.index,
     }
     dim = source.randrange(len(shape))
-    match source.choice(
-        (
-            "extent",
-            "extent",
-            "extents",
-            "stride",
-            "offset",
-            "dtype",
-            "device",
-            "alias",
-            "rank",
-            "negative",
-            "kind",
-            "none",
-        )
-    ):
+    match source.choice(CHANGES):
         case "extent":
             shape[dim] = source.choice(EXTENTS)
             facts["shape"] = tuple(shape)
