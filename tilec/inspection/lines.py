@@ -52,9 +52,9 @@ def tileir_listing(module: Module) -> Listing:
 
 
 def _listing(rows: Iterable[tuple[str, Places]]) -> Listing:
-    found = list(rows)
+    pairs = list(rows)
     return Listing(
-        lines=tuple(text for text, _ in found), places=tuple(places for _, places in found)
+        lines=tuple(text for text, _ in pairs), places=tuple(places for _, places in pairs)
     )
 
 

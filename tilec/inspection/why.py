@@ -128,17 +128,6 @@ def explain_choice(bundle: Bundle, name: str, arguments: Sequence[str], device: 
     )
 
 
-def taken_variant(
-    bundle: Bundle, name: str, arguments: Mapping[str, Any], device: DeviceInfo
-) -> VariantInfo:
-    """Return the variant that a launch takes; tensors are `described`, axes may be chosen.
-
-    Raises:
-        LaunchError: a launch with these arguments would be refused.
-    """
-    return Launcher(name, site_on(bundle, device, cpu_driver())).explain(**arguments).variant
-
-
 def described(shape: tuple[int, ...], dtype: str, device: DeviceInfo, *, place: int) -> Described:
     """Return a C-contiguous tensor at an aligned address; `place` tells those of a launch apart."""
     stride = settled_stride(shape, None)
@@ -298,6 +287,7 @@ def taken(
             else value
         )
     try:
-        return taken_variant(bundle, info.name, {**info.in_lists(given), **chosen}, device)
+        launcher = Launcher(info.name, site_on(bundle, device, cpu_driver()))
+        return launcher.explain(**{**info.in_lists(given), **chosen}).variant
     except TilecError:
         return None

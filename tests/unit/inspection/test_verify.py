@@ -14,7 +14,6 @@ import pytest
 from tests.bundle_samples import Sample
 from tilec.inspection.verify import (
     Finding,
-    Given,
     differences,
     lacking,
     read_given,
@@ -128,15 +127,6 @@ def test_a_difference_that_nothing_explains_is_of_the_file(tmp_path: Path) -> No
     assert ("file", "acme_kernels/more.py") in {(one.kind, one.name) for one in found}
 
 
-def test_sources_of_a_checkout(tmp_path: Path) -> None:
-    given = read_given(provenance_file(tmp_path, changed(sources=(("a.cu", "2" * 64),))))
-    (missing,) = lacking(given, tmp_path)
-    assert missing == Finding(kind="source", name="a.cu", given="2" * 64, built="")
-    (tmp_path / "a.cu").write_text("other")
-    (other,) = lacking(given, tmp_path)
-    assert len(other.built) == 64
-
-
 def test_a_provenance_says_what_was_asked_for(tmp_path: Path) -> None:
     _, rebuild = with_request(read_given(provenance_file(tmp_path, INFO)))
     assert (rebuild.targets, rebuild.select, rebuild.emit) == (("ci",), ("add*",), ORIGIN.emit)
@@ -196,17 +186,6 @@ def test_a_provenance_beside_a_file_that_lacks_a_field_is_passed_over(tmp_path: 
     assert rebuild.emit == ("bundle",)
 
 
-@pytest.mark.parametrize("name", ["", "a\0b", "a\nb", "x" * 5000])
-def test_a_source_of_a_name_that_no_file_has_is_missing(tmp_path: Path, name: str) -> None:
-    def change(document: Any) -> None:
-        row = {"name": name, "digest": {"sha256": "1" * 64}, "annotations": {"kind": "source"}}
-        definition(document)["resolvedDependencies"] = [row]
-
-    given = read_given(forged(provenance_file(tmp_path, INFO), change))
-    (found,) = lacking(given, tmp_path)
-    assert (found.kind, found.name, found.built) == ("source", name, "")
-
-
 def test_a_subject_is_looked_for_beside_its_provenance_alone(tmp_path: Path) -> None:
     (tmp_path / "other").write_text("secret")
     (tmp_path / "dist").mkdir()
@@ -235,11 +214,6 @@ def test_a_wheel_with_a_damaged_member_is_refused(tmp_path: Path) -> None:
     path.write_bytes(data)
     with pytest.raises(BundleError, match=r"cannot be read|is damaged"):
         read_given(path)
-
-
-def test_a_hub_package_may_lie_at_the_root() -> None:
-    given = Given(path=Path("/none/x"), kind="hub", materials={})
-    assert with_request(given)[1].emit == ("hub",)
 
 
 # --- Wheels of a split package

@@ -13,6 +13,7 @@ from typing import Any
 
 from tilec.frontends.tile import api
 from tilec.frontends.tile.alike import of_access
+from tilec.frontends.tile.bodies import Body
 from tilec.frontends.tile.calls import Call
 from tilec.frontends.tile.safe import Access, SafeParam
 from tilec.frontends.tile.values import (
@@ -103,13 +104,13 @@ def prove(calls: Sequence[Call], params: Sequence[SafeParam], texts: Mapping[str
     )
 
 
-def promises(body: ast.FunctionDef, file: str, texts: Mapping[str, str]) -> Iterator[Fact]:
+def promises(body: Body, texts: Mapping[str, str]) -> Iterator[Fact]:
     """Yield the accesses of a function that `unchecked=True` leaves unchecked."""
-    for node in ast.walk(body):
+    for node in ast.walk(body.node):
         if isinstance(node, ast.Call) and _is_unchecked(node):
-            said = f"{ast.unparse(node.func)} at {file}:{node.lineno}"
+            said = f"{ast.unparse(node.func)} at {body.file}:{node.lineno}"
             what = f"{said}: unchecked = True promises tiles that begin in it"
-            at = node_location(texts, file, node)[0]
+            at = node_location(texts, body.file, node)[0]
             yield Fact(guarantee=Guarantee.NONE, what=what, location=at)
 
 

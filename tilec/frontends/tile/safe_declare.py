@@ -95,7 +95,7 @@ def declare_safe(module: LoadedModule, name: str, kernel: Any) -> tuple[SafeKern
         grid_free=any(param.access is Access.MAPPED for param in params),
         requires=tuple(dict.fromkeys((*required, *same_grid(params), *proof.requires))),
         alike=tuple(same),
-        safety=_safety(params, proof, [f for item in reached for f in _promises(item, texts)]),
+        safety=_safety(params, proof, [f for item in reached for f in promises(item, texts)]),
         unproven=proof.unproven,
         note="; ".join(_idle(name, param) for param in never_stored(calls[0], params)),
     )
@@ -118,10 +118,6 @@ def _body(module: LoadedModule, name: str, kernel: Any) -> Body:
         place = Diagnostic(message=what, location=Location(file=module.source.path))
         raise CompileError(what, diagnostics=(place,))
     return Body(function, node, file)
-
-
-def _promises(body: Body, texts: Mapping[str, str]) -> Iterator[Fact]:
-    return promises(body.node, body.file, texts)
 
 
 def _refusal(name: str, problems: Sequence[Diagnostic]) -> CompileError:

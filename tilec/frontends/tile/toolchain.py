@@ -24,10 +24,10 @@ def toolchain(search: ToolSearch) -> tuple[ToolInfo, ...]:
         ToolchainError: something is missing, half installed, or a cuda-tile that tilec was not
             written against.
     """
-    found = package("cuda-tile", "cuda/tile/__init__.py", verify=search.verify)
-    require_minor("cuda-tile", found.version, TESTED, FIX)
+    compiler = package("cuda-tile", "cuda/tile/__init__.py", verify=search.verify)
+    require_minor("cuda-tile", compiler.version, TESTED, FIX)
     return (
-        found,
+        compiler,
         interpreter(),
         *(tool.info for tool in find(search).values()),
     )

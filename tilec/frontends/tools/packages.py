@@ -44,21 +44,21 @@ def package(
     from importlib.metadata import PackageNotFoundError, distribution  # builds alone need it
 
     try:
-        found = distribution(name)
+        installed = distribution(name)
     except PackageNotFoundError as exc:
         what = f"{name} is not installed: {whose} kernels cannot be compiled"
         raise ToolchainError(what, fix=fix) from exc
-    site, folder = Path(str(found.locate_file(""))), part.rpartition("/")[0] + "/"
+    site, folder = Path(str(installed.locate_file(""))), part.rpartition("/")[0] + "/"
     if not (site / part).is_file():
         raise ToolchainError(f"{name} is half installed: {site / part} is missing", fix=fix)
-    listed = (found.read_text("RECORD") or "").splitlines()
+    listed = (installed.read_text("RECORD") or "").splitlines()
     rows = [row for row in listed if row.startswith(folder) and ",sha256=" in row]
     try:
         rows = actual_rows(site, rows) if verify else rows
     except OSError as exc:
         raise ToolchainError(f"{name} is half installed: {exc}", fix=fix) from exc
     return ToolInfo(
-        name=name, version=found.version, digest=sha256("\n".join(sorted(rows)).encode())
+        name=name, version=installed.version, digest=sha256("\n".join(sorted(rows)).encode())
     )
 
 

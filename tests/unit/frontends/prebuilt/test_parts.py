@@ -75,11 +75,6 @@ def test_a_digest_is_required_of_every_file(tmp_path: Path) -> None:
         prebuilt_files(source(tmp_path, TRITON, files=(("k.cubin", "1" * 64),)))
 
 
-def test_digests_may_have_capitals(tmp_path: Path) -> None:
-    (file,) = prebuilt_files(source(tmp_path, TRITON, sha256=sha256(TRITON.encode()).upper()))
-    assert (file.kind, file.text) == (FileKind.PTX, TRITON)
-
-
 def test_inputs_are_every_file_whatever_is_stated(tmp_path: Path) -> None:
     (tmp_path / "b.cubin").write_bytes(b"cubin")
     found = input_files(source(tmp_path, TRITON, sha256="0" * 64, files=(("b.cubin", "1" * 64),)))

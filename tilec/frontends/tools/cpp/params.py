@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from tilec.frontends.tools.cpp import types
 from tilec.frontends.tools.cpp.tokens import Token
+from tilec.model.cpp import dtype_of
 from tilec.model.declaration import ParamDecl
 from tilec_runtime.errors import CompileError, Diagnostic, Location
 from tilec_runtime.model.kernel import AxisValue
@@ -169,7 +170,7 @@ def _meaning(
         return "tensor", dtype, written, 0
     if base in template:
         return "scalar", base, None, 0
-    dtype = types.scalar(base)
+    dtype = dtype_of(base)
     if dtype:
         return "scalar", dtype, None, 0
     if types.is_tag(base):

@@ -51,11 +51,6 @@ _STRUCT_SIZES = {
 }
 
 
-def scalar(name: str) -> str:
-    """The dtype of a C++ type name, or empty where it is none."""
-    return dtype_of(name)
-
-
 def element(name: str) -> str:
     """The dtype behind a pointer to this type: scalars, and vectors of them; empty where it is
     none.

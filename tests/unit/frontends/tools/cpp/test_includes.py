@@ -173,20 +173,6 @@ def test_what_macros_name_outside_of_the_project_is_nothing(tmp_path: Path) -> N
     assert names(project(tmp_path / "project", {"k/a.cu": text})) == ["k/a.cu"]
 
 
-def test_names_with_spaces_and_accents(tmp_path: Path) -> None:
-    root = project(
-        tmp_path / "ein projekt é", {"k/ä b.cu": '#include "mit leer.h"\n', "k/mit leer.h": ""}
-    )
-    assert names(root, "k/ä b.cu") == ["k/mit leer.h", "k/ä b.cu"]
-
-
-def test_the_directory_does_not_show(tmp_path: Path) -> None:
-    files = {"k/a.cu": '#include "b.h"\n', "k/b.h": "int b;\n"}
-    assert closure(project(tmp_path / "one", files), "k/a.cu", ()) == closure(
-        project(tmp_path / "two", files), "k/a.cu", ()
-    )
-
-
 def test_a_link_out_of_the_project_is_an_error(tmp_path: Path) -> None:
     outside = tmp_path / "outside.h"
     outside.write_text("")
