@@ -28,6 +28,7 @@ from tilec.cli import settings
 from tilec.cli.main import COMMANDS, cli
 from tilec.cli.new import render
 from tilec.cli.sanitize import FOUND
+from tilec.compile.remote import environment as environment_of_remotes
 from tilec.manifest import keys
 from tilec.manifest.load import load_text
 from tilec.manifest.shapes import Either, ListOf, Names, Shape, Table
@@ -472,13 +473,16 @@ def test_the_reference_tells_targets_dtypes_functions_and_variables() -> None:
     expressions = text_of("docs/reference/expressions.md")
     assert all(f"`{name}`" in expressions for name in DTYPES)
     assert all(f"{name}(" in expressions for name in FUNCTIONS)
-    sources = [Path(module.__file__).read_text(encoding="utf-8") for module in (settings, place)]
+    sources = [
+        Path(module.__file__).read_text(encoding="utf-8")
+        for module in (settings, place, environment_of_remotes)
+    ]
     ours = "".join(
         path.read_text(encoding="utf-8")
         for half in ("tilec", "runtime")
         for path in (ROOT / half).rglob("*.py")
     )
-    read = set(re.findall(r'env\.get\("(\w+)"', "".join(sources))) | set(
+    read = set(re.findall(r'env(?:iron)?\.get\("(\w+)"', "".join(sources))) | set(
         re.findall(r"\bTILEC_[A-Z_]+", ours)
     )
     assert read == set(
