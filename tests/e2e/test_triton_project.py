@@ -93,21 +93,6 @@ def test_launches_take_what_the_compiler_chose(project: Path) -> None:
     assert module.add.explain(z, x, y).variant.id == "add-f32-BLOCK1024-div16"
 
 
-def test_an_edit_rebuilds_its_kernel_and_errors_have_places(
-    project: Path, cli: Cli, tmp_path: Path
-) -> None:
-    root = tmp_path / "edited"
-    shutil.copytree(project, root)
-    again = ("build", "--targets", "sm_80,sm_90,tileir")
-    assert cli.good(root, *again).up_to_date
-    edit(root / "add.py", "tl.load(x_ptr", "2 * tl.load(x_ptr")
-    assert {job.split("-")[0] for job in cli.good(root, *again).jobs} == {"add"}
-    edit(root / "add.py", "offsets < n", "offsets < m")
-    failed = cli(root, *again)
-    assert failed.code == 1
-    assert "add.py:11:24: error: m is not defined" in failed.err
-
-
 def test_the_language_has_to_be_said(project: Path, cli: Cli, tmp_path: Path) -> None:
     root = tmp_path / "unsaid"
     shutil.copytree(project, root)

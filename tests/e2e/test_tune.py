@@ -232,14 +232,6 @@ def test_candidates_that_hang_or_crash_cost_themselves_alone(tune, project: Path
     assert reasons["failed"] == "its process exited with status 3"
 
 
-def test_a_tuning_without_a_right_candidate_writes_nothing(tune, project: Path) -> None:
-    edit(project / "tilec.toml", "MODE = [0, 1, 2, 3]", "MODE = [1]")
-    out = tune("add", *CPU, code=1)
-    assert "no candidate is right" in out
-    assert "no candidate of add is right: no record was written" in tune.err
-    assert not (project / "tuning").exists()
-
-
 @pytest.mark.long
 def test_a_kit_is_measured_where_no_project_is(tune, project: Path, tmp_path: Path) -> None:
     out = tune("add", "--prepare", "--target", "tileir", "-o", str(tmp_path / "add.tune"))
