@@ -47,8 +47,8 @@ class Replays(Uncopied, Generic[T]):
         self.stream = stream
         self._site = site()
         self._lock = threading.RLock()
-        executable, self.nodes = _finished(capture)
-        self._state: _State | None = _State(executable, capture)
+        self._state: _State | None = _State(capture)
+        self.nodes = self._state.nodes
         self._output: list[T] | None = [output]
         self._taken = ""
 
@@ -165,7 +165,7 @@ class Replays(Uncopied, Generic[T]):
                     self._refuse_captured()
                 state.order(stream)
             try:
-                driver.launch_graph(ordinal, state.executable.handle, stream)
+                driver.launch_graph(ordinal, state.handle, stream)
             except DriverError as error:
                 if error.result != "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED":
                     raise
@@ -193,51 +193,41 @@ class Replays(Uncopied, Generic[T]):
         ) from None
 
 
-class Executable:
-    """What the driver replays. It is destroyed with the object; the driver lets replays finish.
-
-    Attributes:
-        handle: the driver's.
-    """
-
-    __slots__ = ("_release", "handle")
-
-    def __init__(self, driver: DeviceDriver, ordinal: int, handle: ExecutableHandle) -> None:
-        """Own it."""
-        self.handle = handle
-        self._release = Release(functools.partial(_destroy, driver, ordinal, handle))
-
-
-def _finished(capture: Capture) -> tuple[Executable, int]:
-    """End a capture; return its executable and the number of its nodes."""
-    driver, ordinal = capture.driver, capture.ordinal
-    graph = capture.end()
-    try:
-        nodes = driver.graph_nodes(graph)
-        executable = Executable(driver, ordinal, driver.instantiate_graph(ordinal, graph))
-    finally:
-        driver.destroy_graph(ordinal, graph)
-    with capture_stream(driver, ordinal) as line:  # the first replay need not upload it
-        driver.upload_graph(ordinal, executable.handle, line)
-        driver.synchronize(ordinal, line)
-    return executable, nodes
-
-
 def _destroy(driver: DeviceDriver, ordinal: int, handle: ExecutableHandle) -> None:
     with driver.outside_captures(ordinal):
         driver.destroy_executable(ordinal, handle)
 
 
 class _State:
-    """One capture of a graph, and what it owns."""
+    """What a graph that is open owns. The driver lets replays finish when it goes.
 
-    __slots__ = ("_line", "_marks", "_uses", "driver", "executable", "ordinal", "uses")
+    Attributes:
+        driver, ordinal: of the device.
+        handle: what the driver replays.
+        nodes: number of works of one replay.
+        uses: the memory that a replay uses, and whether it writes it.
+    """
 
-    def __init__(self, executable: Executable, capture: Capture) -> None:
+    __slots__ = (
+        *("_line", "_marks", "_release", "_uses"),
+        *("driver", "handle", "nodes", "ordinal", "uses"),
+    )
+
+    def __init__(self, capture: Capture) -> None:
+        """End a capture, and upload the graph: the first replay need not."""
+        self.driver = driver = capture.driver
+        self.ordinal = ordinal = capture.ordinal
+        graph = capture.end()
+        try:
+            self.nodes = driver.graph_nodes(graph)
+            self.handle = driver.instantiate_graph(ordinal, graph)
+        finally:
+            driver.destroy_graph(ordinal, graph)
+        self._release = Release(functools.partial(_destroy, driver, ordinal, self.handle))
+        with capture_stream(driver, ordinal) as line:
+            driver.upload_graph(ordinal, self.handle, line)
+            driver.synchronize(ordinal, line)
         context = capture.context
-        self.driver = capture.driver
-        self.ordinal = capture.ordinal
-        self.executable = executable
         self._marks = context.marks
         # Of the last replay: most are on the same stream as the one before.
         self._line: Line | None = None
@@ -245,7 +235,7 @@ class _State:
         # whatever streams, and what the graph keeps lives until the last of them is done, as the
         # owner of foreign memory does.
         kept = tuple(context.recording.kept.values()) or None
-        own = Storage(self.driver, self.ordinal, 0, 0, owner=kept)
+        own = Storage(driver, ordinal, 0, 0, owner=kept)
         self.uses: tuple[tuple[Storage, bool], ...] = (
             *context.recording.uses.values(),
             (own, True),

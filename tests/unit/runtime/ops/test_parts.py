@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.unit.runtime.ops.graph_samples import COUNT, Cpu
-from tilec_runtime import CudaGraph, Stream, api, use_device
+from tilec_runtime import Stream, api, use_device
 from tilec_runtime.errors import BorrowError
 
 HALF = COUNT // 2
@@ -51,28 +51,6 @@ def test_launches_write_parts(cpu: Cpu) -> None:
                 cpu.module.add(first, still, read, stream=stream)
     stream.sync()
     assert t.to_host().tolist() == [2] * HALF + [3] * HALF
-
-
-def test_graphs_of_parts(cpu: Cpu) -> None:
-    t, x = cpu.tensor(0), cpu.tensor(1).share()
-    with t.borrow_mut() as m:
-        with CudaGraph.scope(cpu.stream) as s:
-            s.record(cpu.add(m[:HALF], x[:HALF], x[:HALF]))
-            s.record(api.memcpy(m[HALF:], m[:HALF]))
-        assert not m.lease.taken
-    s.graph.replay()
-    cpu.stream.sync()
-    assert t.to_host().tolist() == [2] * COUNT
-    with t.borrow_mut() as m:
-        m_part = m[:HALF]
-        with pytest.raises(BorrowError, match=r"the mutable borrow .* still writes it"):
-            s.graph.replay()
-        m_part.release()
-    with use_device(cpu.device), t.borrow_mut() as m:
-        api.fill(m[HALF:], 0).sync()
-    s.graph.replay()
-    cpu.stream.sync()
-    assert t.to_host().tolist() == [2] * COUNT
 
 
 def test_many_parts_in_random_order_give_what_numpy_gives(cpu: Cpu) -> None:
