@@ -1,6 +1,7 @@
 """How a build scales with the workers of a Dask cluster: recorded job times, replayed by sleeping.
 
-The times are those of `tile_build.py`, of 0.1 to 2 s. Scheduler, workers and build have a process
+The times are those of `tile_build.py` that lie between 0.1 and 2 s (0.49 s in the mean), and beside
+them as many that are spread evenly over that range (1.05 s). Scheduler, workers and build have a process
 each; a worker is a thread that sleeps and returns an image of the recorded size. Each number of
 workers gets as much work for each of them, so that 64 workers get `--tasks` jobs. The same sleeps
 given to `Client.submit` at once show what Dask itself takes, and jobs that take no time show how
@@ -73,6 +74,11 @@ class Run:
         return self.work / self.workers / self.wall
 
     @property
+    def text(self) -> str:
+        """Efficiency and costs."""
+        return f"efficiency {self.efficiency:.3f}, ms of processor a job: {self.shares}"
+
+    @property
     def rate(self) -> float:
         """Jobs in a second."""
         return self.jobs / self.wall
@@ -96,21 +102,26 @@ def main() -> None:
     parser.add_argument("--tasks", type=int, default=2000, help="jobs for 64 workers")
     parser.add_argument("--workers", type=int, nargs="*", default=WORKERS)
     parser.add_argument("--empty", type=int, default=2000, help="jobs that take no time")
+    parser.add_argument("--kinds", nargs="*", choices=KINDS, default=tuple(KINDS))
+    parser.add_argument(
+        "--slower", type=float, default=1.0, help="factor of all times, for a machine that is busy"
+    )
     arguments = parser.parse_args()
     runs: dict[str, list[Run]] = {"pool": [], "plain Dask": [], "empty": []}
     for workers in arguments.workers:
-        seconds = recorded(max(1, arguments.tasks * workers // 64))
+        count = max(1, arguments.tasks * workers // 64)
         with cluster(workers) as hosts:
-            for _ in range(arguments.repeats):
+            for kind in arguments.kinds * arguments.repeats:
+                seconds = [one * arguments.slower for one in KINDS[kind](count)]
                 runs["pool"].append(hosts.measure(by_pool, seconds))
                 runs["plain Dask"].append(hosts.measure(by_dask, seconds))
+                print(runs["pool"][-1], runs["plain Dask"][-1], sep="\n", flush=True)
             if arguments.empty:
                 runs["empty"].append(hosts.measure(by_pool, [0.0] * arguments.empty))
-        print(runs["pool"][-1], runs["plain Dask"][-1], sep="\n")
     table = [
         (
             f"{one.workers} workers, {one.jobs} jobs of {one.work / one.jobs:.2f} s",
-            f"{one.wall:.1f} s, efficiency {one.efficiency:.3f}; plain Dask {plain.efficiency:.3f}",
+            f"{one.text}; plain Dask {plain.text}",
         )
         for one, plain in zip(runs["pool"], runs["plain Dask"], strict=True)
     ]
@@ -125,7 +136,12 @@ def main() -> None:
         name: [{**dataclasses.asdict(run), "efficiency": run.efficiency} for run in of_name]
         for name, of_name in runs.items()
     }
-    save("scheduler_scaling", arguments.out, {**rows, "load": os.getloadavg()}, table)
+    save(
+        "scheduler_scaling",
+        arguments.out,
+        {**rows, "slower": arguments.slower, "load": os.getloadavg()},
+        table,
+    )
 
 
 def recorded(count: int) -> list[float]:
@@ -134,6 +150,14 @@ def recorded(count: int) -> list[float]:
     known = [statistics.median(values) for values in document["tileiras"].values()]
     known = [seconds for seconds in known if SHORTEST <= seconds <= LONGEST]
     return sorted(random.Random(SEED).choices(known, k=count), reverse=True)
+
+
+def even(count: int) -> list[float]:
+    """Seconds of jobs, spread evenly, longest first."""
+    return [LONGEST - (LONGEST - SHORTEST) * index / count for index in range(count)]
+
+
+KINDS = {"recorded": recorded, "even": even}
 
 
 def by_pool(address: str, seconds: Sequence[float], folder: Path) -> None:

@@ -133,7 +133,7 @@ class Seat(WorkerPlugin):
             self._trees.update(supplies.trees)
             self._files.update(supplies.files)
             if self._uploads is None:
-                self._uploads = Uploads(supplies.remote)
+                self._uploads = Uploads(supplies.remote, os.environ)
             try:
                 return tuple(differences(supplies.wanted, self._identity(supplies)))
             except TilecError as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+from collections.abc import Mapping
 
 from tilec.compile.cache import index_row
 from tilec.compile.events import Done
@@ -18,16 +18,17 @@ class Uploads:
 
     Args:
         url: of the remote cache; empty for none.
+        environ: the worker's environment, with its credentials.
 
     Attributes:
         fault: why nothing is uploaded; empty for no reason.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, environ: Mapping[str, str]) -> None:
         self.fault = ""
         self._store: RemoteStore | None = None
         try:
-            access = worker_access(url, os.environ) if url else None
+            access = worker_access(url, environ) if url else None
             self._store = open_store(access) if access else None
         except UsageError as exc:
             self.fault = exc.what
