@@ -107,8 +107,8 @@ MANIFESTS = {
         CUDA + TWICE,
         "",
         "",
-        "twice",
-        "kernel.twice: is given twice, first in line 11",
+        "]",
+        "the TOML cannot be read: cannot declare ('kernel', 'twice') twice",
     ),
     "no such source": (
         CUDA,

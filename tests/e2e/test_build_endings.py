@@ -56,7 +56,10 @@ def reference(cli: Cli, tmp_path_factory: pytest.TempPathFactory) -> dict[str, b
     return tree(root / "dist")
 
 
-@pytest.mark.parametrize("moment", ["[1/5]", "in place: "])
+BUNDLE_IN_PLACE = "/dist/acme-1.0.0.tilec"
+
+
+@pytest.mark.parametrize("moment", ["[1/5]", BUNDLE_IN_PLACE])
 def test_a_killed_build_leaves_what_was_there(
     reference: dict[str, bytes], tmp_path: Path, moment: str
 ) -> None:
@@ -75,7 +78,7 @@ def test_a_killed_build_leaves_what_was_there(
     await_true("the workers end", lambda: not list(processes_of(str(cache))))
 
     now = _in_place(root)
-    if moment == "in place: ":
+    if moment == BUNDLE_IN_PLACE:
         assert sum(data != before.get(name) for name, data in now.items()) == 1
         assert all(data in (before.get(name), reference.get(name)) for name, data in now.items())
     else:

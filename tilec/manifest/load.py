@@ -114,8 +114,7 @@ def _syntax(message: str, locator: Locator) -> ManifestError:
 
 
 _SYNTAX_HINTS = {
-    "Cannot": "a key or a table is given twice",
-    "Duplicate": "a key is given twice",
+    "Cannot overwrite": "a key is given twice",
     "Invalid value": "text stands in quotes; true and false are written small",
     "Illegal character '\\n'": "a text that is opened in this line is not closed in it",
     "Expected '=' after a key": "a line is a key, = and a value; names with other characters than letters, digits, - and _ stand in quotes",
