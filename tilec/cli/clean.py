@@ -79,7 +79,11 @@ def _outputs(manifest_path: Path) -> tuple[list[Path], Kept]:
         if file.unchanged:
             gone.append(file.path)
         else:
-            why = "it is a link, which tilec did not write" if link else "it was changed since"
+            why = (
+                "it is a link, which tilec did not write"
+                if link
+                else "it was changed after the build"
+            )
             kept.append((file.path, why))
     written = place / list_name(name)
     return [*gone, *([written] if written.is_file() else [])], sorted(kept)

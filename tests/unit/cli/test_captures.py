@@ -90,9 +90,9 @@ def build_fails(scene: Scene) -> str:
 def clean(scene: Scene) -> str:
     project = scene.fixture("project")
     (project / "tilec.toml").write_text(test_clean.MANIFEST)
-    for name in (".tilec", "dist/acme"):
-        (project / name).mkdir(parents=True)
-    (project / "dist" / "acme" / "py.typed").touch()
+    (project / ".tilec").mkdir()
+    files = {"acme/__init__.py": "package", "acme/py.typed": "package"}
+    test_clean.wrote(project / "dist", "acme-kernels", files)
     (project / "dist" / "acme" / "__init__.py").write_text("changed since")
     return scene.ran("clean")
 

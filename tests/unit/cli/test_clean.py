@@ -86,7 +86,7 @@ def test_files_that_are_not_as_tilec_wrote_them_stay_and_are_named(
     (built / name).write_bytes(b"edited by hand")
     (built / "dist" / "notes.txt").write_text("mine")
     done = cli("clean")
-    assert done.err == f"kept {name}: it was changed since\n"
+    assert done.err == f"kept {name}: it was changed after the build\n"
     assert left(built) == sorted([name, "dist/notes.txt", "tilec.toml"])
 
 
