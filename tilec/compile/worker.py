@@ -255,6 +255,7 @@ def spool_image(path: Path, image: Image) -> Blob:
         OutputError: it cannot be written.
     """
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(image.data)
     except OSError as exc:
         raise OutputError(

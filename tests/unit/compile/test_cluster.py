@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import os
 import shutil
@@ -221,6 +222,28 @@ def _lose_disk(dask_worker: Any) -> None:
         shutil.rmtree(folder)
 
 
+def test_a_task_that_fails_in_one_workers_environment_goes_elsewhere(
+    project, remote, run_on
+) -> None:
+    first, *_ = run_on(os.getpid)
+    jobs = project.keyed(*(project.job(bm, sleep=0.2) for bm in range(8)))
+    observer = Watching(lambda: run_on(_fail_to_ask, True, workers=[first]))
+    try:
+        with remote(observer=observer) as pool:
+            images(pool.compile(jobs))
+    finally:
+        run_on(_fail_to_ask, False, workers=[first])
+
+
+def _fail_to_ask(fail: bool) -> None:
+    from tilec.compile import pool
+
+    def broken(*_: object, **__: object) -> object:
+        raise MemoryError
+
+    member.ask = broken if fail else pool.ask
+
+
 def test_leaving_ends_what_the_workers_do(project, remote, run_on) -> None:
     pids = project.root / "pids"
 
@@ -302,6 +325,37 @@ def test_digests_return_where_workers_can_write(
         assert images(pool.compile(jobs)) == here
 
 
+def test_a_task_that_moves_while_results_are_fetched_stops_no_other(
+    project, cluster, remote, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client fetches results of several tasks in one request, which one of them began."""
+    monkeypatch.setattr(pools, "_BEAT", 1.0)
+    gather = cluster.scheduler.handlers["gather"]
+    moved: list[object] = []
+
+    async def slow_gather(keys: list[str]) -> object:
+        if len(keys) > 1 and not moved:
+            there = pool._started_cluster
+            moved.append(next(iter(there._running.values())))
+            there._loop.call_soon_threadsafe(there._again, *moved)
+            await asyncio.sleep(0.3)
+        return await gather(keys)
+
+    monkeypatch.setitem(cluster.scheduler.handlers, "gather", slow_gather)
+    jobs = project.keyed(*map(project.job, range(4)))
+    with remote() as pool:
+        images(pool.compile(jobs))
+    assert moved
+    assert len(project.compiled) == 5
+
+
+def test_a_result_that_cannot_be_stored_here_is_an_error(project, remote) -> None:
+    (project.root / "spool").write_text("a file where the directory goes\n")
+    with remote(cache=Cache(None, note=pytest.fail)) as pool:
+        (outcome,) = pool.compile(project.keyed(project.job()))
+    assert "could be written neither to the cache nor to" in error_of(outcome).what
+
+
 # --- rarer misfortunes
 
 
@@ -331,6 +385,20 @@ def test_a_worker_that_freezes_is_done_without(
     finally:
         os.kill(victim, signal.SIGCONT)
     assert ["it went silent" in note for note in observer.notes] == [True]
+
+
+def test_a_worker_that_is_frozen_from_the_start_holds_up_no_other(
+    project, cluster, remote, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(crew, "_TOGETHER", 1.0)
+    monkeypatch.setattr(pools, "_CLOSE", 1.0)
+    victim = next(iter(cluster.workers.values())).pid
+    os.kill(victim, signal.SIGSTOP)
+    try:
+        with remote() as pool:
+            images(pool.compile(project.keyed(*map(project.job, range(2)))))
+    finally:
+        os.kill(victim, signal.SIGCONT)
 
 
 def test_results_that_lie_are_refused(project, remote, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -46,11 +46,16 @@ class Entry:
 
     def stop(self) -> None:
         """End the attempt."""
-        if self.watch:
-            self.watch.cancel()
+        self.rest()
         if self.job:
             self.job.cancel()
-        self.watch, self.job, self.begun = None, None, []
+        self.job = None
+
+    def rest(self) -> None:
+        """Note that no worker is busy with it."""
+        if self.watch:
+            self.watch.cancel()
+        self.watch, self.begun = None, []
 
     def lost(self, address: str, place: str = "") -> None:
         """Note that a worker lost it."""

@@ -18,6 +18,7 @@ from tilec_runtime.errors import MissingError
 from tilec_runtime.model.kernel import ToolInfo
 
 NO_WORKER = 60.0  # seconds to wait for a first worker
+_TOGETHER = 30.0  # seconds after which workers that join do not wait for the slowest
 _THREADS = (
     "workers of the cluster have more than one thread: each compiles one job at a time "
     "(`dask worker --nthreads 1 --nworkers N` starts N that do)"
@@ -53,6 +54,7 @@ class Crew:
         self._has: dict[str, set[str]] = {}
         self._living: set[str] = set()
         self._joining: set[str] = set()
+        self._apart: set[str] = set()
         self._left_out: dict[str, str] = {}
         self._alone_since: float | None = None
         self.changed: set[str] = set()
@@ -95,7 +97,8 @@ class Crew:
     def meet(self, living: Mapping[str, int], now: float) -> list[tuple[frozenset[str], list[str]]]:
         """Compare with the addresses (and threads) of all workers; return which have to join.
 
-        They come in groups that have the same already.
+        They come in groups that have the same already. Those that were too slow in a group come
+        alone.
 
         Raises:
             MissingError: no worker can take part, or none has come for a while.
@@ -106,12 +109,13 @@ class Crew:
         if any(threads > 1 for threads in living.values()):
             self._note(_THREADS)
         self._require_some(living, now)
-        groups: dict[frozenset[str], list[str]] = {}
+        groups: dict[tuple[frozenset[str], str], list[str]] = {}
         for address in living.keys() - self._joining - self._left_out.keys():
             has = self._has.get(address, set())
             if not self._trees.keys() <= has:
-                groups.setdefault(frozenset(has), []).append(address)
-        return list(groups.items())
+                alone = address if address in self._apart else ""
+                groups.setdefault((frozenset(has), alone), []).append(address)
+        return [(has, addresses) for (has, _), addresses in groups.items()]
 
     def _require_some(self, living: Mapping[str, int], now: float) -> None:
         if living and living.keys() <= self._left_out.keys():
@@ -150,13 +154,19 @@ class Crew:
                 files=files,
                 remote=self._remote,
             )
-            replies = await client.run(
+            joining = client.run(
                 self._seat.join,
                 self._build,
                 pack(supplies),
                 workers=addresses,
                 on_error="return",
             )
+            # One that is alone holds up no other; Dask notices if it is dead.
+            limit = _TOGETHER if len(addresses) > 1 else None
+            replies = await asyncio.wait_for(joining, limit)
+        except asyncio.TimeoutError:
+            self._apart.update(addresses)
+            return
         finally:
             self._joining.difference_update(addresses)
         for address, reply in replies.items():

@@ -12,12 +12,11 @@ import warnings
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future
 from types import ModuleType
-from typing import cast
 
 from distributed import Client, KilledWorker
 from distributed import Future as DaskFuture
-from distributed.client import FutureCancelledError, VersionsDict
-from distributed.versions import VersionMismatchWarning
+from distributed.client import FutureCancelledError
+from distributed.versions import VersionMismatchWarning, get_versions
 
 from tilec.compile.cache import Remote
 from tilec.compile.cluster import member
@@ -169,15 +168,16 @@ class DaskPool:
                 )
                 # Its own limit does not hold for a server that takes connections and is silent.
                 await asyncio.wait_for(self._client, _CONNECT + 1)
-            versions = self._client.get_versions(packages=["tilec"])
-            known = await asyncio.wait_for(cast("Awaitable[VersionsDict]", versions), _SILENT)
+            # The client's own method asks all workers too, and waits for one that is frozen.
+            versions = self._client.run_on_scheduler(get_versions, packages=["tilec"])
+            known = await asyncio.wait_for(versions, _SILENT)
         except Exception as error:
             raise MissingError(
                 f"the scheduler {self._address} cannot be reached: {str(error) or type(error).__name__}",
                 cause="it does not run, or a firewall or another kind of address is in between",
                 fix="start it (`dask scheduler`), or build with `--fallback local`",
             ) from error
-        other = version_differences(known["scheduler"]["packages"])
+        other = version_differences(known["packages"])
         if other:
             raise MissingError(
                 f"the scheduler {self._address} has other versions: {'; '.join(other)}",
@@ -245,11 +245,9 @@ class DaskPool:
     def _give_up(self, error: MissingError) -> None:
         self._error = error
         entries = [*self._running.values(), *self._waiting]
-        self._running.clear()
         self._waiting.clear()
         for entry in entries:
-            entry.stop()
-            entry.future.set_exception(error)
+            self._fail(entry, error)
 
     async def _leave(self) -> None:
         for entry in self._running.values():
@@ -347,10 +345,11 @@ class DaskPool:
     async def _attempt(self, entry: Entry, remote: DaskFuture[bytes]) -> None:
         """Wait for a task, and take what comes back."""
         try:
-            await remote.exception()
-            entry.begun.clear()  # should a worker die now, no blame is on the task
+            if await remote.exception() is None:
+                entry.rest()  # should a worker die now, no blame is on the task
             await self._next_beat()
-            delivery = unpack(await remote, Delivery)
+            # One request fetches for several tasks: the end of this one must not end it.
+            delivery = unpack(await asyncio.shield(remote), Delivery)
         except KilledWorker as error:
             entry.lost(error.last_worker.address)
             self._lose(entry, _DIED)
@@ -395,6 +394,9 @@ class DaskPool:
                 return
             except (ValueError, TypeError, LookupError) as error:
                 broken = f"it sent a result that cannot be used: {error}"
+            except Exception as error:  # noqa: BLE001 - without a result the build would hang
+                self._fail(entry, error)
+                return
         if broken:
             self._crew.leave_out(delivery.address, f"{delivery.place}: {broken}")
             entry.lost(delivery.address, delivery.place)
@@ -455,3 +457,8 @@ class DaskPool:
         self._running.pop(entry.number, None)
         entry.stop()
         entry.future.set_result(answers)
+
+    def _fail(self, entry: Entry, error: Exception) -> None:
+        self._running.pop(entry.number, None)
+        entry.stop()
+        entry.future.set_exception(error)

@@ -99,7 +99,6 @@ class Results:
             blob = self._cache.put(request.key, image)
         try:
             if blob is None:
-                self._spool.mkdir(parents=True, exist_ok=True)
                 blob = spool_image(self._spool / f"{request.key}.image", image)
         except TilecError as error:
             return error
