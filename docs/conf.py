@@ -53,6 +53,8 @@ maximum_signature_line_length = 80
 napoleon_numpy_docstring = False
 napoleon_custom_sections = [("Attributes", "params_style")]  # a list, not one entry for each
 
+# A block that a page writes to a file, as the tests of the pages read it.
+_FILE = re.compile(r"^<!-- (file|append): (.+?) -->\n```(\w+)$", re.MULTILINE)
 _LINK = re.compile(r"\[([^\]]*)\]\(([^()\s#:]+)(#[^()\s]*)?\)")
 
 
@@ -65,6 +67,17 @@ def _source_url(path: Path) -> str:
     )
     view = "tree" if path.is_dir() else "blob"
     return f"{server}/{name}/{view}/{commit}/{path.relative_to(ROOT).as_posix()}"
+
+
+def _name_files(app: Sphinx, docname: str, source: list[str]) -> None:  # noqa: ARG001
+    """Give each block that belongs to a file the file's name as its caption."""
+
+    def captioned(match: re.Match[str]) -> str:
+        directive, name, language = match.groups()
+        caption = f"`{name}`" if directive == "file" else f"add to `{name}`"
+        return f"```{{code-block}} {language}\n:caption: {caption}\n"
+
+    source[0] = _FILE.sub(captioned, source[0])
 
 
 def _link_sources(app: Sphinx, docname: str, source: list[str]) -> None:
@@ -175,6 +188,7 @@ def _drop_repeated(app: Sphinx, domain: str, objtype: str, content: Element) -> 
 
 def setup(app: Sphinx) -> None:
     """Connect the functions above."""
+    app.connect("source-read", _name_files)
     app.connect("source-read", _link_sources)
     app.connect("source-read", _add_commands)
     app.connect("autodoc-process-signature", _hide_constructor)
