@@ -345,10 +345,14 @@ def _print_result(app: App, result: BuildResult) -> None:
 
 def _say_how_to_import(app: App, package: Path) -> None:
     project = app.manifest_path().parent
-    path = f"PYTHONPATH={app.show(package.parent)}"
+    folder, name = package.parent, package.name
+    # Built into a package of the user's, it is a part of that one.
+    while (folder / "__init__.py").is_file():
+        folder, name = folder.parent, f"{folder.name}.{name}"
+    path = f"PYTHONPATH={app.show(folder)}"
     if (project / "pyproject.toml").is_file():
         path = f"pip install -e {app.show(project)}, or {path}"
-    app.say(f"to import {package.name}: {path}")
+    app.say(f"to import {name}: {path}")
 
 
 def print_kernels(app: App, kernels: Iterable[KernelSummary]) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tilec.cli.app import App, examples, json_option
-from tilec.cli.tables import plural
+from tilec.cli.tables import listed, plural
 from tilec.cli.targets import targets_option
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def command(app: App, targets: tuple[str, ...], no_exec: bool) -> None:
             plan = build.check(request, SilentObserver())
             _require_fitting(plan)
             kernels, what = len({job.spec.name for job in plan.jobs}), "no problems"
-            body |= {"jobs": len(plan.jobs), "notes": [*plan.notes, *_open_axes(plan)]}
+            body |= {"jobs": len(plan.jobs), "notes": [*plan.notes, *_open_axes(plan), *_uncompared(plan)]}
     except (ManifestError, BuildError) as exc:
         if not app.json:
             raise
@@ -102,6 +102,17 @@ def _open_axes(plan: Plan) -> Iterator[str]:
             yield (
                 f"kernel {info.name}: a launch must choose {' and '.join(axes)}; "
                 f"dispatch.default = {{ {given} }} is a default for launches and cases"
+            )
+
+
+def _uncompared(plan: Plan) -> Iterator[str]:
+    """Yield a note for each kernel with cases that compare nothing."""
+    for kernel in plan.kernels:
+        cases = [case.name for case in kernel.manifest.cases if not case.reference]
+        if cases:
+            yield (
+                f"kernel {kernel.info.name}: tilec run compares nothing in {listed(cases, 3)}; "
+                'reference = "FILE.py:FUNCTION" names the function to compare with'
             )
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.bundle_samples import Sample
 from tilec.compile.keys import Change
-from tilec.manifest.types import Matrix
+from tilec.manifest.types import Case, Matrix
 from tilec.model.declaration import KernelDecl
 from tilec.model.job import Job, KernelSpec, Source, Variant
 from tilec.package.outputs import Output
@@ -383,7 +383,8 @@ def test_check_notes_axes_that_a_launch_must_choose(cli, project: Path, fake_bui
     info = KernelInfo(name="k", params=(data,), dtype_axes=("T",), default=default, **shared)
     ruled = dataclasses.replace(info, rules=(DispatchRule(when="", take=(("BM", 32),)),))
     kernels = [
-        SimpleNamespace(info=i, manifest=SimpleNamespace(matrix=Matrix())) for i in (info, ruled)
+        SimpleNamespace(info=i, manifest=SimpleNamespace(matrix=Matrix(), cases=()))
+        for i in (info, ruled)
     ]
     fake_build.check = lambda request, observer: SimpleNamespace(
         manifest=SimpleNamespace(chains=()), kernels=kernels, jobs=jobs(project), notes=()
@@ -392,6 +393,33 @@ def test_check_notes_axes_that_a_launch_must_choose(cli, project: Path, fake_bui
         "note: kernel k: a launch must choose BM and FAST; dispatch.default = "
         "{ BM = 32, FAST = false } is a default for launches and cases\n"
     )
+
+
+def test_check_notes_cases_without_a_reference(cli, project: Path, fake_build) -> None:
+    cases = (Case(name="one"), Case(name="two"), Case(name="three", reference="ref.py:k"))
+    kernel = SimpleNamespace(
+        info=KernelInfo(name="k", language="tile", location=Location(file="k.py", line=1)),
+        manifest=SimpleNamespace(matrix=Matrix(), cases=cases),
+    )
+    fake_build.check = lambda request, observer: SimpleNamespace(
+        manifest=SimpleNamespace(chains=()), kernels=[kernel], jobs=jobs(project), notes=()
+    )
+    assert cli("check").err == (
+        "note: kernel k: tilec run compares nothing in one, two; reference = "
+        '"FILE.py:FUNCTION" names the function to compare with\n'
+    )
+
+
+@pytest.mark.parametrize("depth", [0, 1])
+def test_a_package_in_another_is_imported_as_its_part(
+    cli, project: Path, fake_build, depth: int
+) -> None:
+    (project / "dist").mkdir(exist_ok=True)
+    if depth:
+        (project / "dist" / "__init__.py").touch()
+    fake_build.build = lambda request, observer: result(project)
+    name, place = (("dist.acme_kernels", "."), ("acme_kernels", "dist"))[not depth]
+    assert cli("build").out.endswith(f"to import {name}: PYTHONPATH={place}\n")
 
 
 def test_check_tells_of_sources_that_cannot_be_read(cli, project: Path, fake_build) -> None:
