@@ -73,7 +73,10 @@ def command(app: App, targets: tuple[str, ...], no_exec: bool) -> None:
             plan = build.check(request, SilentObserver())
             _require_fitting(plan)
             kernels, what = len({job.spec.name for job in plan.jobs}), "no problems"
-            body |= {"jobs": len(plan.jobs), "notes": [*plan.notes, *_open_axes(plan), *_uncompared(plan)]}
+            body |= {
+                "jobs": len(plan.jobs),
+                "notes": [*plan.notes, *_open_axes(plan), *_uncompared(plan)],
+            }
     except (ManifestError, BuildError) as exc:
         if not app.json:
             raise
