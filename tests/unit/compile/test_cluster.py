@@ -182,6 +182,22 @@ def test_a_worker_that_is_killed_costs_no_job(project, cluster, remote) -> None:
     assert observer.calls == 8
 
 
+def test_a_task_that_went_on_to_a_worker_that_came_later_stays_there(
+    project, remote, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pools, "_LOOK", PATIENCE)
+
+    def lose_those_it_was_sent_to() -> None:
+        there = pool._started_cluster
+        (entry,) = there._running.values()
+        entry.allowed = {"tcp://127.0.0.1:1"}
+        there._loop.call_soon_threadsafe(there._woken.set)
+
+    with remote(observer=Watching(lose_those_it_was_sent_to)) as pool:
+        images(pool.compile(project.keyed(project.job(sleep=0.5))))
+    assert len(project.compiled) == 1
+
+
 def test_a_worker_with_other_tools_is_left_out_and_named(project, remote, run_on) -> None:
     first, *_ = run_on(os.getpid)
     jobs = project.keyed(*map(project.job, range(4)))

@@ -213,7 +213,8 @@ class DaskPool:
         for address in [one for one in entry.begun if one not in living]:
             entry.begun.remove(address)
             entry.lost(address)
-        if not entry.allowed & living.keys():
+        # Dask may have given it to a worker that came later, which has begun it.
+        if not entry.begun and not entry.allowed & living.keys():
             if not entry.tried & entry.allowed:
                 entry.lost(min(entry.allowed))  # the word that it was begun may have been lost too
             self._move(entry, _DIED)
