@@ -341,8 +341,8 @@ CHECKED = {
         "x.load_tile(at, (BM, BN))",
     ),
     "an extent that is no constant": (
-        "x.load_tile is checked inside of the kernel: the tile's extent 1 is not a constant that can be followed",
-        "x.load_tile(z.index, (BM, BN * 2))",
+        "x.load_tile is checked inside of the kernel: the tile's extent of dimension 1 is not a constant that can be followed",
+        "x.load_tile(z.index, (BM, x.shape[1]))",
     ),
     "an array under two names": (
         f"{UNFOLLOWED}",
@@ -364,6 +364,24 @@ def test_these_accesses_need_a_check(tile, tmp_path, case):
     assert [f.location for f in decl.safety.facts if f.guarantee is Guarantee.KERNEL] == [
         found.location
     ]
+
+
+@pytest.mark.parametrize(
+    ("more", "unfollowed"),
+    [("", True), (", padding=tl.Padding.ZERO", False), (", unchecked=True", False)],
+)
+def test_loads_of_unknown_extents_are_listed_unless_they_are_meant(
+    tile, tmp_path, more, unfollowed
+):
+    decl = kernel(tile, tmp_path, Z, f"x.load_tile((0, 0), (BM, x.shape[1]){more})", "z.store(0)")
+    line = HEAD.count("\n") + 3
+    assert decl.unfollowed == ((("x", f"k.py:{line}:5: x.load_tile"),) if unfollowed else ())
+
+
+def test_loads_at_unknown_places_are_not_listed(tile, tmp_path):
+    decl = kernel(tile, tmp_path, Z, "x.load_tile((z.index[0] - 1, 0), (BM, BN))")
+    assert decl.unproven
+    assert decl.unfollowed == ()
 
 
 def test_promises_and_pointers_are_told(tile, tmp_path):

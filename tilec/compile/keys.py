@@ -44,6 +44,7 @@ EXEMPT: Mapping[type, frozenset[str]] = {
             "alike",
             "safety",
             "unproven",
+            "unfollowed",
             "refused",
             "named",
             "simt",

@@ -83,6 +83,8 @@ class KernelDecl:
         safety: what is known of its safety, None where the language does not say.
         unproven: accesses that need a check inside of the kernel, each with what would prove it,
             and notes of the calls on the way to it.
+        unfollowed: loads whose tile is not followed, so that extents of the array meet no others:
+            the array, and the place.
         refused: why it cannot be compiled, each at its place; other kernels of the source can be.
         named: its parameters have names of their own; where not, the manifest's `params` name them
             in order.
@@ -116,6 +118,7 @@ class KernelDecl:
     alike: tuple[Alike, ...] = ()
     safety: Safety | None = None
     unproven: tuple[Diagnostic, ...] = ()
+    unfollowed: tuple[tuple[str, str], ...] = ()
     refused: tuple[Diagnostic, ...] = ()
     named: bool = True
     simt: bool | None = None

@@ -25,7 +25,14 @@ from tilec.plan.matrix import expand
 from tilec.plan.operators import operator_of, with_backward
 from tilec.plan.params import Resolver, abi_of_args, with_slices
 from tilec.plan.points import Report, inlined, is_for, with_configs, with_derived
-from tilec.plan.source import check_checks, check_source_axes, safety_of, with_names, with_source
+from tilec.plan.source import (
+    check_checks,
+    check_source_axes,
+    safety_of,
+    unfollowed_note,
+    with_names,
+    with_source,
+)
 from tilec.plan.targets import LanguageFacts, Selection, no_target, parse_targets
 from tilec.plan.tuning import PASSED_OVER, Tuned, check_record, newer_tools, space_digest, winners
 from tilec_runtime.errors import Diagnostic, ManifestError, UsageError
@@ -297,6 +304,8 @@ class _Planner:
         if not check_entry(kernel, decl, report) or not check_source_axes(kernel, decl, report):
             return PlannedKernel(info=_info(kernel, decl, (), ()), jobs=(), manifest=kernel)
         kernel = with_source(kernel, decl, report)
+        if note := unfollowed_note(kernel, decl):
+            self.remarks.append(note)
         resolver = Resolver(kernel, decl, report)
         params = with_optional(resolver.params(), lists)
         unresolved = sorted(resolver.unresolved)

@@ -144,6 +144,33 @@ def check_checks(kernel: Kernel, decl: KernelDecl, report: Report) -> tuple[Diag
     )
 
 
+def unfollowed_note(kernel: Kernel, decl: KernelDecl) -> str:
+    """Return a note on loads that the proof does not follow, with the extents that no requirement
+    of the launch names; empty without any.
+
+    Args:
+        kernel: with the requirements of its source.
+        decl: its declaration.
+    """
+    if kernel.checks == Checks.OFF.value:
+        return ""
+    ranks = {param.name: param.rank for param in decl.params}
+    named: set[tuple[str, int]] = set()
+    with contextlib.suppress(ExpressionError):  # the checks of the manifest report it
+        for text in kernel.launch.requires:
+            extents = expr.parse(text).extents
+            named |= {(name, axis % ranks[name]) for name, _, axis in extents if name in ranks}
+    places, free = [], dict[str, None]()
+    for array, place in decl.unfollowed:
+        axes = [axis for axis in range(ranks[array]) if (array, axis) not in named]
+        places += [place] if axes else []
+        free |= dict.fromkeys(f"{array}.shape[{axis}]" for axis in axes)
+    if not places:
+        return ""
+    where = f"{'; '.join(places)} cannot be followed, so no launch compares {', '.join(free)}"
+    return f'{where}: elements outside are read as 0; checks = "deny" makes this an error'
+
+
 def safety_of(kernel: Kernel, decl: KernelDecl) -> Safety | None:
     """Return a kernel's safety facts under the manifest's `checks`."""
     if decl.safety is None:

@@ -183,6 +183,7 @@ HARMLESS: dict[type, dict[str, Any]] = {
         "alike": (Alike(one=("x", 0), other=("z", 0)),),
         "safety": Safety(),
         "unproven": (Diagnostic(message="checked"),),
+        "unfollowed": (("x", "k.py:9: x.load_tile"),),
         "refused": (Diagnostic(message="cannot be compiled"),),
         "named": False,
         "simt": True,

@@ -9,7 +9,13 @@ import pytest
 
 from tilec.manifest.types import Kernel, Launch, Matrix
 from tilec.model.declaration import AxisUse, KernelDecl, ParamDecl
-from tilec.plan.source import check_checks, check_source_axes, safety_of, with_source
+from tilec.plan.source import (
+    check_checks,
+    check_source_axes,
+    safety_of,
+    unfollowed_note,
+    with_source,
+)
 from tilec_runtime.errors import Diagnostic, Location
 from tilec_runtime.model.safety import Checks, Fact, Guarantee, Region, Safety
 
@@ -136,6 +142,29 @@ def test_checks_that_are_denied_are_told_at_their_place() -> None:
     assert reports == []
     check_checks(kernel(checks="off"), dataclasses.replace(DECL, safety=None), reports)
     assert reports[0][1] == ("kernel", "k", "checks")
+
+
+@pytest.mark.parametrize(
+    ("requires", "checks", "axes"),
+    [
+        ((), "on", "x.shape[0], x.shape[1]"),
+        (("x.shape[-1] == 4",), "", "x.shape[0]"),
+        (("x.shape[0] == x.shape[1]",), "", ""),
+        ((), "off", ""),
+    ],
+)
+def test_extents_that_no_launch_compares_are_noted(
+    requires: tuple[str, ...], checks: str, axes: str
+) -> None:
+    x = ParamDecl(name="x", type="tl.Ref[T, 2]", kind="tensor", dtype="T", rank=2)
+    places = (("x", "k.py:9:5: x.load_tile"), ("x", "k.py:10:5: x.load_tile"))
+    decl = dataclasses.replace(DECL, params=(*DECL.params, x), unfollowed=places)
+    note = unfollowed_note(kernel(launch=Launch(requires=requires), checks=checks), decl)
+    start = (
+        "k.py:9:5: x.load_tile; k.py:10:5: x.load_tile cannot be followed, so no launch compares "
+    )
+    end = ': elements outside are read as 0; checks = "deny" makes this an error'
+    assert note == (f"{start}{axes}{end}" if axes else "")
 
 
 def test_checks_that_are_off_are_no_guarantee() -> None:

@@ -51,6 +51,7 @@ class Proof:
         alike: extents that meet.
         facts: what holds of each access.
         unproven: what keeps arrays from losing their checks, with the calls that lead there.
+        unfollowed: loads of tiles whose extents are not known: the array, and the place.
         wrong: tiles of another rank than their array, in the kernel's own body.
     """
 
@@ -59,6 +60,7 @@ class Proof:
     alike: tuple[Alike, ...]
     facts: tuple[Fact, ...]
     unproven: tuple[Diagnostic, ...]
+    unfollowed: tuple[tuple[str, str], ...]
     wrong: tuple[Diagnostic, ...]
 
 
@@ -71,6 +73,7 @@ class _Finding:
     wrong: Diagnostic | None = None
     needs: Sequence[str] = ()
     doubt: Diagnostic | None = None
+    unfollowed: str = ""
     alike: Sequence[Alike] = ()
     notes: Sequence[Diagnostic] = ()
 
@@ -99,6 +102,7 @@ def prove(calls: Sequence[Call], params: Sequence[SafeParam], texts: Mapping[str
         alike=_unique(same for found in findings for same in found.alike),
         facts=_unique(_fact(found, checked) for found in findings),
         unproven=tuple(diagnostic for group in doubts.values() for diagnostic in group),
+        unfollowed=_unique((f.param, f.unfollowed) for f in findings if f.unfollowed),
         # A function that is called may choose by rank, at compile time.
         wrong=_unique(found.wrong for found in findings if found.wrong and not found.notes),
     )
@@ -131,6 +135,10 @@ class _DoubtError(Exception):
     def __init__(self, what: str, hint: str) -> None:
         super().__init__(what)
         self.what, self.hint = what, hint
+
+
+class _ShapeError(_DoubtError):
+    """The extents of a tile are not known."""
 
 
 class _RankError(_DoubtError):
@@ -211,7 +219,16 @@ class _Reader:
             yield _Finding(param=param.name, fact=fact, doubt=doubt, wrong=wrong)
         except _DoubtError as error:
             doubt = self._doubt(call, said, error.what, error.hint)
-            yield _Finding(param=param.name, fact=fact, doubt=doubt, alike=alike)
+            # Who says what lies outside has thought of it.
+            meant = any(item.arg == "padding" for item in call.keywords)
+            lost = isinstance(error, _ShapeError) and not meant
+            yield _Finding(
+                param=param.name,
+                fact=fact,
+                doubt=doubt,
+                alike=alike,
+                unfollowed=f"{at}: {said}" if lost else "",
+            )
 
     def _places(
         self, call: ast.Call, param: SafeParam, name: str, first: ast.expr | None
@@ -238,7 +255,7 @@ class _Reader:
             once = self._broadcast_axes(call, param.rank)
         if not isinstance(index, tuple) or sizes is None or once is None:
             what = "index or shape is not written out where it can be followed"
-            raise _DoubtError(what, "write both as tuples in the call")
+            raise _ShapeError(what, "write both as tuples in the call")
         if not len(index) == len(sizes) == param.rank:
             raise _other_rank(param, value, index, sizes)
         return [
@@ -262,8 +279,13 @@ class _Reader:
                 continue
             value, size = place
             if size is None:
-                what = f"the tile's extent {axis} is not a constant that can be followed"
-                raise _DoubtError(what, "use a tl.Const or an axis")
+                what = (
+                    f"the tile's extent of dimension {axis} is not a constant that can be followed"
+                )
+                raise _ShapeError(
+                    what,
+                    "use a number, an axis, or a tl.Const; `let` of the manifest derives sizes",
+                )
             index, own = number(value), Count(param.name, axis, size)
             if index is None or not index.below:
                 what = f"index {axis} is not known to be among the tiles of {param.name}"

@@ -97,6 +97,7 @@ def declare_safe(module: LoadedModule, name: str, kernel: Any) -> tuple[SafeKern
         alike=tuple(same),
         safety=_safety(params, proof, [f for item in reached for f in promises(item, texts)]),
         unproven=proof.unproven,
+        unfollowed=proof.unfollowed,
         note="; ".join(_idle(name, param) for param in never_stored(calls[0], params)),
     )
     safe = SafeKernel(
