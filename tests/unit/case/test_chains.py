@@ -205,9 +205,8 @@ def test_check_holds_steps_against_their_kernels(
 ) -> None:
     def planned(request: BuildRequest, _observer: object) -> SimpleNamespace:
         manifest = open_project(request.manifest_path, request.search).manifest
-        return SimpleNamespace(
-            jobs=(), notes=(), manifest=manifest, kernels=(SimpleNamespace(info=INFO.kernels[0]),)
-        )
+        kernel = SimpleNamespace(info=INFO.kernels[0], manifest=manifest.kernels[0])
+        return SimpleNamespace(jobs=(), notes=(), manifest=manifest, kernels=(kernel,))
 
     monkeypatch.setattr("tilec.build.check", planned)
     assert run(["check"], {"HOME": str(tmp_path)}, tmp_path) == 0
