@@ -4,6 +4,8 @@ known of its safety.
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from tests.toolchain.tile_jobs import frontend, write
@@ -376,6 +378,33 @@ def test_loads_of_unknown_extents_are_listed_unless_they_are_meant(
     decl = kernel(tile, tmp_path, Z, f"x.load_tile((0, 0), (BM, x.shape[1]){more})", "z.store(0)")
     line = HEAD.count("\n") + 3
     assert decl.unfollowed == ((("x", f"k.py:{line}:5: x.load_tile"),) if unfollowed else ())
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [
+        ("BN // 2", "cdiv(x.shape[1], (BN // 2))"),
+        ("2 * BN", "cdiv(x.shape[1], (2 * BN))"),
+        ("(BN + 1) * BK", "cdiv(x.shape[1], ((BN + 1) * BK))"),
+        ("1", "x.shape[1]"),
+    ],
+)
+def test_sizes_that_are_computed_of_axes_are_followed(tile, tmp_path, size, text):
+    decl = kernel(tile, tmp_path, Z, f"half = {size}", "x.load_tile((z.index[0], 2), (BM, half))")
+    assert decl.unproven == ()
+    assert f"{text} >= 3 or z.size == 0" in decl.requires
+
+
+def test_parts_of_an_outputs_tile_lie_in_the_array_whole(tile, tmp_path):
+    decl = kernel(tile, tmp_path, Z, "x.load_tile((z.index[0], 1), (BM, BN // 2))")
+    whole = "x.shape[1] >= 2 * (BN // 2) or x.shape[1] == z.shape[1]"
+    assert whole in conditions(decl.alike, {p.name: p.rank for p in decl.params})
+
+
+def test_a_size_that_calls_double_without_end_is_not_followed(tile, tmp_path):
+    names = ["a = BN + BN"] + [f"{b} = {a} + {a}" for a, b in pairwise("abcdefghi")]
+    decl = kernel(tile, tmp_path, Z, *names, "x.load_tile((0, 0), (BM, i))")
+    assert [array for array, _ in decl.unfollowed] == ["x"]
 
 
 def test_loads_at_unknown_places_are_not_listed(tile, tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -38,9 +39,10 @@ def of_access(
         elif index.below.isdigit() and not index.divisors and param.access is Access.REF:
             end = size if index.below == "1" else f"{index.below} * {size}"
             unless = f"{param.name}.shape[{axis}] >= {end}"
+            names = {size, *re.findall(r"[A-Za-z_]\w*", size)}
             for output in params:
                 for k, extent in enumerate(output.tile):
-                    if output.access in OUTPUTS and extent == size:
+                    if output.access in OUTPUTS and extent in names:
                         yield Alike(one=one, other=(output.name, k), unless=unless, fixed=True)
 
 

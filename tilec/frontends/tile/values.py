@@ -45,7 +45,8 @@ class Count:
     @property
     def text(self) -> str:
         """The count as an expression of a requirement."""
-        return f"cdiv({self.param}.shape[{self.axis}], {self.size})"
+        extent = f"{self.param}.shape[{self.axis}]"
+        return extent if self.size == "1" else f"cdiv({extent}, {self.size})"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -107,6 +108,8 @@ def number(value: Any) -> Number | None:
 
 
 _DEEPEST = 8  # calls in calls that values are followed through
+_LONGEST = 200  # text of a computed size, which a loop of calls could double without end
+_SIGNS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.FloorDiv: "//"}
 
 
 def parameters(params: Sequence[SafeParam]) -> dict[str, Any]:
@@ -165,14 +168,10 @@ class Values:
                 return _item(self.of(base), self.of(place))
             case ast.Call():
                 return self._call(node)
-            case ast.BinOp(left=left, op=ast.FloorDiv() | ast.Mod() as op, right=right):
-                return _divided(
-                    self.of(left), size_text(self.of(right)), remainder=isinstance(op, ast.Mod)
-                )
+            case ast.BinOp(left=left, op=op, right=right):
+                return _computed(self.of(left), op, self.of(right))
             case ast.IfExp(body=one, orelse=other):
                 return _either(self.of(one), self.of(other))
-            case ast.BinOp(left=left, op=ast.Mult(), right=right):
-                return _scaled(self.of(left), size_text(self.of(right)))
         return None
 
     def resolved(self, node: ast.expr) -> Any:
@@ -333,6 +332,23 @@ def _constant(value: Any) -> Any:
     if isinstance(value, api.lang().SizeAxis):
         return Size(value.name)
     return value if type(value) is int else None
+
+
+def _computed(left: object, op: ast.operator, right: object) -> Number | Size | None:
+    """Return the bounds of an index that is computed, or a size that is computed of sizes."""
+    other = size_text(right)
+    index: Number | None = None
+    if isinstance(op, ast.FloorDiv | ast.Mod):
+        index = _divided(left, other, remainder=isinstance(op, ast.Mod))
+    elif isinstance(op, ast.Mult):
+        index = _scaled(left, other)
+    one, sign = size_text(left), _SIGNS.get(type(op))
+    if index is not None or one is None or other is None or sign is None:
+        return index
+    # Of two numbers, Python and the kernel's compiler may think differently.
+    text = f"({one} {sign} {other})"
+    computed = isinstance(left, Size) or isinstance(right, Size)
+    return Size(text) if computed and len(text) <= _LONGEST else None
 
 
 def _divided(value: Any, divisor: str | None, *, remainder: bool) -> Number | None:
