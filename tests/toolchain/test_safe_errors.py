@@ -156,6 +156,15 @@ BODIES = {
 }
 
 
+@pytest.mark.parametrize("body", ["x.store(1)", "w = x; w.store_tile(0, 1)"])
+def test_a_store_to_what_is_read_is_refused_before_a_compile(tile, tmp_path, body):
+    (found,) = refused(tile, tmp_path, kernel(Z, body))
+    name, column = ("store_tile", 12) if "tile" in body else ("store", 5)
+    what = f"k.py:{LINE + 2}:{column}: error: 'Ref' object has no attribute {name!r}\n"
+    assert found.startswith(what)
+    assert "hint: a tl.Ref is only read" in found
+
+
 @pytest.mark.parametrize("body", BODIES)
 def test_a_body_is_refused_at_its_place(tile, tmp_path, body):
     where, what = BODIES[body]

@@ -7,6 +7,7 @@ import traceback
 from collections.abc import Mapping
 
 from tilec.frontends.tile import api
+from tilec.frontends.tile.misuse import READ_ONLY
 from tilec.frontends.tools.python_errors import (
     characters,
     line_of,
@@ -40,11 +41,7 @@ _HINTS = tuple(
         ),
         (
             r"'Ref' object has no attribute '(?:store|store_tile|load)'",
-            (
-                "a tl.Ref is only read, by tiles: to write it, declare it tl.Mut with the tile of a "
-                "block, such as tl.Mut[tl.float32, TILE] for a vector or tl.Mut[T, (BM, BN)], "
-                "and read with load_tile(index, shape)"
-            ),
+            READ_ONLY,
         ),
         (
             r"'Ref' object has no attribute '(?:index|tile_shape)'",

@@ -7,12 +7,18 @@ from collections.abc import Iterator, Mapping
 
 from tilec.frontends.tile import api
 from tilec.frontends.tile.bodies import Body, scope_of
+from tilec.frontends.tile.safe import Access, SafeParam
 from tilec.frontends.tile.values import Values
 from tilec.frontends.tools.python_errors import located, node_location
 from tilec_runtime.errors import Diagnostic
 
 # How the fields of the language's objects begin.
 _PRIVATE = "_tl_"
+READ_ONLY = (
+    "a tl.Ref is only read, by tiles: to write it, declare it tl.Mut with the tile of a "
+    "block, such as tl.Mut[tl.float32, TILE] for a vector or tl.Mut[T, (BM, BN)], "
+    "and read with load_tile(index, shape)"
+)
 
 
 def reaching_around(body: Body, texts: Mapping[str, str]) -> Iterator[Diagnostic]:
@@ -43,6 +49,16 @@ def reaching_around(body: Body, texts: Mapping[str, str]) -> Iterator[Diagnostic
                 what, hint = _call(function, values)
         if what:
             yield located(texts, node_location(texts, body.file, node)[0], what, hint=hint)
+
+
+def stores_to_refs(body: Body, values: Values, texts: Mapping[str, str]) -> Iterator[Diagnostic]:
+    """Yield an error, in the compiler's words, for each store of a kernel to what it only reads."""
+    for node in ast.walk(body.node):
+        if isinstance(node, ast.Attribute) and node.attr in ("store", "store_tile"):
+            param = values.of(node.value)
+            if isinstance(param, SafeParam) and param.access is Access.REF:
+                at, what = node_location(texts, body.file, node)[0], f"no attribute {node.attr!r}"
+                yield located(texts, at, f"'Ref' object has {what}", hint=READ_ONLY)
 
 
 def results(body: Body, texts: Mapping[str, str]) -> Iterator[Diagnostic]:

@@ -14,7 +14,7 @@ from tilec.frontends.tile.alike import of_outputs
 from tilec.frontends.tile.bodies import Bodies, Body, scope_of
 from tilec.frontends.tile.calls import follow
 from tilec.frontends.tile.demands import grid_of, preconditions, same_grid
-from tilec.frontends.tile.misuse import reaching_around, results
+from tilec.frontends.tile.misuse import reaching_around, results, stores_to_refs
 from tilec.frontends.tile.proof import Proof, promises, prove
 from tilec.frontends.tile.reading import never_stored, read_first
 from tilec.frontends.tile.safe import OUTPUTS, OWNED, Access, SafeParam, signature_of
@@ -72,9 +72,10 @@ def declare_safe(module: LoadedModule, name: str, kernel: Any) -> tuple[SafeKern
     names = [use.name for use in uses]
     required, problems = preconditions(kernel.preconditions, params, names, body.node, at, texts)
     misuses = (problem for item in reached for problem in reaching_around(item, texts))
-    if wrong := [*problems, *misuses, *results(body, texts)]:
-        raise _refusal(name, wrong)
     values = Values(body.node, scope_of(body.function), parameters(params), bodies)
+    stores = stores_to_refs(body, values, texts)
+    if wrong := [*problems, *misuses, *results(body, texts), *stores]:
+        raise _refusal(name, wrong)
     calls = follow(body, values, texts)
     proof, read = prove(calls, params, texts), read_first(calls[0])
     if proof.wrong:
