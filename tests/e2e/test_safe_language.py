@@ -168,7 +168,7 @@ MANIFESTS = {
     "an axis without values": (
         "matrix = { T = ['f32'], BM = [16], BN = [64] }",
         "matrix = { T = ['f32'], BM = [16] }",
-        "kernel.add.matrix: axis BN of the source has no values (z: tl.Mut[T, (BM, BN)], kernels.py:15:5): BN = [64]",
+        "kernel.add.matrix: axis BN of the source has no values (z: tl.Mut[T, (BM, BN)], kernels.py:15:5): give it some, such as BN = [64]",
     ),
     "a size that is no power of two": (
         "BM = [16], BN = [64]",

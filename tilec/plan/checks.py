@@ -11,7 +11,7 @@ from tilec.manifest.types import Case, Input, Kernel
 from tilec.model.cpp import cut
 from tilec.model.declaration import KernelDecl
 from tilec.model.job import Job, Variant
-from tilec.plan.params import suggest, symbol_places
+from tilec.plan.params import misspelt_axis, suggest, symbol_places
 from tilec.plan.points import Report, extent_faults
 from tilec.plan.targets import LanguageFacts
 from tilec.plan.tuning import misread
@@ -72,7 +72,8 @@ def _check_axes(
     for constant in constants:
         if constant.name not in axes and constant.default is None:
             what = f"constant {constant.name!r} of the kernel is bound by no axis of the matrix"
-            report(f"{what}: matrix.{constant.name} = [128]", path)
+            fix = f"give it some values, such as matrix.{constant.name} = [128]"
+            report(f"{what}: {fix}{misspelt_axis(constant.name, axes, decl)}", path)
     named = {p.name for p in decl.params}
     for name in [name for name in axes if name in language.hints and name not in named]:
         if strange := [value for value in axes[name] if type(value) is not int]:

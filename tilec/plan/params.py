@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tilec.manifest.types import Kernel, ParamTable
@@ -16,7 +16,7 @@ from tilec_runtime.errors import ExpressionError
 from tilec_runtime.model import expr
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.model.signature import AbiSlot, Param, ParamKind
-from tilec_runtime.model.suggest import did_you_mean
+from tilec_runtime.model.suggest import did_you_mean, nearest
 from tilec_runtime.model.tensormap import ALIGN, GRANULE, MOST_RANK, SIZE
 
 
@@ -115,6 +115,13 @@ _PLACE = re.compile(r"\{([^{}]*)\}")
 def suggest(name: str, known: Sequence[str]) -> str:
     """Return a did-you-mean, or the list of known names."""
     return did_you_mean(name, known) or (f"; it has {', '.join(known)}" if known else "")
+
+
+def misspelt_axis(name: str, axes: Iterable[str], decl: KernelDecl) -> str:
+    """Return a did-you-mean, where a near name in the matrix is none of the source."""
+    known = {*(p.name for p in decl.params), *(use.name for use in decl.axes)}
+    near = nearest(name, [axis for axis in axes if axis not in known])
+    return f"; did you mean it by {near!r}" if near else ""
 
 
 def symbol_places(symbol: str) -> tuple[str, ...]:

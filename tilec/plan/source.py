@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from tilec.manifest.types import Kernel
 from tilec.model.alike import Alike, conditions, unstated
 from tilec.model.declaration import AxisUse, KernelDecl
-from tilec.plan.params import passed_name
+from tilec.plan.params import misspelt_axis, passed_name
 from tilec.plan.points import Report, filled, inlined
 from tilec_runtime.errors import Diagnostic, ExpressionError
 from tilec_runtime.model import expr
@@ -110,8 +110,8 @@ def check_source_axes(kernel: Kernel, decl: KernelDecl, report: Report) -> bool:
         where = "; ".join(dict.fromkeys(use.where for use in places))
         if name not in axes:
             example = '["f32"]' if places[0].dtype else "[64]"
-            what = f"axis {name} of the source has no values ({where}, {decl.location}): {name} = {example}"
-            report(what, ("kernel", kernel.name, "matrix"))
+            what = f"axis {name} of the source has no values ({where}, {decl.location}): give it some, such as {name} = {example}"
+            report(what + misspelt_axis(name, axes, decl), ("kernel", kernel.name, "matrix"))
             sound = False
         for value in axes.get(name, ()):
             what = ""

@@ -535,7 +535,7 @@ def test_cases_choose_built_variants_and_know_the_parameters() -> None:
 def test_missing_constant_is_named() -> None:
     matrix = Matrix(axes=(("T", ("f16",)), ("BM", (64,))))
     kernel = tile_kernel(matrix=matrix, default=(), launch=Launch(grid=("cdiv(c.shape[0], BM)",)))
-    expected = "kernel.gemm.matrix: constant 'BN' of the kernel is bound by no axis of the matrix: matrix.BN = [128]"
+    expected = "kernel.gemm.matrix: constant 'BN' of the kernel is bound by no axis of the matrix: give it some values, such as matrix.BN = [128]"
     assert problems(kernel) == [expected]
 
 

@@ -99,11 +99,15 @@ def test_a_grid_of_the_manifest_stands_where_it_is_free() -> None:
     [
         (
             (("BM", (64,)),),
-            'axis T of the source has no values (z: tl.Mut[T, (BM,)], k.py:7:5): T = ["f32"]',
+            'axis T of the source has no values (z: tl.Mut[T, (BM,)], k.py:7:5): give it some, such as T = ["f32"]',
         ),
         (
             (("T", ("f32",)),),
-            "axis BM of the source has no values (z: tl.Mut[T, (BM,)], k.py:7:5): BM = [64]",
+            "axis BM of the source has no values (z: tl.Mut[T, (BM,)], k.py:7:5): give it some, such as BM = [64]",
+        ),
+        (
+            (("T", ("f32",)), ("BMM", (64,))),
+            "axis BM of the source has no values (z: tl.Mut[T, (BM,)], k.py:7:5): give it some, such as BM = [64]; did you mean it by 'BMM'",
         ),
         (
             (("T", ("f32",)), ("BM", (48,))),
