@@ -197,6 +197,23 @@ def test_a_gradient_that_no_backward_computes_is_refused(ops: Any) -> None:
     torch.testing.assert_close(found, weight)
 
 
+def test_the_gradient_of_an_operator_without_backward_is_refused(ops: Any) -> None:
+    x = torch.randn(100, requires_grad=True)
+    assert (ops.sums(x).detach() == ops.sums(x.detach())).all()
+    with pytest.raises(
+        RuntimeError, match=r"^operators::sums has no gradient: .*sums\.op\.backward"
+    ):
+        ops.sums(x).sum().backward()
+    with pytest.raises(
+        RuntimeError, match=r"^operators::both has no gradient: .*both\.op\.backward"
+    ):
+        ops.both(x.detach(), x)[1].sum().backward()
+    compiled = torch.compile(lambda x: ops.sums(x * 2), fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(compiled(x.detach()), ops.sums(2 * x.detach()))
+    with pytest.raises(Exception, match=r"operators::sums has no gradient"):
+        compiled(x)
+
+
 def test_schemas_of_what_a_signature_can_hold() -> None:
     from tilec_runtime.errors import Location
     from tilec_runtime.model.kernel import KernelInfo

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from tilec.package.doc import summary
-from tilec.package.text import bracketed, literal, parameter_names, plain
+from tilec.package.text import bracketed, literal, parameter_names, plain, unique
 from tilec.package.view import choice_type, defaults, is_open, param_type
 from tilec_runtime.model.kernel import BundleInfo, KernelInfo
 from tilec_runtime.model.operator import GRAD, BackwardInfo
@@ -25,7 +26,8 @@ class OperatorView:
         taken: parameters of the forward. call: of the operator, by its overload. results: what it
             gives.
         saves: lines that keep what the backward takes. gradients: parameters of the backward.
-        backward: its lines, none where the operator has none.
+        backward: its lines, none where the operator writes what the caller gives. computed: whether
+            they compute gradients, not raise.
     """
 
     name: str
@@ -38,6 +40,7 @@ class OperatorView:
     saves: list[str]
     gradients: str
     backward: list[str]
+    computed: bool
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -65,12 +68,13 @@ def operators_view(info: BundleInfo, namespace: str = "") -> OperatorsView | Non
 
     Args:
         info: the bundle's index.
-        namespace: one with the build's digest; the package's module where there is none.
+        namespace: one with the build's digest; the package's name where there is none, because
+            modules such as `_kernels` are called alike in many libraries.
     """
     operators = [kernel for kernel in info.kernels if kernel.op is not None]
     if not operators:
         return None
-    shared, namespace = bool(namespace), namespace or info.package.module.replace(".", "_")
+    shared, namespace = bool(namespace), namespace or _identifier(info.package.name)
     by_name = {kernel.name: kernel for kernel in operators}
     return OperatorsView(
         subject=plain(f"{info.package.name} {info.package.version}"),
@@ -84,11 +88,16 @@ def operators_view(info: BundleInfo, namespace: str = "") -> OperatorsView | Non
     )
 
 
+def _identifier(name: str) -> str:
+    """Return a distribution's name as an identifier of Python."""
+    return unique(re.sub(r"^(?=\d)|[-.]+", "_", name), ())
+
+
 def _view(kernel: KernelInfo, by_name: Mapping[str, KernelInfo], namespace: str) -> OperatorView:
     own = [*(param.name for param in kernel.params), *kernel.choices]
     grads = [f"{GRAD}{param.name}" for param in kernel.allocated]
-    unique = parameter_names([*own, *grads], _TAKEN)
-    names = dict(zip(own, unique, strict=False))
+    distinct = parameter_names([*own, *grads], _TAKEN)
+    names = dict(zip(own, distinct, strict=False))
     inputs = kernel.inputs
     default = dict(zip((param.name for param in kernel.params), defaults(kernel), strict=True))
     built = dict(kernel.axes)
@@ -115,7 +124,7 @@ def _view(kernel: KernelInfo, by_name: Mapping[str, KernelInfo], namespace: str)
         left_open = " and ".join(f"{names[axis]} is None" for axis in kernel.choices)
         body = [f"if {left_open}:", f"    return {plain_call}"]
     body.append(f"return {call}")
-    gradients = dict(zip(grads, unique[len(own) :], strict=True))
+    gradients = dict(zip(grads, distinct[len(own) :], strict=True))
     saves: list[str] = []
     loads: list[str] = []
     backward = kernel.backward
@@ -125,9 +134,11 @@ def _view(kernel: KernelInfo, by_name: Mapping[str, KernelInfo], namespace: str)
         values |= {name: f"{text}.contiguous()" for name, text in gradients.items()}
         loads += _backward(kernel, backward, values, by_name[backward.kernel])
     elif any(param.out for param in inputs):
-        # Of what a call allocates, torch warns where its gradient is asked for.
-        tensors = [param for param in inputs if param.kind is ParamKind.TENSOR]
-        body = [*_refusing(kernel, tensors, names, namespace), *body]
+        body = [*_refusing(kernel, _tensors(kernel), names, namespace), *body]
+    else:
+        # An autograd formula of the operator would cost every call, this one those with gradients.
+        body = [*_recorded(kernel, _tensors(kernel), names, taken), *body]
+        loads = [_missing_gradient(kernel, namespace)]
     return OperatorView(
         name=kernel.name,
         summary=summary(kernel),
@@ -141,7 +152,12 @@ def _view(kernel: KernelInfo, by_name: Mapping[str, KernelInfo], namespace: str)
         saves=saves,
         gradients=", ".join(gradients.values()),
         backward=loads,
+        computed=backward is not None,
     )
+
+
+def _tensors(kernel: KernelInfo) -> list[Param]:
+    return [param for param in kernel.inputs if param.kind is ParamKind.TENSOR]
 
 
 def _differentiable(
@@ -152,16 +168,39 @@ def _differentiable(
     namespace: str,
 ) -> list[str]:
     """Return the lines that register a call with autograd, and refuse inputs without a gradient."""
-    tensors = [param for param in kernel.inputs if param.kind is ParamKind.TENSOR]
+    tensors = _tensors(kernel)
     with_gradient = [param for param in tensors if backward.gradient_of(param.name)]
     without = [param for param in tensors if param not in with_gradient]
-    wanted = " or ".join(f"{names[param.name]}.requires_grad" for param in with_gradient)
-    condition = f"({wanted})" if len(with_gradient) > 1 else wanted
     return [
         *_refusing(kernel, without, names, namespace),
+        *_recorded(kernel, with_gradient, names, taken),
+    ]
+
+
+def _recorded(
+    kernel: KernelInfo, tensors: Sequence[Param], names: Mapping[str, str], taken: Sequence[str]
+) -> list[str]:
+    """Return the lines that register a call with autograd where one of the tensors wants it."""
+    wanted = " or ".join(
+        f"({name} is not None and {name}.requires_grad)"
+        if param.optional
+        else f"{name}.requires_grad"
+        for param in tensors
+        for name in [names[param.name]]
+    )
+    condition = f"({wanted})" if len(tensors) > 1 else wanted
+    return [
         f"if {condition} and torch.is_grad_enabled():",
         f"    return _Grad_{kernel.name}.apply({', '.join(taken)})",
     ]
+
+
+def _missing_gradient(kernel: KernelInfo, namespace: str) -> str:
+    """Return the line that raises where the gradient of an operator without a backward is due."""
+    return (
+        f'raise RuntimeError("{namespace}::{kernel.name} has no gradient: name the kernel that computes it '
+        f'in kernel.{kernel.name}.op.backward of tilec.toml, or detach() its inputs")'
+    )
 
 
 def _refusing(

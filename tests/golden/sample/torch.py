@@ -67,6 +67,19 @@ def scale(x: torch.Tensor, factor: float = 2.0) -> torch.Tensor:
     return _op_scale(x, factor)
 
 
+class _Grad_scale_backward(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, factor):
+        y = _op_scale_backward(x, factor)
+        return y
+
+    @staticmethod
+    def backward(ctx, grad_y):
+        raise RuntimeError("sample::scale_backward has no gradient: name the kernel that computes it in kernel.scale_backward.op.backward of tilec.toml, or detach() its inputs")
+
+
 def scale_backward(x: torch.Tensor, factor: float = 2.0) -> torch.Tensor:
     """Launch the kernel scale_backward."""
+    if x.requires_grad and torch.is_grad_enabled():
+        return _Grad_scale_backward.apply(x, factor)
     return _op_scale_backward(x, factor)

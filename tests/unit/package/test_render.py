@@ -334,3 +334,22 @@ def test_kernels_that_leave_their_launch_open_take_a_config():
     info = dataclasses.replace(SAMPLE, kernels=(preset,))
     assert "def add(self, z, x, y, alpha=1.0, *, config=None):" in rendered(info)
     assert rendered(info, "__init__.pyi").count("config: LaunchConfig | None = None,\n") == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "namespace"),
+    [("acme", "acme"), ("acme-kernels.x", "acme_kernels_x"), ("3d", "_3d"), ("class", "class_")],
+)
+def test_operators_are_in_the_namespace_of_the_packages_name(name, namespace):
+    package = dataclasses.replace(PACKAGE, name=name, module="acme._kernels")
+    text = rendered(dataclasses.replace(SAMPLE, package=package), "torch.py")
+    assert f'_Operators(_tilec_package_, "{namespace}")' in text
+
+
+def test_optional_inputs_of_an_operator_without_backward_may_be_none():
+    bias = Param(name="bias", kind=TENSOR, dtype="T", rank=1, optional=True)
+    one = dataclasses.replace(SCALE_BACKWARD, name="add", params=(*SCALE.params[:2], bias))
+    text = rendered(dataclasses.replace(SAMPLE, kernels=(one,)), "torch.py")
+    wanted = "(x.requires_grad or (bias is not None and bias.requires_grad))"
+    assert f"if {wanted} and torch.is_grad_enabled():" in text
+    assert "_once" not in text
