@@ -54,7 +54,7 @@ napoleon_numpy_docstring = False
 napoleon_custom_sections = [("Attributes", "params_style")]  # a list, not one entry for each
 
 # A block that a page writes to a file, as the tests of the pages read it.
-_FILE = re.compile(r"^<!-- (file|append): (.+?) -->\n```(\w+)$", re.MULTILINE)
+_FILE = re.compile(r"^(?:`([^`\n]+)`:\n\n)?<!-- (file|append): (.+?) -->\n```(\w+)$", re.MULTILINE)
 _LINK = re.compile(r"\[([^\]]*)\]\(([^()\s#:]+)(#[^()\s]*)?\)")
 
 
@@ -73,9 +73,10 @@ def _name_files(app: Sphinx, docname: str, source: list[str]) -> None:  # noqa: 
     """Give each block that belongs to a file the file's name as its caption."""
 
     def captioned(match: re.Match[str]) -> str:
-        directive, name, language = match.groups()
+        before, directive, name, language = match.groups()
         caption = f"`{name}`" if directive == "file" else f"add to `{name}`"
-        return f"```{{code-block}} {language}\n:caption: {caption}\n"
+        other = f"`{before}`:\n\n" if before not in (None, name) else ""
+        return f"{other}```{{code-block}} {language}\n:caption: {caption}\n"
 
     source[0] = _FILE.sub(captioned, source[0])
 
