@@ -67,7 +67,7 @@ def test_a_missing_argument_is_pythons_error_or_the_launchers(kernels: Any) -> N
     with pytest.raises(TypeError, match="missing 1 required positional argument: 'x'"):
         kernels.accumulate(x)
     for call in (kernels["accumulate"], kernels.both):
-        with pytest.raises(ArgumentError, match="the arguments are missing"):
+        with pytest.raises(ArgumentError, match="the argument is missing"):
             call(x)
 
 
