@@ -75,16 +75,12 @@ def _outputs(manifest_path: Path) -> tuple[list[Path], Kept]:
         kept.append((path, why))
     gone = []
     for file in written_files(place, name):
-        link = file.path.is_symlink()
         if file.unchanged:
             gone.append(file.path)
+        elif file.path.is_symlink():
+            kept.append((file.path, "it is a link, which tilec did not write"))
         else:
-            why = (
-                "it is a link, which tilec did not write"
-                if link
-                else "it was changed after the build"
-            )
-            kept.append((file.path, why))
+            kept.append((file.path, "it was changed after the build"))
     written = place / list_name(name)
     return [*gone, *([written] if written.is_file() else [])], sorted(kept)
 

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from tilec_runtime.errors import CacheError, Diagnostic, TilecError
 from tilec_runtime.model.digest import sha256
-from tilec_runtime.model.image import ImageInfo
+from tilec_runtime.model.image import Image, ImageInfo
 from tilec_runtime.model.signature import AbiSlot
 
 
@@ -71,6 +71,10 @@ class Done:
     cached: bool
     seconds: float
     row: str = ""
+
+    def image(self, data: bytes) -> Image:
+        """Return the image, with its bytes."""
+        return Image(info=self.info, data=data, abi=self.abi, warnings=self.warnings)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)

@@ -181,18 +181,19 @@ def _recorded(
     kernel: KernelInfo, tensors: Sequence[Param], names: Mapping[str, str], taken: Sequence[str]
 ) -> list[str]:
     """Return the lines that register a call with autograd where one of the tensors wants it."""
-    wanted = " or ".join(
-        f"({name} is not None and {name}.requires_grad)"
-        if param.optional
-        else f"{name}.requires_grad"
-        for param in tensors
-        for name in [names[param.name]]
-    )
+    wanted = " or ".join(_wants_gradient(param, names) for param in tensors)
     condition = f"({wanted})" if len(tensors) > 1 else wanted
     return [
         f"if {condition} and torch.is_grad_enabled():",
         f"    return _Grad_{kernel.name}.apply({', '.join(taken)})",
     ]
+
+
+def _wants_gradient(param: Param, names: Mapping[str, str]) -> str:
+    """Return the condition that a tensor is given and requires a gradient."""
+    name = names[param.name]
+    condition = f"{name}.requires_grad"
+    return f"({name} is not None and {condition})" if param.optional else condition
 
 
 def _missing_gradient(kernel: KernelInfo, namespace: str) -> str:
@@ -208,9 +209,7 @@ def _refusing(
 ) -> Iterator[str]:
     """Yield the lines that refuse tensors whose gradient would be lost."""
     for param in tensors:
-        name = names[param.name]
-        given = f"{name} is not None and " if param.optional else ""
-        yield f"if {given}{name}.requires_grad and torch.is_grad_enabled():"
+        yield f"if {_wants_gradient(param, names)} and torch.is_grad_enabled():"
         yield f'    raise RuntimeError("{namespace}::{kernel.name} has no gradient of {param.name}: pass {param.name}.detach()")'
 
 

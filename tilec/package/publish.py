@@ -157,12 +157,12 @@ def _require_own(publication: Publication, stage: Stage) -> None:
         OutputError: names them.
     """
     name = publication.info.package.name
-    written = written_files(publication.list.parent, name)
-    own = {file.path for file in written if file.unchanged}
+    written = {file.path: file for file in written_files(publication.list.parent, name)}
     foreign = [
         path
         for path in stage.replaced
-        if path not in own and file_digest(path) != file_digest(stage.where(path))
+        if not (path in written and written[path].unchanged)
+        and file_digest(path) != file_digest(stage.where(path))
     ]
     if foreign:
         names = ", ".join(

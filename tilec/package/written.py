@@ -36,9 +36,15 @@ class Written:
     digests: tuple[str, ...]
 
     @property
+    def digest(self) -> str:
+        """SHA-256 (hex) of the bytes that tilec wrote; empty where it has others or is a link."""
+        digest = "" if self.path.is_symlink() else file_digest(self.path)
+        return digest if digest in self.digests else ""
+
+    @property
     def unchanged(self) -> bool:
-        """Whether it has the bytes that tilec wrote. A link is no output."""
-        return not self.path.is_symlink() and file_digest(self.path) in self.digests
+        """Whether it has the bytes that tilec wrote."""
+        return bool(self.digest)
 
 
 def list_name(package: str) -> str:
@@ -70,8 +76,8 @@ def save_list(path: Path, package: str, outputs: Iterable[Output]) -> None:
     directory = path.parent
     rows = {(output.digest, output.kind, Path(output.path)) for output in outputs}
     for file in written_files(directory, package):
-        if file.unchanged:
-            rows.add((file_digest(file.path), file.kind, file.path))
+        if digest := file.digest:
+            rows.add((digest, file.kind, file.path))
     lines = sorted(
         f"{digest}  {kind}  {place.relative_to(directory).as_posix()}\n"
         for digest, kind, place in rows

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """The known word that `word` was most likely meant to be, or an empty text where none is near."""
+    """Return the known word that is nearest to `word`, or an empty text where none is near."""
     options = sorted(set(known))
     folded = {_fold(option): option for option in reversed(options)}
     if _fold(word) in folded:
@@ -14,16 +14,22 @@ def nearest(word: str, known: Iterable[str]) -> str:
     # Imported here: only errors need it.
     from difflib import get_close_matches
 
-    found = get_close_matches(word, options, n=1, cutoff=0.6) or [
+    matches = get_close_matches(word, options, n=1, cutoff=0.6) or [
         folded[close] for close in get_close_matches(_fold(word), list(folded), n=1, cutoff=0.6)
     ]
-    return found[0] if found else ""
+    return matches[0] if matches else ""
+
+
+def suggestion(word: str, known: Iterable[str]) -> str:
+    """Return `did you mean 'X'`, or an empty text where no known word is near."""
+    near = nearest(word, known)
+    return f"did you mean {near!r}" if near else ""
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """`; did you mean 'X'` to hang on a message, or an empty text where nothing is near."""
-    found = nearest(word, known)
-    return f"; did you mean {found!r}" if found else ""
+    """Return the suggestion as the end of a message: `; did you mean 'X'`, or an empty text."""
+    text = suggestion(word, known)
+    return text and f"; {text}"
 
 
 def _fold(word: str) -> str:

@@ -14,7 +14,6 @@ from tilec.compile.pool import Answers
 from tilec.compile.remote.store import RemoteError
 from tilec.compile.worker import Compile, Reply, Setup, check_image, image_row, spool_image
 from tilec_runtime.errors import TilecError
-from tilec_runtime.model.image import Image
 
 _SLOW = 60.0  # seconds for an image from the remote cache, behind those that wait for it too
 
@@ -90,7 +89,7 @@ class Results:
             raise RemoteError(reason) from exc
 
     def _keep(self, request: Compile, done: Done, data: bytes) -> Done | TilecError:
-        image = Image(info=done.info, data=data, abi=done.abi, warnings=done.warnings)
+        image = done.image(data)
         check_image(image)
         if image.info.target != request.job.target:
             raise ValueError(f"an image for {image.info.target}, not {request.job.target}")

@@ -10,7 +10,6 @@ from tilec.compile.remote.access import open_store, worker_access
 from tilec.compile.remote.images import put_image
 from tilec.compile.remote.store import RemoteError, RemoteStore
 from tilec_runtime.errors import UsageError
-from tilec_runtime.model.image import Image
 
 
 class Uploads:
@@ -39,7 +38,7 @@ class Uploads:
         """Upload an image; return whether the remote cache has it."""
         if self._store is None:
             return False
-        image = Image(info=done.info, data=data, abi=done.abi, warnings=done.warnings)
+        image = done.image(data)
         try:
             put_image(self._store, key, index_row(key, image), data, seconds=done.seconds)
         except RemoteError as exc:

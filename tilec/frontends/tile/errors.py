@@ -17,7 +17,7 @@ from tilec.frontends.tools.python_errors import (
 )
 from tilec.model.job import Source
 from tilec_runtime.errors import CompileError, Location
-from tilec_runtime.model.suggest import did_you_mean
+from tilec_runtime.model.suggest import suggestion
 
 # An array of the safe language as cuda.tile shows it: with its fields.
 _NESTED = r"(?:[^][]|\[(?:[^][]|\[[^][]*\])*\])*"
@@ -185,7 +185,7 @@ def _hint(message: str) -> str:
     if unknown:
         module = api.lang() if unknown[1] == "tilec.lang" else api.cuda_tile()
         names = [name for name in dir(module) if not name.startswith("_")]
-        close = did_you_mean(unknown[2], names).removeprefix("; ")
+        close = suggestion(unknown[2], names)
         return close or (_MEMORY if unknown[1] == "tilec.lang" else "")
     for pattern, hint in _HINTS:
         found = pattern.search(message)

@@ -18,7 +18,7 @@ from tilec_runtime.errors import Location
 from tilec_runtime.model.dtype import DTYPES, DType
 from tilec_runtime.model.kernel import AxisValue
 from tilec_runtime.model.signature import AbiSlot, Assumption, Param, ParamKind
-from tilec_runtime.model.suggest import did_you_mean
+from tilec_runtime.model.suggest import suggestion
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -65,7 +65,7 @@ def bind(job: Job, params: Sequence[FunctionParam], at: Location) -> Bound:
         with mismatches.at(at):
             if extra.name not in (*names, *binder.taken):
                 what = f"the manifest has a parameter {extra.name!r} that kernel {job.spec.decl.name!r} does not take"
-                hint = did_you_mean(extra.name, names).removeprefix("; ")
+                hint = suggestion(extra.name, names)
                 raise MismatchError(
                     what, hint or f"the kernel takes {', '.join(names) or 'no parameters'}"
                 )
@@ -126,7 +126,7 @@ class _Binder(ParameterBinder):
         self._refuse_stated(item.name)
         value = self._axes.get(item.name, item.default)
         if value is None:
-            close = did_you_mean(item.name, self._axes).removeprefix("; ")
+            close = suggestion(item.name, self._axes)
             raise MismatchError(
                 f"constant {item.name!r} has no value in this variant",
                 close

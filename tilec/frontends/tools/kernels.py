@@ -14,7 +14,7 @@ from tilec.model.job import Job, Source
 from tilec_runtime.errors import CompileError, Diagnostic, Location
 from tilec_runtime.model.kernel import AxisValue
 from tilec_runtime.model.signature import Param
-from tilec_runtime.model.suggest import did_you_mean
+from tilec_runtime.model.suggest import suggestion
 
 
 class DeclaredKernel(Protocol):
@@ -71,7 +71,7 @@ class Kernels(Generic[K]):
             return module, kernels[name]
         what = f"{module.source.path} has no {self._word} {name!r}; it has {', '.join(kernels) or 'none'}"
         hint = (
-            did_you_mean(name, kernels).removeprefix("; ")
+            suggestion(name, kernels)
             or f"kernels are functions with the decorator {self._decorators}"
         )
         place = Location(file=module.source.path)
@@ -203,7 +203,7 @@ class ParameterBinder:
             return self._params[name]
         parameter = parameter or name
         what = f"neither params nor an axis of the matrix says what parameter {parameter!r} is"
-        close = did_you_mean(parameter, [*self._params, *self._axes]).removeprefix("; ")
+        close = suggestion(parameter, [*self._params, *self._axes])
         raise MismatchError(what, close or f"say it in [{self._table}.params], or {how}")
 
     def _refuse_stated(self, name: str) -> None:

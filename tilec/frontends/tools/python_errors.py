@@ -11,7 +11,7 @@ from types import TracebackType
 
 from tilec.model.job import Source
 from tilec_runtime.errors import CompileError, Diagnostic, Location, TilecError
-from tilec_runtime.model.suggest import did_you_mean
+from tilec_runtime.model.suggest import suggestion
 
 IMPORTS = "a kernel module is executed when it is built: what only a launch needs (torch, say) is imported inside functions"
 
@@ -52,7 +52,7 @@ def import_error(where: ImportFailure, exc: BaseException) -> CompileError:
     elif isinstance(exc, SyntaxError | UnicodeError) and own and "encod" in text:
         hint = "save the file as UTF-8, or name its encoding in its first line"
     elif isinstance(exc, AttributeError) and exc.name:
-        hint = did_you_mean(exc.name, dir(exc.obj)).removeprefix("; ")
+        hint = suggestion(exc.name, dir(exc.obj))
     elif not isinstance(exc, SyntaxError | TilecError | NameError | TypeError):
         hint = IMPORTS  # what tilec itself refuses in a module, it says
     log = "".join(traceback.format_list(frames) + traceback.format_exception_only(exc))

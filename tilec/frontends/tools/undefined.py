@@ -10,7 +10,7 @@ from types import FunctionType
 
 from tilec.frontends.tools.python_errors import function_node, node_location
 from tilec_runtime.errors import Diagnostic
-from tilec_runtime.model.suggest import did_you_mean
+from tilec_runtime.model.suggest import suggestion
 
 
 def undefined_names(function: FunctionType, texts: Mapping[str, str]) -> tuple[Diagnostic, ...]:
@@ -33,7 +33,7 @@ def undefined_names(function: FunctionType, texts: Mapping[str, str]) -> tuple[D
     found: dict[str, Diagnostic] = {}
     for use in sorted(uses, key=lambda use: (use.lineno, use.col_offset)):
         place, line = node_location(texts, file, use)
-        hint = did_you_mean(use.id, (*local, *function.__globals__)).removeprefix("; ")
+        hint = suggestion(use.id, (*local, *function.__globals__))
         what = f"{use.id} is not defined"
         problem = Diagnostic(message=what, location=place, excerpt=line, hint=hint)
         found.setdefault(use.id, problem)

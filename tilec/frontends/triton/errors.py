@@ -14,7 +14,7 @@ from tilec.frontends.tools.python_errors import line_of, located, traced
 from tilec.frontends.triton import api
 from tilec.frontends.triton.declare import HOW, TritonKernel
 from tilec_runtime.errors import CompileError, Diagnostic, Location
-from tilec_runtime.model.suggest import did_you_mean
+from tilec_runtime.model.suggest import suggestion
 
 _PLACED = re.compile(
     r'^(?:loc\()?"?([^"\n:]+)"?:(\d+):(\d+)\)?: (error|warning): (.*)$', re.MULTILINE
@@ -170,8 +170,8 @@ def _spelled(message: str) -> str:
 def _hint(message: str) -> str:
     unknown = _UNKNOWN.search(message)
     if unknown:
-        return did_you_mean(
+        return suggestion(
             unknown[2],
             [name for name in dir(sys.modules.get(unknown[1])) if not name.startswith("_")],
-        ).removeprefix("; ")
+        )
     return next((hint for pattern, hint in _HINTS if pattern.search(message)), "")
