@@ -53,27 +53,12 @@ def test_other_wheels(tmp_path: Path, names: tuple[str, ...], held: str) -> None
         open_container(path)
 
 
-def test_a_wheel_that_is_none(tmp_path: Path) -> None:
-    path = tmp_path / "x.whl"
-    path.write_bytes(b"PK\x03\x04 not a zip")
-    with pytest.raises(BundleError, match=r"x\.whl is damaged or no wheel: File is not a zip file"):
-        open_container(path)
-
-
 def test_a_wheel_with_flipped_bits(tmp_path: Path) -> None:
     path = wheel(tmp_path, "acme_kernels/a.tilec")
     data = bytearray(path.read_bytes())
     data[5000] ^= 0x40
     path.write_bytes(data)
     with pytest.raises(BundleError, match=r"\.whl is damaged or no wheel: Bad CRC-32"):
-        open_container(path)
-
-
-def test_a_wheel_whose_bundle_is_damaged(tmp_path: Path) -> None:
-    path = tmp_path / "x.whl"
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("x/a.tilec", b"nothing of the kind")
-    with pytest.raises(BundleError, match=re.escape(str(path))):
         open_container(path)
 
 
@@ -103,13 +88,6 @@ def test_directories_without_or_with_many(tmp_path: Path) -> None:
         ),
     ):
         open_container(tmp_path)
-
-
-def test_a_file_that_is_no_bundle(tmp_path: Path) -> None:
-    path = tmp_path / "x.tilec"
-    path.write_text("hello")
-    with pytest.raises(BundleError, match=re.escape(str(path))):
-        open_container(path)
 
 
 def test_a_package_names_its_bundle_among_several(tmp_path: Path) -> None:

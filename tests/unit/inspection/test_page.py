@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import dataclasses
 import gzip
 import hashlib
 import html.parser
@@ -16,10 +15,8 @@ import pytest
 
 from tests.page_samples import HOSTILE, SOURCE, nvdisasm, page, sample
 from tilec.cli.tables import bytes_text
-from tilec.inspection.html import page_json, render
+from tilec.inspection.html import render
 from tilec.inspection.page import Page
-from tilec_runtime.errors import BundleError
-from tilec_runtime.model.arch import Target
 
 
 @pytest.fixture(autouse=True)
@@ -54,11 +51,6 @@ def test_code_and_sources_side_by_side(tmp_path: Path) -> None:
     assert (ptx.held, ptx.warnings) == (None, ())
 
 
-def test_the_same_page_twice_has_the_same_bytes(tmp_path: Path) -> None:
-    bundle, search = sample(tmp_path), nvdisasm(tmp_path)
-    assert page(bundle, search, tmp_path).embedded == page(bundle, search, tmp_path).embedded
-
-
 def test_a_source_that_has_changed_is_not_shown(tmp_path: Path) -> None:
     bundle = sample(tmp_path)
     (tmp_path / "scale.cu").write_text(SOURCE + "// edited\n")
@@ -77,17 +69,6 @@ def test_files_that_only_line_tables_name_are_never_read(tmp_path: Path) -> None
     assert [(file.name, file.code) for file in found.files][1] == ("lib.cuh", "")
 
 
-def test_a_damaged_image_is_an_error(tmp_path: Path, monkeypatch) -> None:
-    bundle = sample(tmp_path)
-
-    def image(_self: object, digest: str) -> bytes:
-        raise BundleError(f"image {digest} is damaged")
-
-    monkeypatch.setattr(type(bundle), "image", image)
-    with pytest.raises(BundleError, match="is damaged"):
-        page(bundle, nvdisasm(tmp_path), tmp_path)
-
-
 def test_large_bundles_have_limits_that_are_told(tmp_path: Path) -> None:
     bundle, search = sample(tmp_path, kernels=("a", "b", "c")), nvdisasm(tmp_path)
     found = page(bundle, search, tmp_path, images=3)
@@ -102,14 +83,6 @@ def test_large_bundles_have_limits_that_are_told(tmp_path: Path) -> None:
     small = page(bundle, search, tmp_path, bytes=10)
     assert [bool(one.code) for one in small.images] == [True, False, False, False, False, False]
     assert small.files[0].note == "left out: the page has no more room"
-
-
-def test_each_kernel_has_machine_code_before_any_has_more(tmp_path: Path) -> None:
-    bundle, search = sample(tmp_path, kernels=("a", "b", "c")), nvdisasm(tmp_path)
-    found = page(bundle, search, tmp_path, disassembled=2)
-    assert [bool(one.code) for one in found.images] == [True, True, True, True, False, True]
-    assert found.images[4].note == "not disassembled: --html with --select 'c-sm_90' does so"
-    assert "the code of 1 images is left out, 5 have it" in found.left_out
 
 
 VOID = {"meta", "link", "input"}
@@ -200,24 +173,3 @@ def test_names_that_are_no_unicode_can_be_written(tmp_path: Path, monkeypatch) -
     monkeypatch.setattr("tilec.frontends.tools.search._wheel_roots", list)
     found = page(sample(tmp_path, kernels=("k\ud800",)), nvdisasm(tmp_path), tmp_path)
     assert b"k\\ud800" in render(found, amount=bytes_text, title="t")
-
-
-def test_ltoir_has_no_text(tmp_path: Path) -> None:
-    made = sample(tmp_path)
-    (kernel,) = made.info.kernels
-    images = tuple(
-        dataclasses.replace(image, target=Target.parse("lto_80"))
-        for image in kernel.variants[0].images[1:]
-    )
-    variants = (
-        dataclasses.replace(kernel.variants[0], images=(*kernel.variants[0].images[:1], *images)),
-    )
-    info = dataclasses.replace(made.info, kernels=(dataclasses.replace(kernel, variants=variants),))
-    rows = page_json(
-        page(dataclasses.replace(made, info=info), nvdisasm(tmp_path), tmp_path), bytes_text
-    )["images"]
-    assert [(row["form"], row["code"] != "") for row in rows] == [("sass", True), ("ltoir", False)]
-    assert (
-        rows[1]["note"]
-        == "LTO-IR has no text: nvJitLink makes machine code of it where it is loaded"
-    )

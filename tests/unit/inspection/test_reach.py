@@ -10,7 +10,6 @@ from tests.runtime_samples import IMAGES, image, kernel, slot
 from tilec.inspection.reach import NEWER, coverage, sizes
 from tilec.package.write import write_bundle
 from tilec_runtime.bundle.read import Bundle
-from tilec_runtime.errors import UsageError
 from tilec_runtime.model.jit import JitFallback
 from tilec_runtime.model.kernel import BundleInfo, PackageInfo, VariantInfo
 
@@ -112,8 +111,3 @@ def test_coverage_asks_the_drivers_that_the_bundle_supports(
     bundle = bundle_of(tmp_path, "sm_90", min_driver=min_driver, cuda=(12, 4))
     (found,) = coverage(bundle.info, ("sm_90",))
     assert found.complete == complete
-
-
-def test_coverage_of_no_architecture(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"no architecture 'sm_91'; did you mean 'sm_90'"):
-        coverage(bundle_of(tmp_path, "sm_90").info, ("sm_91",))

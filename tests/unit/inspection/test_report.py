@@ -13,7 +13,7 @@ from tilec.inspection.container import describe, open_container
 from tilec.inspection.safety import safety_facts
 from tilec_runtime.errors import Location
 from tilec_runtime.model.safety import Checks, Fact, Guarantee, Region, Safety
-from tilec_runtime.model.signature import Assumption, Param, ParamKind
+from tilec_runtime.model.signature import Param, ParamKind
 
 
 @pytest.fixture
@@ -21,15 +21,6 @@ def found(tmp_path: Path) -> report.Report:
     path = tmp_path / "acme.tilec"
     write_sample(path)
     return describe(open_container(path))
-
-
-def test_equal_images_weigh_once() -> None:
-    kernel = Sample().info().kernels[0]
-    first = kernel.variants[0]
-    twice = dataclasses.replace(kernel, variants=(first, dataclasses.replace(first, id="twin")))
-    row = report.summarize(twice)
-    assert (row.variants, row.images, row.size) == (2, 6, 9012)
-    assert report.summarize(kernel).size == 12 * 3004
 
 
 @pytest.mark.parametrize(
@@ -50,21 +41,6 @@ def test_equal_images_weigh_once() -> None:
 )
 def test_parameters_as_text(param: Param, text: str) -> None:
     assert report.param_text(param) == text
-
-
-def test_assumptions_as_text() -> None:
-    assert report.assumption_text(()) == ""
-    assert report.assumption_text((Assumption(param="a"),)) == ""
-    facts = (
-        Assumption(param="a", shape=(16, 8), stride=(16, 1), align=16),
-        Assumption(param="b", align=4),
-    )
-    assert (
-        report.assumption_text(facts)
-        == "a: shape divisible by 16,8, stride by 16,1, base by 16; b: base divisible by 4"
-    )
-    same = tuple(Assumption(param=name, shape=(16,)) for name in "abc")
-    assert report.assumption_text(same) == "a, b, c: shape divisible by 16"
 
 
 def test_json_says_everything_of_an_image(found: report.Report) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tilec.frontends.cuda.mangled import check, parameter_types, pointed
+from tilec.frontends.cuda.mangled import check, parameter_types
 from tilec.model.declaration import KernelDecl, ParamDecl
 from tilec_runtime.errors import CompileError, Location
 from tilec_runtime.model.signature import AbiSlot, Param, ParamKind
@@ -82,12 +82,6 @@ def decl(visible=""):
         location=Location(file="k.cu", line=3, column=20),
     )
     return KernelDecl(name="k", location=at, params=(x,))
-
-
-def test_tensors_are_found_by_the_arguments_that_pass_them():
-    found = pointed(slots("i32(n)", "y.ptr", "x.ptr"), "_Z1kiP6__halfPKf")
-    assert {name: type_.dtype for name, type_ in found.items()} == {"y": "f16", "x": "f32"}
-    assert pointed(slots("x.ptr"), "k") == {}
 
 
 @pytest.mark.parametrize(

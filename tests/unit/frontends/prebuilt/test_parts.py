@@ -75,15 +75,6 @@ def test_a_digest_is_required_of_every_file(tmp_path: Path) -> None:
         prebuilt_files(source(tmp_path, TRITON, files=(("k.cubin", "1" * 64),)))
 
 
-def test_inputs_are_every_file_whatever_is_stated(tmp_path: Path) -> None:
-    (tmp_path / "b.cubin").write_bytes(b"cubin")
-    found = input_files(source(tmp_path, TRITON, sha256="0" * 64, files=(("b.cubin", "1" * 64),)))
-    assert [(f.name, f.digest) for f in found] == [
-        ("b.cubin", sha256(b"cubin")),
-        ("k.ptx", sha256(TRITON.encode())),
-    ]
-
-
 def test_files_that_are_not_there_or_lie_elsewhere(tmp_path: Path) -> None:
     with pytest.raises(CompileError, match=r"missing\.cubin: cannot be read: No such file"):
         input_files(source(tmp_path, TRITON, files=(("missing.cubin", "1" * 64),)))
@@ -116,24 +107,6 @@ def test_what_is_no_compiled_kernel(tmp_path: Path, data: bytes) -> None:
 )
 def test_kinds_are_told_by_what_is_in_a_file(tmp_path: Path, data: bytes, kind: FileKind) -> None:
     assert prebuilt_files(source(tmp_path, data))[0].kind is kind
-
-
-def test_ptx_of_triton(tmp_path: Path) -> None:
-    (decl,) = declarations(source(tmp_path, TRITON), OPENER)
-    assert (decl.name, decl.block, decl.named, decl.simt) == (
-        "add_kernel",
-        (128, 1, 1),
-        False,
-        True,
-    )
-    assert decl.kinds == ("cubin", "ptx")
-    assert str(decl.location) == "k.ptx:5"
-    assert [(p.name, p.kind, p.type, p.out) for p in decl.params] == [
-        ("param_0", "tensor", ".u64 .ptr", True),
-        ("param_1", "tensor", ".u64 .ptr", True),
-        ("param_2", "scalar", "", None),
-        ("param_3", "tensor", ".u64 .ptr", True),
-    ]
 
 
 def test_every_kind_of_ptx_parameter(tmp_path: Path) -> None:
@@ -199,16 +172,6 @@ def test_no_text_makes_the_reader_fail_otherwise(noise: str, at: int) -> None:
     except CompileError as error:
         told = len(error.diagnostics)
     assert told
-
-
-def test_a_cubin_says_sizes_and_the_manifest_what_they_are(tmp_path: Path) -> None:
-    (decl,) = declarations(source(tmp_path, build_cubin()), OPENER)
-    assert (decl.kinds, decl.named, decl.simt) == (("cubin",), False, True)
-    assert [p.name for p in decl.params] == [f"param_{index}" for index in range(len(decl.params))]
-    assert all(p.size and p.out and not p.dtype for p in decl.params)
-    assert [p.kind for p in decl.params] == [
-        "" if p.size in (1, 2, 4, 8) else "struct" for p in decl.params
-    ]
 
 
 @pytest.mark.parametrize("size", [10, 63, 64, 200, 400])

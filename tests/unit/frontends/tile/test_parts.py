@@ -4,7 +4,6 @@ listings.
 
 from __future__ import annotations
 
-import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -15,13 +14,10 @@ from tilec.frontends.base import ToolSearch
 from tilec.frontends.tile import api
 from tilec.frontends.tile.frontend import TileFrontend
 from tilec.frontends.tile.signature import FunctionParam, bind, symbol_of
-from tilec.frontends.tools import sass
-from tilec.frontends.tools.python_errors import characters, function_node, parameter_place
-from tilec.frontends.tools.tileiras import tileiras_diagnostics
 from tilec.model.declaration import KernelDecl
 from tilec.model.job import Job, KernelSpec, Source, Variant
 from tilec_runtime.errors import CompileError, Location
-from tilec_runtime.model.arch import Target, TargetKind
+from tilec_runtime.model.arch import Target
 from tilec_runtime.model.signature import Assumption, Param, ParamKind
 
 HERE = Location(file="k.py", line=3)
@@ -48,12 +44,6 @@ HERE = Location(file="k.py", line=3)
 )
 def test_targets(target, refusal):
     assert TileFrontend(ToolSearch()).refuse(Target.parse(target)) == refusal
-
-
-def test_the_protocol():
-    assert TileFrontend.name == "tile"
-    assert TileFrontend.suffixes == (".py",)
-    assert TileFrontend.kinds == (TargetKind.CUBIN, TargetKind.TILEIR)
 
 
 def test_what_is_up_to_date_costs_no_import_of_a_compiler(tmp_path):
@@ -134,23 +124,6 @@ def arrays(made: Job, *names: str) -> list[api.Array]:
     return [b for b in bind(made, function(*names), HERE).bindings if isinstance(b, api.Array)]
 
 
-def test_contiguous_tensors_have_a_last_stride_of_one():
-    assert [
-        a.strides
-        for a in arrays(
-            job(tensor("x", rank=0), tensor("y", rank=1), tensor("z", rank=3)), "x", "y", "z"
-        )
-    ] == [
-        (),
-        (1,),
-        (None, None, 1),
-    ]
-    (free,) = arrays(job(tensor("x", stride=(1, None))), "x")
-    assert (free.strides, free.overlaps_itself) == ((1, None), False)
-    (spread,) = arrays(job(tensor("x", stride=(0, 1))), "x")
-    assert spread.overlaps_itself
-
-
 def test_facts_of_parameter_and_assumption_are_joined_by_their_least_common_multiple():
     made = job(
         tensor("x", shape_divisible=(4, 6), stride_divisible=(2, 1), align=4),
@@ -178,109 +151,9 @@ def test_outputs_overlap_nothing_and_inputs_may_overlap_each_other():
     ] == [False, False]
 
 
-def test_slots_follow_the_function_and_constants_are_dropped():
-    constant = api.Annotation(constant=True, inner=int)
-    params = [*function("y"), *function(N=constant), *function("s", "x")]
-    made = job(
-        tensor("x", rank=1),
-        tensor("y", rank=0),
-        Param(name="s", kind=ParamKind.SCALAR, dtype="T"),
-        N=4,
-        T="f16",
-    )
-    bound = bind(made, params, HERE)
-    assert [(s.expr, s.type, s.size) for s in bound.abi] == [
-        ("y.ptr", "ptr", 8),
-        ("s", "f16", 2),
-        ("x.ptr", "ptr", 8),
-        ("x.shape[0]", "i32", 4),
-        ("x.stride[0]", "i32", 4),
-    ]
-    assert bound.bindings[1] == api.Constant(4)
-
-
-@pytest.mark.parametrize(
-    ("inner", "value", "bound"),
-    [
-        (int, 4, 4),
-        (float, 2, 2.0),
-        (float, 0.5, 0.5),
-        (bool, True, True),
-        (None, 0.5, 0.5),
-        (None, True, True),
-    ],
-)
-def test_constants(inner, value, bound):
-    (got,) = bind(
-        job(N=value), function(N=api.Annotation(constant=True, inner=inner)), HERE
-    ).bindings
-    assert isinstance(got, api.Constant)
-    assert got.value == bound
-    assert type(got.value) is type(bound)
-
-
-def test_an_axis_makes_an_unannotated_parameter_constant():
-    assert bind(job(N=4), function("N"), HERE).bindings == (api.Constant(4),)
-
-
 @pytest.mark.parametrize(
     ("inner", "value"), [(int, True), (int, 0.5), (bool, 1), (float, True), (int, "f32")]
 )
 def test_constants_of_the_wrong_kind(inner, value):
     with pytest.raises(CompileError, match="constant 'N' is"):
         bind(job(N=value), function(N=api.Annotation(constant=True, inner=inner)), HERE)
-
-
-def test_all_problems_are_told_at_once():
-    with pytest.raises(CompileError) as caught:
-        bind(job(tensor("w"), tensor("x", dtype="F")), function("x", "y", "z"), HERE)
-    assert [d.message.split(",")[0] for d in caught.value.diagnostics] == [
-        "parameter 'x' has no dtype that cuda.tile knows ('F')",
-        "neither params nor an axis of the matrix says what parameter 'y' is",
-        "neither params nor an axis of the matrix says what parameter 'z' is",
-        "the manifest has a parameter 'w' that kernel 'k' does not take",
-    ]
-
-
-def test_diagnostics_of_tileiras():
-    texts = {"k.py": "one\ntwo\n"}
-    text = (
-        'loc("k.py":2:3): error: first\n'
-        'loc(fused<#a>["k.py":1:1]): error: second\n'
-        'loc("/elsewhere/lib.py":7:1): error: third\n'
-        'loc("k.py":2:1): warning: slow\n'
-        "error: plain\nnoise\nerror: plain\nptxas fatal   : no memory\n"
-    )
-    found = tileiras_diagnostics(text, texts)
-    assert [d.message for d in found] == ["first", "second", "third", "plain", "no memory"]
-    assert found[0].location == Location(file="k.py", line=2, column=3)
-    assert (found[0].excerpt, found[1].excerpt) == ("two", "one")
-    assert found[2].location is None
-    assert [d.message for d in tileiras_diagnostics(text, texts, severity="warning")] == ["slow"]
-
-
-def test_places_in_a_source():
-    text = "@deco\n@other(1)\ndef f(a,\n      ü: int, *, b=2):\n    pass\n"
-    texts = {"k.py": text}
-    assert function_node(text, 1) is not None
-    assert function_node(text, 99) is None
-    assert function_node("def (", 1) is None
-    at = Location(file="k.py", line=3, column=5)
-    assert str(parameter_place(texts, at, "ü")) == "k.py:4:7"
-    assert str(parameter_place(texts, at, "b")) == "k.py:4:18"
-    assert parameter_place(texts, at, "c") == at
-    assert characters("äöx", 4) == 2
-
-
-def instruction(opcode: int, width: int = 4) -> bytes:
-    return struct.pack("<QQ", 0x000660FF01007000 | opcode, 0x0007E20000100000 | width << 9)
-
-
-def test_local_memory_in_machine_code():
-    stores = (
-        instruction(0x387) + instruction(0x387, 5) + instruction(0x387, 6) + instruction(0x387, 2)
-    )
-    loads = instruction(0x983) + instruction(0x983, 5) + instruction(0x983, 0)
-    others = instruction(0x388) + instruction(0x981, 6) + b"1234"
-    assert sass.count(stores + loads + others) == (4 + 8 + 16 + 2, 4 + 8 + 1)
-    assert sass.count(b"") == (0, 0)

@@ -4,14 +4,12 @@ the project.
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tilec.frontends.tools.environment import is_environment
 from tilec.frontends.tools.inputs import closure
 from tilec.frontends.tools.modules import LoadedModule, load
 from tilec.model.job import Source
@@ -110,12 +108,6 @@ def test_what_needs_no_declaration(tmp_path: Path, code: str) -> None:
     loaded(tmp_path, OPEN + code)
 
 
-def test_the_environment() -> None:
-    assert is_environment(os.__file__)
-    assert is_environment(pytest.__file__)
-    assert not is_environment("/nowhere/x.py")
-
-
 @pytest.fixture
 def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A directory that PYTHONPATH leads to."""
@@ -156,23 +148,3 @@ def test_modules_outside_of_the_project_are_inputs(tmp_path: Path, elsewhere: Pa
     # A module of the project comes first, as it does when it is executed.
     write(root, {"acme_shared.py": ""})
     assert [file.name for file in closure(source)] == ["acme_shared.py", "k.py"]
-
-
-def test_of_a_large_package_outside_of_the_project_only_its_own_files_count(
-    tmp_path: Path, elsewhere: Path
-) -> None:
-    write(elsewhere, {"acme_large/__init__.py": "import acme_other\n", "acme_other.py": ""})
-    write(elsewhere, {f"acme_large/m{number}.py": "" for number in range(100)})
-    root = tmp_path / "project"
-    write(root, {"k.py": "import acme_large\n"})
-    names = [file.name for file in closure(Source(root=str(root), path="k.py"))]
-    assert len(names) == 102
-    assert "../elsewhere/acme_other.py" not in names
-
-
-def test_installed_packages_are_not_looked_through(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Path, "rglob", lambda *_: pytest.fail("it may be large"))
-    write(tmp_path, {"k.py": "import pytest, hypothesis.strategies, numpy, json, nothing_such\n"})
-    assert [file.name for file in closure(Source(root=str(tmp_path), path="k.py"))] == ["k.py"]

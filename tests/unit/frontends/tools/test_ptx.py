@@ -10,75 +10,6 @@ from tilec.frontends.tools import ptx
 from tilec.frontends.tools.cpp.nvcc import _without_path_hash
 from tilec.frontends.tools.ptxas import spills
 
-TEXT = """//
-.version 9.4
-.target sm_80
-.address_size 64
-
-\t.file\t1 "/home/me/p/k/./a.cu"
-\t.file\t2 "/opt/cuda/bin/../include/cuda_fp16.h"
-"""
-
-
-def test_versions() -> None:
-    assert ptx.isa(TEXT) == (9, 4)
-    lowered = ptx.with_isa(TEXT, (8, 0))
-    assert ptx.isa(lowered) == (8, 0)
-    assert lowered.replace("8.0", "9.4") == TEXT
-    with pytest.raises(ValueError, match=r"no \.version"):
-        ptx.isa("// nothing")
-
-
-def test_what_ptxas_asks_for() -> None:
-    log = (
-        "ptxas k.ptx, line 9; error   : Feature 'fence.proxy' requires PTX ISA .version 8.3 or later\n"
-        "ptxas k.ptx, line 12; error   : Feature '.sync_restrict' requires PTX ISA .version 8.6 or later\n"
-    )
-    assert ptx.needed_isa(log) == (8, 6)
-    assert ptx.needed_isa("nothing") is None
-    assert ptx.complaints(log)[0] == (
-        "Feature 'fence.proxy' requires PTX ISA .version 8.3 or later",
-        9,
-    )
-
-
-def test_parameters_of_an_entry() -> None:
-    text = """.visible .entry _Z1k(
-\t.param .u64 .ptr .align 1 _Z1k_param_0,
-\t.param .u64 .ptr .global .align 16 _Z1k_param_1,
-\t.param .align 64 .b8 _Z1k_param_2[128],
-\t.param .u8 _Z1k_param_3,
-\t.param .align 2 .b8 _Z1k_param_4[2]
-)
-.maxntid 256
-{ ret; }
-.visible .entry _Z4nonev() { ret; }
-"""
-    sizes = ((8, 8), (8, 8), (128, 64), (1, 1), (2, 2))
-    assert ptx.entry_params(text, "_Z1k") == sizes
-    assert ptx.entry_params(text, "_Z4nonev") == ()
-    assert ptx.entry_params(text, "_Z") is None
-
-
-def test_a_mark_is_read_and_taken_out() -> None:
-    text = ".visible .entry _Z1kPf(\n)\n.global .align 8 .u64 tilec_entry = _Z1kPf;\n.visible .func f\n"
-    assert ptx.take_mark(text, "tilec_entry") == (
-        "_Z1kPf",
-        ".visible .entry _Z1kPf(\n)\n.visible .func f\n",
-    )
-    assert ptx.take_mark("nothing\n", "tilec_entry") == ("", "nothing\n")
-
-
-def test_file_names_lose_their_directories() -> None:
-    text = ptx.relative_files(
-        TEXT + '\t.file 3 "/usr/include/stdio.h"\n',
-        (("/home/me/p", ""), ("/opt/cuda/include", "<cuda>")),
-    )
-    assert '"k/a.cu"' in text
-    assert '"<cuda>/cuda_fp16.h"' in text
-    assert '"<system>/stdio.h"' in text
-    assert "/home" not in text
-
 
 def test_file_names_are_read_and_written_with_their_escapes() -> None:
     text = '\t.file\t1 "/home/mein \\303\\274\\"b\\\\c/k/\\303\\244 a.cu"\n'
@@ -97,20 +28,6 @@ def test_names_of_what_is_local_to_a_file_lose_the_hash_of_its_path() -> None:
     assert first == second
     assert first != _without_path_hash(text("5225cf54"), "k/b.cu")
     assert first.count("\n") == 3
-
-
-def test_spills_of_an_entry_and_of_what_it_may_call() -> None:
-    log = """ptxas info    : Compiling entry function '_Z1a' for 'sm_90'
-ptxas info    : Function properties for _Z1a
-ptxas         .     8 bytes stack frame, 4 bytes spill stores, 8 bytes spill loads
-ptxas info    : Compiling entry function '_Z1b' for 'sm_90'
-ptxas info    : Function properties for _Z1b
-    0 bytes stack frame, 100 bytes spill stores, 100 bytes spill loads
-ptxas info    : Function properties for _Z6calleev
-    0 bytes stack frame, 16 bytes spill stores, 32 bytes spill loads
-"""
-    assert spills(log, "_Z1a") == (20, 40)
-    assert spills(log, "_Z1c") is None
 
 
 def test_spills_of_functions_that_several_entries_call() -> None:

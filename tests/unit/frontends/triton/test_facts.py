@@ -111,11 +111,6 @@ def test_products_beyond_64_bits_stay_divisors() -> None:
     assert (3 * 2**90) % divisor == 0
 
 
-def test_tensors_of_any_rank_have_no_facts() -> None:
-    assert facts(tensor("x", rank=-1)).divisor("x.size") == 1
-    assert facts(tensor("x", rank=0)).divisor("x.size") == 1
-
-
 def test_extents_that_are_known_are_constants() -> None:
     known = Assumption(param="x", extent=(None, 48))
     told = facts(tensor("x"), assume=(known,))

@@ -30,33 +30,12 @@ def read(log: str, root: str) -> list[Diagnostic]:
     )
 
 
-def test_front_end_messages(root: str) -> None:
-    log = (
-        'k/a b.cu(3): error: identifier "foo" is undefined\n  \t\tint a = foo(3);\n  \t\t        ^\n\n'
-        'k/a b.cu(4): error: a value of type "const char *" cannot be assigned to an entity of type "float"\n'
-        '    x[0] = "abc"\n           ^\n\n'
-        '2 errors detected in the compilation of "k/a b.cu".\n'
-    )
-    first, second = read(log, root)
-    assert (
-        first.render()
-        == 'k/a b.cu:3:11: error: identifier "foo" is undefined\n    \t\tint a = foo(3);\n    \t\t        ^'
-    )
-    assert str(second.location) == "k/a b.cu:4:10"
-
-
 def test_tabs_that_a_compiler_changed_do_not_move_the_caret(root: str) -> None:
     (found,) = read(
         './k/a b.cu(3): error: identifier "foo" is undefined\n    int a = foo(3);\n            ^\n',
         root,
     )
     assert str(found.location) == "k/a b.cu:3:11"
-
-
-def test_notes_on_instantiation_are_kept(root: str) -> None:
-    log = 'k/a b.cu(4): error: bad\n    x[0] = "abc"\n    ^\n          detected during instantiation of "void k(T *) [with T=float]" \n'
-    (found,) = read(log, root)
-    assert found.message == 'bad\ndetected during instantiation of "void k(T *) [with T=float]"'
 
 
 def test_a_byte_order_mark_is_named(root: str) -> None:
@@ -71,61 +50,14 @@ def test_a_byte_order_mark_is_named(root: str) -> None:
     assert "byte order mark" not in second.hint
 
 
-def test_gcc_and_fatal_messages(root: str) -> None:
-    (found,) = read(
-        "k/a b.cu:1:10: fatal error: nope.h: No such file or directory\n    1 | #include\ncompilation terminated.\n",
-        root,
-    )
-    assert (str(found.location), found.severity) == ("k/a b.cu:1:10", "error")
-    assert "`include`" in found.hint
-    (found,) = read(
-        'k/a b.cu(1): catastrophic error: cannot open source file "vector"\n  __global__\n            ^\n',
-        root,
-    )
-    assert 'compiler = "nvcc"' in found.hint
-
-
-def test_messages_without_a_place_stand_at_the_kernel(root: str) -> None:
-    (found,) = read(
-        "ptxas error   : Entry function '_Z1kPf' uses too much shared data (0x61a80 bytes, 0xc000 max)\n",
-        root,
-    )
-    assert str(found.location) == "k/a b.cu:1:17"
-    assert "extern __shared__" in found.hint
-
-
 def test_information_is_no_message(root: str) -> None:
     log = "ptxas info    : 0 bytes gmem\nptxas info    : Used 12 registers, used 1 barriers\nRemark: The warnings can be suppressed\n"
     assert read(log, root) == []
 
 
-def test_warnings_of_toolkit_headers_are_left_out(root: str) -> None:
-    log = (
-        '/opt/cuda/include/cub/util.cuh(9): warning #1444-D: class "long4" was declared deprecated\n  long4\n  ^\n\n'
-        'k/a b.cu(3): warning #177-D: variable "a" was declared but never referenced\n  \t\tint a = foo(3);\n  \t\t    ^\n'
-    )
-    (found,) = read(log, root)
-    assert (found.severity, str(found.location)) == ("warning", "k/a b.cu:3:7")
-
-
 def test_errors_in_toolkit_headers_stay_and_are_named_without_their_directory(root: str) -> None:
     (found,) = read("/opt/cuda/include/cub/util.cuh(9): error: static assertion failed\n", root)
     assert str(found.location) == "<cuda>/cub/util.cuh:9"
-
-
-def test_words_on_the_symbol_are_apart(root: str) -> None:
-    log = '__nv_name_map(2): error: identifier "kk" is undefined\n  #pragma nv_mangled_name kk\n                          ^\n'
-    words = read_log(log, root, toolkit="", fallback=Location(file="x"))
-    assert (words.diagnostics, words.symbol) == ((), ('identifier "kk" is undefined',))
-    assert (
-        read_log(
-            log.replace("__nv_name_map(2)", "tilec-symbol(1)"),
-            root,
-            toolkit="",
-            fallback=Location(file="x"),
-        ).symbol
-        == words.symbol
-    )
 
 
 @pytest.mark.parametrize(

@@ -9,16 +9,6 @@ import pytest
 from tilec.frontends.tools.cpp.flags import OptionError
 from tilec.frontends.tools.cpp.options import read_options
 from tilec.model.job import Option
-from tilec_runtime.errors import UsageError
-
-
-def test_defaults() -> None:
-    options = read_options(())
-    assert (options.compiler, options.std, options.arguments()) == (
-        "nvrtc",
-        "c++17",
-        ["-std=c++17"],
-    )
 
 
 def test_arguments_in_order() -> None:
@@ -38,30 +28,6 @@ def test_arguments_in_order() -> None:
         "-DB",
         "--use_fast_math",
     ]
-
-
-def test_flags_of_ptxas_are_taken_out() -> None:
-    options = read_options(
-        (
-            (
-                "flags",
-                (
-                    "-maxrregcount=64",
-                    "--ptxas-options=-warn-spills,-O2",
-                    "-Xptxas",
-                    "-v",
-                    "--fmad=false",
-                ),
-            ),
-        )
-    )
-    assert options.flags == ("--fmad=false",)
-    assert options.ptxas == ("-maxrregcount", "64", "-warn-spills", "-O2", "-v")
-
-
-def test_a_flag_without_its_value_is_refused() -> None:
-    with pytest.raises(UsageError, match="needs a value"):
-        read_options((("flags", ("-Xptxas",)),))
 
 
 @pytest.mark.parametrize("value", ["$(touch x)", "`touch x`", "a\\b"])

@@ -90,37 +90,12 @@ def test_defaults(declaration: str, default: object) -> None:
     assert param(declaration).default == default
 
 
-def test_parameters_without_names() -> None:
-    assert [p.name for p in one("__global__ void k(const float*, unsigned, float) {}").params] == [
-        "arg0",
-        "arg1",
-        "arg2",
-    ]
-
-
-@pytest.mark.parametrize("empty", ["", "void", " "])
-def test_no_parameters(empty: str) -> None:
-    assert one(f"__global__ void k({empty}) {{}}").params == ()
-
-
 def test_template_parameters_are_dtypes() -> None:
     decl = one(
         "template <typename T, int V = 4, class U = T> __global__ void k(T* z, const T* x, U a) { }"
     )
     assert decl.template == ("T", "V", "U")
     assert [(p.dtype, p.out) for p in decl.params] == [("T", True), ("T", False), ("U", None)]
-
-
-def test_how_many_template_arguments_are_needed() -> None:
-    found = find_kernels(
-        "template <typename T, int V = 4> __global__ void k(T* z) {} template <class... Ts> __global__ void p(Ts... x) {}",
-        "k.cu",
-    )
-    assert [(f.required, f.variadic) for f in found] == [(1, False), (0, True)]
-    assert [(f.decl.template, f.decl.variadic, f.decl.places) for f in found] == [
-        (("T", "V"), False, "{T}, {V}"),
-        (("Ts...",), True, "…"),
-    ]
 
 
 def test_namespaces_and_linkage() -> None:
@@ -151,14 +126,6 @@ def test_places_and_the_comment_before() -> None:
     assert decl.doc == "Adds.\nTwo lines."
 
 
-def test_block_comments_are_cleaned() -> None:
-    assert one("/** Adds.\n *\n * More.\n */\n__global__ void k() {}").doc == "Adds.\n\nMore."
-
-
-def test_a_comment_behind_code_is_no_doc() -> None:
-    assert one("int a; // of a\n__global__ void k() {}").doc == ""
-
-
 @pytest.mark.parametrize(
     ("head", "bound"),
     [
@@ -175,11 +142,6 @@ def test_launch_bounds(head: str, bound: int) -> None:
     before = "#define B 128\nconstexpr int N = 64;\n"
     assert one(f"{before}__global__ void {head} k(int* x) {{}}").max_threads == bound
     assert one(f"{before}__global__ {head} void k(int* x) {{}}").max_threads == bound
-
-
-def test_cluster_dims() -> None:
-    assert one("__global__ void __cluster_dims__(2, 1) k(int* x) {}").cluster == (2, 1, 1)
-    assert one("__global__ void __cluster_dims__(W) k(int* x) {}").cluster == ()
 
 
 def test_what_is_no_kernel() -> None:

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from tilec.frontends.tools.abi import check, derive
+from tilec.frontends.tools.abi import check
 from tilec.frontends.tools.cpp.parse import Found, find_kernels
 from tilec.frontends.tools.cpp.symbol import (
     bindings,
-    expand,
     name_expression,
-    spell_value,
     symbol_advice,
     unknown_symbol,
 )
-from tilec.model.cpp import cut
 from tilec_runtime.bundle.cubin import CubinParam
 from tilec_runtime.errors import CompileError
 from tilec_runtime.model.kernel import AxisValue
@@ -33,34 +30,13 @@ def named(found: Found, symbol: str, **axes: AxisValue) -> str:
     return name_expression(symbol, axes, found)
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        ("f16", "__half"),
-        ("f8e4m3", "__nv_fp8_e4m3"),
-        (True, "true"),
-        (4, "4"),
-        (0.5, "0.5"),
-        ("Op::Add", "Op::Add"),
-    ],
-)
-def test_values_in_cpp(value: AxisValue, text: str) -> None:
-    assert spell_value(value) == text
-
-
 def test_names() -> None:
     assert named(PLAIN, "") == "n::k"
     assert named(PLAIN, "k") == "n::k"
     assert named(PLAIN, "n::k") == "n::k"
     assert named(TEMPLATE, "k<{T}, {V}>", T="bf16", V=8) == "k<__nv_bfloat16, 8>"
-    assert named(TEMPLATE, "k<{T}>", T="f32") == "k<float>"
+    assert named(TEMPLATE, "k<{ T }>", T="f32") == "k<float>"
     assert named(TEMPLATE, "k<float, 3>") == "k<float, 3>"
-
-
-def test_cutting_nested_arguments() -> None:
-    assert cut("a::k<P<int, 3>, (1), {2, 3}>") == ("a::k", ["P<int, 3>", "(1)", "{2, 3}"])
-    assert cut("k") == ("k", None)
-    assert cut("k<>") == ("k", [])
 
 
 @pytest.mark.parametrize(
@@ -78,23 +54,6 @@ def test_cutting_nested_arguments() -> None:
 def test_symbols_that_do_not_fit_a_template(symbol: str, says: str) -> None:
     with pytest.raises(CompileError, match=says):
         named(TEMPLATE, symbol, T="f32")
-
-
-def test_a_parameter_pack_takes_any_number_of_arguments() -> None:
-    pack = kernel("template <typename T, int... Ns> __global__ void k(T* y) {}")
-    assert named(pack, "k<{T}>", T="f16") == "k<__half>"
-    assert named(pack, "k<{T}, 1, {N}, 3>", T="f16", N=2) == "k<__half, 1, 2, 3>"
-    assert bindings("k<{T}, 1, 2>", {"T": "f16"}, pack.decl) == {"T": "f16"}
-    with pytest.raises(
-        CompileError,
-        match=r"gives 0 template arguments, k at .* takes 1 or more: T, Ns\.\.\.\n.*k<\{T\}, …>",
-    ):
-        named(pack, "k<>")
-    types = kernel("template <typename... Ts> __global__ void k(Ts*... y) {}")
-    assert bindings("k<float>", {}, types.decl) == {"Ts": "f32"}
-    assert bindings("k<float, int>", {}, types.decl) == {}, (
-        "which of the parameters has which is not known"
-    )
 
 
 def test_arguments_for_what_is_no_template() -> None:
@@ -129,27 +88,6 @@ def params(*pairs: tuple[int, int]) -> list[CubinParam]:
     return [CubinParam(ordinal=i, offset=o, size=s) for i, (o, s) in enumerate(pairs)]
 
 
-def test_the_abi_of_what_is_declared() -> None:
-    decl = kernel(
-        "struct P { double d; }; __global__ void k(float* y, char c, const __grid_constant__ P p, size_t n) {}"
-    ).decl
-    compiled = params((0, 8), (8, 1), (16, 8), (24, 8))
-    declared = [(s, s) for s in (8, 1, 8, 8)]
-    slots = derive(decl, {}, declared)
-    assert [(s.type, s.expr, s.size) for s in slots] == [
-        ("ptr", "y.ptr", 8),
-        ("i8", "c", 1),
-        ("struct", "p", 8),
-        ("u64", "n", 8),
-    ]
-    check(slots, compiled, decl, stated=False)
-
-
-def test_template_scalars_take_the_variants_dtype() -> None:
-    slots = derive(TEMPLATE.decl, {"T": "f16"}, ())
-    assert [(s.type, s.size) for s in slots] == [("ptr", 8), ("f16", 2)]
-
-
 def test_structs_of_large_alignment_lie_where_the_architecture_puts_them() -> None:
     slots = (
         AbiSlot(type="ptr", expr="y.ptr", size=8, align=8),
@@ -177,17 +115,3 @@ def test_a_mismatch_shows_both_lists() -> None:
         "   2 -                               1 bytes at 16  <- differs",
         "  fix: make `args` list what the kernel takes, with a type where it matters, such as i32(x.shape[0])",
     ]
-
-
-def test_the_same_sizes_at_other_places_differ() -> None:
-    slots = (
-        AbiSlot(type="i8", expr="a", size=1, align=1),
-        AbiSlot(type="i32", expr="b", size=4, align=4),
-    )
-    check(slots, params((0, 1), (4, 4)), PLAIN.decl, stated=True)
-    with pytest.raises(CompileError, match="the source, as tilec reads it"):
-        check(slots, params((0, 1), (8, 4)), PLAIN.decl, stated=False)
-
-
-def test_places_may_have_spaces() -> None:
-    assert expand("k<{ T }>", {"T": "f32"}) == "k<float>"
