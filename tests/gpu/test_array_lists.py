@@ -14,9 +14,8 @@ import numpy as np
 import pytest
 
 from tests.gpu.built import bundle_of, on_gpu
-from tilec_runtime import DeviceBuffer, Module, Stream, api, use_device
+from tilec_runtime import DeviceBuffer, Module, Stream
 from tilec_runtime.errors import ArgumentError
-from tilec_runtime.tensors.tensor import Tensor
 
 pytestmark = pytest.mark.gpu
 
@@ -54,23 +53,3 @@ def test_launches(module: Module) -> None:
         agree(c, a, b)
     with pytest.raises(ArgumentError, match="argument 'b' has 2 arrays, and 'c' has 3"):
         module.grouped_gemm(c, left, right[:2], stream=stream)
-
-
-@pytest.mark.parametrize("count", [2, 3])
-def test_ops_and_graphs(module: Module, count: int) -> None:
-    a, b = hosts(count, count)
-    with use_device(0), Stream(0) as stream:
-
-        def tensors(side: list[Any]) -> list[Tensor]:
-            return [api.from_host(one).sync() for one in side]
-
-        def zeros() -> list[Tensor]:
-            return tensors([np.zeros_like(one) for one in a])
-
-        c, left, right = module.ops.grouped_gemm(zeros(), tensors(a), tensors(b)).sync()
-        agree(c, a, b)
-        graph = module.ops.grouped_gemm(zeros(), left, right).graph_on(stream)
-        c, left, right = graph.take_output()
-        graph.launch().sync_on(stream)
-        agree(c, a, b)
-        agree(left, a, [np.eye(16, dtype=np.float32)] * count)

@@ -17,14 +17,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tilec.bench.libraries import CupyLibrary
 from tilec.bench.measure import MeasureOptions, measure, measure_together
-from tilec.bench.rivals import function_of, read_rival
-from tilec.bench.timer import MOST_COPIES, TIMES_L2, KernelTimer, RivalTimer
+from tilec.bench.timer import MOST_COPIES, TIMES_L2, KernelTimer
 from tilec.case.device import KernelCall
 from tilec_runtime import load
 from tilec_runtime.device import driver as _driver
-from tilec_runtime.errors import MissingError
 from tilec_runtime.tensors.buffer import DeviceBuffer
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
@@ -121,23 +118,6 @@ def test_torch_takes_turns(bundle: Path, cache: Path, torch: Any) -> None:
         assert rival["interval"][0] <= rival["ratio"] <= rival["interval"][1]
 
 
-def test_cupy_is_timed() -> None:
-    cupy = pytest.importorskip("cupy")
-    library = CupyLibrary(cupy, 0)
-    given = {name: library.tensor(np.ones(1 << 20, np.float32), "f32") for name in "xy"}
-    call = function_of(
-        read_rival("cupy:add(x, multiply(y, 2))", given, case="a/b"), cupy, tuple(given), case="a/b"
-    )
-    driver = _driver.driver()
-    calls = [lambda: call(given)]
-    timer = RivalTimer(driver.device(0), driver, library, calls, flush=1 << 20, clocks=None)
-    assert float(call(given).sum()) == 3 << 20
-    with closing(timer):
-        assert 1e-6 < measure(timer, SHORT, clock=time.perf_counter).summary.median < 1e-2
-    with pytest.raises(MissingError, match="cupy has no dtype for bf16"):
-        library.tensor(np.ones(4, np.float32), "bf16")
-
-
 def test_the_same_code_passes_the_gate(bundle: Path, cache: Path, tmp_path: Path) -> None:
     saved = str(tmp_path / "saved.json")
     chosen = ("vector_add", "softmax", "--seconds", "0.5", "--no-against")
@@ -145,23 +125,6 @@ def test_the_same_code_passes_the_gate(bundle: Path, cache: Path, tmp_path: Path
     code, found = bench(bundle, cache, *chosen, "--against-saved", saved, "--fail-slower", "10%")
     assert code == 0, [case.get("change") for case in found["cases"]]
     assert all(case["change"]["same_image"] for case in found["cases"])
-
-
-def test_measuring_ceilings_is_not_seen_in_the_cases_behind_it(
-    bundle: Path, tmp_path: Path
-) -> None:
-    """In one process it was: 8 %, by what torch left in the memory."""
-    saved = str(tmp_path / "saved.json")
-    chosen = ("vector_add", "--case", "1m", "-k", "f32", "--seconds", "0.5", "--no-against")
-    code, first = bench(
-        bundle, tmp_path, *chosen, "--save", saved
-    )  # measures ceilings, for nothing is kept in this cache
-    assert code == 0
-    assert first["ceilings"]["copy"] is not None, first["ceilings"]["missing"]
-    code, second = bench(bundle, tmp_path, *chosen, "--against-saved", saved)
-    assert second["ceilings"] == first["ceilings"]
-    (case,) = second["cases"]
-    assert 0.97 < case["change"]["ratio"] < 1.03
 
 
 def test_a_chain_takes_about_as_long_as_its_kernels(cache: Path) -> None:

@@ -9,12 +9,8 @@ import pytest
 from hypothesis import given, settings
 
 from tests.dispatch_cases import arguments, check_choice, cut
-from tilec_runtime import Tensor, current_device, load
+from tilec_runtime import load
 from tilec_runtime.errors import (
-    AliasError,
-    ArgumentError,
-    LaunchError,
-    PlacementError,
     RequirementError,
 )
 
@@ -31,14 +27,6 @@ SIZE, TIMES = 4096, 4
 
 def ones(torch, count=3, size=SIZE):
     return [torch.full((size,), float(number), device="cuda") for number in range(1, count + 1)]
-
-
-def tensors(count=3):
-    driver = current_device().driver
-    return [
-        Tensor.uninitialized((SIZE,), "f32", driver=driver, ordinal=0, stream=0)
-        for _ in range(count)
-    ]
 
 
 def known(kernels, torch):
@@ -66,31 +54,6 @@ def test_what_changes_of_torch_tensors_is_seen(kernels, torch):
     y.resize_(SIZE // 4)
     with pytest.raises(RequirementError):
         kernels.vector_add(z, x, y, stream=stream)
-
-
-@pytest.mark.parametrize(
-    ("change", "error"),
-    [
-        (lambda torch, x: x[:-1], RequirementError),
-        (lambda torch, x: x.cpu(), PlacementError),
-        (lambda torch, x: x.double(), LaunchError),
-        (lambda torch, x: torch.zeros(2 * SIZE, device="cuda")[::2], LaunchError),
-        (
-            lambda torch, x: torch.zeros(SIZE, dtype=torch.complex64, device="cuda").conj().imag,
-            ArgumentError,
-        ),
-    ],
-)
-def test_tensors_that_do_not_fit_are_refused_in_launches_that_are_known(
-    kernels, torch, change, error
-):
-    z, x, y = known(kernels, torch)
-    with pytest.raises(error, match=r"^vector_add: "):
-        kernels.vector_add(z, change(torch, x), y)
-    with pytest.raises(AliasError):
-        kernels.vector_add(z, z, y)
-    kernels.vector_add(z, x, y)
-    torch.testing.assert_close(z, x + y)
 
 
 def test_modes_of_torch_and_gradients(kernels, torch):

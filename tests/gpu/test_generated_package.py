@@ -83,47 +83,6 @@ def test_threads_launch_at_once(kernels, torch):
     assert results == dict.fromkeys(range(1, 5), True)
 
 
-def test_the_image_is_the_one_for_this_device(kernels, torch):
-    major, minor = torch.cuda.get_device_capability(0)
-    x = randn(torch, 4096)
-    why = kernels["vector_add"].explain(torch.empty_like(x), x, x)
-    assert why.image is not None
-    assert why.image.target.runs_on((major, minor), exact=why.image.exact)
-    accepted = [candidate for candidate in why.images.candidates if candidate.accepted]
-    assert accepted[0].image is why.image
-    built = {str(candidate.image.target) for candidate in why.images.candidates}
-    if f"sm_{major}{minor}" in built:
-        assert str(why.image.target) == f"sm_{major}{minor}"
-    assert "not on" in str(why)
-
-
-COLD = """
-import sys
-sys.path.insert(0, {dist!r})
-import tilec_examples
-from tilec_runtime import DeviceBuffer, Stream
-kernels = tilec_examples.load(0)
-stream = Stream(0)
-z, x, y = (DeviceBuffer((4096,), "f32", 0, stream) for _ in range(3))
-x.fill(0, stream)
-y.fill(0, stream)
-z.fill(0xFF, stream)
-kernels.vector_add(z, x, y, stream=stream)
-stream.sync()
-banned = {{"click", "rich", "jinja2", "tomli", "tomllib", "cuda.core", "cuda.tile", "torch", "numpy"}}
-print(sorted(name for name in sys.modules if name in banned or name.startswith(("tilec.manifest", "tilec.frontends", "tilec.package"))))
-print(float(abs(z.to_host(stream)).max()))
-"""
-
-
-def test_a_fresh_process_imports_no_more_than_it_needs(dist, torch):
-    code = textwrap.dedent(COLD).format(dist=str(dist))
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False
-    )
-    assert (done.stderr, done.stdout.split("\n")[:2]) == ("", ["[]", "0.0"])
-
-
 def test_a_first_launch_needs_no_cuda_bindings(dist, torch):
     """Importing them takes longer than all else of a first launch."""
     code = f"""

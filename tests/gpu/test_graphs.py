@@ -87,17 +87,6 @@ def test_a_kernel_that_was_never_launched_is_captured(module: Module, stream: St
         assert contents(output) == {5}
 
 
-def test_a_loop_with_new_inputs(module: Module, stream: Stream) -> None:
-    x, y = tensor(0), tensor(1)
-    op = add(module, tensor(0), x.borrow(), y.borrow())
-    graph = op.then(lambda h: add(module, tensor(0), h, y.borrow())).graph_on(stream)
-    output = graph.take_output()
-    for token in range(20):
-        graph.update(copy(x, tensor(token)))
-        graph.launch().sync_on(stream)
-        assert contents(output) == {token + 2}
-
-
 def test_a_graph_owns_its_memory(module: Module, stream: Stream) -> None:
     z, x, y = tensor(0), tensor(2), tensor(3)
     graph = add(module, z, x.share(), y.share()).graph_on(stream)

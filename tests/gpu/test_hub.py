@@ -90,23 +90,6 @@ def test_results(hub, torch):
     torch.testing.assert_close(out, rows.softmax(-1), rtol=1e-5, atol=1e-6)
 
 
-def test_operators_of_the_manifest_allocate_and_have_gradients(hub, torch):
-    if not hasattr(hub, "out") or not hasattr(hub.out, "softmax"):
-        pytest.skip("the examples' softmax is no operator")
-    rows = torch.randn(64, 1000, device="cuda")
-    out = torch.empty_like(rows)
-    hub.out.softmax(out, rows)
-    torch.testing.assert_close(out, rows.softmax(-1), rtol=1e-5, atol=1e-6)
-    x = rows.clone().requires_grad_()
-    other = x.detach().clone().requires_grad_()
-    y, expected = hub.softmax(x), other.softmax(-1)
-    torch.testing.assert_close(y, expected, rtol=1e-5, atol=1e-6)
-    grad = torch.randn_like(y)
-    y.backward(grad)
-    expected.backward(grad)
-    torch.testing.assert_close(x.grad, other.grad, rtol=1e-4, atol=1e-5)
-
-
 def test_launches_are_in_the_order_of_torch_s_current_stream(hub, torch):
     stream = torch.cuda.Stream()
     x, y = torch.zeros(1 << 16, device="cuda"), torch.ones(1 << 16, device="cuda")
@@ -184,34 +167,6 @@ print(bool((z == 2).all()), [name for name in sys.modules if name.split(".")[0] 
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.split(" ")[0] == "True"
-
-
-def test_compiled_without_a_graph_break(hub, torch):
-    def step(z, x, y):
-        hub.safe_add(z, x, y)
-        return z * 2
-
-    x, y = torch.randn(2, 1 << 14, device="cuda")
-    z = torch.empty_like(x)
-    compiled = torch.compile(step, fullgraph=True, backend="aot_eager")
-    torch.testing.assert_close(compiled(z, x, y), (x + y) * 2)
-    torch.testing.assert_close(z, x + y)
-
-
-@pytest.mark.parametrize("where", ["first", "last"])
-def test_host_tensors_are_refused(hub, torch, where: str):
-    x = torch.ones(64, device="cuda")
-    values = [x, x.clone(), x.clone()]
-    values[0 if where == "first" else 2] = torch.ones(64)
-    with pytest.raises(Exception, match=r"safe_add|host") as caught:
-        hub.safe_add(*values)
-    assert type(caught.value).__name__ in ("ArgumentError", "PlacementError")
-
-
-def test_wrong_arguments_name_the_kernel(hub, torch):
-    x = torch.ones(64, device="cuda")
-    with pytest.raises(Exception, match=r"safe_add|host"):
-        hub.safe_add(x.clone(), x, x.to(torch.int32))
 
 
 def test_a_fault_of_the_driver_has_its_name(hub, torch):

@@ -4,14 +4,12 @@ real driver says of bad images.
 
 from __future__ import annotations
 
-import dataclasses
 import re
 
 import pytest
 
 from tests.runtime_samples import ADD, bundle_of
 from tilec_runtime import errors, load
-from tilec_runtime.bundle.read import Bundle
 from tilec_runtime.device.driver import driver
 
 pytestmark = [
@@ -44,14 +42,6 @@ class InterfaceOnly:
         self.__cuda_array_interface__ = tensor.__cuda_array_interface__
 
 
-@pytest.fixture(scope="module")
-def cupy():
-    module = pytest.importorskip("cupy")
-    if module.cuda.runtime.getDeviceCount() == 0:
-        pytest.skip("CuPy sees no GPU")
-    return module
-
-
 @pytest.mark.parametrize("wrap", [DLPackOnly, InterfaceOnly], ids=["dlpack", "interface"])
 def test_protocols_alone(kernels, torch, wrap):
     x, y = torch.randn(4096, device="cuda"), torch.randn(4096, device="cuda")
@@ -73,24 +63,3 @@ def test_an_image_that_the_driver_cannot_read(torch):
         module.add(z, x, y)
     assert re.search("CUDA_ERROR_INVALID_(IMAGE|PTX|SOURCE)", caught.value.what)
     torch.cuda.synchronize()  # the context is as good as before
-
-
-def test_an_entry_point_that_is_not_there(dist, torch, monkeypatch):
-    (path,) = dist.glob("*.tilec")
-    real = Bundle.open(path)
-    kernel = next(kernel for kernel in real.info.kernels if kernel.name == "stencil")
-    wrong = tuple(
-        dataclasses.replace(
-            v, images=tuple(dataclasses.replace(i, symbol="nothing_here") for i in v.images)
-        )
-        for v in kernel.variants
-    )
-    monkeypatch.setattr(
-        Bundle, "kernel", lambda _, name: dataclasses.replace(kernel, variants=wrong)
-    )
-    x = torch.zeros(64, 64, device="cuda")
-    with pytest.raises(
-        errors.KernelCacheError, match=r"^stencil: .*CUDA_ERROR_NOT_FOUND"
-    ) as caught:
-        load(real).stencil(torch.empty_like(x), x, 0.1)
-    assert "no entry point of this name" in caught.value.cause

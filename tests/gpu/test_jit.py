@@ -19,7 +19,6 @@ from tilec_runtime.launch.jit import Jit
 from tilec_runtime.launch.jit_cache import JitCache
 from tilec_runtime.launch.prepare import Site
 from tilec_runtime.model.arch import Version
-from tilec_runtime.model.driver import ptx_isa_of_cuda
 from tilec_runtime.model.jit import JitBy, JitFallback
 
 pytestmark = pytest.mark.gpu
@@ -113,34 +112,3 @@ def test_ltoir_is_denied_by_default(torch, ltoir) -> None:
         NoImageError, match="LTO-IR that nvJitLink would link, and jit-fallback is deny by default"
     ):
         scaled(torch, load(bundle_of(ltoir_scale(*ltoir)), 0))
-
-
-def test_an_nvjitlink_that_is_older_than_the_ltoir(torch, ltoir, tmp_path: Path) -> None:
-    module = linked_by_nvjitlink(ltoir, tmp_path, (13, 99))
-    with pytest.raises(
-        MissingError,
-        match=r"links LTO-IR of CUDA 13\.0 to 13\.[0-9]+, and the LTO-IR for lto_80 is of CUDA 13\.99",
-    ) as caught:
-        scaled(torch, module)
-    assert "pip install --upgrade 'nvidia-nvjitlink<14'; or add sm_" in caught.value.fix
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_ptx_that_this_driver_does_not_read(
-    torch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TILEC_CACHE_DIR", str(tmp_path))
-    newer = (
-        ptx_isa_of_cuda(process_driver().version())[0],
-        ptx_isa_of_cuda(process_driver().version())[1] + 1,
-    )
-    with pytest.raises(NoImageError, match="TILEC_JIT_FALLBACK=allow"):
-        scaled(torch, load(ptx_bundle(newer), 0))
-    for kept in (False, True):
-        allowed = load(ptx_bundle(newer), 0, jit_fallback="allow")
-        module = Module(dataclasses.replace(allowed._site, store=ImageStore()))
-        try:
-            scaled(torch, module)
-        except MissingError as error:
-            pytest.skip(f"no nvJitLink that is newer than the driver: {error.what}")
-        assert [(made.by, made.kept) for made in module.compiled] == [(JitBy.NVJITLINK, kept)]

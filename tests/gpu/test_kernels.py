@@ -60,86 +60,11 @@ def close(torch, found, expected, rtol=1e-2):
     assert float(error) <= rtol
 
 
-@pytest.mark.parametrize("size", [1 << 26, (1 << 26) - 3, 1])
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_elementwise(kernels, torch, stream, dtype, size):
-    x, y = (randn(torch, size, dtype=getattr(torch, dtype)) for _ in range(2))
-    z = torch.full_like(x, math.nan)
-    kernels.add(z, x, y, stream=stream)
-    assert torch.equal(z, x + y)
-    kernels.swiglu(z, x, y, stream=stream)
-    close(torch, z, torch.nn.functional.silu(x.float()) * y.float())
-    expected = 2.5 * x.float() + y.float()
-    kernels.saxpy(y, x, 2.5, stream=stream)
-    close(torch, y, expected)
-
-
-@pytest.mark.parametrize("tokens", [1, 777, 8192])
-def test_rope(kernels, torch, stream, tokens):
-    x = randn(torch, tokens, 20, 128, dtype=torch.bfloat16)
-    angle = torch.rand(tokens, 64, device="cuda") * 6.28
-    y = torch.full_like(x, math.nan)
-    kernels.rope(y, x, angle.cos(), angle.sin(), stream=stream)
-    first, second = x.float().chunk(2, -1)
-    c, s = angle.cos()[:, None], angle.sin()[:, None]
-    close(torch, y, torch.cat((first * c - second * s, second * c + first * s), -1))
-
-
 def test_dropout_of_more_elements_than_blocks_along_an_axis(kernels, torch, stream):
     x = torch.ones(1 << 28, device="cuda", dtype=torch.bfloat16)
     y = torch.full_like(x, math.nan)
     kernels.dropout(y, x, 3, 0.75, stream=stream)
     assert abs(float((y != 0).float().mean()) - 0.75) < 1e-3
-
-
-def test_dropout_is_replayed(kernels, torch, stream):
-    x = torch.ones((1 << 24) + 5, device="cuda")
-    found = []
-    for seed in (3, 3, 4):
-        found.append(torch.full_like(x, math.nan))
-        kernels.dropout(found[-1], x, seed, 0.75, stream=stream)
-    assert torch.equal(found[0], found[1])
-    assert not torch.equal(found[0], found[2])
-    assert abs(float((found[0] != 0).float().mean()) - 0.75) < 1e-3
-    assert float(found[0].max()) == pytest.approx(1 / 0.75)
-
-
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize("length", [512, 777, 1024, 4096, 8192, 20001, 32768])
-def test_softmax(kernels, torch, stream, dtype, length):
-    x = randn(torch, 1003, length, dtype=getattr(torch, dtype))
-    y = torch.full_like(x, math.nan)
-    kernels.softmax(y, x, stream=stream)
-    close(torch, y, torch.softmax(x.float(), 1))
-    long = torch.full_like(x, math.nan)
-    kernels.softmax_long(long, x, stream=stream)
-    close(torch, long, torch.softmax(x.float(), 1))
-
-
-@pytest.mark.parametrize("length", [1000, 1024, 3000, 4096, 5000, 8192])
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_norms(kernels, torch, stream, dtype, length):
-    x, residual = (randn(torch, 2049, length, dtype=getattr(torch, dtype)) for _ in range(2))
-    weight, bias = (randn(torch, length, dtype=x.dtype) for _ in range(2))
-    y, total = torch.full_like(x, math.nan), torch.full_like(x, math.nan)
-    functional = torch.nn.functional
-    kernels.rms_norm(y, x, weight, 1e-6, stream=stream)
-    close(torch, y, functional.rms_norm(x.float(), (length,), weight.float(), 1e-6))
-    kernels.layer_norm(y, x, weight, bias, 1e-5, stream=stream)
-    close(torch, y, functional.layer_norm(x.float(), (length,), weight.float(), bias.float(), 1e-5))
-    kernels.add_rms_norm(y, total, x, residual, weight, 1e-6, stream=stream)
-    assert torch.equal(total, x + residual)
-    close(torch, y, functional.rms_norm(total.float(), (length,), weight.float(), 1e-6))
-
-
-@pytest.mark.parametrize("length", [1024, 4096, 30001, 32768])
-def test_argmax(kernels, torch, stream, length):
-    x = randn(torch, 513, length, dtype=torch.float32)
-    y = torch.full((513,), -1, device="cuda", dtype=torch.int32)
-    kernels.argmax(y, x, stream=stream)
-    assert torch.equal(y.long(), x.argmax(1))
-    kernels.argmax_long(y.fill_(-1), x, stream=stream)
-    assert torch.equal(y.long(), x.argmax(1))
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
@@ -194,39 +119,6 @@ def test_rows_of_odd_length_at_a_pitch_take_the_fast_variant(kernels, torch, str
     close(torch, c, a.float() @ b.float())
 
 
-def test_f8(kernels, torch, stream):
-    a, b = (randn(torch, *shape, dtype=torch.float8_e4m3fn) for shape in ((1000, 512), (784, 512)))
-    c = torch.full((1000, 784), math.nan, device="cuda", dtype=torch.bfloat16)
-    kernels.linear(c, a, b, stream=stream)
-    close(torch, c, a.float() @ b.float().t())
-    kernels.linear(c.fill_(math.nan), a, b, FAST=True, stream=stream)
-    close(torch, c, a.float() @ b.float().t())
-
-
-def test_batches_and_groups(kernels, torch, stream):
-    a, b = (
-        randn(torch, 7, 520, 264, dtype=torch.bfloat16),
-        randn(torch, 7, 264, 1000, dtype=torch.bfloat16),
-    )
-    c = torch.full((7, 520, 1000), math.nan, device="cuda", dtype=a.dtype)
-    kernels.batched_gemm(c, a, b, stream=stream)
-    close(torch, c, torch.bmm(a.float(), b.float()))
-    group = torch.tensor([3, 0, 6, 6, 99, -5], device="cuda", dtype=torch.int32)
-    rows = randn(torch, 6 * 128, 264, dtype=torch.bfloat16)
-    out = torch.full((6 * 128, 1000), math.nan, device="cuda", dtype=a.dtype)
-    kernels.grouped_gemm(out, rows, b, group, stream=stream)
-    close(
-        torch,
-        out,
-        torch.cat(
-            [
-                rows[128 * i : 128 * i + 128].float() @ b[min(max(int(g), 0), 6)].float()
-                for i, g in enumerate(group)
-            ]
-        ),
-    )
-
-
 @pytest.mark.parametrize("length", [1, 300, 1024, 4096])
 @pytest.mark.parametrize(("d", "group"), [(64, 1), (128, 1), (128, 4)])
 def test_attention(kernels, torch, stream, d, group, length):
@@ -238,40 +130,6 @@ def test_attention(kernels, torch, stream, d, group, length):
         q.float(), k.float(), v.float(), is_causal=True, enable_gqa=group > 1
     )
     close(torch, o, expected, 2e-2)
-
-
-def test_lookups(kernels, torch, stream):
-    table = randn(torch, 5000, 4096, dtype=torch.bfloat16)
-    ids = torch.randint(-100, 5100, (3001,), device="cuda", dtype=torch.int32)
-    y = torch.full((3001, 4096), math.nan, device="cuda", dtype=table.dtype)
-    kernels.embedding(y, table, ids, stream=stream)
-    known = (ids >= 0) & (ids < 5000)
-    assert torch.equal(y, torch.where(known[:, None], table[ids.clamp(0, 4999).long()], 0.0))
-    cache, new = (
-        randn(torch, 64, 128, 1024, dtype=torch.float16),
-        randn(torch, 64, 2, 1024, dtype=torch.float16),
-    )
-    start = torch.randint(-3, 130, (64,), device="cuda", dtype=torch.int32)
-    expected = cache.clone()
-    for i, first in enumerate(start.tolist()):
-        for t in range(2):
-            if 0 <= first + t < 128:
-                expected[i, first + t] = new[i, t]
-    kernels.kv_append(cache, new, start, stream=stream)
-    assert torch.equal(cache, expected)
-
-
-def test_top_k(kernels, torch, stream):
-    x = randn(torch, 17, 100_000, dtype=torch.float32)
-    peaks = torch.empty(17, 100_000 // 32, device="cuda")
-    kernels.group_peaks(peaks, x, stream=stream)
-    values, places = (
-        torch.empty(17, 64, device="cuda", dtype=dtype) for dtype in (torch.float32, torch.int32)
-    )
-    kernels.top_k(values, places, x, peaks, stream=stream)
-    expected = torch.topk(x, 64, 1)
-    assert torch.equal(values, expected.values)
-    assert torch.equal(x.gather(1, places.long()), expected.values)
 
 
 def test_every_case_agrees_with_its_reference(kernels):

@@ -56,39 +56,12 @@ def test_results(ops: Any, torch: Any) -> None:
     torch.testing.assert_close(ops.sums(v), expected, rtol=1e-4, atol=1e-4)
 
 
-def test_an_operator_that_mutates_says_so(ops: Any, torch: Any) -> None:
-    y, x = torch.ones(100, device="cuda"), randn(torch, 100)
-    assert ops.accumulate(y, x) is None
-    torch.testing.assert_close(y, x + 1)
-    assert y._version == 1
-
-
-def test_calls_that_allocate_without_the_module_of_torch(package: Any, torch: Any) -> None:
-    x = randn(torch, 9, 64)
-    kernels = package.load(0)
-    y = kernels.softmax(x)
-    assert y.device == x.device
-    torch.testing.assert_close(y, torch.softmax(x, 1))
-
-
 def test_cupy_allocates_its_own(package: Any, torch: Any) -> None:
     cupy = pytest.importorskip("cupy")
     x = cupy.arange(100, dtype=cupy.float32)
     y = package.load(0).scale(x, factor=3.0)
     assert type(y) is cupy.ndarray
     assert (y == x * 3).all()
-
-
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_gradients_are_torchs(ops: Any, torch: Any, dtype: str) -> None:
-    x = randn(torch, 33, 50, dtype=getattr(torch, dtype), requires_grad=True)
-    other = x.detach().clone().requires_grad_()
-    weight = randn(torch, 50, 33, dtype=x.dtype).t()  # its gradient is not contiguous
-    (ops.softmax(x) * weight).sum().backward()
-    (torch.softmax(other, 1) * weight).sum().backward()
-    torch.testing.assert_close(x.grad, other.grad)
-    if dtype == "float64":
-        assert torch.autograd.gradcheck(ops.softmax, (x.detach()[:3].clone().requires_grad_(),))
 
 
 def samples(torch: Any) -> dict[str, tuple[tuple[Any, ...], dict[str, Any]]]:
@@ -108,32 +81,6 @@ def samples(torch: Any) -> dict[str, tuple[tuple[Any, ...], dict[str, Any]]]:
 def test_opcheck(ops: Any, torch: Any) -> None:
     for name, (args, axes) in samples(torch).items():
         torch.library.opcheck(getattr(torch.ops.operators, name).default, args, axes)
-
-
-@pytest.mark.parametrize("mode", [None, "reduce-overhead"])
-def test_compiled_without_a_break(ops: Any, torch: Any, mode: str | None) -> None:
-    def plain(x: Any) -> Any:
-        doubled = torch.ones_like(x[0])
-        ops.accumulate(doubled, x[0].detach().contiguous())
-        return ops.softmax(x * 2, ROWS=4) + 1, doubled
-
-    compiled = torch.compile(plain, fullgraph=True, mode=mode)
-    for _ in range(3):
-        x = randn(torch, 16, 64, requires_grad=True)
-        other = x.detach().clone().requires_grad_()
-        found, expected = compiled(x), plain(other)
-        torch.testing.assert_close(found[0], expected[0])
-        torch.testing.assert_close(found[1], expected[1])
-        found[0].square().sum().backward()
-        expected[0].square().sum().backward()
-        torch.testing.assert_close(x.grad, other.grad)
-
-
-def test_compiled_for_any_shape(ops: Any, torch: Any) -> None:
-    compiled = torch.compile(lambda x: ops.sums(x) * 2, fullgraph=True, dynamic=True)
-    for count in (100, 101, 6400):
-        x = randn(torch, count)
-        torch.testing.assert_close(compiled(x), ops.sums(x) * 2)
 
 
 def test_captured(ops: Any, torch: Any) -> None:

@@ -4,9 +4,6 @@ cooperative launches and both; Triton's PTX.
 
 from __future__ import annotations
 
-import re
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -117,39 +114,3 @@ def test_what_the_device_does_not_hold_is_refused_before_it_is_asked(shape: Kern
         with pytest.raises(LaunchLimitError, match=r"^shape: "):
             AsyncKernelLaunch(shape).push_arg(out).set_launch_config(config).sync()
         out.borrow_mut().release()
-
-
-def test_ptx_of_triton(torch: Any) -> None:
-    triton = pytest.importorskip("triton")
-    from tests.gpu import triton_scale
-
-    source = triton.compiler.ASTSource(
-        fn=triton_scale.scale,
-        signature={
-            "x": "*fp32",
-            "y": "*fp32",
-            "count": "i32",
-            "factor": "fp32",
-            "block": "constexpr",
-        },
-        constexprs={(4,): 256},
-    )
-    compiled = triton.compile(source, target=triton.backends.compiler.GPUTarget("cuda", 90, 32))
-    ptx = compiled.asm["ptx"]
-    (entry,) = re.findall(r"\.visible \.entry scale\((.*?)\)", ptx, flags=re.DOTALL)
-    hidden = entry.count(".param") - 4  # pointers to scratch memory, which this kernel does not use
-    function = load_module_from_ptx(ptx, 0).function(
-        "scale", ("ptr", "ptr", "i32", "f32", *["ptr"] * hidden)
-    )
-    x, y = api.full(1000, 3).sync(), api.zeros(1000).sync()
-    launch = (
-        AsyncKernelLaunch(function).push_arg(x.share()).push_arg(y).push_arg(1000).push_arg(2.5)
-    )
-    for _ in range(hidden):
-        launch.push_device_ptr(0)
-    blocks, threads = -(-1000 // 256), 32 * compiled.metadata.num_warps
-    launch.set_launch_config(
-        LaunchConfig(grid=blocks, block=threads, shared=compiled.metadata.shared)
-    )
-    _, y, *_ = launch.sync()
-    assert set(y.to_host().tolist()) == {7.5}

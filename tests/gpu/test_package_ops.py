@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tilec_runtime import Device, Partition, Tensor, use_device, zip_ops
-from tilec_runtime.errors import LaunchLimitError, RequirementError
+from tilec_runtime import Device, Tensor, use_device
+from tilec_runtime.errors import RequirementError
 
 pytestmark = [
     pytest.mark.gpu,
@@ -26,65 +26,6 @@ COUNT = 1 << 20
 def device() -> Any:
     with use_device(Device(0)) as found:
         yield found
-
-
-def of(array: Any) -> Tensor:
-    return Tensor.from_foreign(array)
-
-
-def back(torch: Any, tensor: Any) -> Any:
-    found = torch.from_dlpack(tensor)
-    torch.cuda.synchronize()
-    return found
-
-
-@pytest.fixture
-def arrays(torch: Any) -> tuple[Any, Any, Any]:
-    made = (
-        torch.zeros(COUNT, device="cuda"),
-        torch.randn(COUNT, device="cuda"),
-        torch.randn(COUNT, device="cuda"),
-    )
-    torch.cuda.synchronize()
-    return made
-
-
-def test_every_kind_of_argument(package: Any, torch: Any, arrays: Any) -> None:
-    z, x, y = arrays
-    out, same, shared = package.ops.vector_add(of(z), x, of(y).share()).sync()
-    assert same is x
-    torch.testing.assert_close(back(torch, out), x + y)
-    with out.borrow_mut() as borrowed, shared[:COUNT] as view:
-        package.ops.vector_add(borrowed, view, shared).sync()
-    torch.testing.assert_close(back(torch, out), 2 * y)
-
-
-def test_partitions_give_the_grid(package: Any, torch: Any, arrays: Any) -> None:
-    z, x, y = arrays
-    tile = package.load(0)["vector_add"].explain(z, x, y).shape.grid[0]
-    part, _, _ = package.ops.vector_add(of(z).partition(COUNT // tile), x, y).sync()
-    assert type(part) is Partition
-    torch.testing.assert_close(back(torch, part.unpartition()), x + y)
-    cut = of(torch.zeros_like(z)).partition(COUNT // (2 * tile))
-    for launch in (
-        package.ops.vector_add(cut, x, y).sync,
-        lambda: package.load(0).vector_add(cut, x, y),
-    ):
-        with pytest.raises(LaunchLimitError, match=rf"the partition z gives \({2 * tile}, 1, 1\)"):
-            launch()
-    assert cut.unpartition().shape == (COUNT,)
-
-
-def test_a_refusal_loses_nothing(package: Any, torch: Any, arrays: Any) -> None:
-    z, x, y = map(of, arrays)
-    other, short = of(torch.zeros(COUNT, device="cuda")), of(torch.zeros(COUNT - 1, device="cuda"))
-    good = package.ops.vector_add(z, x, y)
-    with pytest.raises(RequirementError):
-        zip_ops(good, package.ops.vector_add(other, short, of(arrays[2].clone()))).sync()
-    torch.testing.assert_close(back(torch, z), arrays[1] + arrays[2])
-    z, x, y = package.ops.vector_add(z, x, y).sync()
-    other.share()
-    short.share()
 
 
 def test_memory_is_where_it_was(package: Any, device: Device) -> None:

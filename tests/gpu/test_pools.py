@@ -15,7 +15,6 @@ from tilec_runtime.device.seam import KEEP_ALL
 from tilec_runtime.errors import OutOfMemoryError
 
 pytestmark = pytest.mark.gpu
-BIG = 1 << 30
 
 
 @pytest.fixture
@@ -33,25 +32,6 @@ def free(device: Device) -> int:
     return driver().memory_info(0)[0]
 
 
-def test_freed_memory_is_kept_for_the_next_tensor_and_given_back_by_trim(device: Device) -> None:
-    pool, before = MemPool.default(0), free(device)
-    reserved = pool.stats.reserved
-    addresses = set()
-    with use_device(device):
-        for seed in range(3):
-            t = api.rand(BIG // 4, seed=seed).sync()
-            addresses.add(t.ptr)
-            del t
-            device.sync()
-            assert pool.stats.reserved >= reserved + BIG, "it is kept"
-    assert len(addresses) == 1
-    assert pool.stats.release_threshold == KEEP_ALL
-    assert free(device) <= before - BIG
-    pool.trim()
-    assert pool.stats.reserved <= reserved
-    assert free(device) >= before - (64 << 20)
-
-
 def test_the_pool_of_the_process_is_left_to_others(device: Device) -> None:
     from cuda.bindings import driver as cu
 
@@ -64,19 +44,6 @@ def test_the_pool_of_the_process_is_left_to_others(device: Device) -> None:
         t = api.zeros(1 << 20).sync()
         assert int(cu.cuMemPoolGetAttribute(shared, name)[1]) == before
         del t
-
-
-def test_a_threshold_can_be_set(device: Device) -> None:
-    pool = MemPool.default(0)
-    pool.set_release_threshold(0)
-    try:
-        with use_device(device):
-            t = api.zeros(BIG // 4).sync()
-            del t
-        device.sync()
-        assert pool.stats.reserved < BIG
-    finally:
-        pool.set_release_threshold(KEEP_ALL)
 
 
 def test_what_all_pools_keep_is_given_back_before_memory_is_refused(device: Device) -> None:

@@ -114,16 +114,6 @@ def test_transposed_and_expanded_tensors_of_torch(torch: Any) -> None:
     assert bool((into == matrix).all())
 
 
-def test_host_tensors_of_torch(torch: Any) -> None:
-    for theirs in (
-        torch.ones(5, dtype=torch.bfloat16),
-        torch.arange(12).reshape(3, 4).t(),
-        torch.zeros(3, dtype=torch.float8_e5m2),
-    ):
-        t = api.from_host(theirs).sync()
-        assert t.to_host().astype(np.float64).tolist() == theirs.double().tolist()
-
-
 @pytest.mark.parametrize("count", [1000, BIG])
 def test_from_host_does_not_wait_for_the_stream_and_reads_at_once(torch: Any, count: int) -> None:
     source = np.arange(count, dtype=np.float32)
@@ -201,10 +191,3 @@ def test_pinned_memory_comes_back(torch: Any) -> None:
     assert len(places) <= 3
     known = driver().pointer_device(next(iter(places)))
     assert known is not None, "the driver knows it as its own"
-
-
-def test_the_driver_says_whose_memory_is() -> None:
-    found = driver()
-    t, host = api.ones(1 << 20).sync(), np.ones(1 << 20, np.float32)
-    assert found.pointer_device(t.ptr) == found.pointer_device(t.ptr + 64) == 0
-    assert found.pointer_device(host.ctypes.data) is None

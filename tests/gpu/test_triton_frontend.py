@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import statistics
 import subprocess
 import sys
 from pathlib import Path
@@ -17,7 +16,6 @@ import pytest
 from tests.gpu.built import bundle_of, failing, on_gpu
 from tilec.compile.project import open_project
 from tilec.frontends.base import ToolSearch
-from tilec.frontends.tools.sass import _section
 from tilec.manifest.types import Manifest
 from tilec_runtime import Module, errors
 from tilec_runtime.bundle.read import Bundle
@@ -108,36 +106,6 @@ def test_softmax_is_what_the_jit_gives_bit_for_bit_where_ptxas_is_the_same(
         )
 
 
-def test_matmul_is_bit_for_bit_what_the_jit_gives_and_the_same_code(
-    jit: Any, torch: Any, module: Module, bundle: Bundle
-) -> None:
-    kernel = source("matmul").matmul_kernel
-    tiles = {"BM": 128, "BN": 128, "BK": 64, "GROUP": 8}
-    size = 2048
-    a, b = (torch.randn((size, size), device="cuda", dtype=torch.float16) for _ in range(2))
-    ours, theirs = torch.empty_like(a), torch.empty_like(a)
-    module.matmul(ours, a, b)
-    programs = (jit.cdiv(size, 128) ** 2,)
-    made = kernel[programs](a, b, theirs, *(size,) * 6, **tiles, num_warps=8, num_stages=3)
-    torch.cuda.synchronize()
-    assert torch.equal(ours, theirs)
-    explained = module.matmul.explain(ours, a, b)
-    image = explained.image
-    assert image is not None
-    assert (explained.variant.id, image.dynamic_shared) == (
-        "matmul-f16-BM128-BN128-BK64-GROUP8-div16",
-        made.metadata.shared,
-    )
-    assert image.block == (32 * made.metadata.num_warps, 1, 1)
-    own, used = ptxas_versions(torch, bundle)
-    if own != used:
-        pytest.skip(
-            f"the results are equal; the code is not compared: Triton has ptxas {own}, the bundle was built with {used}"
-        )
-    code = _section(bundle.image(image.digest), f".text.{image.symbol}")
-    assert code == _section(made.asm["cubin"], f".text.{image.symbol}")
-
-
 def test_descriptors_follow_addresses_and_rows_of_a_larger_matrix(
     torch: Any, module: Module
 ) -> None:
@@ -185,81 +153,7 @@ def test_scratch_memory_comes_with_each_launch_and_is_refused_in_a_capture(
     torch.cuda.synchronize()
 
 
-def test_tensors_that_may_be_none_in_turn(jit: Any, torch: Any, module: Module) -> None:
-    """Known launches tell both kinds of calls apart, and each gives what the JIT gives for it."""
-    stream, kernel = torch.cuda.current_stream(), source("layer_norm").layer_norm_kernel
-    x = torch.randn(300, 1024, device="cuda")
-    weight, bias = torch.randn(1024, device="cuda"), torch.randn(1024, device="cuda")
-    for given in ((None, None), (weight, bias), (weight, None), (None, bias)) * 4:
-        ours, theirs = torch.full_like(x, float("nan")), torch.full_like(x, float("nan"))
-        module.layer_norm(ours, x, *given, stream=stream)
-        kernel[(300,)](theirs, x, *given, 1024, 1e-5, COLS=1024)
-        wanted = torch.nn.functional.layer_norm(x, (1024,), *given)
-        torch.testing.assert_close(ours, wanted, rtol=1e-4, atol=1e-5)
-        torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=1e-6)
-    with pytest.raises(errors.RequirementError, match=r"requires bias\.size == x\.shape\[1\]"):
-        module.layer_norm(ours, x, None, bias[:512], stream=stream)
-
-
 ROUNDS, LAUNCHES = 15, 10
-# Two runs of equal code differ by as much.
-NOISE = 1.03
-
-
-def seconds_of(torch: Any, call: Any) -> float:
-    """The device's time of one launch, of several one after another."""
-    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    start.record()
-    for _ in range(LAUNCHES):
-        call()
-    end.record()
-    end.synchronize()
-    return float(start.elapsed_time(end)) / LAUNCHES / 1e3
-
-
-@pytest.mark.parametrize("name", ["add", "softmax", "matmul", "layer_norm"])
-def test_kernels_are_as_fast_as_the_jits(jit: Any, torch: Any, module: Module, name: str) -> None:
-    """Paired, and long enough that no launch waits for the host."""
-    stream = torch.cuda.current_stream()
-    kernel = getattr(source(name), f"{name}_kernel")
-    rows = torch.randn((1 << 17, 1024), device="cuda")
-    into = torch.empty_like(rows)
-    if name == "add":
-        x, y, z = rows.view(-1)[: 1 << 26], rows.view(-1)[1 << 26 :], into.view(-1)[: 1 << 26]
-        pair = (
-            lambda: module.add(z, x, y, stream=stream),
-            lambda: kernel[(jit.cdiv(z.numel(), 1024),)](x, y, z, z.numel(), BLOCK=1024),
-        )
-    elif name == "softmax":
-        facts = {"COLS": 1024, "num_warps": 8, "num_stages": 2}
-        pair = (
-            lambda: module.softmax(into, rows, stream=stream),
-            lambda: kernel[(1056,)](into, rows, *rows.shape, 1024, 1024, **facts),
-        )
-    elif name == "matmul":
-        a, b = (torch.randn((4096, 4096), device="cuda", dtype=torch.float16) for _ in range(2))
-        c, facts = (
-            torch.empty_like(a),
-            {"BM": 128, "BN": 128, "BK": 64, "GROUP": 8, "num_warps": 8, "num_stages": 3},
-        )
-        pair = (
-            lambda: module.matmul(c, a, b, stream=stream),
-            lambda: kernel[(1024,)](a, b, c, *(4096,) * 6, **facts),
-        )
-    else:
-        shift = torch.randn(1024, device="cuda")
-        theirs = (into, rows, None, shift, 1024, 1e-5)
-        pair = (
-            lambda: module.layer_norm(into, rows, bias=shift, stream=stream),
-            lambda: kernel[(rows.shape[0],)](*theirs, COLS=1024),
-        )
-    times: list[list[float]] = [[], []]
-    for _ in range(ROUNDS + 2):
-        for place, call in enumerate(pair):
-            times[place].append(seconds_of(torch, call))
-    own, jits = (statistics.median(found[2:]) for found in times)
-    print(f"{name}: tilec {own * 1e6:.1f} us, the JIT {jits * 1e6:.1f} us, ratio {own / jits:.3f}")  # noqa: T201 - with -s, for the record
-    assert own <= NOISE * jits
 
 
 def test_a_triton_kernel_and_a_tile_kernel_are_one_chain(module: Module) -> None:

@@ -1,4 +1,4 @@
-// Kernels that compute: options of finance, bodies that attract each other, a separable filter with its weights in constant memory, pi by lot.
+// Kernels that compute: options of finance, bodies that attract each other, a separable filter with its weights in constant memory.
 constexpr float kSoft = 1e-2f;
 constexpr int kRadius = 4;
 
@@ -56,20 +56,4 @@ extern "C" __global__ void filter_rows(float* __restrict__ y, const float* __res
 #pragma unroll
     for (int w = 0; w <= 2 * kRadius; ++w) sum += kWeights[w] * line[threadIdx.x + w];
     y[row + column] = sum;
-}
-
-/// How many of `samples` points of each thread fall into the quarter of a circle, by an xorshift of its own.
-extern "C" __global__ void lots(unsigned int* __restrict__ inside, unsigned int seed, int samples, int n) {
-    const int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= n) return;
-    unsigned int state = (seed + i) * 2654435761u | 1u, hits = 0;
-    const auto next = [&state] {
-        state ^= state << 13, state ^= state >> 17, state ^= state << 5;
-        return state >> 16;
-    };
-    for (int s = 0; s < samples; ++s) {
-        const unsigned int x = next(), y = next();
-        hits += x * x / 2 + y * y / 2 < 1u << 31;
-    }
-    inside[i] = hits;
 }

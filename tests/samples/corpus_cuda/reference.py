@@ -102,22 +102,5 @@ def filter_rows(x):
     return sum(weight * padded[:, w : w + x.shape[1]] for w, weight in enumerate(weights))
 
 
-def lots(inside, seed, samples):
-    state = ((seed + np.arange(inside.size, dtype=np.uint64)) * 2654435761 % 2**32).astype(np.uint32) | np.uint32(1)
-    hits = np.zeros(inside.size, np.uint32)
-
-    def following():
-        nonlocal state
-        state = state ^ (state << np.uint32(13))
-        state = state ^ (state >> np.uint32(17))
-        state = state ^ (state << np.uint32(5))
-        return state >> np.uint32(16)
-
-    for _ in range(samples):
-        x, y = following(), following()
-        hits += x * x // np.uint32(2) + y * y // np.uint32(2) < np.uint32(1 << 31)
-    return hits
-
-
 def scan_and_max(x):
     return {"sums": np.cumsum(x, axis=1, dtype=np.int32), "largest": x.max(axis=1)}

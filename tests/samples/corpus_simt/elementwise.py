@@ -20,14 +20,6 @@ def vector_add(out: simt.Mut[T], a: simt.Ref[T], b: simt.Ref[T]):
 
 
 @cuda.jit
-def increment_by_one(an_array):
-    """The first kernel that one writes."""
-    pos = cuda.grid(1)
-    if pos < an_array.size:
-        an_array[pos] += 1
-
-
-@cuda.jit
 def increment_a_2d_array(an_array):
     x, y = cuda.grid(2)
     if x < an_array.shape[0] and y < an_array.shape[1]:

@@ -1,42 +1,8 @@
-"""Fields that go on step by step, with barriers of the whole grid: Laplace's equation, Conway's life, waves; and sessions of clicks."""
+"""A field that goes on step by step through shared memory, and sessions of clicks with a barrier of the whole grid."""
 
 from numba import cuda, float32
 
 from tilec import simt
-
-
-@cuda.jit
-def solve_heat(buf_0, buf_1, timesteps, k):
-    """Heat in a rod whose ends are held, in one launch; both buffers hold the field in turns."""
-    i = cuda.grid(1)
-    next_step = False
-    grid = cuda.cg.this_grid()
-    for _ in range(timesteps):
-        data, next_data = (buf_1, buf_0) if next_step else (buf_0, buf_1)
-        if i < len(data):
-            curr = data[i]
-            if i == 0:
-                next_data[i] = curr + k * (data[i + 1] - 2 * curr)
-            elif i == len(data) - 1:
-                next_data[i] = curr + k * (data[i - 1] - 2 * curr)
-            else:
-                next_data[i] = curr + k * (data[i - 1] - 2 * curr + data[i + 1])
-        grid.sync()
-        next_step = not next_step
-
-
-@simt.kernel
-def life(after: simt.Mut["u8", 2], before: simt.Ref["u8", 2]):
-    """One generation on a torus."""
-    y, x = cuda.grid(2)
-    rows, columns = before.shape
-    if y < rows and x < columns:
-        near = 0
-        for dy in range(-1, 2):
-            for dx in range(-1, 2):
-                if dy != 0 or dx != 0:
-                    near += before[(y + dy + rows) % rows, (x + dx + columns) % columns]
-        after[y, x] = 1 if near == 3 or (near == 2 and before[y, x] == 1) else 0
 
 
 @simt.kernel

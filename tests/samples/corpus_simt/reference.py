@@ -49,17 +49,6 @@ def three_columns(x):
     return x[:, :3].astype(np.float64) @ [0.5, 2.0, -1.0] + x[:, -1]
 
 
-def fast_matmul(A, B):
-    return A @ B
-
-
-def array_sum(data):
-    out = data.copy()
-    for start in range(0, data.size, 256):
-        out[start] = data[start : start + 256].sum()
-    return out
-
-
 def largest(values):
     above = values > 2.0
     bits = np.bitwise_or.reduce(np.where(above.any(axis=0), 1 << np.arange(values.shape[1]) % 31, 0))
@@ -82,10 +71,6 @@ def warp_facts(x):
     return np.stack(columns, axis=2).reshape(-1, 6)[: x.size].astype(np.int32)
 
 
-def bytes_histogram(x):
-    return np.bincount(x, minlength=256).astype(np.uint32)
-
-
 def mirrored(x):
     other = x.reshape(-1, 64, 2)[:, ::-1].reshape(-1, 2)
     return np.stack([-other[:, 1], other[:, 0]], axis=1)
@@ -94,19 +79,6 @@ def mirrored(x):
 def block_votes(x):
     odd = x.reshape(-1, 96) % 2
     return np.stack([odd.sum(axis=1), odd.all(axis=1), odd.any(axis=1)], axis=1).astype(np.int32)
-
-
-def solve_heat(buf_0, buf_1, timesteps, k):
-    data, other = buf_0.astype(np.float64), buf_1.astype(np.float64)
-    for _ in range(timesteps):
-        held = np.pad(data, 1)
-        data, other = data + k * (held[:-2] - 2 * data + held[2:]), data
-    return {"buf_0": data, "buf_1": other} if timesteps % 2 == 0 else {"buf_0": other, "buf_1": data}
-
-
-def life(before):
-    near = sum(np.roll(before, (dy, dx), (0, 1)) for dy in (-1, 0, 1) for dx in (-1, 0, 1)) - before
-    return ((near == 3) | ((near == 2) & (before == 1))).astype(np.uint8)
 
 
 def wave(now, past, c):
@@ -155,22 +127,6 @@ class _Generator:
 
 def _rotated(x, by):
     return (x << np.uint64(by)) | (x >> np.uint64(64 - by))
-
-
-def estimate_pi(hits, seed, samples):
-    lots, inside = _Generator(seed, hits.size), np.zeros(hits.size, np.int32)
-    for _ in range(samples):
-        x, y = lots.uniform(), lots.uniform()
-        inside += x * x + y * y <= np.float32(1)
-    return inside
-
-
-def walk(place, seed, steps):
-    lots, at = _Generator(seed, place.size), np.zeros(place.size, np.float64)
-    for _ in range(steps):
-        first, second = lots.uniform().astype(np.float64), lots.uniform().astype(np.float64)
-        at += np.sqrt(-2 * np.log(first)) * np.cos(2 * math.pi * second)
-    return at
 
 
 def states(shape, seed):

@@ -1,54 +1,12 @@
-"""What threads do together: products and sums in shared memory, scans, shuffles and votes, atomics of all kinds, dynamic shared memory."""
+"""What threads do together: scans and records in shared memory, shuffles and votes, atomics of all kinds, dynamic shared memory."""
 
 import numpy as np
 from numba import cuda, float32, float64, int32, int64, uint32
 
 from tilec import simt
 
-TPB = simt.size("TPB")
 WHOLE = 0xFFFFFFFF
 POINT = np.dtype([("x", np.float32), ("y", np.float32)], align=True)
-
-
-@simt.kernel
-def fast_matmul(C: simt.Mut[float32, 2], A: simt.Ref[float32, 2], B: simt.Ref[float32, 2]):
-    """C = A B, by tiles of TPB x TPB in shared memory."""
-    sA = cuda.shared.array(shape=(TPB, TPB), dtype=float32)
-    sB = cuda.shared.array(shape=(TPB, TPB), dtype=float32)
-    x, y = cuda.grid(2)
-    tx, ty = cuda.threadIdx.x, cuda.threadIdx.y
-    tmp = float32(0.0)
-    for i in range((A.shape[1] + TPB - 1) // TPB):
-        sA[ty, tx] = 0
-        sB[ty, tx] = 0
-        if y < A.shape[0] and (tx + i * TPB) < A.shape[1]:
-            sA[ty, tx] = A[y, tx + i * TPB]
-        if x < B.shape[1] and (ty + i * TPB) < B.shape[0]:
-            sB[ty, tx] = B[ty + i * TPB, x]
-        cuda.syncthreads()
-        for j in range(TPB):
-            tmp += sA[ty, j] * sB[j, tx]
-        cuda.syncthreads()
-    if y < C.shape[0] and x < C.shape[1]:
-        C[y, x] = tmp
-
-
-@simt.kernel
-def array_sum(data: simt.Mut[int32]):
-    """The sum of one block's data, halved until one is left, in place."""
-    shr = cuda.shared.array(TPB, int32)
-    tid = cuda.threadIdx.x
-    i = cuda.grid(1)
-    shr[tid] = data[i] if i < len(data) else 0
-    cuda.syncthreads()
-    s = 1
-    while s < cuda.blockDim.x:
-        if tid % (2 * s) == 0:
-            shr[tid] += shr[tid + s]
-        s *= 2
-        cuda.syncthreads()
-    if tid == 0:
-        data[cuda.blockIdx.x * cuda.blockDim.x] = shr[tid]
 
 
 @simt.kernel
@@ -106,18 +64,6 @@ def warp_facts(out: simt.Mut[int32, 2], x: simt.Ref[int32]):
         out[i, 3] = (2 if every else 0) + (1 if some else 0)
         out[i, 4] = cuda.popc(alike)
         out[i, 5] = cuda.ffs(uint32(alike)) - 1
-
-
-@simt.kernel
-def bytes_histogram(bins: simt.Mut["u32"], x: simt.Ref["u8"]):
-    """Counts in shared memory, then in global memory."""
-    local = cuda.shared.array(256, uint32)
-    local[cuda.threadIdx.x] = 0
-    cuda.syncthreads()
-    for i in range(cuda.grid(1), x.size, cuda.gridsize(1)):
-        cuda.atomic.add(local, x[i], 1)
-    cuda.syncthreads()
-    cuda.atomic.add(bins, cuda.threadIdx.x, local[cuda.threadIdx.x])
 
 
 @simt.kernel

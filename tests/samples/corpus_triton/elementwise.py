@@ -1,28 +1,8 @@
-"""A sum of vectors, dropout with a mask and with a seed, and a function of libdevice."""
+"""Dropout with a seed, and a function of libdevice."""
 
 import triton
 import triton.language as tl
 from triton.language.extra import libdevice
-
-
-@triton.jit
-def add(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
-    """out = x + y."""
-    offsets = tl.program_id(axis=0) * BLOCK + tl.arange(0, BLOCK)
-    mask = offsets < n
-    x = tl.load(x_ptr + offsets, mask=mask)
-    y = tl.load(y_ptr + offsets, mask=mask)
-    tl.store(out_ptr + offsets, x + y, mask=mask)
-
-
-@triton.jit
-def dropout(x_ptr, keep_ptr, out_ptr, n, p, BLOCK: tl.constexpr):
-    """What keep says of x, scaled by 1 / (1 - p)."""
-    offsets = tl.program_id(axis=0) * BLOCK + tl.arange(0, BLOCK)
-    mask = offsets < n
-    x = tl.load(x_ptr + offsets, mask=mask)
-    keep = tl.load(keep_ptr + offsets, mask=mask)
-    tl.store(out_ptr + offsets, tl.where(keep != 0, x / (1 - p), 0.0), mask=mask)
 
 
 @triton.jit

@@ -1,35 +1,7 @@
-"""Layer norm over rows: forward; backward for the input, with partial sums for weight and bias behind locks; the sums of these."""
+"""Layer norm over rows, backward: the gradient of the input, with partial sums for weight and bias behind locks; the sums of these."""
 
 import triton
 import triton.language as tl
-
-
-@triton.jit
-def forward(X, Y, W, B, Mean, Rstd, stride, N, eps, BLOCK: tl.constexpr):
-    """Y = (X - mean) / sqrt(variance + eps) * W + B, rows of any length."""
-    row = tl.program_id(0)
-    Y += row * stride
-    X += row * stride
-    total = tl.zeros([BLOCK], dtype=tl.float32)
-    for start in range(0, N, BLOCK):
-        columns = start + tl.arange(0, BLOCK)
-        total += tl.load(X + columns, mask=columns < N, other=0.0).to(tl.float32)
-    mean = tl.sum(total, axis=0) / N
-    squares = tl.zeros([BLOCK], dtype=tl.float32)
-    for start in range(0, N, BLOCK):
-        columns = start + tl.arange(0, BLOCK)
-        x = tl.load(X + columns, mask=columns < N, other=0.0).to(tl.float32)
-        x = tl.where(columns < N, x - mean, 0.0)
-        squares += x * x
-    rstd = 1 / tl.sqrt(tl.sum(squares, axis=0) / N + eps)
-    tl.store(Mean + row, mean)
-    tl.store(Rstd + row, rstd)
-    for start in range(0, N, BLOCK):
-        columns = start + tl.arange(0, BLOCK)
-        mask = columns < N
-        x = tl.load(X + columns, mask=mask, other=0.0).to(tl.float32)
-        w, b = tl.load(W + columns, mask=mask), tl.load(B + columns, mask=mask)
-        tl.store(Y + columns, (x - mean) * rstd * w + b, mask=mask)
 
 
 @triton.jit

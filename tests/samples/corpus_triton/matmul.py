@@ -1,63 +1,7 @@
-"""Products of matrices: tiles in grouped order with an activation at the end, and many products in one launch."""
+"""Many products of matrices in one launch."""
 
 import triton
 import triton.language as tl
-
-
-@triton.jit
-def leaky(x):
-    return tl.where(x >= 0, x, 0.01 * x)
-
-
-@triton.autotune(configs=[triton.Config({"BM": 64, "BN": 64, "BK": 32, "GROUP": 8}, num_warps=4)], key=["M", "N", "K"])
-@triton.jit
-def matmul(
-    a_ptr,
-    b_ptr,
-    c_ptr,
-    M,
-    N,
-    K,
-    stride_am,
-    stride_ak,
-    stride_bk,
-    stride_bn,
-    stride_cm,
-    stride_cn,
-    BM: tl.constexpr,
-    BN: tl.constexpr,
-    BK: tl.constexpr,
-    GROUP: tl.constexpr,
-    ACTIVATION: tl.constexpr,
-):
-    """c = activation(a @ b)."""
-    pid = tl.program_id(axis=0)
-    tiles_m, tiles_n = tl.cdiv(M, BM), tl.cdiv(N, BN)
-    in_group = GROUP * tiles_n
-    first = pid // in_group * GROUP
-    height = min(tiles_m - first, GROUP)
-    tile_m = first + (pid % in_group) % height
-    tile_n = (pid % in_group) // height
-    tl.assume(tile_m >= 0)
-    tl.assume(tile_n >= 0)
-    rows = (tile_m * BM + tl.arange(0, BM)) % M
-    columns = (tile_n * BN + tl.arange(0, BN)) % N
-    depth = tl.arange(0, BK)
-    a_ptrs = a_ptr + (rows[:, None] * stride_am + depth[None, :] * stride_ak)
-    b_ptrs = b_ptr + (depth[:, None] * stride_bk + columns[None, :] * stride_bn)
-    total = tl.zeros((BM, BN), dtype=tl.float32)
-    for k in range(0, tl.cdiv(K, BK)):
-        a = tl.load(a_ptrs, mask=depth[None, :] < K - k * BK, other=0.0)
-        b = tl.load(b_ptrs, mask=depth[:, None] < K - k * BK, other=0.0)
-        total = tl.dot(a, b, total)
-        a_ptrs += BK * stride_ak
-        b_ptrs += BK * stride_bk
-    if ACTIVATION == "leaky":
-        total = leaky(total)
-    c = total.to(c_ptr.dtype.element_ty)
-    rows, columns = tile_m * BM + tl.arange(0, BM), tile_n * BN + tl.arange(0, BN)
-    c_ptrs = c_ptr + stride_cm * rows[:, None] + stride_cn * columns[None, :]
-    tl.store(c_ptrs, c, mask=(rows[:, None] < M) & (columns[None, :] < N))
 
 
 @triton.jit

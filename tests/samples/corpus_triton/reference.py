@@ -7,10 +7,6 @@ def add(x, y):
     return x.astype(np.float64) + y.astype(np.float64)
 
 
-def dropout(x, keep, p):
-    return np.where(keep != 0, x / np.float32(1 - p), 0)
-
-
 def seeded_dropout(x, p, seed):
     return np.where(_rand(seed, np.arange(x.size, dtype=np.uint64)) > p, x / np.float32(1 - p), 0)
 
@@ -33,33 +29,12 @@ def arcsine(x):
     return np.arcsin(x.astype(np.float64))
 
 
-def softmax(x):
-    weight = np.exp(x.astype(np.float64) - x.max(axis=1, keepdims=True))
-    return weight / weight.sum(axis=1, keepdims=True)
-
-
-def matmul(a, b):
-    return a.astype(np.float32) @ b.astype(np.float32)
-
-
-def matmul_leaky(a, b):
-    c = matmul(a, b)
-    return np.where(c >= 0, c, 0.01 * c)
-
-
 def grouped_matmul(a, b, c, sizes):
     out = c.astype(np.float32)
     for g, (m, n, k) in enumerate(sizes):
         left, right = a[g, : m * k].reshape(m, k), b[g, : k * n].reshape(k, n)
         out[g, : m * n] = (left.astype(np.float32) @ right.astype(np.float32)).reshape(-1)
     return out
-
-
-def layer_norm(x, w, b, eps):
-    x, w, b = (v.astype(np.float64) for v in (x, w, b))
-    mean = x.mean(axis=1)
-    rstd = 1 / np.sqrt(x.var(axis=1) + eps)
-    return {"y": (x - mean[:, None]) * rstd[:, None] * w + b, "mean": mean, "rstd": rstd}
 
 
 def layer_norm_dx(dy, x, w, mean, rstd, locks):
