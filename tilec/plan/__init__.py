@@ -24,7 +24,7 @@ from tilec.plan.lists import in_manifest, list_params, with_lists, with_optional
 from tilec.plan.matrix import expand
 from tilec.plan.operators import operator_of, with_backward
 from tilec.plan.params import Resolver, abi_of_args, with_slices
-from tilec.plan.points import Report, inlined, is_for, with_configs, with_derived
+from tilec.plan.points import Report, for_targets, inlined, is_for, with_configs, with_derived
 from tilec.plan.source import (
     check_checks,
     check_source_axes,
@@ -33,7 +33,7 @@ from tilec.plan.source import (
     with_names,
     with_source,
 )
-from tilec.plan.targets import LanguageFacts, Selection, no_target, parse_targets
+from tilec.plan.targets import LanguageFacts, Reach, Selection, no_target, parse_targets
 from tilec.plan.tuning import PASSED_OVER, Tuned, check_record, newer_tools, space_digest, winners
 from tilec_runtime.errors import Diagnostic, ManifestError, UsageError
 from tilec_runtime.model.arch import Target
@@ -178,22 +178,13 @@ def make_plan(
         for kernel in manifest.kernels
     ]
     planned = _with_backwards(planned, planner.report)
-    for index, reached in selection.hinted.items():
-        for name in reached:
-            given = [hint for hint, _ in manifest.overrides[index].hints]
-            check_hints(
-                given, ("override", index, "hints"), name, languages[name].hints, planner.report
-            )
+    _check_override_hints(manifest, selection, languages, planner.report)
     if planner.problems:
         raise ManifestError(tuple(planner.problems))
     selection.require_match()
-    kinds = {kind for kernel in manifest.kernels for kind in languages[kernel.language].kinds}
-    chosen = targets or manifest.targets.default != DEFAULT_TARGETS  # these are for any language
-    notes = [
-        f"{target} concerns none of the kernels"
-        for target in planner.wanted
-        if chosen and target.kind not in kinds
-    ]
+    notes: list[str] = []
+    if targets or manifest.targets.default != DEFAULT_TARGETS:  # those are for any language
+        notes.extend(_idle_targets(manifest, languages, planner.wanted))
     if not targets:  # a build for some targets leaves out what is meant for others
         notes.extend(_idle_overrides(manifest, selection))
     notes.extend(planner.remarks)
@@ -226,6 +217,28 @@ def _without_gone(planned: Sequence[PlannedKernel]) -> Iterator[PlannedKernel]:
         if op is not None and backward is not None and backward.kernel not in built:
             op = dataclasses.replace(op, backward=None)
         yield dataclasses.replace(kernel, info=dataclasses.replace(kernel.info, op=op))
+
+
+def _check_override_hints(
+    manifest: Manifest,
+    selection: Selection,
+    languages: Mapping[str, LanguageFacts],
+    report: Report,
+) -> None:
+    """Report hints of overrides that the languages of their jobs do not take."""
+    for index, reached in selection.hinted.items():
+        given = [hint for hint, _ in manifest.overrides[index].hints]
+        for name in reached:
+            check_hints(given, ("override", index, "hints"), name, languages[name].hints, report)
+
+
+def _idle_targets(
+    manifest: Manifest, languages: Mapping[str, LanguageFacts], wanted: Iterable[Target]
+) -> Iterator[str]:
+    kinds = {kind for kernel in manifest.kernels for kind in languages[kernel.language].kinds}
+    for target in wanted:
+        if target.kind not in kinds:
+            yield f"{target} concerns none of the kernels"
 
 
 def _idle_overrides(manifest: Manifest, selection: Selection) -> Iterator[str]:
@@ -290,11 +303,9 @@ class _Planner:
         tuned: Tuned | None,
     ) -> PlannedKernel:
         """Plan a kernel. Its jobs mean nothing if problems were reported."""
-        report, selection = self.report, self.selection
+        report = self.report
         self.problems.update(dict.fromkeys(check_checks(kernel, decl, report)))
         kernel = with_derived(with_configs(kernel, decl, report), report)
-        if decl.note:
-            self.remarks.append(decl.note)
         written = kernel
         kernel, decl, lists = with_lists(kernel, decl, report)
         once = in_manifest(written, report) if lists else report
@@ -304,66 +315,61 @@ class _Planner:
         if not check_entry(kernel, decl, report) or not check_source_axes(kernel, decl, report):
             return PlannedKernel(info=_info(kernel, decl, (), ()), jobs=(), manifest=kernel)
         kernel = with_source(kernel, decl, report)
-        if note := unfollowed_note(kernel, decl):
-            self.remarks.append(note)
+        self.remarks.extend(filter(None, (decl.note, unfollowed_note(kernel, decl))))
         resolver = Resolver(kernel, decl, report)
         params = with_optional(resolver.params(), lists)
         unresolved = sorted(resolver.unresolved)
         everything = expand(kernel, params, report, unresolved=unresolved, lists=lists)
         check_kernel(kernel, decl, params, everything, language, once, unresolved=unresolved)
-        targets = [target for target in self.wanted if target.kind in language.kinds]
-        refused = {target: reason for target in targets if (reason := language.refuse(target))}
-        targets = [target for target in targets if target not in refused]
-        variants, table = self._taken_up(kernel, params, everything, targets, tuned)
-        if kernel.matrix.by_target:
-            variants = tuple(v for v in variants if any(is_for(kernel, v.axes, t) for t in targets))
-        for variant in set(everything).difference(
-            variants
-        ):  # overrides may well speak of what a table leaves out
-            for target in targets:
-                selection.hints(kernel, variant.id, target)
+        reach = language.reach(self.wanted)
+        variants, table = self._taken_up(kernel, params, everything, reach.targets, tuned)
+        variants = for_targets(kernel, variants, reach.targets)
+        self._note_overrides(kernel, set(everything).difference(variants), reach)
         spec = self._spec(kernel, decl, source, params)
-        jobs = [
+        jobs = tuple(
             job
             for variant in variants
-            for job in self._jobs(spec, kernel, variant, targets, language)
-        ]
-        for variant, (target, reason) in itertools.product(variants, refused.items()):
+            for job in self._jobs(spec, kernel, variant, reach, language)
+        )
+        self._check_targets(kernel, variants, reach, language)
+        check_clusters(kernel, decl, [job.target for job in jobs], report)
+        check_shared(kernel, jobs, report)
+        check_names(kernel, jobs, report)
+        info = dataclasses.replace(
+            _info(kernel, decl, params, variants),
+            table=table,
+            op=None if unresolved else operator_of(kernel, decl, params, report),
+            lists=list_params(params, lists),
+        )
+        space = space_digest(self.manifest, kernel, everything)
+        return PlannedKernel(info=info, jobs=jobs, manifest=kernel, space=space)
+
+    def _note_overrides(self, kernel: Kernel, variants: Iterable[Variant], reach: Reach) -> None:
+        """Count overrides of variants that are not built: a tuning table may leave them out."""
+        for variant, target in itertools.product(variants, reach.targets):
+            self.selection.hints(kernel, variant.id, target)
+
+    def _check_targets(
+        self, kernel: Kernel, variants: Sequence[Variant], reach: Reach, language: LanguageFacts
+    ) -> None:
+        """Report selected targets that the language cannot make, and a kernel without a target."""
+        selection, path = self.selection, ("kernel", kernel.name)
+        for variant, (target, reason) in itertools.product(variants, reach.refused.items()):
             # An override or `--select` may keep a kernel from a target that its language cannot
             # make.
             if selection.allows(variant.id, target) and selection.takes(
                 kernel.name, variant.id, target
             ):
-                report(f"target {target}: {reason}", ("kernel", kernel.name))
-        if (
-            not targets
-            and not refused
-            and selection.asks_for(kernel.name, [v.id for v in variants], self.wanted)
-        ):
-            report(no_target(kernel, language, self.wanted), ("kernel", kernel.name))
-        check_clusters(kernel, decl, [job.target for job in jobs], report)
-        check_shared(kernel, jobs, report)
-        check_names(kernel, jobs, report)
-        op = None if unresolved else operator_of(kernel, decl, params, report)
-        info = dataclasses.replace(
-            _info(kernel, decl, params, variants),
-            table=table,
-            op=op,
-            lists=list_params(params, lists),
-        )
-        return PlannedKernel(
-            info=info,
-            jobs=tuple(jobs),
-            manifest=kernel,
-            space=space_digest(self.manifest, kernel, everything),
-        )
+                self.report(f"target {target}: {reason}", path)
+        if not reach and selection.asks_for(kernel.name, [v.id for v in variants], self.wanted):
+            self.report(no_target(kernel, language, self.wanted), path)
 
     def _jobs(
         self,
         spec: KernelSpec,
         kernel: Kernel,
         variant: Variant,
-        targets: Sequence[Target],
+        reach: Reach,
         language: LanguageFacts,
     ) -> Iterator[Job]:
         """Yield the selected jobs of a variant."""
@@ -382,7 +388,7 @@ class _Planner:
             for name, value in variant.axes
             if name in language.hints and isinstance(value, int)
         }
-        for target in targets:
+        for target in reach.targets:
             hints = self.selection.hints(kernel, variant.id, target)
             if self.selection.allows(variant.id, target) and is_for(kernel, variant.axes, target):
                 job = Job(
@@ -460,19 +466,7 @@ class _Planner:
 def _info(
     kernel: Kernel, decl: KernelDecl, params: tuple[Param, ...], variants: Sequence[Variant]
 ) -> KernelInfo:
-    derived = dict(kernel.let)
-    listed = [(name, values) for name, values in kernel.matrix.axes if name not in derived]
-    built: dict[str, dict[AxisValue, None]] = {name: {} for name, _ in listed}
-    for variant in variants:
-        for name, value in variant.axes:
-            built[name][value] = None
-    # Points that are left out change which value is met first, and those that are added bring
-    # values of their own.
-    ordered = {name: dict.fromkeys((*values, *built[name])) for name, values in listed}
-    axes = tuple(
-        (name, tuple(value for value in values if value in built[name]))
-        for name, values in ordered.items()
-    )
+    axes = _built_axes(kernel, variants)
     bound = {p.dtype for p in params}
     default = dict(kernel.default)
     for name, values in axes:
@@ -488,18 +482,44 @@ def _info(
         dtype_axes=tuple(name for name, _ in axes if name in bound),
         default=tuple(default.items()),
         rules=tuple(DispatchRule(when=rule.when, take=rule.take) for rule in kernel.rules),
-        launch=LaunchInfo(
-            grid=tuple(inlined(kernel, text) for text in kernel.launch.grid),
-            block=tuple(inlined(kernel, text) for text in kernel.launch.block) or ("1",),
-            shared=inlined(kernel, kernel.launch.shared),
-            cluster=kernel.launch.cluster or decl.cluster,
-            cooperative=kernel.launch.cooperative,
-            programmatic=kernel.launch.programmatic,
-            requires=tuple(inlined(kernel, text) for text in kernel.launch.requires),
-            open=kernel.launch.open,
-            preset=kernel.launch.preset,
-        ),
+        launch=_launch_info(kernel, decl),
         safety=safety_of(kernel, decl),
+    )
+
+
+def _built_axes(
+    kernel: Kernel, variants: Sequence[Variant]
+) -> tuple[tuple[str, tuple[AxisValue, ...]], ...]:
+    """Return the axes that callers see, each with the values that variants have, in order."""
+    derived = dict(kernel.let)
+    listed = {name: values for name, values in kernel.matrix.axes if name not in derived}
+    built: dict[str, dict[AxisValue, None]] = {name: {} for name in listed}
+    for variant in variants:
+        for name, value in variant.axes:
+            built[name][value] = None
+    # Excluded points change which value is met first, and included ones bring values of their own.
+    return tuple(
+        (name, tuple(v for v in dict.fromkeys((*values, *built[name])) if v in built[name]))
+        for name, values in listed.items()
+    )
+
+
+def _launch_info(kernel: Kernel, decl: KernelDecl) -> LaunchInfo:
+    launch = kernel.launch
+
+    def texts(expressions: Iterable[str]) -> tuple[str, ...]:
+        return tuple(inlined(kernel, text) for text in expressions)
+
+    return LaunchInfo(
+        grid=texts(launch.grid),
+        block=texts(launch.block) or ("1",),
+        shared=inlined(kernel, launch.shared),
+        cluster=launch.cluster or decl.cluster,
+        cooperative=launch.cooperative,
+        programmatic=launch.programmatic,
+        requires=texts(launch.requires),
+        open=launch.open,
+        preset=launch.preset,
     )
 
 

@@ -169,44 +169,43 @@ def _check_launch(
             path,
         )
     if not language.simt:
-        if launch.block not in ((), ("1",), ("1", "1"), ("1", "1", "1")):
-            report(
-                f"the block of a {kernel.language} kernel is chosen by its compiler: leave launch.block out",
-                (*path, "block"),
-            )
-        if launch.shared != "0":
-            report(
-                f"the shared memory of a {kernel.language} kernel is chosen by its compiler: leave launch.shared out",
-                (*path, "shared"),
-            )
-        if math.prod(launch.cluster) > 1:
-            hint = (
-                "; hints = { num_ctas = 2 } lets two blocks work as one"
-                if "num_ctas" in language.hints
-                else ""
-            )
-            what = f"the cluster of a {kernel.language} kernel is chosen by its compiler: leave launch.cluster out{hint}"
-            report(what, (*path, "cluster"))
+        for key, noun, given, hint in (
+            ("block", "block", set(launch.block) - {"1"}, ""),
+            ("shared", "shared memory", launch.shared != "0", ""),
+            ("cluster", "cluster", math.prod(launch.cluster) > 1, _pair_hint(language)),
+        ):
+            if given:
+                what = f"the {noun} of a {kernel.language} kernel is chosen by its compiler"
+                report(f"{what}: leave launch.{key} out{hint}", (*path, key))
     elif not launch.block and "block" not in launch.open:
         report("no block: say how many threads a block has, for example block = [256]", path)
-    if all(text.isdigit() for text in launch.block):
-        given = (*map(int, launch.block), 1, 1)[:3]
-        threads = math.prod(given)
-        if decl.block and given != decl.block:
-            report(
-                f"a block of {list(given)}, but {decl.name} was compiled for exactly {list(decl.block)}",
-                (*path, "block"),
-            )
-        if decl.max_threads and threads > decl.max_threads:
-            report(
-                f"a block of {threads} threads, but {decl.name} is bounded to {decl.max_threads} (__launch_bounds__)",
-                (*path, "block"),
-            )
+    if fault := _misfit_of_block(launch.block, decl):
+        report(fault, (*path, "block"))
     if launch.cluster and decl.cluster and (*launch.cluster, 1, 1)[:3] != (*decl.cluster, 1, 1)[:3]:
         report(
             f"cluster {list(launch.cluster)}, but the source fixes {list(decl.cluster)} (__cluster_dims__)",
             (*path, "cluster"),
         )
+
+
+def _pair_hint(language: LanguageFacts) -> str:
+    pairs = "num_ctas" in language.hints
+    return "; hints = { num_ctas = 2 } lets two blocks work as one" if pairs else ""
+
+
+def _misfit_of_block(block: Sequence[str], decl: KernelDecl) -> str:
+    """Return why the source takes no such block, or an empty text."""
+    if not all(text.isdigit() for text in block):
+        return ""
+    given = (*map(int, block), 1, 1)[:3]
+    threads = math.prod(given)
+    if decl.block and given != decl.block:
+        return (
+            f"a block of {list(given)}, but {decl.name} was compiled for exactly {list(decl.block)}"
+        )
+    if decl.max_threads and threads > decl.max_threads:
+        return f"a block of {threads} threads, but {decl.name} is bounded to {decl.max_threads} (__launch_bounds__)"
+    return ""
 
 
 def _check_open(kernel: Kernel, language: LanguageFacts, report: Report) -> None:
@@ -391,26 +390,23 @@ def _check_expression(
         report(error.what, path, error.column)
         return
     for name, attribute in sorted(parsed.uses):
-        if name in unresolved:
-            continue
         param = by_name.get(name)
         tensor = param is not None and param.kind is ParamKind.TENSOR
-        if attribute and not tensor:
-            report(
-                f"{name}.{attribute}: {name} is {'an axis' if param is None else f'a {param.kind.value}'}, not a tensor",
-                path,
-            )
-        elif not attribute and tensor:
+        if name in unresolved or tensor == bool(attribute):
+            continue
+        if tensor:
             report(f"{name} is a tensor: say {name}.shape[0], {name}.size or {name}.dtype", path)
             return
+        noun = "an axis" if param is None else f"a {param.kind.value}"
+        report(f"{name}.{attribute}: {name} is {noun}, not a tensor", path)
     _check_extents(parsed, params, path, report)
-    if truth and parsed.kind not in ("truth", "any"):
+    if parsed.kind in ("truth" if truth else "number", "any"):
+        return
+    if truth:
         report(f"{text!r} is no condition: compare it, as in x.size == y.size", path)
-    elif not truth and parsed.kind not in ("number", "any"):
-        report(
-            f"{text!r} is {'a condition' if parsed.kind == 'truth' else 'text'}, where a number is due",
-            path,
-        )
+    else:
+        noun = "a condition" if parsed.kind == "truth" else "text"
+        report(f"{text!r} is {noun}, where a number is due", path)
 
 
 def _check_used(kernel: Kernel, params: Sequence[Param], report: Report) -> None:

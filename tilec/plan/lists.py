@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from tilec.manifest.types import Kernel, ParamTable
 from tilec.model.declaration import KernelDecl, ParamDecl
@@ -65,17 +65,14 @@ def with_lists(
         what = f"{next(iter(lists))} is a list of arrays, and operators take arrays and numbers"
         report(f"{what}: leave op out", ("kernel", kernel.name, "op"))
     _check_cases(kernel, tuple(lists.values()), report)
+    kept = [table for table in kernel.params if table.name not in lists]
+    listed = [table for table in kernel.params if table.name in lists]
     tables = [
         dataclasses.replace(table, name=name, list=None)
-        for table in kernel.params
-        if table.name in lists
+        for table in listed
         for name in lists[table.name].items
     ]
-    kept = [table for table in kernel.params if table.name not in lists]
-    params: list[ParamDecl] = []
-    for param in decl.params:
-        names = lists[param.name].items if param.name in lists else (param.name,)
-        params += (dataclasses.replace(param, name=name) for name in names)
+    params = tuple(_with_items(decl.params, lists))
     each = [_of_each(text, lists) for text in kernel.launch.requires]
     # The manifest's conditions keep their places, by which problems are located.
     requires = (*(texts[0] for texts in each), *(text for texts in each for text in texts[1:]))
@@ -86,7 +83,17 @@ def with_lists(
         op=None,
     )
     ordered = tuple(lists[param.name] for param in decl.params if param.name in lists)
-    return kernel, dataclasses.replace(decl, params=tuple(params)), ordered
+    return kernel, dataclasses.replace(decl, params=params), ordered
+
+
+def _with_items(params: Iterable[ParamDecl], lists: Mapping[str, ArrayList]) -> Iterator[ParamDecl]:
+    """Yield the parameters, in place of each list those of its arrays."""
+    for param in params:
+        if param.name in lists:
+            for name in lists[param.name].items:
+                yield dataclasses.replace(param, name=name)
+        else:
+            yield param
 
 
 def _of_each(text: str, lists: Mapping[str, ArrayList]) -> Sequence[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from tilec.manifest.types import AssumeSet, Kernel
 from tilec.model.job import Variant
@@ -42,60 +42,59 @@ def expand(
     listed = {name for one in lists for name in one.items}
     optional = [param.name for param in params if param.optional and param.name not in listed]
     count = len(points) * len(kernel.assume) * 2 ** len(optional)
+    path = ("kernel", kernel.name, "matrix")
     if count > kernel.matrix.max_variants:
-        path = ("kernel", kernel.name, "matrix", "max-variants")
         report(
             f"the matrix gives {count} variants, more than max-variants = {kernel.matrix.max_variants}",
-            path,
+            (*path, "max-variants"),
         )
         return ()
     if not points:
-        report(
-            "the matrix excludes every point: no variant is left", ("kernel", kernel.name, "matrix")
-        )
-    named = any(
+        report("the matrix excludes every point: no variant is left", path)
+
+    def sets_at(point: Point) -> tuple[Labelled, ...]:
+        return assumption_sets(kernel, params, report, unresolved=unresolved, point=point)
+
+    shared = None if _divides_by_axes(kernel) else sets_at(())  # points may be thousands
+    variants = []
+    for point in points:
+        let = tuple(derived_at(kernel, point, report))
+        sets = sets_at((*point, *let)) if shared is None else shared
+        absent = [name for one in lists for name in one.absent(dict(point))]
+        variants += [
+            Variant(
+                kernel=kernel.name,
+                id=_variant_id(kernel.name, point, label),
+                axes=point,
+                assume=facts,
+                let=let,
+            )
+            for label, facts in with_absent(sets, optional, absent)
+        ]
+    if twice := _repeated(variant.id for variant in variants):
+        report(f"two variants get the id {twice!r}: give the axis values distinct names", path)
+        return ()
+    return tuple(variants)
+
+
+def _divides_by_axes(kernel: Kernel) -> bool:
+    """Return whether an assumption has the value of an axis as a divisor."""
+    return any(
         isinstance(divisor, str)
         for assume in kernel.assume
         for _, divisors in assume.divisible
         for divisor in divisors
     )
-    let = {point: tuple(derived_at(kernel, point, report)) for point in points}
-    first = assumption_sets(
-        kernel,
-        params,
-        report,
-        unresolved=unresolved,
-        point=(*points[0], *let[points[0]]) if points else (),
-    )
-    variants = tuple(
-        Variant(
-            kernel=kernel.name,
-            id=_variant_id(kernel.name, point, label),
-            axes=point,
-            assume=facts,
-            let=let[point],
-        )
-        for point in points
-        for label, facts in with_absent(
-            assumption_sets(
-                kernel, params, report, unresolved=unresolved, point=(*point, *let[point])
-            )
-            if named
-            else first,
-            optional,
-            [name for one in lists for name in one.absent(dict(point))],
-        )
-    )
-    seen: dict[str, Variant] = {}
-    for variant in variants:
-        other = seen.setdefault(variant.id, variant)
-        if other is not variant:
-            report(
-                f"two variants get the id {variant.id!r}: give the axis values distinct names",
-                ("kernel", kernel.name, "matrix"),
-            )
-            return ()
-    return variants
+
+
+def _repeated(ids: Iterable[str]) -> str:
+    """Return the first id that repeats one before it, or an empty text."""
+    seen: set[str] = set()
+    for each in ids:
+        if each in seen:
+            return each
+        seen.add(each)
+    return ""
 
 
 def _variant_id(kernel: str, point: Point, label: str) -> str:
@@ -217,71 +216,68 @@ def _facts(
 ) -> tuple[Assumption, ...]:
     tensors = {p.name: p for p in params if p.kind is ParamKind.TENSOR}
     base: tuple[str | int, ...] = ("kernel", kernel.name, "assume", "sets", index)
-    # Where a tensor is named, and how many values it is given.
-    named: list[tuple[tuple[str | int, ...], str, int | None]] = [
-        *((("divisible", name), name, len(values)) for name, values in divisible.items()),
-        *((("stride", name), name, len(values)) for name, values in assume.stride),
-        *((("extent", name), name, len(values)) for name, values in assume.extent),
-        *((("aligned", name), name, None) for name, _ in assume.aligned if name),
-        *(
-            (("contiguous", place), name, None)
-            for place, name in enumerate(assume.contiguous)
-            if name
-        ),
-    ]
-    for place, name, length in named:
-        if name not in tensors and name not in unresolved:
+    for place, name, length in _named(assume, divisible):
+        if name in tensors:
+            rank = tensors[name].rank
+            if length not in (None, rank):
+                noun = "extents" if place[0] == "extent" else "divisors"
+                report(
+                    f"{length} {noun} for {name}, which has rank {rank if rank >= 0 else 'any'}",
+                    (*base, *place),
+                )
+        elif name not in unresolved:
             report(
                 f"{name!r} is no tensor parameter of the kernel: it has {', '.join(tensors) or 'none'}",
                 (*base, *place),
             )
-        elif name in tensors and length is not None and length != tensors[name].rank:
-            rank = tensors[name].rank
-            noun = "extents" if place[0] == "extent" else "divisors"
-            report(
-                f"{length} {noun} for {name}, which has rank {rank if rank >= 0 else 'any'}",
-                (*base, *place),
-            )
-    strides, aligned, extents = dict(assume.stride), dict(assume.aligned), dict(assume.extent)
     facts = []
     for name, param in tensors.items():
-        shape = divisible.get(name, ())
-        stride = strides.get(name) or _implied_strides(
-            shape, param, contiguous=bool({name, ""}.intersection(assume.contiguous))
-        )
-        align = aligned.get(name, aligned.get("", 1))
-        # A parameter that has to be contiguous in any case is no news.
-        contiguous = bool({name, ""}.intersection(assume.contiguous)) and param.stride is not None
-        extent = extents.get(name, ())
-        why = _contradiction(param, shape, stride, extent, contiguous=contiguous)
-        if why:
+        fact = _fact(param, assume, divisible.get(name, ()))
+        if why := _contradiction(param, fact):
             report(f"{name}: {why}", base)
-        if shape or stride or align > 1 or extent or contiguous:
-            facts.append(
-                Assumption(
-                    param=name,
-                    shape=shape,
-                    stride=stride,
-                    align=align,
-                    extent=extent,
-                    contiguous=contiguous,
-                )
-            )
+        if fact != Assumption(param=name):
+            facts.append(fact)
     return tuple(facts)
 
 
-def _contradiction(
-    param: Param,
-    shape: tuple[int, ...],
-    stride: tuple[int, ...],
-    extent: tuple[int | None, ...],
-    *,
-    contiguous: bool,
-) -> str:
+def _named(
+    assume: AssumeSet, divisible: Mapping[str, tuple[int, ...]]
+) -> Iterator[tuple[tuple[str | int, ...], str, int | None]]:
+    """Yield where a set names a tensor: key path, name, and number of values if one per dimension."""
+    for key, pairs in (
+        ("divisible", divisible.items()),
+        ("stride", assume.stride),
+        ("extent", assume.extent),
+    ):
+        yield from (((key, name), name, len(values)) for name, values in pairs)
+    yield from ((("aligned", name), name, None) for name, _ in assume.aligned if name)
+    for place, name in enumerate(assume.contiguous):
+        if name:
+            yield ("contiguous", place), name, None
+
+
+def _fact(param: Param, assume: AssumeSet, shape: tuple[int, ...]) -> Assumption:
+    """Return the facts of a set about one tensor, whose extents have the divisors `shape`."""
+    aligned, extents = dict(assume.aligned), dict(assume.extent)
+    contiguous = not {param.name, ""}.isdisjoint(assume.contiguous)
+    return Assumption(
+        param=param.name,
+        shape=shape,
+        stride=dict(assume.stride).get(param.name)
+        or _implied_strides(shape, param, contiguous=contiguous),
+        align=aligned.get(param.name, aligned.get("", 1)),
+        extent=extents.get(param.name, ()),
+        # A parameter that has to be contiguous in any case is no news.
+        contiguous=contiguous and param.stride is not None,
+    )
+
+
+def _contradiction(param: Param, fact: Assumption) -> str:
     """Return why no tensor has all these facts, or an empty text."""
+    stride, extent = fact.stride, fact.extent
     dense = Assumption(param=param.name, extent=extent, contiguous=True)
     given = param.stride or ()
-    follows = dense.strides((None,) * len(given)) if contiguous else ()
+    follows = dense.strides((None,) * len(given)) if fact.contiguous else ()
     for dim, (known, wanted) in enumerate(zip(follows, given, strict=False)):
         if (
             wanted is not None
@@ -292,7 +288,7 @@ def _contradiction(
             return f"a contiguous tensor has stride {known} in dimension {dim}, and the parameter takes {wanted}"
     taken = dense.strides((None,) * len(stride)) if param.stride is None else param.stride
     for numbers, divisors, what in (
-        (extent, shape, "extent {0} is {1}, which is not divisible by {2}"),
+        (extent, fact.shape, "extent {0} is {1}, which is not divisible by {2}"),
         (
             extent,
             param.shape_divisible,

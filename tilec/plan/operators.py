@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import keyword
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from tilec.manifest.types import Backward, Kernel, OpOutput
@@ -219,33 +220,36 @@ def with_backward(
         return info
     path: Path = ("kernel", kernel.name, "op", "backward")
     place = (*path, "kernel") if table.args else path
-    if table.kernel not in others:
-        report(f"there is no kernel {table.kernel!r}{suggest(table.kernel, list(others))}", place)
+    if fault := _no_backward(table.kernel, others):
+        report(fault, place)
         return info
     other, other_info = others[table.kernel]
-    if other_info.op is None:
-        report(
-            f"{table.kernel} is no operator: give it [kernel.{table.kernel}.op], whose outputs are the gradients",
-            place,
-        )
-        return info
-    if not other_info.op.outputs:
+    if not other_info.allocated:
         report(f"{table.kernel} allocates no output, which would be a gradient", place)
-    mutated = [p.name for p in info.params if p.out and p.name not in info.op.allocated]
-    if mutated:
+    if mutated := next((p for p in info.inputs if p.out), None):
         report(
-            f"{kernel.name} writes {mutated[0]}, which the caller gives: an operator that mutates has no backward",
+            f"{kernel.name} writes {mutated.name}, which the caller gives: an operator that mutates has no backward",
             place,
         )
     args = _arguments(table, info, other_info, path, report)
+    written = dict(table.args)
     for name, stands in args:
         if fault := _misfit(name, stands, (kernel, info), (other, other_info)):
-            report(fault, (*path, "args", name) if name in dict(table.args) else place)
-    twice = [stands for _, stands in args if [s for _, s in args].count(stands) > 1]
-    if twice:
-        report(f"{twice[0]} is given twice", (*path, "args") if table.args else place)
+            report(fault, (*path, "args", name) if name in written else place)
+    most = Counter(stands for _, stands in args).most_common(1)
+    if most and most[0][1] > 1:
+        report(f"{most[0][0]} is given twice", (*path, "args") if written else place)
     backward = BackwardInfo(kernel=table.kernel, args=args)
     return dataclasses.replace(info, op=dataclasses.replace(info.op, backward=backward))
+
+
+def _no_backward(name: str, others: Mapping[str, tuple[Kernel, KernelInfo]]) -> str:
+    """Return why a name stands for no operator that could be a backward, or an empty text."""
+    if name not in others:
+        return f"there is no kernel {name!r}{suggest(name, list(others))}"
+    if others[name][1].op is None:
+        return f"{name} is no operator: give it [kernel.{name}.op], whose outputs are the gradients"
+    return ""
 
 
 def _arguments(
@@ -286,25 +290,66 @@ def _misfit(
             f"nothing is given for {name} of {other_info.name}: {kernel.name} has no parameter {stands!r}; "
             f'say what it stands for, such as args.{name} = "grad_{next(iter(own))}"'
         )
-    result = param in other_info.allocated
-    if result != (gradient and source not in info.allocated):
-        if result:
-            return f"{other_info.name} returns {name}, which has to be the gradient of an input of {kernel.name}, and stands for {stands}"
-        return f"{stands} is what the backward computes, and {name} is none of the outputs of {other_info.name}"
-    if param.out and not result:
-        return f"{other_info.name} writes {name}, which no call allocates: name it in kernel.{other_info.name}.op.outputs"
-    given, taken = dtypes_of(kernel, source), dtypes_of(other, param)
-    if gradient and (fault := _no_gradient(source, given)):
-        return fault
-    if source.optional and (gradient or not param.optional):
-        return f"{source.name} of {kernel.name} may be None, and {name} of {other_info.name} is a tensor of every call"
-    if source.kind is not param.kind:
-        return f"{name} of {other_info.name} is a {param.kind.value}, and {stands} is a {source.kind.value}"
-    if not given <= taken:
-        return f"{name} of {other_info.name} takes {_listed(taken)}, and {stands} may be {_listed(given - taken)}"
-    if source.rank != param.rank and -1 not in (source.rank, param.rank):
-        return f"{name} of {other_info.name} has rank {param.rank}, and {stands} {source.rank}"
-    return ""
+    link = _Link(
+        forward=info,
+        backward=other_info,
+        source=source,
+        param=param,
+        stands=stands,
+        gradient=gradient,
+    )
+    return link.role_fault() or link.value_fault(dtypes_of(kernel, source), dtypes_of(other, param))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class _Link:
+    """A parameter of the backward kernel, and the one of the forward kernel that it stands for.
+
+    Attributes:
+        forward, backward: the kernels. source, param: their parameters.
+        stands: what the manifest writes for the source; gradient: whether for its gradient.
+    """
+
+    forward: KernelInfo
+    backward: KernelInfo
+    source: Param
+    param: Param
+    stands: str
+    gradient: bool
+
+    def role_fault(self) -> str:
+        """Return why the backward cannot compute, read or write the parameter, or an empty text."""
+        name, owner = self.param.name, self.backward.name
+        returned = self.param in self.backward.allocated
+        computed = self.gradient and self.source not in self.forward.allocated
+        if returned and not computed:
+            return f"{owner} returns {name}, which has to be the gradient of an input of {self.forward.name}, and stands for {self.stands}"
+        if computed and not returned:
+            return f"{self.stands} is what the backward computes, and {name} is none of the outputs of {owner}"
+        if self.param.out and not returned:
+            return f"{owner} writes {name}, which no call allocates: name it in kernel.{owner}.op.outputs"
+        return ""
+
+    def value_fault(self, given: set[str], taken: set[str]) -> str:
+        """Return why the parameter does not take the source's values, or an empty text.
+
+        Args:
+            given: dtypes that the source may have.
+            taken: dtypes that the parameter may have.
+        """
+        source, param, stands = self.source, self.param, self.stands
+        subject = f"{param.name} of {self.backward.name}"
+        if self.gradient and (fault := _no_gradient(source, given)):
+            return fault
+        if source.optional and (self.gradient or not param.optional):
+            return f"{source.name} of {self.forward.name} may be None, and {subject} is a tensor of every call"
+        if source.kind is not param.kind:
+            return f"{subject} is a {param.kind.value}, and {stands} is a {source.kind.value}"
+        if not given <= taken:
+            return f"{subject} takes {_listed(taken)}, and {stands} may be {_listed(given - taken)}"
+        if source.rank != param.rank and -1 not in (source.rank, param.rank):
+            return f"{subject} has rank {param.rank}, and {stands} {source.rank}"
+        return ""
 
 
 def _no_gradient(source: Param, dtypes: set[str]) -> str:

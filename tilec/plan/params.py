@@ -396,31 +396,36 @@ def _slot(
     if not kind and param is not None:
         kind = param.dtype if param.kind is ParamKind.SCALAR else param.kind.value
     kind = str(axes.get(kind, kind))
-    fault = ""
     if kind == expr.DESCRIPTOR:
+        slot = AbiSlot(type=kind, expr=text, size=SIZE, align=ALIGN)
         if language != "triton":
-            fault = f"{text!r}: tensor descriptors are made for Triton kernels alone"
-        else:
-            fault = fault_of(text, params, axes)
-        return AbiSlot(type=kind, expr=text, size=SIZE, align=ALIGN), fault
+            return slot, f"{text!r}: tensor descriptors are made for Triton kernels alone"
+        return slot, fault_of(text, params, axes)
     if kind in ("ptr", "tensor"):
-        if language == "triton" and source.rank >= 0:
-            what = f"{text!r} is an address, and the source takes {_offsets(source)}"
-            fault = f"{what}: {DESCRIBED}"
-        elif source.type and source.kind != "tensor":
-            fault = f"{text!r} is an address, but the source takes {source.type} {source.name}"
         address = text if kind == "ptr" else f"{name}.ptr"
-        return AbiSlot(type="ptr", expr=address, size=8, align=8), fault
+        slot = AbiSlot(type="ptr", expr=address, size=8, align=8)
+        return slot, _no_address(text, source, language)
     if kind == "struct" and param is not None:
         size = param.size or source.size
-        if not size:
-            fault = f"{text!r} is a struct of unknown size: say params.{param.name}.size"
         align = min(8, size & -size) if size else 1
-        return AbiSlot(type="struct", expr=text, size=size, align=align), fault
+        fault = f"{text!r} is a struct of unknown size: say params.{param.name}.size"
+        return AbiSlot(type="struct", expr=text, size=size, align=align), "" if size else fault
     if kind in DTYPES:
-        stated = str(axes.get(source.dtype, source.dtype))
-        if source.type and stated in DTYPES and stated != kind:
-            fault = f"{text!r} packs {kind}, but the source takes {source.type} {source.name} ({stated})"
         size = DTYPES[kind].bytes
-        return AbiSlot(type=kind, expr=parsed.text, size=size, align=size), fault
+        slot = AbiSlot(type=kind, expr=parsed.text, size=size, align=size)
+        stated = str(axes.get(source.dtype, source.dtype))
+        differs = source.type and stated in DTYPES and stated != kind
+        fault = (
+            f"{text!r} packs {kind}, but the source takes {source.type} {source.name} ({stated})"
+        )
+        return slot, fault if differs else ""
     return None, f"{text!r} has no type: cast it, for example i32({text})"
+
+
+def _no_address(text: str, source: ParamDecl, language: str) -> str:
+    """Return why the source takes no address for a parameter, or an empty text."""
+    if language == "triton" and source.rank >= 0:
+        return f"{text!r} is an address, and the source takes {_offsets(source)}: {DESCRIBED}"
+    if source.type and source.kind != "tensor":
+        return f"{text!r} is an address, but the source takes {source.type} {source.name}"
+    return ""

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from tilec.manifest.types import Kernel
 from tilec.model.declaration import KernelDecl
+from tilec.model.job import Variant
 from tilec_runtime.errors import ExpressionError
 from tilec_runtime.model import expr
 from tilec_runtime.model.arch import Target
@@ -141,6 +142,15 @@ def is_for(kernel: Kernel, point: Point, target: Target) -> bool:
         if at[name] not in own and any(at[name] in each for each in values.values()):
             return False
     return True
+
+
+def for_targets(
+    kernel: Kernel, variants: tuple[Variant, ...], targets: Sequence[Target]
+) -> tuple[Variant, ...]:
+    """Return the variants whose points are built for any of the targets."""
+    if not kernel.matrix.by_target:
+        return variants
+    return tuple(v for v in variants if any(is_for(kernel, v.axes, target) for target in targets))
 
 
 def with_derived(kernel: Kernel, report: Report) -> Kernel:

@@ -14,6 +14,7 @@ from tilec.plan.points import Report, filled, inlined
 from tilec_runtime.errors import Diagnostic, ExpressionError
 from tilec_runtime.model import expr
 from tilec_runtime.model.dtype import DTYPES
+from tilec_runtime.model.kernel import AxisValue
 from tilec_runtime.model.safety import Checks, Fact, Guarantee, Safety
 
 
@@ -114,18 +115,23 @@ def check_source_axes(kernel: Kernel, decl: KernelDecl, report: Report) -> bool:
             report(what + misspelt_axis(name, axes, decl), ("kernel", kernel.name, "matrix"))
             sound = False
         for value in axes.get(name, ()):
-            what = ""
-            if places[0].dtype:
-                if value not in DTYPES:
-                    what = f"{value!r} is no dtype, and {name} is one in the source ({places[0].where})"
-            elif not (type(value) is int and value > 0):
-                what = f"{value!r} is no size, and {name} is one in the source ({places[0].where})"
-            elif value & (value - 1) and name in tiles:
-                what = f"{value} is no power of two, as extents of tiles are ({places[0].where})"
-            if what:
+            if what := _misuse(value, places[0], tile=name in tiles):
                 report(what, ("kernel", kernel.name, "matrix", name))
                 sound = False
     return sound
+
+
+def _misuse(value: AxisValue, use: AxisUse, *, tile: bool) -> str:
+    """Return why an axis cannot have a value where the source uses it, or an empty text."""
+    if use.dtype:
+        if value in DTYPES:
+            return ""
+        return f"{value!r} is no dtype, and {use.name} is one in the source ({use.where})"
+    if type(value) is not int or value <= 0:
+        return f"{value!r} is no size, and {use.name} is one in the source ({use.where})"
+    if tile and value & (value - 1):
+        return f"{value} is no power of two, as extents of tiles are ({use.where})"
+    return ""
 
 
 def check_checks(kernel: Kernel, decl: KernelDecl, report: Report) -> tuple[Diagnostic, ...]:

@@ -6,7 +6,7 @@ import dataclasses
 import fnmatch
 import itertools
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from tilec.manifest import values as texts
 from tilec.manifest.types import Kernel, Manifest, Override
@@ -38,6 +38,30 @@ class LanguageFacts:
         return dataclasses.replace(
             self, kinds=kinds, simt=self.simt if decl.simt is None else decl.simt
         )
+
+    def reach(self, wanted: Iterable[Target]) -> Reach:
+        """Divide the wanted targets of these kinds by whether they can be made."""
+        reasons = {target: self.refuse(target) for target in wanted if target.kind in self.kinds}
+        return Reach(
+            targets=[target for target, reason in reasons.items() if not reason],
+            refused={target: reason for target, reason in reasons.items() if reason},
+        )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Reach:
+    """The wanted targets that concern a kernel.
+
+    Attributes:
+        targets: those that its frontend can make. refused: the others, with the reason.
+    """
+
+    targets: Sequence[Target]
+    refused: Mapping[Target, str]
+
+    def __bool__(self) -> bool:
+        """Whether any target concerns the kernel."""
+        return bool(self.targets or self.refused)
 
 
 def parse_targets(manifest: Manifest, names: Sequence[str]) -> tuple[Target, ...]:
