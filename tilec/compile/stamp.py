@@ -170,35 +170,23 @@ def take(
     cache.put_record(record_key("stamp", root), None)
     try:
         inputs = {*read, *own.files()}
-        # A folder of an odd name counts where one of that name was read from, and below a directory
-        # that is searched.
-        odd = {part for file in inputs for part in file.parts if _is_odd(part)}
-        looked = {*_folders(root, lambda name: name in odd or not _is_odd(name), output)}
-        looked |= {folder for top in searched for folder in _folders(top, lambda _: True, output)}
-        folders = {
-            *looked,
-            *(file.parent for file in inputs),
-            *(Path(place) for place in sys.path if place),
-        }
+        looked = _looked_in(root, inputs, searched, output)
+        if len(looked) > _MOST_FOLDERS:
+            return False
+        folders = looked.union((file.parent for file in inputs), map(Path, filter(None, sys.path)))
         files = {_name(root, file): status_of(file) for file in inputs}
         places = {
             _name(root, folder): status_of(folder)[1:] for folder in folders if folder.is_dir()
         }
         seen = {**places, **({_name(root, root): list(root_before[1:])} if root_before else {})}
         # The change time too: a file that is copied with its times over another looks old.
-        if len(looked) > _MOST_FOLDERS or any(
-            max(status[1:3]) >= since for status in files.values()
-        ):
-            return False
-        if any(max(status[:2]) >= since for status in seen.values()):
+        times = [status[1:3] for status in files.values()]
+        times += [status[:2] for status in seen.values()]
+        if max(map(max, times)) >= since:
             return False
         outputs = [(kind, _name(root, file)) for kind, file in written]
-        files.update(
-            {
-                name: status_of(root / name)
-                for name in (*(name for _, name in outputs), *(_name(root, file) for file in kept))
-            }
-        )
+        names = [*(name for _, name in outputs), *(_name(root, file) for file in kept)]
+        files |= {name: status_of(root / name) for name in names}
         cache.put_record(
             record_key("stamp", root),
             {"asked": asked, "jobs": jobs, "files": files, "folders": places, "outputs": outputs},
@@ -206,6 +194,17 @@ def take(
     except OSError:
         return False
     return True
+
+
+def _looked_in(
+    root: Path, inputs: Iterable[Path], searched: Iterable[Path], output: Path
+) -> set[Path]:
+    """Return the folders in which another file could change a build."""
+    # A folder of an odd name counts where one of that name was read from, and below a directory
+    # that is searched.
+    odd = {part for file in inputs for part in file.parts if _is_odd(part)}
+    looked = {*_folders(root, lambda name: name in odd or not _is_odd(name), output)}
+    return looked.union(*(_folders(top, lambda _: True, output) for top in searched))
 
 
 def status_of(path: Path) -> list[int]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import keyword
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tilec.manifest import kernel_keys, values
@@ -33,6 +34,8 @@ from tilec_runtime.model.kernel import AxisValue
 from tilec_runtime.model.suggest import did_you_mean
 
 Languages = Mapping[str, tuple[str, ...]]
+# Values of an axis by the name of a target, or `*`.
+ByTarget = tuple[tuple[str, tuple[AxisValue, ...]], ...]
 
 
 def read_kernel(
@@ -194,55 +197,73 @@ def _check_symbol(symbol: str, function: str, scope: Scope) -> None:
 def _matrix(
     found: dict[str, Any], let: tuple[str, ...], path: Path, problems: Problems
 ) -> tuple[Matrix, Axes]:
+    """Return the matrix, and its axes with the values that included points add."""
+    by_target: dict[str, ByTarget] = {}
     axes: Axes = {}
-    by_target = []
     for name, items in found.items():
-        if name in kernel_keys.MATRIX.by_name:
-            continue
-        if isinstance(items, dict):
-            _check_targets(items, (*path, name), problems)
-            by_target.append((name, tuple((key, _as_dtypes(each)) for key, each in items.items())))
-            items = tuple(dict.fromkeys(item for each in items.values() for item in each))
-        if keyword.iskeyword(name):
-            problems.add(
-                (*path, name),
-                f"{name!r} is a keyword of Python: expressions cannot name this axis",
-                at_key=True,
-            )
-        _check_axis(name, items, (*path, name), problems)
-        axes[name] = _as_dtypes(tuple(item for item in items if item is not BAD))
-    include = []
-    listed = Scope(path, axes, problems)
-    reach = {name: dict.fromkeys(items) for name, items in axes.items()}
-    for index, point in enumerate(found.get("include", ())):
-        if point is not BAD:
-            point = {name: listed.value(name, value) for name, value in point.items()}
-            _check_point(point, listed, (*path, "include", index))
-            include.append(tuple(point.items()))
-            for name, value in point.items():
-                if axes.get(name) and type(value) is type(axes[name][0]):
-                    reach[name][value] = None
+        if name not in kernel_keys.MATRIX.by_name:
+            axes[name] = _axis(name, items, by_target, (*path, name), problems)
+    include = _include(found.get("include", ()), Scope(path, axes, problems))
     whole = found.get("autotune", False)
-    reached = {name: tuple(items) for name, items in reach.items()}
-    scope = Scope(path, reached, problems, open=whole)
-    exclude = []
-    for index, rule in enumerate(found.get("exclude", ())):
-        if rule is not BAD:
-            inner = (*path, "exclude", index)
-            when = rule.get("when", "")
-            if when:
-                scope.expression(when, {*scope.axes, *let}, (*inner, "when"))
-            point = scope.point({key: value for key, value in rule.items() if key != "when"}, inner)
-            exclude.append(Exclude(when=when, values=point))
+    scope = Scope(path, _with_points(axes, include), problems, open=whole)
     matrix = Matrix(
         axes=tuple(axes.items()),
-        exclude=tuple(exclude),
-        include=tuple(include),
-        by_target=tuple(by_target),
+        exclude=_exclude(found.get("exclude", ()), scope, {*scope.axes, *let}),
+        include=include,
+        by_target=tuple(by_target.items()),
         autotune=whole,
         max_variants=found.get("max-variants", Matrix().max_variants),
     )
     return matrix, scope.axes
+
+
+def _axis(
+    name: str, items: Any, by_target: dict[str, ByTarget], path: Path, problems: Problems
+) -> tuple[AxisValue, ...]:
+    """Return the values of an axis; those by target are added to `by_target` too."""
+    if isinstance(items, dict):
+        _check_targets(items, path, problems)
+        by_target[name] = tuple((key, _as_dtypes(each)) for key, each in items.items())
+        items = tuple(dict.fromkeys(item for each in items.values() for item in each))
+    if keyword.iskeyword(name):
+        what = f"{name!r} is a keyword of Python: expressions cannot name this axis"
+        problems.add(path, what, at_key=True)
+    _check_axis(name, items, path, problems)
+    return _as_dtypes(tuple(item for item in items if item is not BAD))
+
+
+def _include(
+    points: Sequence[dict[str, Any]], scope: Scope
+) -> tuple[tuple[tuple[str, AxisValue], ...], ...]:
+    include = []
+    for index, given in enumerate(points):
+        if given is not BAD:
+            point = {name: scope.value(name, value) for name, value in given.items()}
+            _check_point(point, scope, (*scope.path, "include", index))
+            include.append(tuple(point.items()))
+    return tuple(include)
+
+
+def _with_points(axes: Axes, points: Iterable[Iterable[tuple[str, AxisValue]]]) -> Axes:
+    """Return the axes with those values of points that are of their type."""
+    reach = {name: dict.fromkeys(items) for name, items in axes.items()}
+    for name, value in itertools.chain.from_iterable(points):
+        if axes.get(name) and type(value) is type(axes[name][0]):
+            reach[name][value] = None
+    return {name: tuple(items) for name, items in reach.items()}
+
+
+def _exclude(rules: Sequence[dict[str, Any]], scope: Scope, names: set[str]) -> tuple[Exclude, ...]:
+    exclude = []
+    for index, rule in enumerate(rules):
+        if rule is not BAD:
+            path = (*scope.path, "exclude", index)
+            when = rule.get("when", "")
+            if when:
+                scope.expression(when, names, (*path, "when"))
+            point = {key: value for key, value in rule.items() if key != "when"}
+            exclude.append(Exclude(when=when, values=scope.point(point, path)))
+    return tuple(exclude)
 
 
 def _check_targets(found: Mapping[str, object], path: Path, problems: Problems) -> None:
@@ -311,28 +332,14 @@ def _assume(found: dict[str, Any], scope: Scope) -> tuple[AssumeSet, ...]:
     sets = found.get("assume", {}).get("sets")
     if sets is None:
         return (AssumeSet(),)
-    flawed = {
-        p.path[len(path)]
-        for p in problems.found
-        if p.path[: len(path)] == path and len(p.path) > len(path)
-    }
+    depth = len(path)
+    flawed = {p.path[depth] for p in problems.found if p.path[:depth] == path != p.path}
     read: list[AssumeSet] = []
     named: set[str] = set()
     for index, table in enumerate(sets):
         if table is BAD or index in flawed:
             continue
-        aligned, contiguous = table.get("aligned", {}), table.get("contiguous", False)
-        one = AssumeSet(
-            name=table.get("name", ""),
-            divisible=tuple(table.get("divisible", {}).items()),
-            stride=tuple(table.get("stride", {}).items()),
-            aligned=(("", aligned),) if isinstance(aligned, int) else tuple(aligned.items()),
-            extent=tuple(
-                (param, tuple(None if item == "?" else item for item in items))
-                for param, items in table.get("extent", {}).items()
-            ),
-            contiguous=contiguous if isinstance(contiguous, tuple) else ("",) if contiguous else (),
-        )
+        one = _assume_set(table)
         facts = dataclasses.replace(one, name="")
         if any(facts == dataclasses.replace(other, name="") for other in read):
             problems.add((*path, index), "this set is given twice")
@@ -346,6 +353,21 @@ def _assume(found: dict[str, Any], scope: Scope) -> tuple[AssumeSet, ...]:
         named.add(one.name)
         read.append(one)
     return tuple(read)
+
+
+def _assume_set(table: dict[str, Any]) -> AssumeSet:
+    aligned, contiguous = table.get("aligned", {}), table.get("contiguous", False)
+    return AssumeSet(
+        name=table.get("name", ""),
+        divisible=tuple(table.get("divisible", {}).items()),
+        stride=tuple(table.get("stride", {}).items()),
+        aligned=(("", aligned),) if isinstance(aligned, int) else tuple(aligned.items()),
+        extent=tuple(
+            (param, tuple(None if item == "?" else item for item in items))
+            for param, items in table.get("extent", {}).items()
+        ),
+        contiguous=contiguous if isinstance(contiguous, tuple) else ("",) if contiguous else (),
+    )
 
 
 def _hints(

@@ -86,30 +86,9 @@ def _check_signature(here: str, kernel: KernelInfo) -> None:
     tensors = {param.name for param in kernel.params if param.kind is ParamKind.TENSOR}
     _unique(f"{here}.params", (param.name for param in kernel.params), "parameter")
     _unique(f"{here}.axes", (name for name, _ in kernel.axes), "axis")
-    for index, (name, values) in enumerate(kernel.axes):
-        if not values:
-            unfit(f"{here}.axes[{index}]", f"axis {name!r} has no values")
-    for name in kernel.dtype_axes:
-        unknown = [value for value in axes.get(name, ("",)) if value not in DTYPES]
-        if unknown:
-            unfit(
-                f"{here}.dtype_axes",
-                f"axis {name!r} holds {unknown[0]!r}, which is no dtype"
-                if name in axes
-                else f"no axis {name!r}",
-            )
+    _check_axes(here, kernel, axes)
     for index, param in enumerate(kernel.params):
-        typed = param.dtype or param.kind in (ParamKind.TENSOR, ParamKind.SCALAR)
-        if typed and param.dtype not in DTYPES and param.dtype not in kernel.dtype_axes:
-            unfit(
-                f"{here}.params[{index}].dtype",
-                f"{param.dtype!r} is neither a dtype nor a dtype axis of the kernel",
-            )
-        if param.optional and param.kind is not ParamKind.TENSOR:
-            unfit(
-                f"{here}.params[{index}].optional",
-                f"{param.name!r} is no tensor: only tensors may be None",
-            )
+        _check_param(f"{here}.params[{index}]", param, kernel)
     _check_lists(f"{here}.lists", kernel)
     for name, _ in kernel.default:
         if name not in axes:
@@ -122,6 +101,26 @@ def _check_signature(here: str, kernel: KernelInfo) -> None:
         _check_operator(f"{here}.op", kernel, kernel.op)
     if kernel.table is not None:
         _check_table(f"{here}.table", kernel.table, axes)
+
+
+def _check_axes(here: str, kernel: KernelInfo, axes: dict[str, tuple[Any, ...]]) -> None:
+    for index, (name, values) in enumerate(kernel.axes):
+        if not values:
+            unfit(f"{here}.axes[{index}]", f"axis {name!r} has no values")
+    for name in kernel.dtype_axes:
+        if name not in axes:
+            unfit(f"{here}.dtype_axes", f"no axis {name!r}")
+        for value in axes[name]:
+            if value not in DTYPES:
+                unfit(f"{here}.dtype_axes", f"axis {name!r} holds {value!r}, which is no dtype")
+
+
+def _check_param(here: str, param: Param, kernel: KernelInfo) -> None:
+    typed = param.dtype or param.kind in (ParamKind.TENSOR, ParamKind.SCALAR)
+    if typed and param.dtype not in DTYPES and param.dtype not in kernel.dtype_axes:
+        unfit(f"{here}.dtype", f"{param.dtype!r} is neither a dtype nor a dtype axis of the kernel")
+    if param.optional and param.kind is not ParamKind.TENSOR:
+        unfit(f"{here}.optional", f"{param.name!r} is no tensor: only tensors may be None")
 
 
 def _check_lists(here: str, kernel: KernelInfo) -> None:

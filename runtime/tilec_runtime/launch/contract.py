@@ -20,6 +20,22 @@ if TYPE_CHECKING:
 Axes = tuple[tuple[str, AxisValue], ...]
 
 
+def _pairs(outs: tuple[int, ...], tensors: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
+    """Return each written tensor with every other one, two written ones once."""
+    return tuple(
+        (out, place)
+        for out in outs
+        for place in tensors
+        if place > out or (place < out and place not in outs)
+    )
+
+
+def _required(params: tuple[Param, ...]) -> int:
+    """Return the number of leading parameters up to the last that every call gives."""
+    given = [param.default is None and not param.optional for param in params]
+    return max((place + 1 for place, needed in enumerate(given) if needed), default=0)
+
+
 class Contract:
     """The conditions of every launch of one kernel.
 
@@ -57,23 +73,16 @@ class Contract:
         self.name = info.name
         self.params = params = info.params
         self.index = {param.name: place for place, param in enumerate(params)}
-        self.call_params = info.call_params if info.lists else params
+        self.call_params = info.call_params
         self.call_names = tuple(param.name for param in self.call_params)
-        tensors = {place for place, param in enumerate(params) if param.kind is ParamKind.TENSOR}
-        self.tensors = tuple(sorted(tensors))
-        self.others = tuple(place for place in range(len(params)) if place not in tensors)
-        made = info.allocated
-        self.checked = (*(param for param in params if param not in made), *made)
+        places = range(len(params))
+        self.tensors = tuple(place for place in places if params[place].kind is ParamKind.TENSOR)
+        self.others = tuple(place for place in places if place not in self.tensors)
+        self.checked = (*info.inputs, *info.allocated)
         self.outs = tuple(place for place in self.tensors if params[place].out)
-        self.pairs = tuple(
-            (out, place)
-            for out in self.outs
-            for place in self.tensors
-            if place != out and not (place in self.outs and place < out)
-        )
+        self.pairs = _pairs(self.outs, self.tensors)
         self.defaults = tuple(param.default for param in params)
-        needed = [param.default is None and not param.optional for param in self.call_params]
-        self.required = max((place + 1 for place, need in enumerate(needed) if need), default=0)
+        self.required = _required(self.call_params)
         self.optionals = info.optionals
         self.axes = dict(info.axes)
         self.default = dict(info.default)
