@@ -1,1 +1,1 @@
-"""The contract between the two halves: one file of images and their index."""
+"""The bundle, the contract between both halves: one file of images and their index."""

@@ -1,4 +1,4 @@
-"""The zip subset that bundles use: every byte has one form, and the reader accepts no other."""
+"""The zip subset of bundles: equal members give equal bytes; the reader accepts no other form."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ _MADE_BY = 3 << 8 | _NEEDS  # Unix, so that permissions mean something
 _DATE = 0x21  # 1980-01-01, the oldest that zip can say
 _MODE = 0o100644 << 16
 _UTF8 = 0x800
-# Of an entry of the directory: what stands in front of its method, and between the length of its
-# name and its place.
+# Fields of a directory entry: those before the method, and those between name length and offset.
 _PLAIN_HEAD = (b"PK\1\2", _MADE_BY, _NEEDS, 0)
 _PLAIN_TAIL = (0, 0, 0, 0, _MODE)
 STORED, DEFLATED = 0, 8
@@ -41,16 +40,16 @@ class Member:
 
     @property
     def end(self) -> int:
-        """Where the next member starts."""
+        """The offset of the next member."""
         return self.offset + _LOCAL.size + len(self.name.encode()) + self.packed
 
     @property
     def flags(self) -> int:
-        """The zip flags: whether the name is UTF-8, nothing else."""
+        """The zip flags: the UTF-8 bit if the name needs it, else 0."""
         return 0 if self.name.isascii() else _UTF8
 
     def local_header(self) -> bytes:
-        """The bytes in front of the member's data."""
+        """Return the bytes in front of the member's data."""
         name = self.name.encode()
         return (
             _LOCAL.pack(
@@ -70,7 +69,7 @@ class Member:
         )
 
     def central_header(self) -> bytes:
-        """The member's entry in the central directory."""
+        """Return the member's entry in the central directory."""
         name = self.name.encode()
         how = (_MADE_BY, _NEEDS, self.flags, self.method, 0, _DATE)
         sizes = (self.crc, self.packed, self.size, len(name))
@@ -83,21 +82,21 @@ ReadAt = Callable[[int, int], bytes]
 def read_directory(
     read_at: ReadAt, size: int, check_name: Callable[[str], bool]
 ) -> dict[str, Member]:
-    """The members of an archive, by name, from its central directory alone.
+    """Return the members of an archive by name; read its central directory alone.
 
     Args:
-        read_at: reads (offset, length); gives fewer bytes only at the end.
-        size: of the archive in bytes.
-        check_name: whether a member may have this name.
+        read_at: reads (offset, length); returns fewer bytes only at the end of the archive.
+        size: size of the archive in bytes.
+        check_name: returns whether a member may have this name.
 
     Raises:
-        BundleError: the directory is not, byte for byte, what `ArchiveWriter` writes.
+        BundleError: the directory differs from the bytes that `ArchiveWriter` writes.
     """
     directory, count, start = _directory_of(read_at, size)
     length = len(directory)
     members: dict[str, Member] = {}
     at, expected, last = 0, 0, ""
-    # Written out, since a bundle has hundreds of images and each first launch waits for this.
+    # Inlined for speed: a bundle has hundreds of images, and its first launch waits for this loop.
     for _ in range(count):
         if at + _CENTRAL.size > length:
             damaged("has a directory that is cut short")
@@ -117,8 +116,8 @@ def read_directory(
         if not raw.isascii() or not raw or len(raw) != name_length:
             damaged("has a directory entry without a usable name")
         name = raw.decode("ascii")
-        # What no bundle has: flags (encryption), other dates, extra fields, comments, links. The
-        # rest is as a writer makes it.
+        # Bundles have no flags (encryption), other dates, extra fields, comments or links. The
+        # other fields have the values that the writer gives them.
         if fields[:4] != _PLAIN_HEAD or fields[5:7] != (0, _DATE) or fields[11:16] != _PLAIN_TAIL:
             damaged(f"has a directory entry of {name[:80]!r} that tilec does not write")
         if not check_name(name):
@@ -139,7 +138,7 @@ def read_directory(
 
 
 def _directory_of(read_at: ReadAt, size: int) -> tuple[bytes, int, int]:
-    """Return the bytes of the central directory, the number of its members, and where it begins."""
+    """Return the bytes of the central directory, its number of members, and its offset."""
     if size > limits.FILE + (limits.MEMBERS << 8):
         damaged(f"has {size} bytes, more than any bundle")
     if size < END.size or (tail := read_at(size - END.size, END.size))[:4] != b"PK\5\6":
@@ -167,11 +166,13 @@ def _directory_of(read_at: ReadAt, size: int) -> tuple[bytes, int, int]:
 
 
 def read_member(read_at: ReadAt, member: Member) -> bytes:
-    """The data of a member, its header, size and CRC verified. Takes hardly more memory than the
-    data itself.
+    """Return the data of a member after verifying header, size and CRC.
+
+    The peak memory is little more than the size of the data.
+
 
     Raises:
-        BundleError: it is damaged.
+        BundleError: the member is damaged.
     """
     header = member.local_header()
     if read_at(member.offset, len(header)) != header:
@@ -188,8 +189,9 @@ def read_member(read_at: ReadAt, member: Member) -> bytes:
 
 
 def _inflated(read_at: ReadAt, member: Member, start: int) -> bytes:
-    """The data of a deflated member, read and inflated piece by piece; never more than the size
-    that its directory declares.
+    """Inflate a member in pieces, and stop once it exceeds its declared size.
+
+    This bounds the memory that a malicious archive can claim.
     """
     inflate = zlib.decompressobj(-zlib.MAX_WBITS)
     out = io.BytesIO()
@@ -212,7 +214,7 @@ def _inflated(read_at: ReadAt, member: Member, start: int) -> bytes:
 
 
 def damaged(what: str) -> NoReturn:
-    """Raise the error for a file that is no sound bundle; `what` continues "the bundle ..."."""
+    """Raise the error of a damaged bundle; `what` continues "the bundle ..."."""
     raise BundleError(
         f"the bundle {what}",
         cause="the file was cut short or changed on its way, or is not a tilec bundle",

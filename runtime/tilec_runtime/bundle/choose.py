@@ -1,5 +1,6 @@
-"""Which image of a variant a device runs: a pure choice that gives its reasons, made before the
-driver is asked.
+"""Choose the image of a variant that a device runs, with reasons.
+
+The choice is a pure function, made before any call of the driver.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from tilec_runtime.model.image import ImageInfo
 from tilec_runtime.model.jit import JitBy, JitFallback
 from tilec_runtime.values import replace, value_class
 
-# Languages whose kernels only a GPU runs, as messages call them.
+# Languages whose kernels need a GPU, with their names in messages.
 LANGUAGES = {
     "cuda": "a CUDA C++ kernel",
     "prebuilt": "a kernel that came without Tile IR",
@@ -23,31 +24,30 @@ LANGUAGES = {
 }
 LACKS_TILE_IR = "the kernel was built without portable Tile IR"
 
-# Rank of what fits: lower is tried first. What the driver compiles goes before what nvJitLink does,
-# which has to be installed and of a release that reads it. LTO-IR goes before PTX there: its code
-# is optimized for the device, that of PTX was for the oldest one.
+# Ranks of fitting images; the lowest is chosen. The driver's compilers go before nvJitLink, which
+# must be installed, in a release that can read the image. nvJitLink's LTO-IR goes before its PTX:
+# LTO-IR is optimized for the device at load, PTX was optimized for the oldest device.
 _EXACT, _FAMILY, _CUBIN, _PTX, _TILEIR, _LTOIR, _LINKED = range(7)
-# What has to be compiled at load, in words.
+# Image kinds that must be compiled at load, with their names in messages.
 FORMS = {TargetKind.PTX: "PTX", TargetKind.LTOIR: "LTO-IR", TargetKind.TILEIR: "Tile IR"}
-# What a process says to let anything be compiled at load.
+# The environment variable that allows or denies compilation at load.
 JIT_VARIABLE = "TILEC_JIT_FALLBACK"
 _ALLOW = f'let it be compiled at load: jit-fallback = "allow" in [targets], or {JIT_VARIABLE}=allow'
 
 
 @value_class(frozen=True, kw_only=True)
 class DeviceFacts:
-    """What the choice knows of a device, and of what may be compiled for it at load.
+    """Properties of a device that the choice needs, with its policy for compilation at load.
 
     Attributes:
         cc: compute capability, such as (9, 0).
-        driver: CUDA release that its driver serves, such as (13, 0).
-        name: its name, for messages.
-        interprets: oldest and newest version of Tile IR that the device runs without a driver: it
-            is the cpu device. None for a GPU.
-        jit: what is said of compiling at load; None where nothing is, which denies it: what a
-            bundle holds may still be of no use here.
-        missing: compute capabilities whose machine code is in wheels that are not installed, each
-            with the command that installs it.
+        driver: newest CUDA release that its driver supports, such as (13, 0).
+        name: name of the device, for messages.
+        interprets: oldest and newest version of Tile IR that the cpu device interprets; None for
+            a GPU.
+        jit: policy for compilation at load; None if not set, which denies it.
+        missing: compute capabilities whose wheel of machine code is not installed, each with the
+            command that installs it.
     """
 
     cc: Version = (0, 0)
@@ -58,7 +58,7 @@ class DeviceFacts:
     missing: tuple[tuple[Version, str], ...] = ()
 
     def __str__(self) -> str:
-        """`NVIDIA H200 (compute capability 9.0, driver of CUDA 13.0)`, or `the cpu device`."""
+        """Such as `NVIDIA H200 (compute capability 9.0, driver of CUDA 13.0)`."""
         if self.interprets:
             return "the cpu device"
         return f"{self.name or 'GPU'} (compute capability {dotted(self.cc)}, driver of CUDA {dotted(self.driver)})"
@@ -66,8 +66,9 @@ class DeviceFacts:
 
 @value_class(frozen=True, kw_only=True)
 class Candidate:
-    """One image of the choice: whether the device takes it, why or why not, and what has to compile
-    it first (None: it is machine code).
+    """One image of the choice: whether the device accepts it, and the reason.
+
+    `jit` names the compiler that it needs at load; None for machine code.
     """
 
     image: ImageInfo
@@ -78,33 +79,33 @@ class Candidate:
 
 @value_class(frozen=True, kw_only=True)
 class Choice:
-    """Every candidate, best first, then the refused ones."""
+    """All candidates: accepted ones first, the best at the front, then refused ones."""
 
     candidates: tuple[Candidate, ...]
 
     @property
     def taken(self) -> Candidate | None:
-        """The candidate to load; None if nothing fits."""
+        """The candidate to load, or None if no image fits."""
         return self.candidates[0] if self.candidates and self.candidates[0].accepted else None
 
     @property
     def image(self) -> ImageInfo | None:
-        """The image to load; None if nothing fits."""
+        """The image to load, or None if no image fits."""
         return self.taken.image if self.taken else None
 
     @property
     def is_machine_code(self) -> bool:
-        """Whether what is taken runs as it is: nothing is compiled at load."""
+        """Whether the chosen image runs without compilation at load."""
         return self.taken is not None and self.taken.jit is None
 
 
 def choose_image(images: Sequence[ImageInfo], device: DeviceFacts) -> Choice:
-    """The best image for a device: exact cubin, family cubin, same-major cubin; where compiling at
-    load is allowed also PTX, Tile IR, LTO-IR, and PTX that the driver does not read. The order of
-    `images` does not matter.
+    """Rank the images of a variant for a device.
 
-    Among equals the newest architecture wins, then (for what is compiled) the newest version, then
-    the digest.
+    The order is: exact cubin, family cubin, same-major cubin. If compilation at load is allowed,
+    these follow: PTX, Tile IR, LTO-IR, and PTX that is too new for the driver. Among equal ranks,
+    the newest architecture wins, then the newest PTX or Tile IR version, then the lowest digest.
+    The order of `images` does not matter.
     """
     taken: list[tuple[tuple[Any, ...], Candidate]] = []
     refused: list[tuple[tuple[Any, ...], Candidate]] = []
@@ -129,16 +130,16 @@ def choose_image(images: Sequence[ImageInfo], device: DeviceFacts) -> Choice:
 def require_image(
     images: Sequence[ImageInfo], device: DeviceFacts, *, kernel: str = "", language: str = ""
 ) -> Candidate:
-    """The candidate that `choose_image` chooses.
+    """Return the candidate that `choose_image` chooses, or raise an error.
 
     Args:
         images: the images of one variant.
-        device: what to run on.
+        device: the device to run on.
         kernel: kernel or variant id, for the message.
-        language: what the kernel is written in, such as `cuda`, for the message; empty if unknown.
+        language: the kernel's language, such as `cuda`, for the message; empty if unknown.
 
     Raises:
-        NoImageError: none fits; the message lists every candidate and why it was refused.
+        NoImageError: no image fits; the message lists every candidate with its refusal.
     """
     choice = choose_image(images, device)
     if choice.taken is not None:
@@ -155,14 +156,13 @@ def require_image(
 
 
 def cpu_advice(images: Sequence[ImageInfo], language: str = "") -> tuple[str, str]:
-    """Why no image of a variant runs on the cpu device, and the next step."""
+    """Return the cause why no image of a variant runs on the cpu device, and the next step."""
     if any(image.target.kind is TargetKind.TILEIR for image in images):
         return (
             "the kernel was built by a newer toolkit than this tilec knows",
             "take a newer tilec, or build with an older toolkit",
         )
-    # Tile kernels and Triton's alone have cubins for exactly one capability without saying so in
-    # the target.
+    # Only tile and Triton kernels have cubins for one exact capability without a target suffix.
     exact = bool(images) and all(image.exact and not image.target.suffix for image in images)
     if language == "tile" or (exact and language not in LANGUAGES):
         return LACKS_TILE_IR, 'add "tileir" to default in [targets], and build again'
@@ -174,7 +174,7 @@ def cpu_advice(images: Sequence[ImageInfo], language: str = "") -> tuple[str, st
 
 
 def _refusal(image: ImageInfo, device: DeviceFacts) -> str:
-    """Why the device cannot run an image, or an empty text where it can."""
+    """Return the reason why the device cannot run an image, or an empty string if it can."""
     target = image.target
     if device.interprets:
         return _cpu_refusal(image, *device.interprets)
@@ -207,10 +207,10 @@ def _refusal(image: ImageInfo, device: DeviceFacts) -> str:
 
 
 def _waits(image: ImageInfo, device: DeviceFacts) -> bool:
-    """Whether an image is of no use before there is a newer driver, whatever may be compiled."""
+    """Whether the image needs a newer driver even if compilation at load is allowed."""
     needed = _needed_cuda(image)
-    # nvJitLink compiles PTX that a driver does not read; but what one of a newer major release
-    # makes, the driver does not load.
+    # nvJitLink compiles PTX that is too new for the driver. But a driver does not load the output
+    # of an nvJitLink of a newer major release.
     return needed > device.driver and (
         image.target.kind is not TargetKind.PTX or needed[0] > device.driver[0]
     )
@@ -256,7 +256,7 @@ def _architecture_refusal(image: ImageInfo, cc: Version) -> str:
 
 
 def _fit(image: ImageInfo, device: DeviceFacts) -> tuple[int, str, JitBy | None]:
-    """Rank of an image that the device takes, the rule by which it does, and what compiles it."""
+    """Return the rank of an accepted image, the rule that accepts it, and the compiler it needs."""
     target = image.target
     own, here = dotted(target.cc), dotted(device.cc)
     if device.interprets:
@@ -284,7 +284,7 @@ def _fit(image: ImageInfo, device: DeviceFacts) -> tuple[int, str, JitBy | None]
 
 
 def advice(choice: Choice, device: DeviceFacts, *, jit: bool = True) -> str:
-    """What to do where a device has no image to take, or with `jit=False` no machine code."""
+    """Return the next step for a device without an image, or without machine code if not `jit`."""
     images = [candidate.image for candidate in choice.candidates]
     if device.interprets:
         return cpu_advice(images)[1]
@@ -314,21 +314,19 @@ def advice(choice: Choice, device: DeviceFacts, *, jit: bool = True) -> str:
 
 
 def _advice_of(fitting: Sequence[ImageInfo], device: DeviceFacts, *, jit: bool) -> str:
-    """What to do where nothing is wrong with the architecture of these images: a policy is in the
-    way, or an old driver.
-    """
+    """Return the next step if only the policy or an old driver prevents the use of the images."""
     waiting = [_needed_cuda(image) for image in fitting if _waits(image, device)]
     portable = all(image.target.kind is not TargetKind.CUBIN for image in fitting)
-    # A driver loads machine code of every toolkit of its own major release.
+    # A driver loads machine code from every toolkit of its own major release.
     built = (
         portable and device.cc in ARCHS and min(map(_needed_cuda, fitting))[0] <= device.driver[0]
     )
     steps = [machine_code(device)] if built else []
     steps += (
         [_ALLOW] if jit and len(waiting) < len(fitting) else []
-    )  # a policy alone is in the way of the others
+    )  # images that need no newer driver are refused by the policy alone
     steps += [f"install a driver of {required_driver(min(waiting))}"] if waiting else []
-    # Of no other image a build asks what drivers read.
+    # The build lowers the version of PTX alone for min-driver.
     lowered = any(
         image.target.kind is TargetKind.PTX and _waits(image, device) for image in fitting
     )
@@ -337,7 +335,7 @@ def _advice_of(fitting: Sequence[ImageInfo], device: DeviceFacts, *, jit: bool) 
 
 
 def machine_code(device: DeviceFacts) -> str:
-    """What brings machine code for a device into a bundle."""
+    """Return the step that adds machine code for a device to a bundle."""
     return f"add sm_{device.cc[0]}{device.cc[1]} to [targets] and build again"
 
 

@@ -1,4 +1,4 @@
-"""Codecs between values and plain JSON: strict on reading, with the place of what does not fit."""
+"""Codecs between values and plain JSON; reading is strict, and errors give the JSON path."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from tilec_runtime.bundle import limits
 from tilec_runtime.foreign import is_one_line
 from tilec_runtime.values import value_class
 
-MAX_ITEMS = 1 << 20  # of an array that has no smaller limit of its own
+MAX_ITEMS = 1 << 20  # the limit of arrays without a smaller one
 
 
 class Misfit(Exception):  # noqa: N818 - never leaves the room: the caller turns it into a BundleError
-    """A JSON value that does not fit; `path` collects the steps to it, innermost first."""
+    """A JSON value that violates the schema; `path` collects the steps to it, innermost first."""
 
     def __init__(self, what: str) -> None:
         super().__init__(what)
@@ -25,12 +25,12 @@ class Misfit(Exception):  # noqa: N818 - never leaves the room: the caller turns
 
     @property
     def where(self) -> str:
-        """`kernels[0].variants[2].id`."""
+        """The path of the value, such as `kernels[0].variants[2].id`."""
         return "".join(reversed(self.path)).removeprefix(".")
 
 
 def unfit(where: str, what: str) -> NoReturn:
-    """Raise the Misfit of a place."""
+    """Raise a Misfit with a path."""
     misfit = Misfit(what)
     misfit.path.append(where)
     raise misfit
@@ -38,7 +38,7 @@ def unfit(where: str, what: str) -> NoReturn:
 
 @value_class(frozen=True)
 class Codec:
-    """How one kind of value becomes plain JSON, and comes back; `read` raises Misfit."""
+    """The conversion of one type of value to plain JSON and back; `read` raises Misfit."""
 
     write: Callable[[Any], Any]
     read: Callable[[Any], Any]
@@ -49,7 +49,7 @@ def _same(value: Any) -> Any:
 
 
 def shown(value: Any) -> str:
-    """A JSON value for a message, cut short, however long or deep it is."""
+    """Return a JSON value for a message, in at most 60 characters."""
     import reprlib  # for messages alone
 
     short = reprlib.Repr()
@@ -59,7 +59,7 @@ def shown(value: Any) -> str:
 
 
 def record(cls: type[Any], **fields: Codec) -> Codec:
-    """A dataclass as an object with exactly these keys, each named as the attribute it holds."""
+    """Encode a dataclass as an object with exactly these keys, named like its attributes."""
     names = frozenset(fields)
     readers = tuple((name, codec.read) for name, codec in fields.items())
     writers = tuple((name, codec.write) for name, codec in fields.items())
@@ -92,7 +92,7 @@ def record(cls: type[Any], **fields: Codec) -> Codec:
 
 
 def sequence(item: Codec, *, most: int = MAX_ITEMS) -> Codec:
-    """A tuple as an array of at most `most` items."""
+    """Encode a tuple as an array of at most `most` items."""
     reader, writer = item.read, item.write
 
     def read(value: Any) -> Any:
@@ -116,7 +116,7 @@ def sequence(item: Codec, *, most: int = MAX_ITEMS) -> Codec:
 
 
 def row(*columns: Codec) -> Codec:
-    """A tuple of fixed length as an array of fixed length."""
+    """Encode a tuple of fixed length as an array of that length."""
     readers = tuple(codec.read for codec in columns)
     writers = tuple(codec.write for codec in columns)
 
@@ -139,7 +139,7 @@ def row(*columns: Codec) -> Codec:
 
 
 def optional(codec: Codec) -> Codec:
-    """A value, or None as null."""
+    """Encode a value, or None as null."""
     reader, writer = codec.read, codec.write
     return Codec(
         lambda v: None if v is None else writer(v), lambda v: None if v is None else reader(v)
@@ -147,13 +147,14 @@ def optional(codec: Codec) -> Codec:
 
 
 def text(*, pattern: str = "", what: str = "", most: int = limits.TEXT) -> Codec:
-    """A string of at most `most` characters; `what` says what the pattern means."""
+    """Encode a string of at most `most` characters; `what` describes the pattern in messages."""
     return _text((lambda value: re.fullmatch(pattern, value)) if pattern else None, what, most)
 
 
 def word(marks: str, what: str) -> Codec:
-    """An ASCII name of letters, digits and `marks`, which neither begins nor ends with a mark;
-    without a pattern, see `is_digest`.
+    """Encode an ASCII name of letters, digits and `marks`, without a mark at either end.
+
+    It uses no regular expression; see the comment before `is_digest`.
     """
     marked = str.maketrans(dict.fromkeys(marks, "a"))
     return _text(
@@ -166,8 +167,9 @@ def word(marks: str, what: str) -> Codec:
 
 
 def line(most: int = limits.LINE) -> Codec:
-    """A string of one line: it holds no control characters, so that it cannot pass for several
-    lines of a report.
+    """Encode a string without control characters.
+
+    Such a string cannot forge additional lines of a report.
     """
     return _text(is_one_line, "one line without control characters", most)
 
@@ -187,7 +189,7 @@ def _text(check: Callable[[str], object] | None, what: str, most: int = limits.T
 
 
 def integer(low: int = -limits.INT, high: int = limits.INT) -> Codec:
-    """An int between two bounds, both included."""
+    """Encode an int between two bounds, both inclusive."""
 
     def read(value: Any) -> Any:
         if type(value) is not int:
@@ -200,7 +202,7 @@ def integer(low: int = -limits.INT, high: int = limits.INT) -> Codec:
 
 
 def power_of_two(high: int) -> Codec:
-    """A power of two from 1 to `high`."""
+    """Encode a power of two from 1 to `high`."""
     within = integer(1, high).read
 
     def read(value: Any) -> Any:
@@ -212,7 +214,7 @@ def power_of_two(high: int) -> Codec:
 
 
 def enumeration(cls: type[enum.Enum]) -> Codec:
-    """An enum member as its value."""
+    """Encode an enum member as its value."""
     members = {member.value: member for member in cls}
 
     def read(value: Any) -> Any:
@@ -224,7 +226,7 @@ def enumeration(cls: type[enum.Enum]) -> Codec:
 
 
 def parsed(parse: Callable[[str], Any]) -> Codec:
-    """A value with a name: written with `str`, read with a function that raises ValueError."""
+    """Encode a value as a name: `str` writes it, and `parse` reads it or raises ValueError."""
 
     def read(value: Any) -> Any:
         if type(value) is not str or len(value) > 100:
@@ -237,14 +239,14 @@ def parsed(parse: Callable[[str], Any]) -> Codec:
     return Codec(str, read)
 
 
-# Without patterns: to compile one takes longer than to read the rows of a kernel.
+# These use no regular expressions: compiling one takes longer than reading a kernel's row.
 def is_digest(value: str) -> bool:
-    """Whether this is a SHA-256 in lower-case hex."""
+    """Whether a string is a SHA-256 in lower-case hex."""
     return len(value) == 64 and not value.strip("0123456789abcdef")
 
 
 def is_name(value: str) -> bool:
-    """Whether this is made of letters, digits and `_`, and does not begin with a digit."""
+    """Whether a string consists of letters, digits and `_`, and does not begin with a digit."""
     return value.replace("_", "a").isalnum() and not value[0].isdecimal()
 
 
@@ -258,7 +260,7 @@ _NON_FINITE = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
 
 
 def _write_literal(value: Any) -> Any:
-    # JSON has no infinities, and a reduction's default is one.
+    # JSON has no infinities, but the default of a reduction's parameter may be one.
     return (
         {"float": repr(value)} if isinstance(value, float) and not math.isfinite(value) else value
     )

@@ -1,5 +1,6 @@
-"""Reads a cubin (a 64-bit ELF of NVIDIA's) without any tool: kernels, their parameters, and what
-they use.
+"""A reader for cubins (64-bit ELF files): kernels, their parameters and their resources.
+
+It needs no tool of the CUDA toolkit.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ from tilec_runtime.model.image import Resources
 _MAX_SECTIONS = 1 << 16
 _MAX_PARAMS = 4096
 _MACHINE = 190
-# Every block's first KiB of shared memory belongs to the system from compute capability 9.0 on, and
-# is counted in its section.
+# From compute capability 9.0 on, the system reserves the first KiB of each block's shared memory.
+# The size of the kernel's shared-memory section includes it.
 _RESERVED_SHARED = 1024
 
-# Attributes of .nv.info sections: numbers read off cuobjdump -elf next to the raw bytes.
+# Attributes of .nv.info sections, found by comparing `cuobjdump -elf` with the raw bytes.
 _KPARAM = 0x17
 _KPARAM_V2 = 0x45
 _MAX_THREADS = 0x05
@@ -32,22 +33,19 @@ _SIZED = 4  # the only attribute format with a payload behind its header
 _COMPAT_ACCELERATED = 9
 _RELEASE = re.compile(rb"release (\d{1,3})\.(\d{1,3})")
 
-# ELF machines of hosts that CUDA supports: their programs may contain kernels.
+# ELF machines of hosts that CUDA supports; their executables may contain kernels.
 _HOSTS = {62: "x86-64", 183: "aarch64"}
 
 _SHT_SYMTAB = 2
 _SHT_NOBITS = 8
-# Sections that take no room in the file: also those for global and shared memory of code that is
-# still to be linked.
+# Sections without bytes in the file, including global and shared memory of relocatable code.
 _NO_BITS = {_SHT_NOBITS, 0x70000007, 0x7000000A}
 _STO_ENTRY = 0x10
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class CubinParam:
-    """One kernel parameter: its place in order, its offset in the parameter block and its size,
-    both in bytes.
-    """
+    """One kernel parameter: its index, and its offset and size in the parameter block in bytes."""
 
     ordinal: int
     offset: int
@@ -59,16 +57,16 @@ class CubinKernel:
     """An entry point of a cubin.
 
     Attributes:
-        name: symbol.
+        name: symbol of the entry point.
         registers: registers per thread.
-        shared: static shared memory in bytes, without what the system reserves.
+        shared: static shared memory in bytes, without the system's reservation.
         stack: stack in bytes per thread, calls included.
         constant: bytes of constant bank 0, parameters included.
         code: bytes of machine code.
-        params: in order.
-        max_threads: threads per block it was bounded to (`__launch_bounds__`), 0 for none.
-        required_block: block it was compiled for, empty for any.
-        cluster: cluster it was compiled for, empty for none.
+        params: parameters in order.
+        max_threads: limit of threads per block (`__launch_bounds__`), or 0 for no limit.
+        required_block: block dimensions that it requires; empty for any.
+        cluster: cluster dimensions that it was compiled for; empty for none.
     """
 
     name: str
@@ -85,7 +83,8 @@ class CubinKernel:
     def resources(self, spills: tuple[int, int] | None) -> Resources:
         """Return the kernel's resources.
 
-        `spills` are the bytes stored and loaded, which a cubin does not record; None if unknown.
+        `spills` are the bytes of spill stores and loads, which a cubin does not record; None if
+        unknown.
         """
         stores, loads = spills or (None, None)
         return Resources(
@@ -101,7 +100,7 @@ class CubinKernel:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Cubin:
-    """A cubin: compute capability, whether its target is an `a` target, kernels.
+    """A cubin: compute capability, whether its target has the suffix `a`, and kernels.
 
     Kernels are sorted by symbol. `tile` is True for cubins assembled from Tile IR. `toolkit` is the
     CUDA release of the assembler, (0, 0) if the cubin does not record it.
@@ -114,10 +113,10 @@ class Cubin:
     toolkit: tuple[int, int] = (0, 0)
 
     def kernel(self, name: str) -> CubinKernel:
-        """Return the kernel with a symbol.
+        """Return the kernel with this symbol.
 
         Raises:
-            BundleError: there is none; names those that are there.
+            BundleError: no kernel has it; the message lists the symbols.
         """
         for kernel in self.kernels:
             if kernel.name == name:
@@ -148,7 +147,7 @@ def read_cubin(data: bytes) -> Cubin:
     """Read a cubin.
 
     Raises:
-        BundleError: the bytes are no cubin, or are damaged.
+        BundleError: the bytes are not a cubin, or are damaged.
     """
     try:
         return _read(data)
@@ -157,12 +156,12 @@ def read_cubin(data: bytes) -> Cubin:
 
 
 def entry_index(data: bytes, name: str) -> int:
-    """Return the index of an entry point in a cubin's symbol table.
+    """Return the index of an entry point in a cubin's symbol table, or 0 if it is the only one.
 
-    Disassemblers count in this way. It is 0 if the cubin has one entry point.
+    Disassemblers take this index.
 
     Raises:
-        BundleError: the bytes are no cubin, are damaged, or have no such entry point.
+        BundleError: the bytes are not a cubin, are damaged, or have no such entry point.
     """
     cubin = read_cubin(data)
     cubin.kernel(name)
@@ -176,10 +175,10 @@ def entry_index(data: bytes, name: str) -> int:
 
 
 def section(data: bytes, name: str) -> bytes:
-    """Return the bytes of a section of a cubin; empty if there is no such section.
+    """Return the bytes of a section of a cubin; empty if it has no such section.
 
     Raises:
-        BundleError: the bytes are no cubin, or are damaged.
+        BundleError: the bytes are not a cubin, or are damaged.
     """
     try:
         if data[:4] != b"\x7fELF":
@@ -225,7 +224,7 @@ def _read(data: bytes) -> Cubin:
         cc=(sm // 10, sm % 10),
         accelerated=accelerated,
         kernels=kernels,
-        # tileiras packs what a host needs into a section of its own; no other compiler makes one.
+        # tileiras alone writes a section for the host, .nv.host; no other compiler does.
         tile=".nv.host" in by_name,
         toolkit=(int(release[1]), int(release[2])) if release else (0, 0),
     )
@@ -241,8 +240,8 @@ def _kernel(
     for _, attribute, _, payload in _attributes(_body(data, by_name[f".nv.info.{symbol.name}"])):
         if attribute in (_KPARAM, _KPARAM_V2):
             _, ordinal, offset, last = struct.unpack_from("<IHHI", payload)
-            # The older form keeps the size in the upper 14 bits of its last word, the newer in the
-            # lower 16, below flags.
+            # The size is in the upper 14 bits of the last word in the older form, and in the lower
+            # 16 bits, below flags, in the newer form.
             size = last & 0xFFFF if attribute == _KPARAM_V2 else last >> 18
             params[ordinal] = CubinParam(ordinal=ordinal, offset=offset, size=size)
         elif attribute == _MAX_THREADS:
@@ -273,7 +272,7 @@ def _kernel(
 
 
 def _function_facts(data: bytes, section: _Section | None) -> dict[int, dict[int, int]]:
-    """Attributes of .nv.info that are (symbol index, number) pairs, by symbol index."""
+    """Return the per-function attributes of .nv.info: symbol index to attribute to number."""
     facts: dict[int, dict[int, int]] = {}
     for _, attribute, _, payload in _attributes(_body(data, section)):
         if attribute in (_REGCOUNT, _FRAME_SIZE, _MIN_STACK):
@@ -283,7 +282,7 @@ def _function_facts(data: bytes, section: _Section | None) -> dict[int, dict[int
 
 
 def _attributes(body: bytes) -> Iterator[tuple[int, int, int, bytes]]:
-    """(format, attribute, value, payload) of each entry."""
+    """Yield (format, attribute, value, payload) of each entry."""
     offset = 0
     while offset < len(body):
         form, attribute, value = struct.unpack_from("<BBH", body, offset)

@@ -1,8 +1,7 @@
-"""The index of a bundle: `bundle.json` says what is in it, and a member for each kernel has its
-row.
+"""The index of a bundle: `bundle.json`, and one member per kernel with its row.
 
-Both are canonical JSON. `bundle.json` has the SHA-256 of each row, and a row those of the images,
-so that the digest of `bundle.json` stands for the whole bundle.
+All are canonical JSON. `bundle.json` holds the SHA-256 of each row, and a row holds those of its
+images. The digest of `bundle.json` therefore identifies the whole bundle.
 """
 
 from __future__ import annotations
@@ -39,10 +38,10 @@ def image_name(digest: str) -> str:
 
 
 def index_members(info: BundleInfo) -> dict[str, bytes]:
-    """Write an index: its members by name, `bundle.json` first. Equal values give equal bytes.
+    """Return the members of an index by name, `bundle.json` first. Equal values give equal bytes.
 
     Raises:
-        BundleError: the value breaks a rule that every reader checks.
+        BundleError: the value violates a rule that every reader checks.
     """
     with _refused():
         check_index(info)
@@ -51,9 +50,7 @@ def index_members(info: BundleInfo) -> dict[str, bytes]:
 
 
 def draft_members(info: BundleInfo) -> dict[str, bytes]:
-    """Write an index that may not be whole: without variants, or with dtypes that only compiled
-    kernels tell.
-    """
+    """Return the members of an index that may lack variants, and dtypes known after compilation."""
     rows = [(kernel.name, canonical_json(KERNEL.write(kernel))) for kernel in info.kernels]
     kernels = ROWS.write([(name, sha256(row)) for name, row in rows])
     top = {"schema_version": SCHEMA_VERSION, "kernels": kernels, **FRAME.write(info)}
@@ -61,20 +58,20 @@ def draft_members(info: BundleInfo) -> dict[str, bytes]:
 
 
 def index_digest(info: BundleInfo) -> str:
-    """Return the SHA-256 of the index (hex), as `Bundle.index_digest` has it of a bundle."""
+    """Return the SHA-256 (hex) of the index, equal to `Bundle.index_digest` of its bundle."""
     return sha256(index_members(info)[INDEX_NAME])
 
 
 def from_members(members: Mapping[str, bytes]) -> BundleInfo:
-    """Read an index from its members by name; everything else as for `Index`."""
+    """Read an index from its members by name; raises the errors of `Index`."""
     return Index(members[INDEX_NAME], lambda digest: members[row_name(digest)]).info()
 
 
 class Index:
-    """An index that is read: `bundle.json` at once, the row of a kernel when it is asked for.
+    """A lazily read index: `bundle.json` at once, the row of a kernel on first use.
 
     Attributes:
-        rows: the digest of each kernel's row, by name, in order.
+        rows: digest of each kernel's row by kernel name, in order.
         digest: SHA-256 of `bundle.json` (hex).
     """
 
@@ -82,12 +79,12 @@ class Index:
         """Read `bundle.json`.
 
         Args:
-            data: its bytes, which may come from anywhere.
-            read_row: gives the bytes of a row by digest, verified.
+            data: the bytes of `bundle.json`, which are not trusted.
+            read_row: returns the verified bytes of a row by digest.
 
         Raises:
-            BundleError: it is not JSON, of another schema version, or anything in it is unknown,
-                missing, of the wrong type or out of bounds; the message names what and where.
+            BundleError: the bytes are not JSON or have another schema version, or a field is
+                unknown, missing, of the wrong type or out of bounds; the message gives its path.
         """
         plain = _parsed("", data)
         if type(plain) is not dict:
@@ -112,16 +109,16 @@ class Index:
 
     @property
     def package(self) -> PackageInfo:
-        """What the index is of."""
+        """Name, version and module of the package."""
         package: PackageInfo = self._frame["package"]
         return package
 
     def kernel(self, name: str) -> KernelInfo:
-        """Read one kernel's row, with every check that `info` makes of it.
+        """Read one kernel's row, with the checks that `info` makes on it.
 
         Raises:
-            KeyError: there is no such kernel.
-            BundleError: its row does not fit, as for `info`.
+            KeyError: the index has no such kernel.
+            BundleError: the row violates the schema, as for `info`.
         """
         kernel = self._kernel(name)
         with _refused():
@@ -132,8 +129,8 @@ class Index:
         """Read all rows.
 
         Raises:
-            BundleError: anything in one is unknown, missing, of the wrong type or out of bounds, or
-                they contradict each other; the message names what and where.
+            BundleError: a field is unknown, missing, of the wrong type or out of bounds, or rows
+                contradict each other; the message gives its path.
         """
         info = BundleInfo(**self._frame, kernels=tuple(map(self._kernel, self.rows)))
         with _refused():
@@ -151,17 +148,18 @@ class Index:
 
 
 def images_of(info: BundleInfo) -> Iterator[ImageInfo]:
-    """Every image row of an index, in its order; rows that share bytes share a digest."""
+    """Yield every image of an index in order; images with equal bytes share a digest."""
     for kernel in info.kernels:
         for variant in kernel.variants:
             yield from variant.images
 
 
 def _parsed(here: str, data: bytes) -> Any:
-    """Parse canonical JSON. Of other JSON two readers could see different values, in a repeated key
-    for one.
+    """Parse canonical JSON, and refuse any other JSON.
+
+    Two readers could read other JSON differently, for example a repeated key.
     """
-    values = sum(map(data.count, (b",", b"[", b"{")))  # before they take memory
+    values = sum(map(data.count, (b",", b"[", b"{")))  # counted before parsing allocates memory
     if len(data) > limits.INDEX or values > limits.INDEX_VALUES:
         _refuse(
             here,
@@ -182,7 +180,7 @@ def _parsed(here: str, data: bytes) -> Any:
 
 @contextlib.contextmanager
 def _refused(here: str = "") -> Iterator[None]:
-    """Turn a Misfit into the error that users see; `here` is the place in which it was met."""
+    """Turn a Misfit into a BundleError; `here` is the path of the value being read."""
     try:
         yield
     except Misfit as misfit:

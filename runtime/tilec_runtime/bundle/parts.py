@@ -1,5 +1,7 @@
-"""Bundles in parts: a package holds the index and portable code, and provider modules, which are
-installed from wheels of their own, hold the machine code of one compute capability each.
+"""Bundles split into parts.
+
+The package holds the index and portable code. Each provider module, installed from its own wheel,
+holds the machine code of one compute capability.
 """
 
 from __future__ import annotations
@@ -24,15 +26,15 @@ Source = Path | bytes | BinaryIO
 
 
 def write_providers(modules: Mapping[Version, str]) -> bytes:
-    """Write which module has the machine code of which compute capability."""
+    """Encode the module that holds the machine code of each compute capability."""
     return canonical_json({str(Target(TargetKind.CUBIN, cc)): modules[cc] for cc in modules})
 
 
 def read_providers(data: bytes) -> dict[Version, str]:
-    """Read what `write_providers` wrote.
+    """Decode the output of `write_providers`.
 
     Raises:
-        BundleError: it is something else.
+        BundleError: `write_providers` cannot have written these bytes.
     """
     providers: dict[Version, str] = {}
     try:
@@ -48,31 +50,31 @@ def read_providers(data: bytes) -> dict[Version, str]:
 
 
 class Part(Protocol):
-    """What a provider has, opened; a bundle is one."""
+    """The opened file of a provider; `Bundle` implements it."""
 
     name: str
 
     @property
     def index_digest(self) -> str:
-        """SHA-256 of the index that it is a part of (hex)."""
+        """SHA-256 (hex) of the index of the whole bundle."""
 
     @property
     def package(self) -> PackageInfo:
-        """What that index is of."""
+        """The package in that index."""
 
     def image(self, digest: str) -> bytes:
         """Return the bytes of an image, by its digest."""
 
     def packed(self, digest: str) -> int | None:
-        """Return the bytes that an image takes there."""
+        """Return the packed size of an image in bytes, or None if the part is not installed."""
 
 
 class Parts:
-    """The machine code of a bundle in parts, which is looked for when it is asked for.
+    """The providers of a split bundle, opened on first use.
 
     Attributes:
-        modules: the providers' modules, by compute capability.
-        find: gives the part in such a module, to be opened; None if there is none.
+        modules: provider modules by compute capability.
+        find: returns the part in a module, to be opened, or None if it is not installed.
     """
 
     def __init__(
@@ -82,13 +84,13 @@ class Parts:
         index_digest: str,
         open_part: Callable[[Source], Part],
     ) -> None:
-        """Look for nothing yet.
+        """Record the providers; open none.
 
         Args:
-            modules: the providers' modules, by compute capability.
-            package: what the bundle is of.
-            index_digest: SHA-256 of its index (hex), which the parts have to have.
-            open_part: opens what `find` gives.
+            modules: provider modules by compute capability.
+            package: the package of the bundle.
+            index_digest: SHA-256 (hex) of its index, which the parts must share.
+            open_part: opens the source that `find` returns.
         """
         self.modules = modules
         self.find: Callable[[str], Source | None] = installed_part
@@ -98,20 +100,21 @@ class Parts:
         self._opened: dict[Version, Part] = {}
 
     def missing(self, cc: Version) -> tuple[tuple[Version, str], ...]:
-        """Compute capabilities whose machine code a device of capability `cc` might take, and whose
-        provider is not installed; each with the command that installs it.
+        """Return the missing providers that a device of capability `cc` could use.
+
+        Each is a compute capability with the command that installs its provider.
 
         Raises:
-            BundleError: a provider is damaged, or of another build.
+            BundleError: a provider is damaged or of another build.
         """
         near = [own for own in self.modules if own[0] == cc[0]]
         return tuple((own, self._install(own)) for own in near if self.part(own) is None)
 
     def image(self, cc: Version, digest: str) -> bytes:
-        """The bytes of an image.
+        """Return the bytes of an image.
 
         Raises:
-            BundleError: its provider is not installed, is damaged, or of another build.
+            BundleError: its provider is not installed, damaged or of another build.
         """
         part = self.part(cc)
         if part is None:
@@ -123,10 +126,10 @@ class Parts:
             return part.image(digest)
 
     def part(self, cc: Version) -> Part | None:
-        """What the provider of a compute capability has; None if it is not installed.
+        """Return the part of a compute capability, or None if its provider is not installed.
 
         Raises:
-            BundleError: it is damaged, or of another build.
+            BundleError: the part is damaged or of another build.
         """
         if cc not in self._opened:
             source = self.find(self.modules[cc])
@@ -150,7 +153,7 @@ class Parts:
 
     @contextlib.contextmanager
     def _of(self, cc: Version) -> Iterator[None]:
-        """Say of what is wrong with a provider how it is installed again."""
+        """Add the command that reinstalls a provider to its errors."""
         try:
             yield
         except BundleError as exc:
@@ -163,15 +166,16 @@ class Parts:
 
 
 def extra_of(cc: Version) -> str:
-    """What wheels call a compute capability: `sm90`."""
+    """Return the name of a compute capability in wheels, such as `sm90`."""
     return f"sm{cc[0]}{cc[1]}"
 
 
 def installed_part(module: str) -> Path | bytes | None:
-    """The part of a bundle in a provider's module: a path, or bytes where it has none, as in a zip
-    file; None if no such module is installed. It is not imported.
+    """Return the part in a provider module without importing it, or None if it is not installed.
+
+    The result is a path, or bytes if the module is not on disk (in a zip file, for example).
     """
-    from importlib.util import find_spec  # packages that are whole go without it
+    from importlib.util import find_spec  # whole bundles do not need it
 
     spec = find_spec(module)
     if spec is None or spec.origin is None:
@@ -179,7 +183,7 @@ def installed_part(module: str) -> Path | bytes | None:
     path = Path(spec.origin).with_name(PART_NAME)
     loader = spec.loader
     if not Path(spec.origin).exists() and loader is not None and hasattr(loader, "get_data"):
-        with contextlib.suppress(OSError):  # opening the path tells that there is none
+        with contextlib.suppress(OSError):  # opening the path then reports the missing part
             data: bytes = loader.get_data(str(path))
             return data
     return path

@@ -1,5 +1,6 @@
-"""Where the cache lies, by the environment, and whether this user alone can change it: for builds
-and for what is compiled at load.
+"""The directory of the cache, and the check that only this user can write to it.
+
+Builds and compilation at load share it.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from pathlib import Path
 
 from tilec_runtime.errors import CallError
 
-#: The store's directory in a cache directory, raised when its layout or its files' fields change, and the kinds of files in it.
+#: The store's directory in a cache directory; it changes with the layout or the fields of files.
 FORMAT = "v4"
 KINDS = ("images", "records", "jit")
 
@@ -19,14 +20,16 @@ _told: set[str] = set()
 
 
 def cache_root(env: Mapping[str, str], cwd: Path | None = None) -> Path | None:
-    """The cache's directory; None where it is off (`TILEC_CACHE_DIR=off`) or there is no home.
+    """Return the cache's directory, or None if it is off or this user has no home.
+
+    `TILEC_CACHE_DIR=off` turns it off.
 
     Args:
         env: the environment.
-        cwd: what a relative path starts from; the working directory by default.
+        cwd: base of a relative path; the working directory by default.
 
     Raises:
-        CallError: it begins with the home of an unknown user.
+        CallError: the path begins with the home of an unknown user.
     """
     chosen = env.get("TILEC_CACHE_DIR", "")
     if chosen == "off":
@@ -34,26 +37,26 @@ def cache_root(env: Mapping[str, str], cwd: Path | None = None) -> Path | None:
     if chosen:
         return _path_in("TILEC_CACHE_DIR", chosen, cwd, "give a path without ~, or off")
     base = env.get("XDG_CACHE_HOME", "")
-    if base.startswith("/"):  # the XDG rules say to ignore relative ones
+    if base.startswith("/"):  # the XDG specification ignores relative paths
         return Path(base) / "tilec"
     home = env.get("HOME", "")
     return Path(home) / ".cache" / "tilec" if home else None
 
 
 def shared_root(env: Mapping[str, str], cwd: Path | None = None) -> Path | None:
-    """The directory of the cache that the user shares with others (`TILEC_SHARED_CACHE`); None for
-    none.
+    """Return the directory of the shared cache (`TILEC_SHARED_CACHE`), or None if not set.
 
     Raises:
-        CallError: it begins with the home of an unknown user.
+        CallError: the path begins with the home of an unknown user.
     """
     chosen = env.get("TILEC_SHARED_CACHE", "")
     return _path_in("TILEC_SHARED_CACHE", chosen, cwd, "give a path without ~") if chosen else None
 
 
 def private_root(root: Path | None, tell: Callable[[str], object]) -> Path | None:
-    """Return the cache directory, or None where others can change it; `tell` gets the reason, once
-    for each process and directory.
+    """Return the cache directory, or None if other users can change it.
+
+    `tell` gets the reason once per process and directory.
     """
     why = exposure(root) if root is not None else ""
     if not why:
@@ -66,11 +69,10 @@ def private_root(root: Path | None, tell: Callable[[str], object]) -> Path | Non
 
 
 def exposed_folders(root: Path | None, why: str, tell: Callable[[str], object]) -> str:
-    """Return what to say of folders deep in the cache that others can change; `tell` gets it once
-    for each process and cache.
+    """Return the warning about folders deep in the cache that other users can change.
 
-    `why` is what is wrong with one of them. The text does not name it: there may be hundreds, which
-    one command mends.
+    `tell` gets it once per process and cache. `why` describes the problem of one folder. The text
+    does not name the folder: there may be hundreds, and one command repairs all of them.
     """
     text = f"some folders of the cache {root} are neither read nor written, since others may change them; {_mend(root, why)}"
     _tell_once(text, tell)
@@ -78,18 +80,17 @@ def exposed_folders(root: Path | None, why: str, tell: Callable[[str], object]) 
 
 
 def exposure(root: Path) -> str:
-    """Return why others can change what is in a cache directory, as a clause; empty where they
-    cannot, or it is not there.
+    """Return a clause that tells why other users can change the cache, or an empty string.
 
-    The directory that `root` leads to and tilec's own in it have to belong to this user, and to be
-    writable by this user alone.
+    The directory `root` and tilec's directories in it must belong to this user, and no other user
+    may write to them. A missing directory is no problem.
     """
     base = os.path.realpath(root)
     for name in ("", FORMAT, *(f"{FORMAT}/{kind}" for kind in KINDS)):
         path = os.path.join(base, name) if name else base  # noqa: PTH118  (a launch that compiles imports this)
         try:
             problem = foreign(os.lstat(path))
-        except OSError:  # what is not there or cannot be reached is not read either
+        except OSError:  # a missing or unreachable directory is not read either
             continue
         if problem:
             return f"{path} {problem}"
@@ -97,7 +98,7 @@ def exposure(root: Path) -> str:
 
 
 def foreign(status: os.stat_result) -> str:
-    """Return why a file or directory is not this user's alone, as a predicate; empty where it is."""
+    """Return a predicate that tells why a file is not private to this user, or an empty string."""
     if stat.S_ISLNK(status.st_mode):
         return "is a symbolic link"
     if status.st_uid != os.geteuid():
@@ -117,7 +118,7 @@ def _tell_once(text: str, tell: Callable[[str], object]) -> None:
 def _mend(root: Path | None, why: str) -> str:
     own = (
         f"sudo chown -R {os.geteuid()} {root} && " if "belongs to" in why else ""
-    )  # after a build with sudo, say
+    )  # the cache belongs to root after a build with sudo, for example
     mend = f"{own}chmod -R go-w {root} && tilec cache clear"
     if why.endswith("link"):
         mend = f"rm {why.partition(' is a ')[0]}"

@@ -1,4 +1,4 @@
-"""Entry points of a PTX text: their parameters, what bounds their blocks, and where they stand."""
+"""A reader for entry points of PTX: parameters, limits of the block, and line numbers."""
 
 from __future__ import annotations
 
@@ -26,13 +26,14 @@ _OPAQUE = ("texref", "samplerref", "surfref")
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class PtxParam:
-    """A parameter as declared.
+    """A declared parameter.
 
     Attributes:
-        type: without the dot (`u64`).
-        size, align: bytes.
-        pointer: whether it is said to be an address (`.ptr`).
-        target_align: bytes that the address is said to be a multiple of.
+        type: type without the dot, such as `u64`.
+        size, align: in bytes.
+        count: number of elements of an array, 0 otherwise.
+        pointer: whether it is declared as an address (`.ptr`).
+        target_align: declared alignment of the address in bytes.
     """
 
     name: str
@@ -49,10 +50,10 @@ class PtxEntry:
     """An entry point.
 
     Attributes:
-        line: where its head begins.
-        max_threads: the product of `.maxntid`, 0 for none.
-        required_block: `.reqntid`.
-        cluster: `.reqnctapercluster`; empty for none.
+        line: line of its declaration.
+        max_threads: product of `.maxntid`, or 0 if not declared.
+        required_block: `.reqntid`; empty if not declared.
+        cluster: `.reqnctapercluster`; empty if not declared.
     """
 
     name: str
@@ -64,18 +65,18 @@ class PtxEntry:
 
 
 def read_entries(text: str, path: str = "") -> tuple[PtxEntry, ...]:
-    """The entry points that a PTX text defines, in order.
+    """Return the entry points that a PTX text defines, in order.
 
     Raises:
-        BundleError: one cannot be read; its location is that of the parameter.
+        BundleError: a parameter cannot be read; the error's location is the parameter's.
     """
     plain = without_comments(text)
-    # What ends in a semicolon is declared here and defined elsewhere.
+    # A declaration that ends in a semicolon is defined elsewhere.
     return tuple(_entry(head, plain, path) for head in _ENTRY.finditer(plain) if head["end"] == "{")
 
 
 def without_comments(text: str) -> str:
-    """The text with comments blanked; lines stay where they are."""
+    """Return the text with blanks for comments; line numbers stay the same."""
 
     def blank(match: re.Match[str]) -> str:
         return match[0] if match[0].startswith('"') else re.sub(r"[^\n]", " ", match[0])
@@ -84,7 +85,7 @@ def without_comments(text: str) -> str:
 
 
 def line_of(text: str, at: int) -> int:
-    """The line of an offset, from 1."""
+    """Return the line of an offset, counted from 1."""
     return text.count("\n", 0, at) + 1
 
 

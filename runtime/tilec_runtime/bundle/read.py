@@ -1,5 +1,6 @@
-"""Reading a bundle: its directory at once, kernels and images when asked for, all that is used
-verified and nothing trusted.
+"""The reader of bundles: the directory at once, kernels and images on first use.
+
+The reader trusts nothing, and verifies everything that it returns.
 """
 
 from __future__ import annotations
@@ -31,14 +32,14 @@ _CHUNK = 1 << 20
 
 
 class Bundle:
-    """An open bundle. Kernels and images are read when asked for, from any thread.
+    """An open bundle, which reads kernels and images on first use; any thread may use it.
 
-    A bundle opened by path keeps its file open for as long as the object lives, so that a file
-    replaced meanwhile does no harm.
+    A bundle opened by path keeps its file open as long as the object lives. Replacing the file
+    during that time has no effect on it.
 
     Attributes:
         kernels: names of its kernels, in order.
-        parts: of a bundle in parts, its machine code.
+        parts: providers of machine code, if the bundle is split.
     """
 
     def __init__(self, read_at: ReadAt, size: int, members: dict[str, Member], name: str) -> None:
@@ -62,17 +63,18 @@ class Bundle:
 
     @classmethod
     def open(cls, source: Path | str | bytes | BinaryIO, *, whole: bool = True) -> Bundle:
-        """Open a bundle: directory and index are read and checked, images are not read yet.
+        """Open a bundle; read and check its directory and index, but no images.
 
         Args:
-            source: a file's path, the bytes of a bundle, or a binary file (seekable; it stays the
-                caller's to close).
-            whole: check the rows of all kernels now; else those of a kernel when it is asked for,
-                and all with `info`.
+            source: a file's path, the bytes of a bundle, or a seekable binary file, which the
+                caller closes.
+            whole: check the rows of all kernels now. Otherwise `kernel` checks one row, and
+                `info` checks all rows.
 
         Raises:
-            BundleError: it cannot be read, is damaged, of an unknown version, or no bundle.
-            CallError: it is none of these.
+            BundleError: the source cannot be read, is damaged, has an unknown version, or is not a
+                bundle.
+            CallError: the source is not a path, bytes or a binary file.
         """
         source = Path(source) if isinstance(source, (str, os.PathLike)) else source
         name = str(source) if isinstance(source, Path) else ""
@@ -89,7 +91,7 @@ class Bundle:
                 members = read_directory(read_at, size, _is_name)
                 bundle = cls(read_at, size, members, name)
                 if whole:
-                    bundle.info  # noqa: B018 - what it finds is raised here
+                    bundle.info  # noqa: B018 - for the errors that it raises
         except BaseException:
             if close is not None:
                 close()
@@ -100,11 +102,10 @@ class Bundle:
 
     @property
     def info(self) -> BundleInfo:
-        """The whole index; what is read the first time.
+        """The whole index, read on first use.
 
         Raises:
-            BundleError: anything in it is damaged, or does not agree with the images that the
-                bundle holds.
+            BundleError: the index is damaged, or contradicts the images in the bundle.
         """
         if self._info is None:
             with _located(self.name):
@@ -120,12 +121,11 @@ class Bundle:
         return self._info
 
     def kernel(self, name: str) -> KernelInfo:
-        """One kernel's row of the index; the others are not looked at.
+        """Read one kernel's row of the index, and no other row.
 
         Raises:
-            KeyError: there is no such kernel.
-            BundleError: its row is damaged, or does not agree with the images that the bundle
-                holds.
+            KeyError: the bundle has no such kernel.
+            BundleError: the row is damaged, or contradicts the images in the bundle.
         """
         with _located(self.name):
             kernel = self._index.kernel(name)
@@ -134,10 +134,10 @@ class Bundle:
             return kernel
 
     def image(self, digest: str) -> bytes:
-        """The bytes of an image.
+        """Return the verified bytes of an image.
 
         Args:
-            digest: SHA-256 (hex), as in the index.
+            digest: SHA-256 (hex) of the image, as in the index.
 
         Raises:
             BundleError: the bundle has no such image, or its bytes are damaged.
@@ -149,7 +149,7 @@ class Bundle:
             return self._content("image", image_name(digest), digest)
 
     def packed(self, digest: str) -> int | None:
-        """Bytes that an image takes in the file, or in its part; None if that is not there."""
+        """Return the packed size of an image in bytes, or None if its part is not installed."""
         cc = self._elsewhere.get(digest)
         if cc is None:
             return self._members[image_name(digest)].packed
@@ -158,11 +158,11 @@ class Bundle:
 
     @property
     def package(self) -> PackageInfo:
-        """What the bundle is of."""
+        """The package that the bundle belongs to."""
         return self._index.package
 
     def _own(self, images: Iterable[ImageInfo]) -> Iterator[ImageInfo]:
-        """Yield the images that this file holds, and note where the others are."""
+        """Yield the images in this file, and record the compute capability of the others."""
         for image in images:
             if image.target.kind is TargetKind.CUBIN and image.target.cc in self.parts.modules:
                 self._elsewhere[image.digest] = image.target.cc
@@ -189,26 +189,26 @@ class Bundle:
         return data
 
     def verify(self) -> None:
-        """Read and check every byte.
+        """Read and verify every image and row.
 
         Raises:
-            BundleError: something is damaged.
+            BundleError: the index or an image is damaged.
         """
         for image in images_of(self.info):
             self.image(image.digest)
 
     @property
     def index_digest(self) -> str:
-        """SHA-256 of the index (hex), which holds those of all images."""
+        """SHA-256 (hex) of `bundle.json`, which covers all rows and images."""
         return self._index.digest
 
     def require_index(self, digest: str, *, name: str, fix: str) -> None:
-        """Refuse the bundle if it is not the one that its package was built with.
+        """Refuse the bundle if its package was built with another one.
 
         Args:
             digest: SHA-256 (hex) of the index that the package expects.
-            name: the bundle's, for the message.
-            fix: how the package is made whole again.
+            name: name of the bundle, for the message.
+            fix: the step that repairs the package.
 
         Raises:
             BundleError: the index has another digest.
@@ -223,7 +223,7 @@ class Bundle:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the whole file (hex); reads it all the first time."""
+        """SHA-256 (hex) of the whole file, which the first access reads completely."""
         if not self._digest:
             sha = hashlib.sha256()
             with _located(self.name):
@@ -245,9 +245,7 @@ def _is_name(name: str) -> bool:
 
 
 def _read_index(read_at: ReadAt, members: dict[str, Member]) -> bytes:
-    """The bytes of `bundle.json`. All of the index is bounded together: it is small beside the
-    images.
-    """
+    """Return the bytes of `bundle.json` after checking the size of the whole index."""
     member = members.get(INDEX_NAME)
     if member is None:
         damaged(f"has no {INDEX_NAME}")
@@ -260,8 +258,9 @@ def _read_index(read_at: ReadAt, members: dict[str, Member]) -> bytes:
 def _agree(
     images: Iterable[ImageInfo], members: dict[str, Member], *, all_of_them: bool = False
 ) -> None:
-    """Check that the images which an index names are held in the sizes it says, and no others where
-    these are all of its images.
+    """Check that the members have every image of the index, in its declared size.
+
+    If `images` are all images of the index, check also that the members have no others.
     """
     named = {image.digest: image.size for image in images}
     stored = {
@@ -287,11 +286,14 @@ def _agree(
 
 
 def _reader(source: Source) -> tuple[ReadAt, int, Callable[[], None] | None]:
-    """How to read a source, its size, and how to close it where that is ours to do."""
+    """Return the read function of a source, its size, and its close function.
+
+    The close function is None if nothing was opened here.
+    """
     if isinstance(source, Path):
         descriptor = os.open(
             source, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
-        )  # a pipe of that name must not hang us
+        )  # O_NONBLOCK: opening a pipe of that name must not block
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
             os.close(descriptor)
@@ -324,7 +326,7 @@ def _reader(source: Source) -> tuple[ReadAt, int, Callable[[], None] | None]:
 
 def _pread(descriptor: int, offset: int, length: int) -> bytes:
     data = os.pread(descriptor, length, offset)
-    while 0 < len(data) < length:  # one call gives at most 2 GiB, and a network file system less
+    while 0 < len(data) < length:  # one call reads at most 2 GiB, less on network file systems
         more = os.pread(descriptor, length - len(data), offset + len(data))
         if not more:
             break
@@ -334,9 +336,7 @@ def _pread(descriptor: int, offset: int, length: int) -> bytes:
 
 @contextlib.contextmanager
 def _located(name: str) -> Iterator[None]:
-    """Put the file's name in front of what is said of the bundle; a failing read is the bundle's
-    error too.
-    """
+    """Prefix errors with the file's name, and turn an OSError into a BundleError."""
     try:
         yield
     except BundleError as exc:

@@ -1,5 +1,6 @@
-"""Rules of an index that reach over several fields: names that exist, numbers that agree, the size
-of the whole. All raise Misfit.
+"""Rules between several fields of an index: existing names, equal counts, total sizes.
+
+All functions raise Misfit.
 """
 
 from __future__ import annotations
@@ -24,9 +25,7 @@ _MOST_SCRATCH = 1 << 30  # bytes of one block
 
 
 def check_index(info: BundleInfo) -> None:
-    """Check a whole index. The expressions in it are not parsed: a launch does that, for its
-    kernel.
-    """
+    """Check a whole index except its expressions, which the first launch of a kernel parses."""
     _unique("kernels", (kernel.name for kernel in info.kernels), "kernel name")
     _unique("sources", (name for name, _ in info.sources), "source")
     for index, (name, _) in enumerate(info.sources):
@@ -44,9 +43,7 @@ def check_index(info: BundleInfo) -> None:
 
 
 def check_expressions(info: BundleInfo) -> None:
-    """Check what a writer answers for beside: that the expressions of tables and rules can be read,
-    and name parameters.
-    """
+    """Check for a writer that expressions of tables and rules parse and name parameters."""
     for kernel in info.kernels:
         here, params = f"kernels.{kernel.name}", {param.name for param in kernel.params}
         sizes = kernel.table.sizes if kernel.table is not None else ()
@@ -65,8 +62,9 @@ def _check_names(here: str, expressions: Iterable[str], params: set[str]) -> Non
 
 
 def check_kernel(here: str, kernel: KernelInfo, sizes: dict[str, int]) -> int:
-    """Check one kernel, and add the sizes of its images to those seen so far; give how many rows of
-    images it has.
+    """Check one kernel and return its number of images.
+
+    `sizes` holds the sizes of images by digest; those of this kernel are added to it.
     """
     _contained(f"{here}.location.file", kernel.location.file)
     _check_signature(here, kernel)
@@ -124,7 +122,7 @@ def _check_param(here: str, param: Param, kernel: KernelInfo) -> None:
 
 
 def _check_lists(here: str, kernel: KernelInfo) -> None:
-    """Check that lists hold tensors, each of one list, and that their axes are counts of them."""
+    """Check that lists consist of tensors, do not overlap, and have axes of valid lengths."""
     axes, end = dict(kernel.axes), 0
     for index, one in enumerate(kernel.lists):
         arrays = kernel.params[one.first : one.first + one.most]
@@ -144,7 +142,7 @@ def _check_lists(here: str, kernel: KernelInfo) -> None:
 
 
 def _check_operator(here: str, kernel: KernelInfo, op: OperatorInfo) -> None:
-    """Check that what calls allocate are tensors that the kernel writes, told by its inputs."""
+    """Check that outputs are tensors that the kernel writes, described by tensors of the inputs."""
     _unique(f"{here}.outputs", (output.param for output in op.outputs), "output")
     tensors = {p.name: p for p in kernel.params if p.kind is ParamKind.TENSOR and not p.optional}
     for index, output in enumerate(op.outputs):
@@ -160,7 +158,7 @@ def _check_operator(here: str, kernel: KernelInfo, op: OperatorInfo) -> None:
 def _check_backward(
     here: str, kernel: KernelInfo, backward: BackwardInfo, kernels: dict[str, KernelInfo]
 ) -> None:
-    """Check that a backward is an operator of the bundle, and that its arguments are known."""
+    """Check that a backward kernel is an operator of the bundle, and that its arguments exist."""
     other = kernels.get(backward.kernel)
     if other is None or other.op is None:
         unfit(here, f"{backward.kernel!r} is no operator of the bundle")
@@ -174,7 +172,7 @@ def _check_backward(
 
 
 def _check_rules(here: str, kernel: KernelInfo, axes: dict[str, tuple[Any, ...]]) -> None:
-    """Check that what rules take are values of axes that there are."""
+    """Check that rules choose existing values of existing axes."""
     built = (
         {name: {(type(value), value) for value in values} for name, values in axes.items()}
         if kernel.rules
@@ -190,7 +188,7 @@ def _check_rules(here: str, kernel: KernelInfo, axes: dict[str, tuple[Any, ...]]
 
 
 def _check_table(here: str, table: TuningTable, axes: dict[str, tuple[Any, ...]]) -> None:
-    """Check that entries speak of every size, and that their points have every axis."""
+    """Check that each entry has a range for each size, and a point with every axis."""
     _unique(f"{here}.devices", (device.name for device in table.devices), "device")
     for number, device in enumerate(table.devices):
         for place, entry in enumerate(device.entries):
@@ -211,7 +209,7 @@ def _check_variants(here: str, kernel: KernelInfo) -> None:
     axes = {name for name, _ in kernel.axes}
     tensors = {param.name for param in kernel.params if param.kind is ParamKind.TENSOR}
     optionals = kernel.optionals
-    abis: dict[int, tuple[AbiSlot, ...]] = {}  # thousands of variants share a few
+    abis: dict[int, tuple[AbiSlot, ...]] = {}  # by id: thousands of variants share a few ABIs
     for index, variant in enumerate(kernel.variants):
         for name, _ in variant.axes:
             if name not in axes:
@@ -234,9 +232,7 @@ def _check_variants(here: str, kernel: KernelInfo) -> None:
 
 
 def _check_abi(here: str, abi: tuple[AbiSlot, ...], kernel: KernelInfo) -> None:
-    """Check that each argument has the size of its type, and that what is passed by value is of a
-    kind that can be.
-    """
+    """Check that each argument has the size of its type, and a type that fits its parameter."""
     params = {param.name: param for param in kernel.params}
     total = sum(slot.size for slot in abi)
     if total > limits.ARGUMENTS:
@@ -258,9 +254,7 @@ def _check_abi(here: str, abi: tuple[AbiSlot, ...], kernel: KernelInfo) -> None:
 
 
 def _check_special(here: str, slot: AbiSlot, params: Sequence[Param]) -> None:
-    """See that an argument which is neither a tensor's address nor a value is a map of a tensor, or
-    scratch memory.
-    """
+    """Check an argument of another type: it must be a tensor map or scratch memory."""
     tensors = [f"{param.name}.ptr" for param in params if param.kind is ParamKind.TENSOR]
     if slot.scratch:
         if slot.scratch > _MOST_SCRATCH or (slot.expr, slot.size, slot.align) != ("0", 8, 8):
@@ -274,7 +268,7 @@ def _check_special(here: str, slot: AbiSlot, params: Sequence[Param]) -> None:
 
 
 def _check_length(here: str, kernel: KernelInfo, abis: Iterable[tuple[AbiSlot, ...]]) -> None:
-    """Bound the expressions that the first launch of a kernel parses."""
+    """Check the total length of expressions, which the first launch of a kernel parses."""
     launch = kernel.launch
     texts = {
         *launch.grid,
@@ -294,7 +288,7 @@ def _check_length(here: str, kernel: KernelInfo, abis: Iterable[tuple[AbiSlot, .
 
 
 def _check_hints(here: str, variant: VariantInfo) -> None:
-    """Hints are said once for each target that has an image and any, in the images' order."""
+    """Check that each target appears once, has an image, and follows the order of the images."""
     targets = list(dict.fromkeys(str(image.target) for image in variant.images))
     hinted = dict(variant.hints)
     if [target for target, _ in variant.hints] != [
@@ -307,7 +301,7 @@ def _check_hints(here: str, variant: VariantInfo) -> None:
 
 
 def _contained(where: str, name: str) -> None:
-    """Names of files are relative, with forward slashes, and stay where they are."""
+    """Check that a file name is relative, uses forward slashes, and contains no `..`."""
     if (
         not name
         or name.startswith("/")

@@ -1,5 +1,6 @@
-"""What the members of a bundle's index hold, as one record per dataclass. Rules between fields are
-in `rules`.
+"""The JSON schema of a bundle's index: one codec per dataclass.
+
+`rules` checks rules between fields.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ _EXTENTS = sequence(optional(_COUNT), most=limits.RANK)
 _ALIGN = power_of_two(limits.ALIGNMENT)
 _LOCATION = record(Location, file=_FILE, line=_COUNT, column=_COUNT)
 _POINT = sequence(row(identifier, literal), most=limits.AXES)
-# Linker options that a bundle may set: options that change the code and nothing else.
+# Linker options that a bundle may set; they affect the generated code alone.
 _OPTION = text(
     pattern=r"-O0|-(ftz|prec-div|prec-sqrt|fma)=[01]|-maxrregcount=[0-9]{1,3}",
     what="an option of a link",
@@ -96,7 +97,7 @@ _ABI = sequence(
     most=limits.SLOTS,
 )
 _VARIANT = record(
-    dict,  # of fields: a variant names its ABI by the place in the kernel's table
+    dict,  # of fields: a variant refers to its ABI by its index in the kernel's table
     id=_LINE,
     axes=_POINT,
     assume=sequence(
@@ -153,7 +154,7 @@ _TABLE = record(
     ),
 )
 _FIELDS = record(
-    dict,  # of fields: `abis` is apart
+    dict,  # of fields, without `abis`
     name=identifier,
     language=line(100),
     location=_LOCATION,
@@ -198,7 +199,7 @@ _FIELDS = record(
     jit=optional(enumeration(JitFallback)),
     rules=sequence(record(DispatchRule, when=_EXPRESSION, take=_POINT), most=limits.RULES),
 )
-# A row has the key `op` where the kernel is an operator.
+# The key `op` of a row, present for operators only.
 _OP = record(
     OperatorInfo,
     outputs=sequence(
@@ -219,7 +220,7 @@ _OP = record(
         )
     ),
 )
-# It has the key `lists` where calls take lists of arrays.
+# The key `lists` of a row, present only if calls take lists of arrays.
 _LISTS = sequence(
     record(
         ListParam,
@@ -235,7 +236,7 @@ _ABIS = sequence(_ABI, most=limits.IMAGES)
 
 
 def _write_kernel(kernel: KernelInfo) -> Any:
-    """Write a kernel. Its variants name their ABI by its place in one table: thousands share a few."""
+    """Encode a kernel, with one table of ABIs: thousands of variants share a few."""
     plain = _FIELDS.write(kernel)
     places: dict[tuple[AbiSlot, ...], int] = {}
     for variant in plain["variants"]:
@@ -279,7 +280,7 @@ def _read_kernel(value: Any) -> Any:
 
 
 KERNEL = Codec(_write_kernel, _read_kernel)
-# The kernels in `bundle.json`: the name of each, and the SHA-256 of its row.
+# The kernels in `bundle.json`: name and SHA-256 of the row of each.
 ROWS = sequence(row(identifier, digest), most=limits.KERNELS)
 # The rest of `bundle.json`, as a dict of fields.
 FRAME = record(

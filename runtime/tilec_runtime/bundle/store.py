@@ -1,6 +1,4 @@
-"""The cache's files: each is written at once or not at all, verified when read, and found by kind
-and name.
-"""
+"""The files of the cache: addressed by kind and name, written atomically, verified when read."""
 
 from __future__ import annotations
 
@@ -21,18 +19,16 @@ from tilec_runtime.bundle.place import FORMAT, KINDS, foreign
 
 __all__ = ["FORMAT", "KINDS"]
 
-TOUCH_AFTER = (
-    3600.0  # seconds: how precise "least recently used" is, against a write for every look-up
-)
+# Seconds. The time of last use is this coarse, so that not every look-up writes to the disk.
+TOUCH_AFTER = 3600.0
 
 _MAGIC = b"tilec\x00c1"
 _HEAD = struct.Struct(
     "<8sIQI32s"
 )  # magic, bytes of meta, bytes of data, CRC-32 of data, SHA-256 of meta
 _META_LIMIT = 16 << 20
-_SHARED_LIMIT = (
-    256 << 20
-)  # bytes of a file of a shared cache, which may hold anything: more is not read
+# Bytes of a file of a shared cache. Its files are not trusted, and larger ones are not read.
+_SHARED_LIMIT = 256 << 20
 _FIRST_READ = 1 << 17
 _NAME = re.compile(r"[0-9a-f]{64}")
 _TEMP = re.compile(r"tmp-(\d+)-[0-9a-f]+")
@@ -41,31 +37,29 @@ _TAG = b"Signature: 8a477f597d28d172789f06886806bc55\n# This directory is a cach
 
 
 class DamagedError(Exception):
-    """A file is not what was written; the message says what is off, as a clause (`it is cut
-    short`).
-    """
+    """A file of the cache is damaged; the message is a clause, such as `it is cut short`."""
 
 
 class ExposedError(PermissionError):
-    """Others can change a folder of the cache; `strerror` names the folder and why."""
+    """Other users can change a folder of the cache; `strerror` gives the folder and the reason."""
 
 
 def path_of(root: Path, kind: str, name: str) -> str:
-    """Where a file lies."""
+    """Return the path of a file."""
     return f"{root}/{FORMAT}/{kind}/{name[:2]}/{name}"
 
 
 def load(path: str, *, now: float) -> tuple[Any, str, int, int] | None:
-    """(meta, SHA-256 of its bytes, offset of the data, its size) of a file, or None where there is
-    none; marks the file as used.
+    """Return (meta, SHA-256 of the meta's bytes, offset of the data, size of the data), or None.
 
-    The data is held against a checksum, which finds every accident at a tenth of the cost of a
-    SHA-256; the user of the image verifies that one.
+    None stands for a missing file. The file's time of last use is updated. The data is verified by
+    a CRC-32, which detects accidents at a tenth of the cost of a SHA-256; the user of the image
+    verifies its SHA-256.
 
     Raises:
-        DamagedError: it is not what was written, or not this user's alone.
-        ExposedError: its directory is not this user's alone.
-        OSError: it cannot be read.
+        DamagedError: the file is damaged, or other users can change it.
+        ExposedError: other users can change its directory.
+        OSError: the file cannot be read.
     """
     file = _read_file(path, now)
     return (
@@ -74,34 +68,41 @@ def load(path: str, *, now: float) -> tuple[Any, str, int, int] | None:
 
 
 def read(path: str, *, now: float) -> tuple[Any, bytes] | None:
-    """(meta, data) of a file, as `load` finds them: both of one file, whatever another process puts
-    in its place meanwhile.
+    """Return (meta, data) of a file, or None if it is missing.
+
+    Both come from one file, even if another process replaces it meanwhile.
 
     Raises:
-        DamagedError, OSError: as of `load`.
+        DamagedError, OSError: as for `load`.
     """
     file = _read_file(path, now)
     return None if file is None else (file.meta, file.data[file.offset :])
 
 
 def read_pinned(path: str, row: str) -> tuple[Any, bytes] | None:
-    """(meta, data) of a file that anyone may have written, if its meta's SHA-256 is `row`; the
-    caller verifies the data by what meta says.
+    """Return (meta, data) of a file of a shared cache, or None if it is missing.
+
+    The file is not trusted: the SHA-256 of its meta must be `row`. The caller verifies the data by
+    the digests in meta.
 
     Raises:
-        DamagedError: it is another file than the one that was pinned.
-        OSError: it cannot be read.
+        DamagedError: the file is damaged, or its meta has another digest.
+        OSError: the file cannot be read.
     """
     file = _read_file(path, None, row)
     return None if file is None else (file.meta, file.data[file.offset :])
 
 
 def _read_file(path: str, now: float | None, row: str = "") -> _File | None:
-    """A file with all its bytes. `row` pins the digest of a file of a shared cache; `now` marks a
-    file of one's own as used.
+    """Read a whole file, or return None if it is missing.
+
+    Args:
+        path: path of the file.
+        now: time of this use, recorded for a file of the user's own cache.
+        row: expected SHA-256 of the meta of a file of a shared cache; empty for an own file.
     """
     try:
-        # Neither a symbolic link nor a pipe in its place is followed or waited for.
+        # Do not follow a symbolic link, and do not block on a pipe.
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except FileNotFoundError:
         return None
@@ -138,14 +139,14 @@ def _require_own(status: os.stat_result, path: str) -> None:
 def save(
     root: Path, kind: str, name: str, meta: bytes, data: bytes, *, shared: bool = False
 ) -> int:
-    """Write a file and put it in place; gives the offset of `data` in it.
+    """Write a file atomically and return the offset of `data` in it.
 
-    Directories and files are for this user alone; in a cache that is `shared` they get the
-    permissions that the umask leaves.
+    Directories and files are private to this user. With `shared`, they get the permissions that
+    the umask allows.
 
     Raises:
-        ExposedError: the directory is not this user's alone, and not `shared`.
-        OSError: it could not be written; nothing is left behind.
+        ExposedError: other users can change the directory, and `shared` is False.
+        OSError: the file could not be written; no partial file remains.
     """
     head = (
         _HEAD.pack(_MAGIC, len(meta), len(data), zlib.crc32(data), hashlib.sha256(meta).digest())
@@ -153,13 +154,13 @@ def save(
     )
     try:
         _save(root, kind, name, head, data, shared=shared)
-    except FileNotFoundError:  # another process emptied the cache between two of our steps
+    except FileNotFoundError:  # another process cleared the cache between two steps of `_save`
         _save(root, kind, name, head, data, shared=shared)
     return len(head)
 
 
 def remove(path: str, size: int = 0) -> int:
-    """Remove a file; gives `size`, or 0 where it was not ours to remove or gone before."""
+    """Remove a file; return `size`, or 0 if it was missing or could not be removed."""
     try:
         os.unlink(path)  # noqa: PTH108  (a Path per file costs more than the call)
     except OSError:
@@ -168,8 +169,9 @@ def remove(path: str, size: int = 0) -> int:
 
 
 def files(root: Path) -> Iterator[tuple[float, int, str]]:
-    """(last use, bytes, path) of every file, temporary ones and those of other formats included,
-    and nothing that is not tilec's.
+    """Yield (last use, bytes, path) of every file that tilec wrote.
+
+    This includes temporary files and files of other formats.
     """
     for version in _folders(str(root), re.compile(r"v\d+")):
         for kind in _folders(version, re.compile("|".join(KINDS))):
@@ -183,28 +185,27 @@ def files(root: Path) -> Iterator[tuple[float, int, str]]:
 
 
 def clear(root: Path) -> int:
-    """Remove every file of `files`; gives the bytes freed. Directories stay: who writes to one
-    meanwhile would lose it under his hands.
+    """Remove every file of `files`; return the freed bytes.
+
+    Directories stay, since another process may be writing to one.
     """
     return sum(remove(path, size) for _, size, path in files(root))
 
 
 def is_temp(path: str) -> bool:
-    """Whether a path of `files` is of a file that is being written, or was when its writer died."""
+    """Whether a path of `files` is a temporary file, of a running or of a dead writer."""
     return _TEMP.fullmatch(path.rpartition("/")[2]) is not None
 
 
 def is_stale(path: str, age: float) -> bool:
-    """Whether the writer of a temporary file is dead; `age` in seconds."""
+    """Whether a file is temporary and its writer is dead; `age` in seconds."""
     match = _TEMP.fullmatch(path.rpartition("/")[2])
-    # A young file's writer may be in another process namespace, where its id says nothing.
+    # The writer of a young file may be in another PID namespace, where its id has no meaning.
     return match is not None and age > 60 and (age > 86400 or not _alive(int(match[1])))
 
 
 class _File(NamedTuple):
-    """A file's meta, the SHA-256 of meta's bytes, all bytes of the file, and where in them the data
-    begins.
-    """
+    """A file's meta, the SHA-256 of the meta's bytes, all its bytes, and the offset of its data."""
 
     meta: Any
     row: str
@@ -223,7 +224,7 @@ def _parse(fd: int, length: int, row: str = "") -> _File:
     if len(data) < length:
         data += _read_exactly(fd, length - len(data))
     meta = data[_HEAD.size : end]
-    # Foreign JSON is not even parsed, unless it is the pinned text.
+    # JSON of a shared cache is parsed only if its digest is the pinned one.
     if hashlib.sha256(meta).digest() != digest or (row and digest.hex() != row):
         raise DamagedError("its index row has another digest")
     if zlib.crc32(memoryview(data)[end:]) != checksum:
@@ -251,13 +252,13 @@ def _save(root: Path, kind: str, name: str, *parts: bytes, shared: bool) -> None
 
 
 def replace(folder: int, name: str, *parts: bytes, mode: int) -> None:
-    """Put a file in place at once; `folder` is the descriptor of its directory.
+    """Create or replace a file atomically; `folder` is the descriptor of its directory.
 
     Raises:
-        OSError: it could not be written; nothing is left behind.
+        OSError: the file could not be written; no partial file remains.
     """
-    # Not synced to the disk: a file that a power cut left half written has the wrong digest and is
-    # compiled again.
+    # No fsync: a file that a power failure left incomplete has a wrong digest, and is compiled
+    # again.
     temp = f"tmp-{os.getpid()}-{os.urandom(6).hex()}"
     fd = os.open(
         temp,
@@ -279,8 +280,9 @@ def replace(folder: int, name: str, *parts: bytes, mode: int) -> None:
 
 
 def _open_folder(root: Path, *inner: str, shared: bool = False) -> int:
-    """A descriptor of a folder of the store, made if need be; below the root no symbolic link is
-    followed.
+    """Return a descriptor of a folder of the store; create missing folders.
+
+    Symbolic links below the root are not followed.
     """
     try:
         fd = os.open(root, _FOLDER)
@@ -308,7 +310,7 @@ def _open_inner(name: str, parent: int, *, shared: bool) -> int:
     try:
         return os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=parent)
     except FileNotFoundError:
-        with contextlib.suppress(FileExistsError):  # another process was faster
+        with contextlib.suppress(FileExistsError):  # another process created it meanwhile
             os.mkdir(name, 0o777 if shared else 0o700, dir_fd=parent)
     fd = os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=parent)
     if name == FORMAT:
