@@ -12,14 +12,8 @@ from tilec.model.declaration import KernelDecl
 from tilec.model.job import Job, KernelSpec, Member, Source, Variant
 from tilec.model.tuning import table_of
 from tilec.plan.captures import with_captures
-from tilec.plan.checks import (
-    check_clusters,
-    check_entry,
-    check_hints,
-    check_kernel,
-    check_names,
-    check_shared,
-)
+from tilec.plan.checks import check_entry, check_hints, check_kernel, check_names
+from tilec.plan.launch_checks import check_clusters, check_shared
 from tilec.plan.lists import in_manifest, list_params, with_lists, with_optional
 from tilec.plan.matrix import expand
 from tilec.plan.operators import operator_of, with_backward

@@ -1,30 +1,26 @@
-"""Checks that need manifest and source together: axes, expressions, launch, defaults."""
+"""Checks that need manifest and source together: axes, expressions, defaults, rules."""
 
 from __future__ import annotations
 
-import contextlib
-import dataclasses
-import math
 from collections.abc import Collection, Sequence
 
-from tilec.manifest.types import Case, Input, Kernel
+from tilec.manifest.types import Kernel
 from tilec.model.cpp import cut
 from tilec.model.declaration import KernelDecl
 from tilec.model.job import Job, Variant
+from tilec.plan.case_checks import check_cases
+from tilec.plan.launch_checks import check_launch
 from tilec.plan.params import misspelt_axis, suggest, symbol_places
 from tilec.plan.points import Report, extent_faults
 from tilec.plan.targets import LanguageFacts
 from tilec.plan.tuning import misread
 from tilec_runtime.errors import ExpressionError
 from tilec_runtime.model import expr
-from tilec_runtime.model.arch import ARCHS, Target, TargetKind
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.model.signature import Param, ParamKind
-from tilec_runtime.model.suggest import did_you_mean
 from tilec_runtime.model.table import same_point
 
 _LONGEST_ID = 240  # with a suffix it has to fit into the 255 bytes of a file's name
-_CLUSTERS = (9, 0)  # compute capability from which on blocks form clusters
 
 
 def check_kernel(
@@ -42,7 +38,7 @@ def check_kernel(
     `unresolved` names parameters that were reported already.
     """
     _check_axes(kernel, decl, params, language, unresolved, report)
-    _check_launch(kernel, decl, language, report)
+    check_launch(kernel, decl, language, report)
     _check_expressions(kernel, params, unresolved, report)
     _check_used(kernel, params, report)
     _check_bound(kernel, params, report)
@@ -56,7 +52,7 @@ def check_kernel(
             ("kernel", kernel.name, "hints", target) if target else ("kernel", kernel.name, "hints")
         )
         check_hints([name for name, _ in hints], path, kernel.language, language.hints, report)
-    _check_cases(kernel, params, unresolved, variants, report)
+    check_cases(kernel, params, unresolved, variants, report)
 
 
 def _check_axes(
@@ -158,138 +154,12 @@ def check_entry(kernel: Kernel, decl: KernelDecl, report: Report) -> bool:
     return True
 
 
-def _check_launch(
-    kernel: Kernel, decl: KernelDecl, language: LanguageFacts, report: Report
-) -> None:
-    launch, path = kernel.launch, ("kernel", kernel.name, "launch")
-    _check_open(kernel, language, report)
-    if not launch.grid and "grid" not in launch.open:
-        report(
-            'no grid: say how many blocks are launched, for example grid = ["cdiv(x.shape[0], 256)"]',
-            path,
-        )
-    if not language.simt:
-        for key, noun, given, hint in (
-            ("block", "block", set(launch.block) - {"1"}, ""),
-            ("shared", "shared memory", launch.shared != "0", ""),
-            ("cluster", "cluster", math.prod(launch.cluster) > 1, _pair_hint(language)),
-        ):
-            if given:
-                what = f"the {noun} of a {kernel.language} kernel is chosen by its compiler"
-                report(f"{what}: leave launch.{key} out{hint}", (*path, key))
-    elif not launch.block and "block" not in launch.open:
-        report("no block: say how many threads a block has, for example block = [256]", path)
-    if fault := _misfit_of_block(launch.block, decl):
-        report(fault, (*path, "block"))
-    if launch.cluster and decl.cluster and (*launch.cluster, 1, 1)[:3] != (*decl.cluster, 1, 1)[:3]:
-        report(
-            f"cluster {list(launch.cluster)}, but the source fixes {list(decl.cluster)} (__cluster_dims__)",
-            (*path, "cluster"),
-        )
-
-
-def _pair_hint(language: LanguageFacts) -> str:
-    pairs = "num_ctas" in language.hints
-    return "; hints = { num_ctas = 2 } lets two blocks work as one" if pairs else ""
-
-
-def _misfit_of_block(block: Sequence[str], decl: KernelDecl) -> str:
-    """Return why the source takes no such block, or an empty text."""
-    if not all(text.isdigit() for text in block):
-        return ""
-    given = (*map(int, block), 1, 1)[:3]
-    threads = math.prod(given)
-    if decl.block and given != decl.block:
-        return (
-            f"a block of {list(given)}, but {decl.name} was compiled for exactly {list(decl.block)}"
-        )
-    if decl.max_threads and threads > decl.max_threads:
-        return f"a block of {threads} threads, but {decl.name} is bounded to {decl.max_threads} (__launch_bounds__)"
-    return ""
-
-
-def _check_open(kernel: Kernel, language: LanguageFacts, report: Report) -> None:
-    """Report parts of the launch that a kernel cannot leave to its callers."""
-    launch, path = kernel.launch, ("kernel", kernel.name, "launch", "open")
-    if not launch.open:
-        return
-    if not language.simt:
-        report(
-            f"callers configure kernels of threads alone, and {kernel.language} is none: leave launch.open out",
-            path,
-        )
-    given = launch.given
-    if given and not launch.preset:
-        missing = next(key for key in launch.open if key not in given)
-        report(
-            f"{given[0]} is given, and {missing} left to the caller: give all that is open, or none",
-            (*path[:-1], given[0]),
-        )
-    elif kernel.cases and not given:
-        report(
-            "cases launch without a config: give what is open too, which they then take",
-            path,
-        )
-    if any(param.name == "config" for param in kernel.params) or "config" in dict(
-        kernel.matrix.axes
-    ):
-        report(
-            "config is how callers configure the launch: give the parameter or axis another name",
-            path,
-        )
-
-
-def check_clusters(
-    kernel: Kernel, decl: KernelDecl, targets: Sequence[Target], report: Report
-) -> None:
-    """Report targets without clusters if launches use them."""
-    size = math.prod(kernel.launch.cluster or decl.cluster)
-    older = dict.fromkeys(
-        str(t) for t in targets if t.kind is not TargetKind.TILEIR and t.cc < _CLUSTERS
-    )
-    if size > 1 and older:
-        path = ("launch", "cluster") if kernel.launch.cluster else ()
-        what = f"clusters of {size} blocks need compute capability 9.0, and {', '.join(older)} {'is' if len(older) == 1 else 'are'} older"
-        report(
-            f"{what}: limit the kernel to newer targets in [[override]]",
-            ("kernel", kernel.name, *path),
-        )
-
-
 def check_names(kernel: Kernel, jobs: Sequence[Job], report: Report) -> None:
     """Refuse job ids that are too long for the name of a file."""
     longest = max((job.id for job in jobs), key=len, default="")
     if len(longest) > _LONGEST_ID:
         what = f"a job's id has {len(longest)} characters, the most is {_LONGEST_ID}: files are named by it"
         report(f"{what} ({longest[:60]}…)", ("kernel", kernel.name, "matrix"))
-
-
-def check_shared(kernel: Kernel, jobs: Sequence[Job], report: Report) -> None:
-    """Report machine code that needs more shared memory than its architecture has."""
-    beyond: dict[str, str] = {}
-    for job in jobs:
-        arch = ARCHS.get(job.target.cc)
-        with contextlib.suppress(
-            ExpressionError
-        ):  # one that reads arguments is checked at the launch
-            wanted = expr.parse(kernel.launch.shared).evaluate(dict(job.variant.constants))
-            if (
-                job.target.kind is TargetKind.CUBIN
-                and arch is not None
-                and isinstance(wanted, int)
-                and wanted > arch.shared_block
-            ):
-                beyond.setdefault(
-                    str(job.target),
-                    f"{wanted} bytes for {job.id}, and a block has {arch.shared_block} at most",
-                )
-    if beyond:
-        names = f"{', '.join(beyond)} {'has' if len(beyond) == 1 else 'have'}"
-        hint = "limit what needs it to other targets in [[override]], or take less"
-        what = (
-            f"{names} less shared memory than launches take: {next(iter(beyond.values()))}: {hint}"
-        )
-        report(what, ("kernel", kernel.name, "launch", "shared"))
 
 
 def check_hints(
@@ -481,124 +351,3 @@ def _check_rules(
         if variants and not any(same_point(variant.axes, dict(rule.take)) for variant in variants):
             shown = ", ".join(f"{name} = {value}" for name, value in rule.take)
             report(f"no variant has {shown}: the matrix does not make it", (*path, "take"))
-
-
-def _check_cases(
-    kernel: Kernel,
-    params: Sequence[Param],
-    unresolved: Collection[str],
-    variants: Sequence[Variant],
-    report: Report,
-) -> None:
-    names = [*(p.name for p in params), *unresolved]
-    by_name = {param.name: param for param in params}
-    for case in kernel.cases:
-        base = ("kernel", kernel.name, "case", case.name)
-        given = {item.name for item in case.inputs}
-        for item in case.inputs:
-            if item.name not in names:
-                report(
-                    f"{item.name!r} is no parameter of the launcher{suggest(item.name, names)}",
-                    (*base, "inputs", item.name),
-                )
-            elif item.name in by_name:
-                _check_input(
-                    item, by_name[item.name], variants, (*base, "inputs", item.name), report
-                )
-        strange = [item.name for item in case.inputs if item.name not in names]
-        missing = [
-            p.name
-            for p in params
-            if p.name not in given and p.default is None and not p.optional
-            if not did_you_mean(p.name, strange)  # reported as misspelt
-        ]
-        if missing:
-            report(f"no input for {', '.join(missing)}", (*base, "inputs"))
-        if (
-            variants
-            and case.axes
-            and not any(set(case.axes) <= set(variant.axes) for variant in variants)
-        ):
-            shown = ", ".join(f"{name} = {value!r}" for name, value in case.axes)
-            report(f"no variant has {shown}", (*base, "axes"))
-        _check_requires(kernel, case, variants, base, report)
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class _Planned:
-    """A tensor of a case, as conditions read it."""
-
-    shape: tuple[int, ...]
-    dtype: str
-    ptr: int = 0
-
-    @property
-    def size(self) -> int:
-        return math.prod(self.shape)
-
-    @property
-    def stride(self) -> tuple[int, ...]:
-        return tuple(math.prod(self.shape[dim + 1 :]) for dim in range(len(self.shape)))
-
-
-def _check_requires(
-    kernel: Kernel,
-    case: Case,
-    variants: Sequence[Variant],
-    path: tuple[str | int, ...],
-    report: Report,
-) -> None:
-    """Report conditions of the launch that a case cannot meet with any variant."""
-    fitting = [each for each in variants if set(case.axes) <= set(each.axes)]
-    for text in kernel.launch.requires:
-        values = [_value_of(text, case, variant) for variant in fitting]
-        if values and all(value is False for value in values):
-            report(f"its inputs break the kernel's requirement {text!r}", path)
-
-
-def _value_of(text: str, case: Case, variant: Variant) -> object:
-    """Return the value of a condition for the inputs of a case, or None if they do not say it."""
-    env: dict[str, object] = dict(variant.axes)
-    try:
-        for item in case.inputs:
-            if item.shape is None:
-                env[item.name] = item.value
-                continue
-            extents = [expr.parse(extent).evaluate(env) for extent in item.shape]
-            shape = tuple(extent for extent in extents if isinstance(extent, int))
-            dtype = str(env.get(item.dtype, item.dtype))
-            env[item.name] = _Planned(shape=shape, dtype=dtype)
-        parsed = expr.parse(text)
-        if any(attribute == "dtype" for _, attribute in parsed.uses):
-            return None
-        return parsed.evaluate(env)
-    except ExpressionError:
-        return None
-
-
-def _check_input(
-    item: Input,
-    param: Param,
-    variants: Sequence[Variant],
-    path: tuple[str | int, ...],
-    report: Report,
-) -> None:
-    """Report a case's input that no launch takes; runs are often on another machine."""
-    if param.kind is ParamKind.SCALAR and item.tensor:
-        report(f"{item.name} is a number, and a tensor is given: inputs.{item.name} = 2", path)
-    if param.kind is not ParamKind.TENSOR:
-        return
-    if item.value is not None and not item.tensor:
-        report(
-            f"{item.name} is a tensor, and a number is given: inputs.{item.name} = {{ shape = [1024] }}",
-            path,
-        )
-    elif item.shape is not None and param.rank >= 0 and len(item.shape) != param.rank:
-        report(
-            f"{len(item.shape)} extents, and the kernel takes {param.rank} for {item.name}",
-            (*path, "shape"),
-        )
-    taken = {dict(variant.constants).get(param.dtype, param.dtype) for variant in variants}
-    if item.dtype in DTYPES and taken and item.dtype not in taken:
-        shown = ", ".join(sorted(map(str, taken)))
-        report(f"{item.dtype}, and the kernel takes {shown} for {item.name}", (*path, "dtype"))

@@ -6,15 +6,14 @@ All functions raise Misfit.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
 
 from tilec_runtime.bundle import limits
 from tilec_runtime.bundle.codec import unfit
 from tilec_runtime.errors import ExpressionError
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.model.expr import parse
-from tilec_runtime.model.kernel import BundleInfo, KernelInfo, VariantInfo
+from tilec_runtime.model.kernel import AxisValue, BundleInfo, KernelInfo, VariantInfo
 from tilec_runtime.model.operator import GRAD, BackwardInfo, OperatorInfo
 from tilec_runtime.model.signature import AbiSlot, Assumption, Param, ParamKind
 from tilec_runtime.model.table import TuningTable
@@ -101,7 +100,7 @@ def _check_signature(here: str, kernel: KernelInfo) -> None:
         _check_table(f"{here}.table", kernel.table, axes)
 
 
-def _check_axes(here: str, kernel: KernelInfo, axes: dict[str, tuple[Any, ...]]) -> None:
+def _check_axes(here: str, kernel: KernelInfo, axes: Mapping[str, tuple[AxisValue, ...]]) -> None:
     for index, (name, values) in enumerate(kernel.axes):
         if not values:
             unfit(f"{here}.axes[{index}]", f"axis {name!r} has no values")
@@ -171,7 +170,7 @@ def _check_backward(
             unfit(here, f"{stands!r} is neither a parameter nor the gradient of one")
 
 
-def _check_rules(here: str, kernel: KernelInfo, axes: dict[str, tuple[Any, ...]]) -> None:
+def _check_rules(here: str, kernel: KernelInfo, axes: Mapping[str, tuple[AxisValue, ...]]) -> None:
     """Check that rules choose existing values of existing axes."""
     built = (
         {name: {(type(value), value) for value in values} for name, values in axes.items()}
@@ -187,7 +186,7 @@ def _check_rules(here: str, kernel: KernelInfo, axes: dict[str, tuple[Any, ...]]
                 )
 
 
-def _check_table(here: str, table: TuningTable, axes: dict[str, tuple[Any, ...]]) -> None:
+def _check_table(here: str, table: TuningTable, axes: Mapping[str, tuple[AxisValue, ...]]) -> None:
     """Check that each entry has a range for each size, and a point with every axis."""
     _unique(f"{here}.devices", (device.name for device in table.devices), "device")
     for number, device in enumerate(table.devices):

@@ -1,0 +1,138 @@
+"""Checks of cases against the parameters and variants of their kernel."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Collection, Sequence
+
+from tilec.manifest.types import Case, Input, Kernel
+from tilec.model.job import Variant
+from tilec.plan.params import suggest
+from tilec.plan.points import Report
+from tilec_runtime.errors import ExpressionError
+from tilec_runtime.model import expr
+from tilec_runtime.model.dtype import DTYPES
+from tilec_runtime.model.signature import Param, ParamKind
+from tilec_runtime.model.suggest import did_you_mean
+
+
+def check_cases(
+    kernel: Kernel,
+    params: Sequence[Param],
+    unresolved: Collection[str],
+    variants: Sequence[Variant],
+    report: Report,
+) -> None:
+    names = [*(p.name for p in params), *unresolved]
+    by_name = {param.name: param for param in params}
+    for case in kernel.cases:
+        base = ("kernel", kernel.name, "case", case.name)
+        given = {item.name for item in case.inputs}
+        for item in case.inputs:
+            if item.name not in names:
+                report(
+                    f"{item.name!r} is no parameter of the launcher{suggest(item.name, names)}",
+                    (*base, "inputs", item.name),
+                )
+            elif item.name in by_name:
+                _check_input(
+                    item, by_name[item.name], variants, (*base, "inputs", item.name), report
+                )
+        strange = [item.name for item in case.inputs if item.name not in names]
+        missing = [
+            p.name
+            for p in params
+            if p.name not in given and p.default is None and not p.optional
+            if not did_you_mean(p.name, strange)  # reported as misspelt
+        ]
+        if missing:
+            report(f"no input for {', '.join(missing)}", (*base, "inputs"))
+        if (
+            variants
+            and case.axes
+            and not any(set(case.axes) <= set(variant.axes) for variant in variants)
+        ):
+            shown = ", ".join(f"{name} = {value!r}" for name, value in case.axes)
+            report(f"no variant has {shown}", (*base, "axes"))
+        _check_requires(kernel, case, variants, base, report)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class _Planned:
+    """A tensor of a case, as conditions read it."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    ptr: int = 0
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def stride(self) -> tuple[int, ...]:
+        return tuple(math.prod(self.shape[dim + 1 :]) for dim in range(len(self.shape)))
+
+
+def _check_requires(
+    kernel: Kernel,
+    case: Case,
+    variants: Sequence[Variant],
+    path: tuple[str | int, ...],
+    report: Report,
+) -> None:
+    """Report conditions of the launch that a case cannot meet with any variant."""
+    fitting = [each for each in variants if set(case.axes) <= set(each.axes)]
+    for text in kernel.launch.requires:
+        values = [_value_of(text, case, variant) for variant in fitting]
+        if values and all(value is False for value in values):
+            report(f"its inputs break the kernel's requirement {text!r}", path)
+
+
+def _value_of(text: str, case: Case, variant: Variant) -> object:
+    """Return the value of a condition for the inputs of a case, or None if they do not say it."""
+    env: dict[str, object] = dict(variant.axes)
+    try:
+        for item in case.inputs:
+            if item.shape is None:
+                env[item.name] = item.value
+                continue
+            extents = [expr.parse(extent).evaluate(env) for extent in item.shape]
+            shape = tuple(extent for extent in extents if isinstance(extent, int))
+            dtype = str(env.get(item.dtype, item.dtype))
+            env[item.name] = _Planned(shape=shape, dtype=dtype)
+        parsed = expr.parse(text)
+        if any(attribute == "dtype" for _, attribute in parsed.uses):
+            return None
+        return parsed.evaluate(env)
+    except ExpressionError:
+        return None
+
+
+def _check_input(
+    item: Input,
+    param: Param,
+    variants: Sequence[Variant],
+    path: tuple[str | int, ...],
+    report: Report,
+) -> None:
+    """Report a case's input that no launch takes; runs are often on another machine."""
+    if param.kind is ParamKind.SCALAR and item.tensor:
+        report(f"{item.name} is a number, and a tensor is given: inputs.{item.name} = 2", path)
+    if param.kind is not ParamKind.TENSOR:
+        return
+    if item.value is not None and not item.tensor:
+        report(
+            f"{item.name} is a tensor, and a number is given: inputs.{item.name} = {{ shape = [1024] }}",
+            path,
+        )
+    elif item.shape is not None and param.rank >= 0 and len(item.shape) != param.rank:
+        report(
+            f"{len(item.shape)} extents, and the kernel takes {param.rank} for {item.name}",
+            (*path, "shape"),
+        )
+    taken = {dict(variant.constants).get(param.dtype, param.dtype) for variant in variants}
+    if item.dtype in DTYPES and taken and item.dtype not in taken:
+        shown = ", ".join(sorted(map(str, taken)))
+        report(f"{item.dtype}, and the kernel takes {shown} for {item.name}", (*path, "dtype"))
