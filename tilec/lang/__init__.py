@@ -1,5 +1,6 @@
-"""The safe tile language: kernels on cuda.tile whose signatures say what they may touch. `import
-tilec.lang as tl` in kernel modules.
+"""The safe tile language over cuda.tile: a kernel's signature declares the regions it may access.
+
+Kernel modules import it with `import tilec.lang as tl`.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from tilec.lang.kernel import preconditions as preconditions
 from tilec_runtime.errors import ToolchainError
 
 try:
-    import cuda.tile  # noqa: F401 - says early, and in words, what is missing
+    import cuda.tile  # noqa: F401 - fail at import, with a message that names the package
 except ModuleNotFoundError as exc:
     if exc.name not in ("cuda", "cuda.tile"):
         raise
@@ -45,5 +46,5 @@ Const = Annotated[_T, Constant()]
 def load_tile_like(
     x: Ref, z: Mut, *, broadcast: int | tuple[int, ...] = (), padding: Padding = Padding.ZERO
 ) -> Tile:
-    """The tile of `x` at the place, and of the shape, of the block's own region of `z`."""
+    """Load the tile of `x` that has the index and shape of the block's own region of `z`."""
     return x.load_tile_like(z, broadcast=broadcast, padding=padding)

@@ -1,6 +1,4 @@
-"""What a kernel of the safe language holds: `Ref`, which only reads, and `Mut`, a block's own
-region of an output.
-"""
+"""Array parameters of kernels: `Ref` for reading, `Mut` for a block's own region of an output."""
 
 from __future__ import annotations
 
@@ -18,8 +16,8 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class Array:
-    """What all parameters share: an array, the known divisors of its extents, and whether accesses
-    check where their tiles lie.
+    """Base of array parameters: the array, known divisors of its extents, and whether accesses are
+    bounds-checked.
     """
 
     _tl_array: Any
@@ -65,24 +63,25 @@ class Region(Array):
 
 @dataclasses.dataclass(frozen=True)
 class Mut(Region):
-    """One tile-shaped region of an output, which no other block has: `z: tl.Mut[T, (BM, BN)]`.
+    """One tile-shaped region of an output, owned by this block: `z: tl.Mut[T, (BM, BN)]`.
 
-    The grid of a launch follows from it: block (i, j) owns tile (i, j). Where the output's extents
-    are no multiples of the tile's, the last regions hang over: what lies outside is padding for
-    loads, and is not stored.
+    It determines the launch grid: block (i, j) owns tile (i, j). If an extent of the output is not
+    a multiple of the tile's extent, the last tile extends past the end: loads pad those elements,
+    and stores skip them.
     """
 
     @property
     def whole(self) -> bool:
-        """Whether no region hangs over the output's end: a compile-time constant, true where the
-        variant's facts say so.
+        """Whether no region extends past the output's end: a compile-time constant.
+
+        It is true if the variant's divisibility assumptions prove it.
         """
         return not ct.static_eval(ragged(self._tl_tile, self._tl_divisors))
 
     def load(
         self, *, padding: Padding = ZERO, latency: int | None = None, allow_tma: bool | None = None
     ) -> Tile:
-        """What the region holds now."""
+        """Load the region."""
         return load_begun(  # type: ignore[no-any-return]
             self._tl_array,
             self._tl_divisors,
@@ -96,7 +95,7 @@ class Mut(Region):
     def store(
         self, tile: Operand, *, latency: int | None = None, allow_tma: bool | None = None
     ) -> None:
-        """Write the region; a scalar, or a tile of fewer elements, is broadcast."""
+        """Store the region; a scalar or a smaller tile is broadcast."""
         store_begun(
             self._tl_array,
             self._tl_divisors,
@@ -110,10 +109,10 @@ class Mut(Region):
 
 @dataclasses.dataclass(frozen=True)
 class Ref(Array):
-    """An array that the kernel only reads, any tile of it: `x: tl.Ref[T, 2]` has two dimensions."""
+    """A read-only array, of which the kernel may load any tile: `x: tl.Ref[T, 2]` has rank 2."""
 
     def num_tiles(self, axis: int, size: int) -> int:
-        """Number of tiles of an extent along an axis; the last may hang over."""
+        """Return the number of tiles of extent `size` along an axis, a partial last one included."""
         return ct.cdiv(self._tl_array.shape[axis], size)  # type: ignore[no-any-return]
 
     def load_tile(
@@ -126,17 +125,16 @@ class Ref(Array):
         latency: int | None = None,
         allow_tma: bool | None = None,
     ) -> Tile:
-        """A tile of the array, by its index among tiles of this shape; elements outside of the
-        array are padding.
+        """Load a tile by its index among tiles of this shape; elements outside the array are padded.
 
         Args:
             index: one number per dimension.
             shape: the tile's extents, compile-time constants.
-            padding: what elements outside of the array hold.
-            unchecked: the caller promises that the tile has an element in the array, and nothing
-                checks it.
-            latency: how heavy the memory traffic is, 1 to 10, for the compiler.
-            allow_tma: False keeps the compiler from using TMA.
+            padding: value of elements outside the array.
+            unchecked: skip the bounds check; the caller guarantees that the tile begins in the
+                array.
+            latency: compiler hint, 1 to 10: how heavy the memory traffic is.
+            allow_tma: False prevents the compiler from using TMA.
         """
         return load_inside(  # type: ignore[no-any-return]
             self._tl_array,
@@ -158,16 +156,16 @@ class Ref(Array):
         latency: int | None = None,
         allow_tma: bool | None = None,
     ) -> Tile:
-        """The tile at the place, and of the shape, of a block's own region. A launch has to give
-        both arrays the same shape.
+        """Load the tile that has the index and shape of the block's own region of `other`.
+
+        The launcher requires equal shapes of both arrays.
 
         Args:
             other: the output.
-            broadcast: axes along which the array has one element, and so has the tile: compile-time
-                constants.
-            padding: what elements outside of the array hold.
-            latency: how heavy the memory traffic is, 1 to 10, for the compiler.
-            allow_tma: False keeps the compiler from using TMA.
+            broadcast: axes with extent 1 in the array and in the tile, compile-time constants.
+            padding: value of elements outside the array.
+            latency: compiler hint, 1 to 10: how heavy the memory traffic is.
+            allow_tma: False prevents the compiler from using TMA.
         """
         index, shape = (
             broadcast_at(other.index, broadcast, 0),
@@ -185,24 +183,19 @@ class Ref(Array):
         )
 
     def nearest(self, index: int | Tile, axis: int, size: int) -> int:
-        """A tile index along an axis that is one of the array's: `index`, or else the first or the
-        last.
-        """
+        """Clamp a tile index along an axis to the array's tiles."""
         return max(min(index, ct.cdiv(self._tl_array.shape[axis], size) - 1), 0)  # type: ignore[no-any-return]
 
     def gather(self, indices: Any, *, mask: Tile | None = None, padding_value: float = 0) -> Tile:
-        """Single elements, by one tile of indices per dimension; those outside of the array are
-        `padding_value`.
-        """
+        """Load single elements by one index tile per dimension; outside the array: `padding_value`."""
         return ct.gather(self._tl_array, indices, mask=mask, padding_value=padding_value)  # type: ignore[no-any-return]
 
 
 class Ptr:
-    """Unsafe: an array that the kernel reads and writes as it likes, with the operations of
-    cuda.tile: `p: tl.Ptr[T]`, `tl.Ptr[T, 2]`.
+    """Unsafe: an array for unrestricted cuda.tile operations: `p: tl.Ptr[T]`, `tl.Ptr[T, 2]`.
 
-    Inside of the kernel it is the array itself. Nothing keeps blocks from writing the same element;
-    `tilec inspect --safety` says so.
+    Inside the kernel it is the cuda.tile array itself. Blocks may race on its elements;
+    `tilec inspect --safety` reports that.
     """
 
     def __class_getitem__(cls, found: Any) -> Any:

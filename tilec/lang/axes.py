@@ -1,6 +1,4 @@
-"""Axes of a kernel's matrix as a module names them: dtype and size variables, which have a value in
-each variant alone.
-"""
+"""Axes of a kernel's matrix in a module: dtype and size variables with a value in each variant."""
 
 from __future__ import annotations
 
@@ -10,14 +8,15 @@ from typing import Any, NoReturn
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Axis:
-    """A name that the manifest's matrix gives values to. While a variant is compiled, the module's
-    name holds the variant's value.
+    """A variable that takes its values from the manifest's matrix.
+
+    While a variant compiles, the module's variable holds the variant's value.
     """
 
     name: str
 
     def __post_init__(self) -> None:
-        """Refuse what could be no key of a matrix."""
+        """Raise ValueError if the name cannot be a key of a matrix."""
         if not str.isidentifier(self.name):
             raise ValueError(
                 f"{self.name!r} is no name of an axis: it is written as in the manifest's matrix, such as 'BM'"
@@ -29,7 +28,7 @@ class Axis:
         )
 
     def __index__(self) -> int:
-        """There is none yet."""
+        """Raise TypeError: outside a kernel an axis has no value."""
         self._refused()
 
     __int__ = __bool__ = __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = (
@@ -51,15 +50,11 @@ class DTypeAxis(Axis):
 
 
 def size(name: str) -> int:
-    """A size variable: `BM = tl.size("BM")` takes the values of the axis BM of the manifest's
-    matrix.
-    """
+    """Return a size variable: `BM = tl.size("BM")` takes the values of the matrix axis BM."""
     axis: Any = SizeAxis(name)
     return axis  # type: ignore[no-any-return]
 
 
 def dtype(name: str) -> Any:
-    """A dtype variable: `T = tl.dtype("T")` takes the values of the axis T of the manifest's
-    matrix.
-    """
+    """Return a dtype variable: `T = tl.dtype("T")` takes the values of the matrix axis T."""
     return DTypeAxis(name)

@@ -1,6 +1,4 @@
-"""Which tiles begin in an array, and which lie in it whole: what accesses of the language ask,
-inside of a kernel and of its compiler.
-"""
+"""Bounds checks of tile accesses: at run time in kernels, and at compile time by divisibility."""
 
 from __future__ import annotations
 
@@ -12,7 +10,7 @@ ZERO = ct.PaddingMode.ZERO
 
 
 def inside(index: Any, shape: Any, extents: Any) -> Any:
-    """Whether tile `index` of tiles of `shape` has an element in an array of these extents."""
+    """Return whether tile `index`, of tiles of `shape`, begins inside an array of these extents."""
     found = (index[0] >= 0) & (index[0] < ct.cdiv(extents[0], shape[0]))
     for axis in ct.static_iter(range(1, len(shape))):
         found = found & (index[axis] >= 0) & (index[axis] < ct.cdiv(extents[axis], shape[axis]))
@@ -20,7 +18,7 @@ def inside(index: Any, shape: Any, extents: Any) -> Any:
 
 
 def value_of(padding: Any) -> Any:
-    """What a tile with no element in its array holds."""
+    """Return the value that a padding mode stands for."""
     if padding == ct.PaddingMode.NAN:
         return float("nan")
     if padding == ct.PaddingMode.POS_INF:
@@ -33,11 +31,10 @@ def value_of(padding: Any) -> Any:
 
 
 def ragged(shape: tuple[int, ...], divisors: tuple[int, ...]) -> bool:
-    """Whether a tile that begins in an array may hang over its end, of whose extents `divisors` are
-    known; asked while compiling.
+    """Return whether a tile that begins in an array may extend past its end, at compile time.
 
-    Without any divisors nothing is known, not even of tiles of one element: the code is for a
-    compiler that cannot be told.
+    `divisors` divide the array's extents. Empty divisors mean that nothing is known, not even for
+    tiles of one element.
     """
     return not divisors or any(
         divisor % extent for divisor, extent in zip(divisors, shape, strict=True)
@@ -45,7 +42,7 @@ def ragged(shape: tuple[int, ...], divisors: tuple[int, ...]) -> bool:
 
 
 def broadcast_at(index: Any, axes: Any, number: int) -> Any:
-    """`index` with `number` along the axes that an array of one element is broadcast along."""
+    """Return `index` with `number` along the broadcast axes."""
     found: Any = ()
     for axis in ct.static_iter(range(len(index))):
         found = (
@@ -66,7 +63,7 @@ def load_inside(
     latency: Any,
     allow_tma: Any,
 ) -> Any:
-    """Load a tile; if it is `checked` and has no element in the array, it is padding alone."""
+    """Load a tile; a `checked` tile that lies outside the array is all padding."""
     if not checked or inside(index, shape, array.shape):
         tile = load_begun(array, divisors, index, shape, padding, latency, allow_tma)
     else:
@@ -77,7 +74,7 @@ def load_inside(
 def load_begun(
     array: Any, divisors: Any, index: Any, shape: Any, padding: Any, latency: Any, allow_tma: Any
 ) -> Any:
-    """A tile that begins in the array: no mask, and no padding, where it cannot hang over."""
+    """Load a tile that begins in the array, without a mask if it cannot extend past the end."""
     if ct.static_eval(ragged(shape, divisors)):
         tile = ct.load(
             array, index, shape, padding_mode=padding, latency=latency, allow_tma=allow_tma
@@ -92,7 +89,7 @@ def load_begun(
 def store_begun(
     array: Any, divisors: Any, index: Any, shape: Any, tile: Any, latency: Any, allow_tma: Any
 ) -> None:
-    """Write a tile that begins in the array."""
+    """Store a tile that begins in the array."""
     check = ct.static_eval(ragged(shape, divisors))
     ct.store(
         array,

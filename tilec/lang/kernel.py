@@ -1,6 +1,4 @@
-"""The decorators of kernels: `@tl.kernel` marks a function whose annotations say what it may touch,
-`@tl.preconditions` what it demands.
-"""
+"""Decorators: `@tl.kernel` makes a function a kernel, `@tl.preconditions` adds conditions of launches."""
 
 from __future__ import annotations
 
@@ -19,8 +17,8 @@ class Kernel:
 
     Attributes:
         function: the decorated function.
-        preconditions: what a launch has to fulfil, as written.
-        hints: compiler hints of its author, by the names of cuda.tile.
+        preconditions: conditions that every launch must fulfil, as written.
+        hints: compiler hints from the decorator, by cuda.tile's names.
     """
 
     function: Callable[..., None]
@@ -28,7 +26,7 @@ class Kernel:
     hints: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def __call__(self, *_: object, **__: object) -> NoReturn:
-        """A kernel runs on a device only."""
+        """Raise TypeError: a kernel runs on a device only."""
         name = self.function.__name__
         raise TypeError(
             f"{name} is a kernel: build it with `tilec build`, and call the launcher {name} of the generated package"
@@ -56,7 +54,7 @@ def kernel(function: Callable[..., None] | None = None, /, **hints: Any) -> Any:
     Args:
         function: the function, where the decorator is used without parentheses.
         hints: `occupancy`, `num_ctas`, `num_worker_warps` and `opt_level`, as cuda.tile takes them;
-            the manifest's hints come before them.
+            the manifest's hints take precedence.
     """
     if function is None:
         return lambda decorated: (
@@ -72,8 +70,7 @@ def kernel(function: Callable[..., None] | None = None, /, **hints: Any) -> Any:
 
 
 def preconditions(*conditions: str) -> Callable[[F], F]:
-    """Demand of every launch that conditions hold: the launcher checks each, and the kernel may
-    rely on them.
+    """Add conditions that the launcher checks at every launch, and the kernel may rely on.
 
     Args:
         conditions: `dim(x, 1) % 64 == 0`, `dim(a, 1) == dim(b, 0)`, or anything that the manifest's

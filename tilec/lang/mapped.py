@@ -1,6 +1,4 @@
-"""`MappedMut`: a persistent kernel's share of an output. A block walks the tiles that it owns, and
-stores to no others.
-"""
+"""`MappedMut`: a persistent kernel's share of an output; a block stores to the tiles it owns only."""
 
 from __future__ import annotations
 
@@ -18,9 +16,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """The place of one tile that a block owns: what `MappedMut.place` gives, and its `load` and
-    `store` take.
-    """
+    """The location of a tile that a block owns, from `MappedMut.place`, for its `load` and `store`."""
 
     _tl_index: tuple[int, ...]
     _tl_number: int
@@ -34,19 +30,19 @@ class Place:
 
 @dataclasses.dataclass(frozen=True)
 class MappedMut(Array):
-    """A block's share of an output that is cut into tiles: `c: tl.MappedMut[T, (BM, BN)]`.
+    """A block's share of a tiled output: `c: tl.MappedMut[T, (BM, BN)]`.
 
-    Of all tiles, block b owns those with the numbers b, b + blocks, b + 2 * blocks and so on,
-    whatever the number of blocks:
+    Block b owns the tiles numbered b, b + blocks, b + 2 * blocks and so on, for any number of
+    blocks:
 
         for tile in c.tiles:
             at = c.place(tile)
             c.store(at, …)
 
-    Tiles are numbered along the last dimension first. A third argument, `tl.MappedMut[T, (BM, BN),
-    8]`, numbers those of a matrix (or of each matrix of a batch) down strips of so many tile rows:
-    blocks that run together then share what they read. `tl.BACKWARD` there numbers them from the
-    last one: what takes longest is best begun first.
+    Tiles are numbered along the last dimension first. A third argument, as in `tl.MappedMut[T,
+    (BM, BN), 8]`, numbers the tiles of a matrix (or of each matrix of a batch) down strips of 8 tile
+    rows, so that blocks that run at the same time share their inputs. `tl.BACKWARD` there numbers
+    tiles from the last one, to start the longest work first.
     """
 
     _tl_first: int
@@ -62,7 +58,7 @@ class MappedMut(Array):
 
     def num_tiles(self, axis: int) -> int:
         """Number of tiles along an axis, of all blocks."""
-        # A launch that demands an extent of one tile saves the divisions by their number.
+        # If a precondition fixes the extent to one tile, no division by the count is needed.
         return (
             1
             if ct.static_eval(self._tl_single[axis])
@@ -75,7 +71,7 @@ class MappedMut(Array):
         return range(self._tl_first, self._total(), ct.num_blocks(0))
 
     def place(self, tile: int) -> Place:
-        """The place of a tile, by its number in `tiles`."""
+        """Return the location of a tile by its number in `tiles`."""
         if ct.static_eval(self._tl_strip < 0):
             index: Any = self._in_order(self._total() - 1 - tile)
         elif ct.static_eval(self._tl_strip == 0):
@@ -98,7 +94,7 @@ class MappedMut(Array):
         latency: int | None = None,
         allow_tma: bool | None = None,
     ) -> Tile:
-        """What a tile of this block holds now."""
+        """Load a tile of this block."""
         ct.static_assert(at._tl_of == self._tl_of, "the place is one of another output")  # noqa: SLF001 - one language
         if not self._tl_checked or self._owns(at):
             tile = load_begun(
@@ -117,7 +113,7 @@ class MappedMut(Array):
     def store(
         self, at: Place, tile: Operand, *, latency: int | None = None, allow_tma: bool | None = None
     ) -> None:
-        """Write a tile of this block; a scalar, or a tile of fewer elements, is broadcast."""
+        """Store a tile of this block; a scalar or a smaller tile is broadcast."""
         ct.static_assert(at._tl_of == self._tl_of, "the place is one of another output")  # noqa: SLF001 - one language
         if not self._tl_checked or self._owns(at):
             store_begun(
@@ -139,8 +135,8 @@ class MappedMut(Array):
         )
 
     def _in_order(self, tile: int) -> Any:
-        # One return: the compiler makes a loop of a function that has several, and what is in it is
-        # not known to be without effects.
+        # One return: cuda.tile compiles a function with several returns to a loop, which it cannot
+        # prove free of side effects.
         if ct.static_eval(len(self._tl_tile) == 1):
             index: Any = (tile,)
         elif ct.static_eval(len(self._tl_tile) == 2):

@@ -1,4 +1,4 @@
-"""Marks in annotations of kernel parameters."""
+"""Annotation values of kernel parameters."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import dataclasses
 from typing import Annotated, Any
 
 BACKWARD = -1
-"""In place of the strips of a `MappedMut`: its tiles are numbered from the last one, so that those start first."""
+"""In place of a `MappedMut`'s strip height: number the tiles from the last one, so that it starts first."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -15,7 +15,7 @@ class Constant:
 
 
 def annotated(cls: type, found: Any) -> Any:
-    """`Annotated[cls, *found]`: what `Mut[T, (BM, BN)]` stands for."""
+    """Return `Annotated[cls, *found]`, which `Mut[T, (BM, BN)]` abbreviates."""
     special: Any = Annotated
     parts = (cls, *(found if isinstance(found, tuple) else (found,)))
     return special[parts]

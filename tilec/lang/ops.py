@@ -1,6 +1,4 @@
-"""The operations of cuda.tile that know no memory, its dtypes and modes, under one roof with the
-language; typed in `ops.pyi`.
-"""
+"""cuda.tile's operations on tiles, its dtypes and modes, without memory access; typed in `ops.pyi`."""
 
 from __future__ import annotations
 
@@ -8,9 +6,8 @@ from typing import Any
 
 import cuda.tile as _tile
 
-# Accesses to memory go through `Ref` and `Mut`, unchecked compiler hints through the manifest.
-# Functions that launch or compile are not for kernels. `import cuda.tile` has all of
-# it, for `Ptr`.
+# Left out: memory access, which goes through `Ref` and `Mut`; unchecked compiler hints, which go
+# through the manifest; functions that launch or compile. For `Ptr`, import cuda.tile itself.
 _MEMORY = (
     "load",
     "store",

@@ -1,6 +1,4 @@
-"""`SpanMut`: a block's own region of an output that goes along a whole axis, and is written tile by
-tile, at places found while it runs.
-"""
+"""`SpanMut`: a block's own region of an output, all tiles along one axis, stored tile by tile."""
 
 from __future__ import annotations
 
@@ -18,17 +16,16 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class SpanMut(Region):
-    """All tiles of an output along one axis, which no other block has: `y: tl.SpanMut[T, (ROWS,
-    BN), 1]` owns whole rows.
+    """All tiles of an output along one axis, owned by this block.
 
-    The third argument is the axis. The grid has one block along it, and one for each tile along the
-    others:
+    `y: tl.SpanMut[T, (ROWS, BN), 1]` owns whole rows; the third argument is the axis. The grid has
+    one block along it, and one for each tile along the other axes:
 
         for j in range(y.num_tiles(1)):
             y.store_tile(j, …)
 
-    A tile is named by its number along the axis. What lies beyond the end of the output is padding
-    for loads, and is not stored.
+    A tile's number counts along the axis. Loads pad elements past the output's end, and stores skip
+    them.
     """
 
     _tl_axis: int
@@ -41,7 +38,7 @@ class SpanMut(Region):
         latency: int | None = None,
         allow_tma: bool | None = None,
     ) -> Tile:
-        """What a tile of the region holds now; a number that is none of its tiles gives padding."""
+        """Load a tile of the region; a number outside of it gives padding."""
         return load_inside(  # type: ignore[no-any-return]
             self._tl_array,
             self._tl_divisors,
@@ -61,8 +58,9 @@ class SpanMut(Region):
         latency: int | None = None,
         allow_tma: bool | None = None,
     ) -> None:
-        """Write a tile of the region, or nothing where the number is none of its tiles; what has
-        fewer elements is broadcast.
+        """Store a tile of the region; a number outside of it stores nothing.
+
+        A scalar or a smaller tile is broadcast.
         """
         inside = (number >= 0) & (number < self.num_tiles(self._tl_axis))
         if not self._tl_checked or inside:
