@@ -1,4 +1,4 @@
-"""Find extents that a launch must have equal, because tiles meet element by element."""
+"""Derive extents that a launch must have equal, from tiles that are combined elementwise."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def of_access(
 
 
 def of_outputs(params: Sequence[SafeParam]) -> Iterator[Alike]:
-    """Yield the extents of outputs that one grid cuts into equal tiles."""
+    """Yield the extents of outputs that the grid divides into the same number of tiles."""
     owned = [param for param in params if param.access in OWNED]
     first = max(owned, key=lambda param: param.rank, default=None)
     for param in owned:
@@ -60,9 +60,7 @@ def of_outputs(params: Sequence[SafeParam]) -> Iterator[Alike]:
 
 
 def _other_extent(one: str, other: str) -> str | None:
-    """Return the condition under which two extents of tiles differ; None if they always do, empty
-    if they never do.
-    """
+    """Return the condition under which two tile extents differ: None for always, empty for never."""
     if one == other:
         return ""
     return None if one.isdigit() and other.isdigit() else f"{one} != {other}"

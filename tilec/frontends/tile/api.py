@@ -1,5 +1,6 @@
-"""All contact with cuda.tile: its import under a known environment, kernels, signatures and export.
-Private names live here only.
+"""The interface to cuda.tile: import in a fixed environment, kernels, signatures, export.
+
+Its private names are used here only.
 """
 
 from __future__ import annotations
@@ -88,8 +89,8 @@ class Annotation:
     Attributes:
         constant: it is a compile-time constant; `inner` is the type inside, or None.
         scalar: dtype of an annotated scalar (`i32`, `i64`), or empty.
-        plain: dtype of what is annotated with a number type of Python, which the manifest may
-            change.
+        plain: dtype of a parameter annotated with a Python number type; the manifest may
+            change it.
         index: type of extents and strides, `i32` or `i64`.
         unsupported: why tilec cannot pass such a parameter, or empty.
     """
@@ -104,9 +105,7 @@ class Annotation:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Exported:
-    """Tile IR bytecode of one kernel, the optimisation level to assemble it at, and what was warned
-    of on the way.
-    """
+    """Tile IR bytecode of one kernel, the optimisation level to assemble it at, and warnings."""
 
     bytecode: bytes
     opt: int
@@ -115,7 +114,7 @@ class Exported:
 
 @functools.cache
 def cuda_tile() -> ModuleType:
-    """The module `cuda.tile`.
+    """Return the module `cuda.tile`.
 
     Raises:
         ToolchainError: it is not installed, or only in part.
@@ -141,7 +140,7 @@ def cuda_tile() -> ModuleType:
 
 
 def lang() -> ModuleType:
-    """The module `tilec.lang`, the safe language."""
+    """Return the module `tilec.lang`, the safe language."""
     cuda_tile()
     import tilec.lang
 
@@ -150,7 +149,7 @@ def lang() -> ModuleType:
 
 @functools.cache
 def language_names() -> frozenset[str]:
-    """The language's files, by the names that they have in debug information."""
+    """Return the names of the language's files in debug information."""
     return frozenset(
         patches.installed_name(str(path))
         for path in Path(lang().__file__ or "").parent.glob("*.py")
@@ -158,10 +157,10 @@ def language_names() -> frozenset[str]:
 
 
 def _environment() -> contextlib.AbstractContextManager[None]:
-    """Hide the variables of cuda.tile: some change what it compiles, and it reads them once.
+    """Hide cuda.tile's environment variables, some of which change its output, at its import.
 
-    Its cache stays off. With a directory given it makes none of its own, which a killed worker
-    would leave behind.
+    Its cache stays off. The directory is set so that it creates no temporary one, which a killed
+    worker would leave behind.
     """
     return variables_hidden(
         ("CUDA_TILE_", "EXPERIMENTAL_CUDA_TILE_"),
@@ -176,15 +175,15 @@ def is_kernel(value: object) -> bool:
 
 
 def function_of(kernel: Any) -> FunctionType:
-    """The Python function behind a kernel."""
+    """Return the Python function of a kernel."""
     return typing.cast("FunctionType", kernel._pyfunc)  # noqa: SLF001 - there is no public way
 
 
 def annotations_of(function: FunctionType) -> dict[str, Annotation]:
-    """The annotation of every parameter that has one.
+    """Return the annotation of every parameter that has one.
 
     Raises:
-        Exception: whatever evaluating an annotation raises.
+        Exception: any exception that evaluating an annotation raises.
     """
     hints = typing.get_type_hints(function, include_extras=True)
     return {name: _annotation(hint) for name, hint in hints.items() if name != "return"}
@@ -221,7 +220,7 @@ def _annotation(hint: Any) -> Annotation:
 
 
 def with_hints(kernel: Any, hints: Mapping[str, int]) -> Any:
-    """The kernel with compiler hints replaced.
+    """Return the kernel with compiler hints replaced.
 
     Raises:
         ValueError: a value is out of range.
@@ -230,18 +229,18 @@ def with_hints(kernel: Any, hints: Mapping[str, int]) -> Any:
 
 
 def opt_level(kernel: Any, target: str) -> int:
-    """The optimisation level that the kernel's author asked for."""
+    """Return the optimisation level of the kernel's decorator."""
     return int(kernel._compiler_options.opt_level_for_target(target or "default"))  # noqa: SLF001 - there is no public way
 
 
 def export(
     kernel: Any, bindings: Sequence[Binding], *, symbol: str, target: str, version: Version
 ) -> Exported:
-    """Compile a kernel to Tile IR bytecode, for `target` (`sm_90`) or, with an empty one, for any.
+    """Compile a kernel to Tile IR bytecode for `target` (`sm_90`; empty for any).
 
     Raises:
-        Exception: what cuda.tile raises: TileError and its kin for the user's source, others for a
-            wrong signature or its own bugs.
+        Exception: TileError and its subclasses for errors in the user's source; others for a wrong
+            signature or a bug in cuda.tile.
     """
     import cuda.tile.compilation as ctc
 
@@ -290,8 +289,8 @@ def _constraint(binding: Binding) -> Any:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Frame:
-    """One step of the way to an error in tile code: file, line from 1, column in bytes from 0 (-1
-    unknown), function.
+    """One frame of an error in tile code: file, line from 1, column in bytes from 0 (-1 unknown),
+    function.
     """
 
     file: str
@@ -301,8 +300,8 @@ class Frame:
 
 
 def tile_error(exc: BaseException) -> tuple[str, tuple[Frame, ...]] | None:
-    """Message and frames (innermost first) of an error that cuda.tile found in the user's source;
-    None for any other exception.
+    """Return message and frames (innermost first) of an error in the user's source, or None for any
+    other exception.
     """
     if not isinstance(exc, cuda_tile().TileError):
         return None
@@ -323,14 +322,13 @@ def tile_error(exc: BaseException) -> tuple[str, tuple[Frame, ...]] | None:
 
 
 def wants_newer(exc: BaseException | None) -> bool:
-    """Whether the kernel uses what the bytecode version lacks."""
-    # There is one class for whatever a compiler does not support; the version is told apart by the
-    # text alone.
+    """Whether the kernel uses a feature that the bytecode version lacks."""
+    # cuda.tile has one class for all unsupported features; only the text names the version.
     return isinstance(exc, cuda_tile().TileUnsupportedFeatureError) and "requires tileiras" in str(
         exc.message
     )
 
 
 def is_bug(exc: BaseException) -> bool:
-    """Whether cuda.tile itself says that the fault is its own."""
+    """Whether cuda.tile reports the error as its own bug."""
     return isinstance(exc, cuda_tile().TileInternalError)

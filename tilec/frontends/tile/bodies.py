@@ -66,9 +66,7 @@ class Bodies:
 
 
 def scope_of(function: FunctionType) -> dict[str, Any]:
-    """Return the meaning of names that a function does not bind: of its module, and of functions
-    around it.
-    """
+    """Return the values of names that a function does not bind: its globals and its closure."""
     found = dict(function.__globals__)
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         try:
@@ -88,7 +86,7 @@ def _meaning(node: ast.expr, scope: Mapping[str, Any]) -> Any:
 
 
 def _functions_in(value: Any) -> Iterator[FunctionType]:
-    """Yield the functions that a call of a value may run: itself, or the methods of a class."""
+    """Yield the functions that calling a value may run: itself, or the methods of a class."""
     value = inspect.unwrap(value) if isinstance(value, FunctionType) else value
     if isinstance(value, FunctionType):
         yield value

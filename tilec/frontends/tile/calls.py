@@ -12,7 +12,7 @@ from tilec.frontends.tile.values import Values
 from tilec.frontends.tools.python_errors import located, node_location
 from tilec_runtime.errors import Diagnostic
 
-# Calls of a kernel with more distinct ones are not followed at all.
+# Most distinct calls of a kernel that are followed; beyond it none is.
 _MAX_CALLS = 200
 
 
@@ -32,7 +32,7 @@ class Call:
 
 
 def follow(kernel: Body, values: Values, texts: Mapping[str, str]) -> list[Call]:
-    """Return a kernel and the distinct calls that it makes, at any depth; alone if too many."""
+    """Return a kernel and its distinct calls, at any depth; the kernel alone if there are too many."""
     found = [Call(body=kernel, values=values)]
     seen: set[tuple[FunctionType, tuple[object, ...]]] = set()
     for call in found:  # the loop appends to the list

@@ -24,7 +24,7 @@ from tilec_runtime.errors import CompileError, Diagnostic, Location
 from tilec_runtime.model.arch import TargetKind, Version
 from tilec_runtime.model.image import Image
 
-# Bytecode from here on can say that a tile lies in its array whole.
+# Since this version, bytecode can declare an access as in bounds.
 _UNMASKED: Version = (13, 4)
 _ALIASES = {"opt": "opt_level"}
 
@@ -38,11 +38,10 @@ class Compiler:
         self._kernels = Kernels("kernel", "@tl.kernel, or @ct.kernel", _loaded, declared)
 
     def declare(self, source: Source) -> Sequence[KernelDecl]:
-        """Return the kernels among the module's attributes, in order of appearance; the module is
-        executed.
+        """Execute the module, and return the kernels among its attributes in order of appearance.
 
         Raises:
-            CompileError: it cannot be; with the user's line.
+            CompileError: executing it fails; with the user's line.
             ToolchainError: cuda-tile is missing.
         """
         return self._kernels.declare(source)
@@ -51,7 +50,7 @@ class Compiler:
         """Compile one variant for one target.
 
         Raises:
-            CompileError: kernel and manifest do not fit together, or a compiler refuses the kernel.
+            CompileError: kernel and manifest contradict each other, or a compiler rejects it.
             ToolchainError: a tool is missing.
         """
         module, kernel = self._kernels.find(job)
@@ -59,8 +58,8 @@ class Compiler:
         bound = bind(job, kernel.params, at)
         portable = job.target.kind is TargetKind.TILEIR
         symbol = symbol_of(job.spec.name)
-        # Drivers read versions up to their own: portable bytecode has the oldest in which the
-        # kernel can be said.
+        # Drivers read versions up to their own: portable bytecode uses the oldest version that
+        # can express the kernel.
         versions = api.PORTABLE if portable else (self.bytecode_version(),)
         exported, version = self._export_oldest(
             job, module, kernel, bound, symbol=symbol, versions=versions
@@ -94,8 +93,8 @@ class Compiler:
         return self._found
 
     def bytecode_version(self) -> Version:
-        """The newest bytecode that both cuda.tile and this tileiras know: tileiras reads the
-        versions up to its own release.
+        """Return the newest bytecode version that cuda.tile writes and this tileiras reads: tileiras
+        reads versions up to its own release.
         """
         release = self.tools()["tileiras"].release
         return max(
@@ -177,7 +176,7 @@ def _kernel_of(
     kernel: TileKernel,
     divisors: Mapping[str, tuple[int, ...]] | None,
 ) -> Iterator[Any]:
-    """The kernel as cuda.tile has it."""
+    """Return cuda.tile's kernel object."""
     if kernel.safe is None:
         yield kernel.kernel
         return
@@ -198,8 +197,8 @@ def _kernel_of(
 
 
 def _check_tiles(bytecode: bytes, kernel: str, at: Location, texts: Mapping[str, str]) -> None:
-    """Refuse tiles that nothing can run: cuda.tile writes them, and tileiras refuses its bytecode
-    at no place of the source.
+    """Refuse tiles that no device runs: cuda.tile accepts them, and tileiras then reports an error
+    without a source location.
     """
     from tilec_runtime.cpu.tileir.read import too_large_tile
     from tilec_runtime.cpu.tileir.types import MAX_ELEMENTS
@@ -218,8 +217,8 @@ def _check_tiles(bytecode: bytes, kernel: str, at: Location, texts: Mapping[str,
 def _divisors(
     kernel: TileKernel, bound: Bound, version: Version
 ) -> Mapping[str, tuple[int, ...]] | None:
-    """Divisors of the extents of each array, an extent that is known being its own; None where
-    bytecode cannot say what lies inside.
+    """Return divisors of the extents of each array (a known extent divides itself), or None if the
+    bytecode version has no unchecked accesses.
     """
     if version < _UNMASKED:
         return None

@@ -32,10 +32,9 @@ _WRITES_PREFIX = "atomic_"
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class TileKernel:
-    """A kernel of a module: the object of cuda.tile, the parameters as `bind` wants them, and the
-    declaration.
+    """A kernel of a module: cuda.tile's object, the parameters for `bind`, and the declaration.
 
-    A kernel of the safe language has `safe` instead of the object, which is made for each variant.
+    A kernel of the safe language has `safe` in place of the object, which is made for each variant.
     """
 
     kernel: Any
@@ -45,10 +44,10 @@ class TileKernel:
 
 
 def declared(module: LoadedModule) -> dict[str, TileKernel]:
-    """Every kernel among the module's attributes, imported ones too, by attribute name in order of
-    appearance.
+    """Return the kernels among the module's attributes, imported ones included, by attribute name in
+    order of appearance.
 
-    A kernel that cannot be declared has its problems in its declaration, as `refused`.
+    The declaration of a kernel with errors has them as `refused`.
     """
     language = sys.modules.get(
         "tilec.lang"
@@ -112,7 +111,7 @@ def _kernel(module: LoadedModule, name: str, kernel: Any) -> TileKernel:
         decls.append(
             ParamDecl(
                 name=item.name,
-                # What a number of Python is, the manifest may say otherwise.
+                # The manifest may change the dtype of a Python number.
                 type="" if kind == "scalar" and plain else type_text,
                 kind=kind,
                 dtype=annotation.scalar or (plain if kind == "scalar" else ""),
@@ -131,9 +130,7 @@ def _kernel(module: LoadedModule, name: str, kernel: Any) -> TileKernel:
 def _definition(
     module: LoadedModule, function: FunctionType
 ) -> tuple[ast.FunctionDef | None, Location]:
-    """The function's node and place; the source as a whole where it was not written in a project
-    file.
-    """
+    """Return the function's node and location; the whole source if no project file has its text."""
     code = function.__code__
     node = function_node(module.texts.get(code.co_filename, ""), code.co_firstlineno)
     if node is None:
@@ -142,8 +139,8 @@ def _definition(
 
 
 def _written(node: ast.FunctionDef, scope: Mapping[str, Any]) -> set[str]:
-    """Return the names that the body hands to a writing function of cuda.tile; what helper
-    functions write is not seen.
+    """Return the names that the body passes to a writing function of cuda.tile; helper functions
+    are not analyzed.
     """
     tile, names = api.cuda_tile(), set()
     writers = [

@@ -15,8 +15,8 @@ _DIM = re.compile(r"\bdim\(\s*(\w+)\s*,\s*(-?\d+)\s*\)")
 
 
 def grid_of(params: Sequence[SafeParam]) -> tuple[str, ...]:
-    """How many blocks there are: as many as the largest output has tiles; of mapped outputs, at
-    most so many. Empty without outputs.
+    """Return the expression of the grid: the tile count of the largest output, a maximum for mapped
+    outputs; empty without outputs.
     """
     outputs = [param for param in params if param.access in OUTPUTS]
     if not outputs:
@@ -27,8 +27,8 @@ def grid_of(params: Sequence[SafeParam]) -> tuple[str, ...]:
 
 
 def same_grid(params: Sequence[SafeParam]) -> Iterator[str]:
-    """That owned outputs have as many tiles along each axis as the grid has blocks: two blocks
-    would write one region otherwise.
+    """Return the conditions that owned outputs have as many tiles along each axis as the grid has
+    blocks: otherwise two blocks would write one region.
     """
     outputs = [param for param in params if param.access in OWNED]
     first = max(outputs, key=lambda param: param.rank, default=None)
@@ -60,12 +60,12 @@ def preconditions(
         params: its parameters.
         axes: axes that its code names, besides those of the signature.
         node: its definition.
-        at: the place of its name.
+        at: the location of its name.
         texts: of the project's files.
 
     Returns:
-        Each condition as the manifest would have it, with `x.shape[k]` for `dim(x, k)`, and an
-        error for each that cannot be read.
+        Each condition in the syntax of the manifest, with `x.shape[k]` for `dim(x, k)`, and an
+        error for each that is invalid.
     """
     arrays = {param.name: param for param in params if param.rank >= 0}
     names = {axis for param in params for axis in (param.name, *param.axes)}.union(axes)

@@ -26,9 +26,9 @@ def entry(
     checks: Checks,
     divisors: Mapping[str, tuple[int, ...]] | None = None,
 ) -> Iterator[Any]:
-    """Give a kernel of cuda.tile that takes the raw arguments in order.
+    """Yield a kernel of cuda.tile that takes the raw arguments in order.
 
-    While it lasts, the axes in the project's modules have the values of the variant.
+    Inside the context, the axes in the project's modules have the values of the variant.
 
     Args:
         kernel: the declared kernel.
@@ -37,8 +37,8 @@ def entry(
         line: where the function's `def` stands.
         checks: whether accesses without a proof keep their checks.
         divisors: of the extents of arrays, by parameter, in every launch of the variant; None if
-            the compiler cannot use them. Without checks nothing says that a tile begins in its
-            array, so that they are left out.
+            the compiler cannot use them. They are left out without checks, because no check then
+            guarantees that a tile begins in its array.
     """
     name, own = kernel.function.__name__, _unlike([param.name for param in kernel.params])
     known = {} if checks is Checks.OFF else divisors or {}
@@ -115,14 +115,12 @@ def _text(
 
 
 def _one(param: SafeParam, axis: int, requires: Sequence[str]) -> bool:
-    """Whether every launch has at most one tile along an axis: its place is a constant then, and
-    not the number of a block.
-    """
+    """Whether every launch has at most one tile along an axis, so that its index is a constant."""
     return f"{param.name}.shape[{axis}] <= {param.tile[axis]}" in requires
 
 
 def _number(params: Sequence[SafeParam], param: SafeParam) -> int:
-    """A number of its own for each parameter: places of one output do not fit another."""
+    """Return a number unique to each parameter, by which a `Place` is checked against its output."""
     return [item.name for item in params].index(param.name)
 
 
@@ -139,7 +137,7 @@ def _unlike(names: Sequence[str]) -> str:
 
 @contextlib.contextmanager
 def _valued(modules: Sequence[types.ModuleType], axes: Mapping[str, AxisValue]) -> Iterator[None]:
-    """Give the modules' axis variables the values of a variant, and take them back afterwards."""
+    """Set the modules' axis variables to the values of a variant inside the context."""
     lang, tile = api.lang(), api.cuda_tile()
     kept: list[tuple[types.ModuleType, str, Any]] = []
     for module in modules:

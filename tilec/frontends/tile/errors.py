@@ -19,12 +19,12 @@ from tilec.model.job import Source
 from tilec_runtime.errors import CompileError, Location
 from tilec_runtime.model.suggest import suggestion
 
-# An array of the safe language as cuda.tile shows it: with its fields.
+# An array of the safe language in cuda.tile's messages, with its fields.
 _NESTED = r"(?:[^][]|\[(?:[^][]|\[[^][]*\])*\])*"
 _ARRAY = re.compile(rf"\b(\w+)\[_tl_array: Array\[(\w+){_NESTED}\]{_NESTED}\]")
 
 _MEMORY = "tilec.lang has no memory operations: import cuda.tile as ct for those, on a tl.Ptr"
-# What other languages have, in operations that cuda.tile has.
+# Names from other libraries, with the cuda.tile operation that replaces each.
 _WRITTEN_OUT = {
     "sigmoid": "1 / (1 + ct.exp(-x))",
     "silu": "x / (1 + ct.exp(-x))",
@@ -123,21 +123,21 @@ _HINTS = tuple(
 def export_error(
     exc: Exception, *, source: Source, texts: Mapping[str, str], kernel: str, at: Location
 ) -> CompileError:
-    """The error of a kernel that cuda.tile refused; `at` is where it is defined, for errors without
-    a place of their own.
+    """Return the error of a kernel that cuda.tile rejected; `at`, its definition, stands in for a
+    missing location.
     """
     told = api.tile_error(exc)
     if told is None:
         return _other_error(exc, texts=texts, kernel=kernel, at=at)
     message, frames = told
-    # What it says about a place that it does not know tells a reader nothing: the place is here.
+    # Drop its text for an unknown location: `at` is shown instead.
     lines = [line.strip() for line in message.strip().splitlines()]
     first, *more = [
         _ARRAY.sub(r"tl.\1[\2]", line) for line in lines if line != "Unknown location"
     ] or [type(exc).__name__]
     user = [f for f in frames if f.file in texts]
     places = [(_place(frame, texts), frame.function) for frame in user]
-    # A function that calls itself without end is in there a thousand times.
+    # Endless recursion repeats one frame a thousand times.
     places[1:] = dict.fromkeys(places[1:])
     hint = (" ".join(more) if user else "") or _hint(first)
     diagnostics = traced(texts, places or [(at, "")], first, hint)
@@ -150,8 +150,8 @@ def export_error(
 
 
 def _told(exc: Exception, message: str) -> str:
-    """An error's text with its places; the message alone where cuda.tile cannot write down its own
-    place.
+    """Return an error's text with its locations, or the message alone if cuda.tile cannot format
+    them.
     """
     try:
         return str(exc)

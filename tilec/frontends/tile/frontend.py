@@ -18,8 +18,7 @@ from tilec_runtime.model.kernel import ToolInfo
 
 
 class TileFrontend:
-    """Reads cuTile Python, and CUDA Tile C++ where a source ends in `.cu` and `language = "tile"`
-    says so.
+    """The frontend of cuTile Python, and of CUDA Tile C++ (`.cu` sources with `language = "tile"`).
 
     Python modules are executed once per process and state of their files; nothing is written next
     to them.
@@ -32,7 +31,7 @@ class TileFrontend:
     hints: tuple[str, ...] = ("num_ctas", "occupancy", "num_worker_warps", "opt_level", "opt")
 
     def __init__(self, search: ToolSearch) -> None:
-        """Keep where to look for tools."""
+        """Remember the search paths of tools."""
         self._search = search
         self._python, self._cpp = Compiler(search), CppCompiler(search)
 
@@ -59,8 +58,8 @@ class TileFrontend:
         return toolchain(self._search)
 
     def inputs(self, source: Source) -> Sequence[InputFile]:
-        """The source and every project module (or header) it may pull in, transitively, and the
-        safe tile language if they do.
+        """Return the source, every project module or header it may import, transitively, and the safe
+        tile language if one of them imports it.
 
         Raises:
             CompileError: a file cannot be read or lies outside of the project.
@@ -71,7 +70,7 @@ class TileFrontend:
         return (*language(source.root, files), *files)
 
     def declare(self, source: Source) -> Sequence[KernelDecl]:
-        """The kernels of a source in order of appearance; a Python module is executed for it.
+        """Return the kernels of a source in order of appearance; executes a Python module.
 
         Raises:
             CompileError: it cannot be read; with the user's line.
@@ -84,7 +83,7 @@ class TileFrontend:
         """Compile one variant for one target.
 
         Raises:
-            CompileError: kernel and manifest do not fit together, or a compiler refuses the kernel.
+            CompileError: kernel and manifest contradict each other, or a compiler rejects it.
             ToolchainError: a tool is missing.
         """
         refused = self.refuse(job.target)

@@ -1,4 +1,4 @@
-"""Find code of a safe kernel that reaches around the safe language."""
+"""Find code of a safe kernel that bypasses the safe language."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tilec.frontends.tile.values import Values
 from tilec.frontends.tools.python_errors import located, node_location
 from tilec_runtime.errors import Diagnostic
 
-# How the fields of the language's objects begin.
+# Prefix of the fields of the language's objects.
 _PRIVATE = "_tl_"
 READ_ONLY = (
     "a tl.Ref is only read, by tiles: to write it, declare it tl.Mut with the tile of a "
@@ -52,7 +52,7 @@ def reaching_around(body: Body, texts: Mapping[str, str]) -> Iterator[Diagnostic
 
 
 def stores_to_refs(body: Body, values: Values, texts: Mapping[str, str]) -> Iterator[Diagnostic]:
-    """Yield an error, in the compiler's words, for each store of a kernel to what it only reads."""
+    """Yield an error, worded like the compiler's, for each store to a read-only parameter."""
     for node in ast.walk(body.node):
         if isinstance(node, ast.Attribute) and node.attr in ("store", "store_tile"):
             param = values.of(node.value)
@@ -62,7 +62,7 @@ def stores_to_refs(body: Body, values: Values, texts: Mapping[str, str]) -> Iter
 
 
 def results(body: Body, texts: Mapping[str, str]) -> Iterator[Diagnostic]:
-    """Yield an error for each value that a kernel returns: nothing would take it."""
+    """Yield an error for each value that a kernel returns: a launch discards it."""
     left: list[ast.AST] = [*body.node.body]
     while left:
         node = left.pop()

@@ -1,4 +1,4 @@
-"""Functions of cuda.tile that are replaced for want of a hook; checked against cuda-tile 1.7.
+"""Replaced functions of cuda.tile, which has no hook for them; checked against cuda-tile 1.7.
 
 - Files of installed packages are named without the directory that they are installed in, so that
   images do not depend on it.
@@ -18,21 +18,21 @@ from typing import Any
 
 from tilec_runtime.model.arch import Version
 
-# The versions that the above was checked against: what is replaced is private, and moves from one
-# minor version to the next.
+# The versions that this was checked against: the replaced functions are private, and change
+# between minor versions.
 TESTED: Version = (1, 7)
 
 
 class _Inspect:
-    """`inspect` as cuda.tile's front end sees it: a file of an installed package is named without
-    the directory it is installed in.
+    """`inspect` for cuda.tile's front end: names files of installed packages without the directory of
+    the installation.
     """
 
     def __getattr__(self, name: str) -> Any:
         return getattr(inspect, name)
 
     def getfile(self, item: Any) -> str:
-        """The name that goes into debug information."""
+        """Return the file name for debug information."""
         return installed_name(inspect.getfile(item))
 
 
@@ -40,11 +40,11 @@ class _Inspect:
 def places(
     entry: str, function: FunctionType, line: int, language: frozenset[str]
 ) -> Iterator[None]:
-    """While it lasts, debug information has the user's places alone.
+    """Let debug information have locations in the user's code only, inside the context.
 
-    What the language does for a call counts as the call; the entry point (a function in the file
-    `entry`), and what it calls, count as `function`, whose `def` stands on `line`. `language` are
-    the names that the language's files have in debug information.
+    Code of the language takes the location of the call; the entry point (a function in the file
+    `entry`), and its callees in the language, take that of `function`, whose `def` is on `line`.
+    `language` are the names that the language's files have in debug information.
     """
     from cuda.tile import _ir2bytecode
     from cuda.tile._exception import FunctionDesc
@@ -72,9 +72,7 @@ def places(
 
 
 def forget_sources() -> None:
-    """Have cuda.tile read every function again: it keeps what it read, with the values that global
-    names had.
-    """
+    """Clear the cache in which cuda.tile keeps parsed functions with the values of global names."""
     from cuda.tile._passes import ast2hir
 
     ast2hir.get_function_hir.cache_clear()
@@ -90,8 +88,8 @@ def name_installed_files() -> None:
 
 
 def installed_name(file: str) -> str:
-    """An absolute file name relative to the entry of sys.path it is under; its last part where
-    there is none.
+    """Return a file name relative to the entry of sys.path that contains it, or its last part if none
+    does.
     """
     path = Path(file)
     if not path.is_absolute():

@@ -1,7 +1,6 @@
 """Prove that accesses of a safe kernel stay in their arrays, some under launch conditions.
 
-An array loses the checks of its accesses if every access is proven and nothing else that could
-access it gets hold of it.
+The accesses of an array are unchecked if each is proven, and the array does not escape.
 """
 
 from __future__ import annotations
@@ -30,28 +29,28 @@ from tilec.model.alike import Alike
 from tilec_runtime.errors import Diagnostic
 from tilec_runtime.model.safety import Fact, Guarantee
 
-# Methods that check where a tile lies, with the name of their first argument, by the kind of the
-# parameter. A `Mut` has its own tile alone.
+# Methods with a bounds check, and the name of their first argument, by kind of parameter. A `Mut`
+# has one tile, which needs no check.
 _CHECKED = {
     Access.REF: {"load_tile": "index", "load_tile_like": "other"},
     Access.MAPPED: {"store": "at", "load": "at"},
     Access.SPAN: {"store_tile": "number", "load_tile": "number"},
 }
-# Of each axis, the tile's index and extent; None where the array has one element that is broadcast.
+# Index and extent of the tile along each axis; None along a broadcast axis.
 _Places = Sequence["tuple[Any, str | None] | None"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Proof:
-    """What is known of a kernel's accesses.
+    """The proofs of a kernel's accesses.
 
     Attributes:
         checked: names of the arrays whose accesses keep their checks.
         requires: launch conditions under which accesses of the other arrays stay inside.
-        alike: extents that meet.
-        facts: what holds of each access.
-        unproven: what keeps arrays from losing their checks, with the calls that lead there.
-        unfollowed: loads of tiles whose extents are not known: the array, and the place.
+        alike: extents that must be equal.
+        facts: conditions of each access.
+        unproven: accesses without a proof, with the calls that lead there.
+        unfollowed: loads of tiles of unknown extents: the array, and the location.
         wrong: tiles of another rank than their array, in the kernel's own body.
     """
 
@@ -79,9 +78,9 @@ class _Finding:
 
 
 def prove(calls: Sequence[Call], params: Sequence[SafeParam], texts: Mapping[str, str]) -> Proof:
-    """Prove what can be proven of a kernel, the first of `calls`."""
-    # The grid of mapped outputs is whatever a caller says, also if they are empty. An owned output
-    # without elements has no blocks.
+    """Prove the accesses of a kernel, the first of `calls`, as far as possible."""
+    # A caller chooses the grid of mapped outputs, even if they are empty. An owned output without
+    # elements has no blocks.
     owned = [param.name for param in params if param.access is Access.MUT]
     unless_empty = f" or {owned[0]}.size == 0" if owned else ""
     followed = frozenset(call.body.function for call in calls)
@@ -161,7 +160,7 @@ class _Reader:
         self._accounted: set[int] = set()
 
     def findings(self) -> Iterator[_Finding]:
-        """Yield the accesses of arrays, then other uses of arrays that nothing is known of."""
+        """Yield the accesses of arrays, then uses by which an array escapes the analysis."""
         nodes = [node for node in ast.walk(self._body.node) if isinstance(node, ast.expr)]
         nodes.sort(key=lambda node: (node.lineno, node.col_offset))
         for node in nodes:
@@ -219,7 +218,7 @@ class _Reader:
             yield _Finding(param=param.name, fact=fact, doubt=doubt, wrong=wrong)
         except _DoubtError as error:
             doubt = self._doubt(call, said, error.what, error.hint)
-            # Who says what lies outside has thought of it.
+            # An explicit padding shows that the author considered elements outside the array.
             meant = any(item.arg == "padding" for item in call.keywords)
             lost = isinstance(error, _ShapeError) and not meant
             yield _Finding(
@@ -320,7 +319,7 @@ class _Reader:
                     self._accounted.add(id(node.value))
 
     def _unaccounted(self, node: ast.Name) -> Iterator[_Finding]:
-        """Yield an array that gets to where its accesses are not seen, or whose name is bound anew."""
+        """Yield the uses by which an array escapes, and names of arrays that are bound again."""
         value, given = self._values.of(node), self._values.given.get(node.id)
         param = given if value is None else value if isinstance(node.ctx, ast.Load) else None
         if isinstance(param, SafeParam) and param.access in _CHECKED:

@@ -13,9 +13,10 @@ _STORES = ("store", "store_tile")
 
 
 def read_first(kernel: Call) -> frozenset[str]:
-    """Return the outputs whose contents a kernel takes: it loads them in any case, and nothing
-    stores them before. What is loaded under a condition, or in a function that is called, may be
-    what the kernel stored itself.
+    """Return the outputs that a kernel loads unconditionally before any store.
+
+    Loads under a condition or in a called function do not count: they may read a value that the
+    kernel stored itself.
     """
     found, settled = set[str](), set[str]()
     for node, certain in _calls(kernel.body.node):
@@ -36,7 +37,7 @@ def read_first(kernel: Call) -> frozenset[str]:
 
 
 def never_stored(kernel: Call, params: Sequence[SafeParam]) -> tuple[SafeParam, ...]:
-    """Return the outputs that a kernel stores nothing to, and passes to nothing that could."""
+    """Return the outputs that a kernel neither stores to nor passes on."""
     nodes = list(ast.walk(kernel.body.node))
     harmless = {
         id(node.value)
@@ -52,7 +53,7 @@ def never_stored(kernel: Call, params: Sequence[SafeParam]) -> tuple[SafeParam, 
 
 
 def _calls(node: ast.AST, certain: bool = True) -> Iterator[tuple[ast.Call, bool]]:
-    """Yield the calls in a node as they are made, each with whether no condition is around it."""
+    """Yield the calls in a node in order of execution, each with whether it is unconditional."""
     inside = certain and not isinstance(node, ast.If | ast.IfExp | ast.BoolOp | ast.While)
     for child in ast.iter_child_nodes(node):
         yield from _calls(child, inside)

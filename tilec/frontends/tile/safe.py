@@ -1,4 +1,4 @@
-"""Read the signature of a safe kernel: what each annotation lets the kernel do."""
+"""Read the signature of a safe kernel: the access that each annotation permits."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tilec_runtime.model.kernel import AxisValue
 
 
 class Access(enum.Enum):
-    """What a kernel may do with a parameter."""
+    """Permitted access to a parameter."""
 
     MUT = "tl.Mut"
     MAPPED = "tl.MappedMut"
@@ -69,14 +69,14 @@ class SafeParam:
 
     Attributes:
         name: its name.
-        access: what the kernel may do with it.
+        access: its permitted access.
         text: its annotation as written.
         dtype: a dtype's name, or that of the axis that holds it.
         rank: dimensions of an array.
         tile: extents of an output's tiles: names of axes, and numbers.
-        strip: tile rows of a strip in which the tiles of a mapped output are numbered, empty for
-            none, -1 from the last tile on.
-        axis: the axis along which a region has all tiles, -1 for none.
+        strip: height in tile rows of the strips by which a mapped output's tiles are numbered;
+            empty for none, -1 for numbering from the last tile.
+        axis: the axis along which a region spans all tiles, -1 for none.
         axes: the axes that its annotation names.
         default: default of a scalar or constant.
         location, excerpt: place of its annotation (of the parameter, if it has none).
@@ -98,7 +98,7 @@ class SafeParam:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Signature:
-    """The parameters that could be read, in order, and what is wrong with the others."""
+    """The valid parameters in order, and the errors of the others."""
 
     params: tuple[SafeParam, ...]
     problems: tuple[Diagnostic, ...]
@@ -136,7 +136,7 @@ class _RefusedError(Exception):
 
 
 def _parameter(item: inspect.Parameter, scope: dict[str, Any], text: str) -> dict[str, Any]:
-    """Return the fields of a parameter that its annotation and default say."""
+    """Return the fields of a parameter from its annotation and default."""
     name, default = item.name, item.default
     if item.kind not in (item.POSITIONAL_OR_KEYWORD, item.POSITIONAL_ONLY):
         raise _RefusedError(

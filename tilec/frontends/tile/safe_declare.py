@@ -32,7 +32,7 @@ _KINDS = {Access.SCALAR: "scalar", Access.CONST: "constant"}
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class SafeKernel:
-    """A kernel of the safe language, as its entry point is made of it.
+    """A kernel of the safe language, from which its entry point is made.
 
     Attributes:
         function: the user's function.
@@ -50,7 +50,7 @@ class SafeKernel:
 
     @property
     def arguments(self) -> tuple[FunctionParam, ...]:
-        """Its parameters as those of its entry point."""
+        """Return the parameters of its entry point."""
         return tuple(_argument(param) for param in self.params)
 
 
@@ -58,7 +58,7 @@ def declare_safe(module: LoadedModule, name: str, kernel: Any) -> tuple[SafeKern
     """Return a kernel and its declaration.
 
     Raises:
-        CompileError: every problem that shows without compiling, each at its place.
+        CompileError: every error that shows without compiling, each with its location.
     """
     texts, body = module.texts, _body(module, name, kernel)
     at = definition_location(texts, body.file, body.node)
@@ -191,7 +191,7 @@ def _idle(kernel: str, param: SafeParam) -> str:
 
 
 def _mixed_outputs(params: Sequence[SafeParam]) -> Iterator[Diagnostic]:
-    """Refuse outputs of which blocks own one region each, beside those that are dealt out."""
+    """Refuse outputs with one region per block beside mapped outputs."""
     owned = [param for param in params if param.access in OWNED]
     mapped = [param for param in params if param.access is Access.MAPPED]
     if owned and mapped:
@@ -221,7 +221,7 @@ def _safety(params: Sequence[SafeParam], proof: Proof, promised: Sequence[Fact])
 
 
 def _facts(params: Sequence[SafeParam]) -> Iterator[Fact]:
-    """Yield what the signature says of each array."""
+    """Yield the facts of each array that its annotation states."""
     for param in params:
         tile, guarantee = " x ".join(param.tile), Guarantee.CONSTRUCTION
         match param.access:

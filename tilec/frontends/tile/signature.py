@@ -1,5 +1,5 @@
-"""Bind a job's parameters, axes and assumptions to a kernel function: the signature for cuda.tile,
-and the entry point's ABI.
+"""Bind a job's parameters, axes and assumptions to a kernel function: cuda.tile's signature and the
+entry point's ABI.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ def bind(job: Job, params: Sequence[FunctionParam], at: Location) -> Bound:
     """Bind each parameter of the function; `at` is where the kernel is defined.
 
     Raises:
-        CompileError: function, manifest and axes do not fit together; every problem found, at the
-            parameter it concerns.
+        CompileError: function, manifest and axes contradict each other; all errors, each at its
+            parameter.
     """
     binder = _Binder(job)
     mismatches = Mismatches(job)
@@ -74,17 +74,15 @@ def bind(job: Job, params: Sequence[FunctionParam], at: Location) -> Bound:
 
 
 def symbol_of(name: str) -> str:
-    """The entry point's name: a C identifier made from the kernel's name, which no function of a
-    library has.
+    """Return the entry point's name: a C identifier from the kernel's name, unlike any library
+    function's.
     """
     text = re.sub(r"[^A-Za-z0-9_]", lambda m: "_" if ord(m[0]) < 128 else f"_u{ord(m[0]):x}", name)
     return f"{'_' if text[:1].isdigit() else ''}{text}_tile"
 
 
 def _whole_bytes(dtype: DType, divisors: tuple[int, ...], where: Sequence[bool]) -> tuple[int, ...]:
-    """Divisors, with those added that every tensor has whose elements share bytes: it has whole
-    ones.
-    """
+    """Add the divisors of a sub-byte dtype: its tensors consist of whole bytes."""
     return tuple(
         math.lcm(divisor, dtype.per_byte) if here else divisor
         for divisor, here in zip(divisors, where, strict=True)
@@ -95,16 +93,16 @@ class _Binder(ParameterBinder):
     def __init__(self, job: Job) -> None:
         super().__init__(job)
         self._assume: Mapping[str, Assumption] = {a.param: a for a in job.variant.assume}
-        # Arrays that the lists of this variant do not have.
+        # Arrays beyond the lengths of this variant's lists.
         self._absent = {fact.param for fact in job.variant.assume if fact.absent}
         tensors = [p for p in job.spec.params if p.kind is ParamKind.TENSOR]
         read = [p for p in tensors if not p.out and p.name not in self._absent]
-        # One array alone has nothing to overlap with: cuda.tile refuses a group of one.
+        # cuda.tile rejects a group of one array.
         self._inputs_share = len(read) > 1
         self.taken = set(self._absent)  # arrays of lists
 
     def parameter(self, item: FunctionParam) -> tuple[api.Binding, tuple[AbiSlot, ...]]:
-        """Binding and slots of one parameter of the function."""
+        """Return binding and slots of one parameter of the function."""
         if item.annotation.unsupported:
             raise MismatchError(f"parameter {item.name!r}: {item.annotation.unsupported}")
         stated = item.name in self._params
@@ -167,7 +165,7 @@ class _Binder(ParameterBinder):
         )
 
     def _items(self, name: str) -> list[Param]:
-        """The arrays of a list, which are parameters of their own."""
+        """Return the arrays of a list; each is a parameter."""
         names = map(item_name, itertools.repeat(name), itertools.count())
         items = map(self._params.get, names)
         return [

@@ -1,7 +1,7 @@
 """Evaluate expressions of a kernel's source to extents, tile counts and tile indices.
 
 A value is an int, a tuple of values, a parameter (`SafeParam`), one of the classes below, or None
-where nothing is known.
+if unknown.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Extent:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Count:
-    """How many tiles of a size there are along an axis of an array."""
+    """The number of tiles of a size along an axis of an array."""
 
     param: str
     axis: int
@@ -55,11 +55,11 @@ class Number:
 
     Attributes:
         natural: it is not negative, if all `divisors` are positive.
-        below: an expression that it is less than; empty if unknown.
+        below: an expression greater than it; empty if unknown.
         divisors: expressions that it was divided by.
-        tiles: it is the index of one of these tiles.
-        at_most: a count that it does not exceed.
-        clamped: it was moved into its range, which may be empty.
+        tiles: the tiles of which it is an index.
+        at_most: an upper bound, inclusive.
+        clamped: it was clamped to its range, which may be empty.
     """
 
     natural: bool = True
@@ -72,7 +72,7 @@ class Number:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Share:
-    """What a block owns of a mapped output: `tiles` (numbers), one `tile`, or the `place` of one."""
+    """A block's share of a mapped output: all `tiles` (numbers), one `tile`, or the `place` of one."""
 
     param: SafeParam
     part: str
@@ -84,7 +84,7 @@ def tile_index(count: Count, divisors: tuple[str, ...] = (), *, clamped: bool = 
 
 
 def own_places(param: SafeParam) -> tuple[Any, ...]:
-    """Return the index of a block's own tile, the first along an axis that it owns whole."""
+    """Return the index of a block's own tile, or of the first along a spanned axis."""
     return tuple(
         0 if axis == param.axis else tile_index(Count(param.name, axis, size))
         for axis, size in enumerate(param.tile)
@@ -92,7 +92,7 @@ def own_places(param: SafeParam) -> tuple[Any, ...]:
 
 
 def size_text(value: Any) -> str | None:
-    """Return a value as a size, None if it is none."""
+    """Return a value as a size, or None if it is not one."""
     if isinstance(value, Size):
         return value.text
     return str(value) if type(value) is int else None
@@ -129,7 +129,7 @@ class Values:
     Args:
         node: the function.
         scope: the meaning of names that it does not bind itself.
-        given: values of its parameters, as far as they are known.
+        given: known values of its parameters.
         bodies: the functions that calls are followed into.
         depth: how many calls this function is inside of.
     """
@@ -184,7 +184,7 @@ class Values:
         return None
 
     def callee(self, function: ast.expr) -> Body | None:
-        """Return the project's function that a call is of, or None."""
+        """Return the project's function that a call runs, or None."""
         return self._bodies.to_follow(self.resolved(function)) if self._bodies is not None else None
 
     def inside(self, body: Body, call: ast.Call) -> Values:
@@ -335,7 +335,7 @@ def _constant(value: Any) -> Any:
 
 
 def _computed(left: object, op: ast.operator, right: object) -> Number | Size | None:
-    """Return the bounds of an index that is computed, or a size that is computed of sizes."""
+    """Return the bounds of a computed index, or a size computed from sizes."""
     other = size_text(right)
     index: Number | None = None
     if isinstance(op, ast.FloorDiv | ast.Mod):
@@ -345,7 +345,7 @@ def _computed(left: object, op: ast.operator, right: object) -> Number | Size | 
     one, sign = size_text(left), _SIGNS.get(type(op))
     if index is not None or one is None or other is None or sign is None:
         return index
-    # Of two numbers, Python and the kernel's compiler may think differently.
+    # Python and the kernel's compiler may differ on an operation of two numbers.
     text = f"({one} {sign} {other})"
     computed = isinstance(left, Size) or isinstance(right, Size)
     return Size(text) if computed and len(text) <= _LONGEST else None
@@ -398,7 +398,7 @@ def _item(value: Any, place: Any) -> Any:
 def _bindings(node: ast.FunctionDef, scope: Mapping[str, Any]) -> Counter[str]:
     """Count how often each name is bound in a function and in those nested in it.
 
-    A name that a nested function binds, and that means something outside of it too, counts twice.
+    A name bound in a nested function counts twice if the outer function uses it too.
     """
     found: Counter[str] = Counter(arg.arg for arg in parameter_nodes(node))
     for inner in ast.walk(node):
@@ -431,7 +431,7 @@ def _stored(node: ast.AST) -> set[str]:
 
 
 def _definitions(node: ast.FunctionDef) -> dict[str, tuple[ast.expr, tuple[int, ...], bool]]:
-    """Return what names are bound to: an expression, the way into its value, and whether the name
+    """Return the binding of each name: an expression, the path into its value, and whether the name
     is the variable of a loop over it.
     """
     found: dict[str, tuple[ast.expr, tuple[int, ...], bool]] = {}
