@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from tests.runtime_samples import ADD, bundle_of, fake_driver
-from tests.unit.runtime.ops.device_samples import Held
 from tests.waiting import joined
 from tilec.testing.fake_driver import FakeDriver
 from tilec_runtime import Device, DeviceOp, Module, Stream, Tensor, api, load, use_device
@@ -95,24 +94,3 @@ def test_a_later_reader_waits_for_a_writer_and_so_does_who_comes_after_it(
             three
         )  # behind the reader, which nobody has forgotten
         assert ("wait", three.handle) in [(step.call, step.stream) for step in driver.steps]
-
-
-def test_what_a_chain_uses_twice_is_its_own_order(held: Held) -> None:
-    t, u = tensor(), tensor()
-    op = (
-        api.memcpy(t, np.full(SIZE, 5, np.float32))
-        .then(lambda _: api.memcpy(u, t))
-        .then(lambda _: api.to_host(u))
-    )
-    assert op.sync().tolist() == [5.0] * SIZE
-    t.borrow_mut().release()
-
-
-def test_a_stream_of_others_may_go_once_the_op_is_over(gpu: tuple[Module, FakeDriver]) -> None:
-    """Its uses have marks: nobody asks for the stream again."""
-    _, driver = gpu
-    t = tensor()
-    api.to_host(t).sync_on(0x7777)
-    driver.steps.clear()
-    api.memcpy(t, np.zeros(SIZE, np.float32)).sync()
-    assert ("record", 0x7777) not in [(step.call, step.stream) for step in driver.steps]

@@ -13,7 +13,7 @@ from tests.unit.runtime.ops.device_samples import Held
 from tilec_runtime import DeviceOp, as_op
 from tilec_runtime.errors import TilecError
 
-DEEP = 10 * sys.getrecursionlimit()
+DEEP = 3 * sys.getrecursionlimit()
 
 
 def down(number: int) -> DeviceOp[int]:

@@ -5,10 +5,8 @@ arguments until the device is done.
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
 import gc
 import logging
-import multiprocessing
 import threading
 import weakref
 from typing import Any
@@ -20,18 +18,12 @@ import pytest
 from tests.cpu_samples import ones
 from tests.unit.runtime.ops.device_samples import Held
 from tests.waiting import PATIENCE, becomes
-from tilec.testing.fake_driver import FakeDriver
 from tilec_runtime import (
-    Device,
     DeviceOp,
     ExecutionContext,
-    as_op,
-    use_device,
     with_context,
-    zip_ops,
 )
-from tilec_runtime.device.completion import COMPLETIONS
-from tilec_runtime.errors import DriverError, NestedExecutionError, UsedOpError
+from tilec_runtime.errors import DriverError
 from tilec_runtime.ops.future import DeviceFuture
 
 HERE = "test_future.py"
@@ -64,22 +56,6 @@ def test_a_future_is_enqueued_at_once_and_done_later(held: Held) -> None:
     assert future.done()
     assert repr(future).startswith("<DeviceFuture done: ")
     assert future.result() is future.result()
-    assert future.exception() is None
-
-
-def test_an_interrupt_that_comes_with_the_outcome_is_not_taken_for_it(
-    held: Held, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    future = grow(held, ones(4)).future()
-    assert future.result().tolist() == [2.0] * 4
-
-    def press(self: DeviceFuture[Any], timeout: float | None) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(concurrent.futures.Future, "exception", press)
-        with pytest.raises(KeyboardInterrupt):
-            future.exception()
     assert future.exception() is None
 
 
@@ -149,52 +125,8 @@ def test_an_error_of_the_device_is_in_the_future(held: Held) -> None:
         assert grow(held, ones(4)).sync().tolist() == [2.0] * 4
 
 
-def test_what_is_wrong_at_the_call_is_raised_there(held: Held) -> None:
-    op = as_op(1)
-    op.sync()
-    with pytest.raises(UsedOpError):
-        op.future()
-    nested = as_op(2).map(lambda _: as_op(3).future()).future()
-    with pytest.raises(NestedExecutionError):
-        nested.result()
-
-
-def test_a_lost_device_fails_what_waits() -> None:
-    driver = FakeDriver()
-    driver.fail["synchronize"] = "CUDA_ERROR_ILLEGAL_ADDRESS"
-    with (
-        use_device(Device(0, driver=driver)),
-        pytest.raises(DriverError, match="CUDA_ERROR_ILLEGAL_ADDRESS"),
-    ):
-        as_op(1).sync()
-    driver = FakeDriver()
-
-    def lost(*_: object) -> bool:
-        raise DriverError("cuEventQuery failed: CUDA_ERROR_ILLEGAL_ADDRESS")
-
-    driver.event_reached = lost
-    driver.event_failure = lost
-    with use_device(Device(0, driver=driver)):
-        future = as_op(1).future()
-    with pytest.raises(DriverError, match=r"cuEventQuery failed(.|\n)*op: value, created at"):
-        future.result()
-
-
 # --- asyncio
 # ---------------------------------------------------------------------------------------------------------------------
-
-
-def test_errors_reach_the_task_with_the_place_of_the_op(held: Held) -> None:
-    async def main() -> None:
-        await zip_ops(as_op(1), with_context(fail))
-
-    def fail(_: object) -> None:
-        raise DriverError("refused")
-
-    with pytest.raises(
-        DriverError, match=rf"refused\n  op: with_context, created at .*{HERE}:\d+$"
-    ):
-        asyncio.run(main())
 
 
 def test_a_future_whose_await_was_cancelled_gives_the_result_all_the_same(held: Held) -> None:
@@ -285,55 +217,6 @@ def test_cancellation_under_anyio(held: Held, backend: str) -> None:
 
 # --- completion threads
 # ----------------------------------------------------------------------------------------------------------
-
-
-def test_completion_threads_sleep_and_sync_spins() -> None:
-    """A thread that spins takes a processor for as long as the device works; one that sleeps wakes
-    up later.
-    """
-    made: list[bool] = []
-
-    class Noting(FakeDriver):
-        def create_event(self, ordinal: int, *, timed: bool = True, blocking: bool = False) -> int:
-            made.append(blocking)
-            return super().create_event(ordinal, timed=timed, blocking=blocking)
-
-    with use_device(Device(0, driver=Noting())):
-        as_op(1).sync()
-        assert made == []
-        assert as_op(1).future().result(PATIENCE) == 1
-        assert made == [True]
-
-
-def test_draining_waits_until_nothing_is_kept(held: Held) -> None:
-    thing = Thing()
-    alive = weakref.ref(thing)
-    stream = held.device.new_stream()
-    with held.held():
-        grow(held, ones(4), thing).enqueue_on(stream)
-        del thing
-        assert not COMPLETIONS.drain(0.01)
-        assert alive() is not None
-    assert COMPLETIONS.drain(PATIENCE)
-    assert becomes(lambda: alive() is None)
-
-
-def _child(results: Any) -> None:
-    with use_device("cpu"):
-        results.put(as_op(3).map(lambda x: x + 1).future().result(timeout=PATIENCE))
-
-
-@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
-def test_a_forked_child_has_completion_threads_of_its_own(held: Held) -> None:
-    with held.held():
-        future = grow(held, ones(4)).future()
-        context = multiprocessing.get_context("fork")
-        results = context.Queue()
-        child = context.Process(target=_child, args=(results,))
-        child.start()
-        assert results.get(timeout=PATIENCE) == 4
-        child.join(PATIENCE)
-    assert future.result().tolist() == [2.0] * 4
 
 
 async def _await(thing: Any) -> Any:

@@ -71,16 +71,6 @@ def test_a_launch_that_is_refused_gives_its_arguments_back(
     assert held.runs == 1
 
 
-def test_an_error_of_the_device_gives_them_back_too(held: Held) -> None:
-    z, x, y = tensor(held), tensor(held), tensor(held)
-    for run in (RUNS[0], RUNS[3]):
-        held.fail = True
-        with pytest.raises(OSError, match="the kernel failed"):
-            run(held.module.ops.add(z, x, y))
-        held.fail = False
-        assert owned(z, x, y)
-
-
 def test_partitions_come_back_as_they_were(held: Held) -> None:
     z, x, y = tensor(held, 1000).partition(256), tensor(held, 1000), tensor(held, 1000)
     mapped = tensor(held, 1000).partition(256).map(3)
@@ -111,27 +101,6 @@ def test_a_dropped_op_gives_back_what_moved_in(held: Held) -> None:
         del made
         gc.collect()
         assert owned(z, x, y)
-
-
-def test_zip_gives_back_what_ran_and_what_did_not(held: Held) -> None:
-    add = held.module.ops.add
-    for bad in range(3):
-        good = [
-            [tensor(held), tensor(held, number=place), tensor(held, number=1)] for place in range(3)
-        ]
-        good[bad][2] = tensor(held, 9)
-        runs = held.runs
-        try:
-            zip_ops(*[add(*arguments) for arguments in good]).sync()
-        except RequirementError:
-            assert owned(
-                *[one for arguments in good for one in arguments]
-            )  # with the error's traceback alive
-        else:
-            raise AssertionError
-        held.device.sync()
-        assert held.runs - runs == bad
-        assert [np.asarray(z)[0] for z, _, _ in good[:bad]] == [place + 1 for place in range(bad)]
 
 
 def test_launches_without_a_bundle() -> None:

@@ -6,25 +6,16 @@ from __future__ import annotations
 
 import gc
 import weakref
-from typing import Any
 
-import numpy as np
 import pytest
 
-from tests.cpu_samples import PythonKernels, ones
+from tests.cpu_samples import ones
 from tests.unit.runtime.ops.device_samples import Held
 from tilec_runtime import (
-    AsyncKernelLaunch,
-    Device,
-    KernelFunction,
-    KernelModule,
-    LaunchConfig,
     Stream,
     api,
     as_op,
-    use_device,
 )
-from tilec_runtime.cpu.launch import CpuOptions, CpuRun
 from tilec_runtime.errors import SchedulingError
 
 SIZE = 1024
@@ -68,39 +59,3 @@ def test_a_borrowed_stream_is_left_as_it_is(held: Held) -> None:
         del borrowed
         gc.collect()
         assert alive() is None
-
-
-def test_a_borrowed_device_is_that_device(held: Held) -> None:
-    device = Device.borrow_raw(-1, driver=held.driver)
-    assert device == held.device
-    with use_device(device):
-        assert api.from_host(ones(4)).sync().device == -1
-
-
-def test_borrowed_modules_and_functions_launch() -> None:
-    def double(run: CpuRun) -> None:
-        regions = [run.regions[f"argument {place}"].data.view("f4") for place in range(3)]
-        np.add(regions[1], regions[2], out=regions[0])
-
-    driver = PythonKernels(CpuOptions(run=double))
-    device = Device("cpu", driver=driver)
-    loaded = driver.load_module(-1, b"an image")
-    with use_device(device):
-        by_module = KernelModule.borrow_raw(loaded).function(
-            "add", ("ptr", "ptr", "ptr", "i32", "f32")
-        )
-        by_function = KernelFunction.borrow_raw(
-            driver.function(loaded, "add"), symbol="add", params=("ptr", "ptr", "ptr", "i32", "f32")
-        )
-        for function in (by_module, by_function):
-            z, x = (api.from_host(ones(8)).sync() for _ in range(2))
-            launch = (
-                AsyncKernelLaunch(function)
-                .push_arg(z)
-                .push_arg(x)
-                .push_arg(ones(8))
-                .push_arg(8)
-                .push_arg(1.0)
-            )
-            made: Any = launch.set_launch_config(LaunchConfig()).sync()
-            assert made[0].to_host().tolist() == [2.0] * 8

@@ -45,7 +45,6 @@ from tilec_runtime.errors import (
 )
 from tilec_runtime.tensors.tensor import Tensor
 
-CPU = -1
 TILE_IR = b"\x7fTileIR\x00 of no real kernel"
 PTX = ".version 8.0\n.target sm_80\n.address_size 64\n"
 ABI = (slot("ptr", "z.ptr"), slot("ptr", "x.ptr"), slot("i32", "n"), slot("f32", "alpha"))
@@ -411,21 +410,6 @@ def test_a_launch_needs_all_arguments_and_a_config(gpu: Gpu) -> None:
         gpu.launch().push_device_ptr(1).sync()
 
 
-def test_what_a_cubin_was_compiled_for_is_checked(gpu: Gpu) -> None:
-    function = load_module_from_bytes(build_cubin()).function("k")
-    function.sizes = (8,)
-    launch = (
-        AsyncKernelLaunch(function)
-        .push_device_ptr(1)
-        .set_launch_config(LaunchConfig(grid=2, block=512))
-    )
-    with pytest.raises(
-        LaunchLimitError,
-        match="the block has 512 threads, and the kernel was compiled for 256 at most",
-    ):
-        launch.sync()
-
-
 def test_a_launch_that_the_driver_refuses_says_so(gpu: Gpu) -> None:
     gpu.driver.fail["launch"] = "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"
     with pytest.raises(
@@ -501,10 +485,6 @@ def test_arrays_of_others_live_until_the_device_is_done(gpu: Gpu) -> None:
 
 # --- tensors
 # -----------------------------------------------------------------------------------------------------------------------
-
-
-def tensor(gpu: Gpu, count: int = 16) -> Tensor:
-    return Tensor.uninitialized((count,), "f32", driver=gpu.driver, ordinal=0, stream=5)
 
 
 # --- the cpu device

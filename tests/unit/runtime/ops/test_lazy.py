@@ -5,11 +5,9 @@ all of them come back.
 from __future__ import annotations
 
 import gc
-import sys
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
 import pytest
 
 from tests.runtime_samples import (
@@ -17,16 +15,13 @@ from tests.runtime_samples import (
     GEMM,
     TENSOR,
     Array,
-    bundle_of,
-    fake_driver,
     image,
     kernel,
     loaded,
     slot,
 )
-from tests.unit.runtime.ops.device_samples import CPU, Held
 from tilec.testing.fake_driver import FakeDriver
-from tilec_runtime import Device, LazyLauncher, Module, as_op, use_device
+from tilec_runtime import Device, Module, as_op, use_device
 from tilec_runtime.errors import (
     ArgumentError,
     BorrowError,
@@ -38,10 +33,7 @@ from tilec_runtime.errors import (
 )
 from tilec_runtime.model.kernel import KernelInfo, LaunchInfo, VariantInfo
 from tilec_runtime.model.signature import Param
-from tilec_runtime.package import Package
 from tilec_runtime.tensors.tensor import Tensor
-
-HERE = "test_lazy.py"
 
 
 @pytest.fixture
@@ -55,12 +47,6 @@ def on(driver: Any, *shape: int, ordinal: int = 0, dtype: str = "f32") -> Tensor
     return Tensor.uninitialized(shape, dtype, driver=driver, ordinal=ordinal, stream=0)
 
 
-def filled(held: Held, count: int, number: float) -> Tensor:
-    made = on(held.driver, count, ordinal=CPU)
-    np.asarray(made)[...] = number
-    return made
-
-
 def test_nothing_is_enqueued_before_the_op_runs(gpu: tuple[Module, FakeDriver]) -> None:
     module, driver = gpu
     op = module.ops.add(on(driver, 512), on(driver, 512), on(driver, 512), alpha=2.0)
@@ -70,22 +56,6 @@ def test_nothing_is_enqueued_before_the_op_runs(gpu: tuple[Module, FakeDriver]) 
     (launch,) = driver.launches
     assert launch.arguments == (z.ptr, x.ptr, y.ptr, 512, 2.0)
     assert (alpha, launch.shape.grid) == (2.0, (2, 1, 1))
-
-
-def test_owned_tensors_move_in(gpu: tuple[Module, FakeDriver]) -> None:
-    module, driver = gpu
-    z, x, y = (on(driver, 512) for _ in range(3))
-    op = module.ops.add(z, x, y)
-    for use in (
-        lambda: module.ops.add(z, on(driver, 512), on(driver, 512)),
-        lambda: x.share(),
-        lambda: module.add(z, x, y),
-    ):
-        with pytest.raises(
-            UseAfterMoveError, match=rf"moved into the launch of add \(.*{HERE}:\d+\)"
-        ):
-            use()
-    op.sync()
 
 
 def test_a_tensor_cannot_move_into_two_places(gpu: tuple[Module, FakeDriver]) -> None:
@@ -115,31 +85,6 @@ def test_a_launch_that_is_refused_takes_nothing(gpu: tuple[Module, FakeDriver]) 
     out.borrow_mut().release()
 
 
-def test_shared_and_borrowed_tensors_stay_where_they_are(gpu: tuple[Module, FakeDriver]) -> None:
-    module, driver = gpu
-    z, x, y = on(driver, 512), on(driver, 1024), on(driver, 512).share()
-    with z.borrow_mut() as out, x[:512] as view:
-        op = module.ops.add(out, view, y)
-        with pytest.raises(
-            BorrowError, match=rf"the launch of add \(.*{HERE}:\d+\) still writes it"
-        ):
-            module.ops.add(out, view, y)
-        module.ops.add(on(driver, 512), view, y).sync()  # readers do not mind each other
-        assert op.sync()[:3] == (out, view, y)
-        module.ops.add(out, view, y).sync()
-    z.borrow_mut().release()
-
-
-def test_an_op_cannot_outlive_what_it_borrows(gpu: tuple[Module, FakeDriver]) -> None:
-    module, driver = gpu
-    z, y = on(driver, 512), on(driver, 512).share()
-    with z.borrow_mut() as out:
-        op = module.ops.add(out, y, y)
-    with pytest.raises(BorrowError, match=r"has ended(.|\n)*op: launch of add, created at"):
-        op.sync()
-    assert driver.launches == []
-
-
 def test_ops_and_arrays_mix(gpu: tuple[Module, FakeDriver]) -> None:
     module, driver = gpu
     x = as_op(on(driver, 512)).shared()
@@ -151,40 +96,8 @@ def test_ops_and_arrays_mix(gpu: tuple[Module, FakeDriver]) -> None:
     assert (same, alpha) == (array, 3.0)
 
 
-def test_ops_record_and_wait_for_nothing_where_others_are_over(
-    gpu: tuple[Module, FakeDriver],
-) -> None:
-    """An event is made when another stream comes before the host has waited."""
-    module, driver = gpu
-    device = Device(0, driver=driver)
-    one, two = device.new_stream(), device.new_stream()
-    tensors = tuple(
-        Tensor.uninitialized((512,), "f32", driver=driver, ordinal=0, stream=one.handle)
-        for _ in range(3)
-    )
-    driver.steps.clear()
-    for _ in range(3):
-        module.ops.add(*tensors).sync_on(one)
-    assert {step.call for step in driver.steps} == {"launch"}
-    module.ops.add(*tensors).sync_on(two)
-    assert {step.call for step in driver.steps} == {"launch"}
-    module.ops.add(*tensors).enqueue_on(two)
-    module.ops.add(*tensors).sync_on(one)
-    found = [step.call for step in driver.steps[4:]]
-    assert found == ["launch", "record", "wait", "launch"]
-
-
 # --- the grid
 # ----------------------------------------------------------------------------------------------------------------------
-
-
-def test_tiles_of_another_size_are_refused(gpu: tuple[Module, FakeDriver]) -> None:
-    module, driver = gpu
-    op = module.ops.add(on(driver, 1000).partition(128), on(driver, 1000), on(driver, 1000))
-    message = r"add: the kernel's own expressions give the launch grid \(4, 1, 1\), and the partition z gives \(8, 1, 1\)\n  cause: .*other tiles"
-    with pytest.raises(LaunchLimitError, match=message):
-        op.sync()
-    assert driver.launches == []
 
 
 def test_a_grid_of_the_callers(gpu: tuple[Module, FakeDriver]) -> None:
@@ -210,19 +123,6 @@ def test_a_grid_of_the_callers(gpu: tuple[Module, FakeDriver]) -> None:
     for extents in ((), (1, 2, 3, 4), (-1,), (1.0,), ((),), ((1, 2, 3, 4),), ((1,), (2,)), ("44",)):
         with pytest.raises(LaunchLimitError, match="is not one to three whole numbers"):
             module.ops.add(on(driver, 8), on(driver, 8), on(driver, 8)).grid(*extents)
-
-
-def test_prefixes_and_mapped_partitions(gpu: tuple[Module, FakeDriver]) -> None:
-    module, driver = gpu
-
-    def add(z: Any) -> Any:
-        return module.ops.add(z, on(driver, 1000), on(driver, 1000))
-
-    add(on(driver, 1000).partition_prefix(256)).grid(2).sync()
-    add(on(driver, 1000).partition(256).map(3)).grid(3).sync()
-    assert [launch.shape.grid for launch in driver.launches] == [(2, 1, 1), (3, 1, 1)]
-    with pytest.raises(LaunchLimitError, match=r"and the partition z gives \(4, 1, 1\) at most"):
-        add(on(driver, 1000).partition_prefix(256)).grid(5).sync()
 
 
 def test_a_mapped_partition_needs_blocks_that_go_on(gpu: tuple[Module, FakeDriver]) -> None:
@@ -410,30 +310,6 @@ def test_an_op_runs_where_its_bundle_is_loaded(gpu: tuple[Module, FakeDriver]) -
         op.sync()
 
 
-def test_names_and_reprs(gpu: tuple[Module, FakeDriver]) -> None:
-    module, _ = gpu
-    assert dir(module.ops) == ["add", "gemm"]
-    assert (
-        repr(module.ops["add"])
-        == repr(LazyLauncher(module.add))
-        == "<LazyLauncher add on device 0 (Fake H200)>"
-    )
-    with pytest.raises(AttributeError, match="sample has no kernel 'ad'; did you mean 'add'"):
-        module.ops.ad  # noqa: B018
-
-
-def test_the_first_launch_of_a_package_is_an_op() -> None:
-    """Nothing has read the kernel's row on that device before."""
-    driver, package = fake_driver(ADD), Package("sample", "sample.tilec")
-    package._bundle = bundle_of(ADD)
-    add = package.makers["add"]
-    with use_device(Device(0, driver=driver)):
-        z, x, y = [on(driver, 512) for _ in range(3)]
-        addresses = (z.ptr, x.ptr, y.ptr)
-        add((z, x, y, 2.0)).sync()
-    assert [launch.arguments for launch in driver.launches] == [(*addresses, 512, 2.0)]
-
-
 def test_memory_goes_with_the_last_owner_and_not_with_the_collector(
     gpu: tuple[Module, FakeDriver],
 ) -> None:
@@ -450,23 +326,3 @@ def test_memory_goes_with_the_last_owner_and_not_with_the_collector(
         assert len([step for step in driver.steps if step.call == "free"]) == 3
     finally:
         gc.enable()
-
-
-def test_messages_name_the_lines(gpu: tuple[Module, FakeDriver]) -> None:
-    module, driver = gpu
-    z, x, y = [on(driver, 512) for _ in range(3)]
-    line = sys._getframe().f_lineno + 1
-    op = module.ops.add(z, x, y)
-    assert (op.created.file, op.created.line) == (__file__, line)
-    with pytest.raises(UseAfterMoveError, match=rf"the launch of add \({__file__}:{line}\)"):
-        x.share()
-    chain = op.then(
-        lambda found: module.ops.add(*found),
-    )
-    assert chain.created.line == line + 4
-    with pytest.raises(UsedOpError, match=rf"moved into then at {__file__}:{line + 4}"):
-        op.sync()
-    last = sys._getframe().f_lineno + 1
-    chain.sync()
-    with pytest.raises(UsedOpError, match=rf"executed at {__file__}:{last}"):
-        chain.sync()

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import threading
 import weakref
 from collections.abc import Iterator
 from typing import Any
@@ -15,8 +16,8 @@ import pytest
 
 from tests.cpu_samples import ones
 from tests.unit.runtime.ops.device_samples import Held
+from tests.waiting import becomes, joined
 from tilec_runtime import SingleStream, Stream, Tensor, as_op, zip_ops
-from tilec_runtime.device.completion import COMPLETIONS
 from tilec_runtime.errors import SchedulingError, UsageError
 
 
@@ -27,6 +28,10 @@ def collector() -> Iterator[None]:
     gc.disable()
     yield
     gc.enable()
+
+
+class Array(np.ndarray[tuple[int], np.dtype[np.float32]]):
+    """An array that can be followed."""
 
 
 def tensor(held: Held, number: float = 1.0) -> Tensor:
@@ -47,20 +52,6 @@ def test_a_launch_that_fails_claims_nothing_while_somebody_looks_at_the_error(he
 
 # --- futures
 # -----------------------------------------------------------------------------------------------------------------------
-
-
-def test_a_result_that_was_taken_is_not_kept_by_the_completion_thread(
-    held: Held, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It may look much later."""
-    told: list[Any] = []
-    monkeypatch.setattr(COMPLETIONS, "watch", lambda mark, stream, tell: told.append(tell))
-    shared = tensor(held).share()
-    future = as_op(shared).map(lambda found: found.clone()).future()
-    assert future.result().owners == 2
-    del future
-    assert shared.owners == 1
-    told[0](None)  # and then finds nobody
 
 
 def test_a_future_that_failed_goes_with_its_last_name(held: Held) -> None:
@@ -135,35 +126,6 @@ def test_who_writes_goes_on_behind_work_that_failed(held: Held) -> None:
     assert np.asarray(x).tolist() == [2.0] * 4
 
 
-def test_the_host_reads_what_a_launch_that_failed_only_read(held: Held) -> None:
-    x = tensor(held, 3.0)
-    with x.borrow() as read:
-        held.fail = True
-        with pytest.raises(OSError, match="the kernel failed"):
-            held.module.ops.add(tensor(held), read, read).sync()
-    assert np.asarray(x).tolist() == [3.0] * 4
-
-
-def test_what_was_written_before_work_that_failed_is_there(held: Held) -> None:
-    """On the stream of the failure, by launches that had no mark of their own."""
-    with (
-        Stream(held.device, driver=held.driver) as one,
-        Stream(held.device, driver=held.driver) as other,
-    ):
-        x, z = tensor(held), tensor(held)
-        held.module.add(x, ones(4), ones(4), stream=one)
-        one.sync()
-        with x.borrow() as read:
-            held.fail = True
-            with pytest.raises(OSError, match="the kernel failed"):
-                held.module.ops.add(tensor(held), read, read).sync_on(one)
-            held.fail = False
-            held.module.add(z, read, read, stream=other)
-            other.sync()
-        assert np.asarray(x).tolist() == [2.0] * 4
-        assert np.asarray(z).tolist() == [4.0] * 4
-
-
 def test_the_host_is_told_that_what_it_reads_is_what_a_launch_failed_to_write(held: Held) -> None:
     t = tensor(held)
     with t.borrow_mut() as z:
@@ -172,3 +134,22 @@ def test_the_host_is_told_that_what_it_reads_is_what_a_launch_failed_to_write(he
             held.module.ops.add(z, ones(4), ones(4)).sync()
         with pytest.raises(OSError, match="the kernel failed"):
             np.asarray(z)
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_arguments_of_a_future_that_was_dropped_go_by_themselves(
+    held: Held, *, elsewhere: bool
+) -> None:
+    """Nothing more is asked of tilec."""
+    x = ones(4).view(Array)
+    alive = weakref.ref(x)
+    futures = [
+        held.module.ops.add(tensor(held), Tensor.from_foreign(x, driver=held.driver), x).future()
+    ]
+    del x
+    if elsewhere:
+        thread = threading.Thread(target=futures.clear)
+        thread.start()
+        joined(thread)
+    futures.clear()
+    assert becomes(lambda: alive() is None, collect=False)

@@ -4,7 +4,6 @@ of it is told at the end.
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import logging
 import threading
@@ -113,21 +112,6 @@ def test_every_wait_ends_with_the_loss(lab: Lab, caplog: pytest.LogCaptureFixtur
     assert caplog.text == ""
 
 
-def test_a_task_that_awaits_is_told(lab: Lab) -> None:
-    async def main() -> list[Any]:
-        tasks = [
-            asyncio.ensure_future(_await(lab.op(-1.0 if number == 0 else 1.0)))
-            for number in range(8)
-        ]
-        await asyncio.sleep(0)
-        lab.gate.set()
-        return list(await asyncio.gather(*tasks, return_exceptions=True))
-
-    results = asyncio.run(main())
-    assert isinstance(results[0], ContextLostError)
-    assert all(found is None or isinstance(found, ContextLostError) for found in results)
-
-
 def test_the_fault_is_the_cause_of_the_first_error(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -147,28 +131,6 @@ def test_the_fault_is_the_cause_of_the_first_error(
         stream.sync()
     assert isinstance(caught.value.__cause__, FaultError)
     stream.close()  # in silence
-
-
-def test_a_device_that_is_no_such_thing_goes_on_after_a_fault() -> None:
-    """The cpu device itself: the error belongs to the launch, and is told once."""
-    lab = Lab()
-    driver = _PythonKernels(CpuOptions(run=lab._run))
-    device = Device("cpu", driver=driver)
-    module = load(bundle_of(ADD), device)
-    lab.gate.set()
-    one, other = device.new_stream(), device.new_stream()
-    later(module, one, np.zeros(4, np.float32), np.full(4, -1, np.float32), ones(4))
-    z = np.zeros(4, np.float32)
-    module.add(z, ones(4), ones(4), stream=other)
-    other.sync()
-    assert z.tolist() == [2.0] * 4
-    with pytest.raises(FaultError, match=r"^add-any: element 5 of x is outside") as caught:
-        one.sync()
-    assert (caught.value.kernel, caught.value.device) == ("add-any", -1)
-    z[:] = 0
-    module.add(z, ones(4), ones(4), stream=one)
-    one.sync()
-    assert z.tolist() == [2.0] * 4
 
 
 def test_graphs_of_a_lost_device(caplog: pytest.LogCaptureFixture) -> None:
@@ -198,7 +160,3 @@ def test_graphs_of_a_lost_device(caplog: pytest.LogCaptureFixture) -> None:
         gc.collect()
         assert COMPLETIONS.drain(PATIENCE)
     assert caplog.text == ""
-
-
-async def _await(op: DeviceOp[Any]) -> Any:
-    return await op

@@ -11,18 +11,16 @@ import pytest
 
 from tests.unit.runtime.ops.device_samples import Held
 from tests.waiting import joined
-from tilec.testing.fake_driver import H200, FakeDriver
+from tilec.testing.fake_driver import FakeDriver
 from tilec_runtime import Device, DeviceBuffer, Event, MemPool, Stream
 from tilec_runtime.device import devices as defaults
-from tilec_runtime.errors import ArgumentError, NoDeviceError, SchedulingError, UsageError
+from tilec_runtime.errors import SchedulingError, UsageError
 from tilec_runtime.ops import policy
 from tilec_runtime.ops.combinators import with_context
 from tilec_runtime.ops.op import DeviceOp
 from tilec_runtime.ops.policy import (
-    SchedulingPolicy,
     SingleStream,
     StreamPoolRoundRobin,
-    as_stream,
     current_device,
     current_policy,
     default_policy,
@@ -40,11 +38,6 @@ def test_the_default_policy_takes_four_streams_in_turn(held: Held) -> None:
     used = [stream().sync() for _ in range(8)]
     assert used[:4] == used[4:]
     assert len(set(used)) == 4
-
-
-def test_policies_are_told_apart_from_other_things(held: Held) -> None:
-    assert isinstance(SingleStream(held.device), SchedulingPolicy)
-    assert not isinstance(held.device, SchedulingPolicy)
 
 
 def test_a_pool_of_any_size(held: Held) -> None:
@@ -109,16 +102,6 @@ def test_a_policy_brings_its_device() -> None:
 def forget_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(defaults, "_process", None)
     monkeypatch.setattr(policy, "_first", None)
-
-
-def test_without_a_gpu_the_error_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    def none() -> FakeDriver:
-        raise NoDeviceError("no NVIDIA GPU can be used")
-
-    monkeypatch.setattr("tilec_runtime.device.driver.driver", none)
-    forget_defaults(monkeypatch)
-    with pytest.raises(NoDeviceError, match="no NVIDIA GPU can be used"):
-        stream().sync()
 
 
 def test_the_default_is_device_0(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,25 +169,6 @@ def test_a_block_of_a_generator_may_end_in_another_context(held: Held) -> None:
         return current_device()
 
     assert asyncio.run(main()) == held.device
-
-
-def test_streams_of_others_are_taken() -> None:
-    driver = FakeDriver(devices=(H200, H200))
-
-    class TorchDevice:
-        index = 1
-
-    class TorchStream:
-        cuda_stream = 0x77
-        device = TorchDevice()
-
-    with use_device(Device(0, driver=driver)):
-        assert (as_stream(0x55).handle, as_stream(0x55).device) == (0x55, 0)
-        assert as_stream(0).handle == 0
-        foreign = as_stream(TorchStream())
-        assert (foreign.handle, foreign.driver) == (0x77, driver)
-        with pytest.raises(ArgumentError, match="DeviceOp: the stream is None"):
-            as_stream(None)
 
 
 def test_what_names_no_device_means_the_default_one(monkeypatch: pytest.MonkeyPatch) -> None:

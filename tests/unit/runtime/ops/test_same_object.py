@@ -80,22 +80,6 @@ def test_borrows_end_with_the_op(held: Held, how: str) -> None:
     del kept
 
 
-def test_a_with_block_keeps_its_borrow(held: Held) -> None:
-    z, x, y = tensor(held), tensor(held), tensor(held)
-    with z.borrow_mut() as m, x.borrow() as r, y.partition_mut(8) as p:
-        for _ in range(2):
-            held.module.ops.add(m, r, r).sync()
-            held.module.ops.add(p, r, r).sync()
-            for t, use in ((z, z.to_host), (x, x.borrow_mut), (y, y.to_host)):
-                assert t.lease.taken
-                with pytest.raises(BorrowError):
-                    use()
-    for t in (z, x, y):
-        t.borrow_mut().release()
-    with pytest.raises(BorrowError, match="has ended"):
-        m.to_host()
-
-
 def test_steps_that_use_a_tensor_up_do_so_when_the_chain_fails_too(held: Held) -> None:
     z, x, y = tensor(held), tensor(held), tensor(held)
 

@@ -10,13 +10,12 @@ import pytest
 
 from tests.cpu_samples import ones
 from tests.unit.runtime.ops.device_samples import Held
-from tilec_runtime import DeviceOp, Tensor, api, as_op, shared, use_device, zip_ops
+from tilec_runtime import DeviceOp, Tensor, api, as_op, use_device, zip_ops
 from tilec_runtime.errors import (
     GraphCaptureError,
     LaunchError,
     NestedExecutionError,
     PlacementError,
-    TilecError,
 )
 
 
@@ -77,25 +76,3 @@ def test_an_execution_around_it_leaves_it(held: Held) -> None:
     with pytest.raises(NestedExecutionError):
         as_op(1).map(lambda _: op.graph()).sync()
     assert np.asarray(op.sync()).tolist() == [1.0] * 4
-
-
-def test_what_is_captured_is_captured(held: Held) -> None:
-    """The refusal is not of the work: a launch of what is there runs in a graph, and there alone."""
-    op = held.module.ops.add(tensor(held), ones(4), ones(4)).first().shared()
-    graph = zip_ops(op, op).graph_on(held.device.new_stream())
-    one, other = graph.take_output()
-    graph.replay()
-    assert np.asarray(one).tolist() == np.asarray(other).tolist() == [2.0] * 4
-    with pytest.raises(GraphCaptureError, match="needed outside of the graph"):
-        op.sync()
-
-
-def test_an_error_of_the_work_is_kept(held: Held) -> None:
-    def fail(_: object) -> None:
-        raise TilecError("the work")
-
-    op = as_op(1).map(fail).shared()
-    for _ in range(2):
-        with pytest.raises(TilecError, match="the work"):
-            op.sync()
-    assert shared(1).sync() == 1
