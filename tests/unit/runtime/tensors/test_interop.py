@@ -22,7 +22,7 @@ from tilec_runtime.device.completion import COMPLETIONS
 from tilec_runtime.device.marks import line_of
 from tilec_runtime.errors import BorrowError, TensorError, UseAfterMoveError
 from tilec_runtime.model.dtype import DTYPES
-from tilec_runtime.tensors import dlpack, dlpack_export
+from tilec_runtime.tensors import dlpack
 from tilec_runtime.tensors.lease import Holder
 from tilec_runtime.tensors.storage import freeing_stream
 from tilec_runtime.tensors.tensor import Tensor
@@ -101,32 +101,6 @@ def test_a_consumers_deleter_gives_the_memory_back(tensor: Make) -> None:
     assert alive() is not None, "the consumer holds it now"
     ctypes.CFUNCTYPE(None, ctypes.c_void_p)(managed.deleter)(ctypes.addressof(managed))
     assert alive() is None
-
-
-def test_who_refuses_a_capsule_says_so_itself(tensor: Make, on_gpu: Make) -> None:
-    for make, dtype in ((tensor, "bf16"), (on_gpu, "f32")):
-        t = make(4, dtype=dtype)
-        alive = weakref.ref(t.storage)
-        with pytest.raises(
-            (BufferError, RuntimeError)
-        ):  # NumPy's own words, which depend on its release
-            np.from_dlpack(t)
-        del t
-        gc.collect()
-        assert alive() is None
-
-
-def test_a_tensor_keeps_no_more_than_its_last_capsule(tensor: Make) -> None:
-    t, before = tensor(4), len(dlpack_export._EXPORTED)
-    held = t.__dlpack__()
-    for _ in range(100):
-        t.__dlpack__()
-    assert len(dlpack_export._EXPORTED) == before + 2
-    assert dlpack_export._is_valid(id(held), b"dltensor")
-    del held
-    assert len(dlpack_export._EXPORTED) == before + 1
-    del t
-    assert len(dlpack_export._EXPORTED) == before
 
 
 def test_what_is_not_given_out(tensor: Make) -> None:
@@ -251,14 +225,6 @@ def test_read_only_arrays_stay_so() -> None:
     assert Tensor.from_foreign(array).share().try_unwrap().reshape(2, 2).reinterpret("u8").readonly
 
 
-def test_arrays_of_jax_never_change(gpu: FakeDriver, on_gpu: Make) -> None:
-    kind = type("ArrayImpl", (Exporter,), {"__module__": "jaxlib._jax"})
-    t = Tensor.from_foreign(kind(on_gpu(4, 8)), driver=gpu)
-    assert t.readonly
-    with pytest.raises(BorrowError, match="it is there for reading only"):
-        t.require_writable(Holder(what="the op"))
-
-
 def test_jax_is_never_asked_for_no_synchronisation(gpu: FakeDriver, on_gpu: Make) -> None:
     """It takes -1 for the handle of a stream; and its arrays of small floats have no other
     protocol.
@@ -363,34 +329,6 @@ def test_what_cannot_be_used(source: Any, message: str) -> None:
         Tensor.from_foreign(source)
 
 
-def test_pairs_of_torch_are_bytes(gpu: FakeDriver) -> None:
-    kind = type(
-        "Tensor",
-        (),
-        {
-            "__module__": "torch",
-            "dtype": "torch.float4_e2m1fn_x2",
-            "layout": "torch.strided",
-            "shape": (2, 4),
-        },
-    )
-    answers = {
-        "is_neg": False,
-        "is_conj": False,
-        "is_contiguous": True,
-        "get_device": 0,
-        "data_ptr": 0x1000,
-    }
-    for name, answer in answers.items():
-        setattr(kind, name, lambda _, answer=answer: answer)
-    kind.is_cuda = True  # type: ignore[attr-defined]
-    with pytest.raises(
-        TensorError, match=r"^a tensor of float4_e2m1fn_x2 cannot be used"
-    ) as caught:
-        Tensor.from_foreign(kind(), driver=gpu)
-    assert 'reinterpret("f4e2m1")' in caught.value.fix
-
-
 def test_a_tensor_ends_where_its_allocation_does(gpu: FakeDriver, on_gpu: Make) -> None:
     t = on_gpu(4, 8)
     Tensor.from_foreign(CudaArray(t.ptr), driver=gpu)
@@ -401,27 +339,6 @@ def test_a_tensor_ends_where_its_allocation_does(gpu: FakeDriver, on_gpu: Make) 
         Tensor.from_foreign(CudaArray(t.ptr + 32), driver=gpu)
     with pytest.raises(TensorError, match=r"^the tensor has elements and no memory"):
         Tensor.from_foreign(CudaArray(0), driver=gpu)
-
-
-def test_an_exporter_that_refuses_is_quoted(gpu: FakeDriver, on_gpu: Make) -> None:
-    class Refusing(Exporter):
-        def __dlpack__(self, *, stream: Any = None, max_version: Any = None) -> Any:
-            if stream != -1:
-                raise BufferError("it needs its gradient")
-            return super().__dlpack__(stream=stream, max_version=max_version)
-
-    with pytest.raises(
-        TensorError, match=r"^the tensor is not given out: it needs its gradient"
-    ) as caught:
-        Tensor.from_foreign(Refusing(on_gpu(4, 8)), driver=gpu)
-    assert "detach" in caught.value.fix
-
-
-def test_a_tensor_of_tilec_is_not_foreign(tensor: Make) -> None:
-    with pytest.raises(
-        TensorError, match=r"^<Tensor f32\[4\] on cpu> is a tensor of tilec already"
-    ):
-        Tensor.from_foreign(tensor(4))
 
 
 # --- at an address

@@ -3,51 +3,17 @@
 from __future__ import annotations
 
 import gc
-import threading
 from typing import Any
 
-import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from tests.waiting import joined
 from tilec_runtime.errors import BorrowError, Location
-from tilec_runtime.tensors.lease import Holder, Lease, holder
+from tilec_runtime.tensors.lease import Holder, Lease
 
 COPY = Holder(what="the copy", place=Location(file="app.py", line=3))
 ADD = Holder(what="the launch of add", place=Location(file="app.py", line=8))
-
-
-def test_a_holder_is_named_by_the_line_that_made_it() -> None:
-    who = holder("the view")
-    assert who.place is not None
-    assert who.place.file == __file__
-    assert str(who) == f"the view ({__file__}:{who.place.line})"
-    assert str(Holder(what="the view")) == "the view"
-
-
-def test_many_read_and_one_writes() -> None:
-    lease = Lease()
-    first, second = lease.read(COPY), lease.read(ADD)
-    with pytest.raises(BorrowError) as caught:
-        lease.write(ADD)
-    assert caught.value.what == (
-        "the tensor cannot be written by the launch of add (app.py:8): the copy (app.py:3) still reads it"
-    )
-    assert caught.value.fix
-    first.release()
-    first.release()
-    second.release()
-    with lease.write(ADD) as writer:
-        assert writer.held
-        with pytest.raises(
-            BorrowError,
-            match=r"^the tensor cannot be read by the copy \(app.py:3\): the launch of add \(app.py:8\) still writes it",
-        ):
-            lease.read(COPY)
-    assert writer.ended
-    assert not lease.taken
 
 
 def test_the_collector_may_end_claims_while_they_are_listed() -> None:
@@ -75,37 +41,6 @@ def test_the_collector_may_end_claims_while_they_are_listed() -> None:
         gc.set_threshold(*threshold)
     gc.collect()
     assert len(lease.claims) == len(kept)
-
-
-def test_claims_from_many_threads_never_conflict() -> None:
-    lease = Lease()
-    errors: list[str] = []
-    writers: list[Lease] = []
-
-    def work(write: bool) -> None:
-        for _ in range(300):
-            try:
-                claim = lease.write(ADD) if write else lease.read(COPY)
-            except BorrowError:
-                continue
-            held = lease.claims
-            if write and len(held) != 1:
-                errors.append(f"a writer beside {len(held) - 1}")
-            if not write and any(one.writes for one in held):
-                errors.append("a reader beside a writer")
-            if write:
-                writers.append(claim)
-            del claim
-            writers.clear()
-
-    threads = [threading.Thread(target=work, args=(number % 2 == 0,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    joined(*threads)
-    assert errors == []
-    writers.clear()
-    gc.collect()
-    assert not lease.taken
 
 
 class Leases(RuleBasedStateMachine):

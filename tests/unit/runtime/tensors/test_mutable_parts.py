@@ -4,35 +4,16 @@ each ends.
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable
 
 import numpy as np
 import pytest
 
 from tilec_runtime.errors import BorrowError, TensorError
-from tilec_runtime.tensors.tensor import Tensor, TensorMut
+from tilec_runtime.tensors.tensor import Tensor
 
 Make = Callable[..., Tensor]
 HERE = __file__
-
-
-def test_a_part_writes_where_it_is(tensor: Make) -> None:
-    t = tensor(4, 8)
-    with t.borrow_mut() as m, m[1:3, 2:6] as part:
-        assert (type(part), part.shape, part.strides, part.readonly, part.ptr) == (
-            TensorMut,
-            (2, 4),
-            (8, 1),
-            False,
-            t.facts.ptr + 40,
-        )
-        assert repr(part) == "<TensorMut f32[2, 4], strides (8, 1) on cpu>"
-        np.from_dlpack(part)[...] = -1
-    expected = np.arange(32, dtype=np.float32).reshape(4, 8)
-    expected[1:3, 2:6] = -1
-    assert np.array_equal(np.asarray(t), expected)
-    assert repr(part).endswith(", released>")
 
 
 def test_all_ways_to_a_part_write(tensor: Make) -> None:
@@ -95,25 +76,6 @@ def test_parts_that_share_no_memory_are_there_at_once(tensor: Make) -> None:
         assert np.asarray(right).tolist() == [[2] * 4] * 4
 
 
-def test_what_is_borrowed_as_a_whole_leaves_no_part(tensor: Make) -> None:
-    with tensor(8).borrow_mut() as m:
-        for make, what in (
-            (m.borrow, "the borrow"),
-            (lambda: m.partition(4), "the partition in place"),
-        ):
-            with (
-                make(),
-                pytest.raises(
-                    BorrowError, match=rf"cannot be written by the slice .*: {what} .* still "
-                ),
-            ):
-                m[0:4]
-        with m.borrow() as one, m.borrow() as other:  # to read overlapping parts
-            assert np.array_equal(np.asarray(one[0:6]), np.asarray(other[0:6]))
-            with pytest.raises(BorrowError, match="reading only"):
-                one[0:6].require_writable(m.lease.who)
-
-
 def test_parts_have_parts(tensor: Make) -> None:
     t = tensor(16)
     with t.borrow_mut() as m, m[4:12] as part:
@@ -151,18 +113,6 @@ def test_a_part_cannot_outlive_its_borrow(tensor: Make) -> None:
     with pytest.raises(BorrowError, match=r"the mutable borrow .* has ended"):
         m[0:4]
     t.share()  # although parts are there
-
-
-def test_a_part_keeps_the_borrow_that_nobody_has_any_more(tensor: Make) -> None:
-    t = tensor(8)
-    part = t.borrow_mut()[2:4].partition(1)
-    gc.collect()
-    with pytest.raises(BorrowError, match=r"the mutable borrow .* still writes it"):
-        t.borrow()
-    assert part.grid == (2,)
-    del part
-    gc.collect()
-    t.share()
 
 
 def test_an_index_that_does_not_fit_claims_nothing(tensor: Make) -> None:

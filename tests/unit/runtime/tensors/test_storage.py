@@ -6,28 +6,18 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import subprocess
-import sys
-import threading
 import weakref
-from pathlib import Path
 
-import numpy as np
 import pytest
 
-from tests.waiting import PATIENCE, Gate, joined
+from tests.waiting import PATIENCE
 from tilec.testing.fake_driver import H200, FakeDriver
 from tilec_runtime import Stream
-from tilec_runtime.cpu.driver import POISON, CpuDriver
 from tilec_runtime.device.completion import COMPLETIONS
 from tilec_runtime.device.frees import FREES
-from tilec_runtime.device.marks import Mark, line_of
-from tilec_runtime.device.seam import CopyKind
+from tilec_runtime.device.marks import Mark
 from tilec_runtime.errors import DriverError, OutOfMemoryError, SchedulingError
 from tilec_runtime.tensors.storage import Storage, freeing_stream
-
-CPU = -1
-ROOT = Path(__file__).resolve().parents[4]
 
 
 @pytest.fixture
@@ -44,14 +34,6 @@ def steps(driver: FakeDriver) -> list[tuple[str, int | None]]:
 
 # --- frees
 # -------------------------------------------------------------------------------------------------------------------------
-
-
-def test_memory_of_one_stream_is_freed_there_without_an_event(driver: FakeDriver) -> None:
-    storage = Storage.allocate(driver, 0, 64, 5)
-    storage.pass_through(5, write=True)
-    storage.pass_through(5, write=False)
-    del storage
-    assert steps(driver) == [("allocate", 5), ("free", 5)]
 
 
 def test_memory_is_freed_after_its_last_uses_on_all_streams(driver: FakeDriver) -> None:
@@ -101,19 +83,6 @@ def test_a_free_that_fails_is_logged_and_raises_nowhere(
     assert "CUDA_ERROR_INVALID_VALUE" in caplog.text
 
 
-def test_nothing_is_freed_twice_and_nothing_of_no_bytes_is_freed(driver: FakeDriver) -> None:
-    storage = Storage.allocate(driver, 0, 64, 5)
-    assert storage._release.due
-    storage._release()
-    storage._release()
-    assert not storage._release.due
-    del storage
-    empty = Storage.allocate(driver, 0, 0, 5)
-    assert empty.address == 0
-    del empty
-    assert steps(driver) == [("allocate", 5), ("free", 5)]
-
-
 def test_an_allocation_on_a_stream_that_is_refused_is_given_back(driver: FakeDriver) -> None:
     with pytest.raises(SchedulingError, match="per-thread default stream"):
         Storage.allocate(driver, 0, 64, 2)
@@ -130,67 +99,6 @@ def test_frees_wait_for_the_end_of_a_capture(driver: FakeDriver) -> None:
     driver.end_capture(0, 5)
     FREES.drain()
     assert steps(driver) == [("free", 5)]
-
-
-def test_owners_of_foreign_memory_wait_for_the_end_of_a_capture(driver: FakeDriver) -> None:
-    class Owner:
-        pass
-
-    owner = Owner()
-    gone = weakref.ref(owner)
-    storage = Storage(driver, 0, 0x1000, 64, owner=owner)
-    storage.pass_through(5, write=True)
-    del owner
-    driver.begin_capture(0, 5)
-    del storage
-    FREES.drain()
-    assert gone() is not None
-    driver.end_capture(0, 5)
-    FREES.drain()  # makes the mark
-    assert COMPLETIONS.drain(PATIENCE)
-    assert gone() is None
-
-
-def test_threads_drop_the_last_references() -> None:
-    driver = FakeDriver()
-    shared = [Storage.allocate(driver, 0, 64, 5 + number % 3) for number in range(300)]
-
-    def use_and_drop() -> None:
-        while shared:
-            try:
-                storage = shared.pop()
-            except IndexError:
-                return
-            storage.pass_through(7, write=False)
-            del storage
-
-    threads = [threading.Thread(target=use_and_drop) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    joined(*threads)
-    assert driver.calls.count("free") == 300
-    assert driver._memory == {}
-
-
-def test_the_process_ends_with_memory_in_use() -> None:
-    code = (
-        "from tilec_runtime.cpu.driver import cpu_driver\n"
-        "from tilec_runtime.tensors.storage import Storage\n"
-        "driver = cpu_driver()\n"
-        "keep = [Storage.allocate(driver, -1, 64, driver.create_stream(-1)) for _ in range(5)]\n"
-        "keep[0].pass_through(0, write=False)\n"
-        "keep.append(keep)\n"
-        "print('end')\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-        cwd=ROOT,
-    )
-    assert (done.returncode, done.stdout, done.stderr) == (0, "end\n", "")
 
 
 # --- order
@@ -214,15 +122,6 @@ def test_conflicting_uses_wait_and_others_do_not(driver: FakeDriver) -> None:
     assert steps(driver) == []
 
 
-def test_a_use_behind_its_mark_is_waited_for(driver: FakeDriver) -> None:
-    storage = Storage.allocate(driver, 0, 64, 5)
-    storage.pass_through(6, write=False)
-    storage.pass_through(5, write=False)  # behind the mark that 6 waits for
-    steps(driver)
-    storage.pass_through(6, write=True)
-    assert steps(driver) == [("record", 5), ("wait", 6)]
-
-
 def test_a_stream_that_is_another_one_in_each_thread_is_refused(driver: FakeDriver) -> None:
     storage = Storage.allocate(driver, 0, 64, 5)
     with pytest.raises(
@@ -230,14 +129,6 @@ def test_a_stream_that_is_another_one_in_each_thread_is_refused(driver: FakeDriv
         match=r"^the per-thread default stream \(handle 2\) cannot use tensors of tilec",
     ):
         storage.pass_through(2, write=False)
-
-
-def test_events_are_used_again(driver: FakeDriver) -> None:
-    first = Mark(driver, line_of(driver, 0, 5))
-    event = first.event
-    del first
-    assert Mark(driver, line_of(driver, 0, 6)).event == event
-    assert driver.calls.count("create_event") == 1
 
 
 def test_streams_of_two_devices_are_told_apart() -> None:
@@ -254,46 +145,6 @@ def test_streams_of_two_devices_are_told_apart() -> None:
     del storage
     home = freeing_stream(driver, 0)
     assert steps(driver) == [("record", 5), ("wait", home), ("free", home)]
-
-
-def late_reader(frees: str) -> list[int]:
-    """What a stream reads that is held up until the memory was given up by its owner, on a device
-    that fills freed memory.
-    """
-    gate = Gate()
-    driver = CpuDriver(poison=True, pace=gate)
-    one, two = (driver.create_stream(CPU) for _ in range(2))
-    storage = Storage.allocate(driver, CPU, 4, one)
-    driver.fill(CPU, storage.address, 7, 4, one)
-    driver.synchronize(CPU, one)
-    gate.open.clear()
-    target = np.zeros(4, np.uint8)
-    storage.pass_through(two, write=False)
-    driver.copy_async(CPU, target.ctypes.data, storage.address, 4, two, CopyKind.TO_HOST)
-    if frees == "at once":
-        storage._release._calls.clear()
-        driver._free(storage.address)
-    del storage
-    gate.open.set()
-    driver.synchronize(CPU, two)
-    return target.tolist()
-
-
-def test_a_late_reader_still_finds_what_it_reads() -> None:
-    assert late_reader("at once") == [POISON] * 4, "the test sees memory that is freed too early"
-    assert late_reader("in order") == [7] * 4
-
-
-def test_the_host_waits_for_what_it_reads(driver: FakeDriver) -> None:
-    gate = Gate()
-    cpu = CpuDriver(pace=gate)
-    stream = cpu.create_stream(CPU)
-    storage = Storage.allocate(cpu, CPU, 4, stream)
-    gate.open.clear()
-    cpu.fill(CPU, storage.address, 9, 4, stream)
-    threading.Timer(0.05, gate.open.set).start()
-    storage.sync(write=False)
-    assert cpu._allocations.part(storage.address, 4).tolist() == [9] * 4
 
 
 # --- memory of others
@@ -319,16 +170,6 @@ def test_the_owner_of_foreign_memory_lives_until_the_last_use_is_over(driver: Fa
     assert COMPLETIONS.drain(PATIENCE)
     assert seen == ["gone"]
     assert "free" not in driver.calls
-
-
-def test_an_owner_whose_memory_was_never_used_goes_at_once(driver: FakeDriver) -> None:
-    owner, seen = Owner(), []
-    weakref.finalize(owner, seen.append, "gone")
-    storage = Storage(driver, 0, 0x1000, 64, owner=owner)
-    del owner
-    assert seen == []
-    del storage
-    assert seen == ["gone"]
 
 
 # --- out of memory

@@ -2,30 +2,11 @@
 
 from __future__ import annotations
 
-import threading
-
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tilec_runtime.device.marks import FOREVER, Line
 from tilec_runtime.tensors.uses import Use, Uses
-
-
-def test_uses_that_are_complete_are_not_waited_for() -> None:
-    a, b = Line(0, 1), Line(0, 2)
-    uses = Uses()
-    uses.note(a, write=True)
-    uses.note(a, write=False)
-    a.complete(1)
-    assert uses.before(b, write=False) == [Use(a, 2)], "who waits for the write waits for the read"
-    a.complete(2)
-    assert uses.before(b, write=True) == uses.last == []
-    uses.note(a, write=False)
-    assert uses.before(b, write=False) == [], "readers do not wait for each other"
-    assert uses.before(b, write=True) == [Use(a, 3)]
-    assert uses.sole is a
-    uses.note(b, write=False)
-    assert uses.sole is None
 
 
 def test_a_lasting_use_is_never_complete() -> None:
@@ -38,16 +19,6 @@ def test_a_lasting_use_is_never_complete() -> None:
     assert uses.lasts(a, write=True)
     uses.note(b, write=True)
     assert uses.last == [Use(b, 1)], "what the other line does from then on is its own care"
-
-
-def test_an_execution_that_goes_on_hides_what_is_enqueued() -> None:
-    line = Line(0, 1)
-    line.count = 3
-    assert line.enqueued == 3
-    line.busy[1] = threading.get_ident()
-    assert (line.enqueued, line.enqueued_here) == (0, 3)
-    line.busy[2] = -1
-    assert line.enqueued_here == 0
 
 
 STEPS = st.lists(
