@@ -16,9 +16,7 @@ from tests.unit.runtime.api.creation_samples import (
     numpy_dtype,
     value_of,
 )
-from tests.waiting import PATIENCE
-from tilec_runtime import Device, Stream, Tensor, api, as_op, use_device, zip_ops
-from tilec_runtime.cpu.driver import CpuDriver
+from tilec_runtime import Device, Tensor, api, as_op, use_device
 from tilec_runtime.errors import BorrowError, PlacementError, TensorError, UsageError
 from tilec_runtime.model.dtype import DTYPES
 
@@ -82,30 +80,9 @@ def test_packed_elements_are_filled_two_by_two():
 
 @pytest.mark.parametrize("dtype", COUNTED)
 def test_counting(dtype):
-    real = numpy_dtype(dtype)
-    assert np.array_equal(
-        contents(api.arange(100, dtype=dtype)), np.arange(100).astype(np.float64).astype(real)
-    )
-    assert np.array_equal(
-        contents(api.arange(3, 90, 7, dtype=dtype)),
-        np.arange(3, 90, 7).astype(np.float64).astype(real),
-    )
-    assert contents(api.arange(5, 5, dtype=dtype)).shape == (0,)
+    wanted = np.arange(3, 90, 7).astype(np.float64).astype(numpy_dtype(dtype))
+    assert np.array_equal(contents(api.arange(3, 90, 7, dtype=dtype)), wanted)
     assert contents(api.arange(5, 2, dtype=dtype)).shape == (0,)
-
-
-def test_counting_in_integers_is_exact():
-    assert contents(api.arange(2**63 - 5, 2**63 - 1, dtype="i64")).tolist() == [
-        2**63 - 5,
-        2**63 - 4,
-        2**63 - 3,
-        2**63 - 2,
-    ]
-    assert contents(api.arange(2**64 - 3, 2**64 - 1, dtype="u64")).tolist() == [
-        2**64 - 3,
-        2**64 - 2,
-    ]
-    assert contents(api.arange(10, -11, -5, dtype="i8")).tolist() == [10, 5, 0, -5, -10]
 
 
 @pytest.mark.parametrize(("rows", "columns"), [(1, 1), (3, 3), (2, 5), (5, 2), (0, 3), (3, 0)])
@@ -181,44 +158,26 @@ def once(array, target):
     if target == "f8e8m0":
         return scales(array)
     if array.dtype == np.float64 or (array.dtype.kind in "iu" and array.dtype.itemsize > 2):
-        array = np.array([odd(v) for v in array.tolist()], np.float32)
+        array = odd(array)
     return array.astype(np.float32).astype(numpy_dtype(target))
 
 
 def scales(array):
     """The nearest power of two, the upper one of two that are as near."""
-    codes = []
-    for number in array.astype(np.float64).tolist() if array.dtype.itemsize < 8 else array.tolist():
-        if not number > 0 or number == float("inf"):
-            codes.append(0xFF)
-            continue
-        power = -127
-        while power < 128 and number >= 1.5 * 2.0**power:
-            power += 1
-        codes.append(min(power + 127, 0xFF))
-    return np.array(codes, np.uint8).view(ml_dtypes.float8_e8m0fnu)
+    exact = array.astype(np.longdouble)  # has 64 digits
+    part, power = np.frexp(np.where((exact > 0) & np.isfinite(exact), exact, 1))
+    codes = np.maximum(np.where(part >= 0.75, power, power - 1) + 127, 0)
+    codes[~((exact > 0) & np.isfinite(exact))] = 0xFF
+    return np.minimum(codes, 0xFF).astype(np.uint8).view(ml_dtypes.float8_e8m0fnu)
 
 
-def odd(number):
-    """A number in float32 towards zero, the last digit set where anything was dropped."""
-    if number != number or number in (float("inf"), float("-inf")):
-        return np.float32(number)
-    with np.errstate(over="ignore"):
-        near = np.float32(number)
-    exact = int(number) if isinstance(number, int) else number
-    if np.isinf(near) or abs(exact_of(near)) > abs(exact):
-        near = np.nextafter(near, np.float32(0))
-    if exact_of(near) != exact:
-        near = (
-            (near.view(np.uint32) | np.uint32(1)).view(np.float32)
-            if near != 0
-            else np.copysign(np.float32(1e-45), np.float32(-1 if number < 0 else 1))
-        )
-    return near
-
-
-def exact_of(near):
-    return int(near) if near == int(near) else float(near)
+def odd(array):
+    """Numbers in float32 towards zero, the last digit set where anything was dropped."""
+    exact = array.astype(np.longdouble)
+    near = array.astype(np.float32)
+    near = np.where(np.abs(near) > np.abs(exact), np.nextafter(near, np.float32(0)), near)
+    dropped = (near != exact) & ~np.isnan(exact)
+    return (near.view(np.uint32) | dropped).view(np.float32)
 
 
 def test_views_and_shared_tensors_are_converted_and_stay():
@@ -230,15 +189,6 @@ def test_views_and_shared_tensors_are_converted_and_stay():
     shared = t.share()
     assert contents(api.convert(shared, "f64")).sum() == 276
     assert contents(api.convert(shared.clone(), "f32")).sum() == 276
-
-
-def test_a_tensor_that_an_op_converts_is_claimed_until_it_has():
-    t = api.zeros(4).sync()
-    op = api.convert(t, "f16")
-    with pytest.raises(BorrowError, match=r"convert .* still reads it"):
-        api.fill(t, 1)
-    op.sync()
-    api.fill(t, 1).sync()
 
 
 # Filling what is there
@@ -257,13 +207,6 @@ def test_filling_gives_the_tensor_back():
     assert array.tolist() == [7] * 4
 
 
-def test_an_op_that_never_fills_gives_its_tensor_back():
-    t = api.zeros(3).sync()
-    op = api.fill(t, 1)
-    del op
-    assert contents(api.fill(t, 2)).tolist() == [2, 2, 2]
-
-
 def test_gaps_are_not_filled():
     array = np.zeros((4, 4), np.float32)
     with pytest.raises(TensorError, match="do not lie side by side"):
@@ -272,11 +215,6 @@ def test_gaps_are_not_filled():
     assert array.all()
     with pytest.raises(BorrowError, match="reading only"):
         api.fill(api.zeros(3).sync().share(), 1)
-    with (
-        api.zeros((4, 4)).sync().borrow_mut() as m,
-        pytest.raises(TensorError, match="do not lie side by side"),
-    ):
-        api.fill(m[:, ::2], 1)
 
 
 # What is refused, before anything is enqueued
@@ -288,6 +226,10 @@ def test_gaps_are_not_filled():
         (lambda: api.zeros((2, -1)), TensorError, "negative extent"),
         (lambda: api.zeros("four"), TensorError, "no shape"),
         (lambda: api.zeros(2.5), TensorError, "no shape"),
+        (lambda: api.zeros((2, True)), TensorError, "no shape"),
+        (lambda: api.empty(-1), TensorError, "negative extent"),
+        (lambda: api.zeros_like([1, 2]), TensorError, "has a shape and a dtype, and got a list"),
+        (lambda: api.empty_like(np.zeros(2, np.complex64)), TensorError, "complex64"),
         (lambda: api.zeros(3, "f33"), TensorError, "no dtype"),
         (lambda: api.zeros(3, "f8e8m0"), TensorError, "zeros makes no tensors of f8e8m0"),
         (lambda: api.zeros((1 << 30, 1 << 30)), TensorError, "no device has as much memory"),
@@ -360,43 +302,7 @@ def test_what_is_off_is_refused_before_anything_runs(make, error, text):
         make()
 
 
-def test_memory_that_is_not_there_is_an_error_and_everything_else_goes_on():
-    t = api.ones(3).sync()
-    with pytest.raises(MemoryError):
-        api.zeros((1 << 45,), "u8").sync()
-    assert contents(as_op(t)).tolist() == [1, 1, 1]
-
-
 # Order, chains, other devices
-
-
-def test_ops_are_lazy_and_chain():
-    op = zip_ops(api.arange(4), api.ones(4)).map(lambda pair: pair[0])
-    assert contents(op.then(lambda t: api.convert(t, "i8"))).tolist() == [0, 1, 2, 3]
-    with Stream("cpu") as stream:
-        made = api.full(5, 3).sync_on(stream)
-    assert contents(as_op(made)).tolist() == [3] * 5
-    with use_device("cpu"):
-        made = api.rand((4, 4), seed=1).then(lambda t: as_op(t.partition(2, 2))).sync()
-    assert made.grid == (2, 2)
-
-
-def test_works_of_a_slow_stream_are_done_in_order():
-    import threading
-
-    held = threading.Event()
-    driver = CpuDriver(poison=True, pace=lambda: held.wait(PATIENCE) and None)
-    device = Device("cpu", driver=driver)
-    with use_device(device):
-        future = (
-            api.fill(api.arange(1000), 5)
-            .then(lambda t: api.convert(t, "u8"))
-            .then(api.to_host)
-            .future()
-        )
-        assert not future.done()
-        held.set()
-        assert future.result(timeout=PATIENCE).tolist() == [5] * 1000
 
 
 def test_a_tensor_is_converted_where_it_is():

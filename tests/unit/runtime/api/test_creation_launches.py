@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from tilec.testing.fake_driver import FakeDriver, FakeKernel
-from tilec_runtime import Device, Stream, Tensor, api, kernels, use_device
+from tilec_runtime import Device, api, kernels, use_device
 from tilec_runtime.bundle.read import Bundle
 from tilec_runtime.errors import NoImageError
 from tilec_runtime.model.digest import sha256
@@ -68,14 +68,6 @@ def test_values_go_to_a_kernel_as_a_pattern(gpu):
     assert (symbol, grid) == ("fill", (2, 1, 1))
     assert (pointer, nbytes) == (made.ptr, 40000)
     assert pattern.to_bytes(8, "little") == struct.pack("<ff", 1.5, 1.5)
-
-
-def test_a_matrix_is_zeroed_before_its_diagonal_is_written(gpu):
-    made = api.eye(300, 500, "f16").sync()
-    symbol, grid, arguments = launched(gpu)
-    assert (symbol, grid, arguments) == ("diagonal", (2, 1, 1), (made.ptr, 300, 501, 0x3C00, 1))
-    calls = [step.call for step in gpu.steps if step.call in ("fill", "launch")]
-    assert calls == ["fill", "launch"]
 
 
 def test_a_gpu_that_tilec_does_not_know_gets_them_from_its_driver(known, monkeypatch):
@@ -142,32 +134,6 @@ def test_conversions_take_the_type_that_holds_their_source(gpu, source, held):
     )
     api.convert(t, source).sync()
     assert len(gpu.launches) == 1  # a copy
-
-
-def test_a_conversion_waits_for_who_writes_its_source(gpu):
-    device = Device(0, driver=gpu)
-    with Stream(device) as one, Stream(device) as two:
-        t = api.full(64, 1.5).enqueue_on(one)
-        gpu.steps.clear()
-        made = api.convert(t, "f16").sync_on(two)
-        assert ("wait", two.handle) in [(step.call, step.stream) for step in gpu.steps]
-        api.fill(made, 2.5).sync_on(two)
-        assert [launch.stream for launch in gpu.launches] == [one.handle, two.handle, two.handle]
-
-
-def test_memory_of_others_is_filled_in_place(gpu):
-    buffer = Tensor.borrow_raw(0x50000, (10,), "f32", device=Device(0, driver=gpu), driver=gpu)
-    api.fill(buffer, 1.5).sync()
-    assert launched(gpu)[2][:2] == (0x50000, 40)
-
-
-def test_the_bundle_is_loaded_once_per_device(gpu):
-    one = kernels.kernels(gpu, 0)
-    assert kernels.kernels(gpu, 0) is one
-    api.full(3, 1.5).sync()
-    api.full(300, 2.5).sync()
-    assert len(gpu.loads) == 1
-    assert kernels.kernels(FakeDriver(), 0) is not one
 
 
 def test_the_bundle_was_built_of_the_sources_beside_it():

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from tilec.testing.fake_driver import FakeDriver
-from tilec_runtime import CudaGraph, Device, Tensor, api, as_op, use_device
-from tilec_runtime.errors import GraphCaptureError, TensorError
+from tilec_runtime import Device, Tensor, api, as_op, use_device
 from tilec_runtime.model.dtype import DTYPES
 
 
@@ -18,23 +17,11 @@ from tilec_runtime.model.dtype import DTYPES
 def test_nothing_but_memory_is_made(dtype: str) -> None:
     driver = FakeDriver()
     with use_device(Device(0, driver=driver)):
-        op = api.empty((3, 4), dtype)
-        before = len(driver.steps)
-        assert op.name == "empty"
-        made = op.sync()
+        made = api.empty((3, 4), dtype).sync()
     assert (type(made), made.shape, made.dtype, made.is_contiguous) == (Tensor, (3, 4), dtype, True)
-    calls = [step.call for step in driver.steps[before:]]
+    calls = [step.call for step in driver.steps]
     assert calls.count("allocate") == 1
     assert not {"launch", "fill"} & set(calls)
-
-
-def test_contents_are_written_afterwards() -> None:
-    with use_device("cpu"):
-        made = api.empty(4).sync()
-        api.memcpy(made, np.arange(4, dtype=np.float32)).sync()
-        assert made.to_host().tolist() == [0, 1, 2, 3]
-        assert api.fill(api.empty((2, 2), "i32"), 5).sync().to_host().tolist() == [[5, 5]] * 2
-        assert api.empty((0, 3)).sync().to_host().shape == (0, 3)
 
 
 @pytest.mark.parametrize(
@@ -70,27 +57,3 @@ def test_like_tensors_of_tilec() -> None:
         assert api.ones_like(api.zeros((2,), "bool")).sync().to_host().tolist() == [True, True]
         t.share()
         assert api.empty_like(t).sync().shape == (4, 6)  # what has moved has a shape
-
-
-def test_what_has_no_shape_is_refused() -> None:
-    with pytest.raises(
-        TensorError, match="zeros_like takes what has a shape and a dtype, and got a list"
-    ):
-        api.zeros_like([1, 2])
-    with pytest.raises(TensorError, match="complex64"):
-        api.empty_like(np.zeros(2, np.complex64))
-    with pytest.raises(TensorError, match="negative extent"):
-        api.empty(-1)
-    with pytest.raises(TensorError, match="does not fill its bytes"):
-        api.empty(3, "f4e2m1")
-    with pytest.raises(TensorError, match="zeros makes no tensors of f8e8m0"):
-        api.zeros_like(np.zeros(4), "f8e8m0")
-
-
-def test_a_capture_takes_no_memory() -> None:
-    with (
-        use_device("cpu"),
-        pytest.raises(GraphCaptureError),
-        CudaGraph.scope(Device("cpu").new_stream()) as scope,
-    ):
-        scope.record(api.empty(4))

@@ -11,7 +11,6 @@ from tests.unit.runtime.api.transfer_samples import counting
 from tilec.testing.fake_driver import FakeDriver
 from tilec_runtime import Device, api
 from tilec_runtime.device.completion import COMPLETIONS
-from tilec_runtime.device.frees import FREES
 
 LARGE = 1 << 20
 
@@ -41,15 +40,6 @@ def test_pinned_memory_is_used_again(gpu: Device) -> None:
     )
 
 
-def test_large_pinned_blocks_go_back_beyond_a_bound(gpu: Device) -> None:
-    driver: FakeDriver = gpu.driver  # type: ignore[assignment]
-    kept = [api.pinned(32 << 20, "u8") for _ in range(4)]
-    del kept
-    freed = driver.calls.count("free")
-    api.pinned(40 << 20, "u8")
-    assert driver.calls.count("free") == freed + 2
-
-
 def test_blocks_beyond_the_bound_are_as_large_as_they_must_be_and_go_at_the_next_call(
     gpu: Device,
 ) -> None:
@@ -70,14 +60,3 @@ def test_without_pinned_memory_any_other_will_do(gpu: Device) -> None:
     assert np.array_equal(api.to_host(t).sync(), counting(LARGE))
     with pytest.raises(Exception, match="CUDA_ERROR_OUT_OF_MEMORY"):
         api.pinned(LARGE, "f32")
-
-
-def test_pinned_memory_of_the_cpu_device_is_none_of_its_pool(cpu: Device) -> None:
-    t = api.from_host(counting(LARGE)).sync()
-    host = api.to_host(t).sync()
-    del t
-    gc.collect()
-    cpu.sync()
-    FREES.drain()
-    assert cpu.driver.pool_stats(-1, cpu.driver.default_pool(-1)).used == 0
-    assert host[5] == 5

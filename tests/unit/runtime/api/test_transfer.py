@@ -5,7 +5,6 @@ what meanwhile.
 from __future__ import annotations
 
 import array
-import asyncio
 import re
 import threading
 from collections.abc import Callable
@@ -20,26 +19,22 @@ from tilec.testing.fake_driver import FakeDriver
 from tilec_runtime import (
     CudaGraph,
     Device,
-    DeviceOp,
     Stream,
     Tensor,
     api,
     as_op,
     use_device,
-    with_context,
     zip_ops,
 )
 from tilec_runtime.errors import (
     AliasError,
     BorrowError,
     GraphCaptureError,
-    NestedExecutionError,
     PlacementError,
     TensorError,
     UseAfterMoveError,
 )
 from tilec_runtime.tensors.buffer import DeviceBuffer
-from tilec_runtime.tensors.staging import staging_of
 
 CHUNK = 4 << 20
 BIG = 6 * CHUNK + 4000
@@ -174,28 +169,6 @@ def test_an_array_is_read_while_the_op_is_enqueued(cpu: Device, pace: Gate) -> N
         assert t.to_host()[:3].tolist() == [7, 1, 2]
 
 
-def test_a_large_array_does_not_wait_for_the_stream(gpu: Device) -> None:
-    """It is copied on a stream of its own, which the op's stream waits for."""
-    driver: FakeDriver = gpu.driver  # type: ignore[assignment]
-    stream = Stream(gpu)
-    driver.steps.clear()
-    t = api.from_host(counting(BIG // 4)).sync_on(stream)
-    home = staging_of(driver, 0).stream
-    assert next(step.stream for step in driver.steps if step.call == "allocate") == home
-    assert ("wait", stream.handle) in [(step.call, step.stream) for step in driver.steps]
-    driver.steps.clear()
-    del t
-    assert [(step.call, step.stream) for step in driver.steps] == [("free", stream.handle)]
-
-
-def test_a_small_array_goes_in_the_order_of_the_stream(gpu: Device) -> None:
-    driver: FakeDriver = gpu.driver  # type: ignore[assignment]
-    stream = Stream(gpu)
-    driver.steps.clear()
-    api.from_host(counting(100)).sync_on(stream)
-    assert {step.stream for step in driver.steps if step.stream is not None} == {stream.handle}
-
-
 # --- to the host
 # ---------------------------------------------------------------------------------------------------------------------
 
@@ -207,43 +180,6 @@ def test_to_host_waits_for_the_writer(cpu: Device, pace: Gate) -> None:
         api.memcpy(t, counting(4) + 10).enqueue_on(stream)
         threading.Timer(0.05, pace.open.set).start()
         assert t.to_host().tolist() == [10, 11, 12, 13]
-
-
-def test_the_op_of_to_host_waits_for_nothing_and_lets_other_tasks_run(
-    cpu: Device, pace: Gate
-) -> None:
-    t = api.from_host(counting(4)).sync()
-
-    async def main() -> None:
-        pace.open.clear()
-        waiting = asyncio.ensure_future(_awaited(api.to_host(t)))
-        for _ in range(5):
-            await asyncio.sleep(0.002)
-            assert not waiting.done()
-        pace.open.set()
-        assert (await waiting).tolist() == [0, 1, 2, 3]
-
-    asyncio.run(main())
-    future = api.to_host(t).then(lambda found: as_op((found, found))).future()
-    first, second = future.result(PATIENCE)
-    assert first is second
-    assert second.tolist() == [0, 1, 2, 3]
-
-
-async def _awaited(op: DeviceOp[Any]) -> Any:
-    return await op
-
-
-def test_what_is_copied_is_what_was_there_then(cpu: Device, pace: Gate) -> None:
-    t = api.from_host(counting(4)).sync()
-    with Stream(cpu) as one, Stream(cpu) as two:
-        pace.open.clear()
-        before = api.to_host(t).enqueue_on(one)
-        api.memcpy(t, counting(4) + 5).enqueue_on(two)  # writes after the read of the other stream
-        after = api.to_host(t).enqueue_on(one)
-        pace.open.set()
-        one.sync()
-        assert (before.tolist(), after.tolist()) == ([0, 1, 2, 3], [5, 6, 7, 8])
 
 
 def test_into_a_given_array(device: Device) -> None:
@@ -319,14 +255,18 @@ def test_an_array_of_numpy_that_is_a_tensor(cpu: Device) -> None:
 
 def test_a_tensor_is_claimed_until_the_op_has_run(device: Device) -> None:
     t, u = api.from_host(counting(4)).sync(), api.from_host(counting(4)).sync()
-    for build in (lambda: api.to_host(t), lambda: api.dup(t), lambda: api.memcpy(u, t)):
+    for build in (
+        lambda: api.to_host(t),
+        lambda: api.dup(t),
+        lambda: api.memcpy(u, t),
+        lambda: api.convert(t, "f32"),
+    ):
         op = build()
         with pytest.raises(
             BorrowError,
-            match=r"^the tensor cannot be written by the mutable borrow .*: (to_host|dup|memcpy) \(.*test_tr",
+            match=r"^the tensor cannot be written by the mutable borrow .*: (to_host|dup|memcpy|convert) \(.*test_tr",
         ):
             t.borrow_mut()
-        t[1:].release()
         op.sync()
         t.borrow_mut().release()
     op = api.memcpy(u, t)
@@ -343,10 +283,7 @@ def test_a_tensor_is_claimed_until_the_op_has_run(device: Device) -> None:
         UseAfterMoveError, match=r"^dup .* cannot use the tensor: it was moved into share"
     ):
         t.dup()
-    assert shared.dup().sync().to_host().tolist() == shared.to_host().tolist() == [0, 1, 2, 3]
-    p = u.partition(2)
-    assert p.to_host().tolist() == [0, 1, 2, 3]
-    api.memcpy(p, shared).sync()
+    api.memcpy(u.partition(2), shared).sync()
 
 
 def test_an_op_that_fails_keeps_nothing(gpu: Device) -> None:
@@ -397,16 +334,6 @@ def test_another_device_is_refused(cpu: Device, gpu: Device) -> None:
             ) as caught:
                 make().sync()
             assert "use_device" in caught.value.fix
-
-
-def test_inside_of_an_op_contents_are_an_op(cpu: Device) -> None:
-    t = api.from_host(counting(4))
-    with pytest.raises(
-        NestedExecutionError,
-        match=r"^<DeviceOp to_host.* cannot be executed while this thread executes",
-    ):
-        t.map(lambda found: found.to_host()).sync()
-    assert api.from_host(counting(4)).then(api.to_host).sync().tolist() == [0, 1, 2, 3]
 
 
 # --- memcpy
@@ -506,20 +433,6 @@ def test_as_many_elements_in_another_shape(cpu: Device) -> None:
     ):
         api.memcpy(t, gaps)
     assert "neither side has gaps" in e.value.cause
-    with pytest.raises(
-        TensorError, match=r"^memcpy: the source is i32 of shape \(2, 6\), and the target f32"
-    ) as e:
-        api.memcpy(t, np.zeros((2, 6), "i4"))
-    assert (e.value.cause, e.value.fix.partition(",")[0]) == (
-        "a copy changes no dtype",
-        "convert the source: api.convert(source",
-    )
-    with (
-        wide.borrow_mut() as m,
-        m[:, 4:] as gaps,
-        pytest.raises(TensorError, match=r"^memcpy: the source is f32 of shape \(2, 6\)"),
-    ):
-        api.memcpy(gaps, t)
 
 
 def test_memory_is_not_copied_onto_itself(cpu: Device) -> None:
@@ -588,9 +501,3 @@ def test_of_many_threads_none_gets_the_contents_of_another(cpu: Device) -> None:
         thread.start()
     joined(*threads)
     assert wrong == []
-
-
-def test_contexts_copy_too(cpu: Device) -> None:
-    assert with_context(
-        lambda ctx: ctx.run(api.from_host(counting(3)))
-    ).to_host().sync().tolist() == [0, 1, 2]

@@ -306,7 +306,8 @@ def test_tiles_are_dealt_out_to_blocks(tensor: Make) -> None:
     assert dealt == [[(0, 0), (2, 0)], [(0, 1), (2, 1)], [(1, 0)], [(1, 1)]]
     for block in (4, -1):
         with pytest.raises(
-            TensorError, match=f"there is no block {block} of a partition that is dealt out to 4 blocks"
+            TensorError,
+            match=f"there is no block {block} of a partition that is dealt out to 4 blocks",
         ):
             mapped.tiles_of(block)
 
