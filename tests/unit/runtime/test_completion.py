@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import threading
-import weakref
 from typing import Any
 
 import pytest
 
 from tests.waiting import PATIENCE, Gate, becomes, joined
-from tilec_runtime import Device, DeviceOp, ExecutionContext, as_op, use_device, with_context
+from tilec_runtime import Device
 from tilec_runtime.cpu.driver import CpuDriver
 from tilec_runtime.device import completion as module
 from tilec_runtime.device.completion import Completions
@@ -40,19 +39,6 @@ def test_whoever_waits_is_told_of_errors_of_any_kind() -> None:
     completions.watch(Mark(driver, line_of(driver, CPU, 0)), 0, told.append)
     assert completions.drain(PATIENCE)
     assert told[1:] == [None]
-
-
-def test_what_is_kept_is_released_where_the_device_cannot_tell() -> None:
-    kept, completions = Kept(), Completions()
-    alive = weakref.ref(kept)
-    completions.keep(Mark(Odd(), line_of(Odd(), CPU, 0)), 0, kept)
-    del kept
-    assert completions.drain(PATIENCE)
-    assert alive() is None
-
-
-class Kept:
-    """Something whose end can be seen."""
 
 
 def test_a_machine_without_threads_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,57 +91,5 @@ def test_a_thread_ends_without_work_and_another_one_comes(monkeypatch: pytest.Mo
     assert threads[0] is not threads[1]
 
 
-def test_an_idle_thread_waits_and_does_not_ask() -> None:
-    """Neither the device nor the interpreter is bothered while nothing is done."""
-
-    class Counting(CpuDriver):
-        asked = 0
-
-        def event_reached(self, ordinal: int, event: int) -> bool:
-            self.asked += 1
-            return super().event_reached(ordinal, event)
-
-    driver, completions, gate = Counting(), Completions(), Gate()
-    gate.open.clear()
-    driver.call(0, "wait", gate, [])
-    completions.watch(Mark(driver, line_of(driver, CPU, 0)), 0, lambda _: None)
-    assert not completions.drain(0.05)
-    gate.open.set()
-    assert completions.drain(PATIENCE)
-    assert driver.asked == 0
-
-
 # --- what an op came to reaches whoever waits, whatever is wrong with it
 # ------------------------------------------------------------
-
-
-class Unnoted(Exception):  # noqa: N818 - a class of somebody else
-    """An error that refuses notes, and to be asked for them."""
-
-    def __getattribute__(self, name: str) -> Any:
-        if name in ("add_note", "__notes__"):
-            raise LookupError(name)
-        return super().__getattribute__(name)
-
-
-def failing(error: Exception) -> DeviceOp[None]:
-    """An op whose work on the device fails."""
-
-    def fail() -> None:
-        raise error
-
-    def body(ctx: ExecutionContext) -> DeviceOp[None]:
-        ctx.driver.call(ctx.stream, "fail", fail, [])
-        return as_op(None)
-
-    return with_context(body)
-
-
-def test_an_error_that_cannot_be_noted_on_is_the_ops_all_the_same() -> None:
-    spoilt = ValueError("with notes of its own")
-    spoilt.__notes__ = ()  # type: ignore[assignment]
-    with use_device("cpu"):
-        with pytest.raises(Unnoted):
-            failing(Unnoted()).future().result(PATIENCE)
-        with pytest.raises(ValueError, match="with notes of its own"):
-            failing(spoilt).future().result(PATIENCE)

@@ -11,10 +11,9 @@ from typing import Any
 
 import pytest
 
-from tests.runtime_samples import ADD, TENSOR, Array, bundle_of, image, kernel, loaded, slot
+from tests.runtime_samples import ADD, TENSOR, Array, image, kernel, loaded, slot
 from tilec.testing.fake_driver import H200, FakeDriver
 from tilec_runtime import Device, Module, Tensor, use_device
-from tilec_runtime.bundle.format import from_members, index_members
 from tilec_runtime.errors import LayoutError, RequirementError, VariantError
 from tilec_runtime.model.jit import JitFallback
 from tilec_runtime.model.kernel import KernelInfo, LaunchInfo, VariantInfo
@@ -184,15 +183,6 @@ def test_what_no_variant_takes_is_refused_as_without_a_table() -> None:
     with pytest.raises(RequirementError, match=r"tiled: requires x\.shape == z\.shape"):
         module.tiled(arrays(1024)[0], arrays(512)[1])
     assert driver.launches == []
-
-
-def test_generated_code_leaves_axes_open() -> None:
-    module, driver = loaded(TILED)
-    for choices in ((), (None, None), (None, 128), (64, None), (128, None)):
-        module.tiled.launch(0, arrays(1024), choices)
-        module.tiled.launch(0, arrays(1024), choices)
-    symbols = [launch.symbol for launch in driver.launches]
-    assert symbols == ["tiled_f32_64_128_2"] * 8 + ["tiled_f32_128_128_2"] * 2
 
 
 @pytest.mark.parametrize(
@@ -444,20 +434,6 @@ def test_tiles_that_contradict_are_refused_before_a_launch(gpu: tuple[Module, Fa
     assert len(driver.launches) == 1
 
 
-def test_variants_can_be_forced() -> None:
-    module, driver = loaded(TILED)
-    module.tiled.variant(BM=128)(*arrays(1024))
-    module.tiled(*arrays(1024), BM=128)
-    module.tiled(*arrays(1024))
-    assert [launch.symbol for launch in driver.launches] == [
-        "tiled_f32_128_128_2",
-        "tiled_f32_128_128_2",
-        "tiled_f32_64_128_2",
-    ]
-    with pytest.raises(VariantError, match="BM = 32 was not built; built are 64, 128"):
-        module.tiled.variant(BM=32)
-
-
 FACTS = kernel(
     "facts",
     (
@@ -512,12 +488,6 @@ def test_extents_and_contiguity_are_verified(
     found = module.facts.explain(Array(*shape, ptr=0x9000_0000), Array(*shape, stride=stride))
     assert found.variant.id == variant
     assert found.considered[0].reason == (why or "the arguments satisfy all its assumptions")
-
-
-def test_the_index_keeps_them() -> None:
-    info = bundle_of(FACTS, TILED).info
-    assert info.kernels == (FACTS, TILED)
-    assert from_members(index_members(info)) == info
 
 
 def persistent(*, default: tuple[tuple[str, int], ...] = ()) -> KernelInfo:

@@ -10,7 +10,16 @@ import re
 import pytest
 from cuda.bindings import driver as real
 
-from tests.unit.runtime.driver_api import CONTEXTS, OK, PARTS, SHAPE, Api
+from tests.unit.runtime.driver_api import (
+    CONTEXTS,
+    GIVING_BACK,
+    METHODS,
+    OK,
+    PARTS,
+    SHAPE,
+    Api,
+    Method,
+)
 from tilec_runtime.device.driver import Driver
 from tilec_runtime.device.results import ADVICE, KERNEL_FAULTS, STICKY
 from tilec_runtime.device.seam import LaunchShape
@@ -33,33 +42,6 @@ def test_facts_of_a_device():
     )
 
 
-@pytest.mark.parametrize("result", ["NO_DEVICE", "STUB_LIBRARY", "SYSTEM_DRIVER_MISMATCH"])
-def test_nothing_to_run_on(result):
-    with pytest.raises(
-        NoDeviceError, match=rf"^no NVIDIA GPU can be used: cuInit gave CUDA_ERROR_{result}"
-    ) as caught:
-        Driver(Api(cuInit=result))
-    assert caught.value.fix
-    assert caught.value.exit_code == 3
-
-
-def test_no_gpu_is_visible():
-    with pytest.raises(NoDeviceError, match="CUDA_VISIBLE_DEVICES hides it"):
-        Driver(Api(devices=0))
-
-
-def test_a_driver_that_is_broken_otherwise():
-    with pytest.raises(DriverError, match="cuInit failed: CUDA_ERROR_OPERATING_SYSTEM"):
-        Driver(Api(cuInit="OPERATING_SYSTEM"))
-
-
-def test_devices_are_counted_from_0():
-    with pytest.raises(
-        NoDeviceError, match=r"^there is no device 2: this process sees 2, numbered from 0"
-    ):
-        Driver(Api(devices=2)).device(2)
-
-
 @pytest.mark.parametrize(
     "result",
     sorted(result.name.removeprefix("CUDA_ERROR_") for result in real.CUresult if result != OK),
@@ -80,6 +62,33 @@ def test_every_result_has_its_name_and_advice(result):
     assert error.fix.startswith(fix)
     assert ("restarted" in str(error)) == isinstance(error, ContextLostError) == (name in STICKY)
     assert api.current == 0, "the thread's context is as before"
+
+
+@pytest.mark.parametrize(
+    ("api", "kind", "message"),
+    [
+        (
+            lambda: Api(cuInit="STUB_LIBRARY"),
+            NoDeviceError,
+            "^no NVIDIA GPU can be used: cuInit gave CUDA_ERROR_STUB_LIBRARY",
+        ),
+        (lambda: Api(devices=0), NoDeviceError, "CUDA_VISIBLE_DEVICES hides it"),
+        (
+            lambda: Api(cuInit="OPERATING_SYSTEM"),
+            DriverError,
+            "cuInit failed: CUDA_ERROR_OPERATING_SYSTEM",
+        ),
+        (
+            lambda: Api(devices=2),
+            NoDeviceError,
+            "^there is no device 2: this process sees 2, numbered from 0",
+        ),
+    ],
+)
+def test_nothing_to_run_on(api, kind, message):
+    with pytest.raises(kind, match=message) as caught:
+        Driver(api()).device(2)
+    assert caught.value.fix
 
 
 def test_advice_is_for_results_that_exist():
@@ -105,14 +114,6 @@ def test_a_result_that_the_driver_does_not_name():
     ) as caught:
         Driver(api).load_module(0, b"image")
     assert caught.value.code == 12345
-
-
-def test_an_image_is_loaded_in_the_primary_context():
-    api = Api()
-    Driver(api).load_module(0, b"ptx text")
-    assert api.contexts("cuModuleLoadData") == [CONTEXTS[0]]
-    assert api.made("cuModuleLoadData") == [(b"ptx text\0",)]
-    assert api.current == 0
 
 
 def test_a_bound_launch():
@@ -142,18 +143,6 @@ def test_a_tensor_map_is_made_in_a_context_of_the_device():
     assert arrays == [6, 3, 0xABC0, *extents, 0, 3, 2, 0]
     assert api.contexts("cuTensorMapEncodeTiled") == [CONTEXTS[0]]
     assert api.current == 0
-
-
-def test_a_launch_that_fails_under_the_right_context_too():
-    api = Api()
-    with pytest.raises(
-        DriverError, match=r"^add: the launch failed: CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"
-    ) as caught:
-        Driver(api).launch_failed(
-            0, real.CUresult.CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES, 0, lambda: OK, "add"
-        )
-    assert caught.value.kernel == "add"
-    assert "smaller block" in caught.value.fix
 
 
 def test_a_stream_of_another_device():
@@ -209,27 +198,21 @@ def test_the_widest_cluster_is_asked_of_a_launch_without_one():
         )
 
 
-def test_events() -> None:
+@pytest.mark.parametrize(("ask", "name", "arguments"), [*METHODS, *GIVING_BACK])
+def test_calls_are_made_in_the_devices_context_and_their_failures_told(
+    ask: Method, name: str, arguments: tuple[object, ...]
+) -> None:
     api = Api()
-    api.values |= {"cuEventCreate": 0x99, "cuEventElapsedTime": 2.5}
-    driver = Driver(api)
-    assert driver.create_event(0) == 0x99
-    driver.record_event(0, 0x99, 0x77)
-    driver.wait_event(0, 0x88, 0x99)
-    assert driver.event_reached(0, 0x99)
-    assert driver.elapsed(0, 0x98, 0x99) == 0.0025
-    driver.destroy_event(0, 0x99)
-    made = [call for call in api.calls if "Event" in str(call[0])]
-    assert made == [
-        ("cuEventCreate", 0),
-        ("cuEventRecord", 0x99, 0x77),
-        ("cuStreamWaitEvent", 0x88, 0x99, 0),
-        ("cuEventQuery", 0x99),
-        ("cuEventElapsedTime", 0x98, 0x99),
-        ("cuEventDestroy", 0x99),
-    ]
-    assert not Driver(Api(cuEventQuery="NOT_READY")).event_reached(0, 0x99)
-    with pytest.raises(DriverError, match="cuEventQuery failed: CUDA_ERROR_LAUNCH_FAILED"):
-        Driver(Api(cuEventQuery="LAUNCH_FAILED")).event_reached(0, 0x99)
-    with pytest.raises(DriverError, match="cuEventSynchronize failed: CUDA_ERROR_INVALID_HANDLE"):
-        Driver(Api(cuEventSynchronize="INVALID_HANDLE")).synchronize_event(0, 0x99)
+    ask(Driver(api))
+    assert (api.made(name), api.contexts(name)) == ([arguments], [CONTEXTS[0]])
+    assert api.current == 0, "the thread's own context is back"
+    failing = Api(**{name: "INVALID_VALUE"})
+    with pytest.raises(DriverError, match=f"{name} failed: CUDA_ERROR_INVALID_VALUE") as caught:
+        ask(Driver(failing))
+    assert (caught.value.device, failing.current) == (0, 0)
+
+
+def test_times_are_seconds() -> None:
+    api = Api()
+    api.values["cuEventElapsedTime"] = 2.5
+    assert Driver(api).elapsed(0, 0x98, 0x99) == 0.0025

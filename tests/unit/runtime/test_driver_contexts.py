@@ -4,7 +4,6 @@ libcuda.
 
 from __future__ import annotations
 
-import contextlib
 import os
 
 import pytest
@@ -13,19 +12,6 @@ from cuda.bindings import driver as real
 from tests.unit.runtime.driver_api import CONTEXTS, OK, PARTS, SHAPE, Api
 from tilec_runtime.device.driver import Driver
 from tilec_runtime.errors import ContextLostError, DriverError
-
-
-def test_with_several_devices_the_context_is_looked_at():
-    api = Api(devices=2)
-    driver = Driver(api)
-    launch = driver.bind_launch(1, "function", SHAPE, 0, PARTS)
-    launch(0, 0)
-    assert api.made("cuCtxPushCurrent")
-    pushed = len(api.made("cuCtxPushCurrent"))
-    with driver.current(1):
-        launch(0, 0)
-    assert len(api.made("cuCtxPushCurrent")) == pushed + 1, "only the one of this test"
-    assert api.current == 0
 
 
 def test_a_thread_without_context_gets_the_devices_before_a_launch():
@@ -59,30 +45,6 @@ def test_no_thread_is_left_on_another_device_than_the_first():
     assert len(api.contexts("cuLaunchKernelEx")) == 2
 
 
-def test_under_a_foreign_context_every_launch_is_made_in_the_devices():
-    api = Api()
-    driver = Driver(api)
-    api.thread.stack = [0x999]
-    launch = driver.bind_launch(0, "function", SHAPE, 0, PARTS)
-    assert launch(0, 0)[0] == OK
-    assert api.contexts("cuLaunchKernelEx") == [CONTEXTS[0]]
-    assert api.current == 0x999
-
-
-def test_a_new_thread_gets_the_context_at_its_first_launch():
-    api = Api()
-    tries = []
-    Driver(api).launch_failed(
-        0,
-        real.CUresult.CUDA_ERROR_INVALID_CONTEXT,
-        0,
-        lambda: tries.append(api.current) or OK,
-        "add",
-    )
-    assert tries == [CONTEXTS[0]]
-    assert api.current == CONTEXTS[0]
-
-
 def test_a_foreign_context_is_restored():
     api = Api()
     driver = Driver(api)
@@ -97,23 +59,6 @@ def test_a_foreign_context_is_restored():
     )
     assert tries == [CONTEXTS[0]]
     assert api.current == 0x999
-
-
-def test_contexts_are_retained_once():
-    api = Api(devices=2)
-    driver = Driver(api)
-    for _ in range(3):
-        with driver.current(0), driver.current(1):
-            assert api.current == CONTEXTS[1]
-    assert len(api.made("cuDevicePrimaryCtxRetain")) == 2
-
-
-def test_an_error_inside_a_context_leaves_the_threads_own():
-    api = Api()
-    driver = Driver(api)
-    with contextlib.suppress(ValueError), driver.current(0):
-        raise ValueError
-    assert api.current == 0
 
 
 def test_what_was_made_here_needs_no_context_to_be_asked() -> None:
@@ -211,14 +156,6 @@ def test_what_asks_of_streams_and_addresses_needs_no_context_of_the_thread(
     assert driver.pointer_device(0x1000) == 1
     assert driver.allocation(0x1000) == (1, 1)
     assert api.current == 0
-
-
-def test_waiting_for_a_device_waits_for_its_context():
-    api = Api()
-    Driver(api).synchronize_device(0)
-    assert ("cuCtxSynchronize",) in api.calls
-    with pytest.raises(DriverError, match="cuCtxSynchronize failed: CUDA_ERROR_LAUNCH_FAILED"):
-        Driver(Api(cuCtxSynchronize="LAUNCH_FAILED")).synchronize_device(0)
 
 
 def test_a_forked_child_is_refused_and_told_to_spawn():

@@ -6,49 +6,11 @@ import pytest
 
 from tests.unit.runtime.driver_api import Api
 from tilec_runtime.device.driver import Driver
-from tilec_runtime.device.seam import KEEP_ALL, CopyKind, PoolStats
-from tilec_runtime.errors import DriverError
+from tilec_runtime.device.seam import KEEP_ALL, PoolStats
 
 
 def thresholds(api: Api) -> list[int]:
     return [value._obj.value for _, _, value in api.made("cuMemPoolSetAttribute")]
-
-
-@pytest.mark.parametrize(
-    ("kind", "call"),
-    [
-        (CopyKind.TO_DEVICE, "cuMemcpyHtoDAsync"),
-        (CopyKind.TO_HOST, "cuMemcpyDtoHAsync"),
-        (CopyKind.ON_DEVICE, "cuMemcpyAsync"),
-    ],
-)
-def test_a_copy_is_enqueued_in_the_devices_context_and_not_waited_for(
-    kind: CopyKind, call: str
-) -> None:
-    api = Api()
-    Driver(api).copy_async(0, 0x10, 0x20, 64, 0x77, kind)
-    assert api.made(call) == [(0x10, 0x20, 64, 0x77)]
-    assert api.made("cuStreamSynchronize") == []
-    assert api.current == 0
-
-
-def test_pinned_memory() -> None:
-    api = Api()
-    api.values["cuMemHostAlloc"] = 0x5000
-    driver = Driver(api)
-    assert driver.allocate_pinned(0, 4096) == 0x5000
-    driver.free_pinned(0, 0x5000)
-    assert api.made("cuMemHostAlloc") == [(4096, 1)], "portable: every context may copy from it"
-    assert api.made("cuMemFreeHost") == [(0x5000,)]
-
-
-def test_events_that_only_order_cost_no_times() -> None:
-    api = Api()
-    driver = Driver(api)
-    driver.create_event(0, timed=False)
-    driver.create_event(0, timed=False, blocking=True)
-    driver.create_event(0)
-    assert api.made("cuEventCreate") == [(2,), (3,), (0,)]
 
 
 def test_a_pool_of_ones_own() -> None:
@@ -138,22 +100,6 @@ def test_nobody_destroys_a_pool_that_a_call_of_the_driver_is_still_about(
     assert seen
     driver._destroy_unused()
     assert api.made("cuMemPoolDestroy") == [(0x6000,)]
-
-
-def test_a_pool_whose_threshold_is_refused_is_given_back() -> None:
-    api = Api(cuMemPoolSetAttribute="INVALID_VALUE")
-    api.values["cuMemPoolCreate"] = 0x6000
-    with pytest.raises(DriverError, match="cuMemPoolSetAttribute failed: CUDA_ERROR_INVALID_VALUE"):
-        Driver(api).create_pool(0, 1)
-    assert api.made("cuMemPoolDestroy") == [(0x6000,)]
-
-
-def test_memory_of_the_device() -> None:
-    api = Api()
-    api.values["cuMemGetInfo"] = 8
-    assert Driver(api).memory_info(0) == (8, 8)
-    with pytest.raises(DriverError, match="cuMemGetInfo failed: CUDA_ERROR_ILLEGAL_ADDRESS"):
-        Driver(Api(cuMemGetInfo="ILLEGAL_ADDRESS")).memory_info(0)
 
 
 def test_where_an_allocation_ends() -> None:

@@ -156,11 +156,6 @@ def test_a_capsule_that_is_looked_at_is_given_back():
     assert alive() is None, "the capsule released its hold"
 
 
-def test_numpy_is_on_the_cpu():
-    facts = tensor_facts(np.zeros((2, 3), "int16"), nowhere)
-    assert (facts.dtype, facts.shape, facts.device) == ("i16", (2, 3), ON_CPU)
-
-
 @pytest.mark.parametrize(
     ("array", "facts"),
     [
@@ -232,12 +227,6 @@ def test_a_device_is_a_number_of_this_process():
     )
     array.device.local_hardware_id = True
     assert tensor_facts(array, lambda _: 2).device == 2, "True is no number of a device"
-
-
-def test_an_unknown_dtype_keeps_its_name():
-    array = Array(4)
-    array.dtype, array.interface["typestr"] = "complex64", "<c8"
-    assert tensor_facts(array, nowhere).dtype == "complex64"
 
 
 @pytest.mark.parametrize(("step", "stride"), [(1, (16, 1)), (2, (32, 1))])

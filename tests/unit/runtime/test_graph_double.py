@@ -4,7 +4,6 @@ tilec never asks of CUDA.
 
 from __future__ import annotations
 
-import os
 import random
 import time
 from collections.abc import Callable
@@ -14,7 +13,6 @@ import pytest
 from tests.graph_contract import BYTES, CHECKS, Rig
 from tilec.testing.fake_driver import FakeDriver
 from tilec_runtime.cpu.driver import CpuDriver
-from tilec_runtime.errors import DriverError
 
 RIGS: dict[str, Callable[[], Rig]] = {
     "cpu": lambda: Rig(CpuDriver(), -1),
@@ -41,33 +39,6 @@ def test_memory_in_the_order_of_a_captured_stream_is_refused(made: str) -> None:
     rig.driver.free(rig.ordinal, address, rig.other)
 
 
-@pytest.mark.parametrize("made", ["cpu", "fake"])
-def test_forks_are_refused(made: str) -> None:
-    """CUDA would draw the other stream into the capture; tilec captures one stream, and records no
-    event there.
-    """
-    rig = RIGS[made]()
-    driver, ordinal = rig.driver, rig.ordinal
-    event = rig.event()
-    driver.begin_capture(ordinal, rig.stream)
-    driver.record_event(ordinal, event, rig.stream)
-    with pytest.raises(DriverError) as caught:
-        driver.wait_event(ordinal, rig.other, event)
-    assert caught.value.result == "CUDA_ERROR_STREAM_CAPTURE_MERGE"
-    rig.fill(rig.a, 1, rig.other)
-    assert driver.graph_nodes(driver.end_capture(ordinal, rig.stream)) == 0
-    assert rig.get(rig.a) == {1}
-
-
-def test_an_executable_that_was_given_back_is_not_launched() -> None:
-    for made in ("cpu", "fake"):
-        rig = RIGS[made]()
-        executable = rig.executable(rig.copy)
-        rig.driver.destroy_executable(rig.ordinal, executable)
-        with pytest.raises(DriverError, match="cuGraphLaunch failed: CUDA_ERROR_INVALID_VALUE"):
-            rig.driver.launch_graph(rig.ordinal, executable, rig.stream)
-
-
 def test_a_work_that_fails_ends_the_replay_and_is_told() -> None:
     rig = RIGS["cpu"]()
     driver = rig.driver
@@ -86,13 +57,3 @@ def test_a_work_that_fails_ends_the_replay_and_is_told() -> None:
         with pytest.raises(OSError, match="no such luck"):
             driver.synchronize(-1, rig.stream)
     assert done == ["first", "first"]
-
-
-def test_a_forked_child_has_no_captures() -> None:
-    rig = RIGS["cpu"]()
-    rig.driver.begin_capture(-1, rig.stream)
-    child = os.fork()
-    if child == 0:
-        os._exit(1 if rig.driver.capturing(-1, rig.stream) else 0)
-    assert os.waitpid(child, 0)[1] == 0
-    assert rig.driver.capturing(-1, rig.stream)

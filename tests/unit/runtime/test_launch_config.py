@@ -12,9 +12,8 @@ import pytest
 from tests.runtime_samples import ADD, Array, loaded
 from tilec.testing.fake_driver import FakeDriver
 from tilec_runtime import Device, LaunchConfig, Module, use_device
-from tilec_runtime.errors import ArgumentError, CallError, LaunchLimitError
+from tilec_runtime.errors import ArgumentError, CallError
 from tilec_runtime.model.kernel import LaunchInfo
-from tilec_runtime.tensors.tensor import Tensor
 
 REQUIRES = ADD.launch.requires
 OPEN = dataclasses.replace(
@@ -94,18 +93,6 @@ def test_a_launch_says_what_the_manifest_leaves_open(gpu: Gpu) -> None:
     ].configured(LaunchConfig(block=32))
 
 
-def test_ops_take_a_configuration_too(gpu: Gpu) -> None:
-    module, driver = gpu
-    found: Any = driver
-    tensors = [
-        Tensor.uninitialized((512,), "f32", driver=found, ordinal=0, stream=0) for _ in range(3)
-    ]
-    op = module.ops.open(*tensors, config=LaunchConfig.for_num_elems(512))
-    z, x, y, _ = op.sync()
-    module.ops.open(z, x, y, 1.0, config=LaunchConfig(grid=3)).grid(5).sync()
-    assert shapes(driver) == [(2, 256, 0), (5, 1, 0)]
-
-
 def test_what_looks_at_a_launch_takes_its_configuration_too(gpu: Gpu) -> None:
     module, driver = gpu
     config = LaunchConfig(grid=3, block=64)
@@ -183,19 +170,6 @@ def test_a_configuration_that_does_not_fit_is_refused(
         with pytest.raises(ArgumentError, match=f"^{message}") as caught:
             call(*arrays(), config=config)
         assert caught.value.fix
-    assert driver.launches == []
-
-
-def test_limits_and_conditions_hold_for_them_as_for_other_launches(gpu: Gpu) -> None:
-    module, driver = gpu
-    with pytest.raises(LaunchLimitError, match="open: the block has 2048 threads"):
-        module.open(*arrays(), config=LaunchConfig(block=(1024, 2)), stream=0)
-    with pytest.raises(
-        LaunchLimitError, match=r"gridded: grid.x is 3, and must be divisible by cluster.x 2"
-    ):
-        module.gridded(*arrays(), config=LaunchConfig(grid=3), stream=0)
-    with pytest.raises(ValueError, match=r"open: requires x.shape\[0\] == z.shape\[0\]"):
-        module.open(arrays()[0], *arrays(256)[1:], config=LaunchConfig(), stream=0)
     assert driver.launches == []
 
 

@@ -443,13 +443,6 @@ def test_a_damaged_index_is_the_bundles_error():
     )
 
 
-def explained(module, *arguments):
-    """What `explain` refuses, which loads nothing: it says of a launch what the launch says."""
-    with pytest.raises(LaunchLimitError) as caught:
-        module.add.explain(*arguments)
-    return str(caught.value).splitlines()[0]
-
-
 def test_a_computed_argument_that_does_not_fit_its_slot():
     variant = VariantInfo(
         id="add",

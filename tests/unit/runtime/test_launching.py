@@ -174,26 +174,6 @@ def test_images_are_loaded_at_their_first_launch_and_once():
     assert len(driver.loads) == 1, "a bundle that is loaded again shares what is there"
 
 
-def test_the_first_launch_of_a_thread_finds_a_context():
-    """The driver would take it as an error otherwise, which tools that watch the driver report."""
-    module, driver = loaded(ADD)
-    assert driver.errors == []
-
-    def work():
-        module.add(Z, X, Y, stream=5)
-
-    work()
-    assert driver.errors == []
-    assert len(driver.launches) == 1
-    # What is known is launched without a look at the context: the driver's refusal says that a
-    # thread is new.
-    thread = threading.Thread(target=work)
-    thread.start()
-    thread.join(PATIENCE)
-    assert driver.errors == ["cuLaunchKernelEx: CUDA_ERROR_INVALID_CONTEXT"]
-    assert len(driver.launches) == 2
-
-
 def test_one_load_per_device():
     driver = fake_driver(ADD, devices=(H200, dataclasses.replace(H200, ordinal=1)))
     bundle = bundle_of(ADD)
@@ -256,19 +236,6 @@ def test_no_image_for_the_device():
     with pytest.raises(NoImageError, match=r"(?s)^add-a16: no image runs on .*10\.0.*sm_90: "):
         module.add(Z, X, Y, stream=5)
     assert driver.loads == []
-
-
-def test_dynamic_shared_memory_is_opted_in():
-    module, driver = loaded(
-        dataclasses.replace(ADD, launch=LaunchInfo(grid=("1",), shared="100000"))
-    )
-    module.add(Z, X, Y, stream=5)
-    assert driver.allowed_shared == {"add_fast": 100000}
-    module, driver = loaded(
-        dataclasses.replace(ADD, launch=LaunchInfo(grid=("1",), shared="49152"))
-    )
-    module.add(Z, X, Y, stream=5)
-    assert driver.allowed_shared == {}
 
 
 def test_a_tile_kernels_block_stands_for_whatever_it_needs():

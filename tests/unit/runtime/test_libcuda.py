@@ -233,28 +233,6 @@ def test_calls_that_an_older_driver_lacks_are_not_supported() -> None:
         Driver(Libcuda(library)).upload_graph(0, 1, 2)
 
 
-def test_a_driver_works_on_it() -> None:
-    library = Library()
-    library.gives |= {
-        "cuDeviceGetCount": 7,
-        "cuDeviceGetName": b"GPU",
-        "cuDeviceGetAttribute": 7,
-        "cuDevicePrimaryCtxRetain": 0x70,
-        "cuFuncGetAttribute": 7,
-        "cuGetErrorName": b"CUDA_ERROR_NO_BINARY_FOR_GPU",
-    }
-    driver = Driver(Libcuda(library))
-    assert (driver.device_count(), driver.device(0).cc, driver.device(0).name) == (7, (7, 7), "GPU")
-    module = driver.load_module(0, b"image")
-    assert driver.function_facts(driver.function(module, "add")).registers == 7
-    assert driver.launch_target(0) == 0x70
-    with driver.outside_captures(0):
-        assert library.calls[-1] == ("cuThreadExchangeStreamCaptureMode", 2)
-    library.results["cuModuleLoadData"] = 209
-    with pytest.raises(DriverError, match=r"CUDA_ERROR_NO_BINARY_FOR_GPU \(words\)"):
-        driver.load_module(0, b"image")
-
-
 def test_without_a_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(name: str) -> None:
         raise OSError(f"no {name}")

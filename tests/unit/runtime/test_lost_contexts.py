@@ -16,7 +16,7 @@ import pytest
 from cuda.bindings import driver as real
 
 from tests.runtime_samples import ADD, Array, bundle_of, fake_driver, loaded
-from tests.unit.runtime.driver_api import OK, PARTS, SHAPE, Api
+from tests.unit.runtime.driver_api import GIVING_BACK, METHODS, OK, PARTS, SHAPE, Api, Method
 from tilec_runtime import (
     Device,
     DeviceBuffer,
@@ -32,12 +32,11 @@ from tilec_runtime.device.completion import COMPLETIONS
 from tilec_runtime.device.driver import Driver
 from tilec_runtime.device.lost import Losses
 from tilec_runtime.device.results import KERNEL_FAULTS, STICKY
-from tilec_runtime.device.seam import CopyKind, LaunchParts
+from tilec_runtime.device.seam import LaunchParts
 from tilec_runtime.errors import (
     ContextError,
     ContextLostError,
     DriverError,
-    KernelCacheError,
 )
 
 ILLEGAL = "CUDA_ERROR_ILLEGAL_ADDRESS"
@@ -87,68 +86,43 @@ def test_the_first_failure_says_what_failed_and_what_was_launched() -> None:
     assert pickle.loads(pickle.dumps(error)).launches == error.launches
 
 
-CALLS: dict[str, Any] = {
-    "allocate": lambda d: d.allocate(0, 64, 0),
-    "free": lambda d: d.free(0, 0x10, 0),
-    "allocate_pinned": lambda d: d.allocate_pinned(0, 64),
-    "memory_info": lambda d: d.memory_info(0),
-    "copy_in": lambda d: d.copy_in(0, 1, 2, 3, 0),
-    "copy_out": lambda d: d.copy_out(0, 1, 2, 3, 0),
-    "copy_async": lambda d: d.copy_async(0, 1, 2, 3, 0, CopyKind.ON_DEVICE),
-    "fill": lambda d: d.fill(0, 1, 0, 3, 0),
-    "create_pool": lambda d: d.create_pool(0, 1),
-    "pool_stats": lambda d: d.pool_stats(0, 1),
-    "trim_pool": lambda d: d.trim_pool(0, 1, 1),
-    "create_stream": lambda d: d.create_stream(0),
-    "synchronize": lambda d: d.synchronize(0, 0),
-    "synchronize_device": lambda d: d.synchronize_device(0),
-    "create_event": lambda d: d.create_event(0),
-    "record_event": lambda d: d.record_event(0, 1, 0),
-    "wait_event": lambda d: d.wait_event(0, 0, 1),
-    "event_reached": lambda d: d.event_reached(0, 1),
-    "synchronize_event": lambda d: d.synchronize_event(0, 1),
-    "elapsed": lambda d: d.elapsed(0, 1, 2),
-    "load_module": lambda d: d.load_module(0, b"image"),
-    "bind_launch": lambda d: d.bind_launch(0, "f", SHAPE, 0, PARTS),
-    "launch": lambda d: d.launch_failed(
-        0, real.CUresult.CUDA_ERROR_ILLEGAL_ADDRESS, 0, lambda: OK, "add"
-    ),
-    "active_blocks": lambda d: d.active_blocks(0, "f", 32, 0),
-}
-
-
-@pytest.mark.parametrize("call", CALLS)
-def test_every_later_call_says_that_the_context_is_lost_and_since_when(call: str) -> None:
+def lost() -> tuple[Api, Driver]:
     api = Api(cuStreamSynchronize="ILLEGAL_ADDRESS")
     driver = Driver(api)
     with pytest.raises(ContextLostError):
         driver.synchronize(0, 0)
-    if call != "launch":
-        api.results.clear()  # the driver may let a call through: it is refused all the same
+    api.calls.clear()
+    return api, driver
+
+
+@pytest.mark.parametrize(
+    "ask", [*(ask for ask, _, _ in METHODS), lambda d: d.bind_launch(0, "f", SHAPE, 0, PARTS)]
+)
+def test_every_later_call_says_that_the_context_is_lost_and_since_when(ask: Method) -> None:
+    api, driver = lost()
+    api.results.clear()  # the driver may let a call through: it is refused all the same
     with pytest.raises(
         ContextLostError,
-        match=rf"the context of device 0 is lost since cuStreamSynchronize gave {ILLEGAL}",
+        match=rf"^the context of device 0 is lost since cuStreamSynchronize gave {ILLEGAL}",
     ) as caught:
-        CALLS[call](driver)
+        ask(driver)
     error = caught.value
     assert error.again
     assert (error.device, error.code, error.since) == (0, 700, "cuStreamSynchronize")
-    assert str(error).startswith("add: the context" if call == "launch" else "the context")
     assert "nothing of tilec was launched there" in error.cause
     assert api.current == 0
 
 
 def test_what_is_lost_needs_no_giving_back() -> None:
-    api = Api(cuStreamSynchronize="ILLEGAL_ADDRESS")
-    driver = Driver(api)
-    with pytest.raises(ContextLostError):
-        driver.synchronize(0, 0)
-    del api.calls[:]
-    driver.destroy_stream(0, 1)
-    driver.destroy_event(0, 1)
-    driver.destroy_pool(0, 1)
-    driver.free_pinned(0, 1)
+    api, driver = lost()
+    for ask, _, _ in GIVING_BACK:
+        ask(driver)
     assert api.calls == []
+
+
+def test_a_later_launch_names_its_kernel() -> None:
+    with pytest.raises(ContextLostError, match=r"^add: the context of device 0 is lost since"):
+        lost()[1].launch_failed(0, real.CUresult.CUDA_ERROR_ILLEGAL_ADDRESS, 0, lambda: OK, "add")
 
 
 def test_other_devices_go_on() -> None:
@@ -160,33 +134,6 @@ def test_other_devices_go_on() -> None:
     driver.synchronize(0, 0)
     with pytest.raises(ContextLostError, match="context of device 1 is lost since"):
         driver.synchronize(1, 0)
-
-
-def test_a_failure_with_the_device_current_leaves_the_threads_context_as_it_was() -> None:
-    """Popping a lost context may fail too, and says nothing new."""
-    api = Api(cuMemAllocFromPoolAsync="LAUNCH_FAILED", cuCtxPopCurrent="LAUNCH_FAILED")
-    with pytest.raises(ContextLostError, match=r"^cuMemAllocFromPoolAsync failed"):
-        Driver(api).allocate(0, 64, 0)
-    assert len(api.made("cuCtxPopCurrent")) == 1
-
-
-def test_an_address_of_a_lost_context_is_not_called_nobodys() -> None:
-    api = Api(cuPointerGetAttribute="ILLEGAL_ADDRESS")
-    driver = Driver(api)
-    with driver.current(0), pytest.raises(ContextLostError):
-        driver.pointer_device(0x10)
-
-
-def test_a_call_without_a_current_context_is_about_the_only_one() -> None:
-    api = Api(cuModuleGetFunction="ILLEGAL_ADDRESS")
-    driver = Driver(api)
-    with pytest.raises(DriverError) as caught:
-        driver.function("module", "add")
-    assert not isinstance(caught.value, ContextLostError), "no context is known"
-    with driver.current(0):
-        pass
-    with pytest.raises(ContextLostError):
-        driver.function("module", "add")
 
 
 @pytest.mark.parametrize("result", sorted(STICKY))
@@ -323,16 +270,6 @@ def test_ops_that_were_not_done_are_named_with_their_place() -> None:
     del other
 
 
-def test_the_op_is_named_that_was_told_at_its_end() -> None:
-    driver = fake_driver(ADD)
-    driver.fail["synchronize"] = ILLEGAL
-    with (
-        use_device(Device(0, driver=driver)),
-        pytest.raises(ContextLostError, match=r"\n  op: value, created at "),
-    ):
-        as_op(1).sync()
-
-
 def test_a_process_that_lost_its_context_ends_at_once_and_in_silence() -> None:
     code = """
 from tests.runtime_samples import ADD, Array, loaded
@@ -363,26 +300,3 @@ del kept[0]
         check=False,
     )
     assert (done.stdout, done.stderr, done.returncode) == ("lost\n", "", 0)
-
-
-def test_an_image_that_the_driver_refuses_says_which() -> None:
-    driver = fake_driver(ADD)
-    driver.fail["load_module"] = "CUDA_ERROR_UNSUPPORTED_PTX_VERSION"
-    with (
-        use_device(Device(0, driver=driver)),
-        pytest.raises(
-            KernelCacheError, match=r"^the module cannot be loaded: load_module failed"
-        ) as caught,
-    ):
-        load_module_from_ptx(".version 99.0")
-    assert (caught.value.result, caught.value.device) == ("CUDA_ERROR_UNSUPPORTED_PTX_VERSION", 0)
-    assert "newer ISA" in caught.value.cause
-    driver.fail = {"function": "CUDA_ERROR_NOT_FOUND"}
-    with use_device(Device(0, driver=driver)):
-        module = load_module_from_ptx(".version 8.0")
-    with pytest.raises(
-        KernelCacheError,
-        match=r"^scale: there is no such entry point: function failed: CUDA_ERROR_NOT_FOUND",
-    ) as caught:
-        module.function("scale")
-    assert (caught.value.kernel, caught.value.device) == ("scale", 0)

@@ -60,14 +60,6 @@ def test_clusters_and_cooperation_at_once_count_whole_clusters() -> None:
     assert driver.launches[0].shape.cluster == (4,)
 
 
-def test_wide_clusters_are_allowed_before_they_are_counted() -> None:
-    module, driver = loaded(
-        dataclasses.replace(ADD, launch=LaunchInfo(grid=("32",), cluster=(16,)))
-    )
-    assert module.add.residency(Z, X, Y).max_cooperative_grid == 16 * 16
-    assert "allow_wide_clusters" in driver.calls
-
-
 def test_the_suggestion_keeps_most_threads_resident(monkeypatch: pytest.MonkeyPatch) -> None:
     module, driver = loaded(ADD)
 
@@ -88,19 +80,6 @@ def test_the_suggestion_keeps_to_what_was_compiled(facts: dict[str, Any], size: 
     variant = dataclasses.replace(ADD.variants[1], images=(image("bounded", **facts),))
     module, _ = loaded(dataclasses.replace(ADD, launch=launch, variants=(variant,)))
     assert module.add.residency(Z, X, Y).suggest_block_size == size
-
-
-def test_a_device_without_cooperative_launches() -> None:
-    module, _ = loaded(ADD, devices=(dataclasses.replace(H200, cooperative=False),))
-    assert module.add.residency(Z, X, Y).max_cooperative_grid == 0
-
-
-def test_shared_memory_beyond_the_default_is_allowed_before_it_is_counted() -> None:
-    module, driver = loaded(
-        dataclasses.replace(ADD, launch=LaunchInfo(grid=("1",), shared="100000"))
-    )
-    module.add.residency(Z, X, Y)
-    assert driver.allowed_shared == {"add_any": 100000}
 
 
 def test_calls_that_would_be_refused_are_refused() -> None:

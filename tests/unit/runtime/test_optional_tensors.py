@@ -147,18 +147,6 @@ def test_nothing_is_asked_of_what_is_not_there(gpu: tuple[Module, FakeDriver]) -
     assert driver.launches == []
 
 
-def test_explanations_say_what_is_none(gpu: tuple[Module, FakeDriver]) -> None:
-    module, _ = gpu
-    without, given = module.norm.explain(Y, ODD), module.norm.explain(Y, ODD, B)
-    assert (without.variant.id, given.variant.id) == ("norm-no_b", "norm")
-    assert "passes over variant norm: b is None\n" in str(without)
-    assert (
-        "passes over variant norm-al16-no_b: x has address 0x20004, not divisible by 16\n"
-        in str(without)
-    )
-    assert module.norm.residency(Y, X).max_active_blocks == 8
-
-
 def test_a_kind_of_call_that_was_not_shipped() -> None:
     module, _ = loaded(dataclasses.replace(NORM, variants=NORM.variants[:2]))
     with pytest.raises(VariantError) as caught:

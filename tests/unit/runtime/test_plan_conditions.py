@@ -15,12 +15,10 @@ from tests.runtime_samples import ADD, GEMM, SCALAR, TENSOR, Array, image, kerne
 from tests.unit.runtime import fake_torch
 from tilec.testing.fake_driver import FakeDriver
 from tilec_runtime.errors import AliasError, TilecError
-from tilec_runtime.launch.keys import facts_of
 from tilec_runtime.launch.launcher import Launcher
 from tilec_runtime.launch.plans import MOST_ALIKE
 from tilec_runtime.model.kernel import KernelInfo, LaunchInfo, VariantInfo
 from tilec_runtime.model.signature import Param
-from tilec_runtime.model.table import DispatchRule, TableDevice, TableEntry, TuningTable
 
 
 def outcome(launcher: Launcher, driver: FakeDriver, values: tuple[Any, ...]) -> list[str]:
@@ -105,26 +103,6 @@ def test_a_thousand_new_shapes_need_a_handful_of_plans() -> None:
     assert len(module.add.plans) == 2, "one of each variant"
 
 
-def test_new_shapes_of_a_tuned_kernel_need_a_plan_for_each_row_of_its_table() -> None:
-    rows = ((1, 64), (101, 128), (201, 64))
-    entries = tuple(
-        TableEntry(ranges=((low, low + 99),), point=(("T", "f16"), ("BM", bm), ("BK", 64)))
-        for low, bm in rows
-    )
-    device = TableDevice(name="Fake H200", cc=(9, 0), multiprocessors=132, entries=entries)
-    table = TuningTable(source="tuned.json", sizes=("c.shape[0]",), devices=(device,))
-    module, driver = loaded(
-        dataclasses.replace(
-            GEMM, table=table, rules=(DispatchRule(when="c.shape[1] > 500", take=(("BM", 64),)),)
-        )
-    )
-    for size in range(1, 1001):
-        module.gemm(*torch_tensors((size, size), (size, 4), (4, size)), stream=5)
-    expected = ["64"] * 100 + ["128"] * 100 + ["64"] * 100 + ["128"] * 200 + ["64"] * 500
-    assert [launch.symbol.removeprefix("gemm_f16_") for launch in driver.launches] == expected
-    assert len(module.gemm.plans) <= 6
-
-
 def test_plans_of_one_class_are_bounded_and_the_oldest_leaves() -> None:
     """The driver counts resident blocks of one size: each has a plan."""
     launch = LaunchInfo(grid=("1",), block=("n",), cooperative=True)
@@ -165,38 +143,6 @@ def test_decisions_that_no_program_repeats_pin_what_they_read(
     assert len(module.add.plans) <= count
 
 
-def test_outputs_in_rows_or_columns_of_a_larger_matrix_need_one_plan_each() -> None:
-    """Until steps of one row reach into the next: then the output may overlap itself, and is looked
-    at.
-    """
-    params = tuple(
-        dataclasses.replace(p, stride=(None, None), rank=2) if p.kind is TENSOR else p
-        for p in ADD.params
-    )
-    module, driver = loaded(
-        dataclasses.replace(
-            ADD, params=params, variants=ADD.variants[1:], launch=LaunchInfo(grid=("1",))
-        )
-    )
-
-    def matrices(rows: int, step: tuple[int, int]) -> list[Array]:
-        return [
-            Array(rows, 5, stride=each, ptr=FAR * place)
-            for place, each in enumerate((step, (5, 1), (1, rows)), 1)
-        ]
-
-    for rows in range(2, 100):
-        module.add(*matrices(rows, (5 + rows % 7, 1)), stream=5)
-    assert len(module.add.plans) <= 3  # contiguous or not
-    for rows in range(2, 100):
-        module.add(*matrices(rows, (1, rows + rows % 7)), stream=5)
-    assert len(module.add.plans) <= 4  # columns
-    for step in ((0, 1), (4, 1), (1, 1)):
-        with pytest.raises(AliasError, match="'z' overlaps itself"):
-            module.add(*matrices(4, step), stream=5)
-    assert len(driver.launches) == 196
-
-
 def test_columns_that_lie_between_each_other_keep_their_distance() -> None:
     """The byte ranges meet, and no byte is shared: the plan is for tensors that are as far apart."""
     params = tuple(
@@ -221,53 +167,7 @@ def test_columns_that_lie_between_each_other_keep_their_distance() -> None:
     assert len(driver.launches) == 4
 
 
-def test_a_known_launch_in_python_reads_its_arguments_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    module, driver = loaded(ADD)
-    arrays, read = [Array(1024, ptr=FAR * place) for place in (1, 2, 3)], []
-    module.add._tabled = True
-    module.add(*arrays)
-    monkeypatch.setattr(
-        "tilec_runtime.launch.launcher.facts_of", lambda *call: read.append(call) or facts_of(*call)
-    )
-    module.add(*arrays)
-    assert (len(read), len(driver.launches)) == (1, 2)
-
-
 # Keys
-
-
-class Odd(int):
-    """A number that does not show its value."""
-
-    def __repr__(self) -> str:
-        return "odd"
-
-
-def counted(**more: Any) -> KernelInfo:
-    """A kernel whose grid is a number."""
-    params = (
-        Param(name="z", kind=TENSOR, dtype="f32", rank=1, out=True),
-        Param(name="n", kind=SCALAR, dtype="i32"),
-    )
-    variant = VariantInfo(
-        id="k", abi=(slot("ptr", "z.ptr"), slot("i32", "n")), images=(image("k"),)
-    )
-    return kernel(
-        "k",
-        params,
-        (variant,),
-        launch=LaunchInfo(grid=("n",), block=("32",), requires=("n <= 100",)),
-        **more,
-    )
-
-
-def test_numbers_are_told_apart_by_their_bits() -> None:
-    module, driver = loaded(counted())
-    for number in (3, 7, 3):
-        module.k(Array(64), Odd(number))
-    assert [launch.shape.grid[0] for launch in driver.launches] == [3, 7, 3]
-    with pytest.raises(TilecError, match="requires n <= 100"):
-        module.k(Array(64), Odd(5000))
 
 
 def test_a_plan_is_not_kept_for_an_array_that_changed_meanwhile() -> None:

@@ -15,7 +15,6 @@ from tests.runtime_samples import Array, bundle_of, loaded
 from tests.unit.runtime.cpu.tileir.build import TOKEN, Builder, program
 from tilec_runtime import Module, Tensor, load
 from tilec_runtime.cpu.launch import CpuOptions
-from tilec_runtime.cpu.tileir.frame import Observer
 from tilec_runtime.cpu.tileir.ir import MemoryOrder, Value
 from tilec_runtime.cpu.tileir.program import Program
 from tilec_runtime.errors import BorrowError, RequirementError, UsageError
@@ -90,15 +89,3 @@ def test_only_the_cpu_device_steps() -> None:
     ):
         module.add.step(Array(64), Array(64, ptr=0x20000), Array(64, ptr=0x30000))
     assert not driver.launches
-
-
-def test_an_observer_of_launches_sees_the_steps() -> None:
-    seen: list[str] = []
-
-    def observer(run: Any) -> Observer | None:
-        seen.append(run.kernel)
-        assert run.slots == ("z.ptr", "x.ptr", "y.ptr", "z.shape[0]", "alpha")
-        return None
-
-    stores(CpuOptions(observer=observer)).add.step(ones(8), ones(8), ones(8)).finish()
-    assert seen == ["add-any"]

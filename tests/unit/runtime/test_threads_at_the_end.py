@@ -9,16 +9,13 @@ import subprocess
 import sys
 import threading
 import weakref
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
 from tests.waiting import PATIENCE, Gate, joined
-from tilec_runtime.cpu import queue as cpu_queue
 from tilec_runtime.cpu.driver import CpuDriver
-from tilec_runtime.cpu.queue import Queue, QueueMark, end_all
 from tilec_runtime.device.completion import Completions
 from tilec_runtime.device.marks import line_of, mark_behind
 from tilec_runtime.device.seam import CopyKind
@@ -140,92 +137,6 @@ builtins.last = Waits()
 # ------------------------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def queue(monkeypatch: pytest.MonkeyPatch) -> Queue:
-    """One that nobody else ends."""
-    monkeypatch.setattr(cpu_queue, "_QUEUES", weakref.WeakSet())
-    monkeypatch.setattr(cpu_queue, "_OVER", [])
-    return Queue("q")
-
-
-def here(ran: list[Any], what: str = "") -> Callable[[Callable[[], bool]], None]:
-    return lambda _: ran.append((what, threading.current_thread()))
-
-
-def test_the_thread_stops_behind_the_work_that_it_is_at(queue: Queue) -> None:
-    gate, ran, began = Gate(), list[Any](), threading.Event()
-    gate.open.clear()
-
-    def holds(given_up: Callable[[], bool]) -> None:
-        began.set()
-        gate()
-        ran.append(given_up())
-
-    queue.put(holds)
-    queue.put(here(ran, "dropped"))
-    freed = queue.put(here(ran, "freed"), always=True)
-    assert began.wait(PATIENCE)
-    own = queue._thread
-    assert own is not None
-    queue.end()
-    later = queue.put(here(ran, "later"))  # somebody is at it: waits for nobody
-    gate.open.set()
-    queue.join_thread(PATIENCE)
-    assert not own.is_alive()
-    assert queue.done(freed)
-    assert ran[0] is True
-    assert ran[1] == ("freed", own)
-    assert queue.wait_for(later, PATIENCE)
-    assert ran[2] == ("later", ran[2][1])
-    assert ran[2][1] in (own, threading.current_thread())
-
-
-def test_whoever_puts_work_then_does_it_in_order(queue: Queue) -> None:
-    queue.end()
-    ran: list[Any] = []
-    me = threading.current_thread()
-
-    def puts_more(_: Callable[[], bool]) -> None:
-        queue.put(here(ran, "inner"))
-        ran.append(("outer", threading.current_thread()))
-
-    queue.put(puts_more)
-    assert queue.done(2)
-    assert ran == [("outer", me), ("inner", me)]
-    mark = QueueMark(queue)
-    assert mark.reached
-    queue.put(lambda _: 1 // 0)  # type: ignore[arg-type]
-    with pytest.raises(ZeroDivisionError):
-        queue.wait()
-    assert queue.idle
-
-
-def test_streams_that_do_not_stop_hold_up_the_end_once(
-    queue: Queue, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """However many there are."""
-    now, left = [100.0], list[float]()
-
-    class Stuck(Queue):
-        def join_thread(self, seconds: float) -> None:
-            left.append(seconds)
-            now[0] += max(seconds, 0.0)
-
-    stuck = [Stuck(f"q{number}") for number in range(3)]
-    monkeypatch.setattr("tilec_runtime.cpu.queue.time.monotonic", lambda: now[0])
-    end_all(2.0)
-    monkeypatch.undo()
-    assert left == [2.0, 0.0, 0.0], stuck
-
-
-def test_queues_that_are_made_then_have_no_thread(queue: Queue) -> None:
-    end_all(PATIENCE)
-    late, ran = Queue("late"), list[Any]()
-    late.put(here(ran))
-    assert ran == [("", threading.current_thread())]
-    assert queue._own is None
-
-
 # --- completion threads
 # -------------------------------------------------------------------------------------------------------------
 
@@ -250,17 +161,6 @@ def test_the_end_waits_for_the_device_and_the_threads() -> None:
         "the interpreter must not end beside a thread that just starts"
     )
     joined(timer)
-
-
-def test_the_end_does_not_wait_for_ever() -> None:
-    driver, completions, gate = CpuDriver(), Completions(), Gate()
-    gate.open.clear()
-    driver._queues[0].put(lambda _: gate())
-    completions.keep(mark_behind(driver, line_of(driver, CPU, 0), 1), 0, object())
-    completions.close(0.01)
-    assert completions.busy
-    gate.open.set()
-    assert completions.drain(PATIENCE)
 
 
 def test_a_copy_keeps_pinned_memory_at_both_ends() -> None:
