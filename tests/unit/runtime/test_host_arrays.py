@@ -5,7 +5,6 @@ own tensors do not wait.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,8 +14,6 @@ from tests.cpu_samples import add, device, ones
 from tests.waiting import Gate
 from tilec_runtime import Device, DeviceBuffer, Stream, Tensor, as_op, use_device, with_context
 from tilec_runtime.cpu.launch import CpuRun
-
-Make = Callable[[Any], Any]
 
 
 class Foreign:

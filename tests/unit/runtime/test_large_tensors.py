@@ -88,14 +88,11 @@ def test_what_does_not_fit_is_refused_before_the_launch(
     rows: int, columns: int, row: int, what: str
 ) -> None:
     module, driver = loaded(copies("i32", grid=("1",)))
-    with pytest.raises(LayoutError) as caught:
-        module.copy(*matrices(rows, columns, row))
-    assert caught.value.what == f"copy: {what}, which the kernel's i32 cannot hold"
-    assert caught.value.fix == (
-        "pass parts of the tensor whose extents and strides fit, or build the kernel with 64-bit ones (`ct.IndexedWithInt64`, `i64(…)`)"
-    )
-    with pytest.raises(LayoutError, match="cannot hold"):
-        module.copy.explain(*matrices(rows, columns, row))
+    for call in (module.copy, module.copy.explain):
+        with pytest.raises(LayoutError) as caught:
+            call(*matrices(rows, columns, row))
+        assert caught.value.what == f"copy: {what}, which the kernel's i32 cannot hold"
+        assert "build the kernel with 64-bit ones" in caught.value.fix
     assert driver.launches == []
     wide, driver = loaded(copies("i64", grid=("1",)))
     wide.copy(*matrices(rows, columns, row))
@@ -104,15 +101,11 @@ def test_what_does_not_fit_is_refused_before_the_launch(
 
 def test_a_grid_that_is_too_long_is_refused_with_what_to_do() -> None:
     module, driver = loaded(copies("i32"))
-    with pytest.raises(LaunchLimitError) as caught:
-        module.copy(*matrices(4, 65536 * BN))
-    assert caught.value.what == "copy: grid.y is 65536, and device 0 (Fake H200) allows 65535"
-    assert (
-        caught.value.fix
-        == "choose larger tiles or blocks, or give the longest dimension to x, which allows 2147483647"
-    )
-    with pytest.raises(LaunchLimitError, match=r"grid\.y is 65536"):
-        module.copy.explain(*matrices(4, 65536 * BN))
+    for call in (module.copy, module.copy.explain):
+        with pytest.raises(LaunchLimitError) as caught:
+            call(*matrices(4, 65536 * BN))
+        assert caught.value.what == "copy: grid.y is 65536, and device 0 (Fake H200) allows 65535"
+        assert caught.value.fix.startswith("choose larger tiles or blocks, or give the longest")
     assert driver.launches == []
 
 
@@ -122,21 +115,14 @@ def test_tiles_that_blocks_share_are_no_more_than_they_can_count() -> None:
     """
     module, driver = loaded(copies("i32", mapped=True, grid=("264",)))
     module.copy(*matrices((1 << 15) * BM, (1 << 15) * BN))
-    with pytest.raises(LaunchLimitError) as caught:
-        module.copy(*matrices((1 << 16) * BM, (1 << 16) * BN))
-    assert (
-        caught.value.what
-        == "copy: z has 65536 x 65536 tiles for 264 blocks, which count to 2147483647 together"
-    )
-    assert caught.value.fix == "choose larger tiles, or launch on parts of the output"
-    with pytest.raises(LaunchLimitError):
-        module.copy.explain(*matrices((1 << 16) * BM, (1 << 16) * BN))
+    many = matrices((1 << 16) * BM, (1 << 16) * BN)
+    for call in (module.copy, module.copy.explain):
+        with pytest.raises(
+            LaunchLimitError,
+            match=r"^copy: z has 65536 x 65536 tiles for 264 blocks, which count to 2147483647",
+        ):
+            call(*many)
     assert len(driver.launches) == 1
-    blocks, _ = loaded(copies("i32", mapped=True, grid=(str((1 << 31) - 1),)))
-    with pytest.raises(LaunchLimitError, match="z has 1 x 1 tiles for 2147483647 blocks"):
-        blocks.copy(*matrices(64, 64))
     owned, driver = loaded(copies("i32", grid=("264",)))
-    owned.copy(
-        *matrices((1 << 16) * BM, (1 << 16) * BN)
-    )  # each block has a tile of its own, whose place its number in the grid says
+    owned.copy(*many)  # each block has a tile of its own, whose place its number in the grid says
     assert len(driver.launches) == 1

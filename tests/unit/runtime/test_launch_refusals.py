@@ -15,14 +15,13 @@ from tests.runtime_samples import (
     ADD_PARAMS,
     GEMM,
     STRUCT,
-    TENSOR,
     Array,
     image,
     kernel,
     loaded,
     slot,
 )
-from tilec_runtime import LaunchConfig, api
+from tilec_runtime import api
 from tilec_runtime.errors import (
     AliasError,
     ArgumentError,
@@ -87,6 +86,11 @@ def add():
             {},
             "add: argument 'x' takes a tensor (DLPack or __cuda_array_interface__): got None",
         ),
+        (
+            (Z, api.zeros(4), Y),
+            {},
+            "add: argument 'x' takes a tensor (DLPack or __cuda_array_interface__): got a tilec_runtime.api.making.Make",
+        ),
         ((Z, X, Y, "2"), {}, "add: argument 'alpha' takes a number, got a str"),
         ((Z, X, Y, np.zeros(())), {}, "add: argument 'alpha' takes a number, got a ndarray"),
         ((Z, X, Y, 1e39), {}, "add: argument 'alpha' is 1e+39, which f32 cannot hold"),
@@ -99,32 +103,6 @@ def add():
 )
 def test_arguments(add, args, kwargs, what):
     assert refusal(ArgumentError, add, *args, **kwargs) == what
-
-
-def test_ops_are_for_functions_that_give_ops(add):
-    with pytest.raises(
-        ArgumentError, match=r"argument 'x' takes a tensor .*: got a .*Make"
-    ) as caught:
-        add(Z, api.zeros(1024), Y, stream=5)
-    assert (
-        caught.value.fix
-        == "run the op first (sync_on), or call the package's function, which takes ops and gives one"
-    )
-
-
-def test_configs_are_for_functions_without_a_manifest(add):
-    with pytest.raises(
-        ArgumentError, match=r"argument 'x' takes a tensor .*: got a .*LaunchConfig"
-    ) as caught:
-        add(Z, LaunchConfig.for_num_elems(1024), Y, stream=5)
-    assert caught.value.fix.startswith("leave it out: the manifest has grid and block")
-
-
-def test_generated_code_with_another_number_of_values(add):
-    with pytest.raises(
-        ArgumentError, match=r"^add: takes 4 arguments \(z, x, y, alpha=1\.0\), got 3$"
-    ):
-        add.launch(5, (Z, X, Y))
 
 
 @pytest.mark.parametrize(
@@ -178,43 +156,9 @@ def test_tensors(add, kind, args, what):
     assert refusal(kind, add, *args) == what
 
 
-def test_the_checks_come_in_the_documented_order(add):
-    """An argument that is wrong in every way is refused for the first check; each step repairs one
-    more.
-    """
-    wrong = {
-        "shape": (7, 7),
-        "dtype": "f16",
-        "device": 1,
-        "stride": (9, 3),
-        "ptr": 0x10002,
-        "readonly": True,
-    }
-    steps = [
-        (DTypeError, {"dtype": "f32"}),
-        (RankError, {"shape": (7,), "stride": (3,)}),
-        (PlacementError, {"device": 0}),
-        (LayoutError, {"stride": None}),
-        (LayoutError, {"ptr": 0x20000}),
-        (ArgumentError, {"readonly": False}),
-        (AliasError, {"ptr": 0x10000}),
-        (RequirementError, {}),
-    ]
-    for kind, repair in steps:
-        facts = dict(wrong)
-        refusal(
-            kind,
-            add,
-            Array(*facts.pop("shape"), **facts),
-            X,
-            Y if kind is not AliasError else Array(1024, ptr=0x20000),
-        )
-        wrong.update(repair)
-
-
-def test_after_the_signature_they_come_in_the_documented_order_too():
-    """A kernel that is wrong in every way that is left; each step repairs what was told. (All
-    limits: test_launch_limits.py.)
+def test_the_checks_come_in_the_documented_order():
+    """A launch that is wrong in every way is refused for the first check; each step repairs what
+    was told. (All limits: test_launch_limits.py.)
     """
     wrong = {
         "requires": ("x.shape[0] == 1",),
@@ -226,7 +170,22 @@ def test_after_the_signature_they_come_in_the_documented_order_too():
         "shared": "232449",
         "block": "2048",
     }
+    array = {
+        "shape": (7, 7),
+        "dtype": "f16",
+        "device": 1,
+        "stride": (9, 3),
+        "ptr": 0x10002,
+        "readonly": True,
+    }
     steps = [
+        (DTypeError, "f16", {"dtype": "f32"}),
+        (RankError, "2 dimensions", {"shape": (1023,), "stride": (3,)}),
+        (PlacementError, "on device 1", {"device": 0}),
+        (LayoutError, "strides (3,)", {"stride": None}),
+        (LayoutError, "not aligned", {"ptr": 0x20000}),
+        (ArgumentError, "read-only", {"readonly": False}),
+        (AliasError, "overlaps argument 'x'", {"ptr": 0x10000}),
         (RequirementError, "requires x.shape[0] == 1", {"requires": ()}),
         (
             LayoutError,
@@ -248,14 +207,16 @@ def test_after_the_signature_they_come_in_the_documented_order_too():
             {"grid": "1056"},
         ),
     ]
-    arrays = [Array(1023, ptr=0x10000 * i) for i in (1, 2, 3)]
+    x, y = (Array(1023, ptr=0x10000 * i) for i in (2, 3))
     for kind, what, repair in steps:
         module, driver = wholly(wrong)
-        assert what in refusal(kind, module.add, *arrays)
+        facts = dict(array)
+        assert what in refusal(kind, module.add, Array(*facts.pop("shape"), **facts), x, y)
         assert driver.launches == []
-        wrong.update(repair)
+        for wrongs in (wrong, array):
+            wrongs.update({name: fact for name, fact in repair.items() if name in wrongs})
     module, driver = wholly(wrong)
-    module.add(*arrays, stream=5)
+    module.add(Array(1023, ptr=0x10000), x, y, stream=5)
     assert len(driver.launches) == 1
 
 
@@ -271,18 +232,6 @@ def wholly(facts):
     variant = VariantInfo(id="add", abi=ADD_ABI, assume=facts["assume"], images=(made,))
     params = (dataclasses.replace(ADD_PARAMS[0], align=facts["align"]), *ADD_PARAMS[1:])
     return loaded(kernel("add", params, (variant,), launch=launch), active_blocks=8)
-
-
-def test_an_expanded_output_is_refused():
-    free = tuple(
-        dataclasses.replace(p, stride=(None,)) if p.kind is TENSOR else p for p in ADD_PARAMS
-    )
-    module, _ = loaded(dataclasses.replace(ADD, params=free))
-    what = refusal(AliasError, module.add, Array(1024, stride=(0,)), X, Y)
-    assert (
-        what
-        == "add: output 'z' overlaps itself: strides (0,) for shape (1024,) name one element several times"
-    )
 
 
 def test_axes_of_dtypes_agree():
@@ -302,48 +251,43 @@ def test_axes_of_dtypes_agree():
     assert what == "gemm: output 'c' has dtype f16, but T is bf16 by this launcher"
 
 
-def test_choices_that_were_not_built():
-    module, _ = loaded(GEMM)
-    c, a, b = (Array(64, 64, dtype="bf16", ptr=0x10000 * i) for i in (1, 2, 3))
-    assert (
-        refusal(VariantError, module.gemm, c, a, b, BM=32)
-        == "gemm: BM = 32 was not built; built are 64, 128"
-    )
-    assert (
-        refusal(VariantError, module.gemm, c, a, b, BM=64.0)
-        == "gemm: BM = 64.0 was not built; built are 64, 128"
-    )
-    module.gemm.launch(5, (c, a, b), (128,))
-    for _ in range(
-        2
-    ):  # 1 == True and 128 == 128.0, and what was remembered for one is not for the other
-        for value in (128.0, True, [128], "128"):
+F16, BF16 = (
+    tuple(Array(64, 64, dtype=dtype, ptr=0x10000 * i) for i in (1, 2, 3))
+    for dtype in ("f16", "bf16")
+)
+BUILT = "built are: T=f16, BM=64, BK=64; T=f16, BM=128, BK=64; T=bf16, BM=128, BK=64"
+
+
+@pytest.mark.parametrize(
+    ("call", "what"),
+    [
+        (lambda g: g(*BF16, BM=32), "BM = 32 was not built; built are 64, 128"),
+        (lambda g: g(*BF16, BM=64.0), "BM = 64.0 was not built; built are 64, 128"),
+        (lambda g: g(*BF16, BM=64), f"no variant with T=bf16, BM=64, BK=64 was built; {BUILT}"),
+        (
+            lambda g: g.variant(bm=64),
+            "there is no axis 'bm'; did you mean 'BM'; its axes are T, BM, BK",
+        ),
+        (lambda g: g.variant(T="bf16", BM=64), f"no variant with T=bf16, BM=64 was built; {BUILT}"),
+        (lambda g: g.variant(BM=64)(*F16, BM=128), "BM is 64 for this launcher, got 128"),
+    ],
+)
+def test_choices_that_were_not_built(call, what):
+    gemm = loaded(GEMM)[0].gemm
+    with pytest.raises(VariantError) as caught:
+        call(gemm)
+    assert caught.value.what == f"gemm: {what}"
+
+
+def test_choices_are_told_apart_by_type():
+    """1 == True and 128 == 128.0, and what was remembered for one is not for the other."""
+    gemm = loaded(GEMM)[0].gemm
+    gemm.launch(5, BF16, (128,))
+    for value in (128.0, True, [128], "128") * 2:
+        for call in (lambda v: gemm.launch(5, BF16, (v,)), lambda v: gemm.variant(BM=v)):
             with pytest.raises(VariantError) as caught:
-                module.gemm.launch(5, (c, a, b), (value,))
+                call(value)
             assert caught.value.what == f"gemm: BM = {value!r} was not built; built are 64, 128"
-            with pytest.raises(VariantError) as caught:
-                module.gemm.variant(BM=value)
-            assert caught.value.what == f"gemm: BM = {value!r} was not built; built are 64, 128"
-    what = refusal(VariantError, module.gemm, c, a, b, BM=64)
-    assert what == (
-        "gemm: no variant with T=bf16, BM=64, BK=64 was built; built are: T=f16, BM=64, BK=64; T=f16, BM=128, BK=64; T=bf16, BM=128, BK=64"
-    )
-    # What was not built is said before what does not hold: a requirement may read the axes.
-    narrow = dataclasses.replace(
-        GEMM, launch=dataclasses.replace(GEMM.launch, requires=("a.shape[1] <= BM - 64",))
-    )
-    assert refusal(VariantError, loaded(narrow)[0].gemm, c, a, b, BM=64).startswith(
-        "gemm: no variant with T=bf16, BM=64"
-    )
-    with pytest.raises(
-        VariantError,
-        match=r"^gemm: there is no axis 'bm'; did you mean 'BM'; its axes are T, BM, BK$",
-    ):
-        module.gemm.variant(bm=64)
-    with pytest.raises(VariantError, match=r"^gemm: no variant with T=bf16, BM=64 was built"):
-        module.gemm.variant(T="bf16", BM=64)
-    with pytest.raises(VariantError, match=r"^gemm: BM is 64 for this launcher, got 128$"):
-        module.gemm.variant(BM=64)(c, a, b, BM=128, stream=5)
 
 
 def test_choices_of_several_axes_are_told_apart_by_type():
@@ -373,40 +317,6 @@ def test_choices_of_several_axes_are_told_apart_by_type():
     assert len(driver.launches) == 2
 
 
-def test_an_axis_without_default_has_to_be_chosen():
-    module, _ = loaded(dataclasses.replace(GEMM, default=()))
-    c, a, b = (Array(64, 64, dtype="f16", ptr=0x10000 * i) for i in (1, 2, 3))
-    assert (
-        refusal(VariantError, module.gemm, c, a, b)
-        == "gemm: BM has no default: choose one of 64, 128"
-    )
-
-
-def test_assumptions_without_a_fallback():
-    module, _ = loaded(dataclasses.replace(ADD, variants=ADD.variants[:1]))
-    what = refusal(
-        VariantError, module.add, Array(1000), Array(1000, ptr=0x20000), Array(1000, ptr=0x30000)
-    )
-    assert (
-        what
-        == "add: the arguments satisfy the assumptions of no variant\n  add-a16: z.shape[0] is 1000, not divisible by 16"
-    )
-
-
-def test_facts_of_every_launch():
-    params = (dataclasses.replace(ADD_PARAMS[0], shape_divisible=(8,), align=32), *ADD_PARAMS[1:])
-    module, _ = loaded(dataclasses.replace(ADD, params=params))
-    small = [Array(12, ptr=0x10000 * i) for i in (1, 2, 3)]
-    assert (
-        refusal(RequirementError, module.add, *small)
-        == "add: argument 'z': extent 0 is 12, and must be divisible by 8"
-    )
-    assert (
-        refusal(LayoutError, module.add, Array(1024, ptr=0x10010), X, Y)
-        == "add: output 'z' has address 0x10010, which must be divisible by 32"
-    )
-
-
 @pytest.mark.parametrize(
     ("requires", "what"),
     [
@@ -429,56 +339,97 @@ def test_requirements_give_both_values(requires, what):
     assert message == f"add: requires {requires}: {what}"
 
 
-def test_an_expression_without_a_value():
-    module, _ = loaded(
-        dataclasses.replace(ADD, launch=LaunchInfo(grid=("x.shape[0] // (y.shape[0] - 1024)",)))
-    )
-    assert refusal(RequirementError, module.add, Z, X, Y).startswith("add: division by zero in ")
-
-
-def test_a_damaged_index_is_the_bundles_error():
-    module, _ = loaded(dataclasses.replace(ADD, launch=LaunchInfo(grid=("x.shape[",))))
-    assert refusal(BundleError, module.add, Z, X, Y).startswith(
-        "add: the bundle's index holds an expression that cannot be read"
+def changed(**facts):
+    """The kernel `add`, whose output has these facts."""
+    return dataclasses.replace(
+        ADD, params=(dataclasses.replace(ADD_PARAMS[0], **facts), *ADD_PARAMS[1:])
     )
 
 
-def test_a_computed_argument_that_does_not_fit_its_slot():
-    variant = VariantInfo(
-        id="add",
-        abi=(*ADD_ABI[:3], slot("i32", "z.shape[0] * 4194304"), ADD_ABI[4]),
-        images=(image("add_any"),),
-    )
-    module, _ = loaded(dataclasses.replace(ADD, variants=(variant,)))
-    assert (
-        refusal(LayoutError, module.add, Z, X, Y)
-        == "add: z.shape[0] * 4194304 is 4294967296, which the kernel's i32 cannot hold"
-    )
+SHORT = tuple(Array(12, ptr=0x10000 * i) for i in (1, 2, 3))
+COMPUTED = VariantInfo(
+    id="add",
+    abi=(*ADD_ABI[:3], slot("i32", "z.shape[0] * 4194304"), ADD_ABI[4]),
+    images=(image("add_any"),),
+)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "arguments", "kind", "what"),
+    [
+        (
+            changed(stride=(None,)),
+            (Array(1024, stride=(0,)), X, Y),
+            AliasError,
+            "add: output 'z' overlaps itself: strides (0,) for shape (1024,) name one element several times",
+        ),
+        (
+            changed(shape_divisible=(8,)),
+            SHORT,
+            RequirementError,
+            "add: argument 'z': extent 0 is 12, and must be divisible by 8",
+        ),
+        (
+            changed(align=32),
+            (Array(1024, ptr=0x10010), X, Y),
+            LayoutError,
+            "add: output 'z' has address 0x10010, which must be divisible by 32",
+        ),
+        (
+            dataclasses.replace(ADD, variants=ADD.variants[:1]),
+            SHORT,
+            VariantError,
+            "add: the arguments satisfy the assumptions of no variant\n  add-a16: z.shape[0] is 12, not divisible by 16",
+        ),
+        (
+            dataclasses.replace(ADD, variants=(COMPUTED,)),
+            (Z, X, Y),
+            LayoutError,
+            "add: z.shape[0] * 4194304 is 4294967296, which the kernel's i32 cannot hold",
+        ),
+        (
+            dataclasses.replace(ADD, launch=LaunchInfo(grid=("1 // (y.shape[0] - 1024)",))),
+            (Z, X, Y),
+            RequirementError,
+            "add: division by zero in ",
+        ),
+        (
+            dataclasses.replace(ADD, launch=LaunchInfo(grid=("x.shape[",))),
+            (Z, X, Y),
+            BundleError,
+            "add: the bundle's index holds an expression that cannot be read",
+        ),
+        (
+            dataclasses.replace(GEMM, default=()),
+            F16,
+            VariantError,
+            "gemm: BM has no default: choose one of 64, 128",
+        ),
+    ],
+)
+def test_what_a_kernel_asks_of_its_launches(kernel, arguments, kind, what):
+    module, driver = loaded(kernel)
+    assert refusal(kind, module.kernels[kernel.name], *arguments).startswith(what)
+    assert driver.launches == []
 
 
 def test_structs():
-    abi = (slot("struct", "config", 12),)
     structs = kernel(
         "tune",
         (Param(name="config", kind=STRUCT, size=12),),
-        (VariantInfo(id="tune", abi=abi, images=(image("tune"),)),),
+        (VariantInfo(id="tune", abi=(slot("struct", "config", 12),), images=(image("tune"),)),),
+        launch=LaunchInfo(grid=("1",)),
     )
-    module, driver = loaded(dataclasses.replace(structs, launch=LaunchInfo(grid=("1",))))
-    assert (
-        refusal(ArgumentError, module.tune, b"short")
-        == "tune: argument 'config' takes 12 bytes, got 5"
-    )
-    what = refusal(ArgumentError, module.tune, 3)
-    assert (
-        what
-        == "tune: argument 'config' takes 12 bytes (bytes, or anything with a buffer), got a int"
-    )
+    module, driver = loaded(structs)
+    for value, what in (
+        (b"short", "takes 12 bytes, got 5"),
+        (3, "takes 12 bytes (bytes, or anything with a buffer), got a int"),
+    ):
+        assert refusal(ArgumentError, module.tune, value) == f"tune: argument 'config' {what}"
     data = bytearray(b"abcdefghijkl")
     module.tune(data, stream=5)
     data[0] = ord("A")  # the same object, with other contents
     module.tune(data, stream=5)
-    with pytest.raises(ArgumentError, match="takes 12 bytes, got 13"):
-        module.tune(bytearray(13), stream=5)
     assert [launch.arguments[0] for launch in driver.launches] == [b"abcdefghijkl", b"Abcdefghijkl"]
 
 

@@ -4,7 +4,6 @@ it.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,8 +12,6 @@ import pytest
 from tilec.testing.fake_driver import FakeDriver
 from tilec_runtime import DeviceBuffer, Tensor
 from tilec_runtime.errors import ArgumentError, TensorError
-
-ROOT = Path(__file__).resolve().parents[3]
 
 
 class Foreign:

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from tilec.testing.fake_driver import FakeDriver, FakeKernel
-from tilec_runtime import Device, api, kernels, use_device
+from tilec_runtime import Device, Stream, api, kernels, use_device
 from tilec_runtime.bundle.read import Bundle
 from tilec_runtime.errors import NoImageError
 from tilec_runtime.model.digest import sha256
@@ -174,7 +174,7 @@ import sys
 sys.path.insert(0, {str(ROOT)!r})
 from tilec_runtime.bundle.read import Bundle
 from tilec_runtime.errors import NoImageError
-from tilec_runtime import Device, api, kernels, use_device
+from tilec_runtime import Device, Stream, api, kernels, use_device
 from tilec.testing.fake_driver import FakeDriver, FakeKernel
 from pathlib import Path
 info = Bundle.open(Path({str(BUNDLE)!r})).info
@@ -215,3 +215,17 @@ def test_small_tensors_give_the_same_pattern_as_numpy(gpu):
             assert pattern is None  # every byte is the same
         elif row.typestr:
             assert pattern == np.full(8 // row.bytes, value, row.numpy).tobytes()
+
+
+@pytest.mark.parametrize(
+    "make", [lambda: api.rand(1000), lambda: api.randn((8, 8)), lambda: api.randn(64, dtype="f16")]
+)
+def test_random_numbers_are_made_in_the_order_of_their_ops_stream(gpu, make):
+    """Not on the legacy default stream, which streams here do not wait for."""
+    with Stream(Device(0, driver=gpu)) as stream:
+        kept = make().sync_on(stream)
+        calls = ("allocate", "launch", "copy", "fill")
+        steps = {(step.call, step.stream) for step in gpu.steps if step.call in calls}
+        assert ("launch", stream.handle) in steps
+        assert {place for _, place in steps} == {stream.handle}
+        del kept
