@@ -1,1 +1,1 @@
-"""The cpu device: host memory, streams that are threads, and kernels interpreted from Tile IR."""
+"""The cpu device: host memory, a thread per stream, and an interpreter of Tile IR."""

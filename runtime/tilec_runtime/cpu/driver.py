@@ -1,8 +1,6 @@
-"""The cpu device's driver: host memory, streams that are real queues, and kernels that are
-interpreted from their Tile IR.
-"""
+"""The cpu device's driver: host memory, queues as streams, and an interpreter of Tile IR."""
 
-# ruff: noqa: ARG002 - every driver takes what a GPU's needs
+# ruff: noqa: ARG002 - every driver has the parameters that a GPU's driver needs
 from __future__ import annotations
 
 import atexit
@@ -45,8 +43,7 @@ from tilec_runtime.model.arch import Version
 from tilec_runtime.model.tensormap import TensorMap
 from tilec_runtime.tensors.host import host_memory
 
-# A tile kernel's block is 1 by 1 by 1, and it declares no shared memory: what a GPU would bound is
-# not bounded here.
+# Tile kernels have blocks of 1 by 1 by 1 and no shared memory, so the limits of a GPU do not apply.
 CPU = DeviceInfo(
     ordinal=ON_CPU,
     name="CPU",
@@ -56,19 +53,19 @@ CPU = DeviceInfo(
     cluster=True,
     interprets=(OLDEST, NEWEST),
 )
-# What memory that was freed is filled with, where that is asked for.
+# The byte that fills freed memory if poisoning is on.
 POISON = 0xDD
-# Copies whose target, and whose source, is memory of the device.
+# Kinds of copies whose target, and whose source, is memory of the device.
 _INTO, _OUT_OF = (CopyKind.TO_DEVICE, CopyKind.ON_DEVICE), (CopyKind.TO_HOST, CopyKind.ON_DEVICE)
 _FACTS = FunctionFacts(max_threads=1, static_shared=0, registers=0)
 _DRIVERS: weakref.WeakSet[CpuDriver] = weakref.WeakSet()
-# Seconds that the end of the process waits for a launch to stop.
+# Seconds to wait at the end of the process for a launch to stop.
 _PATIENCE = 2.0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class LoadedModule:
-    """A module of Tile IR, and the memory of its variables, which live as long as it is loaded."""
+    """A module of Tile IR, and the memory of its variables, which lives as long as the module."""
 
     module: Module
     variables: tuple[MemoryRegion, ...]
@@ -81,11 +78,10 @@ def cpu_driver() -> CpuDriver:
 
 
 class CpuDriver(GraphDouble):
-    """`DeviceDriver` without a GPU: one device, the host's memory.
+    """A `DeviceDriver` without a GPU: one device with the host's memory.
 
-    Launches of one stream run one after another on a thread of the stream; streams run beside each
-    other. What a launch raises comes out of the next call that waits for its stream or enqueues
-    there.
+    The launches of a stream run in order on the stream's thread; streams run concurrently. The next
+    call that synchronizes the stream or enqueues on it raises the error of a failed launch.
     """
 
     holds_arguments = True
@@ -97,13 +93,13 @@ class CpuDriver(GraphDouble):
         poison: bool = False,
         pace: Callable[[], None] | None = None,
     ) -> None:
-        """Make a device.
+        """Create a device.
 
         Args:
-            options: how it runs kernels; None for the usual way.
-            poison: fill memory that is freed, so that who still reads it sees that.
-            pace: called on the thread of a stream before each of its works; tests delay streams
-                with it.
+            options: options of the interpreter; None for the defaults.
+            poison: whether to overwrite freed memory, which exposes later reads of it.
+            pace: called on a stream's thread before each item of work; tests delay streams with
+                it.
         """
         super().__init__()
         self._poison = poison
@@ -121,15 +117,15 @@ class CpuDriver(GraphDouble):
     # The device
 
     def version(self) -> Version:
-        """There is no CUDA release that it would serve."""
+        """Return (0, 0): the device supports no CUDA release."""
         return CPU.driver
 
     def device_count(self) -> int:
-        """One."""
+        """Return 1."""
         return 1
 
     def device(self, ordinal: int) -> DeviceInfo:
-        """Facts about the device."""
+        """Return the properties of the cpu device."""
         if ordinal != ON_CPU:
             raise NoDeviceError(
                 f"there is no device {ordinal} here: this is the cpu device", fix='name it "cpu"'
@@ -137,28 +133,28 @@ class CpuDriver(GraphDouble):
         return CPU
 
     def adopt(self, ordinal: int) -> None:
-        """Threads need nothing."""
+        """Do nothing: threads need no context."""
 
     # Images
 
     def load_module(self, ordinal: int, data: bytes) -> LoadedModule:
-        """Read Tile IR."""
+        """Read Tile IR and allocate its variables."""
         module = read_module(data)
         return LoadedModule(module=module, variables=memory_of_variables(module))
 
     def function(self, module: LoadedModule, symbol: str) -> Program:
-        """Make an entry point ready to run. What it writes to the module's variables stays there."""
+        """Prepare an entry point. The module's variables keep their values between launches."""
         return prepare(module.module, symbol, module.variables)
 
     def function_facts(self, function: Program) -> FunctionFacts:
-        """It needs nothing that is scarce."""
+        """Return the same facts for every function: it needs no registers or shared memory."""
         return _FACTS
 
     def allow_shared(self, function: Program, size: int) -> None:
-        """There is no shared memory to opt in to."""
+        """Do nothing: there is no shared memory to opt in to."""
 
     def allow_wide_clusters(self, function: Program) -> None:
-        """Blocks are not grouped."""
+        """Do nothing: clusters have no effect."""
 
     def tensor_map(
         self,
@@ -168,21 +164,19 @@ class CpuDriver(GraphDouble):
         shape: tuple[int, ...],
         strides: tuple[int, ...],
     ) -> bytes:
-        """There is no copy engine here, and no Tile IR asks for one."""
+        """Raise: Tile IR never uses tensor maps."""
         raise InternalError("a launch on the cpu device takes a tensor map")
 
     def active_blocks(self, ordinal: int, function: Program, threads: int, shared: int) -> int:
-        """Blocks that are resident at a time: it only matters for cooperative launches, which there
-        are none of.
-        """
+        """Return 1; only cooperative launches need it, which this device does not support."""
         return 1
 
     def active_clusters(self, ordinal: int, function: Program, shape: LaunchShape) -> int:
-        """Clusters mean nothing here, and all fit."""
+        """Return 1: clusters have no effect, and every launch fits."""
         return 1
 
     def widest_cluster(self, ordinal: int, function: Program, shape: LaunchShape) -> int:
-        """Clusters mean nothing here, and are of any size."""
+        """Return the requested size: clusters have no effect."""
         return math.prod(shape.cluster)
 
     # Launches
@@ -190,40 +184,39 @@ class CpuDriver(GraphDouble):
     def bind_launch(
         self, ordinal: int, function: Program, shape: LaunchShape, stream: int, parts: LaunchParts
     ) -> LaunchCall:
-        """A call that takes the arguments and enqueues the run; it reports failure by its result
-        and never raises for one.
-        """
+        """Return a call that enqueues launches; it returns an error instead of raising it."""
         self._queue(stream, parts.kernel)
         launching = Launching(function, shape.grid, parts, self._options, self._allocations)
         put = functools.partial(self._put, stream, f"launch of {parts.kernel}")
         return QueuedCall(launching, functools.partial(self._queue, stream, parts.kernel), put)
 
     def launch_target(self, _ordinal: int) -> None:
-        """None: launches keep their arguments."""
+        """Return None: launches go through Python, which keeps their arguments alive."""
 
     def launch_failed(
         self, ordinal: int, result: Any, stream: int, retry: Callable[[], Any], kernel: str
     ) -> None:
-        """Raise what a launch, or one before it on its stream, came to."""
+        """Raise the error of a launch, or of earlier work on its stream."""
         raise result
 
     # Memory
 
     def pointer_device(self, address: int) -> int | None:
-        """Asked for tensors that only say of themselves that a CUDA device reaches them: this
-        device's own, or a GPU's.
+        """Return whether an address belongs to this device or to a GPU.
+
+        It serves tensors whose protocol only says that a CUDA device can access them.
         """
         return ON_GPU if self._allocations.holding(address) is None else ON_CPU
 
     def allocation(self, address: int) -> tuple[int, int] | None:
-        """First address and bytes of the allocation of this device that an address lies in."""
+        """Return (start, size in bytes) of the allocation that contains an address, or None."""
         holding = self._allocations.holding(address)
         return None if holding is None else (holding[0], holding[1].size)
 
     def allocate(
         self, ordinal: int, size: int, stream: int | None, pool: Pool | None = None
     ) -> int:
-        """Host memory, aligned as a GPU's; the contents are whatever was there."""
+        """Allocate uninitialized host memory with the alignment of GPU memory."""
         self._captures.refuse(stream, "cuMemAllocAsync")
         owner = pool or self._pool
         try:
@@ -234,12 +227,12 @@ class CpuDriver(GraphDouble):
         return address
 
     def free(self, ordinal: int, address: int, stream: int | None) -> None:
-        """Give memory back; launches that use it keep it until they are done."""
+        """Free memory in stream order; queued launches keep the memory that they use."""
         self._captures.refuse(stream, "cuMemFreeAsync")
         queue = None if stream is None else self._queues.get(stream)
         if (
             queue is None or queue.idle
-        ):  # a buffer that is collected last of all finds no thread to start
+        ):  # needs no thread, which cannot be started at the end of the process
             self._free(address)
         else:
             queue.put(lambda _: self._free(address), always=True)
@@ -253,42 +246,42 @@ class CpuDriver(GraphDouble):
         owner[0].free(address, owner[1])
 
     def allocate_pinned(self, ordinal: int, size: int) -> int:
-        """Host memory as any other: it is all within reach here."""
+        """Allocate host memory; the device can access all of it."""
         return self.allocate(ordinal, size, None, self._pinned)
 
     def free_pinned(self, ordinal: int, address: int) -> None:
-        """Give it back."""
+        """Free pinned memory at once."""
         self._free(address)
 
     def memory_info(self, ordinal: int) -> tuple[int, int]:
-        """(free, total) bytes of the machine."""
+        """Return (free, total) memory of the machine in bytes."""
         page = os.sysconf("SC_PAGE_SIZE")
         return os.sysconf("SC_AVPHYS_PAGES") * page, os.sysconf("SC_PHYS_PAGES") * page
 
     def default_pool(self, ordinal: int) -> Pool:
-        """The pool of all allocations that name no other."""
+        """Return the pool of allocations without a pool of their own."""
         return self._pool
 
     def create_pool(self, ordinal: int, release_threshold: int, max_size: int = 0) -> Pool:
-        """A pool of its own."""
+        """Create a pool."""
         self.device(ordinal)
         return Pool(self._allocations, release_threshold, max_size)
 
     def destroy_pool(self, ordinal: int, pool: Pool) -> None:
-        """Give a pool back; what is allocated of it stays until it is freed."""
+        """Destroy a pool; its allocations stay valid until they are freed."""
         pool.set_threshold(0)
         pool.trim(0)
 
     def set_release_threshold(self, ordinal: int, pool: Pool, size: int) -> None:
-        """Set how many unused bytes a pool keeps."""
+        """Set the number of unused bytes that a pool keeps."""
         pool.set_threshold(size)
 
     def pool_stats(self, ordinal: int, pool: Pool) -> PoolStats:
-        """What a pool holds."""
+        """Return the statistics of a pool."""
         return pool.stats
 
     def trim_pool(self, ordinal: int, pool: Pool, keep: int) -> None:
-        """Give unused memory back until the pool has no more than `keep` bytes."""
+        """Free unused memory until the pool has at most `keep` bytes."""
         pool.trim(keep)
 
     # Copies
@@ -296,17 +289,16 @@ class CpuDriver(GraphDouble):
     def copy_async(
         self, ordinal: int, target: int, source: int, size: int, stream: int, kind: CopyKind
     ) -> None:
-        """Copy in stream order. Host memory must stay as it is until the copy is done."""
-        # Pinned memory is the device's own too: the lender of this copy may be gone before it
-        # is done.
+        """Copy in stream order. Host memory must not change until the copy is done."""
+        # `part` keeps pinned memory alive: its owner may free it before the copy is done.
         to = self._part(target, size) if kind in _INTO else self._allocations.part(target, size)
         of = self._part(source, size) if kind in _OUT_OF else self._allocations.part(source, size)
         queue = self._queue(stream)
         queue.check()
 
         def copy(_: Callable[[], bool]) -> None:
-            # The parts are held, so that memory which is freed too early has other contents, and
-            # not another owner.
+            # The closure keeps both parts alive: memory freed too early may then have other
+            # contents, but it is never another object's memory.
             ctypes.memmove(
                 target if to is None else to.ctypes.data,
                 source if of is None else of.ctypes.data,
@@ -318,9 +310,7 @@ class CpuDriver(GraphDouble):
     def copy_box(
         self, ordinal: int, target: int, source: int, box: CopyBox, stream: int, kind: CopyKind
     ) -> None:
-        """Copy rows of bytes that lie apart, in stream order. Host memory must stay as it is until
-        the copy is done.
-        """
+        """Copy strided rows in stream order. Host memory must not change until the copy is done."""
         into = rows_of(self._bytes(target, box.target_reach, own=kind in _INTO), box, target=True)
         out_of = rows_of(
             self._bytes(source, box.source_reach, own=kind in _OUT_OF), box, target=False
@@ -330,21 +320,21 @@ class CpuDriver(GraphDouble):
         self._put(stream, f"copy of rows {kind.value}", lambda _: np.copyto(into, out_of))
 
     def copy_in(self, ordinal: int, address: int, source: int, size: int, stream: int) -> None:
-        """Copy other memory into an allocation, in stream order, and wait for it."""
+        """Copy host memory into an allocation in stream order, and wait for the copy."""
         self._captures.refuse(stream, "cuStreamSynchronize")
         queue, target = self._queue(stream), self._part(address, size)
         queue.wait()
         ctypes.memmove(target.ctypes.data, source, size)
 
     def copy_out(self, ordinal: int, target: int, address: int, size: int, stream: int) -> None:
-        """Copy an allocation into other memory, in stream order, and wait for it."""
+        """Copy an allocation to host memory in stream order, and wait for the copy."""
         self._captures.refuse(stream, "cuStreamSynchronize")
         queue, source = self._queue(stream), self._part(address, size)
         queue.wait()
         ctypes.memmove(target, source.ctypes.data, size)
 
     def fill(self, ordinal: int, address: int, byte: int, size: int, stream: int) -> None:
-        """Set every byte of memory, in stream order."""
+        """Set every byte of a memory range in stream order."""
         queue, target = self._queue(stream), self._part(address, size)
         queue.check()
         self._put(stream, "fill", lambda _: target.fill(byte))
@@ -356,8 +346,9 @@ class CpuDriver(GraphDouble):
         function: Callable[..., None],
         memory: Sequence[tuple[int, int]],
     ) -> None:
-        """Run a function on the host in stream order, with the bytes of each (address, size): of
-        the device's own memory, or of others'.
+        """Run a host function in stream order.
+
+        It gets the bytes of each (address, size), in the device's memory or in other host memory.
         """
         parts = [self._allocations.part(*place) for place in memory]
         bytes_ = [
@@ -382,7 +373,7 @@ class CpuDriver(GraphDouble):
     # Streams
 
     def create_stream(self, ordinal: int) -> int:
-        """A stream that waits for no other."""
+        """Create a stream that does not synchronize with others."""
         self.device(ordinal)
         with self._lock:
             handle = next(self._handles)
@@ -390,7 +381,7 @@ class CpuDriver(GraphDouble):
         return handle
 
     def destroy_stream(self, ordinal: int, stream: int) -> None:
-        """Give a stream back; work on it still finishes. Raise its first unreported error."""
+        """Destroy a stream; its work still finishes. Raise its first unreported error."""
         with self._lock:
             queue = self._queues.pop(stream, None)
         if queue is not None:
@@ -398,17 +389,17 @@ class CpuDriver(GraphDouble):
             queue.check()
 
     def synchronize(self, ordinal: int, stream: int) -> None:
-        """Wait for everything on a stream; raise what its work came to."""
+        """Wait for all work on a stream; raise its unreported error."""
         self._captures.refuse(stream, "cuStreamSynchronize")
         self._queue(stream).wait()
 
     def synchronize_device(self, ordinal: int) -> None:
-        """Wait for all streams; raise the first error that was not reported."""
+        """Wait for all streams; raise the first unreported error."""
         self.device(ordinal)
         self._captures.refuse_all("cuCtxSynchronize")
         with self._lock:
-            # What comes while one stream is waited for is not waited for on the others: of streams
-            # that are fed faster than they work, each wait would make the next one longer.
+            # Work enqueued during the wait is not waited for. If a program enqueues faster than its
+            # streams work, each stream's wait would otherwise lengthen the next one.
             ends = [(queue, queue.position) for queue in self._queues.values()]
         for queue, number in ends:
             queue.wait(number)
@@ -416,7 +407,7 @@ class CpuDriver(GraphDouble):
     # Events
 
     def create_event(self, ordinal: int, *, timed: bool = True, blocking: bool = False) -> int:
-        """A mark that can be set in streams."""
+        """Create an event."""
         self.device(ordinal)
         with self._lock:
             handle = next(self._handles)
@@ -424,24 +415,22 @@ class CpuDriver(GraphDouble):
         return handle
 
     def destroy_event(self, ordinal: int, event: int) -> None:
-        """Give an event back; streams that wait for it still do."""
+        """Destroy an event; streams that already wait for it go on waiting."""
         self._marks.pop(event, None)
         self._captures.forget(event)
 
     def position(self, ordinal: int, stream: int) -> int:
-        """Where in a stream's work the next one goes."""
+        """Return the number of the work that was enqueued last on a stream."""
         return self._queue(stream).position
 
     def record_event(self, ordinal: int, event: int, stream: int, since: int | None = None) -> None:
-        """Set the mark behind what a stream has to do; it was elsewhere before."""
+        """Record an event behind the queued work of a stream; replaces an earlier record."""
         self._mark(event)
         if not self._captures.record(event, stream):
             self._marks[event] = QueueMark(self._queue(stream), since)
 
     def wait_event(self, ordinal: int, stream: int, event: int, *, anyway: bool = False) -> None:
-        """Let what a stream is given from now on wait until the mark is reached; one that was never
-        set is.
-        """
+        """Let later work of a stream wait for an event; an unrecorded event counts as reached."""
         mark = self._mark(event)
         if (
             not self._captures.wait(stream, event, set_outside=mark is not None)
@@ -450,25 +439,25 @@ class CpuDriver(GraphDouble):
             self._queue(stream).put(mark.wait if anyway else mark.follow, always=True)
 
     def event_reached(self, ordinal: int, event: int) -> bool:
-        """Whether everything before the mark is done."""
+        """Return whether all work before the event is done."""
         self._captures.ask(event, "cuEventQuery")
         mark = self._mark(event)
         return mark is None or mark.reached
 
     def event_failure(self, ordinal: int, event: int) -> BaseException | None:
-        """What the work before a mark came to that is reached; who asks takes care of it."""
+        """Return the error of the work before a reached event, which the caller must handle."""
         mark = self._mark(event)
         return None if mark is None else mark.told()
 
     def synchronize_event(self, ordinal: int, event: int) -> None:
-        """Wait until the mark is reached; errors of the stream stay there."""
+        """Wait until an event is reached; errors of the stream stay unreported."""
         self._captures.ask(event, "cuEventSynchronize")
         mark = self._mark(event)
         if mark is not None:
             mark.wait(_never)
 
     def elapsed(self, ordinal: int, start: int, end: int) -> float:
-        """Seconds between two marks that were reached."""
+        """Return the seconds between two reached events."""
         times = [
             mark.time if (mark := self._mark(event)) is not None else None for event in (start, end)
         ]
@@ -495,12 +484,12 @@ class CpuDriver(GraphDouble):
         return queue
 
     def _put(self, stream: int, kind: str, work: Work) -> None:
-        """Queue work, or note it for a graph where the stream is captured."""
+        """Enqueue work, or add it to the graph if the stream is captured."""
         if not self._captures.add(stream, kind, work):
             self._queue(stream).put(work)
 
     def _replay(self, executable: Executable, nodes: tuple[Node, ...], stream: int) -> None:
-        """Queue the works of a graph as one, behind the last launch of it on whatever stream."""
+        """Enqueue the nodes of a graph as one item, after its last launch on any stream."""
         queue = self._queue(stream)
         queue.check()
         if executable.last is not None and not executable.last.reached:
@@ -510,7 +499,7 @@ class CpuDriver(GraphDouble):
             for place, node in enumerate(nodes):
                 if given_up():
                     return
-                if self._pace is not None and place:  # the queue has called it for the first
+                if self._pace is not None and place:  # the queue calls it before the first node
                     self._pace()
                 node.work(given_up)
 
@@ -521,7 +510,7 @@ class CpuDriver(GraphDouble):
         return Queue(f"stream {handle:#x} of the cpu device", self._pace)
 
     def renew(self) -> None:
-        """Start with empty streams: in a forked child, which has none of its parent's threads."""
+        """Reset all streams in a forked child, which has none of its parent's threads."""
         self._lock = threading.RLock()
         self._captures = Captures()
         self._allocations.renew()

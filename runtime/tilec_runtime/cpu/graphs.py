@@ -1,8 +1,9 @@
-"""CUDA graphs for drivers that do the work themselves: what a stream is given is noted, and what
-CUDA forbids meanwhile is refused.
+"""CUDA graphs for drivers that do the work themselves.
+
+A captured stream records its work. Calls that CUDA forbids during a capture are refused.
 """
 
-# ruff: noqa: ARG002 - a double takes what the driver takes
+# ruff: noqa: ARG002 - a test double has the parameters of the driver
 from __future__ import annotations
 
 import contextlib
@@ -32,11 +33,11 @@ _UNSUPPORTED, _INVALIDATED = (
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Node:
-    """One work of a graph.
+    """One item of work in a graph.
 
     Attributes:
-        kind: what it is; graphs of the same kinds, in order, can be one executable.
-        work: does it, as the driver that recorded it calls works.
+        kind: kind of the work. Graphs with the same sequence of kinds can share an executable.
+        work: callable of the driver that recorded it.
     """
 
     kind: str
@@ -44,20 +45,20 @@ class Node:
 
 
 class Graph:
-    """What a stream was given while it was captured, in order."""
+    """The work of a captured stream, in order."""
 
     def __init__(self, nodes: tuple[Node, ...]) -> None:
-        """Take what was noted."""
+        """Take the recorded nodes."""
         self.nodes = nodes
 
 
 class Executable:
-    """A graph that can be launched.
+    """A graph ready for launches.
 
     Attributes:
-        nodes: None once it was given back.
-        last: where the driver puts the end of the last launch.
-        lock: held while it is launched or changed.
+        nodes: nodes in order; None after it was destroyed.
+        last: the driver's mark behind the last launch.
+        lock: held during a launch or an update.
     """
 
     def __init__(self, nodes: tuple[Node, ...]) -> None:
@@ -68,7 +69,7 @@ class Executable:
 
 
 class _Capture:
-    """A stream that is captured."""
+    """The state of a captured stream."""
 
     def __init__(self) -> None:
         self.nodes: list[Node] = []
@@ -76,15 +77,15 @@ class _Capture:
 
 
 class Captures:
-    """The streams of one driver that are captured, and the events that were recorded in them."""
+    """The captured streams of one driver, and the events recorded in them."""
 
     def __init__(self) -> None:
-        """Start with none."""
+        """Start without captures."""
         self._streams: dict[int, _Capture] = {}
         self._events: dict[int, _Capture] = {}
 
     def begin(self, stream: int) -> None:
-        """Note what a stream is given from now on, instead of doing it."""
+        """Start a capture: record the work of a stream instead of doing it."""
         if stream in self._streams:
             raise refused("cuStreamBeginCapture", "CUDA_ERROR_ILLEGAL_STATE")
         if stream in (0, 1, 2):
@@ -92,10 +93,10 @@ class Captures:
         self._streams[stream] = _Capture()
 
     def end(self, stream: int) -> Graph:
-        """Do what the stream is given again; what was noted.
+        """End a capture and return the recorded graph.
 
         Raises:
-            DriverError: it was not captured, or a call broke the capture.
+            DriverError: the stream is not captured, or a call invalidated the capture.
         """
         capture = self._streams.pop(stream, None)
         if capture is None:
@@ -105,14 +106,14 @@ class Captures:
         return Graph(tuple(capture.nodes))
 
     def active(self, stream: int) -> bool:
-        """Whether a stream is captured."""
+        """Return whether a stream is captured."""
         return stream in self._streams
 
     def add(self, stream: int, kind: str, work: Any) -> bool:
-        """Note a work, where its stream is captured; whether it is.
+        """Record work if its stream is captured; return whether it is.
 
         Raises:
-            DriverError: a call broke the capture before.
+            DriverError: an earlier call invalidated the capture.
         """
         capture = self._streams.get(stream)
         if capture is None:
@@ -123,7 +124,7 @@ class Captures:
         return True
 
     def refuse(self, stream: int | None, call: str) -> None:
-        """Refuse a call that a captured stream does not allow: that breaks the capture.
+        """Refuse a call if the stream is captured; the call invalidates the capture.
 
         Raises:
             DriverError: the stream is captured.
@@ -134,18 +135,16 @@ class Captures:
             raise refused(call, _UNSUPPORTED)
 
     def refuse_all(self, call: str) -> None:
-        """Refuse a call that waits for all streams, while one of them is captured.
+        """Refuse a call that waits for all streams if one of them is captured.
 
         Raises:
-            DriverError: one is.
+            DriverError: a stream is captured.
         """
         for stream in list(self._streams):
             self.refuse(stream, call)
 
     def record(self, event: int, stream: int) -> bool:
-        """Set an event in a captured stream, where it is one: it then is a place in the graph;
-        whether that is so.
-        """
+        """Record an event in the graph if the stream is captured; return whether it is."""
         capture = self._streams.get(stream)
         if capture is None:
             self._events.pop(event, None)
@@ -154,11 +153,11 @@ class Captures:
         return True
 
     def wait(self, stream: int, event: int, *, set_outside: bool) -> bool:
-        """Let a stream wait for an event, where one of them is captured; whether that is so.
+        """Let a stream wait for an event if one of them is captured; return whether one is.
 
         Raises:
-            DriverError: only one of them is in the capture. A GPU's driver takes the stream into
-                the capture where it is the event that is.
+            DriverError: they do not belong to the same capture. If only the event is captured, a
+                GPU's driver would add the stream to the capture instead.
         """
         of, to = self._events.get(event), self._streams.get(stream)
         if to is None and of is None:
@@ -176,10 +175,10 @@ class Captures:
         return True
 
     def ask(self, event: int, call: str) -> None:
-        """Check that an event is no place in a graph.
+        """Check that an event was not recorded in a graph.
 
         Raises:
-            DriverError: it is. While the capture goes on, that breaks it.
+            DriverError: the event is in a graph; a capture in progress becomes invalid.
         """
         capture = self._events.get(event)
         if capture is None:
@@ -190,48 +189,46 @@ class Captures:
         raise refused(call, "CUDA_ERROR_CAPTURED_EVENT")
 
     def forget(self, event: int) -> None:
-        """An event goes."""
+        """Drop a destroyed event."""
         self._events.pop(event, None)
 
 
 class GraphDouble(ABC):
-    """The part of `DeviceDriver` that captures streams and launches graphs, for drivers that do the
-    work themselves.
-    """
+    """The graph functions of `DeviceDriver`, for drivers that do the work themselves."""
 
     def __init__(self) -> None:
         """Start without captures."""
         self._captures = Captures()
 
     def begin_capture(self, ordinal: int, stream: int) -> None:
-        """Note what a stream is given, instead of doing it."""
+        """Start a capture: record the work of a stream instead of doing it."""
         self._graph_call("begin_capture", ordinal)
         self._captures.begin(stream)
 
     def end_capture(self, ordinal: int, stream: int) -> Graph:
-        """Do again what the stream is given; what was noted."""
+        """End a capture and return the recorded graph."""
         self._graph_call("end_capture", ordinal)
         return self._captures.end(stream)
 
     def capturing(self, ordinal: int, stream: int) -> bool:
-        """Whether a stream is captured."""
+        """Return whether a stream is captured."""
         return self._captures.active(stream)
 
     def outside_captures(self, ordinal: int) -> AbstractContextManager[None]:
-        """Captures forbid nothing on other streams here."""
+        """Return an empty context: a capture does not affect other streams."""
         return contextlib.nullcontext()
 
     def instantiate_graph(self, ordinal: int, graph: Graph) -> Executable:
-        """Make a graph ready to be launched."""
+        """Make a graph ready for launches."""
         self._graph_call("instantiate_graph", ordinal)
         return Executable(graph.nodes)
 
     def upload_graph(self, ordinal: int, executable: Executable, stream: int) -> None:
-        """There is nowhere to bring it to."""
+        """Do nothing except for checking the stream: there is no device to upload to."""
         self._captures.refuse(stream, "cuGraphUpload")
 
     def launch_graph(self, ordinal: int, executable: Executable, stream: int) -> None:
-        """Do what the graph says, in stream order, and behind its launches before."""
+        """Launch a graph in stream order, after its earlier launches."""
         self._graph_call("launch_graph", ordinal)
         if self._captures.active(stream):
             raise refused("cuGraphLaunch", _UNSUPPORTED)
@@ -241,28 +238,28 @@ class GraphDouble(ABC):
             self._replay(executable, executable.nodes, stream)
 
     def graph_nodes(self, graph: Graph) -> int:
-        """How many works a graph has."""
+        """Return the number of nodes of a graph."""
         return len(graph.nodes)
 
     def destroy_graph(self, ordinal: int, graph: Graph) -> None:
-        """What was made of it stays."""
+        """Destroy a graph; its executables stay valid."""
         self._graph_call("destroy_graph", ordinal)
 
     def destroy_executable(self, ordinal: int, executable: Executable) -> None:
-        """Give it back; launches of it still finish."""
+        """Destroy an executable; its launches still finish."""
         self._graph_call("destroy_executable", ordinal)
         executable.nodes = None
 
     @abstractmethod
     def _replay(self, executable: Executable, nodes: tuple[Node, ...], stream: int) -> None:
-        """Do works in stream order, and behind the last launch of the executable."""
+        """Run nodes in stream order, after the last launch of the executable."""
 
-    def _graph_call(self, call: str, ordinal: int) -> None:  # noqa: B027 - who needs not know need not listen
-        """Told of each call."""
+    def _graph_call(self, call: str, ordinal: int) -> None:  # noqa: B027 - overriding is optional
+        """Hook of tests, called for each graph function."""
 
 
 def refused(call: str, result: str) -> DriverError:
-    """The error of a call that CUDA refuses."""
+    """Return the error of a call that CUDA refuses."""
     cause, fix = ADVICE.get(result, ("", ""))
     return DriverError(
         f"{call} failed: {result}", result=result, code=_CODES[result], cause=cause, fix=fix

@@ -1,6 +1,4 @@
-"""One launch on the cpu device: arguments out of the parameter block, the memory that they stand
-for, and the run.
-"""
+"""One launch on the cpu device: unpack its arguments, find their memory, run the kernel."""
 
 from __future__ import annotations
 
@@ -29,19 +27,19 @@ from tilec_runtime.tensors.host import host_memory
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class CpuRun:
-    """A launch whose turn has come, with all that it needs.
+    """A launch that is ready to run.
 
     Attributes:
         kernel: id of the variant.
-        program: the kernel.
-        arguments: one for each parameter of the entry point.
+        program: prepared kernel.
+        arguments: one per parameter of the entry point.
         grid: blocks along x, y and z.
-        memory: all that it may touch: a region for each tensor and for each allocation that a plain
-            address points into.
-        regions: those of the tensors, by name of the parameter; tensors of no elements have none.
-        options: how to execute it.
-        slots: what each argument is of the launcher's parameters (`x.ptr`, `x.shape[0]`), where
-            that is known.
+        memory: memory that it may access: one region per tensor, and one per allocation behind a
+            plain address.
+        regions: regions of tensors by parameter name; tensors without elements have none.
+        options: options of the interpreter.
+        slots: expression of each argument over the launcher's parameters (`x.ptr`, `x.shape[0]`);
+            empty if unknown.
     """
 
     kernel: str
@@ -61,20 +59,21 @@ def execute_run(run: CpuRun) -> None:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class CpuOptions:
-    """How a cpu device runs kernels.
+    """Options of a cpu device.
 
     Attributes:
-        order: of the blocks: "forward", "reverse", or the seed of a random one.
-        batch: most blocks in flight; 0 to have it chosen.
-        steps: most passes of loops of one batch of blocks; 0 for the interpreter's own limit.
-        elements: most elements that a launch may compute, by the estimate before it starts; 0 for
-            the interpreter's own limit.
-        output: takes what kernels print; None for standard output.
-        observer: makes the observer of a launch, on the stream's thread and just before the launch;
-            None for none.
-        undetermined: says what elements of a launch hold whose value Tile IR leaves open, likewise.
-        cancelled: asked at each pass of a loop whether to stop the launch; None for never.
-        run: does a launch; replaced by who wants to look at it closer.
+        order: order of the blocks: "forward", "reverse", or the seed of a random order.
+        batch: most blocks to run at a time; 0 for an automatic choice.
+        steps: most loop iterations of one batch of blocks; 0 for the interpreter's default.
+        elements: most elements that a launch may compute, estimated before it starts; 0 for the
+            interpreter's default.
+        output: takes the output of `print` in kernels; None for standard output.
+        observer: creates the observer of a launch on the stream's thread, directly before the
+            launch; None for no observer.
+        undetermined: creates, per launch, the source of values that Tile IR leaves undefined.
+        cancelled: returns whether to stop the launch, called in each loop iteration; None for
+            never.
+        run: runs a launch; tools replace it to inspect launches.
     """
 
     order: str | int = "forward"
@@ -88,14 +87,12 @@ class CpuOptions:
     run: Callable[[CpuRun], None] = execute_run
 
 
-# Arguments, all regions, and those of the tensors by name.
+# Arguments, all regions, and the regions of tensors by name.
 _Taken: TypeAlias = "tuple[Sequence[Any], Sequence[MemoryRegion], Mapping[str, MemoryRegion]]"
 
 
 class Launching:
-    """A launch that is bound to its kernel, grid and tensors' facts: what is left are addresses and
-    numbers.
-    """
+    """A launch bound to its kernel, grid and tensor shapes; each call adds addresses and scalars."""
 
     def __init__(
         self,
@@ -105,12 +102,11 @@ class Launching:
         options: CpuOptions,
         allocations: Allocations,
     ) -> None:
-        """Check the entry point's parameters against what launches pass, and the grid against what
-        a CPU can do.
+        """Check the entry point's parameters, and the estimated work of the grid.
 
         Raises:
-            BundleError: they do not fit.
-            LaunchLimitError: the grid is too much.
+            BundleError: the parameters differ from the arguments that launches pass.
+            LaunchLimitError: the launch has too many blocks or elements for a CPU.
         """
         self._program = program
         self._grid = grid
@@ -141,15 +137,15 @@ class Launching:
     def prepare(
         self, parameters: int, held: tuple[tuple[Any, ...], tuple[Any, ...]]
     ) -> Callable[[Callable[[], bool]], None]:
-        """Take a launch's arguments, and give what runs it later.
+        """Unpack the arguments of a launch, and return the work that runs it.
 
         Args:
             parameters: address of the array of parameter addresses.
-            held: addresses of the tensors first, and all arguments of the call, which live until
-                the run is over.
+            held: addresses of the tensors, and all arguments of the call, which the work keeps
+                alive.
 
         Raises:
-            ArgumentError: a plain address is of no memory of the device.
+            ArgumentError: a plain address is outside the device's allocations.
         """
         taken = self._take(parameters, held)
 
@@ -159,9 +155,7 @@ class Launching:
         return work
 
     def run(self, parameters: int, held: tuple[tuple[Any, ...], tuple[Any, ...]]) -> CpuRun:
-        """Take a launch's arguments as `prepare` does, for a caller that executes it at once and
-        in another way.
-        """
+        """Unpack the arguments like `prepare`, for a caller that executes the launch itself."""
         run = self._made(self._take(parameters, held), None)
         observer = self._options.observer
         return (
@@ -229,7 +223,7 @@ class Launching:
                     run, options=dataclasses.replace(run.options, observer=wish.observer(run))
                 )
             wish.run(run)
-        except (TilecError, OSError):  # the latter from the consumer of what the kernel prints
+        except (TilecError, OSError):  # OSError comes from the consumer of the kernel's output
             raise
         except MemoryError as error:
             raise out_of_memory(f"{parts.kernel}: {error}", kernel=parts.kernel) from error
@@ -243,8 +237,8 @@ class Launching:
         low, size = address + part.first, part.end - part.first
         data = self._allocations.part(low, size)
         if data is None:
-            # Of tilec's own tensors the memory is kept, and not the object: a view ends when
-            # only the device has it.
+            # For tilec's tensors, keep the memory alive and not the object: a view ends when only
+            # the device refers to it.
             kept = tuple(value.storage if is_leased(value) else value for value in owners)
             data = host_memory(low, size, writable=not part.readonly, owner=kept)
         return MemoryRegion(
@@ -259,9 +253,7 @@ class Launching:
         )
 
     def _plain(self, address: int, name: str) -> MemoryRegion | None:
-        """What a plain address stands for: all of the allocation; nothing is known of the memory of
-        others.
-        """
+        """Return the region of a plain address: its whole allocation, or None for a null."""
         if not address:
             return None
         holding = self._allocations.holding(address)
@@ -275,11 +267,10 @@ class Launching:
 
 
 class QueuedCall:
-    """What enqueues a launch on a stream; it reports failure by its result and never raises for
-    one.
+    """A callable that enqueues a launch on a stream, and returns an error instead of raising it.
 
     Attributes:
-        launching: the launch.
+        launching: the bound launch.
     """
 
     __slots__ = ("_put", "_queue", "launching")
@@ -287,15 +278,19 @@ class QueuedCall:
     def __init__(
         self, launching: Launching, queue: Callable[[], Queue], put: Callable[[Work], None]
     ) -> None:
-        """Take a launch, what finds the stream's queue (it may be closed between calls), and what
-        puts work there.
+        """Bind a launch to a stream.
+
+        Args:
+            launching: the bound launch.
+            queue: returns the stream's queue, or raises if the stream was closed meanwhile.
+            put: enqueues work on the stream.
         """
         self.launching = launching
         self._queue = queue
         self._put = put
 
     def __call__(self, parameters: int, held: Any) -> tuple[BaseException | None]:
-        """As `LaunchCall`."""
+        """Enqueue the launch, as `LaunchCall` defines."""
         try:
             self._queue().check()
             self._put(self.launching.prepare(parameters, held))
@@ -305,7 +300,7 @@ class QueuedCall:
 
 
 def out_of_memory(what: str, *, kernel: str = "") -> DriverError:
-    """The error of a device whose memory is used up, as the driver of a GPU gives it."""
+    """Return the out-of-memory error of a GPU's driver."""
     cause, fix = (
         "the machine has no free memory of this size",
         "free buffers that are not needed any more, or use smaller inputs",
@@ -331,7 +326,7 @@ def _element(kind: Type) -> Scalar | Pointer:
 
 
 def _read(place: int | None, element: Scalar | Pointer) -> Any:
-    """A parameter's value; integers as they are signed, floats as NumPy holds them."""
+    """Read a parameter: a signed integer, or a NumPy float."""
     if isinstance(element, Pointer):
         return int.from_bytes(ctypes.string_at(place or 0, 8), "little")
     data = ctypes.string_at(place or 0, max(element.bits // 8, 1))

@@ -1,4 +1,4 @@
-"""Memory of the cpu device: allocations by address, and foreign memory as bytes."""
+"""Memory of the cpu device: allocations by address, pools, and strided rows of bytes."""
 
 from __future__ import annotations
 
@@ -11,32 +11,33 @@ import numpy as np
 from tilec_runtime.device.seam import CopyBox, PoolStats
 from tilec_runtime.forks import ForkLock
 
-# As on a GPU, so that kernels that assume aligned addresses are chosen here too.
+# The alignment of GPU allocations, so that launches choose the same variants as on a GPU.
 ALIGNMENT = 256
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
 
 class Allocations:
-    """What was allocated and not yet freed. A holder of the bytes of an allocation keeps its
-    memory, also after it was freed.
+    """The live allocations by address.
+
+    A reference to the bytes of an allocation keeps its memory, also after `free`.
     """
 
     def __init__(self) -> None:
-        """Start with nothing."""
-        self._lock = threading.RLock()  # reentrant: a collected buffer may be freed from inside
+        """Start without allocations."""
+        self._lock = threading.RLock()  # reentrant: garbage collection inside may free a buffer
         self._bytes: dict[int, Bytes] = {}
         self._starts: list[int] = []
 
     def renew(self) -> None:
-        """Forget who held the lock: in a forked child no thread does."""
+        """Replace the lock in a forked child, where its holder does not exist."""
         self._lock = threading.RLock()
 
     def allocate(self, size: int) -> int:
-        """Memory of this many bytes; its address.
+        """Allocate `size` bytes and return their address.
 
         Raises:
-            MemoryError: there is not as much.
+            MemoryError: the machine has not enough memory.
         """
         whole = np.empty(size + ALIGNMENT, np.uint8)
         lead = -whole.ctypes.data % ALIGNMENT
@@ -48,7 +49,7 @@ class Allocations:
         return address
 
     def free(self, address: int) -> bool:
-        """Give an allocation back; whether there was one at this address."""
+        """Free the allocation at an address; return whether there was one."""
         with self._lock:
             if self._bytes.pop(address, None) is None:
                 return False
@@ -56,7 +57,7 @@ class Allocations:
             return True
 
     def holding(self, address: int) -> tuple[int, Bytes] | None:
-        """Start and bytes of the allocation that an address lies in."""
+        """Return (start, bytes) of the allocation that contains an address, or None."""
         with self._lock:
             place = bisect.bisect_right(self._starts, address) - 1
             if place < 0:
@@ -66,7 +67,7 @@ class Allocations:
         return (start, data) if address < start + data.size else None
 
     def part(self, address: int, size: int) -> Bytes | None:
-        """Bytes of one allocation; None where they are not all in one."""
+        """Return `size` bytes at an address, or None if they are not in one allocation."""
         holding = self.holding(address)
         if holding is None or address + size > holding[0] + holding[1].size:
             return None
@@ -75,7 +76,7 @@ class Allocations:
 
 
 def rows_of(data: Bytes, box: CopyBox, *, target: bool) -> Bytes:
-    """The bytes at one end of a copy, in the order in which they are copied."""
+    """Return the source or target bytes of a copy as an array of (slices, rows, width)."""
     slices, rows = (
         (box.target_slice, box.target_pitch) if target else (box.source_slice, box.source_pitch)
     )
@@ -85,9 +86,7 @@ def rows_of(data: Bytes, box: CopyBox, *, target: bool) -> Bytes:
 
 
 class Pool:
-    """A pool over the device's allocations. Memory that was freed is handed out again to who asks
-    for as many bytes.
-    """
+    """A memory pool that reuses a freed allocation for a request of the same size."""
 
     def __init__(
         self, allocations: Allocations, release_threshold: int = 0, max_size: int = 0
@@ -95,20 +94,20 @@ class Pool:
         """Start empty.
 
         Args:
-            allocations: of the device.
-            release_threshold: how many unused bytes to keep.
-            max_size: the most bytes to have; 0 for no bound.
+            allocations: allocations of the device.
+            release_threshold: unused bytes to keep.
+            max_size: limit of the pool in bytes; 0 for no limit.
         """
         self._allocations = allocations
-        self._lock = ForkLock()  # reentrant: a collected tensor may be freed from inside
+        self._lock = ForkLock()  # reentrant: garbage collection inside may free a tensor
         self._threshold = release_threshold
         self._max = max_size
-        self._kept: dict[int, list[int]] = {}  # addresses by size
+        self._kept: dict[int, list[int]] = {}  # addresses of unused memory by size
         self._used = self._reserved = self._used_high = self._reserved_high = 0
 
     @property
     def stats(self) -> PoolStats:
-        """What it holds now."""
+        """Current and highest numbers of bytes."""
         with self._lock:
             return PoolStats(
                 used=self._used,
@@ -119,10 +118,10 @@ class Pool:
             )
 
     def allocate(self, size: int) -> int:
-        """Memory of this many bytes; its address.
+        """Allocate `size` bytes and return their address.
 
         Raises:
-            MemoryError: there is not as much, or the pool may not have as much.
+            MemoryError: the machine has not enough memory, or the pool would exceed its limit.
         """
         with self._lock:
             kept = self._kept.get(size)
@@ -141,7 +140,7 @@ class Pool:
             return address
 
     def free(self, address: int, size: int) -> None:
-        """Take memory back: keep it, as far as the threshold allows."""
+        """Take back an allocation, and release unused memory beyond the threshold."""
         with self._lock:
             self._used -= size
             self._kept.setdefault(size, []).append(address)
@@ -149,12 +148,12 @@ class Pool:
                 self.trim(self._used + self._threshold)
 
     def set_threshold(self, size: int) -> None:
-        """Set how many unused bytes to keep."""
+        """Set the number of unused bytes to keep."""
         with self._lock:
             self._threshold = size
 
     def trim(self, keep: int) -> None:
-        """Give unused memory back until no more than `keep` bytes are left, used ones among them."""
+        """Release unused memory until used and unused memory together are at most `keep` bytes."""
         with self._lock:
             for size in sorted(self._kept, reverse=True):
                 addresses = self._kept[size]

@@ -1,4 +1,4 @@
-"""One stream of the cpu device: a queue of work, done in order by a thread."""
+"""One stream of the cpu device: a queue of work that a thread runs in order."""
 
 from __future__ import annotations
 
@@ -16,98 +16,95 @@ from tilec_runtime.device.layout import ON_CPU
 from tilec_runtime.errors import DriverError
 from tilec_runtime.kept import copied
 
-# Gets a function that says whether the work is to be given up.
+# Its argument returns whether the work should stop.
 Work = Callable[[Callable[[], bool]], None]
-# Seconds for which a thread without work waits for more before it ends.
+# Seconds after which a thread without work ends.
 _LINGER = 0.5
-# Failures that a queue remembers after it has reported them.
+# Failures that a queue keeps after reporting them.
 _FAILURES = 64
-# Seconds after which a thread that waits for a mark checks whether to give up.
+# Seconds after which a thread that waits for a mark checks whether to stop.
 _PATIENCE = 0.05
 _QUEUES: weakref.WeakSet[Queue] = weakref.WeakSet()
-# Set once the process ends. From then on no queue starts a thread: one that waits for the
-# interpreter's lock when that is taken apart, or is just being started, uses memory that the
-# interpreter has freed (Python 3.10 does that), and the process may die of it.
+# Not empty once the process ends; no queue starts a thread after that. In Python 3.10, a thread
+# that starts or waits for the GIL during finalization uses freed memory, and the process may crash.
 _OVER: list[bool] = []
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class _Task:
-    """Work, and whether it is done also behind work that failed."""
+    """Work, and whether it runs even after earlier work failed."""
 
     work: Work
     always: bool
 
 
 class Queue:
-    """Work of one stream.
+    """The work of one stream.
 
-    The queue keeps the first error until `wait` or `check` reports it, and drops work that was
-    queued behind it until then. If the queue is deleted or the process ends before that, the error
-    becomes a RuntimeWarning.
+    The queue keeps the first error until `wait` or `check` reports it. Until then it drops the work
+    queued after the failed work. If the queue is deleted or the process ends before the report, the
+    error becomes a RuntimeWarning.
 
-    When the process ends, the thread ends. A thread that puts work after that does the work itself.
+    The thread ends with the process. A thread that calls `put` after that runs the work itself.
 
     Attributes:
-        name: of the stream, for messages.
+        name: name of the stream, for messages.
     """
 
     def __init__(self, name: str, pace: Callable[[], None] | None = None) -> None:
         """Start empty.
 
         Args:
-            name: of the stream, for messages and for the thread.
-            pace: called on the thread before each work.
+            name: name of the stream, for messages and for the thread.
+            pace: called on the thread before each item of work.
         """
         self.name = name
         self._pace = pace
         self._changed = (
             threading.Condition()
-        )  # reentrant: a collected buffer may enqueue from inside
+        )  # reentrant: garbage collection inside may enqueue the release of a buffer
         self._tasks: collections.deque[_Task] = collections.deque()
         self._thread: threading.Thread | None = (
-            None  # who does the work: the queue's own, or at the end of the process anybody's
+            None  # runs the work: the queue's own, or at the end of the process the caller's
         )
-        self._own: threading.Thread | None = None  # the thread that was started last
-        self._ended = bool(_OVER)  # no thread is started any more
+        self._own: threading.Thread | None = None  # the last thread that the queue started
+        self._ended = bool(_OVER)  # whether starting threads is forbidden
         self._error: BaseException | None = None
         self._put = 0
         self._done = 0
-        self._given_up = 0  # work up to this number is dropped
-        self._retired = (
-            False  # its stream was given back: a thread without work has nothing to wait for
-        )
-        self._busy = False  # with work that is not done in any case
-        # Work that failed, or was dropped behind work that failed. Marks behind it read this also
-        # after the error was reported. These are copies: a raised error keeps the frames of its
-        # callers, and all that these hold.
+        self._given_up = 0  # drop work up to this number
+        self._retired = False  # the stream was destroyed: a thread without work ends at once
+        self._busy = False  # whether work without `always` is running
+        # Errors of work that failed, or was dropped after a failure. Later marks read them even
+        # after the error was reported. They are copies, since a raised error keeps the frames of
+        # its callers alive.
         self._failures: collections.deque[tuple[int, BaseException]] = collections.deque(
             maxlen=_FAILURES
         )
         _QUEUES.add(self)
 
     def __del__(self) -> None:
-        """Report an error that was not reported yet."""
+        """Report an unreported error."""
         if (
             self._error is not None and not sys.is_finalizing()
-        ):  # at the end of the process, `end_all` has told of it
+        ):  # `end_all` has reported it at the end of the process
             self.report()
 
     def put(self, work: Work, *, always: bool = False) -> int:
-        """Queue work; its number.
+        """Enqueue work and return its number.
 
         Args:
-            work: runs on the queue's thread; its error is kept for the thread that waits.
-            always: run it also where work before it failed.
+            work: runs on the queue's thread; `wait` raises its error.
+            always: run it even after earlier work failed.
 
         Raises:
-            DriverError: the process can have no more threads. The work is not queued.
+            DriverError: the process cannot start another thread. The work is not enqueued.
         """
         task = _Task(work=work, always=always)
         with self._changed:
             self._tasks.append(task)
             self._put += 1
-            number = self._put  # what the collector puts from inside comes behind
+            number = self._put  # read now: garbage collection below may enqueue more
             if self._thread is not None:
                 self._changed.notify_all()
                 return number
@@ -125,22 +122,23 @@ class Queue:
         return number
 
     def check(self) -> None:
-        """Raise the error that was not reported yet, if there is one."""
+        """Raise the unreported error, or do nothing without one."""
         with self._changed:
             error, self._error = self._error, None
         if error is not None:
             raise error
 
     def wait(self, number: int | None = None) -> None:
-        """Wait for everything that is queued now, or for the work up to this number, then `check`.
-        Interrupted (Ctrl-C), all of the work is given up.
+        """Wait for the work up to this number (by default all queued work), then `check`.
+
+        An interrupt (Ctrl-C) cancels all of the work.
 
         Raises:
             DriverError: the interpreter is being finalized, and no thread does this work.
         """
         if (
             threading.current_thread() is self._thread
-        ):  # a buffer's last reference may go on this thread
+        ):  # this thread may drop the last reference of a buffer, whose release waits
             return
         try:
             done = self.wait_for(self.position if number is None else number)
@@ -152,11 +150,9 @@ class Queue:
             raise _never_done(self.name)
 
     def wait_for(self, number: int, seconds: float | None = None) -> bool:
-        """Wait until the work of this number is done, well or not, but no longer than this; whether
-        it is.
+        """Wait until work is done or has failed, for a limited time; return whether it is.
 
-        It returns False at once while the interpreter is finalized: no other thread runs any
-        more.
+        During finalization of the interpreter it returns False at once, since no other thread runs.
         """
         last = None if seconds is None else time.monotonic() + seconds
         while not self.done(number):
@@ -169,11 +165,11 @@ class Queue:
         return True
 
     def refuse_own(self, number: int) -> None:
-        """Check that the thread that will wait for work of this number does not do it.
+        """Check that the current thread may wait for the work of this number.
 
         Raises:
-            RuntimeError: it is the queue's thread, which would wait for ever. No TilecError: those
-                tell what work came to that is over.
+            RuntimeError: it is the queue's thread, which would wait for itself. It is not a
+                TilecError, which would report the result of finished work.
         """
         if not self.done(number) and threading.current_thread() is self._thread:
             what = f"work on {self.name} waits for work behind it on the same stream, which would be for ever"
@@ -183,7 +179,7 @@ class Queue:
             )
 
     def done(self, number: int) -> bool:
-        """Whether the work of this number is done."""
+        """Return whether the work of this number is done."""
         return self._done >= number
 
     @property
@@ -193,9 +189,7 @@ class Queue:
 
     @property
     def unfinished(self) -> int:
-        """Works that are queued or running, but for those that are done in any case; none where
-        they were given up.
-        """
+        """Number of queued or running items without `always`; 0 if they were cancelled."""
         with self._changed:
             if self._given_up == self._put:
                 return 0
@@ -203,16 +197,16 @@ class Queue:
 
     @property
     def failure(self) -> BaseException | None:
-        """The error that was not reported yet."""
+        """The unreported error, or None."""
         return self._error
 
     @property
     def position(self) -> int:
-        """The number of the work that was queued last."""
+        """The number of the last enqueued work."""
         return self._put
 
     def failed_since(self, position: int) -> BaseException | None:
-        """Return the first error of work that was queued after this position."""
+        """Return the first error of work enqueued after this position, or None."""
         with self._changed:
             failure = next((error for number, error in self._failures if number > position), None)
         return None if failure is None else copied(failure)
@@ -224,33 +218,34 @@ class Queue:
                 self._error = None
 
     def give_up(self) -> None:
-        """Drop what is queued and ask what is running to stop. Memory is given back all the same."""
+        """Drop queued work, and ask running work to stop. Releases of memory still run."""
         with self._changed:
             self._given_up = self._put
 
     def retire(self) -> None:
-        """Its stream was given back: the thread ends with its work. A thread for each stream of a
-        moment would be too many.
+        """End the thread after its work, since its stream was destroyed.
+
+        Programs with many short-lived streams would otherwise have too many threads.
         """
         with self._changed:
             self._retired = True
             self._changed.notify_all()
 
     def end(self) -> None:
-        """The process ends: give up what is queued. The thread goes once that is dropped."""
+        """Drop queued work at the end of the process; the thread then ends."""
         with self._changed:
             self._ended, self._given_up = True, self._put
             self._changed.notify_all()
 
     def join_thread(self, seconds: float) -> None:
-        """Wait until the queue's own thread has gone, but no longer than this."""
+        """Wait until the queue's own thread has ended, for a limited time."""
         if self._own is not None and self._own is not threading.current_thread():
             self._own.join(max(seconds, 0.0))
 
     def report(self, unfinished: int = 0) -> None:
-        """Warn of an unreported error, and of work that was given up.
+        """Warn of an unreported error, or of cancelled work.
 
-        It takes no lock: the queue may be being deleted.
+        It takes no lock, since the queue may be in deletion.
         """
         error, self._error = self._error, None
         if error is not None:
@@ -262,19 +257,19 @@ class Queue:
             )
 
     def forget(self) -> None:
-        """Drop the error: another process reports it."""
+        """Drop the error, which the parent process reports."""
         self._error = None
 
     def join(self, seconds: float) -> bool:
-        """Wait for all work to end, but no longer than this; whether it did."""
+        """Wait for all work for a limited time; return whether it is done."""
         return self.wait_for(self._put, seconds)
 
     def _start(self) -> None:
-        # A daemon: a process that ends does not wait for work that no thread waits for.
+        # A daemon: the end of the process does not wait for work that no thread waits for.
         thread = threading.Thread(target=self._run, name=f"tilec {self.name}", daemon=True)
         if (
             self._thread is not None
-        ):  # the collector ran meanwhile, and put work here: a second thread would count two works as one
+        ):  # garbage collection has started a thread meanwhile; two would both count `_done`
             return
         self._thread = self._own = thread
         try:
@@ -290,7 +285,7 @@ class Queue:
             behind = self._error
             dropped = not task.always and (behind is not None or number <= self._given_up)
             error = None if dropped else self._do(task.work, number)
-            del task  # with the arguments that it holds, before anybody is told that it is done
+            del task  # release its arguments before other threads see that it is done
             with self._changed:
                 if error is not None and number > self._given_up:
                     self._error = error if self._error is None else self._error
@@ -302,7 +297,7 @@ class Queue:
             del error, behind
 
     def _do(self, work: Work, number: int) -> BaseException | None:
-        """Do a work; what it came to."""
+        """Run work and return its error, or None."""
         try:
             if self._pace is not None:
                 self._pace()
@@ -314,13 +309,11 @@ class Queue:
     def _note(self, number: int, error: BaseException) -> None:
         with contextlib.suppress(
             Exception
-        ):  # no memory: marks behind it do not know of it then, but no thread waits for ever
+        ):  # out of memory: later marks then miss the error, but no thread waits forever
             self._failures.append((number, copied(error)))
 
     def _next(self) -> _Task | None:
-        """The oldest work; None where there was none for a while, and then no thread does the work
-        any more.
-        """
+        """Return the oldest work, or None after a time without work, which ends the thread."""
         with self._changed:
             if not self._tasks:
                 self._changed.wait_for(
@@ -335,8 +328,9 @@ class Queue:
 
 
 def end_all(patience: float) -> None:
-    """The process ends: give up all work, wait up to this many seconds until it has stopped and all
-    threads have gone, and warn of errors that were not reported.
+    """Cancel all work at the end of the process, and warn of unreported errors.
+
+    Waits at most `patience` seconds for work to stop and threads to end.
     """
     _OVER.append(True)
     queues = [(queue, queue.unfinished) for queue in list(_QUEUES)]
@@ -350,17 +344,18 @@ def end_all(patience: float) -> None:
 
 
 class QueueMark:
-    """A place in a queue's work.
+    """A position in a queue's work; the base of events.
 
     Attributes:
-        time: when it was reached, in seconds of a clock that only runs forward; None before.
-        error: of work before it: the errors that were not reported until it was reached, and all
-            from `since` on.
+        time: time at which it was reached, in seconds of a monotonic clock; None before.
+        error: error of earlier work: one that was unreported when the mark was reached, or one of
+            work after `since`.
     """
 
     def __init__(self, queue: Queue, since: int | None = None) -> None:
-        """Set it behind what the queue has to do; `since` is the queue's position where the work
-        began that it is about.
+        """Set the mark behind the queued work.
+
+        `since` is the queue's position before the work whose errors the mark reports.
         """
         self.time: float | None = None
         self.error: BaseException | None = None
@@ -374,12 +369,12 @@ class QueueMark:
         return self._queue.done(self._number)
 
     def wait(self, given_up: Callable[[], bool]) -> None:
-        """Wait until it is reached, or this is given up.
+        """Wait until the mark is reached, or the wait is cancelled.
 
         Raises:
-            RuntimeError: it is the queue's own thread that asks, with work before the mark to be
+            RuntimeError: the caller is the queue's own thread, and work before the mark is not
                 done.
-            DriverError: as `Queue.wait`.
+            DriverError: as for `Queue.wait`.
         """
         self._queue.refuse_own(self._number)
         while not self._queue.wait_for(self._number, _PATIENCE) and not given_up():
@@ -391,13 +386,11 @@ class QueueMark:
         error = self.error
         if error is not None:
             self._queue.forgive(error)
-            self.error = copied(error)  # for who waits for the mark later
+            self.error = copied(error)  # later waits for the mark raise the copy
         return error
 
     def follow(self, given_up: Callable[[], bool]) -> None:
-        """Wait as `wait` does, for work that needs what comes before the mark: it fails where that
-        failed.
-        """
+        """Wait like `wait`, and raise the error of the work before the mark."""
         self.wait(given_up)
         if self.error is not None:
             raise copied(self.error)
@@ -434,5 +427,5 @@ def _never_done(name: str) -> DriverError:
 def _warn(text: str) -> None:
     try:
         warnings.warn(text, RuntimeWarning, stacklevel=3)
-    except RuntimeWarning as warning:  # warnings are errors here, and no caller catches one
+    except RuntimeWarning as warning:  # warnings may be configured as errors; no caller catches one
         sys.stderr.write(f"RuntimeWarning: {warning}\n")

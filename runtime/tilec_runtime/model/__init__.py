@@ -1,1 +1,1 @@
-"""Shared vocabulary of both halves: values only, standard library only."""
+"""Value types that both halves share; they import the standard library only."""

@@ -1,6 +1,4 @@
-"""GPU architectures: one table of facts, and targets with their parsing, ordering and
-compatibility.
-"""
+"""GPU architectures: a table of properties, and targets with parsing, order and compatibility."""
 
 from __future__ import annotations
 
@@ -13,7 +11,7 @@ Version = tuple[int, int]
 
 
 def dotted(version: Version) -> str:
-    """A version as it is written: `13.4`."""
+    """Format a version, such as `13.4`."""
     return f"{version[0]}.{version[1]}"
 
 
@@ -22,22 +20,23 @@ _KIB = 1024
 
 @value_class(frozen=True, kw_only=True)
 class Arch:
-    """Facts about one compute capability.
+    """Properties of one compute capability.
 
     Attributes:
         cc: compute capability, such as (9, 0).
-        ptx: oldest PTX ISA that names it; `ptx_a` and `ptx_f` for its architecture- and
-            family-specific forms, None where there is none.
-        toolkit: oldest CUDA toolkit that compiles for it (cubins made for it load on that release's
-            driver and later ones).
+        ptx: oldest PTX ISA with this target.
+        ptx_a, ptx_f: the same for its architecture- and family-specific targets, None if it has
+            no such target.
+        toolkit: oldest CUDA toolkit that compiles for it. Drivers of that release and later load
+            its cubins.
         tile: whether Tile IR can be assembled for it.
-        soc: the GPU of a system on a chip (Jetson), whose machine code is its own: no cubins of
-            other capabilities, nor its on others.
-        threads, warps, blocks, registers: most per multiprocessor.
-        shared: shared memory per multiprocessor in bytes; `shared_block` the most one block can opt
-            in to.
-        shared_reserved: shared memory in bytes that the system keeps of every resident block.
-        gpus: some GPUs of this capability, for people.
+        soc: whether it is the GPU of a system on a chip (Jetson). Such a GPU runs no cubins of
+            other capabilities, and its cubins run on no other.
+        threads, warps, blocks, registers: limits per multiprocessor.
+        shared: shared memory per multiprocessor in bytes.
+        shared_block: most shared memory that one block can opt in to, in bytes.
+        shared_reserved: shared memory in bytes that the system reserves per resident block.
+        gpus: examples of GPUs with this capability, for messages.
     """
 
     cc: Version
@@ -75,7 +74,7 @@ def _arch(
     tile: bool = True,
     soc: bool = False,
 ) -> Arch:
-    # One KiB of every block's shared memory is kept by the system from compute capability 8.0 on.
+    # From compute capability 8.0 on, the system reserves 1 KiB of each block's shared memory.
     reserved_kib = 1 if cc >= 80 else 0
     return Arch(
         cc=(cc // 10, cc % 10),
@@ -115,7 +114,7 @@ ARCHS: dict[Version, Arch] = {
 
 
 class TargetKind(enum.Enum):
-    """What a target makes."""
+    """The kind of code for a target."""
 
     CUBIN = "cubin"
     PTX = "ptx"
@@ -123,7 +122,7 @@ class TargetKind(enum.Enum):
     TILEIR = "tileir"
 
 
-# What names of targets begin with; Tile IR is of no architecture.
+# Prefixes of target names; Tile IR has no architecture.
 _PREFIXES = {TargetKind.CUBIN: "sm", TargetKind.PTX: "compute", TargetKind.LTOIR: "lto"}
 _KINDS = {prefix: kind for kind, prefix in _PREFIXES.items()}
 
@@ -131,8 +130,10 @@ _KINDS = {prefix: kind for kind, prefix in _PREFIXES.items()}
 @functools.total_ordering
 @value_class(frozen=True)
 class Target:
-    """What code is made for: `sm_90a` (cubin), `compute_80` (PTX), `lto_80` (LTO-IR) or `tileir`
-    (portable Tile IR bytecode).
+    """A compilation target.
+
+    Examples: `sm_90a` (cubin), `compute_80` (PTX), `lto_80` (LTO-IR), `tileir` (portable Tile IR
+    bytecode).
     """
 
     kind: TargetKind
@@ -144,23 +145,23 @@ class Target:
         """Read a target's name.
 
         Raises:
-            ValueError: it is none; the message says what is wrong with it and what would do.
+            ValueError: no target has this name; the message gives the reason and valid names.
         """
         return _parse(text)
 
     @property
     def arch(self) -> Arch:
-        """The row of the architecture table (not for `tileir`)."""
+        """Properties of its compute capability; invalid for `tileir`."""
         return ARCHS[self.cc]
 
     @property
     def number(self) -> str:
-        """`90a` of `sm_90a`."""
+        """Number and suffix, such as `90a` of `sm_90a`."""
         return f"{self.cc[0]}{self.cc[1]}{self.suffix}"
 
     @property
     def ptx_isa(self) -> Version:
-        """Oldest PTX ISA that can name this target."""
+        """Oldest PTX ISA with this target."""
         arch = self.arch
         isa = {"": arch.ptx, "a": arch.ptx_a, "f": arch.ptx_f}[self.suffix]
         if isa is None:
@@ -174,9 +175,7 @@ class Target:
         return f"{_PREFIXES[self.kind]}_{self.number}"
 
     def __lt__(self, other: object) -> bool:
-        """Cubins first, then PTX, then LTO-IR, then Tile IR; each by capability, plain before `f`
-        before `a`.
-        """
+        """Order by kind (cubin, PTX, LTO-IR, Tile IR), capability, and suffix (none, `f`, `a`)."""
         if not isinstance(other, Target):
             return NotImplemented
         return self._rank < other._rank
@@ -186,11 +185,13 @@ class Target:
         return (list(TargetKind).index(self.kind), self.cc, ("", "f", "a").index(self.suffix))
 
     def runs_on(self, cc: Version, *, exact: bool = False) -> bool:
-        """Whether a device of capability `cc` can run code of this target; `exact` is the rule of
-        tile cubins.
+        """Whether a device of capability `cc` can run code for this target.
 
-        Of PTX and LTO-IR this is the architecture's rule alone: whether anything there reads their
-        version is another question.
+        For PTX and LTO-IR, the driver or nvJitLink must also support the version of the code.
+
+        Args:
+            cc: compute capability of the device.
+            exact: require an equal capability; cubins of tile kernels run on no other.
         """
         if self.kind is TargetKind.TILEIR:
             return cc in ARCHS and ARCHS[cc].tile
@@ -206,9 +207,7 @@ class Target:
 
 
 def is_soc(cc: Version) -> bool:
-    """Whether capability `cc` is known to belong to a system on a chip with machine code of its
-    own.
-    """
+    """Whether `cc` belongs to a system on a chip, which shares no cubins with other GPUs."""
     return cc in ARCHS and ARCHS[cc].soc
 
 
@@ -216,7 +215,7 @@ def is_soc(cc: Version) -> bool:
 def _parse(text: str) -> Target:
     if text == "tileir":
         return Target(TargetKind.TILEIR)
-    # Without a pattern: to compile one takes longer than all targets of a bundle.
+    # No regular expression: compiling one takes longer than parsing all targets of a bundle.
     prefix, _, number = text.partition("_")
     suffix = number[-1:] if number.endswith(("a", "f")) else ""
     digits = number.removesuffix(suffix)

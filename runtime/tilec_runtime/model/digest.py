@@ -1,4 +1,4 @@
-"""Digests and canonical JSON: the one way in which values become bytes."""
+"""Digests and canonical JSON."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 
 
 def sha256(data: bytes) -> str:
-    """Hex SHA-256 of `data`."""
+    """Return the SHA-256 of `data` in hex."""
     return hashlib.sha256(data).hexdigest()
 
 
 def canonical_json(value: Any) -> bytes:
-    """`value` as JSON with sorted keys and no white space, so that equal values give equal bytes."""
+    """Encode as JSON with sorted keys and no white space: equal values give equal bytes."""
     return json.dumps(
         value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
     ).encode()

@@ -1,4 +1,4 @@
-"""Driver branches, CUDA releases and PTX ISAs: which driver reads what, as one table."""
+"""Versions of drivers, CUDA releases and PTX ISAs, and the conversions between them."""
 
 from __future__ import annotations
 
@@ -34,21 +34,19 @@ BRANCHES: dict[Version, int] = {
 
 
 def cuda_of_branch(branch: int) -> Version | None:
-    """The newest CUDA release that a driver of this branch serves; None for branches older than the
-    table.
-    """
+    """Return the newest CUDA release that a driver branch supports, or None if it is too old."""
     known = [cuda for cuda, first in BRANCHES.items() if first <= branch]
     return max(known) if known else None
 
 
 def branch_of_cuda(cuda: Version) -> int | None:
-    """The oldest driver branch that serves a CUDA release; None for releases newer than the table."""
+    """Return the oldest driver branch that supports a CUDA release, or None if it is too new."""
     known = [branch for release, branch in BRANCHES.items() if release >= cuda]
     return min(known) if known else None
 
 
 def ptx_isa_of_cuda(cuda: Version) -> Version:
-    """The newest PTX ISA that the driver and tools of a CUDA release (10.0 or later) read."""
+    """Return the newest PTX ISA of a CUDA release (10.0 or later)."""
     major, minor = cuda
     if major <= 10:
         return (6, minor + 3)
@@ -60,7 +58,7 @@ def ptx_isa_of_cuda(cuda: Version) -> Version:
 
 
 def cuda_of_ptx_isa(isa: Version) -> Version:
-    """The oldest CUDA release (10.0 at least) whose driver reads this PTX ISA."""
+    """Return the oldest CUDA release (10.0 or later) whose driver accepts a PTX ISA."""
     major, minor = isa
     if major <= 6:
         return (10, max(0, minor - 3) if major == 6 else 0)
@@ -72,14 +70,14 @@ def cuda_of_ptx_isa(isa: Version) -> Version:
 
 
 def required_driver(cuda: Version) -> str:
-    """What to ask of a user whose driver is too old: `CUDA 13.4 (driver branch 615 or later)`."""
+    """Format the required driver, such as `CUDA 13.4 (driver branch 615 or later)`."""
     branch = branch_of_cuda(cuda)
     release = f"CUDA {cuda[0]}.{cuda[1]}"
     return f"{release} (driver branch {branch} or later)" if branch else release
 
 
 def driver_of_ptx_isa(isa: Version) -> str:
-    """The oldest driver that reads a PTX ISA, as `min-driver` has it: `580 (CUDA 13.0)`."""
+    """Format the oldest driver that accepts a PTX ISA for `min-driver`, as `580 (CUDA 13.0)`."""
     cuda = cuda_of_ptx_isa(isa)
     release, branch = f"CUDA {cuda[0]}.{cuda[1]}", BRANCHES.get(cuda)
     return f"{branch} ({release})" if branch else f"the driver of {release}"

@@ -1,4 +1,4 @@
-"""Element types: one table of names and sizes, and what each toolchain calls them."""
+"""Element types: a table of their sizes and of their names in each toolchain."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ class DType:
     Attributes:
         name: tilec's name, such as `f16`.
         bits: size of one element in bits.
-        numpy: NumPy's name (`ml_dtypes`' where NumPy has none).
-        c: the CUDA C++ spelling used in generated template arguments.
-        tile: attribute name in `cuda.tile`; empty where there is none.
-        typestr: the `__cuda_array_interface__` type string; empty where the protocol has none.
+        numpy: name in NumPy, or in `ml_dtypes` if NumPy has no such type.
+        c: name in CUDA C++, for generated template arguments.
+        tile: attribute name in `cuda.tile`; empty if it has no such type.
+        typestr: type string of `__cuda_array_interface__`; empty if it has none.
         dlpack: (type code, bits) of DLPack.
         kind: `bool`, `int`, `uint` or `float`.
     """
@@ -31,23 +31,21 @@ class DType:
 
     @property
     def bytes(self) -> int:
-        """Size of one element in bytes; of a packed dtype, size of the byte that several elements
-        share.
-        """
+        """Size of one element in bytes; 1 for a packed dtype, whose elements share a byte."""
         return (self.bits + 7) // 8
 
     @property
     def packed(self) -> bool:
-        """Whether several elements share a byte, the first of them in its low bits."""
+        """Whether several elements share a byte; the first one is in the low bits."""
         return self.bits < 8
 
     @property
     def per_byte(self) -> int:
-        """Elements that share a byte; 1 where none do."""
+        """Number of elements in a byte; 1 for dtypes that are not packed."""
         return 8 // self.bits if self.packed else 1
 
     def size_of(self, count: int) -> int:
-        """Bytes of so many elements."""
+        """Return the size of `count` elements in bytes."""
         return -(-count * self.bits // 8)
 
     def __str__(self) -> str:
@@ -89,7 +87,7 @@ _ROWS = (
     _row("f8e4m3", 8, "float8_e4m3fn", "__nv_fp8_e4m3", "float8_e4m3fn", "", 10, "float"),
     _row("f8e5m2", 8, "float8_e5m2", "__nv_fp8_e5m2", "float8_e5m2", "", 12, "float"),
     _row("f8e8m0", 8, "float8_e8m0fnu", "__nv_fp8_e8m0", "float8_e8m0fnu", "", 14, "float"),
-    # In CUDA C++ a byte of two; `__nv_fp4_e2m1` is one element in a byte of its own.
+    # The C++ type is a byte with two elements; `__nv_fp4_e2m1` is a byte with one element.
     _row("f4e2m1", 4, "float4_e2m1fn", "__nv_fp4x2_e2m1", "float4_e2m1fn", "", 17, "float"),
 )
 
@@ -100,6 +98,6 @@ BY_NUMPY: dict[str, DType] = {row.numpy: row for row in _ROWS}
 
 
 def short_name(text: str) -> str:
-    """Return `f32` of `float32`, the name of NumPy and torch; any other text as it is."""
+    """Convert a name of NumPy or torch (`float32`) to tilec's (`f32`); return other text as is."""
     row = BY_NUMPY.get(text)
     return row.name if row else text

@@ -1,5 +1,6 @@
-"""The manifest's expression language: small formulas over parameters and axes, parsed once and
-evaluated often; never run as Python.
+"""The manifest's expression language: small formulas over parameters and axes.
+
+An expression is parsed once and evaluated often, and never executed as Python.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ from tilec_runtime.model.dtype import DTYPES, short_name
 from tilec_runtime.model.expr_build import INT_BOUND, Builder, FaultError, Run
 from tilec_runtime.model.expr_tree import column_of, parse_tree
 
-# In `args`: a tensor that the kernel takes as a tensor descriptor.
+# The function that passes a tensor as a tensor descriptor, allowed in `args`.
 DESCRIPTOR = "descriptor"
 
-# Facts of the device that expressions of a launch may name; parameters and axes go before them.
+# Device properties that launch expressions may name; parameters and axes hide them.
 DEVICE_FACTS = ("sm_count", "cc", "block_shared", "l2_size")
 
 Value = int | bool | float | str
@@ -27,19 +28,19 @@ class Expr:
     """A parsed expression; equal texts are equal expressions.
 
     Attributes:
-        text: as it was written.
+        text: source text.
         names: the parameters and axes that it reads.
-        uses: (name, attribute) of each use: `("x", "stride")`, `("x", "nbytes")` for `nbytes(x)`,
-            `("eps", "")` for a bare name.
-        extents: (name, attribute, index) of each part of a shape or stride whose index is written
-            out: `("x", "shape", -1)`.
-        kind: of its value: `number`, `truth`, `text`, or `any` for a bare name.
-        run: computes the value over parameters and axes; `evaluate` adds the errors.
+        uses: (name, attribute) of each use, such as `("x", "stride")`, `("x", "nbytes")` for
+            `nbytes(x)`, and `("eps", "")` for a bare name.
+        extents: (name, attribute, index) of each element of a shape or stride with a literal
+            index, such as `("x", "shape", -1)`.
+        kind: kind of its value: `number`, `truth`, `text`, or `any` for a bare name.
+        run: computes the value; `evaluate` also turns faults into errors.
     """
 
     __slots__ = ("extents", "kind", "names", "run", "text", "uses")
 
-    # A value class with fields that are not compared would import `dataclasses` and `inspect`.
+    # Not a value class: fields excluded from comparison would import `dataclasses` and `inspect`.
     def __init__(
         self,
         text: str,
@@ -58,28 +59,28 @@ class Expr:
         self.run = run
 
     def __eq__(self, other: object) -> bool:
-        """Whether it is the same text."""
+        """Compare by text."""
         return isinstance(other, Expr) and other.text == self.text
 
     def __hash__(self) -> int:
-        """Equal for the same text."""
+        """Hash the text."""
         return hash(self.text)
 
     def __repr__(self) -> str:
-        """`Expr('x.shape[0]')`."""
+        """Such as `Expr('x.shape[0]')`."""
         return f"Expr({self.text!r})"
 
     def evaluate(self, env: Mapping[str, Any]) -> Value:
-        """The expression's value.
+        """Compute the value.
 
         Args:
-            env: axes and scalars by name as plain values; tensors as anything with `shape` and
+            env: axes and scalars by name as plain values; tensors as objects with `shape` and
                 `stride` (elements), `size`, `ptr`, `dtype` (a dtype's name), and `nbytes` or
                 `itemsize` (bytes).
 
         Raises:
-            ExpressionError: a name is not in `env`, or a value does not fit (division by zero, no
-                such dimension, too large).
+            ExpressionError: a name is not in `env`, or a value is invalid (division by zero, no
+                such dimension, beyond 64 bits).
         """
         try:
             value = self.run(env)
@@ -105,24 +106,24 @@ class Expr:
         return f" with {', '.join(shown)}" if shown else ""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Closures do not travel between processes: the text does."""
+        """Pickle the text, since closures cannot be pickled."""
         return (parse, (self.text,))
 
 
 def parse(text: str, *, names: Collection[str] | None = None) -> Expr:
-    """Read an expression.
+    """Parse an expression.
 
     Args:
         text: the expression.
-        names: parameters and axes that it may use; None leaves names unchecked.
+        names: parameters and axes that it may use; None allows any name.
 
     Raises:
-        ExpressionError: it is not of the language; `column` counts from 1 inside `text`.
+        ExpressionError: the text is not an expression of the language; `column` counts from 1.
     """
     found = _parse(text)
     if names is None or found.names <= frozenset(names):
         return found
-    return _build(parse_tree(text), text, text, names)  # refuses the name, at its own column
+    return _build(parse_tree(text), text, text, names)  # raises the error of the unknown name
 
 
 @functools.lru_cache(maxsize=4096)
@@ -131,14 +132,14 @@ def _parse(text: str) -> Expr:
 
 
 def parse_abi(text: str, *, names: Collection[str] | None = None) -> tuple[str, Expr]:
-    """Read one argument of a kernel's entry point: (type, value).
+    """Parse one argument of a kernel's entry point into (type, value).
 
-    `y.ptr` gives `("ptr", y.ptr)`, `i32(x.shape[1])` gives `("i32", x.shape[1])`, and a bare
-    parameter `eps` gives `("", eps)`: its type is the parameter's. `descriptor(x, BM, BK)` gives
-    `("descriptor", x.ptr)`; `parse_box` reads the rest.
+    `y.ptr` gives `("ptr", y.ptr)`, and `i32(x.shape[1])` gives `("i32", x.shape[1])`. A bare
+    parameter `eps` gives `("", eps)`, with the parameter's type. `descriptor(x, BM, BK)` gives
+    `("descriptor", x.ptr)`; `parse_box` returns its extents.
 
     Raises:
-        ExpressionError: it is not of the language, or its type cannot be told.
+        ExpressionError: the text is not an expression of the language, or has no definite type.
     """
     node = parse_tree(text)
     if isinstance(node, ast.Name):
@@ -161,13 +162,13 @@ def parse_abi(text: str, *, names: Collection[str] | None = None) -> tuple[str, 
         return short_name(called), _build(inner, text, text[start:end], names)
     if isinstance(node, ast.Call) and called == DESCRIPTOR:
         return DESCRIPTOR, _described(node, text, names)
-    _build(node, text, text, names)  # its own errors come first
+    _build(node, text, text, names)  # errors of the expression go before the missing cast
     what = f"the argument's type cannot be told: write a cast, such as i32({text.strip()})"
     raise ExpressionError(what, text=text, column=column_of(node, text))
 
 
 def parse_box(text: str) -> tuple[str, tuple[Expr, ...]]:
-    """Tensor and extents of a box of `descriptor(x, BM, BK)`, which `parse_abi` has read."""
+    """Return the tensor and the box extents of `descriptor(x, BM, BK)`, checked by `parse_abi`."""
     node = parse_tree(text)
     assert isinstance(node, ast.Call)
     tensor, *box = map(ast.unparse, node.args)
@@ -175,9 +176,7 @@ def parse_box(text: str) -> tuple[str, tuple[Expr, ...]]:
 
 
 def _described(node: ast.Call, text: str, names: Collection[str] | None) -> Expr:
-    """The address of a tensor that is passed as a descriptor, of any strides, with all names that
-    the descriptor reads.
-    """
+    """Build the address of a tensor passed as a descriptor, with all names of the descriptor."""
     if len(node.args) < 2 or node.keywords or not isinstance(node.args[0], ast.Name):
         what = f"{DESCRIPTOR}() takes a tensor and the extents of a box, such as {DESCRIPTOR}(x, BM, BK)"
         raise ExpressionError(what, text=text, column=column_of(node, text))

@@ -1,4 +1,4 @@
-"""Syntax trees of the expression language to closures over parameters and axes."""
+"""Compile syntax trees of the expression language to closures over parameters and axes."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ Run = Callable[[Env], Any]
 
 
 class Symbol:
-    """A number that notes what is computed with it; launches evaluate expressions over such."""
+    """A number that records operations on it; launches evaluate expressions over symbols."""
 
     __slots__ = ()
 
     def next_pow2(self) -> int | Symbol:
-        """Return the smallest power of two that is no less."""
+        """Return the smallest power of two that is not less than the number."""
         raise NotImplementedError
 
 
 class FaultError(Exception):
-    """A value that does not fit, on its way to the expression's `evaluate`."""
+    """An invalid value; `Expr.evaluate` turns it into an ExpressionError."""
 
     def __init__(self, what: str, column: int) -> None:
         super().__init__(what)
@@ -57,13 +57,12 @@ _COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.GtE: operator.ge,
 }
 _KINDS = {"shape": "tuple", "stride": "tuple", "size": "number", "ptr": "number", "dtype": "text"}
-# A kind is what is known of a value before it is there: number, truth (a number too), text, tuple,
-# or any (a bare name).
+# The static kind of a value: number, truth (also a number), text, tuple, or any (a bare name).
 Part = tuple[str, Run]
 
 
 class Builder:
-    """Turns one syntax tree into nested closures, and collects the names it uses."""
+    """Turns one syntax tree into nested closures, and collects its names."""
 
     def __init__(self, text: str, known: Collection[str] | None) -> None:
         self.text = text
@@ -117,11 +116,11 @@ class Builder:
         )
 
     def number(self, node: ast.expr, depth: int) -> Run:
-        """`node` as a number; a bare name is checked when its value is there."""
+        """Build `node` as a number; a bare name is checked on evaluation."""
         return self.checked(node, *self.build(node, depth))
 
     def checked(self, node: ast.expr, kind: str, run: Run) -> Run:
-        """What was built of `node` as a number."""
+        """Refuse a value that is not a number, now or, for a bare name, on evaluation."""
         if kind in ("number", "truth"):
             return run
         if kind == "tuple":
@@ -212,7 +211,7 @@ class Builder:
             raise self.error(node, "one index is needed, as in x.shape[0]")
         whole, index = self.build(base, depth + 1)[1], self.number(node.slice, depth + 1)
         column, fixed = column_of(node, self.text), _literal(node.slice)
-        assert isinstance(base.value, ast.Name)  # or it had not been built
+        assert isinstance(base.value, ast.Name)  # `build(base)` refuses other nodes
         name, attribute = base.value.id, base.attr
         if fixed is not None:
             self.extents.add((name, attribute, fixed))
@@ -229,7 +228,7 @@ class Builder:
         return "number", run
 
     def cut(self, base: ast.expr, part: ast.Slice, depth: int) -> Part:
-        """Dimensions from one index up to another, as in x.shape[1:]."""
+        """Build a slice of a shape or stride, such as x.shape[1:]."""
         if part.step is not None:
             raise self.error(part.step, "a part of a shape has two ends, as in x.shape[1:3]")
         whole = self.build(base, depth + 1)[1]
@@ -248,8 +247,8 @@ class Builder:
         return "tuple", run
 
     def arithmetic(self, node: ast.BinOp, depth: int) -> Part:
-        # A chain such as a + b + c leans to the left as deep as it is long: it is unrolled, so that
-        # its depth counts once.
+        # The tree of a chain such as a + b + c is as deep as the chain is long. It is unrolled, so
+        # that a long chain does not exceed MAX_DEPTH.
         chain: list[ast.BinOp] = []
         left: ast.expr = node
         while isinstance(left, ast.BinOp):
@@ -292,7 +291,7 @@ class Builder:
     def logic(self, node: ast.BoolOp, depth: int) -> Part:
         built = [self.build(part, depth + 1) for part in node.values]
         parts = [self.checked(part, *one) for part, one in zip(node.values, built, strict=True)]
-        # An axis or a scalar may be a boolean: what it is, its value tells.
+        # An axis or a scalar may be a boolean, which only its value shows.
         kinds = {one[0] for one in built}
         kind = "truth" if kinds == {"truth"} else "any" if kinds <= {"truth", "any"} else "number"
         stop_at = isinstance(node.op, ast.Or)
@@ -308,7 +307,7 @@ class Builder:
         return kind, run
 
     def operand(self, node: ast.expr, depth: int) -> Part:
-        """One side of a comparison: here text and tuples are at home."""
+        """Build one side of a comparison, the only place for text and tuples."""
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             self.nodes += 1
             literal = short_name(node.value)
@@ -416,7 +415,7 @@ _WORD = {"number": "number", "truth": "number", "text": "text", "tuple": "shape"
 
 
 def _literal(node: ast.expr) -> int | None:
-    """The value of an integer that is written out, with its sign; None for anything else."""
+    """Return the value of an integer literal with its sign, or None for another node."""
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
         value = _literal(node.operand)
         return None if value is None else -value
@@ -431,12 +430,12 @@ def _lookup(env: Env, name: str, column: int) -> Any:
 
 
 def _scalar(value: Any, name: str, column: int) -> Any:
-    """A number of another library as a plain one; tensors are refused."""
+    """Convert a number of another library to a Python number; refuse tensors."""
     if isinstance(value, Symbol):
         return value
     if not hasattr(value, "ptr") and not hasattr(value, "stride"):
         if getattr(getattr(value, "dtype", None), "kind", "") == "b":
-            return bool(value)  # NumPy's counts as Python's does; older ones warn of their index
+            return bool(value)  # older NumPy warns about `__index__` of its booleans
         if hasattr(value, "__index__"):
             return operator.index(value)
         if hasattr(value, "__float__"):
@@ -480,6 +479,6 @@ _CALLS: dict[str, Callable[..., Any]] = {
 
 
 def _meant(name: str, known: Iterable[str]) -> str:
-    from tilec_runtime.model.suggest import did_you_mean  # no expression that is right needs it
+    from tilec_runtime.model.suggest import did_you_mean  # only errors need it
 
     return did_you_mean(name, known)

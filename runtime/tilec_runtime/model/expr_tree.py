@@ -1,5 +1,6 @@
-"""Text of the expression language to a syntax tree: refuses what Python would read and this
-language has not.
+"""Parse text of the expression language to a syntax tree.
+
+Python's parser does most of the work; this module refuses Python that the language lacks.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ MAX_LENGTH = 1000
 _PIECE = r"""[ \t\r\n]+ | (?:0[xX][0-9a-fA-F]+ | (?:0|[1-9][0-9]*(?:_[0-9]+)*)(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?)(?![A-Za-z0-9_])
     | [A-Za-z_][A-Za-z0-9_]*(?!["']) | "[^"\\\x00-\x1f]*" | '[^'\\\x00-\x1f]*' | // | [=!<>]= | [-+*%<>()\[\],.:]"""
 _STRANGE = r"\w+|\*\*|&&|\|\|"
-# Two signs that are one operator, then signs that are one by themselves: an attribute's dot is one
-# only in front of its name.
+# Operators of two characters, and attributes with their dot, since a dot is an operator only in
+# front of an attribute's name. `_SINGLES` has the operators of one character.
 _PAIRS = ("<=", ">=", "!=", "==", "//", ".shape", ".stride", ".size", ".ptr", ".dtype")
 _SINGLES = str.maketrans(dict.fromkeys("()[],:+-*%<> \t\r\n", " "))
 _BLANKS = str.maketrans("\t\r\n", "   ")
@@ -33,10 +34,10 @@ _FOREIGN = {
 
 
 def parse_tree(text: str) -> ast.expr:
-    """The syntax tree, with columns as in `text`.
+    """Return the syntax tree, with columns of `text`.
 
     Raises:
-        ExpressionError: the text is too long, empty, or not of the language's tokens and grammar.
+        ExpressionError: the text is too long, empty, or violates the language's grammar.
     """
     if len(text) > MAX_LENGTH:
         raise ExpressionError(
@@ -52,8 +53,7 @@ def parse_tree(text: str) -> ast.expr:
         raise ExpressionError(
             "the expression ends too early", text=text, column=len(text.rstrip()) + 1
         )
-    # To Python's parser the text is one line: tabs and line ends become blanks, so that columns
-    # stay.
+    # Python's parser gets one line: tabs and line ends become blanks, which keeps columns.
     body = text.translate(_BLANKS)
     start = len(body) - len(body.lstrip(" "))
     try:
@@ -72,8 +72,10 @@ def parse_tree(text: str) -> ast.expr:
 
 
 def _plain_words(text: str) -> bool:
-    """Whether the text is names, whole numbers and operators that the scan passes: nearly all are,
-    and its pattern takes longer to compile than they take to read.
+    """Whether the text consists of names, integers and operators that `_scan` accepts.
+
+    Nearly all expressions do. This saves compiling the regular expression of `_scan`, which takes
+    longer than parsing them.
     """
     if "**" in text:
         return False
@@ -89,9 +91,7 @@ def _plain_words(text: str) -> bool:
 
 
 def _scan(text: str) -> None:
-    """Refuse what Python would read and this language has not, and everything that makes Python's
-    parser warn.
-    """
+    """Refuse tokens that only Python has, and tokens that cause warnings of Python's parser."""
     pattern = re.compile(_PIECE, re.VERBOSE)
     at = 0
     while at < len(text):
@@ -105,16 +105,18 @@ def _scan(text: str) -> None:
 
 
 def _unfinished(text: str) -> bool:
-    """Whether something has to follow. It is asked of every expression, and a pattern would be
-    compiled for it in every process.
-    """
+    """Whether the text ends with an operator that needs another operand."""
+    # No regular expression: every process parses expressions, and would have to compile it.
     last = next((word for word in ("and", "or", "not") if text.endswith(word)), "")
     before = text[: -len(last)][-1:] if last else "_"
     return text.endswith(_WAITING) or not (before.isalnum() or before == "_")
 
 
 def _plain(error: SyntaxError, text: str, column: int) -> str:
-    """What Python's parser says where it names a bracket; its other words differ between versions."""
+    """Return the message of Python's parser about a bracket, or tilec's own message.
+
+    Other messages of the parser differ between Python versions.
+    """
     if error.msg.startswith(("'", "unmatched", "closing")):
         return error.msg
     if error.msg.startswith("too many"):
@@ -128,7 +130,7 @@ def _plain(error: SyntaxError, text: str, column: int) -> str:
 
 
 def column_of(node: ast.expr, text: str) -> int:
-    """Column of a node in the text, from 1; `ast` counts bytes."""
+    """Return the column of a node in characters, counted from 1; `ast` counts bytes."""
     return (
         node.col_offset + 1
         if text.isascii()

@@ -1,4 +1,4 @@
-"""Images: what a job gives, and the row that the bundle's index keeps of it."""
+"""Images, the output of jobs, and their entries in the bundle's index."""
 
 from __future__ import annotations
 
@@ -10,16 +10,14 @@ from tilec_runtime.values import value_class
 
 @value_class(frozen=True, kw_only=True)
 class Resources:
-    """What one image needs per thread or block, read without a GPU; None where it cannot be known
-    (portable code).
+    """Resources of one image, read without a GPU; None if unknown, as for portable code.
 
     Attributes:
         registers: registers per thread.
-        spill_stores, spill_loads: bytes spilled to local memory per thread (static count of the
-            code).
+        spill_stores, spill_loads: bytes spilled to local memory per thread, counted statically.
         stack: stack frame in bytes per thread.
-        shared: shared memory in bytes per block: static, and the dynamic memory that the compiler
-            chose (see `ImageInfo.block`).
+        shared: shared memory in bytes per block: static memory, plus dynamic memory chosen by the
+            compiler (see `ImageInfo.block`).
         constant: constant bank 0 in bytes, parameters included.
         code: bytes of machine code of the entry point.
     """
@@ -35,31 +33,30 @@ class Resources:
 
 @value_class(frozen=True, kw_only=True)
 class ImageInfo:
-    """An image without its bytes: one row of the bundle's index.
+    """An image without its bytes, as listed in the bundle's index.
 
     Attributes:
-        target: what it was made for; its kind says what the bytes are.
+        target: target that it was compiled for.
         digest: SHA-256 of the bytes (hex).
-        size: their length.
+        size: size in bytes.
         symbol: entry point to look up after loading.
-        exact: runs on exactly the target's compute capability (tile cubins), not on later minor
-            ones.
-        ptx_isa: PTX ISA of PTX text, bytecode version of Tile IR, or the CUDA release whose form
-            LTO-IR has; None for cubins.
+        exact: whether it runs on exactly the target's compute capability (tile cubins), and not on
+            later minor versions.
+        ptx_isa: PTX ISA of PTX, bytecode version of Tile IR, or CUDA release of the format of
+            LTO-IR; None for cubins.
         cuda: oldest CUDA release whose driver loads it.
-        resources: what it needs.
-        max_threads: threads per block it was bounded to, 0 for none.
-        required_block: block it was compiled for (`reqntid`), empty for any.
-        cluster: cluster it was compiled for, empty for none.
-        block: block that it is launched with, where its compiler chose it and the driver does not
-            know it (Triton); empty where the kernel's launch says. Its launches then take
-            `dynamic_shared` and `cluster` from here too, and their grid counts clusters.
+        resources: resources per thread and block.
+        max_threads: limit of threads per block, or 0 for no limit.
+        required_block: block dimensions that it requires (`reqntid`); empty for any.
+        cluster: cluster dimensions that it was compiled for; empty for none.
+        block: block dimensions chosen by the compiler and unknown to the driver (Triton); empty if
+            the kernel's launch description gives them. If set, launches also use this image's
+            `dynamic_shared` and `cluster`, and their grid counts clusters.
         dynamic_shared: dynamic shared memory of such a launch in bytes.
-        linking: of LTO-IR, what nvJitLink is told beside the architecture: it is the linker that
-            generates the code.
-        reproducible: another build of the same inputs gives the same bytes; False where a
-            compiler's output varies from run to run, or where flags that are not checked may have
-            read anything.
+        linking: options of nvJitLink for LTO-IR, without the architecture. The linker generates
+            the code of LTO-IR.
+        reproducible: whether another build of the same inputs gives the same bytes. False if a
+            compiler's output varies between runs, or if unchecked flags may have read other files.
     """
 
     target: Target
@@ -81,9 +78,7 @@ class ImageInfo:
 
 @value_class(frozen=True, kw_only=True)
 class Image:
-    """What a job gives: the index row, the bytes, the entry point's ABI, and any warnings of the
-    compiler.
-    """
+    """The output of a job: index entry, bytes, the entry point's ABI, and compiler warnings."""
 
     info: ImageInfo
     data: bytes

@@ -1,4 +1,4 @@
-"""What may be compiled when a bundle is loaded, and by what."""
+"""The policy for compilation at load, and the compilers."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ import enum
 
 
 class JitFallback(enum.Enum):
-    """`jit-fallback` of a manifest: whether code that is no machine code may be compiled on the
-    machine that loads it. By default not.
-    """
+    """The manifest's `jit-fallback`: whether images may be compiled at load; denied by default."""
 
     DENY = "deny"
     WARN = "warn"
@@ -19,7 +17,7 @@ class JitFallback(enum.Enum):
         """Read a policy's name.
 
         Raises:
-            ValueError: it is none.
+            ValueError: no policy has this name.
         """
         for member in cls:
             if member.value == text:
@@ -28,7 +26,7 @@ class JitFallback(enum.Enum):
 
 
 class JitBy(enum.Enum):
-    """What compiles an image at load."""
+    """The compiler of an image at load."""
 
     DRIVER = "the driver"
     NVJITLINK = "nvJitLink"

@@ -1,4 +1,4 @@
-"""Kernels, variants and packages as the bundle's index describes them."""
+"""Kernels, variants and packages in the bundle's index."""
 
 from __future__ import annotations
 
@@ -27,12 +27,11 @@ __all__ = [
 
 @value_class(frozen=True, kw_only=True)
 class VariantInfo:
-    """One variant in the bundle's index: its point of the matrix, its assumptions, its ABI and its
-    images.
+    """One variant: its point of the matrix, assumptions, ABI and images.
 
     Attributes:
-        hints: compiler hints by the target that they held for, in the order of the images; targets
-            without any are left out.
+        hints: compiler hints by target, in the order of the images. Targets without hints are left
+            out.
     """
 
     id: str
@@ -43,14 +42,12 @@ class VariantInfo:
     hints: tuple[tuple[str, tuple[tuple[str, int], ...]], ...] = ()
 
     def hints_of(self, target: Target) -> dict[str, int]:
-        """The compiler hints that its image for a target was made with."""
+        """Return the compiler hints of its image for a target."""
         return dict(dict(self.hints).get(str(target), ()))
 
     @property
     def divisibility(self) -> int:
-        """The largest divisor that it assumes of an extent, a stride or an address; 1 where it
-        assumes none.
-        """
+        """The largest assumed divisor of an extent, a stride or an address; 1 without any."""
         return max(
             [
                 1,
@@ -65,20 +62,20 @@ class VariantInfo:
 
 @value_class(frozen=True, kw_only=True)
 class LaunchInfo:
-    """How a kernel is launched; every number is an expression over parameters and axes.
+    """The launch description of a kernel; numbers are expressions over parameters and axes.
 
     Attributes:
         grid: one to three expressions.
-        block: one to three expressions; tile kernels have (1, 1, 1), which stands for whatever the
-            image needs.
+        block: one to three expressions. Tile kernels have (1, 1, 1), which stands for the block of
+            the image.
         shared: dynamic shared memory in bytes.
         cluster: cluster dimensions, empty for none.
-        cooperative: all blocks are resident at once.
-        programmatic: may begin before the launch in front of it in its stream is done (programmatic
-            dependent launch).
-        requires: conditions on the arguments, each checked before a launch.
-        open: what a launch says by its configuration: of `grid`, `block` and `shared`.
-        preset: what is open is given too, for launches without a configuration.
+        cooperative: whether all blocks must be resident at once.
+        programmatic: whether it may start before the preceding launch of its stream has finished
+            (programmatic dependent launch).
+        requires: preconditions on the arguments, checked before each launch.
+        open: the fields that each launch configures, of `grid`, `block` and `shared`.
+        preset: whether open fields also have values, for launches without a configuration.
     """
 
     grid: tuple[str, ...] = ()
@@ -101,21 +98,19 @@ class KernelInfo:
         language: frontend that compiled it.
         location: source file (relative to the project) and line.
         doc: docstring of the kernel.
-        params: what the launcher takes, in order; of a list of arrays, each array.
-        lists: the lists of arrays that calls take for some of `params`, in order.
-        axes: every axis with the values that were built, in manifest order.
-        dtype_axes: names of the axes that hold dtypes (bound by the arguments at launch).
-        default: default value of the axes that the caller may leave out.
-        launch: how it is launched.
-        variants: in the order in which a launch tries them (assumption sets fastest first, fallback
-            last).
-        safety: what is known of its safety, None where its language does not say.
-        table: what tuning found, None where the manifest names none.
-        jit: whether images may be compiled at load, None where the manifest does not say, which
-            denies it.
-        rules: what launches take by their arguments, first rule first; a tuning table comes before
-            them.
-        op: the kernel as an operator of other libraries, None where the manifest makes it none.
+        params: parameters of the kernel in order; each array of a list is one parameter.
+        lists: parameters of calls that are lists of arrays, in order.
+        axes: every axis with its built values, in manifest order.
+        dtype_axes: names of the axes of dtypes, which the arguments determine at launch.
+        default: default values of axes that the caller may leave out.
+        launch: launch description.
+        variants: variants in the order in which a launch tries them: fastest assumptions first,
+            fallback last.
+        safety: safety facts, or None if its language has none.
+        table: tuning table, or None if the manifest names none.
+        jit: policy for compilation at load, or None if the manifest has none, which denies it.
+        rules: dispatch rules in order; the tuning table goes before them.
+        op: description as an operator of other libraries, or None if it is not an operator.
     """
 
     name: str
@@ -137,8 +132,9 @@ class KernelInfo:
 
     @property
     def call_params(self) -> tuple[Param, ...]:
-        """The parameters of calls, in order: one for each list of arrays, which has the properties
-        of its first array.
+        """Parameters of calls in order, one per list of arrays.
+
+        The parameter of a list has the properties of the list's first array.
         """
         starts = {row.first: row for row in self.lists}
         inside = {row.first + place for row in self.lists for place in range(1, row.most)}
@@ -150,13 +146,14 @@ class KernelInfo:
 
     @property
     def list_counts(self) -> dict[str, tuple[AxisValue, ...]]:
-        """How many arrays each list may have, by its name."""
+        """Allowed numbers of arrays of each list, by its name."""
         axes = dict(self.axes)
         return {row.name: axes[row.axis] if row.axis else (row.most,) for row in self.lists}
 
     def in_lists(self, arguments: Mapping[str, object]) -> dict[str, object]:
-        """Return arguments by the names of `params` as calls take them: the arrays of a list, those
-        that are given, are one argument.
+        """Convert arguments by names of `params` to those of `call_params`.
+
+        The given arrays of a list become one argument.
         """
         given = dict(arguments)
         for row in self.lists:
@@ -168,29 +165,29 @@ class KernelInfo:
 
     @property
     def dispatched(self) -> bool:
-        """Whether a table or rules say what launches take, before the default does."""
+        """Whether a tuning table or rules choose axes, before the default does."""
         return self.table is not None or bool(self.rules)
 
     @property
     def allocated(self) -> tuple[Param, ...]:
-        """What calls of the operator may leave out, in order; nothing where it is none."""
+        """Parameters that calls of the operator allocate if left out; empty if not an operator."""
         names = self.op.allocated if self.op is not None else ()
         return tuple(param for param in self.params if param.name in names)
 
     @property
     def inputs(self) -> tuple[Param, ...]:
-        """What calls of the operator take, in order: every parameter that they do not allocate."""
+        """Parameters that calls of the operator do not allocate, in order."""
         names = self.op.allocated if self.op is not None else ()
         return tuple(param for param in self.params if param.name not in names)
 
     @property
     def given(self) -> tuple[Param, ...]:
-        """The inputs without a default, which every call gives, by place or by name."""
+        """Inputs that every call must give, positionally or by name."""
         return tuple(param for param in self.inputs if param.default is None and not param.optional)
 
     @property
     def backward(self) -> BackwardInfo | None:
-        """The operator that computes its gradients; None where there is none."""
+        """The operator that computes its gradients, or None."""
         return self.op.backward if self.op is not None else None
 
     @property
@@ -200,15 +197,17 @@ class KernelInfo:
 
     @property
     def choices(self) -> tuple[str, ...]:
-        """Axes that a caller chooses: more than one value, and neither a parameter's dtype nor the
-        length of a list says which. In manifest order.
+        """Axes that a caller chooses, in manifest order.
+
+        They have several values, and neither a parameter's dtype nor a list's length determines
+        them.
         """
         bound = {param.dtype for param in self.params} & set(self.dtype_axes)
         bound |= {row.axis for row in self.lists}
         return tuple(name for name, values in self.axes if len(values) > 1 and name not in bound)
 
     def by_device(self, axis: str) -> bool:
-        """Whether the device says what an axis is: each target has images of one value alone."""
+        """Whether the device determines an axis: all images of a target have the same value."""
         values: dict[Target, set[AxisValue]] = {}
         for variant in self.variants:
             for image in variant.images:
@@ -216,18 +215,14 @@ class KernelInfo:
         return bool(values) and all(len(built) == 1 for built in values.values())
 
     def tiled_by(self, axis: str) -> tuple[str, ...]:
-        """Outputs whose partitions say what an axis is: it is an extent of the tiles that the
-        kernel divides them into.
-        """
+        """Return the outputs whose tiles have an axis as an extent."""
         regions = self.safety.regions if self.safety is not None else ()
         return tuple(region.param for region in regions if axis in region.tile)
 
 
 @value_class(frozen=True, kw_only=True)
 class ToolInfo:
-    """A tool that took part in a build: name, version, and the SHA-256 of its file (or of the
-    wheel's file list).
-    """
+    """A tool of a build: name, version, and the SHA-256 of its file or of its wheel's file list."""
 
     name: str
     version: str
@@ -236,7 +231,7 @@ class ToolInfo:
 
 @value_class(frozen=True, kw_only=True)
 class PackageInfo:
-    """The package a bundle belongs to."""
+    """The package of a bundle."""
 
     name: str
     version: str
@@ -247,7 +242,7 @@ class PackageInfo:
 
 @value_class(frozen=True, kw_only=True)
 class BundleInfo:
-    """A bundle's whole index."""
+    """The whole index of a bundle."""
 
     package: PackageInfo
     kernels: tuple[KernelInfo, ...] = ()

@@ -1,21 +1,21 @@
-"""Operators: kernels whose calls allocate outputs, and where their gradients come from."""
+"""Operators: kernels whose calls allocate outputs, and their gradients."""
 
 from __future__ import annotations
 
 from tilec_runtime.values import value_class
 
-GRAD = "grad_"  # before a parameter's name: its gradient
+GRAD = "grad_"  # the prefix for the gradient of a parameter
 
 
 @value_class(frozen=True, kw_only=True)
 class OutputInfo:
-    """An output that a call may leave out, which is then allocated.
+    """An output that the call allocates if it is left out.
 
     Attributes:
-        param: the parameter's name.
-        like: the input whose shape it has; empty where `shape` says it.
-        shape: extents, as expressions over inputs.
-        dtype: a dtype's name, or `x.dtype` for that of an input.
+        param: name of the parameter.
+        like: input with the same shape; empty if `shape` gives the shape.
+        shape: extents as expressions over inputs.
+        dtype: name of a dtype, or `x.dtype` for that of an input.
     """
 
     param: str
@@ -26,31 +26,31 @@ class OutputInfo:
 
 @value_class(frozen=True, kw_only=True)
 class BackwardInfo:
-    """The operator that computes the gradients of another one's inputs.
+    """The backward kernel, an operator that computes gradients of another operator's inputs.
 
     Attributes:
-        kernel: its name.
-        args: each of its parameters with what it stands for: a parameter of the operator, or
-            `grad_` and the name of one, for a gradient. Gradients of outputs are its inputs,
-            gradients of inputs its outputs.
+        kernel: name of the backward kernel.
+        args: argument of each of its parameters: a parameter of the forward operator, or `grad_`
+            and its name for a gradient. Gradients of outputs are inputs of the backward kernel,
+            gradients of inputs are outputs.
     """
 
     kernel: str
     args: tuple[tuple[str, str], ...]
 
     def gradient_of(self, param: str) -> str:
-        """The parameter of the backward kernel that is the gradient of `param`; empty for none."""
+        """Return the backward kernel's parameter for the gradient of `param`; empty for none."""
         return next((name for name, stands in self.args if stands == GRAD + param), "")
 
 
 @value_class(frozen=True, kw_only=True)
 class OperatorInfo:
-    """A kernel as an operator of other libraries.
+    """The description of a kernel as an operator of other libraries.
 
     Attributes:
-        outputs: what a call allocates, in the order of the parameters. Other tensors that the
-            kernel writes are given by the caller, and mutated.
-        backward: where gradients come from, None where nothing does.
+        outputs: outputs that a call allocates, in the order of the parameters. The caller gives
+            the other tensors that the kernel writes, and the call mutates them.
+        backward: the operator that computes gradients, or None.
     """
 
     outputs: tuple[OutputInfo, ...] = ()

@@ -1,4 +1,4 @@
-"""What is known of a kernel's safety: facts, each with how it is made sure of."""
+"""Safety facts of a kernel, each with the way in which it is guaranteed."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ from tilec_runtime.values import value_class
 
 
 class Guarantee(enum.Enum):
-    """How a fact is made sure of, strongest first."""
+    """The way in which a fact is guaranteed, strongest first."""
 
-    CONSTRUCTION = "by construction"  # the source cannot say otherwise
+    CONSTRUCTION = "by construction"  # the language cannot express a violation
     LAUNCH = "checked at launch"
     KERNEL = "checked in the kernel"
     NONE = "not guaranteed"
 
 
 class Checks(enum.Enum):
-    """What becomes of the checks that a kernel needs inside."""
+    """The policy for checks inside a kernel."""
 
     ON = "on"
-    DENY = "deny"  # a kernel that needs any is refused
-    OFF = "off"  # they are left out
+    DENY = "deny"  # refuse a kernel that needs checks
+    OFF = "off"  # leave the checks out
 
 
 @value_class(frozen=True, kw_only=True)
 class Fact:
-    """One fact.
+    """One safety fact.
 
     Attributes:
-        guarantee: how it is made sure of.
-        what: what is so.
-        location: the place in the source that it is about, None for the kernel as a whole.
+        guarantee: the way in which it is guaranteed.
+        what: text of the fact.
+        location: location in the source, or None for the whole kernel.
     """
 
     guarantee: Guarantee
@@ -42,10 +42,9 @@ class Fact:
 
 @value_class(frozen=True, kw_only=True)
 class Region:
-    """How an output is divided among blocks: into tiles of these extents (names of axes, or
-    numbers).
+    """The partition of an output among blocks: tiles with these extents (axis names or numbers).
 
-    Each block of the grid has one, or, where `mapped`, a share of them.
+    Each block writes one tile, or several if `mapped`.
     """
 
     param: str
@@ -55,12 +54,12 @@ class Region:
 
 @value_class(frozen=True, kw_only=True)
 class Safety:
-    """Everything that is known of a kernel in a language that knows.
+    """All safety facts of a kernel, for languages that have them.
 
     Attributes:
-        facts: in the order of the source.
-        regions: how its outputs are divided among blocks.
-        checks: what became of the checks inside of the kernel.
+        facts: facts in the order of the source.
+        regions: partitions of its outputs among blocks.
+        checks: policy with which the checks inside the kernel were compiled.
     """
 
     facts: tuple[Fact, ...] = ()

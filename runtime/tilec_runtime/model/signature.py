@@ -1,4 +1,4 @@
-"""Signatures: what a launcher takes, and what is packed for the kernel's entry point."""
+"""Signatures: parameters of a launcher, and arguments of the kernel's entry point."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ SCRATCH = "scratch"
 
 
 class ParamKind(enum.Enum):
-    """How a launcher parameter reaches the kernel."""
+    """The kind of a launcher's parameter."""
 
-    TENSOR = "tensor"  # anything with DLPack or __cuda_array_interface__: pointer, extents and strides are available to the ABI
+    # An object with DLPack or __cuda_array_interface__. The ABI may use its pointer, extents and
+    # strides.
+    TENSOR = "tensor"
     SCALAR = "scalar"
     PTR = "ptr"  # a raw device address (int)
     STRUCT = "struct"  # bytes passed by value
@@ -26,21 +28,20 @@ class Param:
 
     Attributes:
         name: keyword name in the launcher.
-        kind: how it is passed.
-        dtype: a dtype's name, or the name of the matrix axis that holds it (`T`); empty for
-            structs.
-        rank: number of dimensions of a tensor; -1 takes any rank.
-        out: the kernel writes it.
-        stride: per dimension the required stride in elements, None where it is free; None as a
-            whole means C-contiguous.
-        shape_divisible: extents divisible by these (elements); empty for no fact.
-        stride_divisible: strides divisible by these (elements); empty for no fact.
-        align: base address divisible by this (bytes).
-        default: default of a scalar, None for none.
-        size: bytes of a struct.
-        optional: of a tensor: it may be None. Each variant is for a call that gives it, or for one
-            that does not.
-        doc: one line for the docstring.
+        kind: kind of the parameter.
+        dtype: name of a dtype, or of the matrix axis that holds it (`T`); empty for structs.
+        rank: number of dimensions of a tensor; -1 accepts any rank.
+        out: whether the kernel writes it.
+        stride: required stride per dimension in elements, None for a free one. None instead of a
+            tuple requires a C-contiguous tensor.
+        shape_divisible: required divisors of the extents (elements); empty for none.
+        stride_divisible: required divisors of the strides (elements); empty for none.
+        align: required alignment of the base address in bytes.
+        default: default of a scalar, or None.
+        size: size of a struct in bytes.
+        optional: whether a tensor may be None. Each variant serves calls with the tensor or calls
+            without it.
+        doc: one line for the launcher's docstring.
     """
 
     name: str
@@ -64,10 +65,10 @@ class ListParam:
 
     Attributes:
         name: keyword name in the launcher.
-        first: place of its first array among the kernel's parameters.
-        most: how many there are.
-        axis: the axis that its length chooses; empty where every list has `most` arrays. Arrays
-            beyond the axis' least value are optional.
+        first: index of its first array among the kernel's parameters.
+        most: largest number of arrays.
+        axis: axis that its length determines; empty if every list has `most` arrays. Arrays beyond
+            the axis's smallest value are optional.
     """
 
     name: str
@@ -81,12 +82,12 @@ class AbiSlot:
     """One argument of the kernel's entry point, in order.
 
     Attributes:
-        type: `ptr`, a dtype's name, `struct`; a `TensorMap` as text, of the tensor whose address
-            `expr` is; or `scratch:N`, the address of N bytes for each block, which a launch brings
-            along.
-        expr: expression over the launcher's parameters that gives its value, such as `x.ptr`,
-            `x.shape[1]`, `eps`.
-        size: size in bytes; a slot is aligned to its size (a struct to `align`).
+        type: `ptr`, the name of a dtype, or `struct`; or a `TensorMap` as text, for the tensor at
+            the address `expr`; or `scratch:N`, the address of scratch memory, N bytes per block,
+            which the launch allocates.
+        expr: its value as an expression over the launcher's parameters, such as `x.ptr`,
+            `x.shape[1]` or `eps`.
+        size: size in bytes. A slot is aligned to its size, a struct to `align`.
         align: alignment in bytes within the parameter block.
     """
 
@@ -97,16 +98,16 @@ class AbiSlot:
 
     @property
     def scratch(self) -> int:
-        """Bytes that each block needs at this address; 0 for any other argument."""
+        """Scratch memory per block in bytes; 0 for other types."""
         kind, _, size = self.type.partition(":")
         return int(size) if kind == SCRATCH and size.isdecimal() else 0
 
 
 def joined_abi(one: Sequence[AbiSlot], other: Sequence[AbiSlot]) -> tuple[AbiSlot, ...] | None:
-    """The argument list that serves two images of one variant; None where they take different ones.
+    """Return the arguments that serve two images of one variant, or None if they differ.
 
-    They may differ in scratch memory, of which an image may need more than another, or none: then
-    its address is a null that it ignores.
+    They may differ in the size of scratch memory. An image that needs none has a null there, which
+    it ignores.
     """
     if len(one) != len(other):
         return None
@@ -121,18 +122,16 @@ def joined_abi(one: Sequence[AbiSlot], other: Sequence[AbiSlot]) -> tuple[AbiSlo
 
 @value_class(frozen=True, kw_only=True)
 class Assumption:
-    """Facts about one tensor parameter that the compiler may use, and that the launcher therefore
-    verifies.
+    """Facts about one tensor that the compiler may use, and that the launcher verifies.
 
     Attributes:
-        param: the parameter's name.
-        shape: extents divisible by these (elements), one per dimension; empty for no fact.
-        stride: strides divisible by these (elements), one per dimension; empty for no fact.
-        align: base address divisible by this (bytes).
-        extent: extents that are exactly these, one per dimension, None where it is free; empty for
-            no fact.
-        contiguous: strides are those of a C-contiguous tensor.
-        absent: there is no tensor: an optional one that is None. Then there are no other facts.
+        param: name of the parameter.
+        shape: divisors of the extents (elements), one per dimension; empty for no fact.
+        stride: divisors of the strides (elements), one per dimension; empty for no fact.
+        align: alignment of the base address in bytes.
+        extent: exact extents, one per dimension, None for a free one; empty for no fact.
+        contiguous: whether the tensor is C-contiguous.
+        absent: whether an optional tensor is None. Such an assumption has no other facts.
     """
 
     param: str
@@ -144,12 +143,14 @@ class Assumption:
     absent: bool = False
 
     def extents(self, rank: int) -> tuple[int | None, ...]:
-        """The extents that are known, one per dimension."""
+        """Return the known extents, one per dimension, None for a free one."""
         return self.extent or (None,) * rank
 
     def strides(self, known: Sequence[int | None]) -> tuple[int | None, ...]:
-        """Strides that are known: those given, and where it is contiguous those that follow from
-        the extents behind them.
+        """Return the known strides, one per dimension, None for a free one.
+
+        These are the strides in `known`. For a contiguous tensor, other strides follow from the
+        known extents of later dimensions.
         """
         if not self.contiguous:
             return tuple(known)

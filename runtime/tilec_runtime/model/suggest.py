@@ -1,4 +1,4 @@
-"""Did you mean: the nearest known word to one that is not known."""
+"""Suggestions for unknown words: the nearest known word."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """Return the known word that is nearest to `word`, or an empty text where none is near."""
+    """Return the known word nearest to `word`, or an empty string if none is near."""
     options = sorted(set(known))
     folded = {_fold(option): option for option in reversed(options)}
     if _fold(word) in folded:
@@ -21,13 +21,13 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:
-    """Return `did you mean 'X'`, or an empty text where no known word is near."""
+    """Return `did you mean 'X'`, or an empty string if no known word is near."""
     near = nearest(word, known)
     return f"did you mean {near!r}" if near else ""
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return the suggestion as the end of a message: `; did you mean 'X'`, or an empty text."""
+    """Return `; did you mean 'X'`, the end of a message, or an empty string."""
     text = suggestion(word, known)
     return text and f"; {text}"
 

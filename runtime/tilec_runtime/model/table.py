@@ -1,6 +1,4 @@
-"""Tuning tables: what a bundle ships of a tuning record, and which of its entries a launch takes;
-pure.
-"""
+"""Tuning tables, the shipped part of tuning records, and the look-up of an entry for a launch."""
 
 from __future__ import annotations
 
@@ -16,8 +14,9 @@ Range = tuple[int, int]
 
 @value_class(frozen=True, kw_only=True)
 class DispatchRule:
-    """Launches whose arguments the condition `when` holds for (empty: all) take this point, as far
-    as it says.
+    """A rule for launches: if `when` holds (empty: always), use the axes of the point `take`.
+
+    The point may leave axes open.
     """
 
     when: str
@@ -26,12 +25,12 @@ class DispatchRule:
 
 @value_class(frozen=True, kw_only=True)
 class TuningTable:
-    """What a bundle ships of a record: all that a launch asks.
+    """The part of a tuning record that launches need.
 
     Attributes:
-        source: the record's path in the project, for messages.
+        source: path of the record in the project, for messages.
         sizes: expressions over the launcher's parameters.
-        devices: those whose target is in the bundle.
+        devices: tuned devices whose target is in the bundle.
     """
 
     source: str
@@ -41,7 +40,7 @@ class TuningTable:
 
 @value_class(frozen=True, kw_only=True)
 class TableEntry:
-    """One row of a table: sizes in these ranges take this point of the matrix."""
+    """One entry of a table: sizes in these ranges use this point of the matrix."""
 
     ranges: tuple[Range, ...]
     point: Point
@@ -49,7 +48,7 @@ class TableEntry:
 
 @value_class(frozen=True, kw_only=True)
 class TableDevice:
-    """The rows of one device."""
+    """The entries of one device."""
 
     name: str
     cc: Version
@@ -59,7 +58,7 @@ class TableDevice:
 
 @value_class(frozen=True, kw_only=True)
 class Lookup:
-    """What a table says of a launch: the entry, None where it has none, and why."""
+    """The result of a look-up: the entry, or None on a miss, and the reason."""
 
     entry: TableEntry | None
     reason: str
@@ -74,19 +73,18 @@ def look_up(
     sizes: Sequence[int],
     fits: Callable[[Point], bool],
 ) -> Lookup:
-    """The entry of a table for a device and for sizes.
+    """Return the entry of a table for a device and sizes.
 
-    The device of that name comes first, then those of its architecture, nearest number of
-    multiprocessors first; a device without a fitting entry leaves it to the next.
+    The tuned device of the same name goes first, then devices of the same architecture, the nearest
+    number of multiprocessors first. The first device with a fitting entry is used.
 
     Args:
-        table: the kernel's.
-        device: the device's product name.
-        cc: its compute capability.
-        multiprocessors: how many it has.
+        table: tuning table of the kernel.
+        device: product name of the device.
+        cc: compute capability of the device.
+        multiprocessors: number of multiprocessors of the device.
         sizes: values of the table's size expressions.
-        fits: whether a point is one that the launch may take: its dtypes are those of the
-            arguments, its axes what the caller chose.
+        fits: returns whether a point agrees with the arguments' dtypes and the caller's axes.
     """
     shown = (
         ", ".join(f"{text} = {value}" for text, value in zip(table.sizes, sizes, strict=True))
@@ -134,7 +132,7 @@ def look_up(
 def nearest(
     table: TuningTable, device: str, cc: Version, multiprocessors: int
 ) -> list[TableDevice]:
-    """The devices of a table that say something of a device, in the order in which they are asked."""
+    """Return the tuned devices to use for a device, in order of preference."""
     near = [tuned for tuned in table.devices if tuned.name == device or tuned.cc == cc]
     return sorted(
         near,
@@ -147,7 +145,7 @@ def nearest(
 
 
 def same_point(point: Point, axes: Mapping[str, AxisValue]) -> bool:
-    """Whether a point has these values; True is not 1."""
+    """Whether a point has these values, of the same type: True differs from 1."""
     values = dict(point)
     return all(
         name in values and values[name] == value and type(values[name]) is type(value)

@@ -1,6 +1,4 @@
-"""Tensor maps: 128 bytes that tell a GPU's copy engine where the elements of a tensor lie, made of
-it at each launch.
-"""
+"""Tensor maps: 128-byte descriptors of a tensor for the GPU's copy engine, encoded per launch."""
 
 from __future__ import annotations
 
@@ -10,21 +8,21 @@ from tilec_runtime.values import value_class
 
 SIZE, ALIGN = 128, 64
 MOST_RANK, MOST_BOX = 5, 256
-# What the copy engine asks of addresses and of all strides but the last, in bytes.
+# The copy engine's required alignment of addresses and of all strides but the last, in bytes.
 GRANULE = 16
 _FORM = r"tensormap:(\d{1,2}):([0-3]):(\d{1,3}(?:x\d{1,3}){0,4})"
 
 
 @value_class(frozen=True, kw_only=True)
 class TensorMap:
-    """How a kernel wants a tensor described; as text, `tensormap:6:3:128x64`, it is the type of an
-    argument of the entry point.
+    """The properties of a tensor map that a kernel requires.
+
+    Its text, such as `tensormap:6:3:128x64`, is the type of an argument of the entry point.
 
     Attributes:
-        element: type of the elements, as `CUtensorMapDataType` numbers them.
-        swizzle: as `CUtensorMapSwizzle` numbers it: how rows of a box are spread over shared
-            memory.
-        box: elements that one copy takes, one per dimension, in the order of the tensor's shape.
+        element: element type, a value of `CUtensorMapDataType`.
+        swizzle: layout of a box in shared memory, a value of `CUtensorMapSwizzle`.
+        box: extents of one copy in elements, in the order of the tensor's dimensions.
     """
 
     element: int
@@ -32,12 +30,12 @@ class TensorMap:
     box: tuple[int, ...]
 
     def __str__(self) -> str:
-        """The argument's type."""
+        """Format as the type of an argument."""
         return f"tensormap:{self.element}:{self.swizzle}:{'x'.join(map(str, self.box))}"
 
     @classmethod
     def parse(cls, text: str) -> TensorMap | None:
-        """Read an argument's type; None where it is no tensor map, or one that no GPU has."""
+        """Parse the type of an argument, or return None if it is not a valid tensor map."""
         found = re.fullmatch(_FORM, text)
         if found is None:
             return None
