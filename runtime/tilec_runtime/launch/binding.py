@@ -1,6 +1,4 @@
-"""From a call to values in parameter order: count, names, defaults, and the axes that the caller
-chose.
-"""
+"""Binds a call's arguments to parameters: count, names, defaults, and the axes the caller chose."""
 
 from __future__ import annotations
 
@@ -16,12 +14,11 @@ from tilec_runtime.model.signature import ParamKind
 def bind(
     contract: Contract, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, AxisValue], Any]:
-    """The values of all parameters of the kernel in order, and the axes and the configuration among
-    the keywords.
+    """Return the values of all parameters in order, the chosen axes, and the configuration.
 
     Raises:
         ArgumentError: too many or too few arguments, an unknown or a repeated name.
-        VariantError: an axis value that was not built.
+        VariantError: an axis value was not built.
     """
     name, params = contract.name, contract.call_params
     if len(args) > len(params):
@@ -57,7 +54,7 @@ def _take_named(
 ) -> tuple[dict[str, AxisValue], Any]:
     """Add arguments by name to the values by parameter; return the axes and the configuration."""
     name, chosen, config = contract.name, dict[str, AxisValue](), None
-    # By that name the launcher takes where to enqueue.
+    # A launcher takes `stream` itself, so a kernel's parameter of that name is `stream_`.
     renamed = {"stream_": "stream"} if "stream_" not in contract.call_names else {}
     for given, value in kwargs.items():
         key = renamed.get(given, given)
@@ -72,12 +69,12 @@ def _take_named(
                 raise ArgumentError(what, fix=fix, kernel=name)
             values[key] = value
         elif key in contract.axes:
-            if value is not None:  # left open
+            if value is not None:  # None leaves the axis open
                 chosen[key] = value
         elif key == "config":
             config = value
         else:
-            from tilec_runtime.model.suggest import did_you_mean  # no call that is right needs it
+            from tilec_runtime.model.suggest import did_you_mean  # for the message alone
 
             hint = did_you_mean(given, [*contract.call_names, *contract.axes])
             what = f"{name}: there is no argument {given!r}{hint}; it takes {contract.usage}"
@@ -86,7 +83,7 @@ def _take_named(
 
 
 def stream_by_name(contract: Contract, values: Sequence[Any]) -> str:
-    """How to pass the stream, where the first or the last value of a call seems to be one."""
+    """Return how to pass the stream, if the first or last value of a call seems to be one."""
     first, last = values[0], values[-1]
     number = isinstance(first, int) and contract.call_params[0].kind is ParamKind.TENSOR
     if not number and not any(_is_stream(value) for value in (first, last)):
@@ -101,8 +98,8 @@ def _is_stream(value: Any) -> bool:
 
 
 def config_by_name(contract: Contract, values: tuple[Any, ...]) -> str:
-    """How to pass the configuration, where a call has one among its values."""
-    from tilec_runtime.launch.config import LaunchConfig  # no call that is right needs it
+    """Return how to pass the configuration, if a call has one among its values."""
+    from tilec_runtime.launch.config import LaunchConfig  # for the message alone
 
     if not any(isinstance(value, LaunchConfig) for value in values):
         return ""
@@ -111,16 +108,16 @@ def config_by_name(contract: Contract, values: tuple[Any, ...]) -> str:
 
 
 def _lists_as_one(contract: Contract) -> str:
-    """How to pass lists of arrays, where a kernel takes any."""
+    """Return how to pass lists of arrays, if the kernel takes any."""
     names = list(contract.info.list_counts)
     return f"pass each list as one argument: {', '.join(names)}" if names else ""
 
 
 def check_count(contract: Contract, values: tuple[Any, ...]) -> None:
-    """Refuse another number of values than there are parameters.
+    """Check that there are as many values as parameters.
 
     Raises:
-        ArgumentError: the number differs.
+        ArgumentError: the numbers differ.
     """
     if len(values) != len(contract.params):
         what = f"{contract.name}: takes {count(len(contract.params))} ({contract.usage}), got {len(values)}"
@@ -128,10 +125,10 @@ def check_count(contract: Contract, values: tuple[Any, ...]) -> None:
 
 
 def given_axes(contract: Contract, axes: Mapping[str, AxisValue | None]) -> dict[str, AxisValue]:
-    """The axes that are given a value, without those that None leaves open.
+    """Return the axes that have a value, without those that None leaves open.
 
     Raises:
-        VariantError: an axis that does not exist, whatever it is given.
+        VariantError: an axis does not exist, even if its value is None.
     """
     for axis in axes:
         if axis not in contract.axes:
@@ -144,17 +141,16 @@ def check_axes(
     chosen: Mapping[str, AxisValue],
     pinned: Mapping[str, AxisValue] | None = None,
 ) -> None:
-    """Refuse axes and values that were not built, or that a launcher is not restricted to.
+    """Check that axis values were built, and agree with those a launcher is restricted to.
 
     Raises:
-        VariantError: an axis that does not exist, a value of it that was not built, or another one
-            than is `pinned`.
+        VariantError: an axis does not exist, its value was not built, or differs from `pinned`.
     """
     for axis, value in chosen.items():
         if axis not in contract.axes:
             _refuse_axis(contract, axis)
         built = contract.axes[axis]
-        # True is not 1 and 64.0 is not 64: a variant's id says which it is.
+        # True is not 1 and 64.0 is not 64: variant ids distinguish them.
         if not any(type(value) is type(known) and value == known for known in built):
             raise VariantError(
                 f"{contract.name}: {axis} = {value!r} was not built; built are {contract.built(axis)}",
@@ -176,5 +172,5 @@ def _refuse_axis(contract: Contract, axis: str) -> NoReturn:
 
 
 def count(number: int) -> str:
-    """`1 argument`, `3 arguments`."""
+    """Return a number of arguments as text: `1 argument`, `3 arguments`."""
     return f"{number} argument{'' if number == 1 else 's'}"

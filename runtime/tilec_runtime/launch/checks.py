@@ -1,5 +1,6 @@
-"""The checks of a launch that need no driver: kind, dtype, rank, device, layout, writability,
-aliasing, requirements.
+"""The checks of a launch that need no driver.
+
+They check kind, dtype, rank, device, layout, writability, aliasing and requirements.
 """
 
 from __future__ import annotations
@@ -48,8 +49,9 @@ _OP = "run the op first (sync_on), or call the package's function, which takes o
 
 
 class Call:
-    """One call under check: values in parameter order, facts of the tensors that are given, bound
-    dtype axes; expressions read `env`.
+    """One call that is being checked: its values in parameter order, tensor facts and bound axes.
+
+    Expressions read their names from `env`.
     """
 
     __slots__ = (
@@ -78,13 +80,13 @@ class Call:
         """Read the arguments.
 
         Args:
-            contract: of the kernel.
+            contract: the kernel's launch contract.
             values: all arguments in order.
-            axes: those that are settled.
-            driver: which device an address belongs to is asked of it.
-            device: where the call is launched.
-            facts: of the call; None where they are not read yet.
-            trace: writes the program of the call's plan; None for no plan.
+            axes: the axes that are settled already.
+            driver: tells which device an address belongs to.
+            device: the device of the launch.
+            facts: the facts of the call, or None if they were not read yet.
+            trace: records the program of the call's plan; None to make no plan.
 
         Raises:
             ArgumentError: an argument is of the wrong kind, or cannot be read.
@@ -110,7 +112,7 @@ class Call:
         self.env: dict[str, Any] = {}
 
     def _read(self, param: Param, value: Any) -> None:
-        """Check the kind of an argument; read the facts of a tensor that are not known yet."""
+        """Check the kind of an argument; read the facts of a tensor unless they are known."""
         kind, what = param.kind, ""
         if kind is ParamKind.TENSOR:
             if param.name not in self.tensors and not (value is None and param.optional):
@@ -142,7 +144,7 @@ class Call:
     def refuse(
         self, kind: type[ArgumentError], param: Param, what: str, fix: str = ""
     ) -> ArgumentError:
-        """An error about one argument."""
+        """Return the error for one argument."""
         noun = "output" if param.out else "argument"
         return kind(
             f"{self.contract.name}: {noun} {param.name!r} {what}",
@@ -151,11 +153,12 @@ class Call:
         )
 
     def check_signature(self) -> None:
-        """Dtypes (which binds the dtype axes), ranks, devices, layouts, writability, aliasing: in
-        this order.
+        """Check dtypes (binding their axes), ranks, devices, layouts, writability, aliasing.
+
+        The checks run in this order.
 
         Raises:
-            ArgumentError: the first check that fails, as its typed error.
+            ArgumentError: the first check that fails, as its subclass.
         """
         self.check_dtypes()
         self.check_ranks()
@@ -165,11 +168,11 @@ class Call:
         self.check_aliases()
 
     def check_contract(self) -> None:
-        """Requirements and divisibility, once all axes are settled.
+        """Check requirements and divisibility, once all axes are settled.
 
         Raises:
             RequirementError: a condition does not hold.
-            LayoutError: a stride or an address is not divisible as the manifest says.
+            LayoutError: a stride or an address is not divisible as the manifest requires.
         """
         self.open()
         self.check_requires()
@@ -190,13 +193,13 @@ class Call:
         ]
 
     def open(self) -> None:
-        """Let expressions read the arguments, and the axes as far as they are settled."""
+        """Let expressions read the arguments and the axes that are settled."""
         arguments = zip(self.contract.params, self.values, strict=True)
         given = {param.name: self.tensors.get(param.name, value) for param, value in arguments}
         self.env = {**self.device.facts, **given, **self.numbers, **self.axes}
 
     def check_dtypes(self) -> None:
-        """Bind the dtype axes from the arguments; everything of one axis agrees with it."""
+        """Bind the dtype axes from the arguments; check that all arguments of an axis agree."""
         contract = self.contract
         origin = {axis: "this launcher" for axis in contract.info.dtype_axes if axis in self.axes}
         for param, facts in self._tensor_params():
@@ -245,7 +248,7 @@ class Call:
             raise self.refuse(ArgumentError, param, why)
 
     def check_ranks(self) -> None:
-        """Number of dimensions of every tensor."""
+        """Check the number of dimensions of every tensor."""
         for param, facts in self._tensor_params():
             if param.rank not in (-1, len(facts.shape)):
                 dims = f"{len(facts.shape)} dimension{'' if len(facts.shape) == 1 else 's'}"
@@ -256,7 +259,7 @@ class Call:
                 )
 
     def check_places(self) -> None:
-        """Every tensor lives on the kernel's device, and has memory there if it has elements."""
+        """Check that every tensor is on the kernel's device and, unless empty, has memory."""
         device = self.device
         for param, facts in self._tensor_params():
             if facts.device in (device.ordinal, ON_ANY):
@@ -283,7 +286,7 @@ class Call:
             raise self.refuse(PlacementError, param, what, fix)
 
     def check_layouts(self) -> None:
-        """Strides as the parameter asks for them, and addresses aligned to the element."""
+        """Check strides, and that addresses are aligned to the element size."""
         for param, facts in self._tensor_params():
             if param.stride is None:
                 if not facts.contiguous:
@@ -300,7 +303,7 @@ class Call:
                             param,
                             f"has stride {has} in dimension {dim}, and {wants} is taken",
                         )
-            # cuda.tile assumes so of every array.
+            # cuda.tile assumes of every array that its strides are not negative.
             if self.contract.info.language == "tile" and not facts.ahead:
                 what = f"has strides {facts.stride}, and tile kernels take none that is negative"
                 raise self.refuse(LayoutError, param, what, "pass a copy")
@@ -314,8 +317,10 @@ class Call:
                 )
 
     def _way_to_strides(self, param: Param, facts: TensorFacts) -> str:
-        """Return the next step for a tensor with gaps. Entry points of tile kernels take strides;
-        those of other languages take them only if their code asks.
+        """Return the next step for a tensor with gaps.
+
+        Entry points of tile kernels always take strides. Those of other languages take them only if
+        their source declares such parameters.
         """
         if self.contract.info.language != "tile" or not facts.ahead:
             return "pass a contiguous copy"
@@ -324,7 +329,7 @@ class Call:
         return f"pass a contiguous copy, or let the kernel take such strides: {key} in kernel.{self.contract.name}.params.{param.name}"
 
     def check_writable(self) -> None:
-        """No output is read-only, and none is written twice at one place."""
+        """Check that no output is read-only or overlaps itself."""
         for param, facts in self._tensor_params():
             if param.out and facts.readonly:
                 raise self.refuse(
@@ -338,7 +343,7 @@ class Call:
                 raise self.refuse(AliasError, param, what, "pass a copy that is not expanded")
 
     def check_aliases(self) -> None:
-        """No output shares memory with another argument."""
+        """Check that no output shares memory with another argument."""
         for pair in self.contract.pairs:
             param, other = (self.contract.params[place] for place in pair)
             facts, other_facts = self.tensors.get(param.name), self.tensors.get(other.name)
@@ -352,7 +357,7 @@ class Call:
             raise error
 
     def _both(self, one: Param, two: Param) -> str:
-        """Name two arguments with the lines that made them, if those are known, and the launch."""
+        """Name two arguments, with the lines that made them if known, and the launch."""
         from tilec_runtime.tensors.lease import holder  # for messages alone
 
         values = dict(zip((param.name for param in self.contract.params), self.values, strict=True))
@@ -362,7 +367,7 @@ class Call:
         return f"{words}, in {holder(f'the launch of {self.contract.name}')}"
 
     def check_requires(self) -> None:
-        """Every `requires` of the manifest."""
+        """Check every `requires` of the manifest."""
         name = self.contract.name
         absent = self.absent
         for condition in self.contract.requires:
@@ -375,7 +380,7 @@ class Call:
                 )
 
     def check_facts(self) -> None:
-        """Divisors of extents and strides, and alignments, that the manifest demands of all launches."""
+        """Check the divisors and alignments that the manifest requires of all launches."""
         for param, facts in self._tensor_params():
             for dim, (divisor, extent) in enumerate(
                 zip(param.shape_divisible, facts.shape, strict=False)
@@ -400,11 +405,10 @@ class Call:
                 )
 
     def evaluate(self, expression: Expr) -> Any:
-        """An expression's value for this call.
+        """Return the value of an expression for this call.
 
         Raises:
-            RequirementError: it has none (division by zero, no such dimension); the message starts
-                with the kernel's name.
+            RequirementError: the expression has no value (division by zero, no such dimension).
         """
         try:
             return expression.evaluate(self.env)
@@ -418,7 +422,7 @@ class Call:
 
 
 def _misfit(value: Any, size: int) -> str:
-    """Return why a value is no struct of this size; empty where it is."""
+    """Return why a value is not a struct of this size, or an empty string if it is."""
     try:
         given = memoryview(value).nbytes
     except TypeError:
@@ -437,7 +441,7 @@ def _extent(facts: TensorFacts) -> str:
 
 
 def _sides(text: str, env: Mapping[str, Any]) -> str:
-    """Both sides of the comparison that does not hold, as far as they can be told apart."""
+    """Return the values on both sides of a comparison that fails, or the values of its names."""
     try:
         node = ast.parse(text.strip(), mode="eval").body
     except SyntaxError:

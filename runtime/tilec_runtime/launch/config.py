@@ -1,6 +1,4 @@
-"""How callers configure launches: of kernels without a bundle, and of those whose manifest leaves
-something open.
-"""
+"""Configurations of launches: for kernels without a bundle, and for open keys of a manifest."""
 
 from __future__ import annotations
 
@@ -14,22 +12,22 @@ from tilec_runtime.errors import ArgumentError, CallError, LaunchLimitError
 from tilec_runtime.model.kernel import KernelInfo
 
 _THREADS = 256
-# The defaults of a configuration.
+# Values of a configuration whose caller gave none.
 _UNSAID = {"grid": ("1", "1", "1"), "block": ("1", "1", "1"), "shared": ("0",)}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class LaunchConfig:
-    """How a kernel is launched.
+    """Grid, block and attributes of a launch.
 
     Attributes:
-        grid: blocks along x, y and z; a shorter tuple or a number leaves out ones. With a 0 in it,
-            nothing is launched.
-        block: threads of a block, likewise.
+        grid: blocks along x, y and z. Missing extents are 1; a number is the extent along x. An
+            extent of 0 launches nothing.
+        block: threads of a block along x, y and z, likewise.
         shared: dynamic shared memory of a block in bytes.
         cluster: blocks of a cluster, likewise; empty for none.
         cooperative: all blocks are resident at once, so that they may wait for each other.
-        programmatic: it may begin before the launch in front of it in its stream is done (from
+        programmatic: the launch may start before the preceding launch in its stream is done (from
             compute capability 9.0 on).
     """
 
@@ -42,10 +40,11 @@ class LaunchConfig:
     _shape: LaunchShape = dataclasses.field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Give grid and block three extents.
+        """Check all fields; give grid and block three extents.
 
         Raises:
-            LaunchLimitError: an extent is no whole number, or negative, or there are more than
+            CallError: a flag is not a bool.
+            LaunchLimitError: an extent is not a whole number, is negative, or is one of more than
                 three.
         """
         (shared,) = _extents("shared memory", (self.shared,))
@@ -77,14 +76,14 @@ class LaunchConfig:
 
     @classmethod
     def for_num_elems(cls, count: int, block: int = _THREADS, *, shared: int = 0) -> LaunchConfig:
-        """One thread for each element. Of 0 elements, nothing is launched."""
+        """Return a configuration with one thread per element. 0 elements launch nothing."""
         return cls.covering((count,), (block,), shared=shared)
 
     @classmethod
     def for_2d(
         cls, width: int, height: int, block: tuple[int, int] = (16, 16), *, shared: int = 0
     ) -> LaunchConfig:
-        """One thread for each element of a matrix; x runs along `width`."""
+        """Return a configuration with one thread per element of a matrix; x runs along `width`."""
         return cls.covering((width, height), block, shared=shared)
 
     @classmethod
@@ -97,18 +96,18 @@ class LaunchConfig:
         *,
         shared: int = 0,
     ) -> LaunchConfig:
-        """One thread for each element of a volume; x runs along `width`."""
+        """Return a configuration with one thread per element of a volume; x runs along `width`."""
         return cls.covering((width, height, depth), block, shared=shared)
 
     @classmethod
     def covering(
         cls, extents: tuple[int, ...], block: tuple[int, ...], *, shared: int = 0
     ) -> LaunchConfig:
-        """So many blocks along each axis that their threads cover it.
+        """Return the smallest grid whose threads cover the extents along each axis.
 
         Raises:
-            LaunchLimitError: an extent is no whole number or negative, or a block has none along an
-                axis.
+            LaunchLimitError: an extent is not a whole number or is negative, a block has no thread
+                along an axis, or the numbers of axes differ.
         """
         threads = _extents("block", _several(block))
         elements = _extents("element count", _several(extents))
@@ -126,16 +125,16 @@ class LaunchConfig:
 
     @property
     def shape(self) -> LaunchShape:
-        """As drivers take it."""
+        """The configuration as drivers take it."""
         return self._shape
 
 
 def configured(info: KernelInfo, config: LaunchConfig) -> KernelInfo:
-    """The kernel with what a `LaunchConfig` says in place of what the manifest leaves open.
+    """Return the kernel with a `LaunchConfig` in place of the values the manifest leaves open.
 
     Raises:
-        ArgumentError: it is no configuration, the kernel takes none, or it says otherwise than the
-            manifest.
+        ArgumentError: `config` is not a `LaunchConfig`, the kernel takes none, or it contradicts
+            the manifest.
     """
     name, launch = info.name, info.launch
     given: Any = config

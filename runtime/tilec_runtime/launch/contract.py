@@ -1,5 +1,6 @@
-"""A kernel's launch contract, read once from the bundle's index: parsed expressions, and which
-facts of the arguments decide a launch.
+"""A kernel's launch contract: parsed expressions, and which facts of arguments decide a launch.
+
+It is read once from the bundle's index.
 """
 
 from __future__ import annotations
@@ -40,27 +41,28 @@ class Contract:
     """The conditions of every launch of one kernel.
 
     Attributes:
-        info: the kernel's row of the index.
-        name: its name.
-        params: the kernel's parameters; `index` gives their place by name.
-        call_params: those of calls: one for each list of arrays; call_names: their names.
+        info: the kernel's index entry.
+        name: the kernel's name.
+        params: the kernel's parameters; `index` maps their names to places.
+        call_params: the parameters of calls, with one for each list of arrays; `call_names` has
+            their names.
         tensors: places of tensor parameters.
-        others: places of all other ones.
-        checked: the parameters in the order of their checks: outputs that a call may leave out come
-            last, so that errors name the input that they were made by.
+        others: places of all other parameters.
+        checked: the parameters in the order of their checks. Outputs that a call may leave out come
+            last, so that an error names the input that determined the output.
         outs: places of the tensors that the kernel writes.
-        pairs: places of two tensors that must not overlap, the first of which is written.
+        pairs: places of two tensors that must not overlap; the kernel writes the first.
         optionals: names of the tensors that may be None.
-        defaults: of all parameters, None for none.
-        required: number of leading parameters that a call by place must give.
-        keyed: places of scalars whose value decides the launch (it stands in an expression), not
-            only a kernel argument.
+        defaults: the default of each parameter, None for none.
+        required: number of leading parameters that a positional call must give.
+        keyed: places of scalars that decide the launch because an expression reads them. Other
+            scalars are only kernel arguments.
         choices: names of the axes that a caller chooses.
-        grid, block, shared, requires: parsed.
+        grid, block, shared, requires: parsed expressions.
         shared_out: whether blocks share the tiles of an output.
-        table: what tuning found, None where there is nothing; sizes: its expressions, parsed.
-        rules: conditions of the dispatch rules, parsed, None for all launches; each with what those
-            launches take.
+        table: the tuning table, or None; `sizes` holds its parsed expressions.
+        rules: the dispatch rules: each a parsed condition (None holds always) and the axis values
+            that it takes.
     """
 
     def __init__(self, info: KernelInfo) -> None:
@@ -110,7 +112,7 @@ class Contract:
             ) from error
 
     def _deciding(self) -> set[str]:
-        """Return the names whose value stands in an expression of the launch."""
+        """Return the names that an expression of the launch reads by value."""
         slots = {slot.expr: slot for variant in self.info.variants for slot in variant.abi}
         computed = self._parsed(text for text in sorted(slots) if self.computes(slots[text]))
         conditions = (when for when, _ in self.rules if when is not None)
@@ -123,14 +125,14 @@ class Contract:
         }
 
     def computes(self, slot: AbiSlot) -> bool:
-        """Whether a kernel argument is neither a tensor's address nor a parameter as it is given."""
+        """Whether a kernel argument is neither a tensor's address nor a parameter as given."""
         name = slot.expr.strip()
         place = self.index.get(name.removesuffix(".ptr"), -1)
         return place < 0 or (self.params[place].kind is ParamKind.TENSOR) != name.endswith(".ptr")
 
     @functools.cached_property
     def outputs(self) -> Outputs | None:
-        """What calls may leave out; None where they give every parameter."""
+        """The outputs that calls may leave out, or None if calls give every parameter."""
         if not self.info.allocated:
             return None
         from tilec_runtime.launch.outputs import Outputs  # no other kernel needs it
@@ -139,7 +141,7 @@ class Contract:
 
     @functools.cached_property
     def lists(self) -> Lists | None:
-        """The lists of arrays that calls take; None where they take none."""
+        """The lists of arrays that calls take, or None if they take none."""
         if not self.info.lists:
             return None
         from tilec_runtime.launch.lists import Lists  # no other kernel needs it
@@ -165,15 +167,15 @@ class Contract:
         )
 
     def built(self, name: str) -> str:
-        """The values of an axis that were built, for messages."""
+        """Return the values of an axis that were built, for messages."""
         return ", ".join(str(value) for value in self.axes[name])
 
     def matching(self, axes: dict[str, AxisValue]) -> list[VariantInfo]:
-        """Variants at one point of the matrix, in the order in which a launch tries them."""
+        """Return the variants at a point of the matrix, in the order of a launch's tries."""
         return [
             v for v in self.info.variants if all(axes.get(name) == value for name, value in v.axes)
         ]
 
     def dtype_of(self, param: Param, bound: dict[str, AxisValue]) -> str:
-        """A parameter's dtype once the dtype axes are bound."""
+        """Return a parameter's dtype once the dtype axes are bound."""
         return str(bound.get(param.dtype, param.dtype))

@@ -1,6 +1,4 @@
-"""Loaded images: each is loaded once per device, at its first launch, by whichever thread comes
-first.
-"""
+"""Loaded images. The first launch of an image on a device loads it, in any thread."""
 
 from __future__ import annotations
 
@@ -31,8 +29,9 @@ class LoadedFunction:
 
 
 class ImageStore:
-    """The images that one driver has loaded. Images stay loaded as long as the process: kernels may
-    still run from them.
+    """The images that one driver has loaded.
+
+    Images stay loaded until the process ends, because kernels may still run from them.
     """
 
     def __init__(self) -> None:
@@ -50,20 +49,20 @@ class ImageStore:
         code: Callable[[], bytes],
         by: JitBy | None = None,
     ) -> LoadedFunction:
-        """The entry point of an image on a device; loads the image if this is its first use.
+        """Return the entry point of an image on a device; load the image at its first use.
 
         Args:
-            driver: what loads it.
+            driver: the driver that loads it.
             ordinal: the device.
-            image: its row of the index.
+            image: the image's index entry.
             kernel: name of its kernel, for messages.
-            code: gives the bytes to load: the image's own, or what was compiled of them.
-            by: what compiles it.
+            code: returns the bytes to load: the image itself, or machine code compiled from it.
+            by: the compiler of that machine code, or None.
 
         Raises:
             KernelCacheError: the driver refuses the image.
-            ContextLostError: nothing works on the device any more.
-            TileIRError: the cpu device cannot read it.
+            ContextLostError: the device's context is lost.
+            TileIRError: the cpu device cannot read the image.
         """
 
         def load() -> ModuleHandle:
@@ -83,7 +82,7 @@ class ImageStore:
             raise TileIRError(what, cause=error.cause, fix=error.fix, kernel=kernel) from error
 
     def _once(self, key: tuple[Any, ...], make: Callable[[], T]) -> T:
-        """Return the value of a key, made by the first thread that asks. A failure is not kept."""
+        """Return the value of a key; the first thread makes it. A failure is not cached."""
         with self._lock:
             lock = self._locks.setdefault(key, ForkLock())
         with lock:
@@ -95,7 +94,7 @@ class ImageStore:
 
 @contextlib.contextmanager
 def refusals(what: str, ordinal: int, kernel: str = "") -> Iterator[None]:
-    """Let the error of an image or entry point that a driver does not take say what was asked for.
+    """Turn a driver's refusal of an image or entry point into an error that names it.
 
     Raises:
         KernelCacheError: the driver refused it.
@@ -121,8 +120,9 @@ _STORES_LOCK = ForkLock()
 
 
 def store_of(driver: DeviceDriver) -> ImageStore:
-    """The store of a driver: the process has one driver, so bundles that are loaded twice share
-    their images.
+    """Return the image store of a driver.
+
+    The process has one driver, so a bundle that is loaded twice shares its images.
     """
     with _STORES_LOCK:
         return _STORES.setdefault(driver, ImageStore())

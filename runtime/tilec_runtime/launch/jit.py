@@ -1,6 +1,4 @@
-"""Compiling at load, where `jit-fallback` allows it: by whom, what came of it, and what is kept of
-that.
-"""
+"""Compiling at load, if `jit-fallback` allows it: the compiler, the results, and their cache."""
 
 from __future__ import annotations
 
@@ -23,7 +21,7 @@ if TYPE_CHECKING:
     from tilec_runtime.device.nvjitlink import NvJitLink
     from tilec_runtime.launch.jit_cache import JitCache
 
-_RECIPE = 2  # raised when what is asked of the linker changes
+_RECIPE = 2  # part of the cache key; raise it when the linker's inputs or options change
 
 
 @value_class(frozen=True, kw_only=True)
@@ -32,10 +30,10 @@ class Compiled:
 
     Attributes:
         variant: id of the variant.
-        target: what the bundle has of it.
-        by: what compiled it.
-        kept: nothing was compiled: the machine code was in tilec's cache. (The driver's own
-            cache is not known here.)
+        target: the target of the image in the bundle.
+        by: the compiler.
+        kept: whether the machine code came from tilec's cache, without a compile. (The driver's own
+            cache is not visible here.)
     """
 
     variant: str
@@ -44,17 +42,16 @@ class Compiled:
     kept: bool = False
 
     def __str__(self) -> str:
-        """`scale-f32: compute_80 was compiled at load by nvJitLink (kept in the cache)`."""
+        """Return a line such as `scale-f32: compute_80 was compiled at load by nvJitLink`."""
         return f"{self.variant}: {self.target} was compiled at load by {self.by.value}{' (kept in the cache)' if self.kept else ''}"
 
 
 class Jit:
-    """What a loaded bundle has compiled.
+    """Compiles images of one loaded bundle, and lists them.
 
     Args:
-        cache: keeps machine code; None for that of the environment, which is looked for when it is
-            first needed.
-        linker: makes the linker, when it is first needed.
+        cache: the cache of machine code; None for the environment's cache, opened at its first use.
+        linker: returns the linker at its first use.
     """
 
     def __init__(
@@ -69,26 +66,27 @@ class Jit:
 
     @property
     def compiled(self) -> tuple[Compiled, ...]:
-        """What was compiled so far, in the order of its first use."""
+        """The images compiled so far, in the order of their first use."""
         with self._lock:
             return tuple(self._compiled.values())
 
     def code(
         self, taken: Candidate, image: Callable[[], bytes], device: DeviceFacts, variant: str
     ) -> bytes:
-        """What the driver is to load for an image that is no machine code; asked for once per
-        device.
+        """Return the code that the driver loads for an image that is not machine code.
+
+        The image store calls this once per device.
 
         Args:
             taken: the image.
-            image: gives its verified bytes.
-            device: what it is for.
+            image: returns its verified bytes.
+            device: the device to compile for.
             variant: id of its variant, for messages.
 
         Raises:
-            LinkerError: there is no nvJitLink, or one that is too old.
-            KernelCacheError: it refuses the image, with its log.
-            RuntimeWarning: the policy is to warn, and warnings are errors in this process.
+            LinkerError: nvJitLink is missing or too old.
+            KernelCacheError: nvJitLink refuses the image; the message has its log.
+            RuntimeWarning: the policy is to warn, and this process turns warnings into errors.
         """
         assert taken.jit is not None
         if device.jit is JitFallback.WARN:
@@ -107,8 +105,9 @@ class Jit:
         return code
 
     def note(self, taken: Candidate, variant: str) -> None:
-        """Take down that a variant runs code that was compiled: for this bundle, or before for
-        another one that has the same image.
+        """Record that a variant runs compiled code.
+
+        It may have been compiled earlier, for another bundle with the same image.
         """
         assert taken.jit is not None
         target = str(taken.image.target)
@@ -121,7 +120,7 @@ class Jit:
     def _machine_code(
         self, image: ImageInfo, data: Callable[[], bytes], device: DeviceFacts, variant: str
     ) -> tuple[bytes, bool]:
-        """PTX or LTO-IR as machine code, by nvJitLink; and whether it was in the cache."""
+        """Return the machine code that nvJitLink makes of an image, and whether it was cached."""
         linker = self._linker_for(image, device, variant)
         arch = f"sm_{device.cc[0]}{device.cc[1]}{image.target.suffix}"
         key = _key(image, linker.version, device.driver, arch)
@@ -193,14 +192,14 @@ class Jit:
 
 
 def asked_for(text: JitFallback | str, who: str) -> JitFallback:
-    """The policy that a caller or the environment asks for.
+    """Return the policy that a caller or the environment asks for.
 
     Args:
         text: a policy, or its name.
-        who: what said so, for the message.
+        who: the argument or variable that holds it, for the message.
 
     Raises:
-        CallError: it is none.
+        CallError: there is no such policy.
     """
     try:
         return text if isinstance(text, JitFallback) else JitFallback.parse(text)
@@ -218,7 +217,7 @@ def _nvjitlink() -> NvJitLink:
 
 
 def _beyond(image: ImageInfo, linker: Version) -> str:
-    """Why an image is of no version that a linker reads; empty where it is."""
+    """Return why a linker cannot read an image's version, or an empty string if it can."""
     version, own = image.ptx_isa, ptx_isa_of_cuda(linker)
     if version is None:
         return ""
@@ -228,8 +227,8 @@ def _beyond(image: ImageInfo, linker: Version) -> str:
             if own < version
             else ""
         )
-    # LTO-IR is what the compiler's intermediate code is at the time: of no other major release, and
-    # of no newer one.
+    # LTO-IR is the compiler's internal code: nvJitLink reads it from its own major release of CUDA,
+    # up to its own version.
     if version[0] == linker[0] and version <= linker:
         return ""
     return f"links LTO-IR of CUDA {linker[0]}.0 to {dotted(linker)}, and the LTO-IR for {image.target} is of CUDA {dotted(version)}"
@@ -247,7 +246,7 @@ def _key(image: ImageInfo, linker: Version, driver: Version, arch: str) -> dict[
 
 
 def _unsound(cubin: bytes, symbol: str, cc: Version) -> str:
-    """What is wrong with machine code for a device; empty where nothing is."""
+    """Return why machine code does not fit a device, or an empty string if it does."""
     from tilec_runtime.bundle.cubin import read_cubin
 
     try:

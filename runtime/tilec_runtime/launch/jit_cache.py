@@ -1,6 +1,4 @@
-"""Machine code that was compiled at load, in the private cache of builds: found by what it was made
-of, and verified before it is used.
-"""
+"""Machine code compiled at load, kept in the private build cache and verified at each read."""
 
 from __future__ import annotations
 
@@ -19,13 +17,12 @@ _KIND = store.KINDS[2]
 
 
 class JitCache:
-    """Look-up is `get`, never check-then-read. Whatever fails here costs a compile and nothing
-    else.
+    """A cache of machine code. A failure of the cache costs one compile and is never an error.
 
     Args:
-        root: the cache's directory, made when first written to; None for a cache that holds
-            nothing. One that others can change is neither read nor written: code from there would
-            run on the GPU. A RuntimeWarning says so, once in a process.
+        root: the cache's directory, created at the first write; None for an empty cache. A
+            directory that other users can change is neither read nor written, because its code
+            would run on the GPU. A RuntimeWarning reports it once per process.
     """
 
     def __init__(self, root: Path | None) -> None:
@@ -34,9 +31,7 @@ class JitCache:
         )
 
     def get(self, key: Mapping[str, Any]) -> bytes | None:
-        """What is kept under a key, or None. What was damaged or is of another key is removed, and
-        never given.
-        """
+        """Return the entry of a key, or None on a miss. Remove an entry that fails verification."""
         if self._root is None:
             return None
         path = store.path_of(self._root, _KIND, _name(key))
@@ -55,7 +50,7 @@ class JitCache:
         return None
 
     def put(self, key: Mapping[str, Any], data: bytes) -> None:
-        """Keep something, if that can be; of several writers the last one's stays, whole."""
+        """Write an entry, whole; ignore a failure. The last of several writers wins."""
         if self._root is not None:
             with contextlib.suppress(OSError):
                 store.save(
@@ -67,7 +62,7 @@ class JitCache:
                 )
 
     def drop(self, key: Mapping[str, Any]) -> None:
-        """Remove what is kept under a key."""
+        """Remove the entry of a key."""
         if self._root is not None:
             store.remove(store.path_of(self._root, _KIND, _name(key)))
 

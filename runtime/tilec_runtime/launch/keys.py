@@ -1,6 +1,4 @@
-"""The facts of a call: its key, by which plans are found, and its slots, which their programs
-read.
-"""
+"""The facts of a call: its cache key, which finds plans, and its slots, which programs read."""
 
 from __future__ import annotations
 
@@ -20,7 +18,7 @@ Slots = list[int]
 
 @value_class(frozen=True)
 class CallFacts:
-    """The facts of each tensor parameter (None for one that is not given), the key, and the slots."""
+    """The facts of each tensor parameter (None for one that is not given), the key, the slots."""
 
     tensors: tuple[TensorFacts | None, ...]
     key: Key
@@ -32,11 +30,14 @@ def facts_of(
 ) -> CallFacts:
     """Return the facts of a call whose tensors were read.
 
-    The key holds the facts that no program checks. Of a tensor these are dtype, rank and device;
-    whether it is read-only, contiguous, empty, aligned with memory (`sound`), and without negative
-    strides (`ahead`). Of any other argument it is the type, and the bits of values that expressions
-    read and that have no slot. The slots of a tensor are its address, the addresses where its bytes
-    begin and end, its extents, and its strides.
+    The key holds the facts that no program checks:
+
+    - of a tensor: dtype, rank, device; whether it is read-only, contiguous, empty, aligned with
+      memory (`sound`), and without negative strides (`ahead`);
+    - of any other argument: its type, and its bits if an expression reads it and it has no slot.
+
+    The slots of a tensor are its address, the addresses of its first byte and behind its last, its
+    extents, and its strides.
     """
     slots: Slots = []
     key: list[Any] = []
@@ -73,12 +74,15 @@ def facts_of(
 
 
 def has_slot(value: Any) -> bool:
-    """Whether programs read a scalar: a whole number of 64 bits."""
+    """Whether programs read a scalar: it is an int that fits 64 bits."""
     return type(value) in (int, bool) and -BOUND < value < BOUND
 
 
 def _bits(value: Any) -> object:
-    """Return the bits of a value that expressions read: 0.0 equals -0.0, and gives another argument."""
+    """Return the bits of a value that expressions read.
+
+    Equality would not do: 0.0 equals -0.0, and is another kernel argument.
+    """
     if isinstance(value, float):
         return struct.pack("=d", float.__float__(value))
     if isinstance(value, int):
@@ -92,8 +96,9 @@ def is_cut(value: Any) -> bool:
 
 
 class TracedTensor(TensorFacts):
-    """The facts of a tensor whose address, extents and strides are traced. All else is in the key
-    of the call.
+    """The facts of a tensor whose address, extents and strides are traced.
+
+    All other facts are in the call's key.
     """
 
     __slots__ = ("_facts", "_span")
@@ -120,37 +125,37 @@ class TracedTensor(TensorFacts):
 
     @property
     def span(self) -> tuple[int, int]:
-        """Addresses of its first byte, and of the one behind its last."""
+        """Address of the first byte, and the address behind the last byte."""
         return self._span
 
     @property
     def contiguous(self) -> bool:
-        """As of the tensor."""
+        """The tensor's own fact."""
         return self._facts.contiguous
 
     @property
     def empty(self) -> bool:
-        """As of the tensor."""
+        """The tensor's own fact."""
         return self._facts.empty
 
     @property
     def sound(self) -> bool:
-        """As of the tensor."""
+        """The tensor's own fact."""
         return self._facts.sound
 
     @property
     def ahead(self) -> bool:
-        """As of the tensor."""
+        """The tensor's own fact."""
         return self._facts.ahead
 
     @property
     def order(self) -> list[int]:
-        """As of the tensor: a guess, which `overlaps_itself` verifies."""
+        """The tensor's own order of strides: a guess, which `overlaps_itself` verifies."""
         return self._facts.order
 
     @property
     def pinned(self) -> TensorFacts:
-        """The tensor with these extents and strides, at whatever address."""
+        """The tensor with extents and strides pinned, and its address traced."""
         for number in (*self.shape, *self.stride):
             int(number)
         return replace(self._facts, ptr=self.ptr)
@@ -159,7 +164,7 @@ class TracedTensor(TensorFacts):
 def traced(
     contract: Contract, values: tuple[Any, ...], facts: CallFacts, trace: Trace
 ) -> tuple[dict[str, TensorFacts], dict[str, int]]:
-    """Return the tensors of a call, and its numbers that decide, as a trace writes them down."""
+    """Return the traced tensors of a call, and its traced numbers that decide the launch."""
     tensors: dict[str, TensorFacts] = {}
     first = 0
     for place, read in zip(contract.tensors, facts.tensors, strict=True):

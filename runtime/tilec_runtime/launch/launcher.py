@@ -1,4 +1,4 @@
-"""The launcher of one kernel: looks a call's plan up by its facts, and prepares one on a miss."""
+"""The launcher of one kernel: looks up a call's plan by its facts, and prepares one on a miss."""
 
 from __future__ import annotations
 
@@ -32,24 +32,24 @@ if TYPE_CHECKING:
     from tilec_runtime.launch.outputs import Outputs
     from tilec_runtime.protocols import StreamLike
 
-    # Orders a stream, and gives its line; None where the graph that captures it notes the uses.
+    # Makes a stream wait; returns its line, or None if a graph that captures it records the uses.
     Order = Callable[[], Line | None]
 
 
 class Launcher(Uncopied, LauncherBase):
     """A kernel on a device, ready to be called: `launcher(*args, stream=None, **kwargs)`.
 
-    Calls are checked before the driver is asked, and enqueue at once: they return when the launch
-    is in the stream. On the cpu device a call with an array that is no tensor of tilec's returns
-    when the launch is done. A launcher may be called from any thread.
+    A call checks its arguments before it calls the driver, and returns once the launch is in the
+    stream. On the cpu device, a call with an array of another library returns when the launch is
+    done. Any thread may call a launcher.
 
-    A call whose plan is cached runs in the launch core, which calls a method of this class for
-    every other one.
+    The launch core (C) makes a call whose plan is cached. For all other calls it calls a method of
+    this class.
 
     Attributes:
-        pinned: the axes that it is restricted to.
-        plans: of calls that were prepared.
-        site: where it launches.
+        pinned: the axis values that the launcher is restricted to.
+        plans: the cached launch plans.
+        site: the bundle, device and driver of its launches.
     """
 
     def __init__(
@@ -59,24 +59,25 @@ class Launcher(Uncopied, LauncherBase):
         pinned: dict[str, AxisValue] | None = None,
         grid: tuple[GridWish, ...] = (),
     ) -> None:
-        """Use `Module.kernels` or `Module.NAME`. Of a kernel that is given by name, the bundle is
-        asked when it is first needed.
+        """Use `Module.kernels` or `Module.NAME`.
+
+        If `info` is a name, the kernel's index entry is read at its first use.
         """
         self._info = info
         self.site = site
         self.pinned = dict(pinned or {})
         self.plans = Plans()
-        self._tabled = False  # whether the launch core was asked for a table
+        self._tabled = False  # whether `table_of` was called, which may have returned None
         self._grid = grid
         self._contract: Contract | None = None
         self._derived: dict[tuple[Any, ...], Launcher] = {}
 
     @property
     def info(self) -> KernelInfo:
-        """The kernel's row of the index.
+        """The kernel's entry in the bundle index, read at its first use.
 
         Raises:
-            BundleError: it is damaged.
+            BundleError: the entry is damaged.
         """
         if isinstance(self._info, str):
             self._info = self.site.bundle.kernel(self._info)
@@ -84,7 +85,10 @@ class Launcher(Uncopied, LauncherBase):
 
     @property
     def contract(self) -> Contract:
-        """The kernel's launch contract. Threads that ask at once may each read it."""
+        """The kernel's launch contract, read at its first use.
+
+        Threads that use it first at the same time may each read it.
+        """
         contract = self._contract
         if contract is None:
             info = for_device(self.info, self.site.facts(self.info))
@@ -92,12 +96,12 @@ class Launcher(Uncopied, LauncherBase):
         return contract
 
     def __repr__(self) -> str:
-        """Kernel, device, and the axes it is restricted to."""
+        """Show the kernel, the device and the pinned axes."""
         pins = "".join(f", {name}={value!r}" for name, value in self.pinned.items())
         return f"<Launcher {self.info.name}{pins} on {self.site.device}>"
 
     def _call(self, /, *args: Any, stream: StreamLike | None = None, **kwargs: Any) -> Any:
-        """Make a call that the launch core did not; return the outputs that it leaves out."""
+        """Make a call that the launch core did not make; return the outputs that it leaves out."""
         contract = self.contract
         if contract.outputs is not None and contract.outputs.left_out(args, kwargs):
             return self._allocating(contract.outputs, stream, args, kwargs)
@@ -116,10 +120,9 @@ class Launcher(Uncopied, LauncherBase):
         values: tuple[Any, ...],
         choices: tuple[AxisValue | None, ...] = (),
     ) -> None:
-        """Do as `launch`, for a kernel whose calls take lists of arrays; generated code calls this.
+        """Launch a kernel whose calls take lists of arrays; generated code calls this.
 
-        Raises:
-            As for a call.
+        Arguments and errors are those of `launch`.
         """
         lists = self.contract.lists
         self.launch(stream, values if lists is None else lists.spread(values), choices)
@@ -131,7 +134,7 @@ class Launcher(Uncopied, LauncherBase):
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
     ) -> Any:
-        """Allocate what a call leaves out, launch, and return it: one array, or a tuple."""
+        """Allocate the outputs that a call leaves out, launch, and return them."""
         given = {**dict(zip(outputs.given, args, strict=False)), **kwargs}
         inputs = tuple([given.get(name, default) for name, default in outputs.inputs.items()])
         allocated = outputs.allocate(inputs)
@@ -146,7 +149,7 @@ class Launcher(Uncopied, LauncherBase):
     def _bound(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[Launcher, tuple[Any, ...]]:
-        """The launcher of a call's configuration and axes, and the values of all parameters."""
+        """Return the launcher for a call's axes and configuration, and all values."""
         values, chosen, config = bind(self.contract, args, kwargs)
         return self._restrict(chosen).configured(config), values
 
@@ -156,7 +159,7 @@ class Launcher(Uncopied, LauncherBase):
         values: tuple[Any, ...],
         choices: tuple[AxisValue | None, ...] = (),
     ) -> None:
-        """Make a launch that the launch core did not."""
+        """Make a launch that the launch core did not make."""
         if choices:
             named = zip(self.contract.choices, choices, strict=True)
             chosen = {name: value for name, value in named if value is not None}
@@ -168,10 +171,9 @@ class Launcher(Uncopied, LauncherBase):
             self._complete(stream, values)
 
     def enqueue(self, stream: StreamLike, values: tuple[Any, ...]) -> None:
-        """Do as `launch` does, and wait on no device.
+        """Launch as `launch` does, and never wait for the device.
 
-        Raises:
-            As for a call.
+        Errors are those of a call.
         """
         check_count(self.contract, values)
         handle = stream_handle(stream, self.contract.name)
@@ -179,17 +181,16 @@ class Launcher(Uncopied, LauncherBase):
         self._run(handle, values)
 
     def launch_claimed(self, line: Line, values: tuple[Any, ...]) -> None:
-        """Make a launch of an op, which holds the leases of its tensors.
+        """Launch for an op, which already holds the leases of the tensors.
 
-        Raises:
-            As for a call.
+        Errors are those of a call.
         """
         if not self._run_in_core(line.handle, values, line):
             check_count(self.contract, values)
             self._run(line.handle, values)
 
     def _run(self, handle: int, values: tuple[Any, ...]) -> None:
-        """Make a launch whose leases were checked: by a cached plan, or by a new one."""
+        """Launch by a cached plan or a new one; the leases were checked before."""
         order = functools.partial(self._order, handle, values)
         if self._run_in_core(handle, values, order):
             return
@@ -197,7 +198,8 @@ class Launcher(Uncopied, LauncherBase):
         ready = None if facts is None else self.plans.find(facts)
         if ready is None or facts is None:
             ready, facts = self._prepared(values, facts)
-        call = ready.plan.call(handle, ready.outputs)  # the driver notes what may fail
+        # This may fail, so it comes before `order` makes the stream wait.
+        call = ready.plan.call(handle, ready.outputs)
         if self._teach(values, facts, ready.plan) and self._run_in_core(handle, values, order):
             return
         block = self._filled(ready, values)
@@ -211,7 +213,7 @@ class Launcher(Uncopied, LauncherBase):
                 values[place].storage.uses.note(line, write=write)
 
     def _run_in_core(self, handle: int, values: tuple[Any, ...], order: Order | Line) -> bool:
-        """Let the launch core make a launch whose leases were checked; return whether it did."""
+        """Launch in the launch core if it can; return whether it did. Leases were checked."""
         answer = None if self._table is None else self._table.launch(handle, values, order)
         if answer is None or isinstance(answer, bool):
             return answer is True
@@ -219,11 +221,10 @@ class Launcher(Uncopied, LauncherBase):
         return True
 
     def _order(self, handle: int, values: tuple[Any, ...]) -> Line | None:
-        """Let a stream wait for the uses of tilec's own tensors that a launch on it comes after.
-        Return the stream's line, on which the launch is their next use.
+        """Make a stream wait for earlier uses of the tensors, and return the stream's line.
 
-        Of a stream that is captured, the graph learns of the tensors instead, and keeps what else
-        the launch uses.
+        The launch then becomes the tensors' next use on that line. If a graph captures the stream,
+        return None: the graph records the uses and keeps all other arguments alive.
         """
         driver, ordinal, leased = self.site.driver, self.site.device.ordinal, self._leased(values)
         recording = recording_of(driver, ordinal, handle) if leased or RECORDINGS else None
@@ -241,16 +242,14 @@ class Launcher(Uncopied, LauncherBase):
         return line
 
     def _leased(self, values: tuple[Any, ...]) -> list[int]:
-        """Return the places of tilec's own tensors."""
+        """Return the places of the arguments that are tensors of tilec's own."""
         return [place for place in self.contract.tensors if is_leased(values[place])]
 
     def _teach(self, values: tuple[Any, ...], facts: CallFacts, plan: LaunchPlan) -> bool:
-        """Let the launch core make calls like this one; return whether it takes them. Its table is
-        made when the device has its context.
-        """
+        """Let the launch core make calls like this one; return whether it takes them."""
         if not plan.native:
             return False
-        if not self._tabled:
+        if not self._tabled:  # not earlier: now the device has its context
             self._tabled = True
             self._table = table_of(self.contract, self.site.driver, self.site.device.ordinal)
         if self._table is None:
@@ -262,7 +261,7 @@ class Launcher(Uncopied, LauncherBase):
             return False
 
     def _refused(self, result: Any, stream: StreamLike | None, values: tuple[Any, ...]) -> None:
-        """Let the driver deal with a launch that it refused."""
+        """Let the driver handle a launch that it refused."""
         handle = stream_handle(current_stream(values) if stream is None else stream, self.info.name)
 
         def again() -> int:
@@ -273,10 +272,11 @@ class Launcher(Uncopied, LauncherBase):
         driver.launch_failed(ordinal, result, handle, again, self.info.name)
 
     def _complete(self, stream: StreamLike, values: tuple[Any, ...]) -> None:
-        """Wait for a launch on the cpu device that takes an array of another library, unless a
-        capture or the op of this stream does.
+        """Wait for a launch on the cpu device that takes an array of another library.
+
+        Do not wait during a capture, or if an op of this stream will wait.
         """
-        from tilec_runtime.running import RUNNING  # launches on a GPU do not ask
+        from tilec_runtime.running import RUNNING  # launches on a GPU do not need it
 
         if any(is_foreign(values[place]) for place in self.contract.tensors):
             driver, ordinal, handle = (
@@ -289,9 +289,7 @@ class Launcher(Uncopied, LauncherBase):
                 driver.synchronize(ordinal, handle)
 
     def _facts(self, values: tuple[Any, ...]) -> CallFacts | None:
-        """The facts of a call; None where an argument cannot be read, which `prepare` then
-        explains.
-        """
+        """Return the facts of a call, or None if an argument cannot be read."""
         contract, ask = self.contract, self.site.driver.pointer_device
         given = [values[place] for place in contract.tensors]
         try:
@@ -300,15 +298,15 @@ class Launcher(Uncopied, LauncherBase):
                 values,
                 [None if value is None else tensor_facts(value, ask) for value in given],
             )
-        except Exception:  # noqa: BLE001 - tensors of other libraries raise what they like
+        except Exception:  # noqa: BLE001 - tensors of other libraries may raise any error
             return None
 
     def _prepared(
         self, values: tuple[Any, ...], facts: CallFacts | None
     ) -> tuple[Ready, CallFacts]:
-        """Make the plan of a call on a miss, and cache it."""
+        """Prepare the plan of a call after a miss, and cache it."""
         driver, ordinal = self.site.driver, self.site.device.ordinal
-        # The first launch loads the image, which a capture of whatever thread may forbid.
+        # The first launch loads the image, which a capture in any thread may forbid.
         with driver.outside_captures(ordinal):
             plan, facts = prepare(self.contract, values, self.pinned, self.site, self._grid, facts)
         driver.adopt(ordinal)
@@ -318,7 +316,7 @@ class Launcher(Uncopied, LauncherBase):
         return ready, facts
 
     def _filled(self, ready: Ready, values: tuple[Any, ...]) -> ArgumentBlock:
-        """An argument block for a call.
+        """Return the argument block of a call.
 
         Raises:
             ArgumentError: a number does not fit its dtype, or the type of the entry point's
@@ -328,7 +326,7 @@ class Launcher(Uncopied, LauncherBase):
             return ready.plan.fill(ready, values)
         except MISFITS as error:
             name = self.info.name
-            # Raises for a number that does not fit its parameter.
+            # Raises first if the number does not fit its parameter either: a better message.
             prepare(self.contract, values, self.pinned, self.site, self._grid)
             what = f"{name}: a number does not fit the type in which the kernel's entry point takes it: {error}"
             fix = "pass a number that fits, or build the kernel with a wider type of that argument"
@@ -340,11 +338,11 @@ class Launcher(Uncopied, LauncherBase):
             ) from error
 
     def variant(self, **axes: AxisValue | None) -> Launcher:
-        """This launcher, restricted to some values of its axes; one that is None is left as it is.
+        """Return this launcher, restricted to the given axis values. None leaves an axis open.
 
         Raises:
-            VariantError: an axis or a value that was not built, or no variant with these values
-                together.
+            VariantError: an axis does not exist, a value was not built, or no variant has all the
+                values.
         """
         contract = self.contract
         chosen = given_axes(contract, axes)
@@ -352,24 +350,25 @@ class Launcher(Uncopied, LauncherBase):
         return self._restrict(chosen)
 
     def options(self, **hints: int) -> Launcher:
-        """This launcher, restricted to variants whose image for this device was built with these
-        compiler hints.
+        """Return this launcher, restricted to variants built with these compiler hints.
+
+        Only the image that this device would take counts.
 
         Raises:
-            VariantError: there is none; the message names what was built.
+            VariantError: there is no such variant; the message names the hints that were built.
         """
         contract = self.contract
         fitting = require_options(contract, self.pinned, hints, self.site.facts(self.info))
         return self._derive(("hints", *sorted(hints.items())), info=narrowed(self.info, fitting))
 
     def configured(self, config: LaunchConfig | None) -> Launcher:
-        """This launcher, launched as a configuration says where the manifest leaves that open.
+        """Return this launcher with a configuration for the open keys of the manifest.
 
-        Without one, it is launched as the manifest says.
+        With None, return the launcher itself.
 
         Raises:
-            ArgumentError: it is no configuration, the kernel takes none, or it says otherwise than
-                the manifest.
+            ArgumentError: `config` is not a `LaunchConfig`, the kernel takes none, or it
+                contradicts the manifest.
         """
         from tilec_runtime.launch.config import configured  # few kernels take one
 
@@ -383,7 +382,7 @@ class Launcher(Uncopied, LauncherBase):
         return self._derive(("grid", *wishes), grid=wishes)
 
     def _derive(self, key: tuple[Any, ...], **changed: Any) -> Launcher:
-        """A launcher that differs from this one, made once."""
+        """Return a launcher that differs from this one in `changed`; cached by `key`."""
         launcher = self._derived.get(key)
         if launcher is None:
             if len(self._derived) >= MOST_PLANS:
@@ -398,8 +397,9 @@ class Launcher(Uncopied, LauncherBase):
         return launcher
 
     def explain(self, *args: Any, **kwargs: Any) -> Explanation:
-        """Why a call with these arguments (without the stream) takes the variant and the image it
-        takes; nothing is enqueued.
+        """Explain which variant and image a call with these arguments (without the stream) takes.
+
+        Nothing is enqueued.
 
         Raises:
             LaunchError: the call would be refused.
@@ -408,12 +408,13 @@ class Launcher(Uncopied, LauncherBase):
         return explain(launcher.contract, values, launcher.pinned, self.site, self._grid)
 
     def residency(self, *args: Any, **kwargs: Any) -> Residency:
-        """Count what the device holds at once of a launch with these arguments (without the stream):
-        `max_active_blocks`, `max_cooperative_grid` and `suggest_block_size`. The image is loaded,
-        nothing is enqueued.
+        """Count the blocks and clusters of a launch that the device holds at once.
+
+        The arguments are those of a call, without the stream. The image is loaded; nothing is
+        enqueued.
 
         Raises:
-            LaunchError: the call would be refused for another reason.
+            LaunchError: the call would be refused for another reason than residency.
             NoImageError: the bundle has no image for this device.
             DriverError: the driver refused the image.
         """
@@ -425,21 +426,20 @@ class Launcher(Uncopied, LauncherBase):
     def step(
         self, *args: Any, block: Coordinates | Sequence[Coordinates] = (0, 0, 0), **kwargs: Any
     ) -> Stepper:
-        """Go through what a launch with these arguments (without the stream) would run, one
-        operation after another.
+        """Step through a launch with these arguments (without the stream), one operation at a time.
 
-        Only on the cpu device. Nothing is enqueued, and no stream is waited for: the blocks run in
-        the calling thread, as far as the stepper is asked to go, and what they write is in the
+        Only the cpu device can do so. Nothing is enqueued, and no stream is waited for. The blocks
+        run in the calling thread as far as the stepper is advanced, and their writes reach the
         arguments at once.
 
         Args:
             args: the kernel's arguments in order.
-            block: place in the grid of the block that runs, or of several.
+            block: coordinates in the grid of the block to run, or of several blocks.
             kwargs: arguments by name, and axes.
 
         Raises:
             LaunchError: a launch would be refused.
-            CallError: the device is a GPU, or has no such block.
+            CallError: the device is a GPU, or the grid has no such block.
         """
         # Imported here: launching on a GPU needs no interpreter.
         from tilec_runtime.launch.stepping import step_launch
@@ -449,7 +449,7 @@ class Launcher(Uncopied, LauncherBase):
         return step_launch(launcher.contract, values, launcher.pinned, self.site, block)
 
     def _restrict(self, axes: dict[str, AxisValue]) -> Launcher:
-        """The launcher with these axes pinned."""
+        """Return the launcher with these axes pinned too."""
         if not axes:
             return self
         check_axes(self.contract, axes, self.pinned)
@@ -459,7 +459,7 @@ class Launcher(Uncopied, LauncherBase):
         )
 
     def _check_leases(self, values: tuple[Any, ...]) -> None:
-        """See that tilec's own tensors may be used as the kernel uses them; errors name both sides."""
+        """Check that tilec's own tensors may be read or written now; an error names both users."""
         leased = self._leased(values)
         if not leased:
             return

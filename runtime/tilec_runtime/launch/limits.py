@@ -22,21 +22,21 @@ if TYPE_CHECKING:
 
 _AXES = "xyz"
 _PORTABLE_CLUSTER = 8
-# Coordinates of threads along an axis of the grid are 32-bit numbers.
+# Thread coordinates along an axis of the grid are 32-bit numbers.
 MOST_THREADS_ALONG = 2**32
-# Tiles of an output that blocks share and the blocks, together: kernels number them in 32 bits.
+# Limit of the tiles of a shared output plus the blocks: kernels number both in 32 bits.
 MOST_TILES = (1 << 31) - 1
 _PROGRAMMATIC = (
     9,
     0,
-)  # compute capability from which on a launch may begin before the one in front of it is done
+)  # first compute capability whose launches may start before the preceding one is done
 
 
 def launch_shape(call: Call) -> LaunchShape:
     """Evaluate grid, block and shared memory for a call.
 
     Raises:
-        LaunchLimitError: a value is no integer, or negative.
+        LaunchLimitError: a value is not an integer, or is negative.
         RequirementError: an expression has no value for these arguments.
         ArgumentError: the kernel needs a configuration.
     """
@@ -57,10 +57,10 @@ def launch_shape(call: Call) -> LaunchShape:
 
 
 def _require_config(info: KernelInfo) -> None:
-    """Refuse a launch without a configuration where the manifest leaves something to the caller.
+    """Refuse a launch without the configuration that the manifest leaves to the caller.
 
     Raises:
-        ArgumentError: it does.
+        ArgumentError: the configuration is missing.
     """
     if info.launch.open and not info.launch.preset:
         what = f"{info.name}: the manifest leaves {', '.join(info.launch.open)} to the caller, and the launch says no config"
@@ -69,8 +69,9 @@ def _require_config(info: KernelInfo) -> None:
 
 
 def as_compiled(shape: LaunchShape, image: ImageInfo) -> LaunchShape:
-    """The shape with what the image's compiler chose: block, dynamic shared memory and cluster; the
-    grid then counts clusters.
+    """Return the shape with the block, shared memory and cluster that the image's compiler chose.
+
+    The grid of such a kernel counts clusters; the returned grid counts blocks.
     """
     if not image.block:
         return shape
@@ -91,9 +92,9 @@ def _dims(call: Call, noun: str, expressions: tuple[Expr, ...], first: int) -> D
 
 
 def _whole(call: Call, noun: str, expression: Expr, output: int) -> int:
-    """Evaluate one number of a launch shape, which is this output of the plan's program."""
+    """Evaluate one number of a launch shape, which becomes this output of the plan's program."""
     value: Any = call.evaluate(expression)
-    if isinstance(value, TracedInt):  # several limits read it: it is computed once
+    if isinstance(value, TracedInt):  # several limits read the output, which is computed once
         number = value.trace.output(output, value)
     else:
         number = int(value) if isinstance(value, int) else -1
@@ -105,7 +106,7 @@ def _whole(call: Call, noun: str, expression: Expr, output: int) -> int:
 
 
 def check_device_limits(name: str, shape: LaunchShape, device: DeviceInfo) -> None:
-    """Compare a launch shape with what the device allows, whatever is launched.
+    """Compare a launch shape with the limits of the device for any kernel.
 
     Raises:
         LaunchLimitError: the first limit that the shape exceeds.
@@ -147,10 +148,10 @@ def _check_whole_clusters(name: str, grid: Dim3, cluster: Sequence[int]) -> None
 
 
 def check_compiled(name: str, shape: LaunchShape, image: ImageInfo) -> None:
-    """Block and cluster against what the image was compiled for; it need not be loaded.
+    """Compare block and cluster with those the image was compiled for; it need not be loaded.
 
     Raises:
-        LaunchLimitError: the first of these that does not hold.
+        LaunchLimitError: the first of these checks that fails.
     """
     if is_tile(image):
         return
@@ -183,11 +184,10 @@ def admit(
     function: LoadedFunction,
     driver: DeviceDriver,
 ) -> None:
-    """Check a launch against its loaded image, then opt the function in to the shared memory and
-    clusters of such launches.
+    """Check a launch against its loaded image, then opt in to its shared memory and clusters.
 
     Raises:
-        LaunchLimitError: the image or the device has no such launches; nothing was changed then.
+        LaunchLimitError: the image or the device does not allow the launch; nothing was changed.
     """
     _check_loaded(name, shape, device, image, function)
     _opt_in(shape, device, image, function, driver)
@@ -196,9 +196,7 @@ def admit(
 def _check_loaded(
     name: str, shape: LaunchShape, device: DeviceInfo, image: ImageInfo, function: LoadedFunction
 ) -> None:
-    """Threads, shared memory and kind of the launch against what the loaded image leaves and the
-    device has.
-    """
+    """Compare threads, shared memory and launch kind with the loaded image and the device."""
     threads, most = math.prod(shape.block), function.facts.max_threads
     if threads > most and not is_tile(image):
         raise refused(
@@ -217,13 +215,13 @@ def _check_loaded(
 
 
 def check_recorded(name: str, shape: LaunchShape, device: DeviceInfo, image: ImageInfo) -> None:
-    """Make the checks of `check_compiled` and `admit` that need only the bundle; nothing is loaded.
+    """Make those checks of `check_compiled` and `admit` that need only the bundle.
 
     Raises:
-        LaunchLimitError: the first of these that does not hold.
+        LaunchLimitError: the first of these checks that fails.
     """
     check_compiled(name, shape, image)
-    # Where the compiler chose the block, the bundle's number includes dynamic shared memory.
+    # If the compiler chose the block, the bundle's number includes dynamic shared memory.
     _check_shared(name, image.resources.shared or 0, 0 if image.block else shape.shared, device)
 
 
@@ -244,8 +242,9 @@ def _opt_in(
     function: LoadedFunction,
     driver: DeviceDriver,
 ) -> None:
-    """Much shared memory, wide clusters. Limits only grow: a launch that is being prepared
-    elsewhere keeps what it was promised.
+    """Allow the function large shared memory and clusters of more than 8 blocks.
+
+    The limits only grow, so that a launch prepared in another thread stays valid.
     """
     if function.facts.static_shared + shape.shared > device.shared_default:
         driver.allow_shared(function.handle, at_most(shape.shared))
@@ -261,18 +260,19 @@ def check_residency(
     function: LoadedFunction,
     driver: DeviceDriver,
 ) -> int | None:
-    """Whether the device has room for one cluster, and for all blocks of a cooperative launch, as
-    the driver counts.
+    """Check that one cluster fits on the device, and all blocks of a cooperative launch.
+
+    The driver counts.
 
     Returns:
-        The most blocks that a cooperative launch may have; None for any other.
+        The most blocks that a cooperative launch may have; None for any other launch.
 
     Raises:
-        LaunchLimitError: it has not; the message has the number that fits.
+        LaunchLimitError: they do not fit; the message gives the number that fits.
     """
     size, blocks = math.prod(cluster_of(shape, image)), math.prod(shape.grid)
     if size > 1 or shape.cooperative:
-        # The driver counts for one block and its shared memory, and any grid.
+        # The driver's count depends on the block and shared memory (so pin them), not on the grid.
         block, grid = dim3(list(map(int, shape.block))), dim3(list(map(concrete, shape.grid)))
         shape = replace(shape, grid=grid, block=block, shared=int(shape.shared))
     threads = math.prod(shape.block)
@@ -306,9 +306,7 @@ def resident_blocks(
     function: LoadedFunction,
     driver: DeviceDriver,
 ) -> int:
-    """How many blocks of a launch the device holds at once: whole clusters of them where it has
-    clusters.
-    """
+    """Count the blocks of a launch that the device holds at once, in whole clusters."""
     size = math.prod(cluster_of(shape, image))
     per_processor = driver.active_blocks(
         device.ordinal, function.handle, math.prod(shape.block), shape.shared
@@ -316,20 +314,20 @@ def resident_blocks(
     most = per_processor * device.multiprocessors
     if size == 1 or not device.cluster or not shape.cluster:
         return most
-    # Clusters lie within groups of multiprocessors, so that fewer blocks may fit than without.
+    # A cluster lies within one group of multiprocessors, so fewer blocks may fit than without.
     return min(most, driver.active_clusters(device.ordinal, function.handle, shape) * size)
 
 
 def cluster_of(shape: LaunchShape, image: ImageInfo) -> tuple[int, ...]:
-    """The cluster of a launch: what it says, else what the kernel was compiled for; empty for none."""
+    """Return the cluster of a launch, else the one the kernel was compiled for; empty for none."""
     return shape.cluster or (() if is_tile(image) else image.cluster)
 
 
 def is_tile(image: ImageInfo) -> bool:
-    """Whether an image is of a tile kernel: its block (1, 1, 1) stands for whatever it needs."""
+    """Whether an image is of a tile kernel, whose block (1, 1, 1) is a placeholder."""
     return (image.exact or image.target.kind is TargetKind.TILEIR) and not image.block
 
 
 def refused(name: str, what: str, fix: str = "") -> LaunchLimitError:
-    """The error of a launch shape."""
+    """Return the error for a launch shape."""
     return LaunchLimitError(f"{name}: {what}", fix=fix, kernel=name)

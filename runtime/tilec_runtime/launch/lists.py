@@ -1,4 +1,4 @@
-"""Lists of arrays in calls: one parameter of a call, and one of the kernel for each array."""
+"""Lists of arrays: one parameter of a call, and one kernel parameter for each array."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ class Lists:
     """The lists of arrays that calls of one kernel take."""
 
     def __init__(self, info: KernelInfo) -> None:
-        """Read a kernel's row."""
+        """Read a kernel's index entry."""
         self._kernel = info.name
         self._counts = info.list_counts
         rows = {row.name: row for row in info.lists}
-        # Of each parameter of a call its name, its place in the kernel, and its list, if it is one.
+        # For each parameter of a call: its name, its first place in the kernel, its list or None.
         self._params: list[tuple[str, int, ListParam | None]] = []
         place = 0
         for param in info.call_params:
@@ -26,12 +26,13 @@ class Lists:
             place += row.most if row else 1
 
     def spread(self, values: tuple[object, ...]) -> tuple[object, ...]:
-        """Return the values of the kernel's parameters by those of a call, in order; None for each
-        array that a shorter list does not have.
+        """Return the kernel's values for the values of a call, in order.
+
+        A list shorter than the longest built one is filled with None.
 
         Raises:
-            ArgumentError: a list is none, or has another number of arrays than was built, or than
-                a list of the same axis.
+            ArgumentError: a value is not a list, or has a number of arrays that was not built, or
+                another one than a list of the same axis.
         """
         flat: list[object] = []
         first: dict[str, tuple[str, int]] = {}
@@ -68,7 +69,7 @@ class Lists:
         return value
 
     def gathered(self, values: tuple[object, ...]) -> tuple[object, ...]:
-        """Return the values of a call by those of the kernel's parameters: lists are tuples."""
+        """Return the values of a call for the kernel's values; each list becomes a tuple."""
         return tuple(
             values[place]
             if row is None

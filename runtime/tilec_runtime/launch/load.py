@@ -1,4 +1,4 @@
-"""Loads a bundle on a device: the module object with a launcher per kernel."""
+"""Loads a bundle on a device: a module object with a launcher per kernel."""
 
 from __future__ import annotations
 
@@ -35,25 +35,26 @@ def load(
     jit_fallback: JitFallback | str | None = None,
     strict: bool = False,
 ) -> Module:
-    """Load a bundle on a device. A kernel's row of the index is read when it is asked for, images
-    at the first launch that needs them.
+    """Load a bundle on a device.
+
+    A kernel's index entry is read at its first use, an image at the first launch that needs it.
 
     Args:
         bundle: a path, the bytes of a bundle, or an open one.
-        device: ordinal, `"cuda:1"`, `"cpu"`, or a device object of torch, CuPy or cuda.core; the
-            default device (`use_device`) where none is named.
-        driver: what to launch through; the process's driver of the device by default.
-        jit_fallback: whether images that are no machine code of the device may be compiled at the
-            first launch: `"deny"`, `"warn"` or `"allow"`; by default what `TILEC_JIT_FALLBACK`
-            says, or else the bundle, and deny where neither says anything.
-        strict: see that every variant has machine code for the device, so that no launch of any
-            kernel lacks an image or compiles one.
+        device: ordinal, `"cuda:1"`, `"cpu"`, or a device object of torch, CuPy or cuda.core; None
+            for the default device (`use_device`).
+        driver: the driver to launch through; by default the process's driver of the device.
+        jit_fallback: whether images without machine code for the device may be compiled at the
+            first launch: `"deny"`, `"warn"` or `"allow"`. The default is `TILEC_JIT_FALLBACK`, else
+            the policy of the bundle, else deny.
+        strict: check that every variant has machine code for the device, so that no launch lacks an
+            image or compiles one.
 
     Raises:
         CallError: there is no such policy.
         BundleError: the bundle cannot be read.
         NoDeviceError: there is no driver or no such device.
-        NoImageError: with `strict`, names the variants without machine code.
+        NoImageError: with `strict`, some variants have no machine code; the message names them.
     """
     opened = bundle if isinstance(bundle, Bundle) else Bundle.open(bundle, whole=False)
     serving = driver or driver_of(device)
@@ -69,8 +70,9 @@ def site_on(
     driver: DeviceDriver,
     jit_fallback: JitFallback | str | None = None,
 ) -> Site:
-    """Where a bundle is loaded. The driver is asked nothing; arguments and errors are those of
-    `load`.
+    """Return the site of a bundle on a device, without a call of the driver.
+
+    Arguments and errors are those of `load`.
     """
     text, who = (
         (jit_fallback, "jit_fallback")
@@ -94,14 +96,16 @@ def site_on(
 
 
 class Module(Uncopied):
-    """A bundle on a device. `module.NAME` and `module.kernels["NAME"]` give the launcher of a
-    kernel.
+    """A bundle on a device.
+
+    `module.NAME` and `module.kernels["NAME"]` are the launcher of a kernel.
     """
 
     def __init__(self, site: Site) -> None:
         """Use `load`."""
         self._site = site
-        # A plain dict: packages look a launcher up at each launch. None of them reads its kernel yet.
+        # A plain dict, because packages look up a launcher at each launch. Launchers read their
+        # kernel's index entry at its first use.
         self.kernels: Mapping[str, Launcher] = {
             name: Launcher(name, site) for name in site.bundle.kernels
         }
@@ -114,33 +118,32 @@ class Module(Uncopied):
 
     @property
     def device(self) -> DeviceInfo:
-        """Where it is loaded."""
+        """The device it is loaded on."""
         return self._site.device
 
     @property
     def compiled(self) -> tuple[Compiled, ...]:
-        """The images that were no machine code and were compiled so far, by the driver or by
-        nvJitLink.
-        """
+        """The images that the driver or nvJitLink has compiled at load so far."""
         return self._site.jit().compiled
 
     def preload(self, *kernels: str) -> int:
-        """Load all images that launches on the device may take, so that none has to: before a graph
-        is captured, or a first request comes.
+        """Load all images that launches on the device may take.
 
-        Variants of which no image runs there are left out: `load(strict=True)` refuses those.
+        Call it before a graph is captured or a first request comes, so that no launch loads an
+        image. It skips variants without an image for the device; `load(strict=True)` refuses those.
 
         Args:
-            kernels: names of those to load; all by default.
+            kernels: names of the kernels to load; all by default.
 
         Returns:
-            How many images are loaded.
+            The number of loaded images.
 
         Raises:
             AttributeError: there is no such kernel.
             BundleError: an image is damaged.
-            KernelCacheError: the driver refuses it.
-            CompileError, MissingError: it cannot be compiled, where `jit_fallback` allows that.
+            KernelCacheError: the driver refuses an image.
+            CompileError, MissingError: an image that `jit_fallback` allows to compile cannot be
+                compiled.
         """
         from tilec_runtime.launch.ready import preload  # most programs load at the first launch
 
@@ -148,10 +151,10 @@ class Module(Uncopied):
         return preload(self._site, [self._named(name, self).info for name in names])
 
     def require_machine_code(self) -> None:
-        """See that every variant has machine code for the device, as `load(strict=True)` does.
+        """Check that every variant has machine code for the device, as `load(strict=True)` does.
 
         Raises:
-            NoImageError: names those that have none.
+            NoImageError: some variants have none; the message names them.
         """
         from tilec_runtime.launch.ready import require_machine_code
 
@@ -159,29 +162,29 @@ class Module(Uncopied):
 
     @functools.cached_property
     def ops(self) -> LazyLaunchers:
-        """The kernels as functions that give ops, as in `module.ops.add(z, x, y)`."""
+        """The kernels as functions that return ops, as in `module.ops.add(z, x, y)`."""
         from tilec_runtime.ops.lazy import LazyLaunchers  # launches need no ops
 
         return LazyLaunchers(self.kernels, self._named)
 
     def __getattr__(self, name: str) -> Launcher:
-        """The launcher of a kernel."""
-        # It is found without this method the next time.
+        """Return the launcher of a kernel."""
+        # The next look-up finds it in `__dict__`, without this method.
         launcher = self.__dict__[name] = self._named(name, self)
         return launcher
 
     def __dir__(self) -> list[str]:
-        """Attributes and kernels."""
+        """List attributes and kernels."""
         return [*super().__dir__(), *self.kernels]
 
     def __repr__(self) -> str:
-        """Package, version, device."""
+        """Show package, version and device."""
         package = self.info.package
         return f"<Module {package.name} {package.version} on {self.device}>"
 
 
 def _named(kernels: Mapping[str, Launcher], bundle: Bundle, name: str, owner: object) -> Launcher:
-    """Return the launcher of an attribute's name; raise AttributeError for one that is none."""
+    """Return the launcher of a kernel by name; raise AttributeError if there is no such kernel."""
     if name not in kernels:
         from tilec_runtime.model.suggest import did_you_mean  # for the message alone
 

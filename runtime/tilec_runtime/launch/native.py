@@ -1,4 +1,4 @@
-"""The compiled launch core (`_core/`) for launchers: their base type and their tables of plans."""
+"""The launch core (`_core/`) for launchers: their base type and their tables of plans."""
 
 from __future__ import annotations
 
@@ -23,46 +23,47 @@ if TYPE_CHECKING:
     from tilec_runtime.model.kernel import AxisValue
     from tilec_runtime.protocols import StreamLike
 
-# How the core reads arrays of a type (`enum reading_kind` in _core/array.h).
+# Ways in which the core reads arrays of a type (`enum reading_kind` in _core/array.h).
 BY_PYTHON, BY_TORCH_EXCHANGE, BY_EXCHANGE, BY_LAUNCHER, BY_OWNER = range(5)
 
 
 def reading_of(cls: type) -> int:
-    """Return how the core reads arrays of a type; it asks once for each."""
+    """Return how the core reads arrays of a type; the core calls this once per type."""
     if hasattr(cls, "grid_wish"):
         return BY_LAUNCHER
     if hasattr(cls, "_tilec_facts_"):
         return BY_OWNER if hasattr(cls, "_tilec_leased_") else BY_PYTHON
     if is_torch(cls):
         return BY_TORCH_EXCHANGE
-    # JAX's arrays are read-only, and no protocol of theirs says so.
+    # JAX's arrays are read-only, but their protocols do not declare it.
     return BY_PYTHON if is_of_jax(cls) else BY_EXCHANGE
 
 
 class PlainLauncher:
-    """The base type of launchers where there is no launch core: Python makes every launch."""
+    """The base type of launchers without a launch core: Python makes every launch."""
 
     _table: Table | None = None  # of cached plans
     _call: Callable[..., Any]
     _launch: Callable[..., None]
 
     def __call__(self, /, *args: Any, stream: StreamLike | None = None, **kwargs: Any) -> Any:
-        """Check the arguments and enqueue the kernel. Return the outputs that a call of an operator
-        leaves out: one array or a tuple.
+        """Check the arguments and enqueue the kernel.
+
+        Return the outputs that a call of an operator leaves out: one array or a tuple.
 
         Args:
             args: the kernel's arguments in order.
-            stream: where to enqueue: a stream of torch, CuPy or cuda.core, or a handle as an int.
-                None is the current stream of the arrays' library (torch, CuPy), and the device's
-                default stream for all other arrays.
+            stream: the stream to enqueue on: a stream of torch, CuPy or cuda.core, or a handle as
+                an int. None is the current stream of the arrays' library (torch, CuPy), and the
+                device's default stream for all other arrays.
             kwargs: arguments by name, and axes (`BM=128`).
 
         Raises:
             LaunchError: the call was refused; nothing was enqueued.
             NoImageError: the bundle has no image for this device.
             DriverError: the driver refused the image or the launch.
-            FaultError: on the cpu device, and with an array that is no tensor of tilec's: the
-                kernel failed.
+            FaultError: the kernel failed on the cpu device, in a call with an array of another
+                library.
         """
         return self._call(*args, stream=stream, **kwargs)
 
@@ -76,14 +77,13 @@ class PlainLauncher:
         """Check the arguments and enqueue the kernel; generated code calls this.
 
         On the cpu device, a launch that takes an array of another library returns when it is done,
-        because reads of such an array wait for nothing. Tensors of tilec's own wait when they are
-        read.
+        because reads of such an array do not wait. Reads of tilec's own tensors wait.
 
         Args:
-            stream: where to enqueue, as for a call.
+            stream: the stream to enqueue on, as for a call.
             values: every argument, in order.
             choices: the value of every axis that a caller chooses, in the manifest's order; None
-                leaves an axis open. Empty where the caller chooses none.
+                leaves an axis open. Empty if the caller chooses none.
 
         Raises:
             As for a call.
@@ -92,7 +92,7 @@ class PlainLauncher:
 
 
 def table_of(contract: Contract, driver: DeviceDriver, ordinal: int) -> Table | None:
-    """Return an empty table of plans for a launcher; None where Python makes its launches."""
+    """Return an empty table of plans for a launcher, or None if Python makes its launches."""
     target = None if CORE is None else driver.launch_target(ordinal)
     if CORE is None or target is None:
         return None
@@ -109,7 +109,7 @@ def table_of(contract: Contract, driver: DeviceDriver, ordinal: int) -> Table | 
             adopts=ordinal == 0,  # see `Driver.adopt`
             outs=contract.outs,
         )
-    except (OSError, ValueError):  # an old driver; a kernel of more parameters than the core takes
+    except (OSError, ValueError):  # an old driver; a kernel with too many parameters for the core
         return None
     return table
 

@@ -1,6 +1,4 @@
-"""How much of a launch the device holds at once, as its driver counts: for choosing a grid and a
-block before launching.
-"""
+"""Occupancy of a launch by the driver's count, for choosing grid and block before launching."""
 
 from __future__ import annotations
 
@@ -33,18 +31,18 @@ _WARP = 32
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Residency:
-    """What the device holds of a launch at once.
+    """The blocks, threads and clusters of a launch that the device holds at once.
 
     Attributes:
-        threads: of a block of this launch.
+        threads: threads of a block of this launch.
         max_active_blocks: blocks of this size and shared memory on one multiprocessor.
-        max_cooperative_grid: the most blocks that a cooperative launch of this kind may have; 0
-            where the device has none.
-        suggest_block_size: threads of a block with which most threads are resident, the largest
-            such; the block that the kernel was compiled for where that is fixed.
-        max_cluster_size: the most blocks that a cluster of this kind may have; 1 where the device
-            has no clusters.
-        max_active_clusters: clusters of this launch on the whole device; 0 where it has none.
+        max_cooperative_grid: the most blocks of a cooperative launch of this kind; 0 if the device
+            has no cooperative launches.
+        suggest_block_size: threads of a block that keeps the most threads resident, the largest
+            such block. If the kernel was compiled for a fixed block, the threads of that block.
+        max_cluster_size: the most blocks of a cluster of this kind; 1 if the device has no
+            clusters.
+        max_active_clusters: clusters of this launch on the whole device; 0 if it has none.
     """
 
     threads: int
@@ -62,11 +60,12 @@ def residency(
     site: Site,
     grid: tuple[GridWish, ...] = (),
 ) -> Residency:
-    """What the device holds of a launch with these arguments; the image is loaded for it, and
-    nothing is enqueued.
+    """Count the blocks and clusters that the device holds of a launch with these arguments.
+
+    The image is loaded for it; nothing is enqueued.
 
     Raises:
-        LaunchError: the launch would be refused for another reason than what is resident.
+        LaunchError: the launch would be refused for another reason than residency.
         NoImageError: the bundle has no image of the variant for this device.
         DriverError: the driver refuses the image.
     """
@@ -99,14 +98,14 @@ def held_of(
     function: LoadedFunction,
     driver: DeviceDriver,
 ) -> Residency:
-    """What the device holds of launches of a loaded function.
+    """Count the blocks and clusters of a loaded function that the device holds.
 
     Raises:
-        LaunchLimitError: no such launch is possible at all, whatever is resident.
+        LaunchLimitError: the device or the image allows no such launch, apart from residency.
     """
     one_kind = dataclasses.replace(
         shape, cooperative=False
-    )  # that the device has no such launches is told by a 0
+    )  # a device without cooperative launches gives `max_cooperative_grid` 0, not an error
     admit(name, one_kind, device, image, function, driver)
     shape = dataclasses.replace(shape, block=_block(shape, image))
     threads, handle = math.prod(shape.block), function.handle
@@ -128,7 +127,7 @@ def held_of(
 
 
 def _block(shape: LaunchShape, image: ImageInfo) -> tuple[int, int, int]:
-    """The block that the device runs: of a tile kernel, the one that its compiler chose."""
+    """Return the block that the device runs: for a tile kernel, the one its compiler chose."""
     if is_tile(image) and image.required_block:
         return dim3(image.required_block)
     return shape.block

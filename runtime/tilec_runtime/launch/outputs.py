@@ -1,4 +1,4 @@
-"""Outputs that a call of an operator leaves out: allocated with the library of its inputs."""
+"""Outputs that a call of an operator leaves out, allocated with the library of its inputs."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ Values = tuple[Any, ...]
 
 
 class Library(NamedTuple):
-    """How a library allocates arrays.
+    """The functions by which an array library allocates.
 
     Attributes:
-        dtype: gives its dtype by tilec's name.
-        empty: makes an array beside another one, of a shape and a dtype.
+        dtype: returns the library's dtype for tilec's name of it.
+        empty: allocates an array beside another one, with a shape and a dtype.
     """
 
     dtype: Callable[[str], Any]
@@ -30,11 +30,12 @@ class Library(NamedTuple):
 
 
 class Rule(NamedTuple):
-    """How one output is allocated.
+    """The shape and dtype of one output.
 
     Attributes:
-        shape: gives its shape by the values of all inputs.
+        shape: returns the output's shape for the values of all inputs.
         dtype: tilec's name; empty for the dtype of the input at `source`.
+        source: place of the input with that dtype.
     """
 
     shape: Callable[[Values], Any]
@@ -43,17 +44,17 @@ class Rule(NamedTuple):
 
 
 class Shaped:
-    """What expressions of shapes read of an array of any library."""
+    """An array of any library as expressions of shapes read it."""
 
     __slots__ = ("shape",)
 
     def __init__(self, shape: Sequence[Any]) -> None:
-        """Take extents, which may be symbols of a tracer."""
+        """Keep the extents, which may be symbols of a tracer."""
         self.shape = shape
 
     @property
     def size(self) -> Any:
-        """Number of elements; `math.prod` would make symbols numbers."""
+        """Number of elements. `math.prod` would turn symbols into numbers."""
         size: Any = 1
         for extent in self.shape:
             size = size * extent
@@ -61,17 +62,17 @@ class Shaped:
 
 
 class Outputs:
-    """The outputs of an operator, and which of its calls leave them out.
+    """The outputs of an operator, and the calls that leave them out.
 
     Attributes:
         names: the outputs.
-        given: the inputs that every such call gives, which alone may be given by place.
-        inputs: all inputs, with defaults.
-        template: place of the input whose library and device outputs get.
+        given: the inputs that every such call passes; only these may be positional.
+        inputs: all inputs, with their defaults.
+        template: place of the input that determines the library and device of outputs.
     """
 
     def __init__(self, info: KernelInfo) -> None:
-        """Read the operator of a kernel's row; a kernel that is none has no outputs here."""
+        """Read the operator from a kernel's index entry."""
         order = (*info.allocated, *info.inputs)
         self._name = info.name
         self.names = tuple(param.name for param in info.allocated)
@@ -98,8 +99,9 @@ class Outputs:
             self._rules.append(Rule(shape, dtype, source))
 
     def left_out(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
-        """Whether a call gives the inputs that it has to, and no output: outputs that are given by
-        place make more values.
+        """Whether a call passes all required inputs and no output.
+
+        More positional values than `given` inputs mean that the outputs are passed.
         """
         rest = self.given[len(args) :]
         return (
@@ -109,11 +111,14 @@ class Outputs:
         )
 
     def allocate(self, inputs: Values) -> Values:
-        """Allocate the outputs of a call; `inputs` are in order, defaults at the end left out.
+        """Allocate the outputs of a call.
+
+        Args:
+            inputs: the inputs in order; trailing defaults may be missing.
 
         Raises:
-            ArgumentError: an input is no array, its library cannot allocate an output, or a shape
-                cannot be computed.
+            ArgumentError: an input is not an array, its library cannot allocate an output, or a
+                shape cannot be computed.
         """
         if len(inputs) < len(self.inputs):
             inputs += tuple(self.inputs.values())[len(inputs) :]
@@ -140,13 +145,14 @@ class Outputs:
         )
 
     def values(self, outputs: Values, inputs: Values) -> Values:
-        """The values of all parameters in order."""
+        """Return the values of all parameters in order."""
         both = outputs + inputs
         return both if self._in_order else tuple([both[place] for place in self._order])
 
     def _shape_of(self, name: str, extents: Sequence[Expr]) -> Callable[[Values], Any]:
-        """Return what computes a shape by the inputs of a call. Shapes of real arrays are cached:
-        expressions cost more than an allocation.
+        """Return a function that computes an output's shape from the inputs of a call.
+
+        It caches the shapes of real arrays: evaluating expressions costs more than an allocation.
         """
         read = sorted({each for extent in extents for each in extent.names} - self._fixed.keys())
         tensors = [each for each in read if each in self._tensors]
@@ -175,23 +181,24 @@ class Outputs:
         """Evaluate the extents of an output.
 
         Raises:
-            ArgumentError: one cannot be computed, or is none of an array.
+            ArgumentError: an extent cannot be computed, or is a float or negative.
         """
         try:
             shape = tuple([extent.evaluate(env) for extent in extents])
         except ExpressionError as error:
             raise self._refused(f"the shape of {name} cannot be computed: {error.what}") from error
         for extent, value in zip(extents, shape, strict=True):
-            # Symbols of a tracer are neither.
+            # Symbols of a tracer are neither float nor int.
             if isinstance(value, float) or (isinstance(value, int) and value < 0):
                 raise self._refused(f"{name} has no extent {extent.text} = {value}")
         return shape
 
     def _dtype(self, library: Library, rule: Rule, inputs: Values) -> Any:
-        """Return the dtype of an output, as its library has it.
+        """Return the dtype of an output in the type of its library.
 
         Raises:
-            DTypeError: it is that of an input of another library, and none of kernels.
+            DTypeError: the output takes the dtype of an input of another library, and kernels have
+                no such dtype.
         """
         if rule.dtype:
             return library.dtype(rule.dtype)
@@ -222,7 +229,7 @@ class Outputs:
 
 @functools.lru_cache(maxsize=MOST_TYPES)
 def library_of(cls: type) -> Library | None:
-    """Return how arrays like those of a type are allocated; None where nothing here does it."""
+    """Return how to allocate arrays like those of a type, or None for an unsupported library."""
     libraries = libraries_of(cls)
     for name, make in (("torch", _torch), ("cupy", _cupy), ("numpy", _numpy)):
         if name in libraries:
@@ -244,7 +251,7 @@ def _torch() -> Library:
 
 
 def _cupy() -> Library:
-    from tilec_runtime.tensors.host import numpy_dtype  # first launches need none
+    from tilec_runtime.tensors.host import numpy_dtype  # most launches do not need it
 
     cupy = importlib.import_module("cupy")
 

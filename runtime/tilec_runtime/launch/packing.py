@@ -1,6 +1,4 @@
-"""Kernel arguments: a plan packs what changes from launch to launch into one block, next to what
-stays the same.
-"""
+"""Packs kernel arguments into one block: the values that change at each launch, and the others."""
 
 from __future__ import annotations
 
@@ -25,24 +23,23 @@ WIDER = "pass parts of the tensor whose extents and strides fit, or build the ke
 
 
 class ArgumentBlock:
-    """Memory for the arguments of one launch in flight: values, and the array of their addresses
-    that the driver reads.
+    """Memory for the arguments of one launch: the values, and the array of their addresses.
+
+    The driver reads the array.
 
     Attributes:
-        values: the bytes.
-        address: of the array.
+        values: the bytes of the values.
+        address: the address of the array.
     """
 
     __slots__ = ("_array", "_pin", "address", "values")
 
     def __init__(self, template: bytes, offsets: tuple[int, ...]) -> None:
-        """Lay out a block: `template` holds the values that stay, `offsets` say where each kernel
-        argument is.
-        """
-        self.values = bytearray(template or 1)  # a kernel may take nothing
+        """Lay out a block: `template` has the constant values, `offsets` each argument's place."""
+        self.values = bytearray(template or 1)  # a kernel may have no arguments
         self._pin = (ctypes.c_char * len(self.values)).from_buffer(
             self.values
-        )  # while it lives, the bytearray cannot move
+        )  # the bytearray cannot move as long as this view exists
         base = ctypes.addressof(self._pin)
         self._array = (ctypes.c_void_p * max(len(offsets), 1))(
             *[base + offset for offset in offsets]
@@ -55,16 +52,16 @@ ADDRESS, OUTPUT, SCALAR = range(3)
 
 
 class Packing:
-    """How one plan packs its arguments.
+    """The layout of the arguments of one plan.
 
     Attributes:
-        template: the bytes of all values, of which some stay.
-        offsets: of each kernel argument.
+        template: the bytes of all values; a launch overwrites those in `patches` and `maps`.
+        offsets: the offset of each kernel argument.
         patches: (kind, source, offset, size, format) of the values that a launch writes: a tensor's
             `ADDRESS`, an `OUTPUT` of the program, a `SCALAR` of the call. The format is that of the
             struct module, or the name of a small float.
-        maps: (tensor, what makes the map of an address, offset) of each tensor map.
-        outputs: how many the program has, those of the launch shape included.
+        maps: (tensor, function from an address to its map, offset) of each tensor map.
+        outputs: the number of outputs of the program, those of the launch shape included.
     """
 
     __slots__ = ("maps", "offsets", "outputs", "patches", "template")
@@ -73,8 +70,8 @@ class Packing:
         """Lay out the arguments of a checked call.
 
         Raises:
-            LayoutError: a computed argument does not fit its slot, or no map can be made of a
-                tensor.
+            LayoutError: a computed argument does not fit its slot, or a tensor allows no tensor
+                map.
         """
         contract, layout, self.outputs = call.contract, Layout(), SHAPE_OUTPUTS
         placed: dict[tuple[str, str], int] = {}
@@ -110,14 +107,14 @@ class Packing:
         self.patches, self.maps = tuple(layout.patches), tuple(maps)
 
     def _computed(self, call: Call, slot: AbiSlot, layout: Layout) -> int:
-        """Place an argument that is computed: an output of the program, or a constant."""
+        """Place a computed argument: an output of the program, or a constant."""
         value = call.evaluate(parse(slot.expr))
         data = _constant(call, slot, value)
         row = DTYPES.get(slot.type)
         if not isinstance(value, TracedInt):
             return layout.constant(data, slot.align)
         if row is None or encoder_of(slot.type) is not None or slot.type == "f16":
-            int(value)  # no output of a program
+            int(value)  # programs have no outputs of this type: pin the value
             return layout.constant(data, slot.align)
         bits = {"int": row.bits, "uint": -row.bits}.get(row.kind, 0)
         value.trace.output(self.outputs, value != 0 if row.kind == "bool" else value, bits)
@@ -130,8 +127,8 @@ class Packing:
         """Return the arguments of one launch.
 
         Args:
-            addresses: of the tensors, in order.
-            outputs: of the plan's program.
+            addresses: the addresses of the tensors, in order.
+            outputs: the outputs of the plan's program.
             values: all arguments of the call.
 
         Raises:
@@ -146,11 +143,10 @@ class Packing:
 
 
 def _scalars(call: Call, abi: tuple[AbiSlot, ...]) -> Iterator[tuple[int, str, int, int]]:
-    """(place, type, bytes, alignment) of every form in which a parameter that is no tensor is
-    packed.
+    """Yield (place, type, bytes, alignment) of each type in which a parameter is packed.
 
-    Each is packed in its own type at least, also where no argument of the kernel has it: that sees
-    to its range.
+    Tensors are left out. Every parameter is packed in its own type too, even if no kernel argument
+    has it: packing checks its range.
     """
     contract = call.contract
     for place in contract.others:
@@ -168,7 +164,7 @@ def _scalars(call: Call, abi: tuple[AbiSlot, ...]) -> Iterator[tuple[int, str, i
 
 
 class Layout:
-    """Places values one after another, each aligned; collects those that are packed at each launch."""
+    """Places values one after another, aligned; collects those that each launch packs."""
 
     def __init__(self) -> None:
         self._bytes = bytearray()
@@ -193,7 +189,7 @@ class Layout:
 
 
 def _constant(call: Call, slot: AbiSlot, value: Any) -> bytes:
-    """Return the bytes of an argument that the call determines.
+    """Return the bytes of an argument that has the same value in every launch of the plan.
 
     Raises:
         LayoutError: its type cannot hold the value.

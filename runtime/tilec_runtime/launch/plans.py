@@ -1,6 +1,4 @@
-"""Launch plans, which later calls of the same key repeat, and the bounded table of one launcher's
-plans.
-"""
+"""Launch plans, which later calls with the same key repeat, and a launcher's cache of them."""
 
 from __future__ import annotations
 
@@ -17,28 +15,27 @@ from tilec_runtime.values import value_class
 # Binds launches of a shape on a stream.
 Bind = Callable[[LaunchShape, int], LaunchCall]
 
-# Keys that one launcher caches plans for; a miss beyond that starts over.
+# Most keys in a launcher's cache; a miss beyond that empties it first.
 MOST_PLANS = 1024
-# Plans of one key; the oldest leaves.
+# Most plans of one key; the oldest is dropped.
 MOST_ALIKE = 16
-# Bound launches that a plan keeps, by shape and stream.
+# Most bound launches that a plan caches, by shape and stream.
 MOST_BOUND = 64
 
 
 class LaunchPlan:
-    """A launch that is ready but for its stream and what its program reads.
+    """A launch that lacks only its stream and the numbers that its program reads.
 
     Attributes:
         variant: id of the variant it launches.
         function: the driver's handle of the entry point; None for an empty grid, which launches
             nothing.
-        steps: of its program.
+        steps: the steps of its program.
         packing: how it packs arguments.
-        cluster, cooperative, programmatic: of its launches.
-        native: whether the launch core may launch it, which allocates no memory, makes no tensor
-            maps and takes plans up to its limits.
-        bind: gives the driver's call that enqueues a shape on a stream, and remembers the last
-            ones.
+        cluster, cooperative, programmatic: as in `LaunchShape`.
+        native: whether the launch core may repeat it. The core allocates no memory, makes no tensor
+            maps and limits the size of plans.
+        bind: returns the driver's call that enqueues a shape on a stream; caches the last ones.
     """
 
     def __init__(
@@ -53,9 +50,7 @@ class LaunchPlan:
         addresses: tuple[int, ...],
         native: bool,
     ) -> None:
-        """Keep what a launch needs of a call that was checked; `addresses` are the slots of the
-        tensors' addresses.
-        """
+        """Keep the results of `prepare`; `addresses` are the slots of the tensors' addresses."""
         self.variant, self.function, self.steps, self.native = variant, function, steps, native
         self.cluster, self.cooperative = shape.cluster, shape.cooperative
         self.programmatic = shape.programmatic
@@ -70,7 +65,7 @@ class LaunchPlan:
         return packed(self.steps)
 
     def ready(self, slots: Slots) -> Ready | None:
-        """This plan for a call; None where it does not apply."""
+        """Return this plan for a call, or None if a guard of its program fails."""
         outputs = run(self.steps, slots, self._packing.outputs)
         return (
             None
@@ -96,17 +91,17 @@ class LaunchPlan:
         return self.bind(shape, stream)
 
     def fill(self, ready: Ready, values: tuple[Any, ...]) -> ArgumentBlock:
-        """An argument block of one launch.
+        """Return the argument block of one launch.
 
         Raises:
-            Exception: one of `scalars.MISFITS`: a number does not fit.
+            Exception: a number does not fit; the error is one of `scalars.MISFITS`.
         """
         return self._packing.pack(ready.addresses, ready.outputs, values)
 
 
 @value_class(frozen=True)
 class Ready:
-    """A plan for one call: with the outputs of its program and the tensors' addresses."""
+    """A plan for one call, with the outputs of its program and the tensors' addresses."""
 
     plan: LaunchPlan
     outputs: list[int]
@@ -114,27 +109,27 @@ class Ready:
 
 
 class Plans:
-    """The plans of one launcher, by the keys of calls."""
+    """The plan cache of one launcher, by the keys of calls."""
 
     def __init__(self) -> None:
-        """Start with none."""
+        """Start empty."""
         self._plans: dict[Key, tuple[LaunchPlan, ...]] = {}
 
     def __len__(self) -> int:
-        """How many plans are cached."""
+        """Return the number of cached plans."""
         return sum(map(len, self._plans.values()))
 
     def find(self, facts: CallFacts) -> Ready | None:
-        """Return a cached plan for a call; None on a miss."""
+        """Return a cached plan for a call, or None on a miss."""
         ready = (plan.ready(facts.slots) for plan in self._plans.get(facts.key, ()))
         return next((each for each in ready if each is not None), None)
 
     def add(self, facts: CallFacts, plan: LaunchPlan) -> None:
-        """Cache a plan of a call."""
+        """Cache the plan of a call."""
         if len(self._plans) >= MOST_PLANS and facts.key not in self._plans:
             self._plans.clear()
         self._plans[facts.key] = (plan, *self._plans.get(facts.key, ())[: MOST_ALIKE - 1])
 
     def clear(self) -> None:
-        """Forget all plans."""
+        """Drop all plans."""
         self._plans.clear()

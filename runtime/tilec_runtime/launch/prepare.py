@@ -46,17 +46,19 @@ if TYPE_CHECKING:
     from tilec_runtime.device.seam import DeviceDriver
     from tilec_runtime.launch.jit import Jit
 
-# Variants that were not looked at and that the text of an explanation lists.
+# An explanation's text lists at most this number of variants that were not considered.
 MOST_OTHERS = 8
 
 
 @value_class(frozen=True, kw_only=True)
 class Site:
-    """Where a bundle is loaded: one device, through one driver, with what is loaded there.
+    """A bundle loaded on one device through one driver, with the images loaded there.
 
-    `asked` is the policy of the caller or the environment for compiling at load; None leaves it to
-    the bundle. `jit` gives the compiler. `missing` is the machine code that is not installed, as in
-    `DeviceFacts`.
+    Attributes:
+        asked: the caller's or the environment's policy for compiling at load; None leaves it to the
+            bundle.
+        jit: returns the compiler.
+        missing: the machine code that is not installed, as in `DeviceFacts`.
     """
 
     bundle: Bundle
@@ -80,14 +82,13 @@ class Site:
         )
 
     def function(self, taken: Candidate, kernel: KernelInfo, variant: str) -> LoadedFunction:
-        """The entry point of an image that was chosen: loaded if this is its first use, and
-        compiled before where it has to be.
+        """Return the entry point of an image; compile (if needed) and load it at its first use.
 
         Raises:
-            BundleError: its bytes are damaged.
-            CompileError, MissingError: it cannot be compiled.
-            KernelCacheError: the driver refuses it.
-            TileIRError: the cpu device cannot read it.
+            BundleError: the bytes of the image are damaged.
+            CompileError, MissingError: the image cannot be compiled.
+            KernelCacheError: the driver refuses the image.
+            TileIRError: the cpu device cannot read the image.
         """
         digest = taken.image.digest
 
@@ -109,20 +110,20 @@ class Site:
 
 @value_class(frozen=True, kw_only=True)
 class Explanation:
-    """Why a launch takes what it takes.
+    """The reasons for a launch's variant, image and shape.
 
     Attributes:
-        kernel: its name.
-        device: where.
+        kernel: the kernel's name.
+        device: the device of the launch.
         axes: the point of the matrix.
-        origins: who says so, axis by axis: the caller, the arguments, the tuning table, the
-            default.
-        reasons: of points that come first by the tuning table, why they were taken or passed over;
-            empty where there is no table.
+        origins: the source of each axis value: the caller, the arguments, the tuning table, a rule,
+            the default.
+        reasons: why each point of the tuning table and the rules was taken or passed over; empty
+            without table and rules.
         considered: variants at that point in the order in which they were tried; the last one is
             taken.
-        others: the kernel's other variants, each with why it was not looked at.
-        images: the choice among that variant's images, with every candidate.
+        others: the kernel's other variants, each with the reason why it was not considered.
+        images: the choice among the variant's images, with every candidate.
         shape: grid, block, shared memory.
     """
 
@@ -143,11 +144,11 @@ class Explanation:
 
     @property
     def image(self) -> ImageInfo | None:
-        """The image that is taken; None where none fits the device."""
+        """The image that is taken, or None if none fits the device."""
         return self.images.image
 
     def __str__(self) -> str:
-        """The explanation as text, a line per decision."""
+        """Return the explanation as text, one line per decision."""
         point = ", ".join(f"{name}={value}" for name, value in self.axes) or "no axes"
         lines = [f"{self.kernel} on {self.device}: {point}"]
         origins = [f"{name} is {who}" for name, who in self.origins]
@@ -183,20 +184,20 @@ def prepare(
     grid: tuple[GridWish, ...] = (),
     read: CallFacts | None = None,
 ) -> tuple[LaunchPlan, CallFacts]:
-    """Check a call, and return its plan with the facts that it was made for.
+    """Check a call; return its plan and the facts for which the plan was made.
 
     docs/reference/launches.md lists the checks under "Order of checks".
 
     Args:
-        contract: of the kernel.
+        contract: the kernel's launch contract.
         values: all arguments in order.
-        axes: those that the launcher is restricted to.
-        site: where the bundle is loaded.
-        grid: the caller's wishes for it.
-        read: the call's facts; None where they could not be read, or were not.
+        axes: the pinned axes of the launcher.
+        site: the bundle, device and driver.
+        grid: the caller's wishes for the grid.
+        read: the call's facts, or None if they were not read or cannot be read.
 
     Raises:
-        LaunchError: the first check that fails.
+        LaunchError: a check fails; the first one is reported.
         NoImageError: the bundle has no image of the variant for this device.
         DriverError: the driver refuses the image.
     """
@@ -254,12 +255,12 @@ def _prepared(
 
 
 def _launch_nothing(_shape: LaunchShape, _stream: int) -> LaunchCall:
-    """An empty grid is a launch of nothing."""
+    """Bind the launch of an empty grid, which does nothing."""
     return lambda _parameters, _extra: (0,)
 
 
 def _binder(call: Call, variant: VariantInfo, site: Site, function: LoadedFunction) -> Bind:
-    """Return the function that binds launches of an entry point, with its scratch memory, if any."""
+    """Return the function that binds launches of an entry point, with scratch memory."""
     driver, ordinal, parts = site.driver, site.device.ordinal, _parts(call, variant)
 
     def bind(shape: LaunchShape, stream: int) -> LaunchCall:
@@ -274,7 +275,7 @@ def _binder(call: Call, variant: VariantInfo, site: Site, function: LoadedFuncti
 
 
 def _parts(call: Call, variant: VariantInfo) -> LaunchParts:
-    """Describe a launch for its driver; tensors too, if the driver runs kernels itself."""
+    """Describe a launch for its driver; include the tensors if the driver runs kernels itself."""
     contract = call.contract
     slots = tuple(slot.expr.strip() for slot in variant.abi)
     plain = {param.name for param in contract.params if param.kind is ParamKind.PTR}
@@ -293,9 +294,7 @@ def _parts(call: Call, variant: VariantInfo) -> LaunchParts:
 
 
 def _settled_shape(call: Call, grid: tuple[GridWish, ...]) -> LaunchShape:
-    """Grid, block and shared memory, as the kernel's expressions, the caller and the partitions
-    that are written have it.
-    """
+    """Return the launch shape by the kernel's expressions, the caller and partitions."""
     shape = _wished_shape(call, grid)
     if call.contract.shared_out:
         from tilec_runtime.launch.tiles import check_counts
@@ -320,7 +319,7 @@ def _wished_shape(call: Call, grid: tuple[GridWish, ...]) -> LaunchShape:
     check_grid(
         call, shape.grid, settled, prefix=any(wish.rule is GridRule.AT_MOST for wish in wishes)
     )
-    if not grid:  # with a grid of their own, callers answer for the blocks
+    if not grid:  # a caller who gives the grid is responsible for it
         check_shares(call, shape.grid, parted)
     return replace(shape, grid=settled)
 
@@ -332,7 +331,7 @@ def explain(
     site: Site,
     grid: tuple[GridWish, ...] = (),
 ) -> Explanation:
-    """Check a call and say what a launch would take; nothing is loaded.
+    """Check a call and explain which variant and image a launch would take; load nothing.
 
     Raises:
         LaunchError: the call is refused.
@@ -364,7 +363,7 @@ def explain(
 
 
 def _left(contract: Contract, call: Call, settled: Settled) -> Iterator[Considered]:
-    """The variants that were not looked at, each with the reason."""
+    """Yield the variants that were not considered, each with the reason."""
     looked = {each.variant.id for each in settled.considered}
     for variant in contract.info.variants:
         if variant.id in looked:

@@ -1,9 +1,9 @@
-"""Programs of plans: flat postfix code over 64-bit integers, which a trace writes while a call is
-prepared.
+"""Programs of plans: flat postfix code over 64-bit integers.
 
-`prepare` runs on traced numbers. A decision on one becomes a guard of the program: the plan applies
-to another call if all guards hold, because `prepare` would then decide the same. Arithmetic on
-traced numbers is traced too, and its results become the outputs of the program.
+`prepare` runs on traced numbers, and a trace writes the program meanwhile. A decision on a traced
+number becomes a guard of the program: the plan applies to another call if all guards hold, because
+`prepare` would then decide the same. Arithmetic on traced numbers is traced too, and its results
+become the outputs of the program.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 from tilec_runtime.model.expr_build import Symbol
 
-# Operations. Those from 32 on are tilec's own; all others are what their names say.
+# Operations. Those below 32 are arithmetic, comparisons and stack operations; others are tilec's.
 CONST, SLOT, ADD, SUB, MUL, FLOORDIV, MOD, NEG = range(1, 9)
 EQ, NE, LT, LE, GT, GE, NOT, BOTH, EITHER, CHECK, OUT = range(9, 20)
 POW2, GET, FITS, DIVISIBLE = range(32, 36)
@@ -30,7 +30,7 @@ Step = tuple[int, int]
 Code = tuple[Step, ...]
 
 _NEGATED = {EQ: NE, NE: EQ, LT: GE, GE: LT, LE: GT, GT: LE}
-# An operation with this operand on the right gives back the left one.
+# The right operand with which an operation returns the left one.
 _NEUTRAL = {ADD: 0, SUB: 0, MUL: 1, FLOORDIV: 1}
 
 
@@ -59,9 +59,7 @@ _UNARY: dict[int, Callable[[int], int]] = {NEG: operator.neg, NOT: operator.not_
 
 
 def fits(value: int, bits: int) -> bool:
-    """Whether a number fits a signed integer of so many bits; of an unsigned one where they are
-    negative.
-    """
+    """Whether a number fits a signed integer of `bits` bits, or an unsigned one of `-bits`."""
     return -(1 << (bits - 1)) <= value < 1 << (bits - 1) if bits > 0 else 0 <= value < 1 << -bits
 
 
@@ -71,11 +69,10 @@ def run(steps: Sequence[Step], slots: Sequence[int], outputs: int) -> list[int] 
     Args:
         steps: the program.
         slots: addresses, extents, strides and scalars of a call, in the order of its contract.
-        outputs: how many outputs the program has.
+        outputs: the number of outputs of the program.
 
     Returns:
-        Its outputs; None where a guard does not hold, or a number is beyond 64 bits or divided by
-        zero.
+        The outputs, or None if a guard fails, a number exceeds 64 bits, or a divisor is zero.
     """
     stack: list[int] = []
     push, pop = stack.append, stack.pop
@@ -126,17 +123,17 @@ class Trace:
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        """The program. Pinned slots come first: they tell calls apart at once."""
+        """The program. Pinned slots come first, because most calls differ in them."""
         pins = ((*code, (CONST, value), (EQ, 0), (CHECK, 0)) for code, value in self._pins.items())
         return (*(step for pin in pins for step in pin), *self._steps)
 
     def slot(self, place: int, value: int) -> int:
-        """Return the traced number of a slot, typed as the number that it stands for."""
+        """Return the traced number of a slot, typed as the int that it represents."""
         number: int = _traced(self, ((SLOT, place),), value)
         return number
 
     def guard(self, number: TracedInt) -> None:
-        """Let the program apply only where a number is true, or false, as it is now."""
+        """Let the program apply only if a number has the truth value that it has now."""
         code = number.code if number.value else _negated(number.code)
         if code in self._guarded:
             return
@@ -150,7 +147,7 @@ class Trace:
             self._steps += (*code, (CHECK, 0))
 
     def pin(self, number: TracedInt) -> int:
-        """Let the program apply only where a number has the value that it has now."""
+        """Let the program apply only if a number has the value that it has now."""
         if len(number.code) == 1 and number.code[0][0] == SLOT:
             self._pins[number.code] = number.value
         else:
@@ -158,8 +155,9 @@ class Trace:
         return number.value
 
     def output(self, place: int, number: int | TracedInt, bits: int = 0) -> int:
-        """Give an output a value, which has to fit so many bits (negative: unsigned; 0: any).
-        Return the number that reads the output back.
+        """Assign a number to an output; return the traced number that reads it back.
+
+        The number has to fit `bits` bits (negative: unsigned; 0: any).
         """
         code = _code(number)
         if code != ((GET, place),):
@@ -173,12 +171,12 @@ def _traced(trace: Trace, code: Code, value: int) -> Any:
 
 
 def concrete(number: int | TracedInt) -> int:
-    """Return the value of a number without a decision: for messages, and what guards cover."""
+    """Return the value of a number without a guard: for messages, or where a guard exists."""
     return number.value if isinstance(number, TracedInt) else number
 
 
 def all_hold(conditions: Iterable[int | TracedInt]) -> bool:
-    """Decide whether all conditions hold. Where one does not, the plan does not depend on which."""
+    """Decide whether all conditions hold. If some fail, the plan does not depend on which."""
     deciding = [each for each in conditions if isinstance(each, TracedInt) or not each]
     if all(map(concrete, deciding)):
         return all(map(bool, deciding))
@@ -186,7 +184,7 @@ def all_hold(conditions: Iterable[int | TracedInt]) -> bool:
 
 
 def at_most(number: int | TracedInt) -> int:
-    """Return the value of a number, and let the plan apply to smaller ones too."""
+    """Return the value of a number, and let the plan apply to smaller values too."""
     most = concrete(number)
     _ = bool(number <= most)
     return most
@@ -196,12 +194,12 @@ def _combined(op: int, left: Any, right: Any) -> Any:
     """Return the result of an operation on two numbers, one of which is traced."""
     trace = left.trace if isinstance(left, TracedInt) else right.trace
     if op in (FLOORDIV, MOD) and isinstance(right, TracedInt):
-        bool(right)  # where it is zero, there is an error
+        bool(right)  # guard: a call that divides by zero is an error, and needs another plan
     value = _BINARY[op](concrete(left), concrete(right))
     if not all(
         isinstance(each, int | TracedInt) and -BOUND < concrete(each) < BOUND
         for each in (left, right, value)
-    ):  # no number of a program: a float, or one beyond 64 bits
+    ):  # programs have no floats, and no integers beyond 64 bits: pin the operands
         left, right = (int(each) if isinstance(each, TracedInt) else each for each in (left, right))
         return _BINARY[op](left, right)
     if right.__class__ is int and _NEUTRAL.get(op) == right:
@@ -214,8 +212,6 @@ def _combined(op: int, left: Any, right: Any) -> Any:
 
 
 def _operation(op: int, *, swapped: bool = False) -> Callable[[Any, Any], Any]:
-    """Return the method of an operation."""
-
     def apply(self: TracedInt, other: Any) -> Any:
         return _combined(op, other, self) if swapped else _combined(op, self, other)
 
@@ -227,7 +223,7 @@ def _code(number: int | TracedInt) -> Code:
 
 
 def _negated(code: Code) -> Code:
-    """Return the code of the opposite truth."""
+    """Return code with the opposite truth value."""
     op = code[-1][0]
     if op == NOT:
         return code[:-1]
@@ -235,10 +231,10 @@ def _negated(code: Code) -> Code:
 
 
 class TracedInt(Symbol):
-    """A number of a call on its way through `prepare`: its value, and the code that computes it.
+    """A number of a call during `prepare`: its value, and the code that computes it.
 
-    The truth of one is a decision, which becomes a guard. What takes it for a plain int (a range, a
-    dict, a call of the driver) pins it: the plan is for this value alone.
+    Its truth value is a decision, which becomes a guard. Code that uses it as a plain int (a range,
+    a dict, a call of the driver) pins it: the plan then applies to this value alone.
     """
 
     __slots__ = ("code", "trace", "value")
@@ -250,40 +246,40 @@ class TracedInt(Symbol):
         self.value = value
 
     def __bool__(self) -> bool:
-        """Decide on it."""
+        """Return its truth value, and guard it."""
         self.trace.guard(self)
         return bool(self.value)
 
     def __index__(self) -> int:
-        """Pin it."""
+        """Return its value, and pin it."""
         return self.trace.pin(self)
 
     __int__ = __index__
 
     def __hash__(self) -> int:
-        """Pin it."""
+        """Hash its value, and pin it."""
         return hash(int(self))
 
     def __repr__(self) -> str:
-        """As its value: messages show it."""
+        """Show its value, for messages."""
         return repr(self.value)
 
     def __format__(self, spec: str) -> str:
-        """As its value."""
+        """Format its value, for messages."""
         return format(self.value, spec)
 
     def __neg__(self) -> TracedInt:
         return TracedInt(self.trace, (*self.code, (NEG, 0)), -self.value)
 
     def next_pow2(self) -> TracedInt | int:
-        """Return the smallest power of two that is no less."""
+        """Return the smallest power of two that is at least this number."""
         value = _pow2(self.value)
         if value >= BOUND:
             return _pow2(int(self))
         return TracedInt(self.trace, (*self.code, (POW2, 0)), value)
 
     def __eq__(self, other: object) -> Any:
-        """Whether two numbers are equal, as a number."""
+        """Return whether two numbers are equal, as a traced number."""
         if other.__class__ is int and other == 0:
             return TracedInt(self.trace, (*self.code, (NOT, 0)), int(not self.value))
         return _combined(EQ, self, other)
@@ -298,6 +294,6 @@ class TracedInt(Symbol):
     __mul__, __rmul__ = _operation(MUL), _operation(MUL, swapped=True)
     __floordiv__, __rfloordiv__ = _operation(FLOORDIV), _operation(FLOORDIV, swapped=True)
     __mod__, __rmod__ = _operation(MOD), _operation(MOD, swapped=True)
-    # Of truths: both sides are computed, and the result is one decision.
+    # Operands are truth values. Both are computed, and the result is one decision.
     __and__, __rand__ = _operation(BOTH), _operation(BOTH, swapped=True)
     __or__, __ror__ = _operation(EITHER), _operation(EITHER, swapped=True)

@@ -1,6 +1,4 @@
-"""What a module has for its device before anything is launched: machine code of each variant, and
-images that are loaded.
-"""
+"""Readiness of a module before its first launch: machine code of each variant, loaded images."""
 
 from __future__ import annotations
 
@@ -19,16 +17,16 @@ _SHOWN = 8
 
 
 def choices(kernel: KernelInfo, device: DeviceFacts) -> Iterator[tuple[VariantInfo, Choice]]:
-    """Every variant that launches on a device may take, with the choice among its images."""
+    """Yield every variant that launches on a device may take, with the choice among its images."""
     for variant in for_device(kernel, device).variants:
         yield variant, choose_image(variant.images, device)
 
 
 def require_machine_code(site: Site) -> None:
-    """See that no launch of any variant compiles anything, or lacks an image.
+    """Check that no launch of any variant compiles anything or lacks an image.
 
     Raises:
-        NoImageError: some variants have no machine code for the device; names them.
+        NoImageError: some variants have no machine code for the device; the message names them.
     """
     count, lacking = 0, []
     for name in site.bundle.kernels:
@@ -55,12 +53,9 @@ def require_machine_code(site: Site) -> None:
 
 
 def preload(site: Site, kernels: Iterable[KernelInfo]) -> int:
-    """Load the images of kernels that the device takes, and return how many they are.
+    """Load the images of kernels that the device takes, and return their number.
 
-    Variants of which no image runs there are left out.
-
-    Raises:
-        As for `Site.function`.
+    Variants without an image for the device are skipped. Errors are those of `Site.function`.
     """
     loaded = set()
     for kernel in kernels:

@@ -1,6 +1,4 @@
-"""Launches of kernels that need scratch memory: each brings its own along, in the order of its
-stream.
-"""
+"""Launches of kernels that need scratch memory: each allocates its own, in stream order."""
 
 from __future__ import annotations
 
@@ -25,15 +23,14 @@ def with_scratch(
     sizes: Sequence[tuple[int, int]],
     kernel: str,
 ) -> Callable[[LaunchShape, int], LaunchCall]:
-    """What enqueues a launch of a shape on a stream, with memory that is allocated in front of it
-    and given back behind it.
+    """Return a `bind` whose launches allocate scratch memory, and free it in stream order.
 
     Args:
-        bind: enqueues the launch alone.
-        driver: what allocates.
-        ordinal: of the device.
+        bind: binds the launch alone.
+        driver: allocates the memory.
+        ordinal: the device.
         sizes: (place among the arguments, bytes for each block) of each address.
-        kernel: for messages.
+        kernel: name of the kernel, for messages.
     """
 
     def bound(shape: LaunchShape, stream: int) -> LaunchCall:

@@ -1,6 +1,4 @@
-"""Which variant a call takes: its point of the matrix, then the first set of assumptions that the
-arguments satisfy.
-"""
+"""Chooses the variant of a call: the point of the matrix, then the first assumptions that hold."""
 
 from __future__ import annotations
 
@@ -20,7 +18,7 @@ from tilec_runtime.values import replace, value_class
 
 @value_class(frozen=True, kw_only=True)
 class Considered:
-    """A variant that was looked at, and why it was taken or passed over."""
+    """A variant that was considered, and why it was taken or passed over."""
 
     variant: VariantInfo
     taken: bool
@@ -29,13 +27,13 @@ class Considered:
 
 @value_class(frozen=True, kw_only=True)
 class Settled:
-    """A point of the matrix and the variant there.
+    """A point of the matrix and the variant chosen there.
 
     Attributes:
         considered: the variants at that point in order; the last one is taken.
-        origins: by axis who says its value, for messages.
-        reasons: of the points that come first, why they were taken or passed over; empty without
-            table and rules.
+        origins: the source of each axis value, for messages.
+        reasons: why each point of the tuning table and the rules was taken or passed over; empty
+            without table and rules.
     """
 
     considered: tuple[Considered, ...]
@@ -44,11 +42,10 @@ class Settled:
 
 
 def settle(call: Call, pinned: Mapping[str, AxisValue]) -> Settled | Mapping[str, str]:
-    """Settle every axis of a call whose signature was checked, check it there, and choose the
-    variant.
+    """Settle every axis of a call, check the call at that point, and choose the variant.
 
-    Of a kernel with a tuning table or rules, who says the axes that are settled already:
-    `tuned.settle_in_turn` settles the others.
+    The signature was checked before. For a kernel with a tuning table or rules, return the origins
+    of the axes settled so far; `tuned.settle_in_turn` settles the others.
 
     Args:
         call: the call; its axes are settled in place.
@@ -74,7 +71,7 @@ def settle(call: Call, pinned: Mapping[str, AxisValue]) -> Settled | Mapping[str
 def settle_axes(
     contract: Contract, axes: dict[str, AxisValue], origins: dict[str, str] | None = None
 ) -> None:
-    """Give every axis that is still open its default, or its only value.
+    """Give every open axis its default, or its only value.
 
     Raises:
         VariantError: an axis has neither, or nothing was built at this point of the matrix.
@@ -105,10 +102,10 @@ def _ways_to_say(contract: Contract, axis: str, value: AxisValue) -> str:
 
 
 def _take_tiles(call: Call, pinned: Mapping[str, AxisValue], origins: dict[str, str]) -> None:
-    """Let the tiles that outputs are cut into say what the axes of the kernel's own tiles are.
+    """Settle the axes of the kernel's tiles from the partitions that a call passes as outputs.
 
     Raises:
-        LayoutError: two outputs disagree, or there is no variant of such a tile.
+        LayoutError: two outputs disagree, or no variant with such a tile was built.
     """
     safety = call.contract.info.safety
     for region in safety.regions if safety is not None else ():
@@ -119,7 +116,7 @@ def _take_tiles(call: Call, pinned: Mapping[str, AxisValue], origins: dict[str, 
             continue
         wanted = dict(zip(region.tile, tile, strict=True))
         if any(name in pinned and pinned[name] != extent for name, extent in wanted.items()):
-            continue  # the caller's value stays: `check_tiles` compares the tiles with it
+            continue  # keep the caller's value: `check_tiles` compares the tiles with it
         for name, extent in wanted.items():
             built = call.contract.axes.get(name, ())
             if len(built) < 2 or name in pinned:
@@ -139,7 +136,7 @@ def _take_tiles(call: Call, pinned: Mapping[str, AxisValue], origins: dict[str, 
 
 
 def _take_lists(call: Call, pinned: Mapping[str, AxisValue], origins: dict[str, str]) -> None:
-    """Let the lengths of lists say what their axes are.
+    """Settle the axes of lists from the lengths of the lists.
 
     Raises:
         VariantError: the caller chose another value.
@@ -163,7 +160,7 @@ def _take_lists(call: Call, pinned: Mapping[str, AxisValue], origins: dict[str, 
 
 
 def select_variant(call: Call) -> tuple[Considered, ...]:
-    """Every variant that was considered for a checked call, in order; the last one is taken.
+    """Return the variants considered for a checked call, in order; the last one is taken.
 
     Raises:
         VariantError: the arguments satisfy the assumptions of no variant at this point of the
@@ -196,7 +193,7 @@ def select_variant(call: Call) -> tuple[Considered, ...]:
 
 
 def no_variant(contract: Contract, axes: Mapping[str, AxisValue]) -> VariantError:
-    """The error for a point of the matrix that was not built; names those that were."""
+    """Return the error for a point of the matrix that was not built; list those that were."""
     point = _listed(axes)
     built = "; ".join(
         dict.fromkeys(_listed(dict(variant.axes)) for variant in contract.info.variants)
@@ -212,11 +209,11 @@ def no_variant(contract: Contract, axes: Mapping[str, AxisValue]) -> VariantErro
 def require_built(
     contract: Contract, pinned: Mapping[str, AxisValue], axes: Mapping[str, AxisValue]
 ) -> None:
-    """See that there are variants with these axis values, within what a launcher is restricted to.
+    """Check that variants with these axis values exist among those of a restricted launcher.
 
     Raises:
-        VariantError: an axis or a value that was not built, one that the launcher is not restricted
-            to, or no variant with all of them.
+        VariantError: an axis does not exist, a value was not built or contradicts `pinned`, or no
+            variant has all the values.
     """
     check_axes(contract, axes, pinned)
     point = {**pinned, **axes}
@@ -230,17 +227,17 @@ def require_options(
     hints: Mapping[str, int],
     facts: DeviceFacts | None = None,
 ) -> tuple[VariantInfo, ...]:
-    """The variants with these axis values that were built with these compiler hints.
+    """Return the variants with these axis values that were built with these compiler hints.
 
     Args:
-        contract: of the kernel.
-        axes: values that are settled, if any.
+        contract: the kernel's launch contract.
+        axes: the axis values that are settled; may be empty.
         hints: names and values; `max_divisibility` is the largest divisor that a variant may
             assume.
-        facts: of the device, whose image counts; None for any target's.
+        facts: the device whose image counts; None accepts an image of any target.
 
     Raises:
-        VariantError: there are none; names the hints that were built.
+        VariantError: there is no such variant; the message names the hints that were built.
     """
     name = contract.name
     wanted = dict(hints)
@@ -277,7 +274,7 @@ def _no_options(
     built: Sequence[Mapping[str, int]],
     facts: DeviceFacts | None,
 ) -> VariantError:
-    """The error of hints that no image was built with; names those of the images that are `built`."""
+    """Return the error for hints that no image was built with; it lists the hints in `built`."""
     from tilec_runtime.model.suggest import did_you_mean
 
     name = contract.name
@@ -305,9 +302,9 @@ def _listed(values: Mapping[str, object]) -> str:
 
 
 def for_device(info: KernelInfo, facts: DeviceFacts) -> KernelInfo:
-    """The kernel with the variants that a device runs, where axes differ by target.
+    """Return the kernel with the variants that a device can run, if its axes differ by target.
 
-    Machine code goes before what would have to be compiled.
+    Prefer variants with machine code to those that would have to be compiled at load.
     """
     default = dict(info.default)
     if not any(axis not in default and info.by_device(axis) for axis in info.choices):
@@ -319,7 +316,7 @@ def for_device(info: KernelInfo, facts: DeviceFacts) -> KernelInfo:
 
 
 def narrowed(info: KernelInfo, variants: tuple[VariantInfo, ...]) -> KernelInfo:
-    """A kernel with some of its variants only: axes have the values that are left."""
+    """Return a kernel with some of its variants; its axes keep the values of those variants."""
     points = [dict(variant.axes) for variant in variants]
 
     def left(name: str, value: AxisValue) -> bool:
@@ -344,7 +341,7 @@ def _lies_at(variant: VariantInfo, point: Mapping[str, AxisValue]) -> bool:
 
 
 def _hints_of(variant: VariantInfo, facts: DeviceFacts | None) -> list[dict[str, int]]:
-    """The hints of the image that a device would take; of every image where there is no device yet."""
+    """Return the hints of the image that a device would take; without a device, of every image."""
     if facts is None:
         return [variant.hints_of(image.target) for image in variant.images]
     image = choose_image(variant.images, facts).image
@@ -352,7 +349,7 @@ def _hints_of(variant: VariantInfo, facts: DeviceFacts | None) -> list[dict[str,
 
 
 def _other_tensors(call: Call, variant: VariantInfo) -> str:
-    """Why a variant is for other optional tensors than are given; empty where it is not."""
+    """Return why a variant is for other optional tensors than those given, or ""."""
     meant = {fact.param for fact in variant.assume if fact.absent}
     for name in sorted(meant ^ call.absent):
         return f"{name} is given" if name in meant else f"{name} is None"
@@ -360,7 +357,7 @@ def _other_tensors(call: Call, variant: VariantInfo) -> str:
 
 
 def _demands(call: Call, variant: VariantInfo) -> Iterator[tuple[int, str, tuple[Any, ...]]]:
-    """Yield the assumptions of a variant: whether each holds, and a text with values for why not."""
+    """Yield each assumption of a variant: whether it holds, and the reason if it does not."""
     for fact in variant.assume:
         if fact.absent:
             continue

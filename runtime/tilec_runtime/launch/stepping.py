@@ -1,6 +1,4 @@
-"""Goes through what a launch on the cpu device would run, operation by operation, in the calling
-thread.
-"""
+"""Steps through a launch on the cpu device, operation by operation, in the calling thread."""
 
 from __future__ import annotations
 
@@ -23,11 +21,11 @@ def step_launch(
     site: Site,
     block: Coordinates | Sequence[Coordinates],
 ) -> Stepper:
-    """Check a call as a launch does, and give what goes through blocks of it; nothing is enqueued.
+    """Check a call as a launch does; return the stepper through its blocks. Nothing is enqueued.
 
     Raises:
         LaunchError: the call would be refused.
-        CallError: the device is no cpu device, or has no such block.
+        CallError: the device is not a cpu device, or the grid has no such block.
     """
     name = contract.name
     if site.device.interprets is None:
@@ -44,7 +42,7 @@ def step_launch(
     if not isinstance(call, QueuedCall):
         raise CallError(f"{name}: the grid of this call has no blocks to step through", kernel=name)
     arguments = plan.fill(ready, values)
-    for place in contract.tensors:  # tilec's own tensors know who uses them
+    for place in contract.tensors:  # the steps run at once: wait for uses of tilec's own tensors
         if is_leased(values[place]):
             values[place].storage.sync(write=contract.params[place].out)
     run = call.launching.run(arguments.address, (ready.addresses, values))

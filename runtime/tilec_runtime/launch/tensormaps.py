@@ -1,6 +1,4 @@
-"""Arguments that are tensor maps: checked where a plan is made, encoded by the driver for each
-address that a tensor has.
-"""
+"""Arguments that are tensor maps: checked with a plan, encoded by the driver per tensor address."""
 
 from __future__ import annotations
 
@@ -16,14 +14,15 @@ from tilec_runtime.model.tensormap import GRANULE, TensorMap
 if TYPE_CHECKING:
     from tilec_runtime.launch.checks import Call
 
-# Maps of one argument that a plan remembers, by address.
+# Most maps of one argument that a plan caches, by address.
 MOST_KNOWN = 64
 Encode = Callable[[int], bytes]
 
 
 def encoder(call: Call, slot: AbiSlot, ordinal: int) -> tuple[int, Encode]:
-    """(place among the tensors, what makes the map of an address) of one argument. All but the
-    address stays the same in a plan.
+    """Return an argument's place among the tensors, and the function from address to tensor map.
+
+    Only the address changes within a plan.
 
     Raises:
         LayoutError: the copy engine cannot read a tensor of this shape and these strides.

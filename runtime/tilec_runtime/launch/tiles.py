@@ -1,6 +1,4 @@
-"""How kernels that own regions of their outputs have to be launched: on their own grid, with
-outputs cut into the kernel's tiles.
-"""
+"""Checks of kernels whose blocks own regions of outputs: the grid, partitions into tiles."""
 
 from __future__ import annotations
 
@@ -17,20 +15,20 @@ from tilec_runtime.model.safety import Region
 
 
 def settle_grid(kernel: str, own: Dim3, wishes: Sequence[GridWish]) -> Dim3:
-    """The grid of a launch.
+    """Return the grid of a launch.
 
     Args:
-        kernel: for messages.
-        own: what the kernel's expressions give.
-        wishes: of the caller. Those that stand for the kernel's own grid come first.
+        kernel: name of the kernel, for messages.
+        own: the grid by the kernel's expressions.
+        wishes: the caller's wishes. Those for the kernel's own grid come first.
 
     Raises:
-        LaunchLimitError: they do not agree.
+        LaunchLimitError: the wishes disagree with each other or with the grid.
     """
     grid, source = own, "the kernel's own expressions give"
     instead = [wish for wish in wishes if wish.rule is GridRule.INSTEAD]
-    # Callers are compared with each other first: a kernel's expressions follow from the same
-    # tensors, and tell less about the mistake.
+    # Compare the wishes with each other first: the kernel's expressions read the same tensors, and
+    # would explain the mistake less well.
     claims = instead or [wish for wish in wishes if wish.rule is GridRule.EXACTLY]
     for wish in claims[1:]:
         if wish.grid != claims[0].grid:
@@ -65,9 +63,9 @@ def check_tiles(call: Call, parted: Sequence[tuple[int, Any]]) -> None:
         parted: places and values of the arguments that are partitions.
 
     Raises:
-        LayoutError: one is cut into other tiles.
-        LaunchLimitError: one is dealt out to blocks, and the kernel's blocks own one region each,
-            or the other way round.
+        LayoutError: a tensor is cut into other tiles.
+        LaunchLimitError: a partition is mapped to blocks though each of the kernel's blocks owns
+            one region, or is not mapped though the blocks share regions.
     """
     regions = {region.param: region for region in _regions(call)}
     for place, value in parted:
@@ -99,15 +97,16 @@ def check_tiles(call: Call, parted: Sequence[tuple[int, Any]]) -> None:
 
 
 def check_counts(call: Call, grid: Dim3) -> None:
-    """Check that the tiles of outputs that blocks share can be counted: kernels number them in 32
-    bits, and go on by the number of blocks.
+    """Check that kernels can number the tiles of shared outputs in 32 bits.
+
+    A block goes on from one tile to the next by the number of blocks, so the sum has to fit.
 
     Args:
         call: the call.
-        grid: that of the launch.
+        grid: the grid of the launch.
 
     Raises:
-        LaunchLimitError: there are too many.
+        LaunchLimitError: there are too many tiles.
     """
     for region in _regions(call):
         if not region.mapped:
@@ -125,9 +124,9 @@ def check_counts(call: Call, grid: Dim3) -> None:
 
 
 def check_shares(call: Call, own: Dim3, parted: Sequence[tuple[int, Any]]) -> None:
-    """Check that partitions are dealt out to as many blocks as the grid has, or more.
+    """Check that partitions are mapped to at least as many blocks as the kernel's own grid has.
 
-    With fewer blocks than in the kernel's own grid, tiles stay unwritten unless blocks go on to further tiles. Only blocks of
+    With fewer blocks, tiles stay unwritten unless blocks go on to further tiles. Only blocks of
     kernels that share regions are known to do so.
 
     Args:
@@ -136,8 +135,7 @@ def check_shares(call: Call, own: Dim3, parted: Sequence[tuple[int, Any]]) -> No
         parted: places and values of the arguments that are partitions.
 
     Raises:
-        LaunchLimitError: there are fewer, which would leave tiles unwritten where they do not go
-            on.
+        LaunchLimitError: a partition is mapped to fewer blocks.
     """
     shared = {region.param for region in _regions(call)}
     for place, value in parted:
@@ -156,17 +154,16 @@ def check_shares(call: Call, own: Dim3, parted: Sequence[tuple[int, Any]]) -> No
 
 
 def check_grid(call: Call, own: Dim3, grid: Dim3, *, prefix: bool) -> None:
-    """Check that no two blocks own one region on the grid that a caller asks for in place of the
-    kernel's own.
+    """Check that no two blocks own one region on the grid a caller gives instead of the kernel's.
 
     Args:
         call: the call.
         own: the kernel's own grid.
-        grid: that of the launch.
-        prefix: whether the caller said that the first tiles alone are written.
+        grid: the grid of the launch.
+        prefix: whether the caller declared that only the first tiles are written.
 
     Raises:
-        LaunchLimitError: they would.
+        LaunchLimitError: two blocks would own one region.
     """
     regions = _regions(call)
     if not regions or grid == own:

@@ -1,6 +1,4 @@
-"""The point that a call takes of a kernel with a tuning table or rules: the table's, a rule's, the
-default, whatever fits.
-"""
+"""Settles a call's axes by the tuning table, the rules, the default, or any variant that fits."""
 
 from __future__ import annotations
 
@@ -18,13 +16,12 @@ from tilec_runtime.model.table import Lookup, Point, look_up, same_point
 
 
 def settle_in_turn(call: Call, origins: Mapping[str, str], device: DeviceInfo) -> Settled:
-    """Settle the axes that caller and arguments leave open, check the call there, and choose the
-    variant.
+    """Settle the axes that caller and arguments leave open, check the call, choose the variant.
 
     Args:
         call: the call; its axes are settled in place.
-        origins: who says the axes that are settled already.
-        device: where it is launched.
+        origins: the sources of the axes that are settled already.
+        device: the device of the launch.
 
     Raises:
         LaunchError: no variant takes the call.
@@ -50,7 +47,7 @@ def settle_in_turn(call: Call, origins: Mapping[str, str], device: DeviceInfo) -
 
 
 def _points(call: Call, device: DeviceInfo, reasons: list[str]) -> Iterator[tuple[Point, str, str]]:
-    """The points that a call may take, best first, each with who says so and why; each once."""
+    """Yield the points that a call may take, best first, each once, with its source and reason."""
     contract, settled = call.contract, dict(call.axes)
     seen: list[Point] = []
     if contract.table is not None:
@@ -85,7 +82,7 @@ def _points(call: Call, device: DeviceInfo, reasons: list[str]) -> Iterator[tupl
 def _by_rule(
     call: Call, settled: Mapping[str, AxisValue], reasons: list[str]
 ) -> Iterator[tuple[Point, str, str]]:
-    """The points of the rules that hold, in order."""
+    """Yield the points of the rules that hold, in order."""
     contract = call.contract
     for number, (when, take) in enumerate(contract.rules, 1):
         name = (
@@ -120,7 +117,7 @@ def _by_rule(
             reasons.append(
                 f"{name} holds, and says {_point_text(take)}, which was not built with what is settled already"
             )
-        # Axes that neither arguments nor rule set have their default, if that point was built.
+        # Prefer the point with the defaults of the axes that neither arguments nor rule set.
         for point in sorted(
             points,
             key=lambda point: not same_point(point, {**contract.default, **settled, **dict(take)}),
@@ -145,7 +142,7 @@ def _look_up(call: Call, device: DeviceInfo) -> Lookup:
             TypeError,
             ValueError,
             OverflowError,
-        ):  # an infinity, a dtype: the table is no reason to refuse the launch
+        ):  # an infinity, a dtype: fall back rather than refuse the launch for the table's sake
             return Lookup(
                 entry=None,
                 reason=f"{table.source} cannot say: {size.text} is {value!r}, and no number of anything",
@@ -165,5 +162,5 @@ def _point_text(point: Point) -> str:
 
 
 def _ordered(contract: Contract, axes: Mapping[str, AxisValue]) -> Point:
-    """A point with its axes in the order of the kernel's variants."""
+    """Return a point with its axes in the order of the kernel's variants."""
     return tuple((name, axes[name]) for name, _ in contract.info.axes)
