@@ -1,5 +1,6 @@
-"""Completion threads: each blocks on the events of one stream, and reports to futures or releases
-what the device used.
+"""Completion threads: each blocks on the events of one stream.
+
+It then calls futures, or releases objects that the device used.
 """
 
 from __future__ import annotations
@@ -16,17 +17,17 @@ from typing import Any, NamedTuple
 from tilec_runtime.device.lost import PENDING, Losses
 from tilec_runtime.device.marks import Mark
 
-# Gets the error of the work before a mark; None where there is none.
+# Takes the error of the work before a mark, or None.
 Callback = Callable[["BaseException | None"], None]
-# Seconds without work after which a thread ends, and for which the end of the process waits for the
-# device.
+# Seconds without work after which a thread ends; seconds that a process waits for the device at
+# its end.
 _LINGER, _PATIENCE = 0.5, 2.0
 # (id of the driver, device, stream)
 _Key = tuple[int, int, int]
 
 
 class _Entry(NamedTuple):
-    """A mark, whom to call when it is reached, and what to keep alive until then."""
+    """A mark, the callback to call when it is reached, and an object to keep alive until then."""
 
     mark: Mark
     callback: Callback | None
@@ -34,24 +35,24 @@ class _Entry(NamedTuple):
 
 
 class _StreamWaits:
-    """The entries of one stream, whose marks are reached in order, and its thread."""
+    """The entries of one stream, in the order of their marks, and its thread."""
 
     def __init__(self, changed: threading.Condition) -> None:
         self.entries: collections.deque[_Entry | None] = (
             collections.deque()
-        )  # None once an entry is dealt with
+        )  # None once an entry is handled
         self.changed = changed
         self.thread: threading.Thread | None = None
 
 
 class Completions:
-    """Waits for marks. A stream has a thread while a caller waits for its work.
+    """Waits for marks. A stream has a thread as long as a caller waits for its work.
 
     One thread for all streams would report a short op only after a long one on another stream.
     """
 
     def __init__(self) -> None:
-        """Start with no thread."""
+        """Start without threads."""
         self._lock = threading.RLock()
         self._idle = threading.Condition(self._lock)
         self._lines: dict[_Key, _StreamWaits] = {}
@@ -59,12 +60,12 @@ class Completions:
 
     @property
     def busy(self) -> bool:
-        """Whether a mark is waited for."""
+        """Whether any thread waits for a mark."""
         with self._lock:
             return any(line.entries for line in self._lines.values())
 
     def watch(self, mark: Mark, stream: int, callback: Callback) -> None:
-        """Call a function on the completion thread of a stream once a mark is reached."""
+        """Call a function on a stream's completion thread once a mark is reached."""
         self._add(stream, _Entry(mark, callback, None))
 
     def keep(self, mark: Mark, stream: int, thing: Any) -> None:
@@ -72,8 +73,13 @@ class Completions:
         self._add(stream, _Entry(mark, None, thing))
 
     def pending(self, losses: Losses, ordinal: int) -> list[str]:
-        """Return the labels of futures that wait for a device whose contexts these are, the first
-        of each stream first.
+        """Return the labels of futures that wait for a device of a driver's contexts.
+
+        The first future of each stream comes first.
+
+        Args:
+            losses: the lost contexts of the driver.
+            ordinal: the device.
         """
         with self._lock:
             lines = [
@@ -94,17 +100,15 @@ class Completions:
         return [label for entry in ours if (label := getattr(entry.callback, "label", ""))]
 
     def drain(self, seconds: float) -> bool:
-        """Wait until every mark is reached and every callback has returned, at most this long;
-        return whether that is so.
-        """
+        """Wait at most this long until every callback has returned; return whether all have."""
         with self._lock:
             return self._idle.wait_for(lambda: not self.busy, seconds)
 
     def close(self, seconds: float) -> None:
-        """Wait for the device at the end of the process, at most this long, and end the threads.
+        """End the threads at the end of the process; wait for the device for at most this long.
 
-        What is waited for from then on is waited for on the calling thread: the interpreter must
-        not end beside a running thread.
+        Later waits run on the calling thread, because the interpreter must not end beside a running
+        thread.
         """
         end = time.monotonic() + seconds
         self.drain(seconds)
@@ -126,7 +130,7 @@ class Completions:
         with (
             self._lock,
             contextlib.suppress(RuntimeError),
-        ):  # an interpreter that ends starts no threads
+        ):  # a RuntimeError: the interpreter is ending, and starts no threads
             if not self._closed:
                 line = self._lines.get(key) or self._started(key)
                 line.entries.append(entry)
@@ -135,9 +139,9 @@ class Completions:
         _deal_with(entry)
 
     def _started(self, key: _Key) -> _StreamWaits:
-        """Start the thread of a stream, which waits for the lock at first."""
+        """Start the thread of a stream; it first waits for the lock that the caller holds."""
         line = _StreamWaits(threading.Condition(self._lock))
-        # A daemon: a process that ends does not wait for a device that does not stop.
+        # A daemon: a process must be able to end while a device hangs.
         line.thread = threading.Thread(
             target=self._run, args=(key, line), name="tilec-completion", daemon=True
         )
@@ -149,7 +153,7 @@ class Completions:
         while (entry := self._next(key, line)) is not None:
             _deal_with(entry)
             line.entries[0] = entry = (
-                None  # before it counts as done, and without the lock: what was kept may have a destructor
+                None  # before it counts as done, and without the lock: finalizers may run now
             )
             with self._lock:
                 line.entries.popleft()
@@ -171,24 +175,22 @@ def _deal_with(entry: _Entry) -> None:
     try:
         entry.callback(error)
     except BaseException:
-        import logging  # it takes long to import, and is hardly ever needed
+        import logging  # slow to import, and rarely needed
 
         logging.getLogger("tilec_runtime").exception("a callback of a DeviceFuture failed")
 
 
 def _wait(entry: _Entry) -> BaseException | None:
-    """Wait for a mark; return the error of the work before it, if the entry has a callback that
-    takes it.
-    """
+    """Wait for a mark; return the error of the work before it if a callback takes it."""
     mark = entry.mark
     try:
         with mark.driver.outside_captures(
             mark.ordinal
-        ):  # a wait breaks captures of all threads that are in the global mode
+        ):  # otherwise a wait breaks captures in the global mode, in all threads
             mark.sync()
             return None if entry.callback is None else mark.failure
-    except Exception as error:  # noqa: BLE001 - the device is lost, or the bindings do not know the result: nobody may wait for ever
-        return error.with_traceback(None)  # its frames would keep the entry
+    except Exception as error:  # noqa: BLE001 - the device is lost, and the callback must run
+        return error.with_traceback(None)  # the frames of a traceback would keep the entry alive
 
 
 COMPLETIONS = Completions()

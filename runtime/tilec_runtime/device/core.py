@@ -1,4 +1,4 @@
-"""The compiled launch core (`_core/`): where it was built, and unless TILEC_NATIVE=0 turns it off."""
+"""Imports the launch core (`_core/`) if it was built; TILEC_NATIVE=0 turns it off."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _loaded() -> ModuleType | None:
 
 
 def absence() -> str:
-    """Return why launches take Python's path; empty where the core makes them."""
+    """Return why Python makes the launches, or an empty string if the launch core makes them."""
     if CORE is not None:
         return ""
     if os.environ.get("TILEC_NATIVE") == "0":
@@ -27,7 +27,7 @@ def absence() -> str:
     return "the launch core was not built"
 
 
-# The launch core; None where launches take Python's path.
+# The launch core, or None if Python makes the launches.
 CORE = _loaded()
 
 

@@ -1,4 +1,4 @@
-"""A device as programs name it: what it is, its streams, and the driver that serves it."""
+"""A device as programs name it: its facts, streams and driver."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from tilec_runtime.protocols import DeviceLike
 
 @final
 class Device:
-    """A GPU or the cpu device: `Device(0)`, `Device("cuda:1")`, `Device("cpu")`. Equal devices are
-    the same one.
+    """A GPU or the cpu device: `Device(0)`, `Device("cuda:1")`, `Device("cpu")`.
+
+    Two objects of the same device are equal.
 
     Attributes:
-        driver: what serves it.
-        info: what it is and what launches on it may ask for.
+        driver: the driver of the device.
+        info: facts and launch limits.
     """
 
     __slots__ = ("driver", "info")
@@ -30,10 +31,10 @@ class Device:
         Args:
             device: a number, `"cuda:1"`, `"cpu"`, a `Device`, or a device object of torch, CuPy,
                 cuda.core or JAX.
-            driver: what serves it; the process's driver for it by default.
+            driver: the driver of the device; the process's driver for it by default.
 
         Raises:
-            CallError: `device` names none.
+            CallError: `device` does not name a device.
             NoDeviceError: there is no such device.
         """
         self.driver: DeviceDriver = driver or driver_of(device)
@@ -41,11 +42,12 @@ class Device:
 
     @classmethod
     def borrow_raw(cls, handle: Any, *, driver: DeviceDriver | None = None) -> Device:
-        """The device of a driver's handle (a `CUdevice`, or its number) that another library holds.
-        Nothing is owned or given back.
+        """Return the device of a driver's handle (a `CUdevice`, or its number) of another library.
+
+        The object does not own the handle.
 
         Raises:
-            CallError: it is no handle of a device.
+            CallError: `handle` is not a handle of a device.
             NoDeviceError: there is no such device.
         """
         fix = "pass a CUdevice of cuda.bindings, or its number; for device objects of other libraries, Device(...)"
@@ -53,7 +55,7 @@ class Device:
 
     @staticmethod
     def count(driver: DeviceDriver | None = None) -> int:
-        """Number of GPUs that this process sees; 0 without a driver."""
+        """Return the number of GPUs that this process sees; 0 without a driver."""
         try:
             return (driver or process_driver()).device_count()
         except NoDeviceError:
@@ -61,7 +63,7 @@ class Device:
 
     @property
     def ordinal(self) -> int:
-        """Its number, after CUDA_VISIBLE_DEVICES; -1 for the cpu device."""
+        """The device's number, after CUDA_VISIBLE_DEVICES; -1 for the cpu device."""
         return self.info.ordinal
 
     @property
@@ -71,7 +73,7 @@ class Device:
 
     @property
     def _tilec_driver_(self) -> DeviceDriver:
-        """`driver`, for what takes devices of any kind."""
+        """The driver, for functions that take device objects of any library."""
         return self.driver
 
     @property
@@ -85,24 +87,25 @@ class Device:
         return self.info.name
 
     def new_stream(self) -> Stream:
-        """A stream that waits for no other."""
+        """Create a stream that waits for no other."""
         return Stream(self, driver=self.driver)
 
     def sync(self) -> None:
-        """Wait for everything on all streams, stream 0 (the legacy default stream) and those of
-        other libraries included.
+        """Wait for all work on all streams.
+
+        These include stream 0 (the legacy default stream) and streams of other libraries.
 
         Raises:
-            FaultError: on the cpu device, what a launch came to.
-            DriverError: on a GPU.
+            FaultError: a launch on the cpu device failed.
+            DriverError: work on a GPU failed.
         """
         self.driver.synchronize_device(self.ordinal)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Its name, by which another process finds its own; a copy is the same device.
+        """Pickle the device as its name; a copy is the same device.
 
         Raises:
-            TypeError: a driver of one's own serves it, which is of this process alone.
+            TypeError: it has a driver other than the process's, which exists in this process only.
         """
         name = "cpu" if self.info.interprets else f"cuda:{self.ordinal}"
         if self.driver is not driver_of(name):
@@ -112,7 +115,7 @@ class Device:
         return Device, (name,)
 
     def __eq__(self, other: object) -> bool:
-        """Whether it is the same device."""
+        """Whether both are the same device of the same driver."""
         return (
             isinstance(other, Device)
             and other.driver is self.driver
@@ -120,11 +123,11 @@ class Device:
         )
 
     def __hash__(self) -> int:
-        """Equal for the same device."""
+        """Return a hash that is equal for the same device."""
         return hash((id(self.driver), self.ordinal))
 
     def __repr__(self) -> str:
-        """`<Device cuda:0 (NVIDIA H200)>`, `<Device cpu>`."""
+        """Return `<Device cuda:0 (NVIDIA H200)>`, `<Device cpu>`."""
         return (
             "<Device cpu>"
             if self.info.interprets

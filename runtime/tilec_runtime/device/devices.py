@@ -1,6 +1,4 @@
-"""Devices by whatever names them: a number, `cuda:1`, `cpu`, or a device object of another library;
-and the drivers that serve them.
-"""
+"""Finds devices and their drivers by number, name (`cuda:1`, `cpu`) or another library's object."""
 
 from __future__ import annotations
 
@@ -17,9 +15,7 @@ if TYPE_CHECKING:
 
 
 class Defaults(NamedTuple):
-    """What is the default in one context. A policy beats a device; None leaves it to what is
-    further out.
-    """
+    """The defaults of one context. A policy beats a device; None defers to the outer context."""
 
     device: DeviceLike | None = None
     policy: SchedulingPolicy | None = None
@@ -31,38 +27,40 @@ _process: DeviceLike | None = None
 
 
 def named_device() -> DeviceLike | None:
-    """The device of the innermost `use_device`, else of `set_default_device`; None where neither
-    names one: device 0.
+    """Return the device of the innermost `use_device`, else of `set_default_device`, else None.
+
+    None stands for device 0.
     """
     return HERE.get().device or _process
 
 
 def set_process_device(device: DeviceLike | None) -> None:
-    """Set what is meant in every thread and task that is in no `use_device`."""
+    """Set the default device of every thread and task outside of `use_device`."""
     global _process
     _process = device
 
 
 def find_device(device: DeviceLike | None, driver: DeviceDriver | None = None) -> DeviceInfo:
-    """Facts about a device.
+    """Return facts about a device.
 
     Args:
         device: as for `ordinal_of`.
-        driver: what serves it; the process's driver for it by default.
+        driver: the driver of the device; the process's driver for it by default.
 
     Raises:
-        CallError: `device` names none.
+        CallError: `device` does not name a device.
         NoDeviceError: there is no such device.
     """
     return (driver or driver_of(device)).device(ordinal_of(device))
 
 
 def driver_of(device: DeviceLike | None) -> DeviceDriver:
-    """What serves a device in this process: the cpu device's driver, or CUDA's, which is started at
-    the first call.
+    """Return the process's driver of a device: the cpu device's, or CUDA's.
+
+    The CUDA driver is started at the first call.
 
     Raises:
-        CallError: `device` names none.
+        CallError: `device` does not name a device.
         NoDeviceError: there is no CUDA driver or no GPU.
     """
     if device is None:
@@ -79,16 +77,16 @@ def driver_of(device: DeviceLike | None) -> DeviceDriver:
 
 
 def ordinal_of(device: DeviceLike | None) -> int:
-    """The number of a device; -1 for the cpu device.
+    """Return the number of a device; -1 for the cpu device.
 
     Args:
         device: an int, `"cuda"` or `"cuda:1"`, `"cpu"`, a `Device` or its `DeviceInfo`, or a device
             object of torch (`index`), CuPy (`id`), cuda.core (`device_id`) or JAX
-            (`local_hardware_id`: its `id` counts the devices of all processes); None for the
+            (`local_hardware_id`: its `id` counts the devices of all processes). None for the
             default device of this thread or task.
 
     Raises:
-        CallError: it names no device that kernels run on.
+        CallError: `device` does not name a device that kernels run on.
     """
     if device is None:
         named = named_device()
@@ -125,12 +123,12 @@ def _ordinal_held(device: object) -> int | None:
         ordinal: Any = getattr(device, attribute, None)
         if type(ordinal) is int:
             return ordinal
-    # Of torch.device("cuda"), torch's current one is not known here.
+    # torch.device("cuda") has no index and means torch's current device, which is unknown here.
     return 0 if getattr(device, "index", 0) is None else None
 
 
 def devices(driver: DeviceDriver | None = None) -> tuple[DeviceInfo, ...]:
-    """All GPUs that this process sees; the cpu device is always there besides.
+    """Return all GPUs that this process sees, without the cpu device.
 
     Raises:
         NoDeviceError: there is no driver or no device.
@@ -140,12 +138,12 @@ def devices(driver: DeviceDriver | None = None) -> tuple[DeviceInfo, ...]:
 
 
 def process_driver() -> DeviceDriver:
-    """The process's CUDA driver, started at the first call.
+    """Return the process's CUDA driver, started at the first call.
 
     Raises:
         NoDeviceError: there is no driver or no device.
     """
-    # Imported here: what only reads bundles or fakes a driver needs no CUDA.
+    # Imported here: reading bundles, and tests with a fake driver, need no CUDA.
     from tilec_runtime.device.driver import driver
 
     return driver()

@@ -1,6 +1,4 @@
-"""The CUDA driver: images, launches, captures and graphs. Results become typed errors with cause and
-fix.
-"""
+"""The CUDA driver: images, launches, captures and graphs. Results become typed errors."""
 
 from __future__ import annotations
 
@@ -48,14 +46,14 @@ _FUNCTION_FACTS = {"max_threads": 0, "static_shared": 1, "registers": 4}
 _DYNAMIC_SHARED, _REQUIRED_CLUSTER, _WIDE_CLUSTERS = 8, (11, 12, 13), 14
 # Attributes of launches.
 _COOPERATIVE, _CLUSTER, _PROGRAMMATIC = 2, 4, 6
-# A tensor map: its bytes and alignment, and how much of L2 its copies fetch (128 bytes).
+# A tensor map: its size and alignment in bytes, and the L2 promotion of its copies (128 bytes).
 _MAP_SIZE, _MAP_ALIGN, _L2_128_BYTES = 128, 64, 2
 _RELAXED = 2
 
 
 @Once
 def driver() -> Driver:
-    """The process's driver, started at the first call.
+    """Return the process's driver, started at the first call.
 
     Raises:
         NoDeviceError: there is no driver or no GPU.
@@ -68,25 +66,23 @@ def driver() -> Driver:
 
 
 class Driver(MemoryCalls):
-    """`DeviceDriver` on libcuda. All contexts are the devices' primary ones, which torch and CuPy
-    share.
-    """
+    """`DeviceDriver` on libcuda. It uses the devices' primary contexts, as torch and CuPy do."""
 
-    holds_arguments = False  # streams of CUDA outlive no tensor by themselves: that is the caller's care, as with every other launch
+    holds_arguments = False  # callers keep tensors alive, as for every launch of CUDA
 
     # Devices
 
     def version(self) -> Version:
-        """CUDA release that the driver serves."""
+        """Return the CUDA release that the driver supports."""
         number: int = self._ask("cuDriverGetVersion")
         return number // 1000, number % 1000 // 10
 
     def device_count(self) -> int:
-        """Number of visible devices."""
+        """Return the number of visible devices."""
         return self._count
 
     def device(self, ordinal: int) -> DeviceInfo:
-        """Facts about one device; asking for them makes no context."""
+        """Return facts about one device, without making a context."""
         device = self._device(ordinal)
 
         def facts(*attributes: int) -> Any:
@@ -113,8 +109,8 @@ class Driver(MemoryCalls):
 
     def load_module(self, ordinal: int, data: bytes) -> ModuleHandle:
         """Load an image into the device's primary context."""
-        # The driver reads PTX up to a zero byte, which a Python bytes object ends with but a view
-        # of a file may not.
+        # The driver reads PTX up to a zero byte. A bytes object has one behind its end, a view of a
+        # file may not.
         with self.current(ordinal):
             return self._ask("cuModuleLoadData", data + b"\0")
 
@@ -123,7 +119,7 @@ class Driver(MemoryCalls):
         return self._ask("cuModuleGetFunction", module, symbol.encode())
 
     def function_facts(self, function: FunctionHandle) -> FunctionFacts:
-        """Resources of an entry point."""
+        """Return the resources of an entry point."""
 
         def fact(attribute: int) -> int:
             value: int = self._ask("cuFuncGetAttribute", attribute, function)
@@ -135,7 +131,7 @@ class Driver(MemoryCalls):
 
     def allow_shared(self, function: FunctionHandle, size: int) -> None:
         """Let launches of the function use up to `size` bytes of dynamic shared memory."""
-        with self._lock:  # the limit only grows: a launch that is being prepared elsewhere keeps what it was promised
+        with self._lock:  # the limit only grows: a launch prepared in another thread stays valid
             if self._ask("cuFuncGetAttribute", _DYNAMIC_SHARED, function) < size:
                 self._ask("cuFuncSetAttribute", function, _DYNAMIC_SHARED, size)
 
@@ -153,12 +149,10 @@ class Driver(MemoryCalls):
         shape: tuple[int, ...],
         strides: tuple[int, ...],
     ) -> bytes:
-        """The bytes of a tensor map of these extents, with strides in bytes: all but the last are
-        multiples of 16.
-        """
+        """Return the bytes of a tensor map; strides are in bytes."""
         rank, room = len(shape), ctypes.create_string_buffer(_MAP_SIZE + _MAP_ALIGN)
         place = -(-ctypes.addressof(room) // _MAP_ALIGN) * _MAP_ALIGN
-        with self.current(ordinal):  # the first launch of a thread may find none
+        with self.current(ordinal):  # at a thread's first launch it may have no context
             self._ask(
                 "cuTensorMapEncodeTiled",
                 place,
@@ -180,19 +174,19 @@ class Driver(MemoryCalls):
     def active_blocks(
         self, ordinal: int, function: FunctionHandle, threads: int, shared: int
     ) -> int:
-        """Blocks of a launch that are resident on one multiprocessor at a time."""
+        """Count the blocks of a launch that are resident on one multiprocessor at once."""
         with self.current(ordinal):
             return int(
                 self._ask("cuOccupancyMaxActiveBlocksPerMultiprocessor", function, threads, shared)
             )
 
     def active_clusters(self, ordinal: int, function: FunctionHandle, shape: LaunchShape) -> int:
-        """Clusters of a launch that are resident on the device at a time."""
+        """Count the clusters of a launch that are resident on the device at once."""
         with self.current(ordinal):
             return int(self._ask("cuOccupancyMaxActiveClusters", function, _config(shape, 0)))
 
     def widest_cluster(self, ordinal: int, function: FunctionHandle, shape: LaunchShape) -> int:
-        """The most blocks that a cluster of such a launch can have, whatever cluster it says."""
+        """Return the most blocks per cluster for such a launch; `shape.cluster` is ignored."""
         plain = LaunchShape(grid=shape.grid, block=shape.block, shared=shape.shared)
         with self.current(ordinal):
             return int(self._ask("cuOccupancyMaxPotentialClusterSize", function, _config(plain, 0)))
@@ -205,13 +199,14 @@ class Driver(MemoryCalls):
         stream: int,
         parts: LaunchParts,
     ) -> LaunchCall:
-        """A call that enqueues this launch; it reports failure by its result and never raises for
-        one.
+        """Return a call that enqueues this launch.
+
+        The call reports a failure by its result and does not raise.
         """
         self._losses.suspect(ordinal, parts.kernel, shape, stream)
         context = self._context(ordinal)
-        # The legacy default stream is the current context's: where there are several, the thread's
-        # is looked at each time.
+        # The legacy default stream belongs to the current context. If the process has several
+        # contexts, each launch has to compare the thread's with the device's.
         alone = self._count == 1 and self._ask("cuCtxGetCurrent") in (0, context)
         launch = functools.partial(self._api.cuLaunchKernelEx, _config(shape, stream), function)
 
@@ -229,16 +224,18 @@ class Driver(MemoryCalls):
         return launch_here
 
     def launch_target(self, ordinal: int) -> int | None:
-        """The number of the device's context. The launch core calls the driver itself, so a double
-        of it is not for the core.
+        """Return the handle of the device's context, or None for a test double of libcuda.
+
+        The launch core calls libcuda itself, and cannot call a double.
         """
         return self._context(ordinal) if isinstance(self._api, Libcuda) else None
 
     def launch_failed(
         self, ordinal: int, result: Any, stream: int, retry: Callable[[], Any], kernel: str
     ) -> None:
-        """Deal with a launch that failed: where only the thread's context was wrong, `retry` under
-        the right one; raise otherwise.
+        """Handle a launch that failed.
+
+        If only the thread's context was wrong, `retry` in the right one; otherwise raise.
         """
         if self._is_final(result):
             raise self._error("the launch", result, kernel=kernel, ordinal=ordinal)
@@ -276,48 +273,46 @@ class Driver(MemoryCalls):
     # Captures and graphs
 
     def begin_capture(self, ordinal: int, stream: int) -> None:
-        """Let a stream's work become nodes of a graph.
+        """Begin a capture in the relaxed mode.
 
-        In the relaxed mode: the collector may free memory or destroy an event on this thread at any
-        time, and kernels are loaded at their first launch. The other modes forbid both while they
-        last, and a forbidden call breaks the capture. What must not be in a graph is refused before
-        the driver is asked.
+        The garbage collector may free memory or destroy an event on this thread at any time, and a
+        kernel's first launch loads its image. The other modes forbid both during a capture, and a
+        forbidden call breaks it. Calls that must not be in a graph are refused before the driver is
+        called.
         """
         with self.current(ordinal):
             self._ask("cuStreamBeginCapture", stream, _RELAXED)
 
     def end_capture(self, ordinal: int, stream: int) -> GraphHandle:
-        """The graph of what the stream was given; it does its work itself again."""
+        """End a capture and return its graph; the stream runs its work again."""
         with self.current(ordinal):
             return self._ask("cuStreamEndCapture", stream)
 
     def capturing(self, ordinal: int, stream: int) -> bool:
-        """Whether a stream is captured, by whomever."""
+        """Whether any library captures a stream."""
         result, *status = self._api.cuStreamIsCapturing(stream)
         if result in (_INVALID_CONTEXT, _INVALID_HANDLE):
             with self.current(ordinal):
                 result, *status = self._api.cuStreamIsCapturing(stream)
-        # The legacy default stream gives the last one while a stream is captured that waits for it.
+        # The legacy default stream gives this result while a stream that waits for it is captured.
         return bool(status[0]) if not result else result == _CAPTURE_IMPLICIT
 
     def outside_captures(self, ordinal: int) -> _Relaxed:  # noqa: ARG002 - the mode is a thread's
-        """Let this thread make calls that a capture of other code forbids and would break over,
-        such as to wait or to free.
-        """
+        """Let this thread make calls, such as waits and frees, that would break other captures."""
         return _Relaxed(self._api)
 
     def instantiate_graph(self, ordinal: int, graph: GraphHandle) -> ExecutableHandle:
-        """Make a graph ready to be launched."""
+        """Return an executable of a graph."""
         with self.current(ordinal):
             return self._ask("cuGraphInstantiate", graph, 0)
 
     def upload_graph(self, ordinal: int, executable: ExecutableHandle, stream: int) -> None:
-        """Bring it to the device, in stream order, so that its first launch need not."""
+        """Upload an executable in stream order, so that its first launch need not."""
         with self.current(ordinal):
             self._ask("cuGraphUpload", executable, stream)
 
     def launch_graph(self, ordinal: int, executable: ExecutableHandle, stream: int) -> None:
-        """Do what the graph says, in stream order, and behind its launches before."""
+        """Launch an executable in stream order, and after all its earlier launches."""
         target = self.launch_target(ordinal)
         if CORE is None or target is None:
             if self.capturing(ordinal, stream):
@@ -330,21 +325,21 @@ class Driver(MemoryCalls):
             raise self._error("cuGraphLaunch", result, ordinal=ordinal)
 
     def graph_nodes(self, graph: GraphHandle) -> int:
-        """How many works a graph has."""
+        """Return the number of nodes of a graph."""
         count: int = self._ask("cuGraphGetNodes", graph, None)
         return count
 
     def destroy_graph(self, ordinal: int, graph: GraphHandle) -> None:
-        """Give a graph back; what was made of it stays."""
+        """Destroy a graph; its executables stay valid."""
         self._give_back(ordinal, "cuGraphDestroy", graph)
 
     def destroy_executable(self, ordinal: int, executable: ExecutableHandle) -> None:
-        """Give it back; launches of it still finish."""
+        """Destroy an executable; its launches still finish."""
         self._give_back(ordinal, "cuGraphExecDestroy", executable)
 
 
 class _Relaxed:
-    """The relaxed mode of captures for this thread. No generator: frees pay for it."""
+    """The relaxed capture mode for this thread. A class: a generator would slow down frees."""
 
     __slots__ = ("_api", "_mode")
 
@@ -360,7 +355,7 @@ class _Relaxed:
 
 
 def _config(shape: LaunchShape, stream: int) -> Any:
-    """A reference to a launch as the driver takes it, which keeps what it refers to."""
+    """Return a reference to the driver's launch configuration, which keeps its attributes alive."""
     attributes = []
     if extents := shape.cluster_dim:
         cluster = LaunchAttribute(id=_CLUSTER)

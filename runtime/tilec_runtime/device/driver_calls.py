@@ -1,6 +1,4 @@
-"""What all calls of the CUDA driver share: its start, the devices' primary contexts, and results that
-become errors.
-"""
+"""The base of all calls of the CUDA driver: its start, primary contexts, results as errors."""
 
 from __future__ import annotations
 
@@ -21,7 +19,7 @@ _STARTED: weakref.WeakSet[Calls] = weakref.WeakSet()
 
 
 class Calls:
-    """Calls of libcuda. All contexts are the devices' primary ones, which torch and CuPy share."""
+    """Calls of libcuda in the devices' primary contexts, which torch and CuPy share."""
 
     def __init__(self, api: Any) -> None:
         """Start the driver API.
@@ -31,11 +29,11 @@ class Calls:
         """
         self._api = api
         self._lock = threading.Lock()
-        # By ordinal, but for those that are lost: who looks for one of them is told.
+        # By ordinal. A lost context is not here, so that `_context` reports the loss.
         self._contexts: dict[int, int] = {}
         self._ordinals: dict[int, int] = {}  # of all contexts, lost or not
         self._losses = Losses()
-        # The driver reads it as it starts.
+        # The driver reads this variable at its start too.
         self._blocking = os.environ.get("CUDA_LAUNCH_BLOCKING", "0") not in ("", "0")
         if result := api.cuInit(0)[0]:
             raise self._no_device("cuInit", result)
@@ -45,9 +43,7 @@ class Calls:
         _STARTED.add(self)
 
     def refuse_all(self) -> None:
-        """Refuse every call from now on: this is a forked child, where CUDA does not work once its
-        parent has started it.
-        """
+        """Refuse later calls in a forked child, where CUDA started by the parent does not work."""
         from tilec_runtime.device.results import ADVICE
 
         result = "CUDA_ERROR_NOT_INITIALIZED"
@@ -64,8 +60,9 @@ class Calls:
     # Contexts
 
     def current(self, ordinal: int) -> contextlib.AbstractContextManager[None]:
-        """Make the device's primary context current, and restore the thread's own afterwards. Where
-        it is already, which is cheaper to ask, there is nothing to do.
+        """Make the device's primary context current for a block, then restore the thread's own.
+
+        Do nothing if it is current already; this check is cheaper than a push and a pop.
         """
         context = self._context(ordinal)
         result, current = self._api.cuCtxGetCurrent()
@@ -74,9 +71,11 @@ class Calls:
         return self._pushed(context)
 
     def adopt(self, ordinal: int) -> None:
-        """Give a thread that has no context that of device 0, for good, if this is the device: the
-        CUDA runtime would. With that of another one, torch and CuPy would make their next arrays
-        there; what is for another device is done in its context each time.
+        """Set the context of device 0 in a thread that has none, permanently.
+
+        The CUDA runtime does so too. Do nothing for another device: with its context, torch and
+        CuPy would allocate their next arrays there. Calls for another device set its context each
+        time.
         """
         if ordinal == 0 and not self._ask("cuCtxGetCurrent"):
             self._ask("cuCtxSetCurrent", self._context(ordinal))
@@ -87,7 +86,7 @@ class Calls:
         try:
             yield
         except BaseException:
-            self._api.cuCtxPopCurrent()  # what went wrong is on its way already
+            self._api.cuCtxPopCurrent()  # ignore its result: an error is being raised already
             raise
         self._ask("cuCtxPopCurrent")
 
@@ -101,10 +100,10 @@ class Calls:
         return device
 
     def _context(self, ordinal: int) -> int:
-        """The primary context of a device, retained once and kept for the process.
+        """Return the primary context of a device, retained once and kept until the process ends.
 
         Raises:
-            ContextLostError: it is lost.
+            ContextLostError: the context is lost.
         """
         context = self._contexts.get(ordinal)
         if context is None:
@@ -119,7 +118,7 @@ class Calls:
         return context
 
     def _some_context(self) -> int | None:
-        """Return the primary context of a device by any maker, or None."""
+        """Return any device's primary context that exists, made by any library, or None."""
         for ordinal in self._contexts or range(self._count):
             if (
                 ordinal in self._contexts
@@ -131,7 +130,7 @@ class Calls:
     # Results
 
     def _ask(self, call: str, *arguments: Any) -> Any:
-        """Make one driver call; its value, or its failure as an error."""
+        """Make one driver call and return its value; raise an error if it fails."""
         result, *values = getattr(self._api, call)(*arguments)
         if result:
             raise self._error(call, result)
@@ -155,15 +154,15 @@ class Calls:
         return error
 
     def _current_device(self) -> int | None:
-        """Whose context is current in this thread, of those that are used here."""
+        """Return the device whose primary context is current in this thread, or None if unknown."""
         result, *contexts = self._api.cuCtxGetCurrent()
         if not result and not contexts[0] and len(self._ordinals) == 1:
-            # A thread without a context: there is but one that it can be about.
+            # The thread has no context, and only one device is in use.
             return next(iter(self._ordinals.values()))
         return None if result else self._ordinals.get(contexts[0])
 
     def _name(self, result: int) -> str:
-        """The name of a result; its number, where the driver does not know it."""
+        """Return the name of a result, or its number if the driver does not know it."""
         return self._words("cuGetErrorName", result) or f"CUDA result {result}"
 
     def _words(self, call: str, result: int) -> str:
@@ -171,7 +170,7 @@ class Calls:
         return text.decode("utf-8", "replace") if text else ""
 
     def _is_final(self, result: int) -> bool:
-        """Whether nothing works any more on the device after this result, in this process."""
+        """Whether the result means that every later call on the device fails in this process."""
         if not result:
             return False
         from tilec_runtime.device.results import STICKY
@@ -179,9 +178,7 @@ class Calls:
         return self._name(result) in STICKY
 
     def _give_back(self, ordinal: int, call: str, *arguments: Any) -> None:
-        """Make a call that gives something back in the device's context. Of a lost one there is
-        nothing left to give back.
-        """
+        """Make a call that destroys or frees in the device's context; do nothing if it is lost."""
         if ordinal not in self._losses:
             with self.current(ordinal):
                 self._ask(call, *arguments)

@@ -18,10 +18,10 @@ _UNIFIED, _PINNED, _ON_DEVICE, _PORTABLE = 4, 1, 1, 1
 _NON_BLOCKING, _BLOCKING_SYNC, _NO_TIMING = 1, 1, 2
 # Attributes of pools.
 _THRESHOLD, _RESERVED, _RESERVED_HIGH, _USED, _USED_HIGH = range(4, 9)
-# Results that say that a thread has no context, or that of another device: invalid context, invalid
-# handle, a context that is gone.
+# Results of a call in a thread with no context, or with another device's: invalid context, invalid
+# handle, destroyed context.
 _ELSEWHERE = (201, 400, 709)
-# `cuMemcpyAsync` finds out by itself what kinds of memory its addresses are of.
+# `cuMemcpyAsync` determines the kinds of memory from the addresses.
 _COPIES = dict.fromkeys(CopyKind, "cuMemcpyAsync") | {
     CopyKind.TO_DEVICE: "cuMemcpyHtoDAsync",
     CopyKind.TO_HOST: "cuMemcpyDtoHAsync",
@@ -29,7 +29,7 @@ _COPIES = dict.fromkeys(CopyKind, "cuMemcpyAsync") | {
 
 
 class MemoryCalls(Calls):
-    """The part of `DeviceDriver` that moves and orders."""
+    """The part of `DeviceDriver` for memory, copies, pools, streams and events."""
 
     def __init__(self, api: Any) -> None:
         """Start the driver API.
@@ -39,34 +39,32 @@ class MemoryCalls(Calls):
         """
         super().__init__(api)
         self._own_pools: dict[int, PoolHandle] = {}
-        self._own: set[int] = set()  # events and streams that were made here
-        self._pool_lock = threading.RLock()  # the collector may free from inside
+        self._own: set[int] = set()  # events and streams that this driver created
+        self._pool_lock = threading.RLock()  # the garbage collector may free under the lock
         self._leaving: collections.deque[tuple[int, PoolHandle]] = collections.deque()
 
     # Memory
 
     def pointer_device(self, address: int) -> int | None:
-        """Ordinal of the device that an address belongs to; None for an address that the driver
-        does not know.
-        """
+        """Return the ordinal of an address's device, or None if the address is unknown."""
         result, *values = self._pointer(_ORDINAL, address)
-        if self._is_final(result):  # else it would look as if the address had no owner
+        if self._is_final(result):  # a lost context, not an address that is unknown
             raise self._error("cuPointerGetAttribute", result)
         ordinal = -1 if result else ctypes.c_int(values[0]).value
         return ordinal if ordinal >= 0 else None
 
     def allocation(self, address: int) -> tuple[int, int] | None:
-        """(first address, bytes) of the allocation that an address lies in; None where the driver
-        does not know.
-        """
+        """Return (first address, bytes) of the allocation around an address, or None if unknown."""
         answers = [self._pointer(attribute, address) for attribute in (_START, _SIZE)]
         if any(result or not value for result, value in answers):
             return None
         return answers[0][1], answers[1][1]
 
     def _pointer(self, attribute: int, address: int) -> Any:
-        """(result, attribute of an address). Older drivers know of none without a context; they are
-        those of all, so any one is good.
+        """Return (result, attribute of an address).
+
+        Older drivers know no address in a thread without a context. Any context will do, because
+        all share one address space.
         """
         answer = self._api.cuPointerGetAttribute(attribute, address)
         if (
@@ -81,8 +79,9 @@ class MemoryCalls(Calls):
     def allocate(
         self, ordinal: int, size: int, stream: int | None, pool: PoolHandle | None = None
     ) -> int:
-        """Device memory, in stream order where a stream is given; then out of a pool, tilec's own
-        for the device by default.
+        """Allocate device memory; with a stream, in stream order out of a pool.
+
+        The pool is by default tilec's own for the device.
         """
         with self.current(ordinal):
             if stream is None:
@@ -97,7 +96,7 @@ class MemoryCalls(Calls):
             )
 
     def free(self, ordinal: int, address: int, stream: int | None) -> None:
-        """Give memory back, in stream order where a stream is given."""
+        """Free device memory; with a stream, in stream order."""
         with self.current(ordinal):
             if stream is None:
                 self._ask("cuMemFree", address)
@@ -105,16 +104,16 @@ class MemoryCalls(Calls):
                 self._ask("cuMemFreeAsync", address, stream)
 
     def allocate_pinned(self, ordinal: int, size: int) -> int:
-        """Host memory that the device copies from and to by itself."""
+        """Allocate pinned host memory, which the device copies without the host."""
         with self.current(ordinal):
             return int(self._ask("cuMemHostAlloc", size, _PORTABLE))
 
     def free_pinned(self, ordinal: int, address: int) -> None:
-        """Give pinned memory back; nothing may use it any more."""
+        """Free pinned memory; nothing may use it any more."""
         self._give_back(ordinal, "cuMemFreeHost", address)
 
     def memory_info(self, ordinal: int) -> tuple[int, int]:
-        """(free, total) bytes of the device."""
+        """Return (free, total) bytes of the device."""
         with self.current(ordinal):
             result, free, total = self._api.cuMemGetInfo()
         if result:
@@ -138,8 +137,10 @@ class MemoryCalls(Calls):
     def copy_async(
         self, ordinal: int, target: int, source: int, size: int, stream: int, kind: CopyKind
     ) -> None:
-        """Copy in stream order. Host memory must stay as it is until the copy is done; only pinned
-        memory is copied without waiting.
+        """Copy in stream order.
+
+        Host memory must not change until the copy is done. Copies of host memory that is not pinned
+        may block the host.
         """
         with self.current(ordinal):
             self._ask(_COPIES[kind], target, source, size, stream)
@@ -147,14 +148,15 @@ class MemoryCalls(Calls):
     def copy_box(
         self, ordinal: int, target: int, source: int, box: CopyBox, stream: int, kind: CopyKind
     ) -> None:
-        """Copy rows of bytes that lie apart, in stream order. Host memory must stay as it is until
-        the copy is done.
+        """Copy separated rows of bytes in stream order.
+
+        Host memory must not change until the copy is done.
         """
         if box.rows == box.slices == 1:
             self.copy_async(ordinal, target, source, box.width, stream, kind)
             return
-        # The two-dimensional calls may refuse pitches that the driver did not choose itself; this
-        # one takes any.
+        # The two-dimensional calls may refuse pitches that the driver did not choose; this call
+        # takes any.
         wanted = Copy3D(width=box.width, height=box.rows, depth=box.slices)
         for end, address, pitch, apart in (
             (wanted.source, source, box.source_pitch, box.source_slice),
@@ -172,11 +174,11 @@ class MemoryCalls(Calls):
     # Pools
 
     def default_pool(self, ordinal: int) -> PoolHandle:
-        """The pool that allocations in stream order come from unless they name another. It keeps
-        all that is freed.
+        """Return the default pool of allocations in stream order; it keeps all unused memory.
 
-        The driver's default pool is the whole process's: other libraries set its attributes, and by
-        itself it keeps nothing, so that each allocation after a wait maps its memory anew.
+        The driver's own default pool is shared by the process. Other libraries set its attributes,
+        and by default it keeps no unused memory, so that each allocation after a wait maps its
+        memory anew.
         """
         pool = self._own_pools.get(ordinal)
         if pool is None:
@@ -187,7 +189,7 @@ class MemoryCalls(Calls):
         return pool
 
     def create_pool(self, ordinal: int, release_threshold: int, max_size: int = 0) -> PoolHandle:
-        """A pool of its own; `max_size` bounds what it takes from the device, 0 does not."""
+        """Create a pool. `max_size` bounds the memory it takes from the device; 0 is no bound."""
         self._destroy_unused()
         wanted = PoolProperties(
             allocation=_PINNED, location=_ON_DEVICE, ordinal=ordinal, most=max_size
@@ -202,12 +204,10 @@ class MemoryCalls(Calls):
         return pool
 
     def destroy_pool(self, ordinal: int, pool: PoolHandle) -> None:
-        """Give a pool back, as soon as nothing of it is allocated: until then it keeps nothing of
-        what is freed.
+        """Destroy a pool once all its memory is freed; until then it keeps no unused memory.
 
-        By its documentation, the driver destroys pools whose memory is still used, too. But a
-        program that freed such memory afterwards was seen to crash where the next pool was
-        destroyed.
+        The driver's documentation allows to destroy a pool whose memory is in use. But a program
+        that freed such memory afterwards was seen to crash when the next pool was destroyed.
         """
         if ordinal in self._losses:
             return
@@ -216,11 +216,11 @@ class MemoryCalls(Calls):
         self._destroy_unused()
 
     def _destroy_unused(self) -> None:
-        """Destroy pools that were given back and that nothing is allocated of any more."""
+        """Destroy the pools that wait for it and have no allocated memory left."""
         for _ in range(len(self._leaving)):
             try:
                 ordinal, pool = self._leaving.popleft()
-            except IndexError:  # another thread has dealt with it, or the collector
+            except IndexError:  # another thread took it, or a finalizer on this one
                 return
             if ordinal in self._losses:
                 continue
@@ -238,7 +238,7 @@ class MemoryCalls(Calls):
             self._ask("cuMemPoolSetAttribute", pool, _THRESHOLD, ctypes.byref(value))
 
     def pool_stats(self, ordinal: int, pool: PoolHandle) -> PoolStats:
-        """What a pool holds."""
+        """Return the memory that a pool holds."""
         facts = {
             "used": _USED,
             "reserved": _RESERVED,
@@ -255,9 +255,7 @@ class MemoryCalls(Calls):
             )
 
     def trim_pool(self, ordinal: int, pool: PoolHandle, keep: int) -> None:
-        """Give unused memory back to the device until the pool has no more than `keep` bytes, where
-        it can.
-        """
+        """Return unused memory to the device until the pool holds `keep` bytes, if possible."""
         self._destroy_unused()
         with self.current(ordinal):
             self._ask("cuMemPoolTrimTo", pool, keep)
@@ -265,33 +263,34 @@ class MemoryCalls(Calls):
     # Streams
 
     def create_stream(self, ordinal: int) -> int:
-        """A stream that does not wait for the legacy default stream."""
+        """Create a stream that does not wait for the legacy default stream."""
         with self.current(ordinal):
             stream: int = self._ask("cuStreamCreate", _NON_BLOCKING)
         self._own.add(stream)
         return stream
 
     def destroy_stream(self, ordinal: int, stream: int) -> None:
-        """Give a stream back; work on it still finishes."""
+        """Destroy a stream; work on it still finishes."""
         self._own.discard(stream)
         self._give_back(ordinal, "cuStreamDestroy", stream)
 
     def synchronize(self, ordinal: int, stream: int) -> None:
-        """Wait for everything on a stream."""
+        """Wait for all work on a stream."""
         if not self._at_once(ordinal, "cuStreamSynchronize", stream, stream):
             with self.current(ordinal):
                 self._ask("cuStreamSynchronize", stream)
 
     def synchronize_device(self, ordinal: int) -> None:
-        """Wait for everything on all streams of a device."""
+        """Wait for all work on all streams of a device."""
         with self.current(ordinal):
             self._ask("cuCtxSynchronize")
 
     # Events
 
     def create_event(self, ordinal: int, *, timed: bool = True, blocking: bool = False) -> int:
-        """A mark that can be set in streams; one without times costs less. Waits for a `blocking`
-        one sleep, and do not spin.
+        """Create an event; one that is not `timed` costs less.
+
+        Threads that wait for a `blocking` event sleep; for others they spin.
         """
         flags = (0 if timed else _NO_TIMING) | (_BLOCKING_SYNC if blocking else 0)
         with self.current(ordinal):
@@ -300,36 +299,34 @@ class MemoryCalls(Calls):
         return event
 
     def destroy_event(self, ordinal: int, event: int) -> None:
-        """Give an event back; streams that wait for it still do."""
+        """Destroy an event; streams that wait for it still do."""
         self._own.discard(event)
         self._give_back(ordinal, "cuEventDestroy", event)
 
     def position(self, ordinal: int, stream: int) -> int:  # noqa: ARG002 - only drivers that tell works apart count
-        """A failed work fails the context: there is nothing to tell apart."""
+        """Return 0: a failure ends the context, so failures are not attributed to positions."""
         return 0
 
     def record_event(self, ordinal: int, event: int, stream: int, since: int | None = None) -> None:  # noqa: ARG002 - as `position`
-        """Set the mark behind what a stream has to do; it was elsewhere before."""
+        """Record an event behind all work enqueued on a stream so far."""
         if not self._at_once(ordinal, "cuEventRecord", stream, event, stream):
             with self.current(ordinal):
                 self._ask("cuEventRecord", event, stream)
 
     def event_failure(self, ordinal: int, event: int) -> BaseException | None:  # noqa: ARG002 - as `position`
-        """Nothing: a failure is raised by the call that asks whether the mark is reached."""
+        """Return None: `event_reached` and waits raise a failure."""
         return None
 
     def wait_event(self, ordinal: int, stream: int, event: int, *, anyway: bool = False) -> None:  # noqa: ARG002 - as `position`
-        """Let what a stream is given from now on wait until the mark is reached; one that was never
-        set is.
-        """
+        """Make later work on a stream wait for an event; one never recorded counts as reached."""
         if not self._at_once(ordinal, "cuStreamWaitEvent", stream, stream, event, 0):
             with self.current(ordinal):
                 self._ask("cuStreamWaitEvent", stream, event, 0)
 
     def event_reached(self, ordinal: int, event: int) -> bool:
-        """Whether everything before the mark is done."""
+        """Whether all work before the event is done."""
         (result,) = self._api.cuEventQuery(event) if event in self._own else (_ELSEWHERE[0],)
-        if result in _ELSEWHERE:  # as `_at_once`
+        if result in _ELSEWHERE:  # another context is current, see `_at_once`
             with self.current(ordinal):
                 (result,) = self._api.cuEventQuery(event)
         if result not in (0, _NOT_READY):
@@ -337,20 +334,19 @@ class MemoryCalls(Calls):
         return not result
 
     def synchronize_event(self, ordinal: int, event: int) -> None:
-        """Wait until the mark is reached."""
+        """Wait until an event is reached."""
         if not self._at_once(ordinal, "cuEventSynchronize", event, event):
             with self.current(ordinal):
                 self._ask("cuEventSynchronize", event)
 
     def _at_once(self, ordinal: int, call: str, handle: int, *arguments: int) -> bool:
-        """Make a call about an event or a stream that this driver made, whatever context the thread
-        has: most have one, and the handles say whose they are. Whether it was made: if not, the
-        caller makes it in the right context.
+        """Make a call about an own event or stream in any context; return whether it worked.
 
-        A call that fails for another reason is not made again: it may have broken a capture, of
-        which the next one would tell instead.
+        Such a call works in most contexts, because the handle identifies its own. If it does not,
+        the caller repeats it in the right context. A call that fails for another reason raises and
+        is not repeated: it may have broken a capture, and a second call would report that instead.
         """
-        # What others made may be the legacy default stream, which is the current context's.
+        # Another handle may be the legacy default stream, which belongs to the current context.
         if handle not in self._own:
             return False
         (result,) = getattr(self._api, call)(*arguments)
@@ -359,6 +355,6 @@ class MemoryCalls(Calls):
         return not result
 
     def elapsed(self, ordinal: int, start: int, end: int) -> float:
-        """Seconds between two marks that were reached."""
+        """Return the seconds between two reached events."""
         with self.current(ordinal):
             return float(self._ask("cuEventElapsedTime", start, end)) / 1e3

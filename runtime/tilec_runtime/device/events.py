@@ -1,4 +1,4 @@
-"""Events: marks in streams, to order streams among each other and to measure time."""
+"""Events: they order streams and measure time."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from tilec_runtime.values import Uncopied
 
 @final
 class Event(Uncopied):
-    """A mark behind the work of a stream. It is given back by `close`, or at the end of a `with`
-    block.
+    """An event: a point in the work of a stream.
+
+    `close`, or the end of a `with` block, destroys it.
     """
 
     __slots__ = ("_driver", "_handle", "device")
@@ -24,11 +25,11 @@ class Event(Uncopied):
     def __init__(
         self, device: DeviceLike | None = None, *, driver: DeviceDriver | None = None
     ) -> None:
-        """Make an event; before it is recorded it counts as reached.
+        """Create an event; before it is recorded it counts as reached.
 
         Args:
-            device: where; the default device (`use_device`) where none is named.
-            driver: what to make it through; the process's driver of the device by default.
+            device: the event's device; None for the default device (`use_device`).
+            driver: the driver of the device; the process's driver for it by default.
         """
         self._driver = driver or driver_of(device)
         self.device = ordinal_of(device)
@@ -46,10 +47,10 @@ class Event(Uncopied):
         return self._handle
 
     def record(self, stream: StreamLike) -> None:
-        """Set the mark behind what the stream was given so far.
+        """Record the event behind the work enqueued on a stream so far.
 
         Raises:
-            GraphCaptureError: an op is captured there.
+            GraphCaptureError: an op is captured on the stream.
         """
         handle = stream_handle(stream, "Event")
         if own_recording(self._driver, self.device, handle) is not None:
@@ -61,34 +62,32 @@ class Event(Uncopied):
         self._driver.record_event(self.device, self.handle, handle)
 
     def hold(self, stream: StreamLike) -> None:
-        """Let what this stream is given from now on wait until the mark is reached, where it is
-        now.
-        """
+        """Make later work on a stream wait until the event, as recorded now, is reached."""
         self._driver.wait_event(self.device, stream_handle(stream, "Event"), self.handle)
 
     @property
     def reached(self) -> bool:
-        """Whether everything before the mark is done."""
+        """Whether all work before the event is done."""
         return self._driver.event_reached(self.device, self.handle)
 
     def sync(self) -> None:
-        """Wait until the mark is reached."""
+        """Wait until the event is reached."""
         self._driver.synchronize_event(self.device, self.handle)
 
     def since(self, start: Event) -> float:
-        """Seconds of the device between another mark and this one, which were both reached."""
+        """Return the seconds on the device from another event to this one; both are reached."""
         return self._driver.elapsed(self.device, start.handle, self.handle)
 
     def close(self) -> None:
-        """Give the event back; streams that wait for it still do. May be called more than once."""
+        """Destroy the event; streams that wait for it still do. Further calls do nothing."""
         handle, self._handle = self._handle, None
         if handle is not None:
             self._driver.destroy_event(self.device, handle)
 
     def __enter__(self) -> Event:
-        """The event itself."""
+        """Return the event itself."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Give the event back."""
+        """Close the event."""
         self.close()

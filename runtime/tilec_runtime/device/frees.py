@@ -1,6 +1,4 @@
-"""Frees of device memory: made where their object is finalized, or by the next call that takes
-memory.
-"""
+"""Frees of device memory: at the finalization of an object, or at the next allocation."""
 
 from __future__ import annotations
 
@@ -17,23 +15,24 @@ from tilec_runtime.errors import ContextLostError
 
 
 class Frees:
-    """Calls that free memory. Those of the collector wait: it may run inside any lock, of which a
-    free could need another.
+    """Calls that free memory.
+
+    A call by the garbage collector is deferred: the collector may run under any lock, and a free
+    may need another lock.
     """
 
     def __init__(self) -> None:
-        """Start with nothing that waits."""
+        """Start without deferred calls."""
         self._waiting: collections.deque[Callable[[], None]] = collections.deque()
         self._lock = threading.RLock()
-        self._collector: int | None = None  # the thread that the collector runs on now
+        self._collector: int | None = None  # the thread in which the collector runs now
         self._closed = False
 
     def call(self, free: Callable[[], None]) -> None:
-        """Free memory now, or at a later `drain` where this thread is in the collector. A failure
-        is logged.
+        """Free memory now, or at a later `drain` if this thread is in the garbage collector.
 
-        Once the process ends nothing is freed: the driver takes everything back by itself, and may
-        be gone by then.
+        A failure is logged. At the end of the process nothing is freed: the driver frees everything
+        itself, and may be unloaded by then.
         """
         if self._closed:
             return
@@ -43,34 +42,36 @@ class Frees:
             _make(free)
 
     def later(self, free: Callable[[], None]) -> None:
-        """Free memory at a later `drain`: now it would become a part of the graph that its stream
-        is captured into.
+        """Free memory at a later `drain`.
+
+        A free during a capture of its stream would become a node of the graph.
         """
         self._waiting.append(free)
 
     def drain(self) -> None:
-        """Make the frees that wait. Those that another thread is making are waited for."""
+        """Make the deferred calls; wait for those that another thread is making."""
         if self._collector == threading.get_ident():
             return
         with self._lock:
-            for _ in range(len(self._waiting)):  # each may have to wait again
-                with contextlib.suppress(IndexError):  # a free that led here again made the others
+            for _ in range(len(self._waiting)):  # bounded: a call may be deferred again
+                with contextlib.suppress(IndexError):  # a call that led here again made the others
                     _make(self._waiting.popleft())
 
     def note(self, phase: str, _: object) -> None:
-        """Take note of the collector, which calls this."""
+        """Track the garbage collector, which calls this at its start and end."""
         self._collector = threading.get_ident() if phase == "start" else None
 
     def close(self) -> None:
-        """Free nothing more: the process ends."""
+        """Free nothing more, because the process ends."""
         self._closed = True
         self._waiting.clear()
         with contextlib.suppress(ValueError):  # the program removed it
             gc.callbacks.remove(self.note)
 
     def renew(self) -> None:
-        """Start over in a forked child: no other thread holds the lock, and what waits is the
-        parent's to free.
+        """Start over in a forked child, whose parent frees the memory.
+
+        The lock is new, because a thread of the parent may have held it.
         """
         self._waiting.clear()
         self._lock = threading.RLock()
@@ -84,12 +85,12 @@ os.register_at_fork(after_in_child=FREES.renew)
 
 
 class Release:
-    """A call that frees memory, made once: by its owner, or when the owner goes."""
+    """A call that frees memory, made once: by its owner, or when the owner is finalized."""
 
     __slots__ = ("_calls",)
 
     def __init__(self, free: Callable[[], None]) -> None:
-        """Own a call, which must not lead back to the owner."""
+        """Keep a call, which must not refer to the owner."""
         self._calls = [free]
 
     @property
@@ -97,11 +98,11 @@ class Release:
         """Whether the call was not made yet."""
         return bool(self._calls)
 
-    # The default is there also when the interpreter has taken this module apart.
+    # A default argument, because the interpreter clears the module's globals when it ends.
     def __call__(self, frees: Any = FREES) -> None:
         """Make the call, unless it was made before."""
         try:
-            free = self._calls.pop()  # one step: of two threads that free, one has it
+            free = self._calls.pop()  # atomic: only one of two threads gets the call
         except IndexError:
             return
         frees.call(free)
@@ -115,6 +116,6 @@ def _make(free: Callable[[], None]) -> None:
     except ContextLostError:  # the memory is gone with the context
         pass
     except Exception as error:
-        import logging  # it takes long to import, and is hardly ever needed
+        import logging  # slow to import, and rarely needed
 
         logging.getLogger("tilec_runtime").warning("memory could not be given back", exc_info=error)

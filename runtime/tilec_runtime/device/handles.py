@@ -1,4 +1,4 @@
-"""Handles of streams, of whatever library made them, and the current streams of libraries."""
+"""Stream handles of any library, and the current streams of libraries."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from typing import Any
 from tilec_runtime.device.scalars import shown
 from tilec_runtime.errors import ArgumentError, TilecError
 
-# Types of arrays that something is remembered of; programs may make types without end.
+# Most array types in a cache: a program may create types without limit.
 MOST_TYPES = 256
 
 
 def stream_handle(stream: Any, kernel: str) -> int:
-    """The handle of a stream.
+    """Return the handle of a stream.
 
     Raises:
-        ArgumentError: it is none; the message starts with the kernel's name.
+        ArgumentError: `stream` is not a stream; the message starts with the kernel's name.
     """
     fix = 'pass a stream of torch, CuPy or cuda.core, a tilec_runtime.Stream (Stream("cpu") on the cpu device), or a handle as an int; '
     fix += "0 is the legacy default stream"
     try:
         handle = handle_of(stream)
-    except TilecError as error:  # a closed one of tilec's own
+    except TilecError as error:  # a stream of tilec's own that is closed
         raise ArgumentError(
             f"{kernel}: {error.what}", cause=error.cause, fix=error.fix, kernel=kernel
         ) from error
-    except Exception as error:  # noqa: BLE001 - foreign streams raise what they like
+    except Exception as error:  # noqa: BLE001 - streams of other libraries may raise any error
         what = f"{error}"
     else:
         if 0 <= handle < 2**64:
@@ -38,10 +38,10 @@ def stream_handle(stream: Any, kernel: str) -> int:
 
 
 def handle_of(stream: Any) -> int:
-    """The handle of a stream, unchecked.
+    """Return the handle of a stream, unchecked.
 
     Raises:
-        Exception: it has none.
+        Exception: the object has no handle.
     """
     if isinstance(stream, int) and not isinstance(stream, bool):
         return int(stream)
@@ -61,20 +61,22 @@ def handle_of(stream: Any) -> int:
 
 
 def handle_attribute(cls: type) -> str | None:
-    """The attribute of a type of streams, torch's or tilec's own, that has the handle: the launch
-    core reads it. None for all others.
+    """Return the attribute that holds the handle in a stream type of torch or tilec, else None.
+
+    The launch core reads the attribute directly.
     """
     name = {"torch": "cuda_stream", "tilec_runtime": "handle"}.get(
         cls.__module__.partition(".")[0], ""
     )
     return (
         name if name and hasattr(cls, name) else None
-    )  # a torch.Stream may be of any device, and has none
+    )  # a plain torch.Stream has no such attribute: it may be on a device without CUDA
 
 
 def current_stream(values: tuple[Any, ...]) -> int:
-    """The stream of a launch that names none: the current one of the first array whose library has
-    one, else the default stream.
+    """Return the stream of a launch that names none.
+
+    It is the current stream of the first array whose library has one, else the default stream.
     """
     for value in values:
         cls: type = type(value)
@@ -87,7 +89,7 @@ def current_stream(values: tuple[Any, ...]) -> int:
 
 @functools.lru_cache(maxsize=MOST_TYPES)
 def _current_of(cls: type) -> Callable[[Any], int | None] | None:
-    """What asks for the current stream of an array's library; None where that has none."""
+    """Return a function that reads the current stream of an array's library, or None."""
     libraries = libraries_of(cls)
     return (
         _current_of_torch
@@ -99,7 +101,7 @@ def _current_of(cls: type) -> Callable[[Any], int | None] | None:
 
 
 def libraries_of(cls: type) -> set[str]:
-    """Return the libraries whose arrays a type is one of: `torch`, `cupy`, `numpy`."""
+    """Return the libraries that a type's arrays belong to: `torch`, `cupy`, `numpy`."""
     return {
         base.__module__.partition(".")[0]
         for base in cls.__mro__

@@ -10,19 +10,19 @@ from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.values import replace, value_class
 
 Shape = tuple[int, ...]
-# Device numbers of tensors that live on no GPU, on all of them (managed memory, and tensors of no
-# elements), where only the driver can tell, or on some accelerator that is not said.
+# Device numbers of tensors in host memory; on every device (managed memory, empty tensors); on a
+# device that only the driver knows; on an accelerator that the array does not name.
 ON_CPU = -1
 ON_ANY = -2
 ON_OTHER = -3
 ON_GPU = -4
-# Where the array interface says that memory of no bytes is: NumPy before 2.3 takes an address of 0
-# for "none given", and copies elements.
+# The address of empty memory in the array interface. NumPy before 2.3 takes 0 for a missing address
+# and copies elements.
 NOWHERE = 16
 
 
 def device_words(ordinal: int) -> str:
-    """A device in messages, by its number: `device 0`, `the cpu device`."""
+    """Return a device's name for messages: `device 0`, `the cpu device`."""
     return "the cpu device" if ordinal == ON_CPU else f"device {ordinal}"
 
 
@@ -32,11 +32,11 @@ class TensorFacts:
 
     Attributes:
         ptr: address of its first element.
-        shape, stride: extents and strides in elements; the stride of a dimension of one element is
-            what a contiguous tensor has.
-        dtype: a dtype's name, or the foreign name of one that tilec has not.
+        shape, stride: extents and strides in elements; a dimension of extent 1 has the stride of a
+            contiguous tensor.
+        dtype: a dtype's name, or the foreign name of a dtype that tilec does not have.
         device: ordinal, or `ON_CPU`, `ON_ANY`, `ON_OTHER`, `ON_GPU`.
-        readonly: must not be written.
+        readonly: whether it must not be written.
     """
 
     ptr: int
@@ -53,12 +53,12 @@ class TensorFacts:
 
     @property
     def itemsize(self) -> int:
-        """Bytes of one element, or of those that share a byte; 0 for a dtype that tilec has not."""
+        """Bytes of one element, or of those in one byte; 0 for a dtype tilec does not have."""
         return DTYPES[self.dtype].bytes if self.dtype in DTYPES else 0
 
     @property
     def nbytes(self) -> int:
-        """Bytes of its elements."""
+        """Bytes of its elements; 0 for a dtype tilec does not have."""
         return DTYPES[self.dtype].size_of(self.size) if self.dtype in DTYPES else 0
 
     @property
@@ -73,7 +73,7 @@ class TensorFacts:
 
     @property
     def sound(self) -> bool:
-        """Whether it is aligned to its elements, and has memory if it has any."""
+        """Whether it is aligned to its elements, and has memory if it has elements."""
         size = self.itemsize
         return size > 0 and self.ptr % size == 0 and (self.ptr != 0 or self.empty)
 
@@ -84,24 +84,24 @@ class TensorFacts:
 
     @property
     def span(self) -> tuple[int, int]:
-        """Addresses of its first byte, and of the one behind its last."""
+        """Address of the first byte, and the address behind the last byte."""
         low, high = byte_range(self)
         return self.ptr + low, self.ptr + high
 
     @property
     def order(self) -> list[int]:
-        """Its dimensions, those with the smallest steps first."""
+        """The dimensions by stride, the smallest first."""
         return sorted(range(len(self.shape)), key=lambda dim: (self.stride[dim], self.shape[dim]))
 
     @property
     def pinned(self) -> TensorFacts:
-        """Itself, for what needs plain extents and strides (`keys.TracedTensor`)."""
+        """Itself, with plain extents and strides; `keys.TracedTensor` pins its own."""
         return self
 
 
 @functools.lru_cache(maxsize=1024)
 def contiguous_stride(shape: Shape) -> Shape:
-    """Strides in elements of a C-contiguous tensor."""
+    """Return the strides in elements of a C-contiguous tensor."""
     stride = []
     step = 1
     for extent in reversed(shape):
@@ -111,8 +111,9 @@ def contiguous_stride(shape: Shape) -> Shape:
 
 
 def settled_stride(shape: Shape, stride: Shape | None) -> Shape:
-    """Strides with those of dimensions of one element or none (which no access uses) as in a
-    contiguous tensor.
+    """Return strides in which unused ones are those of a contiguous tensor.
+
+    No access uses the stride of a dimension with one element or none.
     """
     if stride is None or 0 in shape:
         return contiguous_stride(shape)
@@ -126,8 +127,9 @@ def settled_stride(shape: Shape, stride: Shape | None) -> Shape:
 
 
 def as_bytes(facts: TensorFacts) -> TensorFacts:
-    """A tensor whose elements share bytes as one of these bytes; its last dimension is dense. Any
-    other as it is.
+    """Return a tensor whose elements share bytes as a tensor of bytes, others unchanged.
+
+    The last dimension of such a tensor is dense.
     """
     each = DTYPES[facts.dtype].per_byte if facts.dtype in DTYPES else 1
     if each == 1:
@@ -138,8 +140,9 @@ def as_bytes(facts: TensorFacts) -> TensorFacts:
 
 
 def byte_range(facts: TensorFacts) -> tuple[int, int]:
-    """(first, past the last) byte of a tensor relative to its address; (0, 0) for one of no
-    elements.
+    """Return the first byte and the byte behind the last, relative to the tensor's address.
+
+    An empty tensor gives (0, 0).
     """
     if 0 in facts.shape:
         return 0, 0
@@ -152,8 +155,9 @@ def byte_range(facts: TensorFacts) -> tuple[int, int]:
 
 
 def _is_nested(facts: TensorFacts) -> bool:
-    """Whether steps of each dimension pass all elements of the smaller ones, as in rows or columns
-    of a larger matrix: then no two indices name one element.
+    """Whether each stride passes all elements of the smaller dimensions, as in a larger matrix.
+
+    If so, no two indices share an element.
     """
     reach = 1
     for dim in facts.order:
@@ -164,8 +168,10 @@ def _is_nested(facts: TensorFacts) -> bool:
 
 
 def overlaps_itself(facts: TensorFacts) -> bool:
-    """Whether several indices certainly name one element, as in an expanded tensor or in
-    overlapping windows: for this, two dimensions are looked at at a time.
+    """Whether several indices certainly share an element.
+
+    This is so in an expanded tensor and in overlapping windows. The check compares two dimensions
+    at a time.
     """
     if facts.empty or facts.contiguous or _is_nested(facts):
         return False
@@ -185,20 +191,21 @@ def overlaps_itself(facts: TensorFacts) -> bool:
 
 
 def may_overlap(a: TensorFacts, b: TensorFacts) -> bool:
-    """Whether two tensors can share a byte. Side by side columns of one matrix are told apart;
-    stranger interleavings are not.
+    """Whether two tensors may share a byte.
+
+    Columns of one matrix side by side are recognized as separate, more complex interleavings are
+    not.
     """
     if a.empty or b.empty:
         return False
     (a_start, a_end), (b_start, b_end) = a.span, b.span
-    if (a_end <= b_start) | (b_end <= a_start):  # one decision: which of them comes first is none
+    if (a_end <= b_start) | (b_end <= a_start):  # one guard, which does not depend on their order
         return False
     a, b = as_bytes(a.pinned), as_bytes(b.pinned)
     pitch = math.gcd(*_outer(a), *_outer(b))
     if pitch == 0:
         return True
-    # Outer steps are multiples of the pitch: what is left of each tensor is a window that repeats
-    # with it.
+    # Outer steps are multiples of the pitch, so each tensor is a window that repeats at the pitch.
     a_start, a_width = _window(a, pitch)
     b_start, b_width = _window(b, pitch)
     apart = (b_start - a_start) % pitch
@@ -206,7 +213,7 @@ def may_overlap(a: TensorFacts, b: TensorFacts) -> bool:
 
 
 def _outer(facts: TensorFacts) -> list[int]:
-    """Steps in bytes that are no part of the tensor's innermost dense run."""
+    """Return the steps in bytes outside of the tensor's innermost dense run."""
     run = facts.itemsize
     outer = []
     for extent, stride in sorted(
@@ -221,7 +228,7 @@ def _outer(facts: TensorFacts) -> list[int]:
 
 
 def _window(facts: TensorFacts, pitch: int) -> tuple[int, int]:
-    """(first byte, width) of a tensor without the steps that are multiples of `pitch`."""
+    """Return (first byte, width) of a tensor without the steps that are multiples of `pitch`."""
     low = high = 0
     for extent, stride in zip(facts.shape, facts.stride, strict=True):
         if (stride * facts.itemsize) % pitch:
@@ -231,7 +238,5 @@ def _window(facts: TensorFacts, pitch: int) -> tuple[int, int]:
 
 
 def is_of_jax(kind: type) -> bool:
-    """Whether a type of arrays is JAX's: those never change, although no protocol of theirs says
-    so.
-    """
+    """Whether a type of arrays is JAX's: they are read-only, but no protocol declares it."""
     return kind.__module__.partition(".")[0] in ("jax", "jaxlib")

@@ -1,4 +1,4 @@
-"""The calls of the CUDA driver through ctypes: nothing has to be installed or imported for them."""
+"""The calls of the CUDA driver through ctypes, without a dependency."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ctypes import (
 )
 from typing import Any
 
-# What each call takes. A type in a list is that of a value which the call gives through a pointer.
+# Parameter types of each call. A type in a list is that of a value returned through a pointer.
 CALLS: dict[str, tuple[Any, ...]] = {
     "cuInit": (c_uint,),
     "cuDriverGetVersion": ([c_int],),
@@ -94,7 +94,7 @@ CALLS: dict[str, tuple[Any, ...]] = {
     "cuGraphDestroy": (c_void_p,),
     "cuGraphExecDestroy": (c_void_p,),
 }
-# Symbols of the library that have other names than cuda.h gives their calls.
+# Symbols of the library whose names differ from those in cuda.h.
 SYMBOLS = {
     "cuCtxPopCurrent": "cuCtxPopCurrent_v2",
     "cuCtxPushCurrent": "cuCtxPushCurrent_v2",
@@ -113,20 +113,18 @@ _NOT_SUPPORTED = 801
 
 
 class Libcuda:
-    """The library. Each call gives (result, values…): a result is a number, 0 for success; a null
-    handle is 0.
-    """
+    """The library. Each call returns (result, values…): 0 is success, and a null handle is 0."""
 
     def __init__(self, library: Any = None) -> None:
-        """Open libcuda; `library` stands for it in tests.
+        """Open libcuda; tests pass a `library` instead.
 
         Raises:
-            OSError: there is none.
+            OSError: libcuda cannot be loaded.
         """
         self.library = library or ctypes.CDLL("libcuda.so.1")
 
     def __getattr__(self, name: str) -> Callable[..., tuple[Any, ...]]:
-        """Find a call, at its first use: older drivers do not have all of them."""
+        """Look up a call at its first use, because older drivers lack some."""
         takes = CALLS.get(name)
         if takes is None:
             raise AttributeError(name)
@@ -142,7 +140,7 @@ def _call(function: Any, takes: tuple[Any, ...]) -> Callable[..., tuple[Any, ...
     function.restype = c_int
     if not gives:
         return lambda *arguments: (function(*arguments),)
-    if list(gives) == [0]:  # most are, and one of them is asked before almost every other call
+    if list(gives) == [0]:  # a faster form: it includes cuCtxGetCurrent, which precedes most calls
         kind = gives[0]
 
         def ask(*arguments: Any) -> tuple[Any, ...]:

@@ -1,5 +1,6 @@
-"""Contexts that are lost: which device, since which call, and which launches may be to blame. Pure:
-knows no driver.
+"""Lost contexts: the device, the failed call, and the launches that may be the cause.
+
+This module calls no driver.
 """
 
 from __future__ import annotations
@@ -11,10 +12,10 @@ from tilec_runtime.device.layout import device_words
 from tilec_runtime.device.seam_types import LaunchShape
 from tilec_runtime.errors import ContextLostError, DriverError
 
-# Launches that are remembered, and that a message names.
+# Most launches that are kept, and most that a message names.
 _REMEMBERED, _NAMED = 256, 4
-# What tells, of the contexts of a driver and a device's ordinal, which ops were enqueued and are
-# not done, the oldest of each stream first.
+# Functions that return the labels of unfinished ops on one device of a driver. The oldest op of each
+# stream comes first.
 PENDING: list[Callable[[Losses, int], list[str]]] = []
 _AGAIN = (
     "CUDA_LAUNCH_BLOCKING=1 fails at the launch itself, and `tilec sanitize` "
@@ -26,11 +27,11 @@ class Losses:
     """The lost contexts of one driver.
 
     Attributes:
-        errors: what told of each loss first, by the device's ordinal.
+        errors: the first error of each loss, by the device's ordinal.
     """
 
     def __init__(self) -> None:
-        """Start with none."""
+        """Start without losses."""
         self.errors: dict[int, ContextLostError] = {}
         self._suspects: dict[int, collections.deque[str]] = {}
 
@@ -39,8 +40,9 @@ class Losses:
         return ordinal in self.errors
 
     def suspect(self, ordinal: int, kernel: str, shape: LaunchShape, stream: int) -> None:
-        """Remember a kernel that was made ready to be launched on a device: it may be to blame if
-        the context is lost. Launches themselves note nothing.
+        """Record a kernel that was prepared for launches on a device: it may cause a loss.
+
+        Launches themselves record nothing.
         """
         grid, block = ("x".join(map(str, extents)) for extents in (shape.grid, shape.block))
         launches = self._suspects.setdefault(ordinal, collections.deque(maxlen=_REMEMBERED))
@@ -50,7 +52,7 @@ class Losses:
         """Check that a device's context is not lost.
 
         Raises:
-            ContextLostError: it is.
+            ContextLostError: the context is lost.
         """
         if ordinal in self.errors:
             raise self.again(ordinal)
@@ -66,22 +68,22 @@ class Losses:
         kernel: str = "",
         blocking: bool = False,
     ) -> DriverError:
-        """The error of a driver's call that failed: it is the end of the context for some results.
+        """Return the error of a failed driver call; some results mean that the context is lost.
 
         Args:
-            ordinal: the device; None where that is not known.
-            call: of the driver, or `the launch`.
+            ordinal: the device, or None if unknown.
+            call: the driver's call, or `the launch`.
             result: name of the result.
-            code: its number.
+            code: number of the result.
             words: the driver's own description.
-            kernel: whose launch it was.
-            blocking: launches are waited for, so that `kernel` is what failed.
+            kernel: the kernel whose launch failed.
+            blocking: whether launches wait for their end, so that `kernel` is the cause.
         """
         from tilec_runtime.device.results import (
             KERNEL_FAULTS,
             STICKY,
             advice,
-        )  # what results mean is read when there is one
+        )  # a long table, read at the first failure only
 
         cause, fix = advice(result)
         what = f"{kernel}: " if kernel else ""
@@ -111,8 +113,9 @@ class Losses:
         return lost
 
     def again(self, ordinal: int, kernel: str = "") -> ContextLostError:
-        """The error of a call after the loss, of a launch of `kernel`. Each raise gets one of its
-        own, since tracebacks grow.
+        """Return a new error for a call, or a launch of `kernel`, after the loss.
+
+        Each raise needs its own error, because a traceback grows with each raise.
         """
         first = self.errors[ordinal]
         what = f"{kernel}: " if kernel else ""
@@ -131,7 +134,7 @@ class Losses:
         )
 
     def _named(self, ordinal: int, kernel: str) -> tuple[tuple[str, ...], str]:
-        """The launches that may be to blame, and the words that say so."""
+        """Return the launches that may be the cause, and the text that lists them."""
         if kernel:
             return (kernel,), f"; launches fail by themselves here, so it was {kernel}"
         launches = tuple(dict.fromkeys(reversed(self._suspects.get(ordinal, ()))))

@@ -1,5 +1,6 @@
-"""nvJitLink through cuda.bindings: links LTO-IR, and compiles PTX that the driver is too old for.
-Imported when it is first needed.
+"""nvJitLink through cuda.bindings: links LTO-IR, and compiles PTX that the driver cannot read.
+
+Imported at its first use.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ from tilec_runtime.errors import MissingError, TilecError
 from tilec_runtime.model.arch import TargetKind, Version
 
 _FIX = "install it: pip install 'nvidia-nvjitlink>=13,<14'"
-_LOCK = threading.Lock()  # one link at a time: the library keeps state of the process
+_LOCK = threading.Lock()  # one link at a time: the library has state per process
 
 
 class LinkError(TilecError):
-    """nvJitLink made no machine code; `what` is its log."""
+    """nvJitLink failed; `what` is its log."""
 
 
 class NvJitLink:
@@ -26,7 +27,7 @@ class NvJitLink:
         """Load the library.
 
         Raises:
-            MissingError: there is none.
+            MissingError: the library or its bindings are missing.
         """
         try:
             from cuda.bindings import nvjitlink
@@ -36,7 +37,7 @@ class NvJitLink:
             ImportError,
             RuntimeError,
             OSError,
-        ) as error:  # the bindings look for the library at their first call
+        ) as error:  # the bindings load the library at their first call
             what = f"nvJitLink cannot be loaded: {' '.join(str(error).split())[:300]}"
             raise MissingError(
                 what, cause="neither the driver nor tilec brings it", fix=_FIX
@@ -46,7 +47,7 @@ class NvJitLink:
 
     @property
     def version(self) -> Version:
-        """CUDA release that it is of."""
+        """The CUDA release of the library."""
         return self._version
 
     def compile(
@@ -57,10 +58,10 @@ class NvJitLink:
         kind: TargetKind = TargetKind.PTX,
         options: Sequence[str] = (),
     ) -> bytes:
-        """The cubin of a PTX text, or of LTO-IR, for an architecture such as `sm_90a`.
+        """Return the cubin of a PTX text, or of LTO-IR, for an architecture such as `sm_90a`.
 
         Raises:
-            LinkError: there is none.
+            LinkError: nvJitLink fails; the error has its log.
         """
         api = self._api
         arguments = [f"-arch={arch}", *(["-lto"] if kind is TargetKind.LTOIR else []), *options]

@@ -1,5 +1,6 @@
-"""Streams that are captured: what is used there is noted for the graph, since nothing runs yet and
-nothing can be waited for.
+"""Captures of streams: the memory that is used there is recorded for the graph.
+
+During a capture nothing runs, and nothing can be waited for.
 """
 
 from __future__ import annotations
@@ -11,30 +12,32 @@ if TYPE_CHECKING:
 
 
 class Recording:
-    """What a capture of tilec's own uses: its graph keeps all of it, and each replay is a use of
-    each memory.
+    """Everything that a capture of tilec's own uses. Its graph keeps all of it alive.
+
+    Each replay is a use of each memory.
 
     Attributes:
-        uses: memory, and whether it is written, by the memory's id.
-        kept: everything else that has to live as long as the graph: arrays of other libraries, host
-            memory; by the thing's id.
+        uses: each memory, and whether it is written, by the memory's id.
+        kept: all other objects that have to live as long as the graph, such as arrays of other
+            libraries and host memory, by id.
     """
 
     __slots__ = ("__weakref__", "kept", "uses")
 
     def __init__(self) -> None:
-        """Start with nothing."""
+        """Start empty."""
         self.uses: dict[int, tuple[Any, bool]] = {}
         self.kept: dict[int, Any] = {}
 
     def touch(self, storage: Any, *, write: bool) -> None:
-        """Note that the graph uses a `Storage`. Its order among other uses is the replays' affair."""
+        """Record that the graph uses a `Storage`; replays order this use among others."""
         before = self.uses.get(id(storage))
         self.uses[id(storage)] = (storage, write or (before is not None and before[1]))
 
     def keep(self, *things: Any) -> None:
-        """Keep objects as long as the graph. Of tensors it is the memory: to hold them would be to
-        own or to borrow them.
+        """Keep objects alive as long as the graph.
+
+        For a tensor keep its storage: to keep the tensor would be to own or borrow it.
         """
         for thing in things:
             storage = getattr(thing, "storage", None)
@@ -43,8 +46,10 @@ class Recording:
 
 
 class ForeignRecording(Recording):
-    """A capture of another library. What it uses has to be there before: the host waits for it. Its
-    replays are not seen, and nothing is kept for them.
+    """A capture by another library.
+
+    Memory that it uses has to be ready before, so the host waits for it. Replays are not visible to
+    tilec, and nothing is kept alive for them.
     """
 
     __slots__ = ("_driver", "_key")
@@ -56,35 +61,35 @@ class ForeignRecording(Recording):
         self._key = (ordinal, stream)
 
     def touch(self, storage: Any, *, write: bool) -> None:
-        """Wait for what the work has to come after, on other streams: the graph cannot."""
+        """Wait for conflicting uses on other streams, because the graph cannot wait for them."""
         with self._driver.outside_captures(self._key[0]):
             storage.sync(write=write, line=storage.line(self._key[1], self._key[0]))
 
     def keep(self, *things: Any) -> None:
-        """Who captures keeps what the graph uses."""
+        """Do nothing: the library that captures keeps objects alive."""
 
 
 RECORDINGS: dict[tuple[int, int, int], Recording] = {}
 
 
 def begin_recording(driver: DeviceDriver, ordinal: int, stream: int) -> Recording:
-    """Note what a stream uses from now on, for a graph."""
+    """Begin to record a stream's uses of memory, for a graph."""
     recording = RECORDINGS[id(driver), ordinal, stream] = Recording()
     return recording
 
 
 def end_recording(driver: DeviceDriver, ordinal: int, stream: int) -> None:
-    """Its capture has ended, or is about to."""
+    """Stop to record: the capture has ended, or is about to."""
     RECORDINGS.pop((id(driver), ordinal, stream), None)
 
 
 def own_recording(driver: DeviceDriver, ordinal: int, stream: int) -> Recording | None:
-    """The capture of tilec's own that a stream is in."""
+    """Return the capture of tilec's own that a stream is in, or None."""
     return RECORDINGS.get((id(driver), ordinal, stream)) if RECORDINGS else None
 
 
 def recording_of(driver: DeviceDriver, ordinal: int, stream: int) -> Recording | None:
-    """The capture that a stream is in, by whomever; None for a stream that does its work."""
+    """Return the capture by any library that a stream is in, or None."""
     recording = own_recording(driver, ordinal, stream)
     if recording is None and driver.capturing(ordinal, stream):
         return ForeignRecording(driver, ordinal, stream)

@@ -1,10 +1,8 @@
-"""What the CUDA driver's result codes mean for a user of tilec: usual cause and next step as one
-table, and which of them are final.
-"""
+"""Usual cause and next step of each CUDA driver result, and the results that are final."""
 
 from __future__ import annotations
 
-# A result that leaves the context unusable: every later call in this process fails too.
+# The next step of results that leave the context unusable.
 _STICKY = "the process must be restarted: after this error every call on the device fails"
 _SANITIZER = "look for the launch with compute-sanitizer"
 
@@ -353,8 +351,7 @@ ADVICE: dict[str, tuple[str, str]] = {
     ),
 }
 
-# Results after which nothing works any more on the device, in this process; and those of them that
-# a kernel is to blame for.
+# Results after which every call on the device fails in this process; those that a kernel causes.
 STICKY = frozenset(name for name, (_, fix) in ADVICE.items() if _STICKY in fix)
 KERNEL_FAULTS = STICKY - {
     "CUDA_ERROR_CONTEXT_IS_DESTROYED",
@@ -363,7 +360,7 @@ KERNEL_FAULTS = STICKY - {
     "CUDA_ERROR_MPS_CLIENT_TERMINATED",
     "CUDA_ERROR_NVLINK_UNCORRECTABLE",
 }
-# Results of the first call that mean: there is nothing to run on.
+# Results of the first call that mean that no GPU can be used.
 NO_DEVICE = frozenset(
     {
         "CUDA_ERROR_NO_DEVICE",
@@ -378,7 +375,7 @@ NO_DEVICE = frozenset(
 
 
 def advice(name: str) -> tuple[str, str]:
-    """Usual cause and next step of a result, of one that the table does not have too."""
+    """Return the usual cause and next step of a result; general ones for an unknown result."""
     known = ADVICE.get(name)
     return known or (
         "",

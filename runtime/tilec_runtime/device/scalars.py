@@ -1,4 +1,4 @@
-"""Scalars by value: which Python numbers fit which dtype, and their bytes, small floats included."""
+"""Scalars by value: which Python numbers fit a dtype, and their bytes, small floats included."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.values import value_class
 
 Encode = Callable[[Any], Any]
-# What packing raises where a number does not fit.
+# The errors of packing a number that does not fit.
 MISFITS = (struct.error, OverflowError, TypeError, ValueError)
 
 # Format character of the struct module; small floats are encoded first and packed as unsigned
@@ -42,8 +42,12 @@ _FORMATS = {
 
 @value_class(frozen=True)
 class _SmallFloat:
-    """A float format: bits of exponent and mantissa, its largest finite value, and the codes of
-    infinity and NaN (None for none).
+    """A small float format.
+
+    Attributes:
+        exponent, mantissa: their bits.
+        largest: the largest finite value.
+        infinity, nan: the codes of infinity (None for none) and NaN.
     """
 
     exponent: int
@@ -53,10 +57,10 @@ class _SmallFloat:
     nan: int
 
     def encode(self, value: Any) -> int:
-        """The code of a number, rounded to nearest, ties to even.
+        """Return the code of a number, rounded to nearest, ties to even.
 
         Raises:
-            OverflowError: it is beyond the largest finite value.
+            OverflowError: the number exceeds the largest finite value.
         """
         number = float(value)
         sign = (1 << (self.exponent + self.mantissa)) if math.copysign(1.0, number) < 0 else 0
@@ -74,7 +78,7 @@ class _SmallFloat:
         steps = round(math.ldexp(magnitude, self.mantissa - power))  # Python rounds ties to even
         if math.ldexp(steps, power - self.mantissa) > self.largest:
             raise OverflowError("too large")
-        # A carry out of the mantissa lands in the exponent, which is what it means.
+        # A carry out of the mantissa increments the exponent, as it should.
         code = (
             steps + ((power + bias - 1) << self.mantissa) if steps >= 1 << self.mantissa else steps
         )
@@ -82,8 +86,9 @@ class _SmallFloat:
 
 
 def _encode_scale(value: Any) -> int:
-    """Code of f8e8m0: a power of two from 2**-127 to 2**127, nearest to the number, the upper one
-    of two that are as near; 255 is NaN.
+    """Return the f8e8m0 code of the power of two nearest to a number; 255 is NaN.
+
+    Powers go from 2**-127 to 2**127. Between two equally near, the upper is taken.
     """
     number = float(value)
     if math.isnan(number):
@@ -98,7 +103,7 @@ def _encode_scale(value: Any) -> int:
 
 
 def _encode_f4(value: Any) -> int:
-    """Code of f4e2m1, which has neither infinity nor NaN."""
+    """Return the f4e2m1 code of a number; the format has neither infinity nor NaN."""
     if math.isnan(float(value)):
         raise OverflowError("there is no NaN")
     return _SmallFloat(2, 1, 6.0, None, 0).encode(value)
@@ -114,20 +119,19 @@ _SMALL = {
 
 
 def format_of(dtype: str) -> str:
-    """Format character of a dtype (or `ptr`) in the struct module."""
+    """Return the format character of a dtype (or `ptr`) in the struct module."""
     return _FORMATS[dtype]
 
 
 def encoder_of(dtype: str) -> Encode | None:
-    """What turns a number into what its format character packs; None where that is the number
-    itself.
-    """
+    """Return the function from a number to a small float's code, or None for other dtypes."""
     return _SMALL.get(dtype)
 
 
 def packed_format(kind: str, size: int = 0) -> str:
-    """How a scalar is packed: a format of the struct module, or the name of a dtype that has none;
-    of a struct, so many bytes.
+    """Return the format of a scalar: of the struct module, or the name of a small float.
+
+    A struct of `size` bytes has the format of so many bytes.
     """
     return (
         f"{size}s"
@@ -139,13 +143,13 @@ def packed_format(kind: str, size: int = 0) -> str:
 
 
 def encoded(format_: str, value: Any) -> bytes:
-    """The bytes of one scalar.
+    """Return the bytes of one scalar.
 
     Raises:
-        struct.error, OverflowError, TypeError, ValueError: it does not fit.
+        struct.error, OverflowError, TypeError, ValueError: the value does not fit.
     """
     if numpy_dtype(value) == "bool":
-        value = bool(value)  # an integer, as Python's is
+        value = bool(value)  # a Python bool packs as an integer too, a NumPy one does not
     encode = encoder_of(format_)
     if encode is not None:
         return struct.pack(f"={format_of(format_)}", encode(value))
@@ -158,19 +162,20 @@ def encoded(format_: str, value: Any) -> bytes:
 
 
 def is_number(value: object) -> bool:
-    """Whether it is a Python number or a NumPy scalar; tensors of one element are not, since
-    reading them would wait for the device.
+    """Whether a value is a Python number or a NumPy scalar.
+
+    Tensors of one element are not: reading them would wait for the device.
     """
     return isinstance(value, bool | int | float) or _is_numpy(value)
 
 
 def numpy_dtype(value: Any) -> str:
-    """NumPy's name of a NumPy scalar's dtype; empty for Python numbers, which have none."""
+    """Return NumPy's name of a NumPy scalar's dtype, or an empty string for other values."""
     return str(value.dtype) if _is_numpy(value) else ""
 
 
 def refusal(value: Any, dtype: str) -> str:
-    """Why a number cannot be passed as `dtype`, or an empty text where it can."""
+    """Return why a number cannot be passed as `dtype`, or an empty string if it can."""
     kind = DTYPES[dtype].kind
     plain = value.item() if _is_numpy(value) else value
     if kind == "bool":
@@ -178,7 +183,7 @@ def refusal(value: Any, dtype: str) -> str:
     if kind in ("int", "uint") and not isinstance(plain, int):
         return f"takes an integer ({dtype}), got {value!r}"
     try:
-        if isinstance(plain, str | bytes):  # of NumPy; `float` reads text
+        if isinstance(plain, str | bytes):  # from NumPy; `float` would parse the text
             raise TypeError
         encoded(packed_format(dtype), plain)
     except MISFITS:
@@ -187,26 +192,26 @@ def refusal(value: Any, dtype: str) -> str:
 
 
 def is_whole(value: Any) -> bool:
-    """Whether it is a whole number, of Python or NumPy; a bool is none, nor is an array."""
-    if isinstance(value, bool) or numpy_dtype(value) == "bool":  # older ones have an index
+    """Whether a value is an integer of Python or NumPy; bools and arrays are not."""
+    if isinstance(value, bool) or numpy_dtype(value) == "bool":  # older NumPy bools have an index
         return False
     try:
         operator.index(value)
-    except TypeError:  # arrays have an `__index__`, which says no
+    except TypeError:  # no `__index__`, or that of an array, which raises
         return False
     return True
 
 
 def whole(what: str, value: Any, raised: type[TilecError] = CallError) -> int:
-    """A whole number as one of Python.
+    """Return an integer of Python or NumPy as a Python int.
 
     Args:
-        what: whose it is, as the message begins: `eye: rows`.
-        value: what was given.
+        what: the value's name, with which the message begins: `eye: rows`.
+        value: the value.
         raised: the class of the error.
 
     Raises:
-        TilecError: it is none.
+        TilecError: the value is not an integer.
     """
     if not is_whole(value):
         raise raised(f"{what} is {shown(value)}, and must be a whole number")
@@ -219,21 +224,21 @@ def require_kind(
     """Check the type of an argument: `who` takes a `noun`.
 
     Raises:
-        CallError: it is of another type; with what was given, and the next step.
+        CallError: the argument has another type.
     """
     if not isinstance(given, kind):
         raise CallError(f"{who} takes {noun}, got a {type(given).__qualname__}", fix=fix)
 
 
 def byte_count(what: str, value: Any) -> int:
-    """A size in bytes as a whole number of Python.
+    """Return a size in bytes as a Python int.
 
     Args:
-        what: whose it is, as the message begins: `trim: keep`.
-        value: what was given.
+        what: the value's name, with which the message begins: `trim: keep`.
+        value: the value.
 
     Raises:
-        CallError: it is none.
+        CallError: the value is not an integer, or is negative.
     """
     if not is_whole(value) or value < 0:
         raise CallError(
@@ -243,18 +248,19 @@ def byte_count(what: str, value: Any) -> int:
 
 
 def bare(handle: Any) -> Any:
-    """The number of an address or handle that the driver's bindings wrap (`CUdeviceptr`,
-    `CUdevice`); anything else as it is.
+    """Return the number of an address or handle of the driver's bindings, others unchanged.
+
+    The bindings wrap such numbers in `CUdeviceptr`, `CUdevice` and others.
     """
     kind = type(handle)
     return int(handle) if hasattr(kind, "__int__") and not hasattr(kind, "__float__") else handle
 
 
 def handle_number(handle: object, noun: str, fix: str) -> int:
-    """The number of a driver's handle that another library holds.
+    """Return the number of a driver's handle that another library holds.
 
     Raises:
-        CallError: it is none of a `noun`; with the next step.
+        CallError: the object is not a handle of a `noun`.
     """
     try:
         return operator.index(bare(handle))
@@ -263,7 +269,10 @@ def handle_number(handle: object, noun: str, fix: str) -> int:
 
 
 def shown(value: object) -> str:
-    """A value in a message; Python itself refuses to write integers of thousands of digits."""
+    """Return a value as text for a message.
+
+    Python refuses to write integers with thousands of digits; describe them instead.
+    """
     return (
         f"an integer of {value.bit_length()} bits"
         if isinstance(value, int) and value.bit_length() > 2048

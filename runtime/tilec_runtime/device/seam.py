@@ -1,5 +1,6 @@
-"""What tilec asks of a driver of devices: the protocol that `_driver` fulfils for CUDA and that
-tests fake. Its values are in `seam_types`: a launch needs no more.
+"""The interface between tilec and a driver, which CUDA, the cpu device and tests implement.
+
+The values that cross it are in `seam_types`; a launch needs only those.
 """
 
 from __future__ import annotations
@@ -53,28 +54,31 @@ __all__ = [
 
 
 class DeviceDriver(Protocol):
-    """A driver as tilec uses it. Every failure is a `DriverError` (or `NoDeviceError`) with cause
-    and fix.
+    """A driver of devices.
+
+    Every failure is a `DriverError` (or `NoDeviceError`) with cause and fix.
     """
 
     @property
     def holds_arguments(self) -> bool:
-        """Whether launches keep their arguments alive until they are done; then they get them as
-        they are called.
+        """Whether launches keep their arguments alive until they are done.
+
+        If so, a launch passes them along with each call.
         """
 
     def version(self) -> Version:
-        """CUDA release that the driver serves."""
+        """Return the CUDA release that the driver supports."""
 
     def device_count(self) -> int:
-        """Number of visible devices."""
+        """Return the number of visible devices."""
 
     def device(self, ordinal: int) -> DeviceInfo:
-        """Facts about one device."""
+        """Return facts about one device."""
 
     def adopt(self, ordinal: int) -> None:
-        """Give a thread that has no context that of device 0, for good, if this is the device; for
-        another one, do nothing.
+        """Set the context of device 0 in a thread that has none, permanently.
+
+        Do nothing for another device.
         """
 
     def load_module(self, ordinal: int, data: bytes) -> ModuleHandle:
@@ -84,7 +88,7 @@ class DeviceDriver(Protocol):
         """Look up an entry point."""
 
     def function_facts(self, function: FunctionHandle) -> FunctionFacts:
-        """Resources of an entry point."""
+        """Return the resources of an entry point."""
 
     def allow_shared(self, function: FunctionHandle, size: int) -> None:
         """Let launches of the function use up to `size` bytes of dynamic shared memory."""
@@ -95,13 +99,13 @@ class DeviceDriver(Protocol):
     def active_blocks(
         self, ordinal: int, function: FunctionHandle, threads: int, shared: int
     ) -> int:
-        """Blocks of a launch that are resident on one multiprocessor at a time."""
+        """Count the blocks of a launch that are resident on one multiprocessor at once."""
 
     def active_clusters(self, ordinal: int, function: FunctionHandle, shape: LaunchShape) -> int:
-        """Clusters of a launch that are resident on the device at a time."""
+        """Count the clusters of a launch that are resident on the device at once."""
 
     def widest_cluster(self, ordinal: int, function: FunctionHandle, shape: LaunchShape) -> int:
-        """The most blocks that a cluster of such a launch can have, whatever cluster it says."""
+        """Return the most blocks per cluster for such a launch; `shape.cluster` is ignored."""
 
     def tensor_map(
         self,
@@ -111,8 +115,14 @@ class DeviceDriver(Protocol):
         shape: tuple[int, ...],
         strides: tuple[int, ...],
     ) -> bytes:
-        """The bytes of a tensor map of these extents, with strides in bytes: all but the last are
-        multiples of 16.
+        """Return the bytes of a tensor map.
+
+        Args:
+            ordinal: the device.
+            wanted: the map's box, element type and swizzle.
+            address: of the tensor.
+            shape: extents of the tensor.
+            strides: strides in bytes; all but the last are multiples of 16.
         """
 
     def bind_launch(
@@ -123,41 +133,42 @@ class DeviceDriver(Protocol):
         stream: int,
         parts: LaunchParts,
     ) -> LaunchCall:
-        """A call that enqueues this launch; it reports failure by its result and never raises for
-        one.
+        """Return a call that enqueues this launch.
+
+        The call reports a failure by its result and does not raise.
         """
 
     def launch_target(self, ordinal: int) -> int | Callable[..., Any] | None:
-        """What the launch core launches through: the number of the device's context for the CUDA
-        driver, a callable of a double's (see `Table`), or None where all launches are bound.
+        """Return the target of the launch core's launches, or None if it must not launch here.
+
+        The target is the handle of the device's context for the CUDA driver, or a callable of a
+        test double (see `Table`).
         """
 
     def launch_failed(
         self, ordinal: int, result: Any, stream: int, retry: Callable[[], Any], kernel: str
     ) -> None:
-        """Deal with a launch that failed: where only the thread's context was wrong, `retry` under
-        the right one; raise otherwise.
+        """Handle a launch that failed.
+
+        If only the thread's context was wrong, `retry` in the right one; otherwise raise.
         """
 
     def pointer_device(self, address: int) -> int | None:
-        """Ordinal of the device that an address belongs to; None for an address that the driver
-        does not know.
-        """
+        """Return the ordinal of an address's device, or None if the address is unknown."""
 
     def allocation(self, address: int) -> tuple[int, int] | None:
-        """(first address, bytes) of the allocation that an address lies in; None where the driver
-        does not know.
-        """
+        """Return (first address, bytes) of the allocation around an address, or None if unknown."""
 
     def allocate(
         self, ordinal: int, size: int, stream: int | None, pool: PoolHandle | None = None
     ) -> int:
-        """Device memory, in stream order where a stream is given; then out of a pool, tilec's own
-        for the device by default.
+        """Allocate device memory; with a stream, in stream order out of a pool.
+
+        The pool is by default tilec's own for the device.
         """
 
     def free(self, ordinal: int, address: int, stream: int | None) -> None:
-        """Give memory back, in stream order where a stream is given."""
+        """Free device memory; with a stream, in stream order."""
 
     def copy_in(self, ordinal: int, address: int, source: int, size: int, stream: int) -> None:
         """Copy host memory (address `source`) to the device and wait for it."""
@@ -171,138 +182,142 @@ class DeviceDriver(Protocol):
     def copy_async(
         self, ordinal: int, target: int, source: int, size: int, stream: int, kind: CopyKind
     ) -> None:
-        """Copy in stream order. Host memory must stay as it is until the copy is done; only pinned
-        memory is copied without waiting.
+        """Copy in stream order.
+
+        Host memory must not change until the copy is done. Copies of host memory that is not pinned
+        may block the host.
         """
 
     def copy_box(
         self, ordinal: int, target: int, source: int, box: CopyBox, stream: int, kind: CopyKind
     ) -> None:
-        """Copy rows of bytes that lie apart, in stream order. Host memory must stay as it is until
-        the copy is done.
+        """Copy separated rows of bytes in stream order.
+
+        Host memory must not change until the copy is done.
         """
 
     def allocate_pinned(self, ordinal: int, size: int) -> int:
-        """Host memory that the device copies from and to by itself."""
+        """Allocate pinned host memory, which the device copies without the host."""
 
     def free_pinned(self, ordinal: int, address: int) -> None:
-        """Give pinned memory back; nothing may use it any more."""
+        """Free pinned memory; nothing may use it any more."""
 
     def memory_info(self, ordinal: int) -> tuple[int, int]:
-        """(free, total) bytes of the device."""
+        """Return (free, total) bytes of the device."""
 
     def default_pool(self, ordinal: int) -> PoolHandle:
-        """The pool that allocations in stream order come from unless they name another: of tilec's
-        own, one for each device.
-        """
+        """Return the default pool of allocations in stream order: tilec's own, one per device."""
 
     def create_pool(self, ordinal: int, release_threshold: int, max_size: int = 0) -> PoolHandle:
-        """A pool of its own; `max_size` bounds what it takes from the device, 0 does not."""
+        """Create a pool. `max_size` bounds the memory it takes from the device; 0 is no bound."""
 
     def destroy_pool(self, ordinal: int, pool: PoolHandle) -> None:
-        """Give a pool back; its memory goes when the last of it is freed."""
+        """Destroy a pool once all its memory is freed."""
 
     def set_release_threshold(self, ordinal: int, pool: PoolHandle, size: int) -> None:
         """Set how many unused bytes a pool keeps."""
 
     def pool_stats(self, ordinal: int, pool: PoolHandle) -> PoolStats:
-        """What a pool holds."""
+        """Return the memory that a pool holds."""
 
     def trim_pool(self, ordinal: int, pool: PoolHandle, keep: int) -> None:
-        """Give unused memory back to the device until the pool has no more than `keep` bytes, where
-        it can.
-        """
+        """Return unused memory to the device until the pool holds `keep` bytes, if possible."""
 
     def create_stream(self, ordinal: int) -> int:
-        """A stream that does not wait for the legacy default stream."""
+        """Create a stream that does not wait for the legacy default stream."""
 
     def destroy_stream(self, ordinal: int, stream: int) -> None:
-        """Give a stream back; work on it still finishes."""
+        """Destroy a stream; work on it still finishes."""
 
     def synchronize(self, ordinal: int, stream: int) -> None:
-        """Wait for everything on a stream."""
+        """Wait for all work on a stream."""
 
     def synchronize_device(self, ordinal: int) -> None:
-        """Wait for everything on all streams of a device."""
+        """Wait for all work on all streams of a device."""
 
     def create_event(self, ordinal: int, *, timed: bool = True, blocking: bool = False) -> int:
-        """A mark that can be set in streams; one without times costs less. Waits for a `blocking`
-        one sleep, and do not spin.
+        """Create an event; one that is not `timed` costs less.
+
+        Threads that wait for a `blocking` event sleep; for others they spin.
         """
 
     def destroy_event(self, ordinal: int, event: int) -> None:
-        """Give an event back; streams that wait for it still do."""
+        """Destroy an event; streams that wait for it still do."""
 
     def position(self, ordinal: int, stream: int) -> int:
-        """Where in a stream's work the next one goes, for `record_event`; 0 from a driver that does
-        not count.
+        """Return the position of a stream's next work, for `record_event`.
+
+        A driver that does not count returns 0.
         """
 
     def record_event(self, ordinal: int, event: int, stream: int, since: int | None = None) -> None:
-        """Set the mark behind what a stream has to do; it was elsewhere before. `event_failure`
-        tells of the work from `since` on.
+        """Record an event behind all work enqueued on a stream so far.
+
+        Recording moves an event. `event_failure` reports the work from position `since` on.
         """
 
     def wait_event(self, ordinal: int, stream: int, event: int, *, anyway: bool = False) -> None:
-        """Let what a stream is given from now on wait until the mark is reached; one that was never
-        set is.
+        """Make later work on a stream wait for an event; an event never recorded counts as reached.
 
-        Where the work before the mark fails, so does the stream, on drivers that tell works apart;
-        unless it goes on `anyway`.
+        If the work before the event fails, so does the stream, on drivers that attribute failures;
+        with `anyway`, the stream goes on.
         """
 
     def event_reached(self, ordinal: int, event: int) -> bool:
-        """Whether everything before the mark is done."""
+        """Whether all work before the event is done."""
 
     def event_failure(self, ordinal: int, event: int) -> BaseException | None:
-        """What the work before a mark came to that is reached, where the driver tells works apart;
-        else waiting raises it.
+        """Return the error of the work before a reached event, or None.
 
-        Who asks takes care of it: the stream goes on.
+        Only drivers that attribute failures return one; with others, waiting raises it. The caller
+        becomes responsible for the error: the stream goes on.
         """
 
     def synchronize_event(self, ordinal: int, event: int) -> None:
-        """Wait until the mark is reached."""
+        """Wait until an event is reached."""
 
     def elapsed(self, ordinal: int, start: int, end: int) -> float:
-        """Seconds between two marks that were reached."""
+        """Return the seconds between two reached events."""
 
     def begin_capture(self, ordinal: int, stream: int) -> None:
-        """Let what a stream is given become nodes of a graph instead of being done. The stream must
-        not be a default one.
+        """Begin a capture: work on the stream becomes nodes of a graph instead of running.
+
+        The stream must not be a default stream.
         """
 
     def end_capture(self, ordinal: int, stream: int) -> GraphHandle:
-        """The graph of what the stream was given; it does its work itself again, also where this
-        raises.
+        """End a capture and return its graph.
+
+        The stream runs its work again, even if this raises.
         """
 
     def capturing(self, ordinal: int, stream: int) -> bool:
-        """Whether a stream is captured, by whomever. Its work must not be waited for, nor may it
-        wait for work outside of the capture.
+        """Whether any library captures a stream.
+
+        During a capture, nothing may wait for the stream, and the stream may not wait for work
+        outside of the capture.
         """
 
     def outside_captures(self, ordinal: int) -> AbstractContextManager[None]:
-        """Let this thread wait for streams that are not captured, free there and load images,
-        although another one is captured.
-        """
+        """Let this thread wait for other streams, free and load images during a capture."""
 
     def graph_nodes(self, graph: GraphHandle) -> int:
-        """How many works a graph has."""
+        """Return the number of nodes of a graph."""
 
     def instantiate_graph(self, ordinal: int, graph: GraphHandle) -> ExecutableHandle:
-        """Make a graph ready to be launched; it need not stay."""
+        """Return an executable of a graph; the graph may be destroyed afterwards."""
 
     def upload_graph(self, ordinal: int, executable: ExecutableHandle, stream: int) -> None:
-        """Bring it to the device, in stream order, so that its first launch need not."""
+        """Upload an executable in stream order, so that its first launch need not."""
 
     def launch_graph(self, ordinal: int, executable: ExecutableHandle, stream: int) -> None:
-        """Do what the graph says, in stream order, and behind all launches of the executable
-        before. A stream that is captured is refused, and its capture goes on.
+        """Launch an executable in stream order, and after all its earlier launches.
+
+        A stream that is captured is refused, and its capture goes on.
         """
 
     def destroy_graph(self, ordinal: int, graph: GraphHandle) -> None:
-        """Give a graph back; what was made of it stays."""
+        """Destroy a graph; its executables stay valid."""
 
     def destroy_executable(self, ordinal: int, executable: ExecutableHandle) -> None:
-        """Give it back; launches of it still finish. Does not wait."""
+        """Destroy an executable without waiting; its launches still finish."""

@@ -1,5 +1,6 @@
-"""The values that cross the seam between tilec and a driver: facts of devices, launches, copies and
-pools.
+"""The values that cross the seam between tilec and a driver.
+
+They are facts of devices, launches, copies and pools.
 """
 
 from __future__ import annotations
@@ -13,40 +14,38 @@ from tilec_runtime.model.arch import Version
 from tilec_runtime.values import value_class
 
 Dim3 = tuple[int, int, int]
-# Opaque handles of the driver: whatever it gives is handed back to it.
+# Opaque handles, which only their driver reads.
 ModuleHandle = Any
 FunctionHandle = Any
 PoolHandle = Any
 GraphHandle = Any
 ExecutableHandle = Any
-# The release threshold of a pool that gives nothing back by itself.
+# The release threshold of a pool that keeps all unused memory.
 KEEP_ALL = 2**64 - 1
-# Enqueues one launch: (address of the array of parameter addresses, 0) gives a sequence whose first
-# item is the result, false for success. Bound once per plan and stream, so that a launch pays for
-# one call with two arguments. A driver that holds arguments gets (addresses of the tensors first,
-# all arguments of the call) in place of the 0.
+# Enqueues one launch. The arguments are the address of the array of parameter addresses, and 0. It
+# returns a sequence whose first item is the driver's result, 0 for success. It is bound once per
+# plan and stream, so that a launch costs one call with two arguments. A driver that holds arguments
+# gets (addresses of the tensors, all arguments of the call) instead of the 0.
 LaunchCall = Callable[[int, Any], Any]
 
 
 @value_class(frozen=True, kw_only=True)
 class DeviceInfo:
-    """One GPU, or the cpu device: what it is and what a launch on it may ask for.
+    """Facts and launch limits of one GPU, or of the cpu device.
 
     Attributes:
-        ordinal: its number, after CUDA_VISIBLE_DEVICES; -1 for the cpu device, as tensors of it
-            say.
+        ordinal: the device's number, after CUDA_VISIBLE_DEVICES; -1 for the cpu device.
         name: product name.
         cc: compute capability.
-        driver: CUDA release that the driver serves.
+        driver: CUDA release that the driver supports.
         max_grid, max_block: largest extents per axis.
         max_threads: most threads of one block.
-        shared_default: shared memory in bytes that a block gets without opting in; shared_optin:
-            the most it can opt in to.
+        shared_default: shared memory in bytes that a block gets without opting in.
+        shared_optin: most shared memory in bytes that a block can opt in to.
         multiprocessors: number of multiprocessors.
         cooperative, cluster: whether such launches are supported.
-        l2: bytes of its second-level cache; 0 where it has none, or where that is not known.
-        interprets: oldest and newest version of Tile IR that it runs itself: it is the cpu device.
-            None for a GPU.
+        l2: bytes of the L2 cache; 0 if there is none, or if the size is unknown.
+        interprets: oldest and newest version of Tile IR that the cpu device runs. None for a GPU.
     """
 
     ordinal: int
@@ -66,7 +65,7 @@ class DeviceInfo:
 
     @property
     def facts(self) -> dict[str, int]:
-        """What expressions of a launch may name, as `DEVICE_FACTS` lists it."""
+        """The values that expressions of a launch may name, as `DEVICE_FACTS` lists them."""
         return {
             "sm_count": self.multiprocessors,
             "cc": self.cc[0] * 10 + self.cc[1],
@@ -75,14 +74,19 @@ class DeviceInfo:
         }
 
     def __str__(self) -> str:
-        """`device 0 (NVIDIA H200)`, or `the cpu device`."""
+        """Return `device 0 (NVIDIA H200)`, or `the cpu device`."""
         return "the cpu device" if self.interprets else f"device {self.ordinal} ({self.name})"
 
 
 @value_class(frozen=True, kw_only=True)
 class FunctionFacts:
-    """What the driver says of a loaded entry point: most threads per block, static shared memory in
-    bytes, registers per thread; and the cluster that it was compiled for, empty for none.
+    """Facts of a loaded entry point.
+
+    Attributes:
+        max_threads: most threads per block.
+        static_shared: static shared memory in bytes.
+        registers: registers per thread.
+        cluster: the cluster that it was compiled for; empty for none.
     """
 
     max_threads: int
@@ -92,16 +96,19 @@ class FunctionFacts:
 
 
 def dim3(extents: Sequence[int]) -> Dim3:
-    """Three extents of up to three: those left out are ones."""
+    """Return three extents; missing ones are 1."""
     x, y, z = (*extents, 1, 1, 1)[:3]
     return x, y, z
 
 
 @value_class(frozen=True, kw_only=True)
 class LaunchShape:
-    """Everything of a launch but its arguments and stream. `shared` is dynamic shared memory in
-    bytes; `cluster` empty for none; `programmatic` lets it begin before the launch in front of it
-    is done.
+    """Everything of a launch but its function, arguments and stream.
+
+    Attributes:
+        shared: dynamic shared memory in bytes.
+        cluster: extents of a cluster; empty for none.
+        programmatic: whether it may start before the preceding launch is done.
     """
 
     grid: Dim3
@@ -113,22 +120,22 @@ class LaunchShape:
 
     @property
     def cluster_dim(self) -> Dim3 | None:
-        """Extents of its cluster; None for one block: older devices refuse the attribute then."""
+        """Extents of the cluster, or None for one block: older devices refuse such an attribute."""
         extents = dim3(self.cluster)
         return None if extents == (1, 1, 1) else extents
 
 
 @value_class(frozen=True, kw_only=True)
 class TensorPart:
-    """What a launch knows of one tensor but its address.
+    """The facts of one tensor of a launch, apart from its address.
 
     Attributes:
-        name: of the parameter.
-        first, end: its bytes, from the first to past the last, relative to its address; equal for a
-            tensor of no elements.
+        name: the parameter.
+        first, end: its first byte and the byte behind its last one, relative to its address; equal
+            for an empty tensor.
         itemsize: bytes of an element.
         shape, stride: in elements.
-        readonly: must not be written.
+        readonly: whether it must not be written.
     """
 
     name: str
@@ -141,7 +148,7 @@ class TensorPart:
 
     @classmethod
     def of(cls, name: str, facts: TensorFacts) -> TensorPart:
-        """What the facts of a tensor say."""
+        """Return the part for a tensor's facts."""
         first, end = byte_range(facts)
         return cls(
             name=name,
@@ -155,22 +162,21 @@ class TensorPart:
 
     @classmethod
     def absent(cls, name: str) -> TensorPart:
-        """One that is None: it has no bytes."""
+        """Return the part for an optional tensor that is None; it has no bytes."""
         return cls(name=name, first=0, end=0, itemsize=1, shape=(), stride=(), readonly=True)
 
 
 @value_class(frozen=True, kw_only=True)
 class LaunchParts:
-    """What a launch is of, for a driver that runs kernels itself.
+    """Kernel and arguments of a launch, for a driver that runs kernels itself.
 
     Attributes:
         kernel: id of the variant.
         sizes: bytes of each argument of the entry point.
-        addresses: (place among these, parameter) of arguments that are plain addresses, of which
-            nothing else is known.
-        tensors: in the order of the launcher's parameters.
-        slots: what each argument is of the launcher's parameters (`x.ptr`, `x.shape[0]`); none
-            where it is unknown.
+        addresses: (place among these, parameter) of plain addresses, whose tensor is unknown.
+        tensors: the tensors in the order of the launcher's parameters.
+        slots: the expression of each argument over the launcher's parameters (`x.ptr`,
+            `x.shape[0]`); empty if unknown.
     """
 
     kernel: str
@@ -181,9 +187,7 @@ class LaunchParts:
 
 
 class CopyKind(enum.Enum):
-    """From where to where a copy goes: between host memory and device memory, or inside either (of
-    one device or of two).
-    """
+    """Direction of a copy: between host and device memory, or within either kind."""
 
     TO_DEVICE = "to the device"
     TO_HOST = "to the host"
@@ -193,15 +197,14 @@ class CopyKind(enum.Enum):
 
 @value_class(frozen=True, kw_only=True)
 class CopyBox:
-    """Rows of bytes, and slices of rows, that one call copies. All in bytes but `rows` and
-    `slices`.
+    """Rows of bytes, in slices, that one call copies. All but `rows` and `slices` is in bytes.
 
     Attributes:
-        width: of a row.
-        rows: in each slice.
-        slices: how many.
-        target_pitch, source_pitch: from row to row; no less than the width.
-        target_slice, source_slice: from slice to slice; a multiple of the pitch, with room for all
+        width: width of a row.
+        rows: rows in each slice.
+        slices: number of slices.
+        target_pitch, source_pitch: distance of rows; at least the width.
+        target_slice, source_slice: distance of slices; a multiple of the pitch, with room for all
             rows.
     """
 
@@ -215,14 +218,14 @@ class CopyBox:
 
     @property
     def target_reach(self) -> int:
-        """Bytes from the first to past the last that is written."""
+        """Bytes from the first byte written to behind the last."""
         return (
             (self.slices - 1) * self.target_slice + (self.rows - 1) * self.target_pitch + self.width
         )
 
     @property
     def source_reach(self) -> int:
-        """Bytes from the first to past the last that is read."""
+        """Bytes from the first byte read to behind the last."""
         return (
             (self.slices - 1) * self.source_slice + (self.rows - 1) * self.source_pitch + self.width
         )
@@ -230,14 +233,13 @@ class CopyBox:
 
 @value_class(frozen=True, kw_only=True)
 class PoolStats:
-    """What a memory pool holds, in bytes.
+    """The memory that a pool holds, in bytes.
 
     Attributes:
-        used: allocated and not yet given back.
-        reserved: taken from the device, used or kept for later.
-        used_high, reserved_high: the most of each since the pool was made.
-        release_threshold: what is kept for later beyond this goes back to the device when something
-            is waited for.
+        used: allocated and not freed yet.
+        reserved: taken from the device, used or unused.
+        used_high, reserved_high: the maximum of each since the pool was created.
+        release_threshold: unused memory beyond this returns to the device at a synchronization.
     """
 
     used: int
@@ -248,7 +250,7 @@ class PoolStats:
 
 
 class GridRule(enum.Enum):
-    """How a launch's grid has to agree with what a caller says."""
+    """The relation that a launch's grid must have to a wish."""
 
     EXACTLY = "exactly"
     AT_MOST = "at most"
@@ -257,7 +259,7 @@ class GridRule(enum.Enum):
 
 @value_class(frozen=True, kw_only=True)
 class GridWish:
-    """A grid that a caller asks for, and who says so (`partition z`)."""
+    """A grid that a caller asks for, and the source of the wish (`partition z`)."""
 
     grid: Dim3
     rule: GridRule

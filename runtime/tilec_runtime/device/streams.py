@@ -1,4 +1,4 @@
-"""A small stream of tilec's own."""
+"""Streams of tilec's own."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ from tilec_runtime.values import Uncopied
 
 @final
 class Stream(Uncopied):
-    """A stream of tilec's own, for programs without a framework. It is given back by `close`, or at
-    the end of a `with` block.
+    """A stream for programs without a framework.
+
+    `close`, or the end of a `with` block, destroys it.
 
     Attributes:
-        device, driver: where it is, and what serves that.
-        line: of uses of memory on it.
+        device, driver: its device, and the device's driver.
+        line: the line of memory uses on it.
         borrowed: whether another library made it.
     """
 
@@ -31,11 +32,11 @@ class Stream(Uncopied):
     def __init__(
         self, device: DeviceLike | None = None, *, driver: DeviceDriver | None = None
     ) -> None:
-        """Make a stream that does not wait for the legacy default stream.
+        """Create a stream that does not wait for the legacy default stream.
 
         Args:
-            device: where; the default device (`use_device`) where none is named.
-            driver: what to make it through; the process's driver of the device by default.
+            device: the stream's device; None for the default device (`use_device`).
+            driver: the driver of the device; the process's driver for it by default.
         """
         self.driver = driver or driver_of(device)
         self.device = ordinal_of(device)
@@ -53,17 +54,17 @@ class Stream(Uncopied):
         owner: Any = None,
         driver: DeviceDriver | None = None,
     ) -> Stream:
-        """A stream that another library made. `close` leaves it as it is.
+        """Return a stream object for a stream of another library; `close` does not destroy it.
 
         Args:
-            handle: of the driver (`cuda_stream` of torch, `ptr` of CuPy); 0 is the legacy default
-                stream.
-            device: whose it is; the default device's where none is named.
-            owner: whom to keep alive as long as this object: the library's own stream object.
-            driver: what serves the device; the process's driver of it by default.
+            handle: the driver's handle (`cuda_stream` of torch, `ptr` of CuPy); 0 is the legacy
+                default stream.
+            device: the stream's device; None for the default device.
+            owner: an object to keep alive as long as this one: the library's own stream object.
+            driver: the driver of the device; the process's driver for it by default.
 
         Raises:
-            ArgumentError: it is no handle.
+            ArgumentError: `handle` is not a handle.
         """
         stream = cls.__new__(cls)
         number = stream_handle(handle, "Stream.borrow_raw")
@@ -74,13 +75,13 @@ class Stream(Uncopied):
         return stream
 
     def __repr__(self) -> str:
-        """`<Stream 0x1000 on cuda:0>`, `<Stream closed on cpu>`."""
+        """Return `<Stream 0x1000 on cuda:0>`, `<Stream closed on cpu>`."""
         where = "cpu" if self.device == ON_CPU else f"cuda:{self.device}"
         what = "closed" if self._handle is None else f"{self._handle:#x}"
         return f"<Stream {what} on {where}{', borrowed' if self.borrowed else ''}>"
 
     def __cuda_stream__(self) -> tuple[int, int]:
-        """(0, handle), as other libraries read it."""
+        """Return (0, handle): the protocol by which other libraries read streams."""
         return 0, self.handle
 
     @property
@@ -95,18 +96,21 @@ class Stream(Uncopied):
         return self._handle
 
     def sync(self) -> None:
-        """Wait for everything that was enqueued."""
+        """Wait for all work on the stream."""
         number = self.line.enqueued
         self.driver.synchronize(self.device, self.handle)
-        if not self.driver.holds_arguments:  # where a failure was told before, its mark tells it
+        # On the cpu device `synchronize` does not raise a failure that was reported before, so uses
+        # count as complete only by their marks.
+        if not self.driver.holds_arguments:
             self.line.complete(number)
 
     def close(self) -> None:
-        """Give the stream back; work on it still finishes. May be called more than once; one that
-        is borrowed stays as it is.
+        """Destroy the stream, unless it is borrowed; work on it still finishes.
+
+        Further calls do nothing.
 
         Raises:
-            FaultError: on the cpu device, a launch failed and its error was not reported yet.
+            FaultError: a launch on the cpu device failed, and its error was not reported yet.
         """
         handle, self._handle = self._handle, None
         if handle is not None and not self.borrowed:
@@ -114,12 +118,14 @@ class Stream(Uncopied):
             self.driver.destroy_stream(self.device, handle)
 
     def __enter__(self) -> Stream:
-        """The stream itself."""
+        """Return the stream itself."""
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        """Give the stream back. What a launch came to does not take the place of an error of the
-        block: it is a RuntimeWarning then.
+        """Close the stream.
+
+        If the block raised an error, an error of a launch becomes a RuntimeWarning and does not
+        replace it.
         """
         try:
             self.close()
