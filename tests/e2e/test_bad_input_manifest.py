@@ -107,8 +107,8 @@ MANIFESTS = {
         CUDA + TWICE,
         "",
         "",
-        "]",
-        "the TOML cannot be read: cannot declare ('kernel', 'twice') twice",
+        "twice]",
+        "kernel.twice is given twice, first in line ",
     ),
     "no such source": (
         CUDA,

@@ -109,12 +109,18 @@ def _syntax(message: str, locator: Locator) -> ManifestError:
         place = Location(file=locator.file, line=int(match[1]), column=int(match[2]))
     else:
         place = locator.location(len(locator.text.rstrip()))
+    twice = locator.repeated(place) if what.startswith(_TWICE) else None
+    if twice is not None:
+        key, again, first = twice
+        return _one(
+            f"{key} is given twice, first in line {first.line}: keep one of them", again, locator
+        )
     hint = next((hint for start, hint in _SYNTAX_HINTS.items() if what.startswith(start)), "")
     return _one(f"the TOML cannot be read: {what[:1].lower()}{what[1:]}", place, locator, hint=hint)
 
 
+_TWICE = ("Cannot overwrite", "Cannot declare", "Cannot mutate", "Cannot redefine", "Duplicate")
 _SYNTAX_HINTS = {
-    "Cannot overwrite": "a key is given twice",
     "Invalid value": "text stands in quotes; true and false are written small",
     "Illegal character '\\n'": "a text that is opened in this line is not closed in it",
     "Expected '=' after a key": "a line is a key, = and a value; names with other characters than letters, digits, - and _ stand in quotes",

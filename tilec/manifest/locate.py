@@ -43,6 +43,7 @@ class Scanner:
         self.text = text
         self.at = 0
         self.places: dict[Path, tuple[int, int]] = {}
+        self.ends: list[tuple[int, Path, int]] = []  # of each key: its end, path and last part
         self._lengths: dict[Path, int] = {}
 
     def document(self) -> None:
@@ -82,6 +83,7 @@ class Scanner:
         many = self.text.startswith("[[", self.at)
         self.at += 2 if many else 1
         parts = self.key()
+        end = self.at
         if self.peek() != "]":
             raise ValueError(self.at)
         self.at += 2 if many else 1
@@ -97,6 +99,7 @@ class Scanner:
                 path = (*path, self._lengths[path] - 1)
                 if last:
                     self.places[path] = (start, start)
+        self.ends.append((end, path, parts[-1][1]))
         return path
 
     def pair(self, prefix: Path) -> Path:
@@ -112,6 +115,7 @@ class Scanner:
         path = (*path, parts[-1][0])
         self.places[path] = (parts[-1][1], self.at)
         self.value(path)
+        self.ends.append((self.at, path, parts[-1][1]))
         return prefix
 
     def value(self, path: Path) -> None:
@@ -185,6 +189,24 @@ class Locator:
         """Return line and column, both from 1, of an offset into the text."""
         line = bisect.bisect_right(self._lines, offset)
         return Location(file=self.file, line=line, column=offset - self._lines[line - 1] + 1)
+
+    def repeated(self, end: Location) -> tuple[str, Location, Location] | None:
+        """Return a key that a document may not give again, and where it does so and was first.
+
+        `end` is where the reader of TOML stopped: behind the second key or its value.
+        """
+        offset = self._lines[end.line - 1] + end.column - 1
+        read = [entry for entry in self._scan.ends if entry[0] <= offset]
+        if not read:
+            return None
+        _, path, again = read[-1]
+        before = Scanner(self.text[:again])
+        before.document()
+        while path and path not in before.places:
+            path = path[:-1]
+        if not path:
+            return None
+        return render(path), self.location(again), self.location(before.places[path][0])
 
     def excerpt(self, place: Location) -> str:
         """Return the line of a location, or an empty text far to the right of a long line.

@@ -259,17 +259,21 @@ def test_too_large(tmp_path: Path) -> None:
         ),
         (
             "x = 1\ny = 2\nx = 3",
-            "tilec.toml:3:6: error: the TOML cannot be read: cannot overwrite a value",
+            "tilec.toml:3:1: error: x is given twice, first in line 1: keep one of them\n    x = 3\n    ^",
         ),
         (
-            "[a]\n[b]\n[a]",
-            "tilec.toml:3:3: error: the TOML cannot be read: cannot declare ('a',) twice",
+            "[a]\nb = 1\n[c]\n[a]\nd = 1\n[a]",
+            "tilec.toml:4:2: error: a is given twice, first in line 1: keep one of them",
         ),
+        ("[[a]]\n[a]", "tilec.toml:2:2: error: a is given twice, first in line 1"),
+        ("a = { b = 1, b = 2 }", "tilec.toml:1:14: error: a.b is given twice, first in line 1"),
         (
-            "a = { b = 1, b = 2 }",
-            "tilec.toml:1:19: error: the TOML cannot be read: duplicate inline table key 'b'",
+            "[a.b]\nc = 1\n[a]\nb.d = 2",
+            "tilec.toml:4:3: error: a.b is given twice, first in line 1",
         ),
-        ("[a.b]\nc = 1\n[a]\nb.d = 2", "tilec.toml:4:"),
+        ("[a]\nb = { c = 1 }\n[a.b]", "tilec.toml:3:4: error: a.b is given twice, first in line 2"),
+        ("a = 1\na = [{ b = 2 }]", "tilec.toml:2:1: error: a is given twice, first in line 1"),
+        ("a = 1\n[a.b]", "tilec.toml:2:4: error: a is given twice, first in line 1"),
         ("edition = " + "9" * 5000, "a value cannot be read"),
         ("edition = 0x" + "f" * 5000, "edition an integer of 20000 bits is newer than this tilec"),
         (
