@@ -165,6 +165,20 @@ TABLE = {
         SCALE,
         'dtypes or launch; in the source an axis is TILE = tl.size("TILE")\n',
     ),
+    "an axis that is named like an array": (
+        TILE + CASES + "case.two = {}\nmatrix.x = [512, 1024]\n",
+        SCALE,
+        "kernel.scale.matrix.x: x is a parameter of scale: give the axis another name\n"
+        "    matrix.x = [512, 1024]\n           ^\n"
+        "error: 1 problem in the manifest and what it names\n",
+    ),
+    "an axis that is named like a number": (
+        TILE + CASES + "case.two = {}\nmatrix.factor = [2.0]\n",
+        SCALE,
+        "kernel.scale.matrix.factor: factor is a parameter of scale: give the axis another name\n"
+        "    matrix.factor = [2.0]\n           ^\n"
+        "error: 1 problem in the manifest and what it names\n",
+    ),
     "a key that is misspelt": (
         TILE.replace("source", "sorce"),
         SCALE,
@@ -211,7 +225,7 @@ TABLE = {
     "a case that breaks what its kernel requires": (
         TILE + CASES.replace('"x.size"', "65"),
         SCALE,
-        "kernel.scale.case.one: its inputs break the kernel's requirement 'x.shape == y.shape'\n",
+        "tilec.toml:6:1: error: kernel.scale.inputs: case one breaks the kernel's requirement 'x.shape == y.shape'\n",
     ),
     "one problem in many places": (
         TILE

@@ -271,4 +271,4 @@ def _check_case(case: Case, steps: tuple[Step, ...], path: Path, problems: Probl
             problems.add((*path, name), f"no step takes {name!r}{hint}", at_key=True)
     missing = [name for name in used if name not in given]
     if missing:
-        problems.add(path[:-1], f"no input for {', '.join(missing)}", at_key=True)
+        problems.add(path, f"no input for {', '.join(missing)}", at_key=True)

@@ -170,13 +170,14 @@ class Locator:
 
     def __call__(self, path: Path) -> Location:
         """Return the location of a key, or of the nearest enclosing one that exists."""
-        return self.location(self._nearest(path)[0])
+        return self.location(self._nearest(self._written(path))[0])
 
     def value(self, path: Path, index: int | None = None) -> Location:
         """Return the location of a value, or of a character of a text value.
 
         `index` is passed over where the text has escapes, or several lines.
         """
+        path = self._written(path)
         key, value = self._nearest(path)
         if path not in self._scan.places:
             return self.location(key)
@@ -230,6 +231,7 @@ class Locator:
         hint: str = "",
     ) -> Diagnostic:
         """Return a problem at a key, or at its value (`index`: at that character of it)."""
+        path = self._written(path)
         place = self.value(path, index) if value or index is not None else self(path)
         shown = render(path)
         return Diagnostic(
@@ -250,11 +252,20 @@ class Locator:
         scan.document()
         return scan
 
+    def _written(self, path: Path) -> Path:
+        """Return the key of all cases of a kernel or chain where a case's table lacks its own."""
+        if path[2:3] != ("case",):
+            return path
+        shared = (*path[:2], *path[4:])
+        return shared if self._depth(shared) + 2 > max(self._depth(path), 4) else path
+
+    def _depth(self, path: Path) -> int:
+        """Return how many parts of a key exist."""
+        places = self._scan.places
+        return next((end for end in range(len(path), 0, -1) if path[:end] in places), 0)
+
     def _nearest(self, path: Path) -> tuple[int, int]:
-        for end in range(len(path), 0, -1):
-            if path[:end] in self._scan.places:
-                return self._scan.places[path[:end]]
-        return (0, 0)
+        return self._scan.places.get(path[: self._depth(path)], (0, 0))
 
 
 def render(path: Path) -> str:

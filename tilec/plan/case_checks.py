@@ -87,7 +87,7 @@ def _check_requires(
     for text in kernel.launch.requires:
         values = [_value_of(text, case, variant) for variant in fitting]
         if values and all(value is False for value in values):
-            report(f"its inputs break the kernel's requirement {text!r}", path)
+            report(f"case {case.name} breaks the kernel's requirement {text!r}", (*path, "inputs"))
 
 
 def _value_of(text: str, case: Case, variant: Variant) -> object:

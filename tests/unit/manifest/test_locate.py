@@ -40,6 +40,21 @@ def test_nearest_enclosing_key() -> None:
     assert str(locator(())) == "t:1:1"
 
 
+@pytest.mark.parametrize(
+    ("key", "place"),
+    [
+        (("inputs", "x"), "t:2:12"),
+        (("inputs", "y", "dtype"), "t:3:19"),
+        (("inputs", "z"), "t:3:8"),
+        (("reference",), "t:4:1"),
+        (("axes",), "t:3:6"),
+    ],
+)
+def test_what_a_case_leaves_to_its_kernel(key: tuple[str, ...], place: str) -> None:
+    text = "[kernel.k]\ninputs = { x = [1] }\ncase.a.inputs = { y = [1] }\nreference = 1\n"
+    assert str(Locator(text, "t")(("kernel", "k", "case", "a", *key))) == place
+
+
 LONG = "a" * 101
 
 
