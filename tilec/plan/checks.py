@@ -120,7 +120,7 @@ def _in_expressions(kernel: Kernel, name: str) -> bool:
 
 
 def check_entry(kernel: Kernel, decl: KernelDecl, report: Report) -> bool:
-    """Return whether `symbol` and `args` fit the source.
+    """Return whether `symbol`, `args` and the names of axes fit the source.
 
     If not, that is reported, and no other check of the kernel means anything.
     """
@@ -151,7 +151,30 @@ def check_entry(kernel: Kernel, decl: KernelDecl, report: Report) -> bool:
         what = f"{len(kernel.args)} args, but {decl.name} takes {len(declared)} parameters: {shown}"
         report(what, ("kernel", kernel.name, "args"))
         return False
-    return True
+    return not _named_as_parameters(kernel, decl, report)
+
+
+def _named_as_parameters(kernel: Kernel, decl: KernelDecl, report: Report) -> bool:
+    """Report axes with the name of a parameter that launches give.
+
+    A parameter of no stated type is a constant where an axis has its name, unless the manifest
+    gives it a value or reads it as an array.
+    """
+    if kernel.args is not None:
+        return False
+    launch = kernel.launch
+    texts = (*launch.grid, *launch.block, launch.shared, *launch.requires)
+    used = {name for text in texts for name, attribute in expr.parse(text).uses if attribute}
+    used.update(item.name for case in kernel.cases for item in case.inputs)
+    given = {
+        param.name for param in decl.params if param.given and (param.type or param.name in used)
+    }
+    found = [name for name, _ in kernel.matrix.axes if name in given]
+    for name in found:
+        table = "let" if name in dict(kernel.let) else "matrix"
+        what = f"{name} is a parameter of {decl.name}: give the axis another name"
+        report(what, ("kernel", kernel.name, table, name))
+    return bool(found)
 
 
 def check_names(kernel: Kernel, jobs: Sequence[Job], report: Report) -> None:
