@@ -101,7 +101,63 @@ DEVICE = cuda.current_context().device.id
 def c(y):
     y[0] = DEVICE
 """
+TRITON = """\
+edition = 1
+package.name = "demo"
+targets.default = ["sm_90"]
+[kernel.scale]
+source = "k.py"
+language = "triton"
+matrix = { BLOCK = [1024] }
+params.y = { dtype = "f32", rank = 1 }
+args = ["y.ptr", "i32(y.size)"]
+launch.grid = ["cdiv(y.size, BLOCK)"]
+"""
+EVEN = """\
+import triton
+import triton.language as tl
+
+@triton.heuristics({"EVEN": lambda args: args["BLOCK"] > args["n"]})
+@triton.heuristics({"HALF": lambda args: args["BLOCK"] // 2})
+@triton.jit
+def scale(y, n, BLOCK: tl.constexpr, HALF: tl.constexpr, EVEN: tl.constexpr):
+    o = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y + o, tl.load(y + o, mask=EVEN or o < n) * 2, mask=EVEN or o < n)
+"""
+HEURISTIC = (
+    "constant 'EVEN' of the kernel is bound by no axis of the matrix, and its heuristic reads n, which a launch gives: "
+    'list its values, each with its condition, such as matrix.EVEN = [true, false], launch.requires = ["not EVEN or y.size % 16 == 0"], '
+    "dispatch.rules = [{ take = { EVEN = true } }]\n"
+)
+AXIS = (
+    "kernel.scale.matrix.{0}: {0} is a parameter of scale: give the axis another name\n"
+    "    matrix.{0} = {1}\n           ^\nerror: 1 problem in the manifest and what it names\n"
+)
 TABLE = {
+    "a heuristic that reads a constant": (
+        TRITON.replace("matrix = {", "matrix = { EVEN = [true],"),
+        EVEN,
+        'by no axis of the matrix, and its heuristic reads BLOCK: compute it so, such as let.HALF = "BLOCK // 2"\n',
+    ),
+    "a heuristic that reads a launch": (
+        TRITON.replace("matrix = {", "matrix = { HALF = [512],"),
+        EVEN,
+        HEURISTIC,
+    ),
+    "a heuristic that reads a launch, without args": (
+        TRITON.replace("matrix = {", "matrix = { HALF = [512],").replace(
+            'args = ["y.ptr", "i32(y.size)"]', 'params.n.dtype = "i32"'
+        ),
+        EVEN,
+        HEURISTIC.replace("y.size", "n"),
+    ),
+    "a heuristic that reads a launch, as proposed": (
+        TRITON.replace("matrix = {", "matrix = { HALF = [512], EVEN = [true, false],")
+        + 'launch.requires = ["not EVEN or y.size % BLOCK == 0"]\n'
+        + "dispatch.rules = [{ take = { EVEN = true } }]\n",
+        EVEN,
+        "tilec.toml: no problems; 1 kernel, 2 jobs\n",
+    ),
     "a number of Python is a scalar": (CUTILE, AXPY, "tilec.toml: no problems; 1 kernel, 2 jobs"),
     "a boolean axis is a condition": (
         CUTILE.replace("grid", 'requires = ["NEG or n > 1", "NEG == true or n > 1"], grid'),
@@ -168,16 +224,12 @@ TABLE = {
     "an axis that is named like an array": (
         TILE + CASES + "case.two = {}\nmatrix.x = [512, 1024]\n",
         SCALE,
-        "kernel.scale.matrix.x: x is a parameter of scale: give the axis another name\n"
-        "    matrix.x = [512, 1024]\n           ^\n"
-        "error: 1 problem in the manifest and what it names\n",
+        AXIS.format("x", "[512, 1024]"),
     ),
     "an axis that is named like a number": (
         TILE + CASES + "case.two = {}\nmatrix.factor = [2.0]\n",
         SCALE,
-        "kernel.scale.matrix.factor: factor is a parameter of scale: give the axis another name\n"
-        "    matrix.factor = [2.0]\n           ^\n"
-        "error: 1 problem in the manifest and what it names\n",
+        AXIS.format("factor", "[2.0]"),
     ),
     "a key that is misspelt": (
         TILE.replace("source", "sorce"),

@@ -24,7 +24,7 @@ from tilec_runtime.model.signature import Assumption, Param
 RECIPE = 7
 
 #: Raised whenever tilec declares the same source as something else.
-READING = 2
+READING = 3
 
 #: Fields that no compile depends on. Every other field of the dataclasses below a job is in the key without being named anywhere.
 EXEMPT: Mapping[type, frozenset[str]] = {
@@ -55,7 +55,8 @@ EXEMPT: Mapping[type, frozenset[str]] = {
             "note",
         )
     ),
-    ParamDecl: frozenset({"location", "read"}),  # operators alone ask what is read
+    # Operators alone ask what is read, and messages what a constant is computed from.
+    ParamDecl: frozenset({"location", "read", "computed_from"}),
     Param: frozenset({"doc", "optional"}),  # which tensors are None is among the assumptions
 }
 

@@ -30,6 +30,7 @@ class ParamDecl:
         location: where it is declared.
         rank: dimensions of a tensor, -1 where the source does not say.
         read: the kernel writes it, and the source says that it reads it before.
+        computed_from: of a constant, the parameter that the source computes it from.
     """
 
     name: str
@@ -42,6 +43,7 @@ class ParamDecl:
     location: Location | None = None
     rank: int = -1
     read: bool = False
+    computed_from: str = ""
 
     @property
     def given(self) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 
 from tilec.manifest.types import Kernel
 from tilec.model.cpp import cut
-from tilec.model.declaration import KernelDecl
+from tilec.model.declaration import KernelDecl, ParamDecl
 from tilec.model.job import Job, Variant
 from tilec.plan.case_checks import check_cases
 from tilec.plan.launch_checks import check_launch
@@ -68,6 +68,9 @@ def _check_axes(
     for constant in constants:
         if constant.name not in axes and constant.default is None:
             what = f"constant {constant.name!r} of the kernel is bound by no axis of the matrix"
+            if constant.computed_from:
+                report(what + _heuristic(constant, kernel, decl), path)
+                continue
             fix = f"give it some values, such as matrix.{constant.name} = [128]"
             report(f"{what}: {fix}{misspelt_axis(constant.name, axes, decl)}", path)
     named = {p.name for p in decl.params}
@@ -89,6 +92,23 @@ def _check_axes(
             if value not in DTYPES:
                 what = f"axis {param.dtype} is the dtype of {param.name}, and {value!r} is no dtype"
                 report(what + suggest(str(value), list(DTYPES)), (*path, param.dtype))
+
+
+def _heuristic(constant: ParamDecl, kernel: Kernel, decl: KernelDecl) -> str:
+    """Return how the manifest says a constant that the source computes from another parameter."""
+    name, read = constant.name, constant.computed_from
+    given = [param.name for param in decl.params if param.given]
+    if read not in given:
+        return (
+            f', and its heuristic reads {read}: compute it so, such as let.{name} = "{read} // 2"'
+        )
+    values = (expr.parse_abi(text)[1].text for text in kernel.args or given)
+    value = dict(zip(given, values, strict=False))[read]
+    return (
+        f", and its heuristic reads {read}, which a launch gives: list its values, each with its condition, "
+        f'such as matrix.{name} = [true, false], launch.requires = ["not {name} or {value} % 16 == 0"], '
+        f"dispatch.rules = [{{ take = {{ {name} = true }} }}]"
+    )
 
 
 def _unused(name: str, decl: KernelDecl) -> str:

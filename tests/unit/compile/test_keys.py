@@ -193,7 +193,7 @@ HARMLESS: dict[type, dict[str, Any]] = {
         "note": "compiled with nvcc",
         "configs": ((("BLOCK", 64),),),
     },
-    ParamDecl: {"location": None, "read": True},
+    ParamDecl: {"location": None, "read": True, "computed_from": "n"},
     Param: {"doc": "another text", "optional": True},
 }
 

@@ -218,12 +218,34 @@ def parameters_of(kernel: Any) -> tuple[Parameter, ...]:
     return tuple(parameters)
 
 
-def configs_of(value: object, params: Sequence[Parameter]) -> tuple[dict[str, object], ...]:
-    """Return what the decorators around a kernel say of constants and hints, for each configuration
-    of `@triton.autotune`.
+class _Known(dict[str, object]):
+    """Values of constants, as `@triton.heuristics` reads them.
 
-    Values of `@triton.heuristics` are among them where they follow from constants: what reads the
-    arguments of a launch is left out.
+    `read` is an argument of a launch that a rule reads; without any, a constant of no value here,
+    for which 1 stands in.
+    """
+
+    def __init__(self, values: Mapping[str, object], params: Sequence[Parameter]) -> None:
+        super().__init__(values)
+        self.constants = {param.name for param in params if param.constant}
+        self.read = ""
+
+    def __missing__(self, name: str) -> object:
+        if name in self.constants:
+            self.read = self.read or name
+            return 1
+        self.read = name
+        raise KeyError(name)
+
+
+def configs_of(
+    value: object, params: Sequence[Parameter]
+) -> tuple[tuple[dict[str, object], ...], dict[str, str]]:
+    """Return what the decorators around a kernel say of constants and hints, for each configuration
+    of `@triton.autotune`, and the constants that follow from a parameter of no value here, with
+    its name.
+
+    Values of `@triton.heuristics` are among the first where they follow from constants.
     """
     from triton.runtime.autotuner import Autotuner, Heuristics
 
@@ -238,11 +260,17 @@ def configs_of(value: object, params: Sequence[Parameter]) -> tuple[dict[str, ob
     given = {param.name: param.default for param in params if param.default is not None}
     if all(config.get("num_ctas", 1) == 1 for config in configs):
         configs = [{k: v for k, v in config.items() if k != "num_ctas"} for config in configs]
+    computed: dict[str, str] = {}
     for config in configs:
         for name, rule in (pair for each in rules for pair in each.items()):
+            known = _Known({**given, **config}, params)
             with contextlib.suppress(Exception):  # it reads what a launch is given
-                config[name] = rule({**given, **config})
-    return tuple(configs)
+                result = rule(known)
+                if not known.read:
+                    config[name] = result
+            if known.read:
+                computed[name] = computed.get(known.read, known.read)
+    return tuple(configs), computed
 
 
 def _config(config: object) -> dict[str, object]:

@@ -72,6 +72,7 @@ def _kernel(
     syntax = syntax_of(kernel)
     stored = written(syntax) if syntax is not None else frozenset()
     params = api.parameters_of(kernel)
+    configs, computed = api.configs_of(value, params)
     ranks = _described(node) if node is not None else {}
     decls = []
     for param in params:
@@ -94,6 +95,7 @@ def _kernel(
                 default=param.default,
                 location=place,
                 rank=ranks.get(param.name, -1),
+                computed_from=computed.get(param.name, ""),
             )
         )
     doc = inspect.cleandoc(function.__doc__ or "")
@@ -105,8 +107,7 @@ def _kernel(
         params=tuple(decls),
         refused=undefined_names(function, module.texts),
         configs=tuple(
-            tuple((axis, _plain(given)) for axis, given in config.items())
-            for config in api.configs_of(value, params)
+            tuple((axis, _plain(given)) for axis, given in config.items()) for config in configs
         ),
     )
     described = frozenset(p.name for p in params if p.descriptor).union(ranks)
