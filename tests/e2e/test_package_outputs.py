@@ -153,6 +153,16 @@ def test_a_build_names_the_outputs_of_an_earlier_name(cli: Cli, tmp_path: Path) 
     assert tree(root / "dist") == before
 
 
+def test_a_build_names_a_package_that_it_does_not_renew(cli: Cli, tmp_path: Path) -> None:
+    root = write(tmp_path, HEAD + TWICE)
+    cli.good(root, "build", "--emit", "package")
+    note = "note: dist/acme is of an earlier build: renew it by --emit package, or delete it\n"
+    assert note not in cli.good(root, "build", "--emit", "wheel").err
+    edit(root / "k" / "twice.cu", "2.0f", "7.0f")
+    assert note in cli.good(root, "build", "--emit", "wheel").err
+    assert note not in cli.good(root, "build", "--emit", "package,wheel").err
+
+
 WITHOUT_GPU = """
 import sys
 sys.path.insert(0, "dist")

@@ -92,6 +92,16 @@ class Publication:
         return place_of(self.manifest, *parts)
 
     @property
+    def bundle(self) -> Path:
+        """The path of the whole bundle, which a build always writes.
+
+        Raises:
+            LinkError: it is a link that leaves the project.
+        """
+        name = f"{self.info.package.name}-{self.info.package.version}.tilec"
+        return self.place(name) if "bundle" in self.emit else contained(self.scratch, name)
+
+    @property
     def list(self) -> Path:
         """The path of the list of outputs.
 
@@ -135,8 +145,8 @@ def put_in_place(
         publication: what is written.
         stage: with its files.
         outputs: the staged outputs.
-        note: told of files that stay though they are in the place of something that went, and of
-            outputs of other packages.
+        note: told of files that stay though they are in the place of something that went, of
+            packages of earlier builds, and of outputs of other packages.
 
     Raises:
         OutputError: a rename failed. Where that can be foreseen, nothing was renamed.
@@ -147,6 +157,7 @@ def put_in_place(
     stage.put_in_place()
     _remove(publication, stale, note)
     if not publication.owned:
+        _name_older_packages(publication, note)
         _name_others(publication, note)
 
 
@@ -204,8 +215,7 @@ def _staged(publication: Publication, stage: Stage) -> Iterator[Output]:
 def _bundle(publication: Publication, stage: Stage) -> tuple[Path, Output]:
     """Write the whole bundle; return where it lies now, and what it is."""
     info, wanted = publication.info, "bundle" in publication.emit
-    name = f"{info.package.name}-{info.package.version}.tilec"
-    place = publication.place(name) if wanted else contained(publication.scratch, name)
+    place = publication.bundle
     old = _digest_of(place)
     digest = write_bundle(
         place,
@@ -394,6 +404,16 @@ def _remove(
     if left:
         names = ", ".join(path.relative_to(publication.manifest.root).as_posix() for path in left)
         note(f"left of an earlier build, but changed since: {names}; delete what is not needed")
+
+
+def _name_older_packages(publication: Publication, note: Callable[[str], None]) -> None:
+    manifest = publication.manifest
+    current = _inner_name(publication.info, _digest_of(publication.bundle))
+    for file in written_files(publication.place(), manifest.package.name):
+        path = file.path
+        if file.kind == "package" and path.suffix == ".tilec" and path.name != current:
+            folder = path.parent.relative_to(manifest.root).as_posix()
+            note(f"{folder} is of an earlier build: renew it by --emit package, or delete it")
 
 
 def _name_others(publication: Publication, note: Callable[[str], None]) -> None:
