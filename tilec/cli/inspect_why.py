@@ -118,8 +118,8 @@ def _images_json(choice: Choice) -> list[dict[str, str]]:
 
 
 def _explained(app: App, found: Why, told: Explanation) -> None:
-    for name, value in told.axes:
-        app.say(f"  {name} = {value}, {dict(told.origins)[name]}")
+    for name, origin in told.origins:
+        app.say(f"  {name} = {dict(told.axes)[name]}, {origin}")
     for reason in told.reasons:
         app.say(f"  {reason}")
     if found.assumed:

@@ -116,8 +116,8 @@ class Explanation:
         kernel: the kernel's name.
         device: the device of the launch.
         axes: the point of the matrix.
-        origins: the source of each axis value: the caller, the arguments, the tuning table, a rule,
-            the default.
+        origins: for each axis with several values, the source of its value: the caller, the
+            arguments, the tuning table, a rule, the default.
         reasons: why each point of the tuning table and the rules was taken or passed over; empty
             without table and rules.
         considered: variants at that point in the order in which they were tried; the last one is
@@ -353,7 +353,9 @@ def explain(
         kernel=contract.name,
         device=site.device,
         axes=point,
-        origins=tuple((name, settled.origins[name]) for name, _ in contract.info.axes),
+        origins=tuple(
+            (name, settled.origins[name]) for name, built in contract.info.axes if len(built) > 1
+        ),
         reasons=settled.reasons,
         considered=considered,
         others=tuple(_left(contract, call, settled)),

@@ -89,7 +89,7 @@ def settle_axes(
                 what, fix=_ways_to_say(contract, name, built[0]), kernel=contract.name
             )
         if origins is not None:
-            origins[name] = "the only value" if len(built) == 1 else "the default"
+            origins[name] = "the default"
     if not contract.matching(axes):
         raise no_variant(contract, {name: axes[name] for name, _ in contract.info.axes})
 

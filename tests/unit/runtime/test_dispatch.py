@@ -307,6 +307,15 @@ def test_a_rule_whose_variants_do_not_fit_is_passed_over() -> None:
     ) | {"T": "the dtype of the arguments"}
 
 
+@pytest.mark.parametrize("rules", [(), (DispatchRule(when="", take=(("BN", 64),)),)])
+def test_an_axis_with_one_value_has_no_origin(rules: tuple[DispatchRule, ...]) -> None:
+    variants = tuple(v for v in RULED.variants if dict(v.axes)["BM"] == 64)
+    axes = tuple((name, (64,) if name == "BM" else values) for name, values in RULED.axes)
+    one = dataclasses.replace(RULED, axes=axes, variants=variants, rules=rules)
+    why = loaded(one)[0].tiled.explain(*arrays(64))
+    assert (dict(why.axes)["BM"], dict(why.origins).keys()) == (64, {"T", "BN"})
+
+
 def test_explanations_name_what_decided() -> None:
     module, _ = loaded(TILED)
     assert str(module.tiled.explain(*arrays(1024, 63, "f16"), BN=64)) == (
