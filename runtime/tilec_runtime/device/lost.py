@@ -14,7 +14,7 @@ from tilec_runtime.errors import ContextLostError, DriverError
 
 # Most launches that are kept, and most that a message names.
 _REMEMBERED, _NAMED = 256, 4
-# Functions that return the labels of unfinished ops on one device of a driver. The oldest op of each
+# Functions that return the labels of unfinished ops on a device of a driver. The oldest op of each
 # stream comes first.
 PENDING: list[Callable[[Losses, int], list[str]]] = []
 _AGAIN = (

@@ -1,4 +1,4 @@
-"""Memory of others as tensors of tilec: through the protocols of other libraries, or at an address."""
+"""Memory of other owners as tensors of tilec: of another library's tensor, or at an address."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ _DESCRIBE = "look at its __cuda_array_interface__ or its DLPack capsule"
 def adopt(
     source: Any, *, stream: Any = None, driver: DeviceDriver | None = None
 ) -> tuple[Storage, TensorFacts]:
-    """The memory of another library's tensor, which is kept until the last use of it is over.
+    """Adopt the memory of another library's tensor; keep that tensor until the last use.
 
     Args:
-        source: anything with DLPack, `__cuda_array_interface__` or NumPy's protocol.
-        stream: whose later work may use the tensor at once; others wait for it. None for a stream
-            that is used for nothing else.
-        driver: of its device; the process's by default.
+        source: any object with DLPack, `__cuda_array_interface__` or NumPy's protocol.
+        stream: the stream that may use the tensor without a wait; other streams wait for it. None
+            for an internal stream.
+        driver: the driver of the tensor's device; the process's driver for it by default.
 
     Raises:
-        TensorError: it is no tensor, is tilec's own, is on no device that is known, has a dtype or
-            strides that tensors cannot have, or reaches beyond its allocation.
+        TensorError: `source` is not a tensor, is tilec's own, is on an unknown device, has a dtype
+            or strides that tensors cannot have, or reaches beyond its allocation.
     """
     if isinstance(source, Described):
         raise TensorError(
@@ -98,16 +98,15 @@ def adopt_raw(
     nbytes: int | None = None,
     driver: DeviceDriver | None = None,
 ) -> tuple[Storage, TensorFacts]:
-    """Memory at an address, of which nothing else is known.
+    """Adopt memory at an address.
 
     Args:
         pointer: address of the first element.
         layout: shape, dtype, and strides in elements or None for a contiguous tensor.
-        device: where it is.
-        owner: what keeps the memory; None where the caller sees to that.
-        nbytes: how many bytes there are from the address on; None where the caller knows that they
-            suffice.
-        driver: of the device; the process's by default.
+        device: the memory's device.
+        owner: an object that keeps the memory; None if the caller keeps it.
+        nbytes: size in bytes from the address on; None if the caller knows that it suffices.
+        driver: the driver of the device; the process's driver for it by default.
 
     Raises:
         TensorError: the tensor reaches beyond `nbytes`, or its address is not aligned.
@@ -151,8 +150,9 @@ def _checked_extent(facts: TensorFacts) -> int:
 
 
 def _check_inside(facts: TensorFacts, nbytes: int, driver: DeviceDriver) -> None:
-    """Check that the memory is there, as far as the driver knows: who describes a tensor wrongly
-    would have others' memory written.
+    """Check that the memory lies in its allocation, as far as the driver knows.
+
+    A tensor with a wrong description would otherwise write other memory.
     """
     if nbytes and not facts.ptr:
         raise TensorError(
@@ -172,7 +172,7 @@ def _pointer_device(address: int, driver: DeviceDriver | None) -> int | None:
 
 
 def _order(storage: Storage, source: Any, stream: Any) -> None:
-    """Let work on the storage come after what its owner has enqueued."""
+    """Make work on the storage wait for the work that its owner has enqueued."""
     if storage.ordinal == ON_CPU:
         return
     handle = (
@@ -184,8 +184,8 @@ def _order(storage: Storage, source: Any, stream: Any) -> None:
         try:
             dlpack.view(
                 source, stream=handle or _LEGACY
-            )  # the exporter lets this stream wait for its own
-        except Exception as error:  # foreign tensors raise what they like
+            )  # the exporter makes this stream wait for its own work
+        except Exception as error:  # tensors of other libraries may raise any error
             raise TensorError(
                 f"the tensor is not given out: {error}",
                 fix="detach() it from what computes its gradient",
@@ -198,8 +198,8 @@ def _order(storage: Storage, source: Any, stream: Any) -> None:
                 fix=_DESCRIBE,
             )
         theirs = 0 if named in (None, _LEGACY) else named
-        # Who names none may have work on the legacy default stream, as Numba has. An event there
-        # breaks others' captures.
+        # A library that names no stream may have work on the legacy default stream, as Numba does.
+        # An event on that stream would break the captures of other libraries.
         if named is not None or not storage.driver.capturing(storage.ordinal, theirs):
             storage.pass_through(theirs, write=True)
     storage.pass_through(handle, write=True)

@@ -1,4 +1,4 @@
-"""Device memory of tilec's own: enough to run kernels without a framework."""
+"""Device memory without ownership checks: enough to run kernels without a framework."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ from tilec_runtime.values import Uncopied
 
 
 class DeviceBuffer(Exposed, Uncopied):
-    """A C-contiguous tensor in device memory. It is given back by `free`, or with the object (in
-    the order of its stream).
+    """A C-contiguous tensor in device memory.
+
+    `free` frees it, or its finalization does (in the order of its stream).
 
     On the cpu device it is an array too: `numpy.asarray(buffer)` shares its memory, and does not
     wait for launches that write it.
@@ -45,20 +46,20 @@ class DeviceBuffer(Exposed, Uncopied):
         *,
         driver: DeviceDriver | None = None,
     ) -> None:
-        """Allocate; the contents are whatever was there.
+        """Allocate uninitialized memory.
 
         Args:
             shape: extents.
             dtype: a dtype's name, such as `f32`.
-            device: where; the default device (`use_device`) where none is named.
-            stream: in whose order memory is taken and given back; None takes it at once.
-            driver: what to allocate through; the process's driver of the device by default.
+            device: the device; None for the default device (`use_device`).
+            stream: the stream in whose order memory is allocated and freed; None allocates at once.
+            driver: the driver of the device; the process's driver for it by default.
 
         Raises:
-            DTypeError: no such dtype.
-            TensorError: the shape is none.
+            DTypeError: there is no such dtype.
+            TensorError: the shape is not valid.
             OutOfMemoryError: there is no memory of this size.
-            DriverError: the driver refuses otherwise.
+            DriverError: the driver fails otherwise.
         """
         if dtype not in DTYPES:
             raise DTypeError(f"{dtype!r} is no dtype; known are {', '.join(DTYPES)}")
@@ -97,18 +98,19 @@ class DeviceBuffer(Exposed, Uncopied):
         dtype: str = "",
         driver: DeviceDriver | None = None,
     ) -> DeviceBuffer:
-        """A copy of a NumPy array on the device.
+        """Return a copy of a NumPy array on the device.
 
         Args:
             array: a NumPy array, of any strides.
-            device: where; the default device (`use_device`) where none is named.
-            stream: in whose order to allocate; the copy is complete when this returns.
-            dtype: the dtype that the array's bytes hold, where NumPy's own does not say it (`u2`
-                bytes that hold `bf16`).
-            driver: what to allocate through; the process's driver of the device by default.
+            device: the device; None for the default device (`use_device`).
+            stream: the stream in whose order memory is allocated; the copy is complete when this
+                returns.
+            dtype: the dtype of the array's bytes, if NumPy's dtype does not tell it (`u2` bytes
+                that hold `bf16`).
+            driver: the driver of the device; the process's driver for it by default.
 
         Raises:
-            DTypeError: the array's dtype has no name here, or another element size than `dtype`.
+            DTypeError: the array's dtype is unknown, or has another element size than `dtype`.
         """
         import numpy as np
 
@@ -123,7 +125,7 @@ class DeviceBuffer(Exposed, Uncopied):
         return buffer
 
     def put(self, array: Any) -> None:
-        """Copy an array of its shape and element size in; the copy is complete when this returns."""
+        """Copy in an array of the same shape and element size; complete when this returns."""
         import numpy as np
 
         host = np.ascontiguousarray(array)
@@ -136,7 +138,7 @@ class DeviceBuffer(Exposed, Uncopied):
 
     @property
     def ptr(self) -> int:
-        """Address of the first element; 0 for a tensor of no elements.
+        """Address of the first element; 0 for an empty tensor.
 
         Raises:
             SchedulingError: the buffer was freed.
@@ -146,7 +148,7 @@ class DeviceBuffer(Exposed, Uncopied):
         return self._ptr
 
     def _expose(self, what: str) -> tuple[Any, int | None]:
-        """Check that the buffer was not freed. Readers wait for launches themselves."""
+        """Check that the buffer was not freed. Readers have to wait for launches themselves."""
         del what
         _ = self.ptr
         return self, self._stream
@@ -157,9 +159,9 @@ class DeviceBuffer(Exposed, Uncopied):
         return self.facts
 
     def to_host(self, stream: StreamLike = 0) -> Any:
-        """A NumPy array with the contents, once everything on `stream` is done.
+        """Return a NumPy array with the contents, once all work on `stream` is done.
 
-        Dtypes that NumPy has not come as `ml_dtypes` arrays.
+        A dtype that NumPy does not have comes as an `ml_dtypes` array.
         """
         import numpy as np
 
@@ -180,7 +182,7 @@ class DeviceBuffer(Exposed, Uncopied):
             )
 
     def free(self) -> None:
-        """Give the memory back, in the order of the buffer's stream. May be called more than once."""
+        """Free the memory, in the order of the buffer's stream. Further calls do nothing."""
         if self._release is not None:
             self._release()
 
@@ -189,7 +191,7 @@ def _free(driver: DeviceDriver, ordinal: int, address: int, stream: int | None) 
     if stream is not None and driver.capturing(ordinal, stream):
         FREES.later(
             functools.partial(_free, driver, ordinal, address, stream)
-        )  # now it would become a part of the graph
+        )  # during the capture, the free would become a node of the graph
         return
     with driver.outside_captures(ordinal):
         driver.free(ordinal, address, stream)

@@ -1,6 +1,4 @@
-"""The contents of tensors as NumPy arrays: arrays over bytes that were copied, and the copy that
-waits until it is done.
-"""
+"""The contents of tensors as NumPy arrays: layouts over copied bytes, and copies that wait."""
 
 from __future__ import annotations
 
@@ -19,15 +17,13 @@ if TYPE_CHECKING:
 
     Array = np.ndarray[Any, Any]
 
-# A tensor with gaps is copied with them, unless they make it so many times as large, and larger
-# than so many bytes.
+# A tensor with gaps is copied with them. If the copy would exceed four times the contents and
+# 64 KiB, the gaps are closed on the device first.
 _GAPS, _FEW = 4, 64 << 10
 
 
 def contents(storage: Storage, facts: TensorFacts, out: Array | None = None) -> Array:
-    """An array of its own with what a tensor holds, or `out` with that in it. Waits for all work
-    that writes the tensor.
-    """
+    """Copy a tensor's contents to a new array or to `out`; wait for the work that writes it."""
     storage.sync(write=False)
     layout = byte_layout(facts)
     if not layout.nbytes:
@@ -40,7 +36,7 @@ def contents(storage: Storage, facts: TensorFacts, out: Array | None = None) -> 
     if out is not None:
         out[...] = array
         return out
-    if DTYPES[facts.dtype].packed:  # spread out, and so copied
+    if DTYPES[facts.dtype].packed:  # unpacking has copied it
         return array
     return (
         array.copy(order="C") if facts.device == ON_CPU or not array.flags.c_contiguous else array
@@ -48,7 +44,7 @@ def contents(storage: Storage, facts: TensorFacts, out: Array | None = None) -> 
 
 
 def array_over(memory: Array, facts: TensorFacts, layout: ByteLayout) -> Array:
-    """An array over bytes in this layout; without a copy, unless the dtype is packed."""
+    """Return an array over bytes in a layout, without a copy unless the dtype is packed."""
     import numpy as np
 
     strided = np.lib.stride_tricks.as_strided
@@ -56,22 +52,23 @@ def array_over(memory: Array, facts: TensorFacts, layout: ByteLayout) -> Array:
         return host.empty_array(facts.dtype, facts.shape)
     if DTYPES[facts.dtype].packed:
         return host.array_in(strided(memory, layout.shape, layout.stride), facts.dtype, facts.shape)
-    # As integers on the way: NumPy's protocol has no word for some dtypes of ml_dtypes.
+    # Integers first: NumPy's protocol has no name for some dtypes of ml_dtypes.
     integers = memory[: layout.reach].view(f"u{DTYPES[facts.dtype].bytes}")
     return strided(integers, layout.shape, layout.stride).view(host.numpy_dtype(facts.dtype))
 
 
 def has_wide_gaps(layout: ByteLayout) -> bool:
-    """Whether a tensor has gaps that are worth closing before it is copied to the host."""
+    """Whether a tensor's gaps are worth closing before a copy to the host."""
     return layout.reach > max(_GAPS * layout.nbytes, _FEW)
 
 
 def pinned_bytes(driver: DeviceDriver, ordinal: int, size: int, *, needed: bool = False) -> Array:
-    """Pinned memory; or other memory where there is none and it is not `needed`: then copies to it
-    are waited for.
+    """Return pinned memory or, if the driver has none left, pageable memory.
+
+    Copies to pageable memory block the host.
 
     Raises:
-        DriverError: there is none, and it is needed.
+        DriverError: the driver has no pinned memory left, and it is `needed`.
     """
     import numpy as np
 
@@ -82,7 +79,7 @@ def pinned_bytes(driver: DeviceDriver, ordinal: int, size: int, *, needed: bool 
 def _download(
     driver: DeviceDriver, facts: TensorFacts, layout: ByteLayout
 ) -> tuple[Array, ByteLayout]:
-    """The bytes of a tensor on a GPU, as they lie there or with their gaps closed."""
+    """Copy the bytes of a tensor on a GPU, as they lie there or with their gaps closed."""
     ordinal, stream = facts.device, staging_of(driver, facts.device).stream
     if not has_wide_gaps(layout):
         memory = host.empty_array("u8", (layout.reach,))

@@ -1,5 +1,6 @@
-"""Copies between tensors of any strides, as boxes of bytes that a driver copies in one call each.
-Pure: knows no device.
+"""Copies between tensors of any strides, as boxes of bytes for calls of the driver.
+
+This module knows no device.
 """
 
 from __future__ import annotations
@@ -14,14 +15,18 @@ from tilec_runtime.device.seam import CopyBox
 from tilec_runtime.errors import TensorError
 from tilec_runtime.model.dtype import DTYPES
 
-# Calls of the driver that one copy may take, and the most bytes between two rows of a call.
+# Most driver calls of one copy, and the largest pitch of rows in bytes.
 MOST_CALLS = 4096
 _MOST_PITCH = 2**31 - 1
 
 
 class ByteLayout(NamedTuple):
-    """A tensor as memory: extents, strides in bytes, and the bytes of what is never divided (an
-    element, or a pair of packed ones).
+    """A tensor's layout in bytes.
+
+    Attributes:
+        shape: extents.
+        stride: in bytes.
+        unit: bytes of an element, or of a pair of packed elements.
     """
 
     shape: Shape
@@ -37,12 +42,12 @@ class ByteLayout(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of what it holds."""
+        """Bytes of the contents."""
         return math.prod(self.shape) * self.unit
 
     @property
     def reach(self) -> int:
-        """Bytes from the first to past the last."""
+        """Bytes from the first byte to behind the last."""
         if 0 in self.shape:
             return 0
         return (
@@ -52,7 +57,7 @@ class ByteLayout(NamedTuple):
 
 
 class CopyCall(NamedTuple):
-    """One call: offsets in bytes at both ends, and what it copies there."""
+    """One call: byte offsets in target and source, and the box that it copies."""
 
     target: int
     source: int
@@ -66,8 +71,9 @@ class _Dim(NamedTuple):
 
 
 def byte_layout(facts: TensorFacts) -> ByteLayout:
-    """Where the bytes of a tensor are. Of a packed dtype the last dimension is dense, and pairs of
-    elements share a byte.
+    """Return the layout of a tensor in bytes.
+
+    For a packed dtype the last dimension is dense, and pairs of elements share a byte.
     """
     facts = as_bytes(facts)
     size = DTYPES[facts.dtype].bytes
@@ -75,7 +81,7 @@ def byte_layout(facts: TensorFacts) -> ByteLayout:
 
 
 def boxes(target: ByteLayout, source: ByteLayout) -> list[CopyCall]:
-    """The calls that copy one tensor to another of the same extents.
+    """Return the calls that copy one tensor to another of the same extents.
 
     Raises:
         TensorError: they would be more than `MOST_CALLS`.
@@ -109,9 +115,7 @@ def boxes(target: ByteLayout, source: ByteLayout) -> list[CopyCall]:
 
 
 def _merged(shape: Shape, source: Shape, target: Shape) -> list[_Dim]:
-    """Dimensions with the outermost of the target first, those that follow each other on both sides
-    taken together.
-    """
+    """Merge dimensions that are contiguous on both sides; return the target's outermost first."""
     dims = [_Dim(*dim) for dim in zip(shape, source, target, strict=True) if dim[0] > 1]
     dims.sort(key=lambda dim: (-dim.target, -dim.source))
     merged: list[_Dim] = []
@@ -126,7 +130,7 @@ def _merged(shape: Shape, source: Shape, target: Shape) -> list[_Dim]:
 
 
 def _chosen(dims: list[_Dim], width: int) -> tuple[_Dim | None, _Dim | None]:
-    """Which dimensions are the rows and slices of a call: those that leave the fewest calls."""
+    """Choose the dimensions for rows and slices of a call that leave the fewest calls."""
     usable = [
         dim
         for dim in dims
@@ -143,7 +147,7 @@ def _chosen(dims: list[_Dim], width: int) -> tuple[_Dim | None, _Dim | None]:
 
 
 def _nested(rows: _Dim, slices: _Dim) -> bool:
-    """Whether a slice is a whole number of rows on both sides, and has room for all of them."""
+    """Whether a slice is a whole number of rows on both sides, with room for all rows."""
     ends = ((rows.source, slices.source), (rows.target, slices.target))
     return all(apart % pitch == 0 and apart // pitch >= rows.extent for pitch, apart in ends)
 

@@ -22,11 +22,13 @@ from tilec_runtime.tensors.storage import Storage
 
 
 def dtype_name(dtype: Any) -> str:
-    """tilec's name of a dtype, by that name or by NumPy's, torch's or ml_dtypes' (also the dtype
-    object itself).
+    """Return tilec's name of a dtype.
+
+    Args:
+        dtype: that name, or a dtype of NumPy, torch or ml_dtypes, as an object or a name.
 
     Raises:
-        TensorError: it is none.
+        TensorError: there is no such dtype.
     """
     name = str(getattr(dtype, "name", dtype)).removeprefix("torch.")
     if name in DTYPES:
@@ -46,14 +48,14 @@ def dtype_name(dtype: Any) -> str:
 
 
 class Described(DescribedFields):
-    """Memory with a shape. Nothing here waits for a device.
+    """Memory with a shape. No method waits for a device.
 
     Attributes:
         storage: the memory.
         facts: address, shape, strides, dtype.
-        lease: of this tensor.
-        usable: whether it was neither moved nor given up.
-        noun: what messages call it.
+        lease: the lease of this tensor.
+        usable: whether it was neither moved nor dropped.
+        noun: the tensor's name in messages.
     """
 
     __slots__ = ("__weakref__", "storage")
@@ -62,7 +64,7 @@ class Described(DescribedFields):
     _tilec_leased_ = True
 
     def __init__(self, storage: Storage, facts: TensorFacts, lease: Lease) -> None:
-        """Describe memory; made by the kinds of tensors alone."""
+        """Describe memory; only the kinds of tensors call this."""
         self.storage = storage
         self.uses = storage.uses
         self.lease: Lease = lease
@@ -78,7 +80,7 @@ class Described(DescribedFields):
 
     @property
     def strides(self) -> Shape:
-        """Steps in elements."""
+        """Strides in elements."""
         return self.facts.stride
 
     @property
@@ -98,7 +100,7 @@ class Described(DescribedFields):
 
     @property
     def itemsize(self) -> int:
-        """Bytes of one element; of a packed dtype, of the byte that its elements share."""
+        """Bytes of one element; for a packed dtype, bytes of the byte its elements share."""
         return self.facts.itemsize
 
     @property
@@ -108,14 +110,14 @@ class Described(DescribedFields):
 
     @property
     def is_contiguous(self) -> bool:
-        """Whether elements lie one after another, the last dimension innermost."""
+        """Whether the layout is dense, with the last dimension innermost."""
         return self.facts.contiguous
 
     def __len__(self) -> int:
-        """Extent of the first dimension.
+        """Return the extent of the first dimension.
 
         Raises:
-            TypeError: it has none.
+            TypeError: it has no dimensions.
         """
         if not self.shape:
             raise TypeError("a tensor of no dimensions has no length")
@@ -128,7 +130,7 @@ class Described(DescribedFields):
 
     @property
     def readonly(self) -> bool:
-        """Whether it cannot be written through this."""
+        """Whether it cannot be written through this object."""
         return self.facts.readonly
 
     @property
@@ -136,16 +138,16 @@ class Described(DescribedFields):
         """Address of the first element.
 
         Raises:
-            OwnershipError: it was moved elsewhere, or its borrow has ended.
+            OwnershipError: it was moved, or its borrow has ended.
         """
         self.require(Holder(what="the address"))
         return self.facts.ptr
 
-    # The names of cuTile Rust.
+    # The same properties under the names of cuTile Rust.
     device_id, num_bytes, device_pointer = device, nbytes, ptr
 
     def __repr__(self) -> str:
-        """`<Tensor f32[4, 8] on cuda:0>`; never looks at the contents."""
+        """Return `<Tensor f32[4, 8] on cuda:0>`; never read the contents."""
         where = "cpu" if self.device == ON_CPU else f"cuda:{self.device}"
         extents = ", ".join(map(str, self.shape))
         steps = "" if self.is_contiguous else f", strides {self.strides}"
@@ -153,7 +155,7 @@ class Described(DescribedFields):
         return f"<{what} on {where}{self._state()}>"
 
     def __reduce__(self) -> NoReturn:
-        """Tensors are neither pickled nor copied in passing: there would be two owners.
+        """Refuse to pickle or copy a tensor, which would give it two owners.
 
         Raises:
             TypeError: always.
@@ -167,7 +169,7 @@ class Described(DescribedFields):
 
     @property
     def _tilec_origin_(self) -> str:
-        """Its name in messages; of a borrow, its holder and the line that made it."""
+        """The tensor for messages; for a borrow, its holder and the line that made it."""
         return repr(self) if self.lease.parent is None else str(self.lease.who)
 
     # Use
@@ -176,7 +178,7 @@ class Described(DescribedFields):
         """Check that a holder can use it.
 
         Raises:
-            OwnershipError: it was moved elsewhere, or its borrow has ended.
+            OwnershipError: it was moved, or its borrow has ended.
         """
         self.lease.require(who)
 
@@ -184,21 +186,21 @@ class Described(DescribedFields):
         """Take a lease of it.
 
         Raises:
-            OwnershipError: it cannot be used, or not so now.
+            OwnershipError: it cannot be used at all, or not in this way now.
         """
         with LOCK:
             self.require(who)
             return self.lease.write(who) if write else self.lease.read(who)
 
     def hold(self, number: int, who: Holder, *, write: bool) -> None:
-        """Move it into an op, until `give_back`; otherwise as `lend`."""
+        """Claim it for an op that takes it over, until `give_back`. A borrow is only lent."""
         self.lend(number, who, write=write)
 
     def lend(self, number: int, who: Holder, *, write: bool) -> None:
         """Claim it for an op, until `give_back`. The caller holds `LOCK`.
 
         Raises:
-            OwnershipError: it cannot be used, or not so now.
+            OwnershipError: it cannot be used at all, or not in this way now.
         """
         self.require(who)
         if write:
@@ -206,8 +208,10 @@ class Described(DescribedFields):
         self.lease.take(number, Claim(who, write))
 
     def give_back(self, number: int) -> None:
-        """End the claim of an op. A borrow ends too unless it is in a `with` block; who uses it
-        later asks for the lease again.
+        """End the claim of an op.
+
+        A borrow outside of a `with` block gives up its own claim too, and takes it again at its
+        next use.
         """
         self.lease.give_back(number)
         if self.lease.parent is not None:
@@ -226,18 +230,17 @@ class Described(DescribedFields):
         """Check that a holder may write it now.
 
         Raises:
-            OwnershipError: it cannot be used, is being read or written, or only read access was
-                given.
+            OwnershipError: it cannot be used, is being read or written, or is read-only.
         """
         self.require(who)
         self.require_mutable(who)
         self.lease.require_free_for(Claim(who, writes=True))
 
     def require_mutable(self, who: Holder) -> None:
-        """Check that it can be written at all.
+        """Check that it is not read-only.
 
         Raises:
-            BorrowError: only read access was given, or the memory is never written.
+            BorrowError: it gives read access only.
         """
         if self.facts.readonly:
             what = f"{who} cannot write {self.noun}: it is there for reading only"
@@ -251,7 +254,7 @@ class Described(DescribedFields):
     # Launches
 
     def _tilec_facts_(self) -> TensorFacts:
-        if not self.usable or self.lease.ended:  # the check of the lease says why
+        if not self.usable or self.lease.ended:  # the check of the lease reports the reason
             raise UnreadableError(f"{self.noun} cannot be used now")
         return self.facts
 
@@ -265,14 +268,14 @@ def facts_of(
     start: int = 0,
     readonly: bool = False,
 ) -> TensorFacts:
-    """Facts of a tensor in a storage.
+    """Return the facts of a tensor in a storage.
 
     Args:
         storage: the memory.
         shape: extents.
         dtype: tilec's name.
-        stride: steps in elements; None for a contiguous tensor.
-        start: address of the first element; 0 for the storage's.
+        stride: in elements; None for a contiguous tensor.
+        start: address of the first element; 0 for the start of the storage.
         readonly: whether it must not be written.
 
     Raises:
@@ -292,7 +295,7 @@ def facts_of(
 def with_layout(
     storage: Storage, facts: TensorFacts, layout: tuple[Shape, Shape, int], *, readonly: bool
 ) -> TensorFacts:
-    """Facts of a part of a tensor: shape, strides, and offset in elements."""
+    """Return the facts of a part of a tensor: shape, strides, and offset in elements."""
     shape, stride, offset = layout
     checked_packing(facts.dtype, shape, stride, offset)
     return facts_of(
@@ -306,11 +309,11 @@ def with_layout(
 
 
 def recast(facts: TensorFacts, storage: Storage, dtype: str, shape: tuple[Any, ...]) -> TensorFacts:
-    """Facts of the same bytes as another dtype; without a shape, of one dimension.
+    """Return the facts of the same bytes as another dtype; without a shape, in one dimension.
 
     Raises:
-        TensorError: the number of bytes is another, the tensor is not contiguous, or not aligned to
-            the elements.
+        TensorError: the number of bytes differs, the tensor is not contiguous, or it is not aligned
+            to the elements.
     """
     now, then = DTYPES[facts.dtype], DTYPES[dtype]
     wanted = (shape[0] if len(shape) == 1 else shape) if shape else -1
@@ -323,11 +326,12 @@ def recast(facts: TensorFacts, storage: Storage, dtype: str, shape: tuple[Any, .
 
 
 def ranges_of(ranges: Sequence[Any]) -> tuple[slice, ...]:
-    """Slices out of `(start, stop)` pairs, ranges of step 1 and slices, one by one or as one list
-    of them.
+    """Return slices for ranges, which are separate arguments or one list.
+
+    A range is a `(start, stop)` pair, a range of step 1 or a slice.
 
     Raises:
-        TensorError: one is none of these.
+        TensorError: an argument is not a range.
     """
     if (
         len(ranges) == 1
@@ -349,10 +353,10 @@ def ranges_of(ranges: Sequence[Any]) -> tuple[slice, ...]:
 
 
 def require_tensor(given: Any, what: str) -> Described:
-    """Check that something is a tensor of tilec, of whatever kind.
+    """Check that an object is a tensor of tilec, of any kind.
 
     Raises:
-        TensorError: it is none; `what` takes one.
+        TensorError: it is not; the message begins with `what`.
     """
     if isinstance(given, Described):
         return given

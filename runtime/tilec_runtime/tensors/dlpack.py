@@ -1,6 +1,4 @@
-"""Reads DLPack capsules through ctypes: address, shape, strides, dtype and device of a foreign
-tensor, without taking it over.
-"""
+"""Reads DLPack capsules through ctypes, without taking over the tensor."""
 
 from __future__ import annotations
 
@@ -12,8 +10,7 @@ from tilec_runtime.values import value_class
 
 CPU, CUDA, CUDA_HOST, CUDA_MANAGED = 1, 2, 3, 13
 READ_ONLY = 1
-# What the array standard says for "do not synchronise": the launch names its stream, and its order
-# is the caller's.
+# The array standard's value for "do not synchronize": the caller orders the launch's stream.
 NO_SYNC = -1
 
 
@@ -60,8 +57,12 @@ _get_pointer.restype, _get_pointer.argtypes = ctypes.c_void_p, (ctypes.py_object
 
 @value_class(frozen=True, kw_only=True)
 class View:
-    """What a capsule says: strides in elements (None for C-contiguous), dtype as (type code, bits),
-    device as (type, number).
+    """The contents of a DLPack capsule.
+
+    Attributes:
+        stride: in elements; None for C-contiguous.
+        dtype: (type code, bits).
+        device: (type, number).
     """
 
     address: int
@@ -74,23 +75,23 @@ class View:
 
 
 def view(exporter: Any, *, stream: int | None = NO_SYNC) -> View:
-    """Look at a tensor through its `__dlpack__`.
+    """Read a tensor through its `__dlpack__`.
 
-    The capsule is not consumed: its own destructor gives it back when this returns, and the
-    exporter stays the owner.
+    The capsule is not consumed: its own destructor runs when this returns, and the exporter stays
+    the owner.
 
     Args:
         exporter: the tensor.
-        stream: what it is asked to synchronise with; None for host memory, which has no streams.
-            JAX, which cannot be asked for no synchronisation, waits on the host instead.
+        stream: the stream that the exporter synchronizes with; None for host memory, which has no
+            streams. JAX has no way not to synchronize, and waits on the host instead.
 
     Raises:
-        ValueError: what it gave is no DLPack capsule of a version known here.
-        Exception: whatever the exporter itself raises.
+        ValueError: `__dlpack__` returned no DLPack capsule of a known version.
+        Exception: an error of the exporter itself.
     """
     if stream == NO_SYNC and is_of_jax(
         type(exporter)
-    ):  # which takes it for a handle; asked without one, it waits on the host
+    ):  # JAX takes NO_SYNC for a handle; without a stream, it waits on the host
         stream = None
     try:
         capsule = exporter.__dlpack__(stream=stream, max_version=(1, 0))

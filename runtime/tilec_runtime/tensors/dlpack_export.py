@@ -1,5 +1,6 @@
-"""Makes DLPack capsules through ctypes: other libraries read memory of tilec's own, and call a
-deleter when they are done.
+"""Makes DLPack capsules through ctypes, by which other libraries read memory of tilec's own.
+
+They call a deleter when they are done.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ from tilec_runtime.tensors.dlpack import (
 _PLAIN, _VERSIONED = b"dltensor", b"dltensor_versioned"
 _VERSION = (1, 0)
 
-# The owners of exported memory, by the address of its description, until a deleter is called.
+# The owners of exported memory, by the address of its description, until the deleter is called.
 _EXPORTED: dict[int, tuple[RawManaged | RawVersioned, Any]] = {}
 # The last capsule of each exporter. A consumer that refuses a capsule drops it with its own error
 # set. If that were the last reference, the destructor below would run with the error set, and
-# Python would raise a SystemError in its place.
+# Python would raise a SystemError instead.
 _OFFERED: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 
 _Callback = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
@@ -52,12 +53,11 @@ def capsule(exporter: Any, view: View, owner: Any, *, versioned: bool) -> Any:
     """Return a capsule that describes a tensor.
 
     Args:
-        exporter: the object that is asked for it. It keeps its last capsule, in case the consumer
-            refuses that.
+        exporter: the exported object. Its last capsule is kept, in case the consumer refuses it.
         view: the tensor, with its strides.
-        owner: keeps the memory; released when the consumer is done, on whatever thread, or with a
-            capsule that no consumer took.
-        versioned: describe it as DLPack 1.0 does, which has read-only tensors.
+        owner: keeps the memory alive. It is released when the consumer is done, on any thread, or
+            with a capsule that no consumer took.
+        versioned: whether to use DLPack 1.0, which has read-only tensors.
     """
     kind = RawVersioned if versioned else RawManaged
     rank, head = len(view.shape), ctypes.sizeof(kind)
@@ -93,14 +93,15 @@ def capsule(exporter: Any, view: View, owner: Any, *, versioned: bool) -> Any:
 
 
 def _delete(address: int) -> None:
-    """The deleter: the consumer is done."""
+    """The deleter, which the consumer calls when it is done."""
     if _EXPORTED.pop(address, None) is not None:
         _free(address)
 
 
 def _destroy(address: int) -> None:
-    """The destructor of a capsule. A consumer renames the capsule that it takes, and calls the
-    deleter itself.
+    """The destructor of a capsule.
+
+    A consumer that takes a capsule renames it, and calls the deleter itself.
     """
     for name in (_PLAIN, _VERSIONED):
         if _is_valid(address, name):
@@ -108,8 +109,9 @@ def _destroy(address: int) -> None:
 
 
 def _end() -> None:
-    """Let consumers (JAX) free descriptions after the interpreter is gone, when no Python function
-    can run.
+    """Set a C function as the deleter of all descriptions, at the end of the interpreter.
+
+    Consumers (JAX) may free descriptions afterwards, when no Python function can run.
     """
     global _ended
     _OFFERED.clear()

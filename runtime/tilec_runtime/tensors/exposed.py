@@ -1,4 +1,4 @@
-"""Memory as NumPy and libraries on GPUs read it, without a copy: the array interfaces."""
+"""Memory read by NumPy and GPU libraries without a copy, through the array interfaces."""
 
 from __future__ import annotations
 
@@ -11,21 +11,23 @@ from tilec_runtime.tensors.host import interface_of, shared_array
 
 
 class Exposed:
-    """Memory that other libraries can look at."""
+    """Memory that other libraries can read."""
 
     __slots__ = ()
 
     facts: TensorFacts
 
     def _expose(self, what: str) -> tuple[Any, int | None]:
-        """See that others may read the memory now; `what` they ask for is in messages. Return what
-        keeps the memory, and the stream that they have to wait for.
+        """Check that other libraries may read the memory now.
+
+        Return an object that keeps the memory, and the stream that readers have to wait for. `what`
+        is the protocol, for messages.
         """
         raise NotImplementedError
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
-        """The memory as libraries read it that use GPUs; they wait for the stream that it names."""
+        """The memory for GPU libraries, which wait for the stream that it names."""
         if self.facts.device == ON_CPU:
             raise AttributeError("memory of the cpu device has no __cuda_array_interface__")
         if why := packed(self.facts.dtype):
@@ -35,8 +37,9 @@ class Exposed:
 
     @property
     def __array_interface__(self) -> dict[str, Any]:
-        """The memory as NumPy reads it. It has no words for dtypes of ml_dtypes: those go by
-        `__array__`.
+        """The memory for NumPy.
+
+        The protocol has no names for dtypes of ml_dtypes; `__array__` returns those.
         """
         dtype = self.facts.dtype
         if self.facts.device != ON_CPU:
@@ -51,11 +54,12 @@ class Exposed:
         return interface_of(self.facts)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        """A NumPy array that shares memory of the cpu device; of ml_dtypes' dtypes where NumPy has
-        none.
+        """Return a NumPy array that shares memory of the cpu device.
+
+        A dtype that NumPy does not have comes as an `ml_dtypes` array.
 
         Raises:
-            TensorError: it is on a GPU, or its elements share bytes.
+            TensorError: it is on a GPU, or its dtype is packed.
         """
         why = packed(self.facts.dtype)
         if self.facts.device != ON_CPU:
@@ -73,7 +77,7 @@ class Exposed:
 
 
 def packed(dtype: str) -> str:
-    """Why other libraries do not read elements of a dtype; empty where they do."""
+    """Return why other libraries cannot read elements of a dtype, or an empty string."""
     each = DTYPES[dtype].per_byte
     if each == 1:
         return ""

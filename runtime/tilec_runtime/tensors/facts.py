@@ -1,4 +1,4 @@
-"""Reads tensors of any library: their facts, as launches take them."""
+"""Reads the facts of tensors of any library, as launches need them."""
 
 from __future__ import annotations
 
@@ -20,38 +20,39 @@ from tilec_runtime.values import replace
 if TYPE_CHECKING:
     from tilec_runtime.tensors.dlpack import View
 
-# The next step for elements that share bytes: other libraries do not describe their order.
+# The next step for packed elements of other libraries, whose protocols do not describe their order.
 _PACKED = "copy a host array with api.from_host(x), or pass packed bytes as u8 and reinterpret them"
 
 
 class UnreadableError(Exception):
-    """An argument is no tensor, or one that cannot be read; the text says why. Becomes an
-    `ArgumentError` with the kernel's name.
+    """An argument is not a tensor, or cannot be read.
+
+    It becomes an `ArgumentError` with the kernel's name.
     """
 
 
 def is_leased(value: Any) -> bool:
-    """Whether a value is a tensor of tilec's own with a lease: launches acquire it, and keep its
-    stream order.
+    """Whether a value is a tensor of tilec's own with a lease.
+
+    Launches check its lease, and keep its stream order.
     """
     return hasattr(type(value), "_tilec_leased_")
 
 
 def is_foreign(value: Any) -> bool:
-    """Whether a value is an array of another library, whose reader does not wait for launches."""
+    """Whether a value is an array of another library, whose readers do not wait for launches."""
     return value is not None and not hasattr(type(value), "_tilec_facts_")
 
 
 def tensor_facts(value: Any, pointer_device: Callable[[int], int | None]) -> TensorFacts:
-    """Everything a launch needs to know of a tensor.
+    """Return the facts of a tensor.
 
     Args:
-        value: anything with DLPack or `__cuda_array_interface__`.
-        pointer_device: asks the driver which device an address belongs to, where the tensor does
-            not say.
+        value: any object with DLPack or `__cuda_array_interface__`.
+        pointer_device: returns the device of an address, for arrays that do not name their device.
 
     Raises:
-        UnreadableError: it is no tensor, or cannot be read.
+        UnreadableError: the value is not a tensor, or cannot be read.
     """
     try:
         facts = _facts(value)
@@ -59,7 +60,7 @@ def tensor_facts(value: Any, pointer_device: Callable[[int], int | None]) -> Ten
         raise
     except (
         Exception
-    ) as error:  # foreign tensors raise what they like: fake, functional and deleted ones do
+    ) as error:  # fake, functional and deleted tensors of other libraries raise various errors
         raise UnreadableError(f"{_kind_of(value)} that cannot be read: {error}") from error
     if not hasattr(type(value), "_tilec_facts_"):
         _refuse_packed(value, facts)
@@ -70,7 +71,7 @@ def tensor_facts(value: Any, pointer_device: Callable[[int], int | None]) -> Ten
 
 
 def _refuse_packed(value: Any, facts: TensorFacts) -> None:
-    """Refuse an array of another library whose elements share bytes."""
+    """Refuse an array of another library with packed elements."""
     if facts.dtype in DTYPES and DTYPES[facts.dtype].packed:
         raise UnreadableError(
             f"{_kind_of(value)} of {facts.dtype}, whose elements may lie one in a byte there: {_PACKED}"
@@ -110,11 +111,11 @@ def _is_masked(cls: type) -> bool:
     )
 
 
-# torch: read by attributes, so that torch need not be imported; its tensors are the usual case.
+# torch: tensors are read by attributes, without an import of torch. They are the usual case.
 
 
 def is_torch(cls: type) -> bool:
-    """Whether a type is torch's tensors', or a subclass of it."""
+    """Whether a type is torch's tensor type, or a subclass."""
     return any(
         base.__name__ == "Tensor" and base.__module__ in ("torch", "torch._tensor")
         for base in cls.__mro__
@@ -162,7 +163,7 @@ def _interface_facts(value: Any) -> TensorFacts:
         TypeError,
         RuntimeError,
         ValueError,
-    ) as error:  # a property may refuse: a tensor on the CPU, for example
+    ) as error:  # the property may raise, for a tensor on the CPU for example
         if hasattr(value, "__dlpack__"):
             return _dlpack_facts(value)
         raise UnreadableError(f"its __cuda_array_interface__ cannot be read: {error}") from error
@@ -172,7 +173,7 @@ def _interface_facts(value: Any) -> TensorFacts:
 
 
 def _described_by(value: Any, interface: Any, name: str) -> TensorFacts:
-    """Return the facts that one of the two array interfaces gives, as of host memory."""
+    """Return the facts in either array interface, with the device set to host memory."""
     try:
         address, readonly = interface["data"]
         shape = tuple(int(extent) for extent in interface["shape"])
@@ -182,7 +183,7 @@ def _described_by(value: Any, interface: Any, name: str) -> TensorFacts:
     if interface.get("mask") is not None:
         raise UnreadableError("it is a masked array, and kernels know no masks")
     if getattr(getattr(value, "dtype", None), "fields", None) is not None:
-        # An array of structs is its bytes: the last axis is one struct.
+        # Read an array of structs as bytes: the last axis is one struct.
         shape = (*shape, _item_bytes(typestr))
         steps, typestr = None if steps is None else (*steps, 1), "|u1"
     foreign = str(getattr(value, "dtype", typestr))
@@ -216,9 +217,7 @@ def _item_bytes(typestr: str) -> int:
 
 
 def _named_device(value: Any) -> int:
-    """The device that an array names itself (CuPy, JAX, tilec); `ON_OTHER` where only the driver
-    can tell.
-    """
+    """Return the device that an array names (CuPy, JAX, tilec), or `ON_OTHER`."""
     device = getattr(value, "device", None)
     # JAX counts the devices of all processes in `id`.
     number = getattr(
@@ -237,7 +236,7 @@ def _dlpack_facts(value: Any) -> TensorFacts:
         where, number = (int(part) for part in value.__dlpack_device__())
         host = where in (dlpack.CPU, dlpack.CUDA_HOST)
         interface = getattr(value, "__array_interface__", None) if host else None
-        if isinstance(interface, dict):  # it also knows read-only arrays and small dtypes
+        if isinstance(interface, dict):  # it describes read-only arrays and small dtypes too
             facts = _described_by(value, interface, "__array_interface__")
             return replace(facts, ptr=0) if facts.empty else facts
         view = dlpack.view(value, stream=None if host else dlpack.NO_SYNC)
@@ -254,7 +253,10 @@ def _dlpack_facts(value: Any) -> TensorFacts:
 
 
 def _viewed(value: object, view: View, device: int, name: str = "") -> TensorFacts:
-    """Return the facts of a DLPack view; `name` is NumPy's of a dtype that DLPack may not have."""
+    """Return the facts of a DLPack view.
+
+    `name` is NumPy's name of its dtype, for dtypes that DLPack may lack.
+    """
     dtype = BY_DLPACK.get(view.dtype) or BY_NUMPY.get(name)
     return TensorFacts(
         ptr=0 if device == ON_CPU and 0 in view.shape else view.address,

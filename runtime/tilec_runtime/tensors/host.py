@@ -1,6 +1,4 @@
-"""NumPy arrays on the host's side of a transfer: what their elements are called here, and how they
-lie in a device's memory.
-"""
+"""NumPy arrays on the host's side of a transfer: their dtypes, and their bytes on a device."""
 
 from __future__ import annotations
 
@@ -21,14 +19,14 @@ _MAKE_ARRAY = "make a NumPy array of it first, with the dtype that the tensor is
 
 
 def as_array(source: Any) -> Array:
-    """A host array as one of NumPy, without a copy.
+    """Return a host array as a NumPy array, without a copy.
 
     Args:
         source: a NumPy or ml_dtypes array, a tensor of another library in host memory, or a buffer
             (bytes, array.array, memoryview).
 
     Raises:
-        TensorError: it is none, or is on a GPU.
+        TensorError: `source` is not an array, or is on a GPU.
     """
     import numpy as np
 
@@ -61,10 +59,10 @@ def as_array(source: Any) -> Array:
 
 
 def dtype_of(array: Array) -> str:
-    """tilec's name of an array's dtype.
+    """Return tilec's name of an array's dtype.
 
     Raises:
-        TensorError: it has none.
+        TensorError: tilec has no such dtype.
     """
     row = BY_NUMPY.get(array.dtype.name)
     if row is not None:
@@ -78,8 +76,9 @@ def dtype_of(array: Array) -> str:
 
 
 def memory_of(array: Array, name: str) -> Array:
-    """The bytes of a tensor with the contents of an array: its elements one after another, packed
-    where the dtype is. May share its memory.
+    """Return an array's elements as the bytes of a tensor: dense, and packed if the dtype is.
+
+    The result may share the array's memory.
 
     Raises:
         TensorError: the last dimension does not fill bytes.
@@ -96,29 +95,27 @@ def memory_of(array: Array, name: str) -> Array:
 
 
 def paired(codes: Array) -> Array:
-    """Bytes of two elements of four bits each, the first in the low half."""
+    """Pack elements of four bits in pairs, the first of each in the low half of a byte."""
     pairs: Array = codes[0::2] | codes[1::2] << 4
     return pairs
 
 
 def unpaired(pairs: Array) -> Array:
-    """Elements of four bits, one in a byte, that lie in pairs."""
+    """Unpack pairs of four-bit elements to one element per byte."""
     import numpy as np
 
     return np.stack([pairs & 15, pairs >> 4], axis=-1).reshape(-1)
 
 
 def array_in(memory: Array, name: str, shape: Shape) -> Array:
-    """An array of a dtype over bytes that hold it. Those of packed dtypes are spread out: that is a
-    copy.
-    """
+    """Return bytes as an array of a dtype; elements of a packed dtype are copied."""
     if DTYPES[name].packed:
         return unpaired(memory.reshape(-1)).reshape(shape).view(numpy_dtype(name))
     return memory.view(numpy_dtype(name)).reshape(shape)
 
 
 def numpy_dtype(name: str) -> np.dtype[Any]:
-    """NumPy's dtype for one of tilec; ml_dtypes' where NumPy has none."""
+    """Return NumPy's dtype for a name of tilec, or that of ml_dtypes if NumPy has none."""
     import numpy as np
 
     word = DTYPES[name].numpy
@@ -132,17 +129,17 @@ def numpy_dtype(name: str) -> np.dtype[Any]:
 
 
 def empty_array(name: str, shape: Shape) -> Array:
-    """A new array, with whatever was there."""
+    """Return a new, uninitialized array."""
     import numpy as np
 
     return np.empty(shape, numpy_dtype(name))
 
 
 def checked_out(out: Any, name: str, shape: Shape) -> Array:
-    """An array that a tensor's contents go to.
+    """Check an array to which a tensor's contents are copied, and return it.
 
     Raises:
-        TensorError: it is no NumPy array, cannot be written, or is of another shape or dtype.
+        TensorError: it is not a NumPy array, is read-only, or has another shape or dtype.
     """
     import numpy as np
 
@@ -160,7 +157,7 @@ def checked_out(out: Any, name: str, shape: Shape) -> Array:
 
 
 def host_memory(address: int, size: int, *, writable: bool = True, owner: object = None) -> Array:
-    """Bytes of the host, which keep their owner alive."""
+    """Return host memory as an array of bytes that keeps its owner alive."""
     import numpy as np
 
     interface = {"data": (address, not writable), "shape": (size,), "typestr": "|u1"}
@@ -168,8 +165,9 @@ def host_memory(address: int, size: int, *, writable: bool = True, owner: object
 
 
 def shared_array(owner: object, facts: TensorFacts) -> Array:
-    """A tensor in host memory as an array that shares the memory and keeps its owner alive; also
-    of dtypes that NumPy cannot take over by itself.
+    """Return a tensor in host memory as an array that shares it and keeps its owner alive.
+
+    This works for dtypes that NumPy itself cannot import, too.
     """
     import numpy as np
 
@@ -177,7 +175,7 @@ def shared_array(owner: object, facts: TensorFacts) -> Array:
 
 
 def interface_of(facts: TensorFacts) -> dict[str, Any]:
-    """A tensor as the array interfaces describe it."""
+    """Return a tensor's description for the array interfaces."""
     row = DTYPES[facts.dtype]
     nowhere = NOWHERE if facts.device == ON_CPU else 0
     return {
@@ -190,7 +188,7 @@ def interface_of(facts: TensorFacts) -> dict[str, Any]:
 
 
 def _foreign_array(source: Any) -> Array:
-    """A view of a tensor of another library in host memory."""
+    """Return an array that shares a tensor of another library in host memory."""
     try:
         facts = tensor_facts(source, lambda _: 0)
     except UnreadableError as error:
@@ -217,7 +215,7 @@ def _foreign_array(source: Any) -> Array:
 
 
 class Keeping:
-    """Lets NumPy see memory of an object, which it keeps."""
+    """An owner of memory with an array interface, so that an array keeps the owner."""
 
     def __init__(self, owner: object, interface: dict[str, Any]) -> None:
         self.owner = owner

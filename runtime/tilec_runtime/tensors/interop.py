@@ -1,4 +1,4 @@
-"""Tensors as other libraries read them, without a copy: DLPack, and the array interfaces."""
+"""Tensors read by other libraries without a copy: DLPack, and the array interfaces."""
 
 from __future__ import annotations
 
@@ -22,19 +22,20 @@ from tilec_runtime.tensors.storage import freeing_stream
 if TYPE_CHECKING:
     import numpy as np
 
-# How DLPack and the array interface name streams: 0 is not allowed there.
+# Default streams in DLPack and the array interface, which do not allow 0.
 _LEGACY, _PER_THREAD = 1, 2
 
 
 class Exchanged(Exposed, Described):
-    """A tensor that other libraries can look at. They keep its memory as long as they use it, and
-    the order of streams is kept.
+    """A tensor that other libraries can read.
+
+    They keep its memory alive as long as they use it, and stream order is kept.
     """
 
     __slots__ = ()
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        """(kind, number) of the device as DLPack counts them."""
+        """Return (type, number) of the device in DLPack's numbering."""
         return (dlpack.CPU, 0) if self.device == ON_CPU else (dlpack.CUDA, self.device)
 
     def __dlpack__(
@@ -45,18 +46,18 @@ class Exchanged(Exposed, Described):
         dl_device: tuple[int, int] | None = None,
         copy: bool | None = None,
     ) -> Any:
-        """A capsule of the tensor.
+        """Return a capsule of the tensor.
 
         Args:
-            stream: the consumer's; what was enqueued before is waited for there. None is the legacy
-                default stream, -1 asks for no order.
-            max_version: what the consumer reads.
-            dl_device: where the consumer wants it; nothing is copied to another device.
-            copy: whether it wants a copy; none is made.
+            stream: the consumer's stream, which waits for all work enqueued on the tensor. None is
+                the legacy default stream, -1 asks for no order.
+            max_version: the DLPack version that the consumer reads.
+            dl_device: the device the consumer wants; only the tensor's own is possible.
+            copy: whether the consumer wants a copy; none is made.
 
         Raises:
-            BufferError: elements that share bytes, a copy, another device, or a description of a
-                read-only tensor for who knows none.
+            BufferError: the dtype is packed, a copy or another device is asked for, or the tensor
+                is read-only and the consumer reads only DLPack before 1.0.
         """
         self.require_readable(Holder(what="__dlpack__"))
         if copy or (dl_device is not None and tuple(dl_device) != self.__dlpack_device__()):
@@ -84,8 +85,10 @@ class Exchanged(Exposed, Described):
         return capsule(self, view, self.storage, versioned=versioned)
 
     def _order(self, stream: Any) -> None:
-        """Let the consumer's stream, or the host, wait for what was enqueued before; remember that
-        it may write.
+        """Make the consumer's stream, or the host, wait for work on the tensor.
+
+        On a GPU, record that the consumer may use the tensor at any later time, and write it unless
+        it is read-only.
         """
         if self.device == ON_CPU:
             if stream is not None:
@@ -98,7 +101,7 @@ class Exchanged(Exposed, Described):
             self.storage.pass_through(handle, write=not self.readonly, lasting=True)
 
     def _expose(self, what: str) -> tuple[Any, int | None]:
-        """Check that the tensor can be read, and let readers wait for the work on it."""
+        """Check that the tensor can be read; return the stream that readers wait for."""
         self.require_readable(Holder(what=what))
         storage = self.storage
         if self.device == ON_CPU:
@@ -112,10 +115,10 @@ class Exchanged(Exposed, Described):
         return storage, stream
 
     def to_host(self, *, out: np.ndarray[Any, Any] | None = None) -> np.ndarray[Any, Any]:
-        """The contents as a NumPy array of their own, once all work on the tensor is done; of
-        ml_dtypes' dtypes where NumPy has none.
+        """Return the contents as a NumPy array of their own, once all work on the tensor is done.
 
-        `tilec_runtime.api.to_host` is the op of it, which does not wait.
+        A dtype that NumPy does not have comes as an `ml_dtypes` array. `tilec_runtime.api.to_host`
+        is the same as an op, which does not wait.
 
         Args:
             out: an array of the tensor's dtype and shape to copy to, of any strides.
@@ -124,7 +127,7 @@ class Exchanged(Exposed, Described):
             OwnershipError: the tensor cannot be read.
             TensorError: `out` does not fit.
             NestedExecutionError: this thread executes an op.
-            BaseException: what the work on the tensor came to.
+            BaseException: the error of failed work on the tensor.
         """
         who = holder("to_host")
         self.require(who)

@@ -1,5 +1,6 @@
-"""Who may use a tensor now: any number of readers, or one writer. Pure: knows no device and no
-memory.
+"""Leases: a tensor has any number of readers, or one writer.
+
+This module knows no device and no memory.
 """
 
 from __future__ import annotations
@@ -13,41 +14,39 @@ from tilec_runtime.errors import BorrowError, Location, UseAfterMoveError
 from tilec_runtime.forks import ForkLock
 from tilec_runtime.sites import hinted, site
 
-# Of claims, by which they are found again.
+# Identifies claims.
 NUMBERS = itertools.count()
-# Held while claims are taken and tensors move; never while they are given up, which the collector
-# does on any thread.
+# Held while claims are taken and tensors are moved. Claims are given up without it, because the
+# garbage collector may do so on any thread.
 LOCK = ForkLock()
-# What to do about a part of a mutable borrow that is in the way.
+# The next step if a part of a mutable borrow conflicts.
 _PARTS = "release or drop that part first; parts that share no memory may be there at once"
 
 
 class Holder(NamedTuple):
-    """Who uses a tensor, as messages name it: what it is (`the view`, `the launch of add`), and
-    where it was made.
-    """
+    """A user of a tensor for messages: its name (`the view`, `the launch of add`) and call site."""
 
     what: str
     place: Location | None = None
 
     def __str__(self) -> str:
-        """`the view (app.py:12)`."""
+        """Return, for example, `the view (app.py:12)`."""
         return f"{self.what} ({self.place})" if self.place else self.what
 
 
 def holder(what: str) -> Holder:
-    """Who is being made now, with its call site in debug mode."""
+    """Return a holder with the current call site in debug mode."""
     return Holder(what, site())
 
 
 class Claim(NamedTuple):
-    """What a lease asks of the one above it.
+    """A lease's claim on its parent.
 
     Attributes:
-        who: has it.
+        who: the holder.
         writes: whether it may write.
-        part: the part of the tensor that it is on; None for all of it.
-        moved: whether the tensor moved in, so that its own name cannot be used either.
+        part: the part of the tensor that it covers; None for all of it.
+        moved: whether the tensor was moved into an op, so that the tensor itself cannot be used.
     """
 
     who: Holder
@@ -56,29 +55,30 @@ class Claim(NamedTuple):
     moved: bool = False
 
     def meets(self, part: TensorFacts | None) -> bool:
-        """Whether it is on memory that another claim is on."""
+        """Whether it covers memory of another claim's part."""
         return part is None or self.part is None or may_overlap(part, self.part)
 
 
-# Of the lease of memory itself.
+# The claim of a memory's own lease.
 _WHOLE = Claim(Holder("the memory"), writes=True)
 
 
 @final
 class Lease(LeaseFields):
-    """The right to use a tensor. Memory has one, of which borrows and ops take leases, of which
-    others are taken in turn.
+    """The right to use a tensor.
 
-    A lease holds its claim until `release`, or its end as an object. A borrow that an op was done
-    with holds its claim only while something is taken of it: `let_go`. Threads may take and release
-    leases at the same time.
+    Memory has a lease. Borrows and ops take leases of it, and others can be taken of these.
+
+    A lease holds a claim on its parent until `release`, or until the object is finalized. After an
+    op has used a borrow, the borrow's lease holds its claim only while other leases are taken of it
+    (`let_go`). Threads may take and release leases at the same time.
 
     Attributes:
-        taken: claims of the leases that were taken of this one and are held, by their numbers. They
-            keep none of these alive.
-        parent: what it was taken of; None for that of memory.
+        taken: held claims of leases taken of this one, by their numbers. The claims do not keep the
+            leases alive.
+        parent: the lease it was taken of; None for that of memory.
         held: whether its claim is among those of its parent.
-        moves: how often the tensor moved.
+        moves: number of moves of the tensor.
     """
 
     __slots__ = (
@@ -93,7 +93,7 @@ class Lease(LeaseFields):
     )
 
     def __init__(self, parent: Lease | None = None, claim: Claim = _WHOLE) -> None:
-        """The lease of memory; others are made by `read` and `write`."""
+        """Create the lease of memory; `read` and `write` create others."""
         self.held = False
         self.parent: Lease | None = parent
         self.taken: dict[int, Claim] = {}
@@ -103,32 +103,33 @@ class Lease(LeaseFields):
         self._number = -1 if parent is None else next(NUMBERS)
         self._moves = 0 if parent is None else parent.moves
         self._ended = False
-        self._kept = 1  # 1 until an op is done with it; 2 for the time of a `with` block
+        self._kept = 1  # 1 until an op has used it, then 0; 2 during a `with` block
 
     @property
     def who(self) -> Holder:
-        """Who has it."""
+        """The holder."""
         return self._claim.who
 
     @property
     def ended(self) -> bool:
-        """Whether it, or a borrow that it comes from, was released."""
+        """Whether it, or a lease that it comes from, was released."""
         return self._ended or (self.parent is not None and self.parent.ended)
 
     # Take
 
     def read(self, who: Holder) -> Lease:
-        """Take a lease for reading; raises as `take`."""
+        """Take a lease for reading. Errors are those of `take`."""
         return Lease(parent=self, claim=Claim(who, writes=False)).acquire()
 
     def write(self, who: Holder, *, part: TensorFacts | None = None) -> Lease:
-        """Take a lease for reading and writing; of a part, for those that leave the rest to others.
-        Raises as `take`.
+        """Take a lease for reading and writing, of all or a `part`.
+
+        With a part, leases of other parts stay possible. Errors are those of `take`.
         """
         return Lease(parent=self, claim=Claim(who, writes=True, part=part)).acquire()
 
     def acquire(self) -> Lease:
-        """Claim what it is on, unless it does so; return it. Raises as `take`."""
+        """Claim the parent unless this is done; return this lease. Errors are those of `take`."""
         with LOCK:
             if self.parent is not None and not self.held:
                 self._require_open(self.who)
@@ -137,11 +138,11 @@ class Lease(LeaseFields):
         return self
 
     def take(self, number: int, claim: Claim) -> None:
-        """Add a claim, until it is given back by its number.
+        """Add a claim, until `give_back` removes it by its number.
 
         Raises:
-            BorrowError: others have claims in the way, or a borrow has ended.
-            UseAfterMoveError: the tensor moved.
+            BorrowError: another claim conflicts, or a borrow has ended.
+            UseAfterMoveError: the tensor was moved.
         """
         with LOCK:
             self._require_open(claim.who)
@@ -153,16 +154,16 @@ class Lease(LeaseFields):
                 self._settle()
 
     def give_back(self, number: int) -> None:
-        """Take a claim away; may be called more than once."""
+        """Remove a claim. Further calls do nothing."""
         if self.taken.pop(number, None) is not None:
             self._settle()
 
     def require(self, who: Holder) -> None:
-        """Check that a user can have it; acquire the lease again if it was released.
+        """Check that a user can use the tensor; acquire the lease again if it was given up.
 
         Raises:
-            BorrowError: it has ended, or cannot be had now.
-            UseAfterMoveError: the tensor moved.
+            BorrowError: it has ended, or another claim conflicts.
+            UseAfterMoveError: the tensor was moved.
         """
         self._require_open(who)
         if self.parent is None:
@@ -174,23 +175,24 @@ class Lease(LeaseFields):
             self._settle()
 
     def require_free(self, who: Holder, verb: str = "moved into") -> None:
-        """Check that it is not leased.
+        """Check that no lease is taken of it.
 
         Raises:
             BorrowError: it is leased, or a borrow has ended.
-            UseAfterMoveError: the tensor moved.
+            UseAfterMoveError: the tensor was moved.
         """
         self.require(who)
         for claim in self.claims:
             raise _conflict(f"the tensor cannot be {verb} {who}", claim)
 
     def move(self, who: Holder) -> None:
-        """Let borrows that were let go know that the tensor is another object's from now on. The
-        caller holds `LOCK`.
+        """Move the tensor to another object; later uses of borrows that were given up then fail.
+
+        The caller holds `LOCK`.
 
         Raises:
             BorrowError: it is in use.
-            UseAfterMoveError: it moved.
+            UseAfterMoveError: it was moved before.
         """
         self.require_free(who)
         self.moves += 1
@@ -199,30 +201,31 @@ class Lease(LeaseFields):
     # Give up
 
     def keep(self) -> None:
-        """Hold the claim until `release`, whatever ops do: for a `with` block."""
+        """Hold the claim until `release`, even after ops: for a `with` block."""
         self.acquire()
         self._kept = 2
 
     def let_go(self) -> None:
-        """An op is done with the borrow: give its claim up while nothing is taken of it, but for
-        the time of a `with` block.
+        """Give the claim up after an op, as long as no lease is taken of this one.
+
+        A `with` block keeps the claim.
         """
         if self._kept < 2:
             self._kept = 0
             self._settle()
 
     def release(self) -> None:
-        """End it, and what was taken of it; may be called more than once."""
+        """End it and all leases taken of it. Further calls do nothing."""
         self._ended = True
         self._leave()
-        self.parent = _NOTHING  # which may end now
+        self.parent = _NOTHING  # drop the reference, so that the parent may be finalized
 
     def __del__(self) -> None:
-        """End it."""
+        """Give the claim up."""
         self._leave()
 
     def __enter__(self) -> Lease:
-        """The lease itself."""
+        """Return the lease itself."""
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -234,8 +237,7 @@ class Lease(LeaseFields):
             self._leave()
 
     def _leave(self) -> None:
-        # Steps of the interpreter, without the lock: the collector may come here, whatever this
-        # thread holds.
+        # Atomic steps, without the lock: the garbage collector may call this under any lock.
         if self.parent is not None and self.held:
             self.held = False
             self.parent.give_back(self._number)
@@ -244,13 +246,11 @@ class Lease(LeaseFields):
 
     @property
     def claims(self) -> tuple[Claim, ...]:
-        """Those that are held now, oldest first."""
+        """The claims that are held now, oldest first."""
         while True:
             try:
                 return tuple(self.taken.copy().values())
-            except (
-                RuntimeError
-            ):  # either step may call the collector, which ends leases of what it takes
+            except RuntimeError:  # either step may run the garbage collector, which gives up claims
                 continue
 
     def _require_open(self, who: Holder) -> None:
@@ -265,11 +265,11 @@ class Lease(LeaseFields):
             lease = parent
 
     def require_free_for(self, claim: Claim) -> None:
-        """Check that no other claim is in the way of one.
+        """Check that no other claim conflicts with one.
 
         Raises:
-            BorrowError: one is.
-            UseAfterMoveError: the tensor moved.
+            BorrowError: another claim conflicts.
+            UseAfterMoveError: the tensor was moved.
         """
         for other in self.claims:
             if other.moved:
@@ -283,7 +283,7 @@ _NOTHING = Lease()
 
 
 def moved_error(who: Holder, into: Holder, noun: str = "the tensor") -> UseAfterMoveError:
-    """A tensor is used that has another owner."""
+    """Return the error for the use of a tensor that has another owner."""
     fix = hinted("use what that gave back, share() the tensor first, or borrow it")
     return UseAfterMoveError(f"{who} cannot use {noun}: it was moved into {into}", fix=fix)
 

@@ -1,4 +1,4 @@
-"""Tensors cut into tiles: what a kernel writes, one tile or a run of tiles for each block."""
+"""Tensors cut into tiles that a kernel writes: one tile, or a sequence of tiles, per block."""
 
 from __future__ import annotations
 
@@ -21,14 +21,15 @@ T = TypeVar("T", bound=Described)
 
 
 class Partition(Exchanged, Generic[T]):
-    """A tensor, or a mutable borrow of one, in tiles of one shape. Launchers take it for what they
-    write, and infer their grid from it.
+    """A tensor, or a mutable borrow of one, cut into tiles of one shape.
+
+    Launchers take it for an output, and infer their grid from it.
 
     Attributes:
-        base: what it is cut out of.
+        base: the tensor or borrow.
         tile: shape of a tile.
-        grid: tiles along each dimension; the last of each may hang over.
-        prefix: whether a kernel of fewer blocks may write the first tiles only.
+        grid: number of tiles along each dimension; the last one may extend beyond the tensor.
+        prefix: whether a kernel with fewer blocks may write only the first tiles.
     """
 
     __slots__ = ("base", "grid", "prefix", "tile")
@@ -37,9 +38,7 @@ class Partition(Exchanged, Generic[T]):
     mapped = False
 
     def __init__(self, base: T, tile: tuple[Any, ...], *, prefix: bool = False) -> None:
-        """Use `Tensor.partition`, `Tensor.partition_prefix`, `Tensor.partition_mut` or
-        `SharedTensor.try_partition`, which check ownership.
-        """
+        """Use the methods of tensors that cut, such as `Tensor.partition`: they check ownership."""
         super().__init__(base.storage, base.facts, base.lease)
         self.base = base
         self.tile = _tile(tile)
@@ -48,10 +47,10 @@ class Partition(Exchanged, Generic[T]):
 
     @staticmethod
     def check(tensor: Described, tile: tuple[Any, ...]) -> None:
-        """Check that tiles of this shape cover a tensor, before anything moves.
+        """Check that a tensor can be cut into tiles of this shape, before it is moved.
 
         Raises:
-            TensorError: they do not.
+            TensorError: it cannot.
         """
         extents = _tile(tile)
         grid_of(tensor.shape, extents)
@@ -59,7 +58,7 @@ class Partition(Exchanged, Generic[T]):
 
     @property
     def _tilec_origin_(self) -> str:
-        """What it is cut out of, for messages."""
+        """The base, for messages."""
         return self.base._tilec_origin_
 
     @property
@@ -68,23 +67,23 @@ class Partition(Exchanged, Generic[T]):
         return math.prod(self.grid)
 
     def unpartition(self) -> T:
-        """What it was cut out of; uses the partition up if it owns that.
+        """Return the base. If the partition owns it, the partition is moved.
 
         Raises:
-            OwnershipError: that was done before, it is in use, or the borrow has ended.
+            OwnershipError: it was unpartitioned before, it is in use, or the borrow has ended.
         """
         who = holder("unpartition")
         self.base.require(who)
         return self._moved_base(who)
 
     def dup(self) -> DeviceOp[Any]:
-        """Return an op that gives a contiguous copy of what it was cut out of."""
+        """Return an op that makes a contiguous copy of the base."""
         base: Any = self.base  # a tensor, or a mutable borrow of one
         copy: DeviceOp[Any] = base.dup()
         return copy
 
     def hold(self, number: int, who: Holder, *, write: bool) -> None:
-        """Move what it was cut out of into an op."""
+        """Move the base into an op."""
         self.base.hold(number, who, write=write)
 
     def _moved_base(self, who: Holder) -> T:
@@ -96,8 +95,9 @@ class Partition(Exchanged, Generic[T]):
         return moved
 
     def map(self, blocks: int) -> MappedPartition[T]:
-        """Deal the tiles out to so many blocks, for kernels whose blocks stay and work on one tile
-        after another.
+        """Map the tiles to a number of blocks, for persistent kernels.
+
+        Each block of such a kernel works on one tile after another.
 
         Raises:
             TensorError: there are no blocks, more blocks than tiles, or only a prefix is written.
@@ -118,14 +118,14 @@ class Partition(Exchanged, Generic[T]):
         return MappedPartition(self._moved_base(who), self.tile, blocks)
 
     def grid_wish(self, name: str, kernel: str) -> GridWish:
-        """The grid of a launch that writes it.
+        """Return the grid of a launch that writes it.
 
         Args:
-            name: of the launch's argument.
-            kernel: for messages.
+            name: name of the launch's argument.
+            kernel: name of the kernel, for messages.
 
         Raises:
-            LaunchLimitError: no grid has so many dimensions.
+            LaunchLimitError: it has more than three dimensions.
         """
         if len(self.grid) > 3:
             what = f"{kernel}: the partition {name} has {len(self.grid)} dimensions, and a grid has three"
@@ -135,17 +135,17 @@ class Partition(Exchanged, Generic[T]):
 
     @property
     def cut(self) -> tuple[object, ...]:
-        """What launches that write differently cut tensors have different plans by."""
+        """The facts that distinguish launch plans of differently cut tensors."""
         return self.tile, self.grid, self.prefix
 
     def release(self) -> None:
-        """End a partition in place; one that owns its tensor stays. May be called more than once."""
+        """End a partition in place; do nothing to one that owns its tensor."""
         release = getattr(self.base, "release", None)
         if release is not None:
             release()
 
     def require(self, who: Holder) -> None:
-        """Check that its base can be used.
+        """Check that the base can be used.
 
         Raises:
             OwnershipError: it cannot.
@@ -153,14 +153,14 @@ class Partition(Exchanged, Generic[T]):
         self.base.require(who)
 
     def __enter__(self) -> Partition[T]:
-        """The partition itself."""
+        """Return the partition itself."""
         enter = getattr(self.base, "__enter__", None)
         if enter is not None:
             enter()
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End it, if it is in place."""
+        """End a partition in place."""
         self.release()
 
     def _state(self) -> str:
@@ -168,11 +168,12 @@ class Partition(Exchanged, Generic[T]):
 
 
 class MappedPartition(Partition[T]):
-    """A partition whose tiles are dealt out to a number of blocks: block b works on tiles b, b +
-    blocks, b + 2 * blocks and so on.
+    """A partition whose tiles are mapped to a number of blocks.
+
+    Block b works on tiles b, b + blocks, b + 2 * blocks and so on.
 
     Attributes:
-        blocks: how many; the grid of a launch is (blocks, 1, 1).
+        blocks: number of blocks; the grid of a launch is (blocks, 1, 1).
     """
 
     __slots__ = ("blocks",)
@@ -186,7 +187,7 @@ class MappedPartition(Partition[T]):
         super().__init__(base, tile)
 
     def grid_wish(self, name: str, kernel: str) -> GridWish:  # noqa: ARG002 - any number of dimensions will do
-        """As many blocks as the tiles are dealt out to, in place of the kernel's own grid."""
+        """Return a grid of `blocks` blocks, which replaces the kernel's own grid."""
         return GridWish(
             grid=(self.blocks, 1, 1), rule=GridRule.INSTEAD, source=f"the mapped partition {name}"
         )
@@ -196,7 +197,7 @@ class MappedPartition(Partition[T]):
         return self.tile, self.grid, self.blocks
 
     def tiles_of(self, block: int) -> Iterator[Shape]:
-        """Places of the tiles of a block, the last dimension fastest.
+        """Iterate over the coordinates of a block's tiles, the last dimension fastest.
 
         Raises:
             TensorError: there is no such block.

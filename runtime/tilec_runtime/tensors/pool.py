@@ -1,6 +1,4 @@
-"""Memory pools: what is kept for later allocations, what is used, how much there may be, and which
-one ops take memory from.
-"""
+"""Memory pools: their limits and statistics, and the pool that ops allocate from."""
 
 from __future__ import annotations
 
@@ -20,23 +18,24 @@ from tilec_runtime.forks import ForkLock
 from tilec_runtime.protocols import DeviceLike
 from tilec_runtime.values import Uncopied
 
-# Pools of this thread or task, the innermost first.
+# The pools of `use_pool` in this thread or task, the innermost first.
 _HERE: contextvars.ContextVar[tuple[MemPool, ...]] = contextvars.ContextVar(
     "tilec_pools", default=()
 )
 
 
-# All pools: their free memory is trimmed when an allocation needs it. The lock keeps a pool that
-# is trimmed from being closed.
+# All pools: an allocation that fails trims them. Under the lock, no pool is closed while it is
+# trimmed.
 _MADE: weakref.WeakSet[MemPool] = weakref.WeakSet()
 _LOCK = ForkLock()
-# What has pools that were borrowed.
+# The owners of borrowed pools.
 _OWNERS: list[Any] = []
 
 
 class MemPool(Uncopied):
-    """A pool of a device's memory. It is given back by `close`, at the end of a `with` block, or
-    with the object; tensors of it stay.
+    """A pool of a device's memory.
+
+    `close`, the end of a `with` block, or its finalization destroys it. Its tensors stay valid.
 
     Attributes:
         device: ordinal; -1 for the cpu device.
@@ -52,17 +51,16 @@ class MemPool(Uncopied):
         max_size: int = 0,
         driver: DeviceDriver | None = None,
     ) -> None:
-        """Make an empty pool.
+        """Create an empty pool.
 
         Args:
-            device: where; the default device (`use_device`) where none is named.
-            release_threshold: how many unused bytes it keeps for later allocations instead of
-                giving them back.
-            max_size: the most bytes that it takes of the device; 0 for no bound.
-            driver: what to make it through; the process's driver of the device by default.
+            device: the device; None for the default device (`use_device`).
+            release_threshold: unused bytes that the pool keeps for later allocations.
+            max_size: the most bytes that it takes from the device; 0 for no bound.
+            driver: the driver of the device; the process's driver for it by default.
 
         Raises:
-            CallError: a size is no whole number of bytes, or negative.
+            CallError: a size is not a whole number of bytes, or is negative.
         """
         release_threshold = byte_count("MemPool: release_threshold", release_threshold)
         most = byte_count("MemPool: max_size", max_size)
@@ -81,15 +79,15 @@ class MemPool(Uncopied):
     def default(
         cls, device: DeviceLike | None = None, *, driver: DeviceDriver | None = None
     ) -> MemPool:
-        """The pool that tilec has for a device, which all memory comes from where no `use_pool`
-        says otherwise. Closing it does nothing.
+        """Return tilec's own pool of a device, used outside of any `use_pool`.
 
-        A GPU's keeps all that is freed, until `trim` or the want of memory gives it back; the cpu
-        device's keeps nothing. Set another threshold where that is not wanted.
+        `close` does nothing to it. A GPU's pool keeps all memory that is freed until `trim`, or
+        until an allocation fails for want of memory. The cpu device's pool keeps nothing.
+        `set_release_threshold` changes that.
 
         Args:
-            device: whose; the default device's where none is named.
-            driver: of the device; the process's by default.
+            device: the device; None for the default device.
+            driver: the driver of the device; the process's driver for it by default.
         """
         pool, serving = cls.__new__(cls), driver or driver_of(device)
         pool.device = ordinal_of(device)
@@ -106,18 +104,19 @@ class MemPool(Uncopied):
         owner: Any = None,
         driver: DeviceDriver | None = None,
     ) -> MemPool:
-        """A pool that another library made, such as a memory resource of cuda.core. Closing it
-        leaves it as it is.
+        """Return a pool of another library, such as a memory resource of cuda.core.
+
+        `close` does not destroy it.
 
         Args:
-            handle: of the driver: a `CUmemoryPool`, or its number.
-            device: whose it is; the default device's where none is named.
-            owner: what gives the pool back when it goes: the library's own object. It is kept to
-                the end of the process, since memory of the pool may live as long.
-            driver: of the device; the process's by default.
+            handle: the driver's handle: a `CUmemoryPool`, or its number.
+            device: the device; None for the default device.
+            owner: the library's own object, which destroys the pool when finalized. It is kept
+                until the process ends, because memory of the pool may live as long.
+            driver: the driver of the device; the process's driver for it by default.
 
         Raises:
-            CallError: it is no handle.
+            CallError: `handle` is not a handle.
         """
         fix = "pass the driver's handle: `resource.handle` of a DeviceMemoryResource of cuda.core"
         number = handle_number(handle, "a memory pool", fix)
@@ -141,12 +140,12 @@ class MemPool(Uncopied):
         return self._handle
 
     def serves(self, driver: DeviceDriver, ordinal: int) -> bool:
-        """Whether its memory is this device's."""
+        """Whether its memory is on this device."""
         return self._driver is driver and self.device == ordinal
 
     @property
     def stats(self) -> PoolStats:
-        """Bytes used and reserved now, the most of each so far, and the release threshold."""
+        """Bytes used and reserved, the maximum of each, and the release threshold."""
         FREES.drain()
         return self._driver.pool_stats(self.device, self.handle)
 
@@ -154,46 +153,44 @@ class MemPool(Uncopied):
         """Set how many unused bytes it keeps.
 
         Raises:
-            CallError: `size` is no whole number of bytes, or negative.
+            CallError: `size` is not a whole number of bytes, or is negative.
         """
         self._driver.set_release_threshold(
             self.device, self.handle, byte_count("set_release_threshold: size", size)
         )
 
     def trim(self, keep: int = 0) -> None:
-        """Give unused memory back until the pool has no more than `keep` bytes, as far as it can.
+        """Return unused memory to the device until the pool holds `keep` bytes, if possible.
 
         Raises:
-            CallError: `keep` is no whole number of bytes, or negative.
+            CallError: `keep` is not a whole number of bytes, or is negative.
         """
         keep = byte_count("trim: keep", keep)
         FREES.drain()
         self._driver.trim_pool(self.device, self.handle, keep)
 
     def close(self) -> None:
-        """Give the pool back; its tensors stay until they are dropped. May be called more than
-        once.
-        """
+        """Destroy the pool; its tensors stay valid. Further calls do nothing."""
         if self._release is not None:
             with _LOCK:
                 self._handle = None
                 self._release()
 
     def __enter__(self) -> MemPool:  # noqa: PYI034 - nothing derives from it
-        """The pool itself."""
+        """Return the pool itself."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Give it back."""
+        """Close the pool."""
         self.close()
 
 
 @contextlib.contextmanager
 def use_pool(pool: MemPool) -> Iterator[MemPool]:
-    """Let ops that this thread or task runs on the pool's device take their memory from it.
+    """Let ops that this thread or task runs on the pool's device allocate from the pool.
 
     Raises:
-        CallError: it is no pool.
+        CallError: `pool` is not a `MemPool`.
         SchedulingError: it is closed.
     """
     require_kind("use_pool", "a MemPool", pool, MemPool, "pass MemPool(device, ...)")
@@ -204,27 +201,26 @@ def use_pool(pool: MemPool) -> Iterator[MemPool]:
     finally:
         with contextlib.suppress(
             ValueError
-        ):  # a generator's block may end in another context than it began in: there is nothing to undo
+        ):  # in a generator the block may end in another context, which needs no reset
             _HERE.reset(token)
 
 
 def trim_all(driver: DeviceDriver, ordinal: int) -> None:
-    """Give back what tilec's pools of a device keep unused, all of them."""
+    """Return the unused memory of all tilec's pools of a device."""
     with _LOCK:
         pools = [
             pool for pool in list(_MADE) if pool.serves(driver, ordinal)
-        ]  # the collector gives none of them back meanwhile
+        ]  # references, so that the garbage collector destroys none of them meanwhile
         for handle in (driver.default_pool(ordinal), *(pool._handle for pool in pools)):  # noqa: SLF001 - of this module
             if handle is not None:
                 driver.trim_pool(ordinal, handle, 0)
 
 
 def pool_here(driver: DeviceDriver, ordinal: int) -> PoolHandle | None:
-    """The handle of the innermost pool of this thread or task on a device; None for the device's
-    own.
+    """Return the handle of the innermost `use_pool` for a device, or None for the device's own.
 
     Raises:
-        SchedulingError: it was closed meanwhile.
+        SchedulingError: the pool was closed meanwhile.
     """
     for pool in _HERE.get():
         if pool.serves(driver, ordinal):

@@ -1,4 +1,4 @@
-"""Arithmetic of shapes and strides: reshaping, slicing, tiling. Pure; strides count elements."""
+"""Arithmetic of shapes and strides: reshaping, slicing, tiling. Strides are in elements."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from tilec_runtime.device.layout import Shape, contiguous_stride, settled_stride
 from tilec_runtime.errors import TensorError
 from tilec_runtime.model.dtype import DTYPES
 
-# Sequences of whole numbers that are no extents.
+# Sequences of ints that are not shapes.
 _BYTES = (bytes, bytearray, memoryview)
 
 
 def checked_shape(shape: Any) -> Shape:
-    """A shape out of an int or a sequence of ints.
+    """Return an int or a sequence of ints as a shape.
 
     Raises:
-        TensorError: it is none, or an extent is negative.
+        TensorError: it is not a shape, or an extent is negative.
     """
     try:
         given = (
@@ -40,17 +40,16 @@ def checked_shape(shape: Any) -> Shape:
 
 
 def checked_packing(dtype: str, shape: Shape, stride: Shape | None = None, offset: int = 0) -> None:
-    """Check that a tensor of a dtype whose elements share bytes has whole bytes in its last
-    dimension, one after another.
+    """Check that a tensor of a packed dtype has whole, contiguous bytes in its last dimension.
 
     Args:
-        dtype: tilec's name; of others nothing is asked.
+        dtype: tilec's name; a dtype that is not packed passes.
         shape: extents.
-        stride: steps in elements; None for a contiguous tensor.
+        stride: in elements; None for a contiguous tensor.
         offset: of the first element from the start of a byte, in elements.
 
     Raises:
-        TensorError: it has not.
+        TensorError: it does not.
     """
     each = DTYPES[dtype].per_byte
     if each == 1 or 0 in shape:
@@ -68,16 +67,15 @@ def checked_packing(dtype: str, shape: Shape, stride: Shape | None = None, offse
 
 
 def is_contiguous(shape: Shape, stride: Shape) -> bool:
-    """Whether elements lie one after another, the last dimension innermost."""
+    """Whether the layout is dense, with the last dimension innermost."""
     return settled_stride(shape, stride) == contiguous_stride(shape)
 
 
 def reshaped(shape: Shape, stride: Shape, wanted: Any) -> Shape:
-    """The shape of a contiguous tensor that is reshaped; one extent of -1 stands for what the
-    others leave.
+    """Return the new shape of a contiguous tensor; one extent of -1 is computed from the others.
 
     Raises:
-        TensorError: the number of elements is another, or the tensor is not contiguous.
+        TensorError: the number of elements differs, or the tensor is not contiguous.
     """
     new = _filled(wanted, math.prod(shape))
     if math.prod(new) != math.prod(shape):
@@ -103,14 +101,14 @@ def _filled(wanted: Any, size: int) -> Shape:
 
 
 def sliced(shape: Shape, stride: Shape, index: Any) -> tuple[Shape, Shape, int]:
-    """Shape, strides and offset (in elements) of `t[index]`, as NumPy has them.
+    """Return shape, strides and offset (in elements) of `t[index]`, as in NumPy.
 
     An index is a slice with a positive step, an int (which drops its dimension), an Ellipsis, or a
-    tuple of these. Bounds that are given have to be in range: a slice that reaches beyond a tensor
-    is a mistake more often than a wish.
+    tuple of these. Unlike in NumPy, the bounds of a slice have to lie inside the tensor: bounds
+    beyond it are usually a mistake.
 
     Raises:
-        TensorError: there are more indices than dimensions, or one does not fit.
+        TensorError: there are more indices than dimensions, or an index does not fit.
     """
     parts = _expanded(index if isinstance(index, tuple) else (index,), len(shape), shape)
     new_shape, new_stride, offset = [], [], 0
@@ -173,16 +171,16 @@ def _place(part: Any, extent: int, dim: int) -> int:
 
 
 def reinterpreted(shape: Shape, stride: Shape, sizes: tuple[int, int], wanted: Any) -> Shape:
-    """The shape of a contiguous tensor whose bytes are taken for another dtype.
+    """Return the shape of a contiguous tensor whose bytes are read as another dtype.
 
     Args:
         shape: extents.
-        stride: steps in elements.
-        sizes: bits of an element now, and then.
+        stride: in elements.
+        sizes: bits of an element of the old and the new dtype.
         wanted: the new shape; one extent may be -1.
 
     Raises:
-        TensorError: the number of bytes is another, or the tensor is not contiguous.
+        TensorError: the number of bytes differs, or the tensor is not contiguous.
     """
     nbytes = math.prod(shape) * sizes[0] // 8
     if not is_contiguous(shape, stride):
@@ -206,7 +204,9 @@ def _size_text(bits: int) -> str:
 
 
 def grid_of(shape: Shape, tile: Shape) -> Shape:
-    """How many tiles cover a tensor, dimension by dimension; the last one of each may hang over.
+    """Return the number of tiles that cover a tensor along each dimension.
+
+    The last tile of a dimension may extend beyond the tensor.
 
     Raises:
         TensorError: the tile has another rank, or an extent below 1.

@@ -1,6 +1,4 @@
-"""Pinned host memory, which a device copies from and to by itself, and the stream of copies that
-wait for no other work.
-"""
+"""Pinned host memory, which a device copies by itself, and an internal stream for copies."""
 
 from __future__ import annotations
 
@@ -13,18 +11,17 @@ from tilec_runtime.device.seam import DeviceDriver
 from tilec_runtime.errors import DriverError
 from tilec_runtime.forks import ForkLock
 
-# Bytes of the smallest block, of what blocks that are smaller are cut out of, and of unused larger
-# ones that are kept for later.
+# Bytes of the smallest block; of a slab, from which smaller blocks are cut; of unused larger blocks
+# that are kept.
 _SMALLEST, _SLAB, _MOST_KEPT = 64, 1 << 20, 64 << 20
 
 
 class Staging:
-    """The pinned memory of one device, and a stream of its own: what it copies waits for no work of
-    the device.
+    """The pinned memory of one device, and a stream whose copies wait for no other work.
 
     Attributes:
-        stream: handle.
-        line: of its uses of memory.
+        stream: handle of the stream.
+        line: the stream's line of memory uses.
     """
 
     def __init__(self, driver: DeviceDriver, ordinal: int) -> None:
@@ -34,22 +31,22 @@ class Staging:
         self.stream = driver.create_stream(ordinal)
         self.line = line_of(driver, ordinal, self.stream)
         self._lock = ForkLock()
-        # By size. The collector gives blocks back, on whatever thread: in one step of the
-        # interpreter, and without a driver call.
+        # Free blocks by size. The garbage collector may return a block on any thread, so that step
+        # is atomic and makes no driver call.
         self._free: dict[int, collections.deque[int]] = {}
-        self._crowded = False  # with more than is kept for later
+        self._crowded = False  # whether unused blocks have to be freed
 
     def block(self, size: int, *, needed: bool) -> PinnedBlock | None:
-        """Pinned memory of at least this many bytes; None where there is none to be had.
+        """Return pinned memory of at least `size` bytes, or None if the driver has none left.
 
         Raises:
-            DriverError: there is none, and it is `needed`.
+            DriverError: the driver has none left, and it is `needed`.
         """
         if self._crowded:
             with self._lock:
                 self._crowded = False
                 self._trim()
-        # Large ones have the size that is asked for: twice as much would be too much.
+        # A large block is rounded up to slabs only: the next power of two may be twice the size.
         whole = (
             max(_SMALLEST, 1 << (size - 1).bit_length())
             if size <= _MOST_KEPT
@@ -78,7 +75,7 @@ class Staging:
         free.append(self._driver.allocate_pinned(self._ordinal, whole))
 
     def _trim(self) -> None:
-        """Give unused large blocks back, until no more are left than are kept for later."""
+        """Free unused large blocks beyond the bytes that are kept."""
         sizes = [size for size in self._free if size >= _SLAB]
         unused = sum(size * len(self._free[size]) for size in sizes)
         for size in sizes:
@@ -109,7 +106,7 @@ class PinnedBlock:
 
     @property
     def __array_interface__(self) -> dict[str, Any]:
-        """Its bytes, as NumPy reads them."""
+        """Its bytes, for NumPy."""
         return {
             "data": (self.address, False),
             "shape": (self.size,),
@@ -118,7 +115,7 @@ class PinnedBlock:
         }
 
     def __del__(self) -> None:
-        """Let it be used again."""
+        """Return the memory for later blocks."""
         self._staging._take_back(self.address, self.size)  # noqa: SLF001 - the two are one thing
 
 
@@ -127,7 +124,7 @@ _LOCK = ForkLock()
 
 
 def staging_of(driver: DeviceDriver, ordinal: int) -> Staging:
-    """The one of a device; made when it is first needed."""
+    """Return the staging memory of a device, created at its first use."""
     with _LOCK:
         known = _STAGING.setdefault(driver, {})
         if ordinal not in known:

@@ -1,6 +1,4 @@
-"""One piece of device memory: who may use it, where it was used last, and that it is given back
-after that, in stream order.
-"""
+"""One piece of device memory: its lease, its last uses, and its free after them in stream order."""
 
 from __future__ import annotations
 
@@ -18,11 +16,11 @@ from tilec_runtime.tensors.lease import Lease
 from tilec_runtime.tensors.pool import trim_all
 from tilec_runtime.tensors.uses import Uses
 
-# No stream: the host itself.
+# The line of the host, which is not a stream.
 _HOST = Line(-9, 0)
 _PER_THREAD = 2
 _NO_MEMORY = "CUDA_ERROR_OUT_OF_MEMORY"
-# Cause and fix where memory runs out: of the device, and of a pool while the device has as much.
+# Cause and fix if memory runs out: on the device, or in a pool although the device has enough.
 _DEVICE_FULL = (
     "tensors that are still alive, memory that a framework caches, or other processes take the rest",
     "drop tensors that are not needed any more, let frameworks give back what they cache (torch.cuda.empty_cache), or use smaller inputs",
@@ -34,15 +32,17 @@ _POOL_FULL = (
 
 
 class Storage:
-    """Memory of one device. When the object goes, the memory follows in stream order, after its
-    last use on whatever stream.
+    """Memory of one device.
+
+    When the object is finalized, the memory is freed in stream order, after its last use on any
+    stream.
 
     Attributes:
-        driver, ordinal: of its device.
-        address, nbytes: of the memory; 0 for none.
-        lease: of all of it, for what was made and not yet run, and for borrows.
-        uses: the last ones.
-        owner: the owner of foreign memory; None for tilec's own.
+        driver, ordinal: the driver and the device.
+        address, nbytes: the memory; 0 for none.
+        lease: the lease of all of it, for ops that have not run and for borrows.
+        uses: the last uses.
+        owner: the owner of another library's memory; None for tilec's own.
         readonly: whether it must never be written.
     """
 
@@ -69,15 +69,16 @@ class Storage:
         owner: Any = None,
         readonly: bool = False,
     ) -> None:
-        """Describe foreign memory, which stays there as long as `owner` does; `allocate`
-        makes memory of tilec's own.
+        """Describe another library's memory, which exists as long as `owner`.
+
+        `allocate` makes memory of tilec's own.
 
         Args:
-            driver: of the device.
-            ordinal: of the device.
-            address: of the first byte.
-            nbytes: how many.
-            owner: whom to keep alive until the last use is over.
+            driver: the driver of the device.
+            ordinal: the device.
+            address: address of the first byte.
+            nbytes: size in bytes.
+            owner: an object to keep alive until the last use is complete.
             readonly: whether it must never be written.
         """
         self.driver = driver
@@ -102,18 +103,18 @@ class Storage:
         stream: int,
         pool: PoolHandle | None = None,
     ) -> Storage:
-        """Take memory in the order of a stream; the contents are whatever was there.
+        """Allocate uninitialized memory in the order of a stream.
 
         Args:
-            driver: of the device.
-            ordinal: of the device.
-            nbytes: how many; for 0 there is no memory and no address.
-            stream: in whose order.
-            pool: out of which pool; None for the one that tilec has for the device.
+            driver: the driver of the device.
+            ordinal: the device.
+            nbytes: size in bytes; 0 allocates nothing.
+            stream: handle of the stream.
+            pool: the pool to allocate from; None for tilec's own pool of the device.
 
         Raises:
             OutOfMemoryError: there is no memory of this size.
-            DriverError: the driver refuses otherwise.
+            DriverError: the driver fails otherwise.
         """
         storage = cls(
             driver,
@@ -129,10 +130,10 @@ class Storage:
         return storage
 
     def line(self, stream: int, ordinal: int | None = None) -> Line:
-        """The line of a stream, of the memory's device where no other is named.
+        """Return the line of a stream, by default of the memory's device.
 
         Raises:
-            SchedulingError: the handle names another stream in each thread.
+            SchedulingError: the handle means another stream in each thread.
         """
         if stream == _PER_THREAD:
             what = "the per-thread default stream (handle 2) cannot use tensors of tilec: each thread means another stream by it"
@@ -142,24 +143,21 @@ class Storage:
         return line_of(self.driver, self.ordinal if ordinal is None else ordinal, stream)
 
     def wait_for_uses(self, line: Line, *, write: bool) -> None:
-        """Let what a stream is given next wait for the last write, and for reads too where it is
-        going to write.
-        """
+        """Make later work on a stream wait for the last write; if it writes, for reads too."""
         for use in self.uses.before(line, write=write):
             mark = mark_behind(self.driver, *use)
-            # Failed work left nothing that a writer needs.
+            # A writer does not need the results of work that failed, so it goes on.
             mark.hold(line.ordinal, line.handle, anyway=write)
 
     def use(self, line: Line, *, write: bool, lasting: bool = False) -> None:
-        """Let what a stream is given next use the memory; `lasting` as for `Uses.note`."""
+        """Let later work on a stream use the memory; `lasting` is that of `Uses.note`."""
         self.wait_for_uses(line, write=write)
         self.uses.note(line, write=write, lasting=lasting)
 
     def pass_through(self, stream: int, *, write: bool, lasting: bool = False) -> None:
-        """`use`, by the handle of a stream of the memory's device.
+        """Make a `use` by the handle of a stream of the memory's device.
 
-        Where that is captured, the use comes with each replay of the graph: it is the graph that
-        learns of it.
+        If the stream is captured, record the use for the graph instead: each replay is a use.
         """
         recording = recording_of(self.driver, self.ordinal, stream)
         if recording is not None:
@@ -168,17 +166,16 @@ class Storage:
             self.use(self.line(stream), write=write, lasting=lasting)
 
     def sync(self, *, write: bool, line: Line | None = None) -> None:
-        """Wait until the host may read the memory, or write it; a failure of the work that it waits
-        for is raised.
+        """Wait until the host may read or write the memory; raise the failure of work waited for.
 
         Args:
-            write: whether it is going to write.
-            line: in whose name it waits: for uses there it need not.
+            write: whether the host is going to write.
+            line: a line whose own uses need no wait.
         """
         line = line or _HOST
         for use in self.uses.before(line, write=write):
             mark_behind(self.driver, *use).sync()
-        # Reads that failed left the contents as they were.
+        # Only writes can have failed to produce the contents, so ignore failed reads.
         for use in self.uses.before(line, write=False):
             mark = mark_behind(self.driver, *use)
             mark.sync()
@@ -198,11 +195,12 @@ def allocate_bytes(
     stream: int | None,
     pool: PoolHandle | None = None,
 ) -> int:
-    """Address of new memory in the order of a stream; at once for None. Where there is none, what
-    tilec keeps is given back first.
+    """Allocate memory and return its address; if that fails, reclaim unused memory and retry.
+
+    With a stream, the memory is allocated in its order; with None, at once.
 
     Raises:
-        OutOfMemoryError: with what was asked for and what there is.
+        OutOfMemoryError: there is no memory of this size; the error has the sizes.
         GraphCaptureError: the stream is captured.
     """
     FREES.drain()
@@ -228,11 +226,11 @@ def allocate_bytes(
 
 
 def _free(driver: DeviceDriver, ordinal: int, address: int, uses: Uses) -> None:
-    """Give memory back after its last uses. Nothing here waits for the device."""
+    """Free memory after its last uses, without waiting for the device."""
     if _captured(driver, uses):
         FREES.later(
             functools.partial(_free, driver, ordinal, address, uses)
-        )  # now it would become a part of the graph
+        )  # during the capture, the free would become a node of the graph
         return
     with driver.outside_captures(ordinal):
         _free_now(driver, ordinal, address, uses)
@@ -242,9 +240,9 @@ def _free_now(driver: DeviceDriver, ordinal: int, address: int, uses: Uses) -> N
     last = uses.last
     line = last[0].line if last else uses.written
     if len(last) <= 1 and line is not None and line.ordinal == ordinal and line.open:
-        driver.free(ordinal, address, line.handle)  # the stream's own order is enough
+        driver.free(ordinal, address, line.handle)  # in stream order behind the last use
         return
-    # An internal stream, never closed: what waits there holds up no other work.
+    # An internal stream, never closed: waits on it delay no other work.
     home = freeing_stream(driver, ordinal)
     for use in last:
         mark_behind(driver, *use).hold(ordinal, home, anyway=True)
@@ -252,7 +250,7 @@ def _free_now(driver: DeviceDriver, ordinal: int, address: int, uses: Uses) -> N
 
 
 def _let_go(driver: DeviceDriver, owner: Any, uses: Uses) -> None:
-    """Keep the owner of foreign memory until its last uses are over."""
+    """Keep the owner of another library's memory alive until its last uses are complete."""
     if _captured(driver, uses):
         FREES.later(functools.partial(_let_go, driver, owner, uses))
         return
@@ -261,7 +259,7 @@ def _let_go(driver: DeviceDriver, owner: Any, uses: Uses) -> None:
 
 
 def _captured(driver: DeviceDriver, uses: Uses) -> bool:
-    """Whether a stream that used memory last is captured now."""
+    """Whether a stream of the memory's last uses is being captured."""
     return any(
         use.line.open and driver.capturing(use.line.ordinal, use.line.handle) for use in uses.last
     )
@@ -271,8 +269,9 @@ _STREAMS: weakref.WeakKeyDictionary[DeviceDriver, dict[int, int]] = weakref.Weak
 
 
 def freeing_stream(driver: DeviceDriver, ordinal: int) -> int:
-    """The stream of a device in whose order memory is freed that several streams used; made when it
-    is first needed.
+    """Return the device's stream for frees of memory that several streams used.
+
+    It is created at its first use.
     """
     streams = _STREAMS.setdefault(driver, {})
     if ordinal not in streams:
@@ -281,10 +280,10 @@ def freeing_stream(driver: DeviceDriver, ordinal: int) -> int:
 
 
 def _reclaim(driver: DeviceDriver, ordinal: int, stream: int | None) -> None:
-    """Wait for memory that is freed in the order of streams, and give back what pools keep of it.
+    """Wait for frees in stream order, and return unused memory of pools to the device.
 
-    It is streams that are waited for, and not the device: that would break captures of whomever.
-    Streams of other libraries are not known here, but for the one that memory is wanted on.
+    It waits for streams and not for the device, because the latter would break captures of any
+    library. Of other libraries' streams only `stream` is known.
     """
     with driver.outside_captures(ordinal):
         marks = places(driver, ordinal)

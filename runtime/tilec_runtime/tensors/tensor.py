@@ -1,5 +1,6 @@
-"""The kinds of tensors: the owner of memory, one owner among several, views to read, and the right to
-write. Each can be had from the others, so they live in one module.
+"""The kinds of tensors: sole owner, one of several owners, read-only view, mutable borrow.
+
+Each kind can create others, so they live in one module.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from tilec_runtime.tensors.storage import Storage
 from tilec_runtime.tensors.view import Borrow, Viewable
 
 P = TypeVar("P", bound=Exchanged, covariant=True)
-_NUMBERS = itertools.count()  # of the owners of shared tensors
+_NUMBERS = itertools.count()  # identifies the owners of shared tensors
 
 
 class Lendable(Viewable[P]):
@@ -34,10 +35,10 @@ class Lendable(Viewable[P]):
     __slots__ = ()
 
     def borrow(self) -> TensorView:
-        """Itself to read, for a `with` block: until its end the tensor cannot be written or moved.
+        """Return a read-only view for a `with` block; until its end, no write or move is allowed.
 
         Raises:
-            OwnershipError: it cannot be read.
+            OwnershipError: the tensor cannot be read.
         """
         facts = self.facts
         who = holder("the borrow")
@@ -48,7 +49,7 @@ class Lendable(Viewable[P]):
         )
 
     def dup(self) -> DeviceOp[Tensor]:
-        """Return an op that gives a contiguous copy; see `tilec_runtime.api.dup`.
+        """Return an op that makes a contiguous copy; see `tilec_runtime.api.dup`.
 
         Raises:
             OwnershipError: the tensor cannot be read.
@@ -58,7 +59,7 @@ class Lendable(Viewable[P]):
 
 
 class Readable(Lendable["TensorView"]):
-    """A tensor whose views are there to be read."""
+    """A tensor whose views are read-only."""
 
     __slots__ = ()
 
@@ -71,8 +72,9 @@ class Readable(Lendable["TensorView"]):
 
 
 class TensorView(Borrow, Readable):
-    """A tensor to read that shares the memory of another one. While it is there, that one can be
-    neither written nor moved.
+    """A read-only tensor that shares the memory of another one.
+
+    As long as the view exists, the other tensor can be neither written nor moved.
     """
 
     __slots__ = ()
@@ -83,12 +85,12 @@ class TensorView(Borrow, Readable):
 class Tensor(Readable, Shares["SharedTensor"]):
     """Device memory with dtype, shape and strides, and one owner.
 
-    It moves into what uses it up (a partition, `share`, `reshape`): afterwards this object only
-    says where it went. An op has it until it has run. What needs it for a while borrows it:
-    `borrow()` and views to read, `borrow_mut()` to write.
+    A partition, `share` or `reshape` moves the tensor: afterwards this object only names its new
+    owner. An op owns the tensor until it has run. Borrows are temporary: `borrow()` and views for
+    reading, `borrow_mut()` for writing.
     """
 
-    # Where it went, once it is not usable.
+    # The new owner, once the tensor was moved.
     __slots__ = ("_moved",)
 
     def __init__(
@@ -103,11 +105,11 @@ class Tensor(Readable, Shares["SharedTensor"]):
         """Use `tilec_runtime.api`, `Tensor.from_foreign` or `Tensor.borrow_raw`.
 
         Args:
-            storage: the memory, which the tensor alone owns.
+            storage: the memory, which no other tensor owns.
             shape: extents.
             dtype: tilec's name, or a dtype of NumPy or torch.
-            strides: steps in elements; None for a contiguous tensor.
-            address: of the first element; 0 for the storage's first.
+            strides: in elements; None for a contiguous tensor.
+            address: address of the first element; 0 for the start of the storage.
         """
         super().__init__(
             storage,
@@ -127,15 +129,15 @@ class Tensor(Readable, Shares["SharedTensor"]):
         stream: int,
         pool: PoolHandle | None = None,
     ) -> Tensor:
-        """A contiguous tensor in new memory, whose contents are whatever was there.
+        """Return a contiguous tensor in new, uninitialized memory.
 
         Args:
             shape: extents.
             dtype: tilec's name, or a dtype of NumPy or torch.
-            driver: of the device.
-            ordinal: of the device.
-            stream: handle of the stream in whose order the memory is taken.
-            pool: out of which pool; None for the device's default one.
+            driver: the driver of the device.
+            ordinal: the device.
+            stream: handle of the stream in whose order memory is allocated.
+            pool: the pool to allocate from; None for the device's default pool.
 
         Raises:
             OutOfMemoryError: there is no memory of this size.
@@ -149,7 +151,7 @@ class Tensor(Readable, Shares["SharedTensor"]):
     def from_foreign(
         cls, source: Any, *, stream: Any = None, driver: DeviceDriver | None = None
     ) -> Tensor:
-        """A tensor in the memory of another library's; see `tilec_runtime.tensors.adopt.adopt`."""
+        """Return a tensor in another library's memory; see `tilec_runtime.tensors.adopt.adopt`."""
         from tilec_runtime.tensors.adopt import adopt
 
         storage, facts = adopt(source, stream=stream, driver=driver)
@@ -168,7 +170,7 @@ class Tensor(Readable, Shares["SharedTensor"]):
         nbytes: int | None = None,
         driver: DeviceDriver | None = None,
     ) -> Tensor:
-        """A tensor in memory at an address; see `tilec_runtime.tensors.adopt.adopt_raw`."""
+        """Return a tensor in memory at an address; see `tilec_runtime.tensors.adopt.adopt_raw`."""
         from tilec_runtime.tensors.adopt import adopt_raw
 
         storage, facts = adopt_raw(
@@ -191,10 +193,10 @@ class Tensor(Readable, Shares["SharedTensor"]):
     # Moves
 
     def move(self, who: Holder) -> Tensor:
-        """The same tensor for a new owner; this object is used up.
+        """Return the same tensor for a new owner; this object is moved.
 
         Args:
-            who: it moves into, as errors name it.
+            who: the new owner, for messages.
 
         Raises:
             UseAfterMoveError: it was moved before.
@@ -207,7 +209,7 @@ class Tensor(Readable, Shares["SharedTensor"]):
         return self._of(self.storage, self.facts)
 
     def hold(self, number: int, who: Holder, *, write: bool) -> None:
-        """Claim all of it: until the op has run, no other use of it is allowed."""
+        """Claim all of it for an op; until the op has run, no other use is allowed."""
         lease = self.lease
         if lease.taken or not self.usable:
             if self.usable and any(claim.who is who for claim in lease.claims):
@@ -223,10 +225,10 @@ class Tensor(Readable, Shares["SharedTensor"]):
         lease.taken[number] = Claim(who, writes=True, moved=True)
 
     def reshape(self, *shape: Any) -> Tensor:
-        """The same memory in another shape; uses this object up. One extent may be -1.
+        """Return the same memory in another shape; this object is moved. One extent may be -1.
 
         Raises:
-            TensorError: the number of elements is another, or the tensor is not contiguous.
+            TensorError: the number of elements differs, or the tensor is not contiguous.
             OwnershipError: it is not free to move.
         """
         new = reshaped(self.shape, self.strides, shape[0] if len(shape) == 1 else shape)
@@ -237,10 +239,10 @@ class Tensor(Readable, Shares["SharedTensor"]):
         )
 
     def reinterpret(self, dtype: Any, *shape: Any) -> Tensor:
-        """The same bytes as another dtype; uses this object up.
+        """Return the same bytes as another dtype; this object is moved.
 
         Raises:
-            TensorError: the number of bytes is another, the tensor is not contiguous, or not
+            TensorError: the number of bytes differs, the tensor is not contiguous, or it is not
                 aligned to the elements.
             OwnershipError: it is not free to move.
         """
@@ -248,7 +250,7 @@ class Tensor(Readable, Shares["SharedTensor"]):
         return self._of(self.move(holder("reinterpret")).storage, facts)
 
     def share(self) -> SharedTensor:
-        """The same tensor for many readers and no writer; uses this object up.
+        """Return the same tensor for many readers and no writer; this object is moved.
 
         Raises:
             OwnershipError: it is not free to move.
@@ -256,21 +258,20 @@ class Tensor(Readable, Shares["SharedTensor"]):
         return SharedTensor(self.move(holder("share")).storage, self.facts)
 
     def partition(self, *tile: Any) -> Partition[Tensor]:
-        """Cut it into tiles that a kernel writes, one for each block; uses this object up until
-        `unpartition`.
+        """Cut it into tiles that a kernel writes, one per block; it is moved until `unpartition`.
 
         Raises:
-            TensorError: the tile's rank is another, or it has no extent.
+            TensorError: the tile has another rank, or an extent below 1.
             OwnershipError: it is not free to move.
         """
         who = self._cutting(tile, "the partition")
         return Partition(self.move(who), tile)
 
     def partition_prefix(self, *tile: Any) -> Partition[Tensor]:
-        """As `partition`, for kernels of fewer blocks than tiles: they write the first of them.
+        """Partition it for kernels with fewer blocks than tiles, which write the first tiles.
 
         Raises:
-            TensorError: the tile's rank is another, or it has no extent.
+            TensorError: the tile has another rank, or an extent below 1.
             OwnershipError: it is not free to move.
         """
         who = self._cutting(tile, "the partition")
@@ -279,7 +280,7 @@ class Tensor(Readable, Shares["SharedTensor"]):
     # Borrows
 
     def borrow_mut(self) -> TensorMut:
-        """The right to write it, for a `with` block that allows no other use.
+        """Return a mutable borrow for a `with` block; until its end, no other use is allowed.
 
         Raises:
             OwnershipError: it was moved, or it is leased.
@@ -295,14 +296,14 @@ class Tensor(Readable, Shares["SharedTensor"]):
         No other use of the tensor is allowed until the partition is released or deleted.
 
         Raises:
-            TensorError: the tile's rank is another, or it has no extent.
+            TensorError: the tile has another rank, or an extent below 1.
             OwnershipError: it was moved, or it is leased.
         """
         who = self._cutting(tile, "the partition in place")
         return Partition(TensorMut(self.storage, self.facts, self.claim(who, write=True)), tile)
 
     def _cutting(self, tile: tuple[Any, ...], what: str) -> Holder:
-        """Who cuts it into tiles, once that is known to be possible."""
+        """Check that the tensor can be cut into such tiles; return the holder of the partition."""
         Partition.check(self, tile)
         who = holder(what)
         self.require(who)
@@ -310,10 +311,10 @@ class Tensor(Readable, Shares["SharedTensor"]):
         return who
 
     def require(self, who: Holder) -> None:
-        """Check that it neither moved nor is in an op that has not run.
+        """Check that it was not moved, and is not owned by an op that has not run.
 
         Raises:
-            UseAfterMoveError: it was, and where to.
+            UseAfterMoveError: it has another owner, which the message names.
         """
         if not self.usable:
             assert self._moved is not None
@@ -325,12 +326,11 @@ class Tensor(Readable, Shares["SharedTensor"]):
 
 
 class TensorMut(Borrow, Lendable["TensorMut"]):
-    """A tensor, or a part of one, that is borrowed for writing, until the end of its `with` block
-    or `release`.
+    """A tensor, or a part of one, borrowed for writing until the `with` block ends or `release`.
 
-    Its views and slices write too: each borrows its elements from this one. Until it is released or
-    gone, this one cannot be used as a whole, and only parts can be made that share no memory with
-    it.
+    Its views and slices write too. Each borrows its elements from this borrow. Until a part is
+    released or deleted, the whole borrow cannot be used, and further parts must not share memory
+    with it.
     """
 
     __slots__ = ()
@@ -341,8 +341,8 @@ class TensorMut(Borrow, Lendable["TensorMut"]):
         """Cut it into tiles in place.
 
         Raises:
-            TensorError: the tile's rank is another, or it has no extent.
-            BorrowError: the borrow has ended, or it is leased itself.
+            TensorError: the tile has another rank, or an extent below 1.
+            BorrowError: the borrow has ended, or is leased itself.
         """
         Partition.check(self, tile)
         who = holder("the partition in place")
@@ -354,10 +354,10 @@ class TensorMut(Borrow, Lendable["TensorMut"]):
 
 
 class SharedTensor(Readable):
-    """One owner among several of a tensor. Passing it on needs no copy; `clone`, `reshape` and
-    `reinterpret` make further owners.
+    """One of several owners of a tensor, which all read.
 
-    With the last owner the memory goes. A single owner gets the tensor back by `try_unwrap`.
+    Passing it on needs no copy. `clone`, `reshape` and `reinterpret` make further owners. The
+    memory is freed with the last owner. A single owner gets the tensor back by `try_unwrap`.
     """
 
     __slots__ = ("_gone", "_number", "_owners")
@@ -380,23 +380,23 @@ class SharedTensor(Readable):
 
     @property
     def owners(self) -> int:
-        """How many there are."""
+        """Number of owners."""
         return len(self._owners)
 
     def clone(self) -> SharedTensor:
-        """Another owner.
+        """Return another owner.
 
         Raises:
-            UseAfterMoveError: this one is none any more.
+            UseAfterMoveError: this object is no owner any more.
         """
         self.require(holder("clone"))
         return SharedTensor(self.storage, self.facts, self._owners)
 
     def reshape(self, *shape: Any) -> SharedTensor:
-        """Another owner, of another shape.
+        """Return another owner, with another shape.
 
         Raises:
-            TensorError: the number of elements is another, or the tensor is not contiguous.
+            TensorError: the number of elements differs, or the tensor is not contiguous.
         """
         self.require(holder("reshape"))
         new = reshaped(self.shape, self.strides, shape[0] if len(shape) == 1 else shape)
@@ -407,10 +407,10 @@ class SharedTensor(Readable):
         )
 
     def reinterpret(self, dtype: Any, *shape: Any) -> SharedTensor:
-        """Another owner, of the same bytes as another dtype.
+        """Return another owner, of the same bytes as another dtype.
 
         Raises:
-            TensorError: the number of bytes is another, the tensor is not contiguous, or not
+            TensorError: the number of bytes differs, the tensor is not contiguous, or it is not
                 aligned to the elements.
         """
         self.require(holder("reinterpret"))
@@ -419,20 +419,18 @@ class SharedTensor(Readable):
         )
 
     def try_unwrap(self) -> Tensor:
-        """The tensor itself, for a single owner, who is used up.
+        """Return the tensor itself if this is its single owner, which is moved.
 
         Raises:
             OwnershipError: there are other owners, or readers.
-            UseAfterMoveError: this is no owner any more.
+            UseAfterMoveError: this object is no owner any more.
         """
         return self._unwrap(holder("try_unwrap"))
 
     def _unwrap(self, who: Holder) -> Tensor:
         with LOCK:
             self.require(who)
-            owners = (
-                self._owners.copy()
-            )  # in one step of the interpreter, as they leave: without the lock
+            owners = self._owners.copy()  # an atomic copy, because owners leave without the lock
             others = [owner for number, owner in owners.items() if number != self._number]
             if others:
                 listed = ", ".join(str(owner) for owner in others[:3])
@@ -445,7 +443,7 @@ class SharedTensor(Readable):
         return Tensor(self.storage, facts.shape, facts.dtype, facts.stride, address=facts.ptr)
 
     def try_partition(self, *tile: Any) -> Partition[Tensor]:
-        """As `Tensor.partition`, for a single owner, who is used up.
+        """Partition the tensor if this is its single owner, which is moved.
 
         Raises:
             OwnershipError: there are other owners, or readers.
@@ -455,15 +453,15 @@ class SharedTensor(Readable):
         return Partition(self._unwrap(holder("try_partition")), tile)
 
     def drop(self) -> None:
-        """Be an owner no more. May be called more than once."""
+        """Give up ownership. Further calls do nothing."""
         if self._gone is None:
             self._leave(holder("drop"))
 
     def require(self, who: Holder) -> None:
-        """Check that this is an owner still.
+        """Check that this object is an owner.
 
         Raises:
-            UseAfterMoveError: it is not.
+            UseAfterMoveError: it is no owner any more.
         """
         if self._gone is not None:
             raise UseAfterMoveError(
@@ -477,7 +475,7 @@ class SharedTensor(Readable):
         self._owners.pop(self._number, None)
 
     def __del__(self) -> None:
-        """Be an owner no more: one step of the interpreter, whatever thread this is."""
+        """Give up ownership, in one atomic step because any thread may finalize the object."""
         if hasattr(self, "_number"):
             self._owners.pop(self._number, None)
 

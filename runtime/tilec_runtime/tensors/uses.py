@@ -1,4 +1,4 @@
-"""The last uses of one piece of memory, stream by stream: what the next use has to wait for."""
+"""The last uses of one piece of memory per stream, for which the next use has to wait."""
 
 from __future__ import annotations
 
@@ -23,36 +23,36 @@ class Use(NamedTuple):
 class Uses(UsesFields):
     """The last write, and the reads since then, of one piece of memory.
 
-    A use is only noted here once its line waits for what `before` names, so each read comes after
-    the write. The launch core notes uses by the same rules (`_core/tensor.c`).
+    A use is noted only once its line waits for the uses that `before` returns, so each read comes
+    after the write. The launch core notes uses by the same rules (`_core/tensor.c`).
 
     Attributes:
-        written: line of the last write; None for none.
-        at: its number, or that of a later read on the same line.
+        written: line of the last write, or None.
+        at: number of that write, or of a later read on the same line.
         reads: numbers of the reads since then, by their lines.
     """
 
     __slots__ = ("__weakref__",)
 
     def __init__(self) -> None:
-        """Start with no use."""
+        """Start without uses."""
         self.written: Line | None = None
         self.at = 0
         self.reads: dict[Line, int] = {}
 
     def before(self, line: Line, *, write: bool) -> list[Use]:
-        """Return what a use on this line has to wait for, on other lines."""
-        if not write and line in self.reads:  # which came after the write
+        """Return the uses on other lines that a use on this line has to wait for."""
+        if not write and line in self.reads:  # the earlier read on this line waited for the write
             return []
         return [use for use in (self.last if write else self._write) if use.line is not line]
 
     def note(self, line: Line, *, write: bool, lasting: bool = False) -> None:
-        """Remember a use, which comes after all that `before` named.
+        """Record a use, which comes after all uses that `before` returned.
 
         Args:
-            line: of the use.
+            line: the line of the use.
             write: whether it writes.
-            lasting: whether the line may go on with the memory later, untold.
+            lasting: whether another library may use the memory on this line at any later time.
         """
         line.count += 1
         number = FOREVER if lasting else line.count
@@ -61,24 +61,24 @@ class Uses(UsesFields):
             self.written = line
             self.reads.clear()
         elif self.written is line and self.at > line.done and not self.reads and not line.tells:
-            # Who waits for the write waits for this read too: it needs no entry. Where marks tell
-            # failures, a read that failed is no failure of the write.
+            # A wait for the write then covers this read too, so the read needs no entry. If marks
+            # report failures, it needs one: a failed read is not a failure of the write.
             self.at = max(self.at, number)
         else:
             self.reads[line] = max(self.reads.get(line, 0), number)
 
     def lasts(self, line: Line, *, write: bool) -> bool:
-        """Return whether a lasting use on this line would wait for nothing, and is noted already."""
+        """Return whether a lasting use on this line is noted already and needs no wait."""
         written = self.written is line and self.at == FOREVER
         return written and not self.reads if write else written or self.reads.get(line) == FOREVER
 
     @property
     def last(self) -> list[Use]:
-        """What has to be over before the memory can be given back."""
+        """The uses that have to be complete before the memory can be freed."""
         if not self.reads:
             return self._write
         reads = [Use(line, number) for line, number in list(self.reads.items())]
-        return [use for use in reads if not use.over]  # each of which came after the write
+        return [use for use in reads if not use.over]  # each read waited for the write
 
     @property
     def _write(self) -> list[Use]:
@@ -87,5 +87,5 @@ class Uses(UsesFields):
 
     @property
     def sole(self) -> Line | None:
-        """The line that all uses since the last write are on, where there is but one."""
+        """The line of all uses since the last write, or None if there are several."""
         return self.written if self.reads.keys() <= {self.written} else None

@@ -1,4 +1,4 @@
-"""What tensors with views have in common, and leases that end with their tensor."""
+"""The base of tensors with views, and the base of tensors whose lease ends with them."""
 
 from __future__ import annotations
 
@@ -19,26 +19,30 @@ P = TypeVar("P", bound=Exchanged, covariant=True)
 
 
 class Viewable(Exchanged, Generic[P]):
-    """A tensor of which there can be views: each holds a claim on it, until it is released or
-    no reference to it is left.
+    """A tensor that can have views.
+
+    Each view holds a claim on the tensor, until it is released or has no references left.
     """
 
     __slots__ = ()
 
     def view(self, *shape: Any) -> P:
-        """The same elements in another shape, without a copy; one extent may be -1.
+        """Return the same elements in another shape, without a copy; one extent may be -1.
 
         Raises:
-            TensorError: the number of elements is another, or the tensor is not contiguous.
-            OwnershipError: it cannot be used.
+            TensorError: the number of elements differs, or the tensor is not contiguous.
+            OwnershipError: the tensor cannot be used.
         """
         facts = self.facts
         new = reshaped(facts.shape, facts.stride, _one(shape))
         return self._part(holder("the view"), (new, contiguous_stride(new), 0))
 
     def slice(self, *ranges: Any) -> P:
-        """A rectangular part, without a copy: a (start, stop) pair or a slice for each of the first
-        dimensions, or a list of them.
+        """Return a rectangular part, without a copy.
+
+        Args:
+            ranges: a (start, stop) pair or a slice for each of the first dimensions, or a list of
+                them.
 
         Raises:
             TensorError: a range does not fit.
@@ -47,8 +51,9 @@ class Viewable(Exchanged, Generic[P]):
         return self[ranges_of(ranges)]
 
     def __getitem__(self, index: Any) -> P:
-        """A part as NumPy names it, `t[1:3, 2:6]` or `t[..., 0]`, without a copy. Ranges that reach
-        beyond the tensor are refused.
+        """Return a part by NumPy's indexing, `t[1:3, 2:6]` or `t[..., 0]`, without a copy.
+
+        Ranges beyond the tensor are refused.
 
         Raises:
             TensorError: the index does not fit.
@@ -57,40 +62,38 @@ class Viewable(Exchanged, Generic[P]):
         facts = self.facts
         return self._part(holder("the slice"), sliced(facts.shape, facts.stride, index))
 
-    # `1 in t` would hold the number against slices, whatever their contents, and say no.
+    # `1 in t` would compare the number with slices, which are never equal to it.
     __contains__ = None
 
     def __iter__(self) -> Iterator[P]:
-        """Slices along the first dimension."""
+        """Iterate over slices along the first dimension."""
         return (self[place] for place in range(len(self)))
 
     @abstractmethod
     def _part(self, who: Holder, layout: tuple[Shape, Shape, int]) -> P:
-        """A view of this shape, strides and offset, with its claim."""
+        """Return a view with this shape, strides and offset, and its claim."""
 
 
 class Borrow(Exchanged):
-    """A tensor with a lease that ends: with a `with` block, `release`, or the object; or with an op
-    that it went into.
-    """
+    """A tensor whose lease ends with a `with` block, `release`, finalization, or an op."""
 
     __slots__ = ()
 
     def release(self) -> None:
-        """End it, and what was made of it. May be called more than once."""
+        """End it and all tensors borrowed from it. Further calls do nothing."""
         self.lease.release()
 
     def __del__(self) -> None:
-        """Leave it to its parts, which keep the lease: it lasts while one of them has a claim."""
+        """Give up the claim once no part holds one; the parts keep the lease alive."""
         self.lease.let_go()
 
     def __enter__(self) -> Self:
-        """The borrow itself, until the end of the block."""
+        """Return the borrow itself, and keep it until the end of the block."""
         self.lease.keep()
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End it."""
+        """End the borrow."""
         self.release()
 
     def _state(self) -> str:
