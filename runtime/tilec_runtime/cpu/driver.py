@@ -191,7 +191,7 @@ class CpuDriver(GraphDouble):
         return QueuedCall(launching, functools.partial(self._queue, stream, parts.kernel), put)
 
     def launch_target(self, _ordinal: int) -> None:
-        """Return None: launches go through Python, which keeps their arguments alive."""
+        """Return None: every launch is bound by `bind_launch`, and keeps its arguments alive."""
 
     def launch_failed(
         self, ordinal: int, result: Any, stream: int, retry: Callable[[], Any], kernel: str

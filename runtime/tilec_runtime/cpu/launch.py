@@ -92,7 +92,7 @@ _Taken: TypeAlias = "tuple[Sequence[Any], Sequence[MemoryRegion], Mapping[str, M
 
 
 class Launching:
-    """A launch bound to its kernel, grid and tensor shapes; each call adds addresses and scalars."""
+    """A launch bound to its kernel, grid and tensor shapes; a call adds addresses and scalars."""
 
     def __init__(
         self,

@@ -1,1 +1,1 @@
-"""Tile IR on the CPU: reads its bytecode, executes it with NumPy and checks what it does to memory."""
+"""Tile IR on the CPU: a bytecode reader, an interpreter that uses NumPy, and a memory checker."""

@@ -1,6 +1,4 @@
-"""Loads and stores of tiles through views: whole tiles at once where that can be, else element by
-element.
-"""
+"""Loads and stores of tiles through views: whole tiles if possible, single elements otherwise."""
 
 from __future__ import annotations
 
@@ -27,11 +25,14 @@ from tilec_runtime.cpu.tileir.views import Geometry, Tensor, starts_of, view_typ
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class ViewAccess:
-    """What all executions of an operation on a view have in common.
+    """The constant part of an operation on a view.
 
     Attributes:
-        checked: for each dimension of the tile, whether elements outside the tensor are left out.
-            The operation promises that there are none along the others.
+        kind: properties of the access.
+        geometry: geometry of the view.
+        checked: per dimension of the tile, whether elements outside the tensor are masked. Along
+            other dimensions the operation declares that all elements are in bounds.
+        starts: computes the first index of each tile per dimension.
     """
 
     kind: Kind
@@ -41,7 +42,7 @@ class ViewAccess:
 
     @classmethod
     def of(cls, op: Op, kind: AccessKind) -> ViewAccess:
-        """Read from an operation with a view and indices."""
+        """Derive the access from an operation with a view and indices."""
         view = view_type(op)
         geometry = Geometry.of(view)
         promised = op.attributes.get("inbounds", ())
@@ -55,8 +56,9 @@ class ViewAccess:
         )
 
     def plan(self, frame: Frame, tensor: Tensor, starts: list[Array]) -> TilePlan | None:
-        """Where whole tiles lie; None where elements must be looked at one by one. Sparse ones come
-        as a tile for each place.
+        """Plan the access of whole tiles, or return None if single elements must be accessed.
+
+        A sparse tile becomes one tile per index along its sparse dimension.
         """
         kind, geometry = self.kind, self.geometry
         if (
@@ -81,8 +83,8 @@ class ViewAccess:
             self.checked,
             kind.writes,
         )
-        # Where elements of several boxes or of one tile can meet, only one by one does the last one
-        # stay.
+        # If elements of several boxes or of one tile can have the same address, only a sequential
+        # store leaves the last element there.
         meeting = (
             tile_plan is not None
             and kind.writes
@@ -91,7 +93,7 @@ class ViewAccess:
         return None if meeting else tile_plan
 
     def elements(self, frame: Frame, tensor: Tensor, starts: list[Array]) -> Elements:
-        """The elements of the tiles, one by one; those outside the tensor are masked."""
+        """Return the single elements of the tiles; elements outside the tensor are masked."""
         geometry, unit = self.geometry, 1 if self.kind.layout.packed else self.kind.layout.size
         column = (-1, *(1,) * len(geometry.tile))
         firsts, tails = np.zeros(column[1:], np.int64)[None], np.zeros(column[1:], np.int64)[None]
@@ -136,8 +138,9 @@ class ViewAccess:
         addresses: Array,
         mask: Array,
     ) -> None:
-        """Tell of tiles that have no element inside the tensor. Here these are padding, but
-        languages leave open what they do on a GPU.
+        """Report tiles without any element inside the tensor.
+
+        They are padding here, but languages leave their effect on a GPU undefined.
         """
         lost = ~mask.any(axis=tuple(range(1, mask.ndim)))
         if not lost.any():
@@ -162,9 +165,7 @@ class ViewAccess:
         )
 
     def _places(self, axis: int, start: Array) -> tuple[Array, Array]:
-        """Places along a dimension of the tensor: the first of each tile, and how far on the others
-        are.
-        """
+        """Return the indices along a tile dimension: the first of each tile, and the offsets."""
         rank = len(self.geometry.tile)
         shape = tuple(-1 if item == axis else 1 for item in range(rank))
         if axis == self.geometry.sparse:
@@ -174,7 +175,7 @@ class ViewAccess:
         )
 
     def gathered(self, elements: Array) -> Array:
-        """Tiles from the tiles of single places that `plan` gives for sparse ones."""
+        """Join the tiles of single indices from `plan` to sparse tiles."""
         sparse, tile = self.geometry.sparse, self.geometry.tile
         if sparse is None:
             return elements
@@ -182,8 +183,9 @@ class ViewAccess:
         return np.moveaxis(elements.reshape(-1, tile[sparse], *rest), 1, sparse + 1)
 
     def scattered(self, raw: Array, rows: int) -> Array:
-        """The reverse of `gathered`, for `rows` tiles of single places: where these are one
-        block's, the last block's value stays.
+        """Split sparse tiles into `rows` tiles of single indices; the reverse of `gathered`.
+
+        If all blocks have the same indices, the value of the last block is used.
         """
         sparse, tile = self.geometry.sparse, self.geometry.tile
         if sparse is None:
@@ -196,7 +198,7 @@ class ViewAccess:
 
 
 def _spread(tensor: Tensor, starts: list[Array], sparse: int) -> tuple[Tensor, list[Array]]:
-    """Give each place of a sparse dimension a row of its own."""
+    """Give each index of a sparse dimension a row of its own."""
     number = starts[sparse].shape[1]
     rows = max(len(item) for item in (*starts, tensor.base, tensor.extents, tensor.strides))
 
@@ -215,7 +217,7 @@ def _index(
     tensor: Tensor,
     shape: tuple[int, ...],
 ) -> tuple[Array, Array]:
-    """Index in the tensor, and the tensor's extents, of some elements of the tiles."""
+    """Return the index in the tensor, and the tensor's extents, of some elements of the tiles."""
     index = np.zeros((len(where[0]), tensor.extents.shape[1]), np.int64)
     for (first, along), dim in zip(places, dims, strict=True):
         index[:, dim] = np.broadcast_to(first, shape)[where] + np.broadcast_to(along, shape)[where]

@@ -1,5 +1,6 @@
-"""Atomic operations: as if all elements of all blocks of a batch were updated one after the other,
-in the order of the blocks.
+"""Atomic operations on a batch of blocks.
+
+The result is that of updating one element after the other, in the order of the blocks.
 """
 
 from __future__ import annotations
@@ -29,22 +30,22 @@ _UFUNCS: dict[AtomicMode, Any] = {
     AtomicMode.UMAX: np.maximum,
     AtomicMode.UMIN: np.minimum,
 }
-# What undoes an operation on integers, which wrap.
+# Inverse operations, exact for integers, since they wrap.
 _INVERSES: dict[Any, Any] = {np.add: np.subtract, np.bitwise_xor: np.bitwise_xor}
 _UNSIGNED = {AtomicMode.UMAX, AtomicMode.UMIN}
-# Sorting small numbers of two bytes is many times faster.
+# NumPy sorts two-byte integers many times faster than larger ones.
 _SHORT = 1 << 16
 _LEAST_NORMAL = np.finfo(np.float32).smallest_normal
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Groups:
-    """Which of several updates are of the same element.
+    """Updates grouped by element.
 
     Attributes:
-        order: the updates by element, those of one element in their own order.
-        starts: where in `order` each element's begin.
-        counts: how many each has.
+        order: indices of the updates sorted by element; updates of one element keep their order.
+        starts: start of each element's group in `order`.
+        counts: size of each group.
     """
 
     order: Rows
@@ -62,7 +63,7 @@ class Groups:
         return cls(order=order, starts=starts, counts=np.diff(starts, append=len(order)))
 
     def rounds(self) -> Iterator[Rows]:
-        """The first update of each element, then the second of each that has one, and so on."""
+        """Yield the first update of every element, then every second update, and so on."""
         number = np.arange(len(self.order)) - np.repeat(self.starts, self.counts)
         by_number = np.argsort(number, kind="stable")
         at = 0
@@ -72,7 +73,7 @@ class Groups:
 
 
 def update(memory: Array, index: Rows, values: Array, mode: AtomicMode) -> Array:
-    """Update elements of a flat array one after the other; gives what each had before its update."""
+    """Update elements of a flat array in order; return each element's value before its update."""
     if mode is AtomicMode.XCHG:
         return _exchange(memory, index, values)
     if mode in _UNSIGNED:
@@ -113,9 +114,7 @@ def _in_turn(memory: Array, index: Rows, values: Array, ufunc: Any) -> Array:
 
 
 def _add_flushed(memory: Array, index: Rows, values: Array) -> Array:
-    """Add float32 numbers as a GPU's atomic units do: numbers below the normal range count as
-    zeros, as summands and as sums.
-    """
+    """Add float32 numbers like a GPU's atomic units, which flush subnormal numbers to zero."""
     original = memory[index]
     before = _in_turn(memory, index, values, np.add)
     if not (_subnormal(before) or _subnormal(memory[index])):
@@ -133,9 +132,7 @@ def _subnormal(held: Array) -> bool:
 
 
 def compare_and_swap(memory: Array, index: Rows, compare: Array, values: Array) -> Array:
-    """Store each value where its element equals, bit by bit, what it is compared to; gives what
-    each had before.
-    """
+    """Store each value if its element has the bits of `compare`; return the earlier values."""
     bits = np.dtype(f"u{memory.itemsize}")
     memory, compare = memory.view(bits), compare.view(bits)
     before = np.empty(values.shape, bits)
@@ -152,7 +149,7 @@ def compare_and_swap(memory: Array, index: Rows, compare: Array, values: Array) 
 
 
 def _chain(memory: Array, place: int, values: Array, ufunc: Any) -> Array:
-    """All updates of one element."""
+    """Apply all updates of one element."""
     steps = np.empty(len(values) + 1, values.dtype)
     steps[0] = memory[place]
     steps[1:] = values
@@ -162,8 +159,10 @@ def _chain(memory: Array, place: int, values: Array, ufunc: Any) -> Array:
 
 
 def _sum_up(memory: Array, index: Rows, values: Array, groups: Groups, ufunc: Any) -> Array:
-    """All updates of all elements at once: running totals, from which each element takes off what
-    went before its own.
+    """Apply all updates at once.
+
+    A running total over all groups is computed; the inverse operation removes the groups before an
+    element's own.
     """
     inverse = _INVERSES[ufunc]
     ordered = values[groups.order]
@@ -171,7 +170,7 @@ def _sum_up(memory: Array, index: Rows, values: Array, groups: Groups, ufunc: An
     places = index[groups.order[groups.starts]]
     first = memory[places]
     earlier = inverse(totals[groups.starts], ordered[groups.starts])
-    # What an element held, without the totals of the elements before it.
+    # The earlier value of each element, less the total of the groups before its own.
     offsets = inverse(first, earlier)
     memory[places] = ufunc(offsets, totals[groups.starts + groups.counts - 1])
     before = np.empty_like(values)
@@ -193,8 +192,9 @@ def _exchange(memory: Array, index: Rows, values: Array) -> Array:
 
 
 def _flat(part: Part, kind: Kind, arrays: tuple[Array, ...]) -> tuple[Array, Rows, list[Array]]:
-    """The memory of a part of the elements, their index there, and their part of some arrays, in
-    the order of the blocks.
+    """Return the memory of a part of the elements, their indices, and their part of the arrays.
+
+    Elements are in the order of the blocks.
     """
     memory, lead = part.region.typed(kind.layout.raw)
     offsets = part.offsets.reshape(-1) if part.mask is None else part.offsets[part.mask]
@@ -203,7 +203,7 @@ def _flat(part: Part, kind: Kind, arrays: tuple[Array, ...]) -> tuple[Array, Row
 
 
 def _all_blocks(wanted: Elements) -> Elements:
-    """Elements with a row for each block: also where all blocks update the same, each of them does."""
+    """Expand elements to one row per block: blocks that update the same element each do so."""
     size = wanted.frame.size
     return dataclasses.replace(
         wanted,
@@ -234,9 +234,7 @@ def _by_pointers(op: Op, _bodies: Callable[[Block], Body]) -> Step:
         )
         values = arrays[0]
         if mode is None:
-            before = (
-                arrays[1].copy()
-            )  # an element that the mask leaves out gives what it would have been compared to
+            before = arrays[1].copy()  # the result of a masked element is its compared value
         elif wanted.mask is None or wanted.mask.all():
             before = np.zeros(values.shape, values.dtype)
         else:

@@ -1,4 +1,4 @@
-"""How much work a block is, which blocks of a grid run together, and in which order."""
+"""The footprint of a block, and the batches and the order in which blocks run."""
 
 from __future__ import annotations
 
@@ -13,32 +13,30 @@ from tilec_runtime.cpu.tileir.ir import Function, Op, Tile, Type
 from tilec_runtime.cpu.tileir.values import Array, storage
 from tilec_runtime.errors import CallError, LaunchLimitError
 
-# Bytes of one value for a whole batch: what stays in a core's cache while a few of them are worked
-# on.
+# Bytes of one value for a whole batch; a few such values stay in a core's cache.
 _CACHE = 2 << 20
-# Bytes of all tiles of a batch that may live at once.
+# Bytes of all tiles of a batch.
 _MEMORY = 256 << 20
-# Blocks in flight at most, however small their tiles.
+# The largest batch, for small tiles.
 _MOST = 8192
-# Blocks in flight where they take turns, as many as a large GPU holds. They start in the order of
-# their numbers.
+# Blocks in flight if they take turns, as on a large GPU. They start in the order of their numbers.
 _IN_FLIGHT = 256
-# Matrix products, and how many multiplications of theirs take the time of another operation's
-# element.
+# Matrix products, and the number of their multiplications that cost as much as one element of
+# another operation.
 _PRODUCTS = frozenset({"mmaf", "mmai", "mmaf_scaled"})
 _FUSED = 16
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Footprint:
-    """What one block of a kernel takes, each loop's body counted once.
+    """Memory and work of one block of a kernel, with one iteration of each loop.
 
     Attributes:
-        largest: bytes of its largest tile.
-        total: bytes of all of them.
-        elements: that its operations compute, or as many as take the time.
-        calls: its operations.
-        loops: whether there are loops.
+        largest: size of its largest tile in bytes.
+        total: size of all its tiles in bytes.
+        elements: elements that its operations compute; costly operations count more.
+        calls: number of its operations.
+        loops: whether it has loops.
     """
 
     largest: int
@@ -49,21 +47,17 @@ class Footprint:
 
     @property
     def batch(self) -> int:
-        """How many blocks to run together: their tiles fit the cache, and all of them a bounded
-        memory.
-        """
+        """Number of blocks to run together, so that single tiles fit the cache."""
         return max(1, min(_MOST, _CACHE // self.largest, _MEMORY // self.total))
 
     @property
     def flight(self) -> int:
-        """How many blocks that take turns may be in flight in a bounded memory; two at least, or
-        none could wait for another.
-        """
+        """Number of blocks that take turns; at least two, so that one can wait for another."""
         return max(2, min(_IN_FLIGHT, 4 * _MEMORY // self.total))
 
 
 def footprint(function: Function) -> Footprint:
-    """What one block of a kernel takes."""
+    """Compute the footprint of one block."""
     ops = list(function.walk())
     sizes = [_bytes(result.type) for op in ops for result in op.results]
     return Footprint(
@@ -76,12 +70,12 @@ def footprint(function: Function) -> Footprint:
 
 
 def _bytes(kind: Type) -> int:
-    """Bytes of a value of one block; 0 for what is no tile."""
+    """Return the size of one block's value in bytes; 0 if it is not a tile."""
     return storage(kind.element).itemsize * math.prod(kind.shape) if isinstance(kind, Tile) else 0
 
 
 def _work(op: Op) -> int:
-    """Elements that an operation computes for one block, or as many as take its time."""
+    """Return the elements that an operation computes per block, weighted by its cost."""
     own = sum(
         math.prod(result.type.shape) if isinstance(result.type, Tile) else 1
         for result in op.results
@@ -94,10 +88,10 @@ def _work(op: Op) -> int:
 
 
 def batches(grid: Grid, size: int, order: str | int) -> Iterator[Array]:
-    """Numbers of the blocks of a grid, x running fastest, in groups of at most `size`.
+    """Yield the numbers of the blocks of a grid (x is fastest) in batches of at most `size`.
 
     Raises:
-        CallError: there is no such order.
+        CallError: the order is unknown.
     """
     count = math.prod(grid)
     if isinstance(order, int):
@@ -114,7 +108,7 @@ def batches(grid: Grid, size: int, order: str | int) -> Iterator[Array]:
 
 
 def _spans(grid: Grid, size: int, backward: bool) -> Iterator[tuple[int, int]]:
-    """Runs of blocks that are boxes of the grid: parts of a row, or rows, or planes."""
+    """Yield (start, end) of batches that are boxes of the grid: parts of rows, rows, or planes."""
     width, unit = _box(grid, size)
     count = math.prod(grid)
     step = -1 if backward else 1
@@ -125,7 +119,7 @@ def _spans(grid: Grid, size: int, backward: bool) -> Iterator[tuple[int, int]]:
 
 
 def _box(grid: Grid, size: int) -> tuple[int, int]:
-    """How many blocks a run has, and of how many blocks no run crosses the edge."""
+    """Return the size of a batch, and the size of the unit that no batch crosses."""
     x, y, z = grid
     if size < x:
         return _even(x, size), x
@@ -135,13 +129,13 @@ def _box(grid: Grid, size: int) -> tuple[int, int]:
 
 
 def _even(count: int, most: int) -> int:
-    """The size of equal parts, at most `most`."""
+    """Return the size of nearly equal parts of at most `most`."""
     parts = -(-count // most)
     return -(-count // parts)
 
 
-# Elements that NumPy computes in a second, and what an operation costs however small its tile: both
-# of a slow core.
+# Elements per second that NumPy computes, and the fixed cost of an operation in seconds, both on a
+# slow core.
 _RATE = 300e6
 _CALL = 3e-6
 
@@ -150,7 +144,7 @@ def refuse_huge(each: Footprint, grid: Grid, batch: int, most: int, kernel: str)
     """Refuse a launch that computes more than `most` elements; `batch` as in `Options`.
 
     Raises:
-        LaunchLimitError: it does; says how much it is.
+        LaunchLimitError: the launch exceeds the limit; the message estimates its time.
     """
     blocks = math.prod(grid)
     elements = blocks * each.elements
@@ -168,7 +162,7 @@ def refuse_huge(each: Footprint, grid: Grid, batch: int, most: int, kernel: str)
 
 
 def duration(seconds: float) -> str:
-    """A time as people say it."""
+    """Format a time, such as `3 minutes`."""
     for size, unit in ((86400, "days"), (3600, "hours"), (60, "minutes"), (1, "seconds")):
         if seconds >= 2 * size:
             return f"{seconds / size:.0f} {unit}"

@@ -1,6 +1,4 @@
-"""Control flow of a batch of blocks: runs code, splits the batch where its blocks part, and joins
-it where they meet.
-"""
+"""Control flow of a batch: runs code, splits the batch if blocks diverge, and joins it again."""
 
 from __future__ import annotations
 
@@ -19,7 +17,7 @@ from tilec_runtime.errors import TilecError
 
 
 class Exit(enum.Enum):
-    """How blocks leave code: which operation ends it."""
+    """The operation by which blocks leave code."""
 
     YIELD = "yield"
     CONTINUE = "continue"
@@ -29,9 +27,7 @@ class Exit(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Leave:
-    """Blocks that left code: how, which rows of the frame that it ran on (None: all of them), and
-    with which values.
-    """
+    """Blocks that left code: the exit, their rows in the code's frame (None: all), their values."""
 
     exit: Exit
     rows: Rows | None
@@ -39,16 +35,16 @@ class Leave:
 
 
 class Moment(enum.Enum):
-    """What a run that is watched stops for."""
+    """The reason of a pause."""
 
-    BEFORE = "before"  # an operation with regions starts
-    AFTER = "after"  # an operation is done
-    WAIT = "wait"  # a loop that waits for other blocks starts its next pass
+    BEFORE = "before"  # before an operation with regions
+    AFTER = "after"  # after an operation
+    WAIT = "wait"  # before the next iteration of a loop that waits for other blocks
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Pause:
-    """Where a run has stopped; it goes on when it is resumed."""
+    """The position at which a run has paused until it is resumed."""
 
     moment: Moment
     op: Op
@@ -57,8 +53,9 @@ class Pause:
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Onward:
-    """Blocks that go on behind a control operation: their frame, and which rows of the frame before
-    it they are (None: all).
+    """Blocks that continue after a control operation.
+
+    `frame` is their frame, `rows` their rows in the operation's frame (None: all).
     """
 
     frame: Frame
@@ -67,15 +64,13 @@ class Onward:
 
 Run: TypeAlias = "Generator[Pause, None, list[Leave]]"
 Passage: TypeAlias = "Generator[Pause, None, tuple[Onward | None, list[Leave]]]"
-# Does an operation that may split the batch: gives who goes on, and who left the code that it
-# stands in.
+# Runs an operation that may split the batch; returns the blocks that continue, and those that left
+# the enclosing code.
 Control: TypeAlias = Callable[[Frame], Passage]
 
 
 class Code:
-    """The operations of a block: runs of steps, each with the control operation behind it, and how
-    the block ends.
-    """
+    """The operations of a block: sequences of steps, each followed by a control operation."""
 
     __slots__ = ("_exit", "_ops", "_parts", "_values")
 
@@ -92,7 +87,7 @@ class Code:
         self._values = values
 
     def run(self, frame: Frame) -> Run:
-        """Run on a batch whose arguments are set; gives how its blocks left."""
+        """Run on a batch whose arguments are set; return the exits of its blocks."""
         left: list[Leave] = []
         rows: Rows | None = None
         for steps, control in self._parts:
@@ -117,7 +112,7 @@ class Code:
 
 
 def branch(op: Op, then: Code, otherwise: Code) -> Control:
-    """An `if`."""
+    """Build an `if`."""
     condition, results = op.operand("condition"), op.results
 
     def control(frame: Frame) -> Passage:
@@ -137,8 +132,9 @@ def branch(op: Op, then: Code, otherwise: Code) -> Control:
 
 
 def loop(op: Op, body: Code, waits: bool) -> Control:
-    """A `loop`, which runs until its blocks break or return, or a `for`: each block makes as many
-    passes as its own bounds say.
+    """Build a `loop`, which runs until its blocks break or return, or a `for`.
+
+    The blocks of a `for` may have different numbers of iterations.
     """
     init, results = op.operands.get("init", ()), op.results
     counts = op.name == "for"
@@ -168,7 +164,7 @@ def loop(op: Op, body: Code, waits: bool) -> Control:
 
 
 def paused(op: Op, control: Control) -> Control:
-    """A control operation before which the run stops."""
+    """Build a control operation with a pause before it."""
 
     def run(frame: Frame) -> Passage:
         yield Pause(Moment.BEFORE, op, frame)
@@ -178,7 +174,7 @@ def paused(op: Op, control: Control) -> Control:
 
 
 def watched(op: Op, step: Step) -> Control:
-    """A plain operation behind which the run stops."""
+    """Build a plain operation with a pause after it."""
 
     def control(frame: Frame) -> Passage:
         try:
@@ -194,10 +190,10 @@ def watched(op: Op, step: Step) -> Control:
 
 
 def _count(op: Op, frame: Frame) -> None:
-    """One more pass of a loop.
+    """Count one iteration of a loop.
 
     Raises:
-        FaultError: there were too many, or a stop was requested.
+        FaultError: the batch exceeds its limit of iterations, or a stop was requested.
     """
     launch, batch = frame.launch, frame.batch
     batch.passes += 1
@@ -215,7 +211,7 @@ def _count(op: Op, frame: Frame) -> None:
 
 
 def finish(code: Code, frame: Frame) -> tuple[Any, ...]:
-    """Run code that ends in a plain `yield` without a stop, and give what it yields."""
+    """Run code that ends in a plain `yield`, ignoring pauses, and return the yielded values."""
     run = code.run(frame)
     while True:
         try:
@@ -228,10 +224,10 @@ class _Going:
     """The blocks of a batch that are still in a loop.
 
     Attributes:
-        current: their frame.
-        rows: which rows of the loop's frame they are, None for all.
-        carried: what they carry to the next pass.
-        left: who is out already; BREAK stands for the loop's regular end.
+        current: frame of these blocks.
+        rows: their rows in the loop's frame, None for all.
+        carried: values for the next iteration.
+        left: blocks that have left; BREAK also stands for the regular end of the loop.
     """
 
     __slots__ = ("_frame", "carried", "current", "left", "rows")
@@ -244,7 +240,7 @@ class _Going:
         self.left: list[Leave] = []
 
     def follow(self, leaves: list[Leave]) -> bool:
-        """Take note of how a pass ended; False if no block goes on."""
+        """Process the exits of an iteration; return False if no block continues."""
         if len(leaves) == 1 and leaves[0].rows is None and leaves[0].exit is Exit.CONTINUE:
             self.carried = leaves[0].values
             return True
@@ -261,8 +257,9 @@ class _Going:
         return True
 
     def finish(self, more: Any) -> bool:
-        """Let the blocks go that made all their passes: `more` says for each of the loop's frame,
-        or for all at once, who did not.
+        """Remove the blocks that have done all iterations; return False if none is left.
+
+        `more` tells, for each block of the loop's frame or for all at once, whether it continues.
         """
         alive = more if self.rows is None else take(more, self.rows)
         stay = whole(alive, self.current.size)
@@ -281,14 +278,14 @@ class _Going:
         return True
 
     def _narrow(self, rows: Rows) -> None:
-        # Always from the loop's own frame: a chain of frames as long as the loop would be slow, and
-        # too deep in the end.
+        # Narrow the loop's own frame: narrowing the current one would build a chain of frames, slow
+        # and finally too deep for recursion.
         self.rows = rows if self.rows is None else self.rows[rows]
         self.current = self._frame.narrow(self.rows)
 
 
 def _relocated(leaves: list[Leave], rows: Rows | None) -> list[Leave]:
-    """The same with rows of the frame that a frame with these `rows` was narrowed from."""
+    """Translate rows of a frame narrowed to `rows` to rows of its parent frame."""
     if rows is None:
         return leaves
     return [
@@ -300,8 +297,9 @@ def _relocated(leaves: list[Leave], rows: Rows | None) -> list[Leave]:
 def _settle(
     frame: Frame, leaves: list[Leave], wanted: Exit, results: tuple[Value, ...]
 ) -> tuple[Onward | None, list[Leave]]:
-    """Set the results of a control operation from those who left it the wanted way; the others
-    leave what it stands in too.
+    """Set the results of a control operation from the blocks that left it by `wanted`.
+
+    Blocks with another exit also leave the enclosing code.
     """
     if len(leaves) == 1 and leaves[0].rows is None and leaves[0].exit is wanted:
         for result, held in zip(results, leaves[0].values, strict=True):
@@ -319,9 +317,7 @@ def _settle(
 
 
 def _meet(leaves: list[Leave], size: int) -> tuple[Rows | None, tuple[Any, ...]]:
-    """Join blocks that come from several places: their rows in order (None: all of the frame's),
-    and one value for each that they bring.
-    """
+    """Join blocks of several exits: return their sorted rows (None: all), and joined values."""
     if len(leaves) == 1:
         rows = leaves[0].rows
         return (None if rows is None or len(rows) == size else rows), leaves[0].values
@@ -340,7 +336,7 @@ def _meet(leaves: list[Leave], size: int) -> tuple[Rows | None, tuple[Any, ...]]
 
 
 class _Counter:
-    """The range of a `for`, one of plain integers: the counter never wraps."""
+    """The range of a `for`, computed without overflow."""
 
     __slots__ = ("_bound", "_lower", "_step", "_trips")
 
@@ -356,12 +352,12 @@ class _Counter:
         low, high, by = (_integers(held, unsigned) for held in (lower, upper, step))
         self._trips = np.where(
             low < high, (high - low + by - 1) // by, 0
-        )  # how many passes each block makes
+        )  # number of iterations of each block
         self._bound = int(self._trips.min())
         self._lower, self._step = lower, step
 
     def goes_on(self, done: int, going: _Going) -> bool:
-        """Let the blocks go that made all their passes; False if no block is left."""
+        """Remove the blocks that have done all iterations; return False if none is left."""
         if done < self._bound:
             return True
         if not going.finish(self._trips > done):
@@ -372,8 +368,9 @@ class _Counter:
         return True
 
     def at(self, done: int, rows: Rows | None) -> Any:
-        """The counter of a pass. It fits its type as the range does, so that wrapping arithmetic
-        gives it.
+        """Return the counter of an iteration.
+
+        It fits its type like the range does, so wrapping arithmetic is exact.
         """
         lower, step = (
             (self._lower, self._step)
@@ -384,7 +381,7 @@ class _Counter:
 
 
 def _integers(held: Any, unsigned: bool) -> Any:
-    """Integers of any size, so that no difference of two bounds wraps."""
+    """Convert to integers wide enough for the difference of two bounds."""
     if unsigned:
         held = held.view(held.dtype.str.replace("i", "u"))
     return held.astype(np.int64) if held.dtype.itemsize < 8 else held.astype(object)

@@ -1,4 +1,4 @@
-"""Conversions between types of numbers, and other readings of the same bits."""
+"""Conversions between numeric types, and bit casts."""
 
 from __future__ import annotations
 
@@ -43,11 +43,9 @@ def _float_to_float(op: Op, _: Bodies) -> Step:
 
 
 def _float_to_int(op: Op, _: Bodies) -> Step:
-    """What does not fit becomes the nearest number that does, and a NaN zero, also where
-    `saturating` is not asked for.
+    """Convert with saturation, also without the attribute `saturating`; a NaN becomes zero.
 
-    To i1 it is a question instead, as GPUs answer it: whether the number is not zero, which a NaN
-    is not either.
+    The conversion to i1 tests for nonzero like on GPUs; a NaN gives true.
     """
     kind, target = element(op.operand("source")), element(op.results[0])
     if target is Scalar.I1:
@@ -101,7 +99,7 @@ def _int_to_float(op: Op, _: Bodies) -> Step:
 
 
 def _float64(numbers: Array) -> tuple[Array, Array]:
-    """Integers of 64 bits to the nearest float64, and the sign of what is lacking then."""
+    """Convert 64-bit integers to the nearest float64; return it and the error."""
     high = (numbers >> 32).astype(np.float64) * 2.0**32
     return exact.two_sum(high, (numbers & 0xFFFFFFFF).astype(np.float64))
 
@@ -112,9 +110,7 @@ def _bitcast(op: Op, _: Bodies) -> Step:
 
 
 def _repack(op: Op, _: Bodies) -> Step:
-    """`pack` gives the bytes of a tile with one dimension, the first element lowest; `unpack` reads
-    a tile from bytes.
-    """
+    """Build `pack`, which converts a 1-D tile to bytes, first element lowest, or `unpack`."""
     kind, target = element(op.operand("source")), element(op.results[0])
     shape = tile(op.results[0]).shape
     return _reading(op, kind, target, lambda bits: bits.reshape(bits.shape[0], *shape))
@@ -123,13 +119,13 @@ def _repack(op: Op, _: Bodies) -> Step:
 def _reading(
     op: Op, kind: Scalar | Pointer, target: Scalar | Pointer, reshaped: Callable[[Array], Array]
 ) -> Step:
-    """The same bits as elements of another type."""
+    """Reinterpret bits as elements of another type."""
     source = _width(kind)
     wanted = _width(target)
     if source == wanted and source >= 8:
         held = storage(target)
         if Scalar.TF32 in (kind, target):
-            # Held with 32 bits: the ones that a tf32 lacks are dropped.
+            # A tf32 is stored in 32 bits; clear the bits that it lacks.
             return compute(
                 op, lambda x: (x.view(np.uint32) & np.uint32(0xFFFFE000)).view(held), "source"
             )
@@ -144,7 +140,7 @@ def _width(kind: Scalar | Pointer) -> int:
 
 
 def _to_bytes(held: Array, bits: int) -> Array:
-    """The bytes of tiles, without gaps between elements of less than 8 bits: shape (blocks, bytes)."""
+    """Return the bytes of tiles, shape (blocks, bytes); elements below 8 bits are packed."""
     flat = np.ascontiguousarray(held).reshape(held.shape[0], -1)
     if bits == 1:
         return np.packbits(flat, axis=1, bitorder="little")

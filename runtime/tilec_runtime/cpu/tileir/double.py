@@ -1,5 +1,6 @@
-"""Float64 arithmetic in every rounding mode, and fused: by error-free steps, by whole numbers where
-those would leave float64's range.
+"""Float64 arithmetic in every rounding mode, and fused multiply-add.
+
+It uses error-free transformations, and fractions if these would leave float64's range.
 """
 
 from __future__ import annotations
@@ -60,12 +61,10 @@ def fused(x: Array, y: Array, z: Array, rounding: Rounding) -> Array:
     high, rest = exact.two_sum(product, middle)
     tail, error = exact.two_sum(lowest, rest)
     total, last = exact.two_sum(high, exact.odd(tail, error))
-    # A product that is merely too large does not cancel an infinity.
+    # A finite product beyond the range of float64 does not cancel an infinity.
     plain = np.where(np.isinf(z) & np.isfinite(x) & np.isfinite(y), z, product + z)
     hard = _outside(product) | _outside(x) | _outside(y) | _outside(z) | _vanished(product, x, y)
-    simple = (product == 0) | ~np.isfinite(
-        plain
-    )  # nothing is lost, or the result is infinite or no number
+    simple = (product == 0) | ~np.isfinite(plain)  # the sum is exact, infinite or NaN
     result = np.where(simple, plain, exact.directed(total, last, rounding))
     if rounding is Rounding.NEGATIVE_INF:
         result = exact.cancelled(result, product, z)
@@ -73,7 +72,7 @@ def fused(x: Array, y: Array, z: Array, rounding: Rounding) -> Array:
 
 
 def _outside(value: Array) -> Array:
-    """Where error terms that belong to a number might not be numbers of float64."""
+    """Mark numbers whose error terms may exceed the range of float64."""
     size = np.abs(value)
     return ((size > _LARGE) | (size < _SMALL)) & (value != 0)
 
@@ -85,7 +84,7 @@ def _vanished(product: Array, x: Array, y: Array) -> Array:
 def _by_fractions(
     result: Array, hard: Array, function: Callable[..., Fraction], rounding: Rounding, *tiles: Array
 ) -> Array:
-    """`result` with the elements where `hard` holds, and whose operands are finite, computed anew."""
+    """Compute with fractions the elements marked by `hard` whose operands are finite."""
     for held in tiles:
         hard = hard & np.isfinite(held)
     if not hard.any():
@@ -101,7 +100,7 @@ def _by_fractions(
 
 
 def _nearest(value: Fraction, rounding: Rounding, old: float) -> float:
-    """The float64 number that a fraction rounds to. `old` has its sign and tells +0 from -0."""
+    """Round a fraction to float64. `old` is the result if the fraction is zero, for its sign."""
     if value == 0:
         return old
     size = abs(value)

@@ -1,6 +1,4 @@
-"""Which memory the elements of an access lie in: tells the observer, and ends the launch where
-there is none.
-"""
+"""Accesses to single elements: finds their memory, informs the observer, and checks addresses."""
 
 from __future__ import annotations
 
@@ -17,16 +15,16 @@ from tilec_runtime.cpu.tileir.ir import MemoryOrder, MemoryScope, Op
 from tilec_runtime.cpu.tileir.memory import MemoryRegion
 from tilec_runtime.cpu.tileir.values import Array, Layout
 
-# Where the elements with these places (an index per axis of the addresses) lie in the tensor, and
-# the tensor's extents.
+# From positions in the array of addresses (an index per axis) to indices in the tensor, and the
+# tensor's extents.
 Places = Callable[[tuple[Array, ...]], tuple[Array, Array]]
-# A pointer to the upper half of a byte, of a four-bit type, has this bit set.
+# This bit of a pointer to a four-bit type selects the upper half of the byte.
 UPPER = 1 << 62
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Kind:
-    """What all executions of an operation have in common, read from it once."""
+    """The constant properties of an operation that accesses memory."""
 
     op: Op
     layout: Layout
@@ -36,28 +34,29 @@ class Kind:
 
     @classmethod
     def of(cls, op: Op, layout: Layout, kind: AccessKind) -> Kind:
-        """Read from an operation's attributes."""
+        """Read the properties from an operation's attributes."""
         order, scope = op.attributes.get("order", MemoryOrder.WEAK), op.attributes.get("scope")
         return cls(op=op, layout=layout, kind=kind, order=order, scope=scope)
 
     @property
     def writes(self) -> bool:
-        """Whether memory is changed."""
+        """Whether the operation changes memory."""
         return self.kind is not AccessKind.READ
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Elements:
-    """Elements that a batch wants to touch, one by one.
+    """Single elements to access, of a batch.
 
     Attributes:
-        addresses: int64, shape (blocks or 1, *tile). For four-bit types `UPPER` tells the halves of
-            a byte apart.
-        mask: which are wanted, of the same shape; None for all.
-        index: of elements in a view's tensor; None for pointers.
-        promised: which elements the operation declared in bounds of the tensor though they are not;
-            None for none. Without an observer they are touched like others, as long as there is
-            memory.
+        kind: properties of the operation.
+        frame: frame of the batch.
+        addresses: int64, shape (blocks or 1, *tile). For four-bit types, `UPPER` selects the half
+            of the byte.
+        mask: elements to access, of the same shape; None for all.
+        index: computes indices in a view's tensor; None for pointers.
+        promised: elements that are out of bounds although the operation declares them in bounds;
+            None for none. Without an observer they are accessed if memory exists at their address.
     """
 
     kind: Kind
@@ -70,8 +69,9 @@ class Elements:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Part:
-    """Elements that lie in one region: `mask` says which, None for all; the offsets of the others
-    lie there too, but mean nothing.
+    """The elements in one region, selected by `mask` (None: all).
+
+    Offsets of other elements are inside the region too, but have no meaning.
     """
 
     region: MemoryRegion
@@ -80,8 +80,9 @@ class Part:
 
 
 def resolve(elements: Elements, written: Array | None = None) -> list[Part]:
-    """Where the elements lie, the observer being told. Elements outside all memory end the launch
-    unless the observer goes on without.
+    """Find the regions of elements, and inform the observer.
+
+    Elements outside of all memory end the launch, unless an observer skips them.
     """
     kind, frame = elements.kind, elements.frame
     addresses = elements.addresses & ~UPPER if kind.layout.packed else elements.addresses
@@ -92,7 +93,7 @@ def resolve(elements: Elements, written: Array | None = None) -> list[Part]:
     if mask is not None:
         if not mask.any():
             return []
-        # Those that are not wanted become one that is: from here on all can be treated alike.
+        # Replace masked addresses by a valid one, so that later code needs no special case.
         addresses = np.where(
             mask, addresses, addresses[np.unravel_index(int(mask.argmax()), mask.shape)]
         )
@@ -115,8 +116,9 @@ def resolve(elements: Elements, written: Array | None = None) -> list[Part]:
 
 
 def gather(elements: Elements) -> Array:
-    """The elements as they lie in memory, four-bit ones each in a byte of its own; zero where they
-    are not wanted or not there.
+    """Load the raw elements; zero for masked or missing ones.
+
+    Each four-bit element takes one byte.
     """
     layout = elements.kind.layout
     parts = resolve(elements)
@@ -132,10 +134,10 @@ def gather(elements: Elements) -> Array:
 
 
 def scatter(elements: Elements, raw: Array) -> None:
-    """Store elements; of several at one place the last block's last stays."""
+    """Store elements; at one address, the last element of the last block stays."""
     layout = elements.kind.layout
     shape = elements.addresses.shape
-    # Where all blocks store to the same place, what the last of them stores stays.
+    # If all blocks store to the same address, the value of the last block stays.
     whole = np.broadcast_to(raw[-1:] if shape[0] == 1 else raw, shape)
     for part in resolve(elements, raw):
         if part.mask is None:
@@ -151,7 +153,7 @@ def scatter(elements: Elements, raw: Array) -> None:
 
 
 def advanced(base: Array, number: Array) -> Array:
-    """Addresses of elements that lie two to a byte, `number` elements after others."""
+    """Advance addresses of four-bit elements by `number` elements."""
     halves = number + (base & UPPER != 0)
     addresses: Array = (base & ~UPPER) + (halves >> 1) | np.where(halves & 1, UPPER, 0)
     return addresses
@@ -166,7 +168,7 @@ def _read(part: Part, layout: Layout, addresses: Array) -> Array:
 
 
 def places(offsets: Array, lead: int, size: int) -> Array:
-    """Places of elements that start at `lead`, by their byte offsets."""
+    """Convert byte offsets to indices of elements; element 0 is at the offset `lead`."""
     if size == 1:
         return offsets
     distances = offsets - lead if lead else offsets
@@ -196,7 +198,7 @@ def _check_alignment(elements: Elements, addresses: Array, mask: Array | None) -
 def _split(
     elements: Elements, addresses: Array, mask: Array | None
 ) -> tuple[list[Part], Array | None]:
-    """The elements by region, and which are in none (None if all are somewhere)."""
+    """Split elements by region; return the parts, and a mask of elements in none (or None)."""
     memory, size = elements.frame.launch.memory, elements.kind.layout.size
     low, high = int(addresses.min()), int(addresses.max()) + size
     region = memory.find(low, elements.kind.writes)
@@ -225,9 +227,7 @@ def _candidates(
 
 
 def _report(elements: Elements, addresses: Array, which: Array, *, promised: bool) -> Any:
-    """Say that elements lie outside, or raise. What is wanted without them, where the launch goes
-    on.
-    """
+    """Report elements out of bounds to the observer, or raise; return the remaining mask."""
     where = np.nonzero(which)
     index, shape = elements.index(where) if elements.index is not None else (None, None)
     access = Outside(
@@ -271,9 +271,9 @@ class Garbage:
     """Fills undetermined elements of one operation.
 
     Attributes:
-        op: the operation.
-        layout: of its elements.
-        shape: of its tile.
+        op: operation that reads them.
+        layout: layout of its elements.
+        shape: shape of its tile.
     """
 
     op: Op
@@ -281,9 +281,9 @@ class Garbage:
     shape: tuple[int, ...]
 
     def fill(self, frame: Frame, address: int) -> Array:
-        """Return elements as they lie in memory, of shape (blocks or 1, *tile).
+        """Return raw elements of shape (blocks or 1, *tile).
 
-        `address` is one of the array that is read.
+        `address` is any address of the array.
         """
         wish = frame.launch.undetermined
         if wish.reached is not None:
@@ -302,9 +302,9 @@ class Garbage:
 
 @functools.lru_cache(maxsize=64)
 def _pattern(layout: Layout, shape: tuple[int, ...], turn: int) -> Array:
-    """Repeat the hostile values of a type over a tile, or one value alone.
+    """Fill a tile with the hostile values of a type in turn, or with one value.
 
-    Rows of a pattern differ by a shift: extents are powers of 2, and there are three values.
+    Rows of a pattern are shifted copies, since extents are powers of 2 and there are three values.
     """
     hostile = layout.hostile()
     values = (

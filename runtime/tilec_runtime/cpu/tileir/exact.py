@@ -1,8 +1,7 @@
-"""Arithmetic whose error is known: float64 results rounded to odd, which any later rounding to
-fewer digits treats as exact.
+"""Float64 arithmetic rounded to odd.
 
-The operands are float64 numbers that float32 holds too, so that no step overflows or loses digits
-below the normal range.
+A later rounding to fewer digits gives the same number as rounding the exact result. The operands
+are float64 numbers that are exact in float32, so that no step overflows or underflows.
 """
 
 from __future__ import annotations
@@ -16,13 +15,13 @@ _SPLIT = float(2**27 + 1)
 
 
 def add(x: Array, y: Array, *, down: bool = False) -> Array:
-    """x + y; `down` where it will be rounded down."""
+    """Compute x + y; pass `down` if the result will be rounded down."""
     total, error = two_sum(x, y)
     return odd(cancelled(total, x, y) if down else total, error)
 
 
 def multiply(x: Array, y: Array) -> Array:
-    """x * y, which has at most 48 digits."""
+    """Compute x * y, which is exact: it has at most 48 digits."""
     return np.multiply(x, y, dtype=np.float64)
 
 
@@ -44,28 +43,26 @@ def fused(x: Array, y: Array, z: Array, *, down: bool = False) -> Array:
 
 
 def cancelled(total: Array, x: Array, y: Array) -> Array:
-    """The sum `total` of x and y as rounding down gives it: zero is negative where numbers
-    cancelled out.
-    """
+    """Return the sum `total` of x and y with the zeros of rounding down: x - x is -0."""
     return np.where(total == 0, -(-x - y), total)
 
 
 def two_sum(x: Array, y: Array) -> tuple[Array, Array]:
-    """The sum to nearest, and what it lacks."""
+    """Return the rounded sum and its error."""
     total = x + y
     part = total - x
     return total, (x - (total - part)) + (y - part)
 
 
 def halves(x: Array) -> tuple[Array, Array]:
-    """Two numbers with at most 26 digits each that add up to x, which is below 2**995 in magnitude."""
+    """Split x, below 2**995 in magnitude, into two addends with at most 26 digits each."""
     scaled = x * _SPLIT
     high = scaled - (scaled - x)
     return high, x - high
 
 
 def two_product(x: Array, y: Array) -> tuple[Array, Array]:
-    """The product to nearest, and what it lacks; the product is not below 2**-968 in magnitude."""
+    """Return the rounded product and its error; the product is at least 2**-968 in magnitude."""
     product = x * y
     xh, xl = halves(x)
     yh, yl = halves(y)
@@ -73,26 +70,27 @@ def two_product(x: Array, y: Array) -> tuple[Array, Array]:
 
 
 def residual_of_quotient(x: Array, y: Array, quotient: Array) -> Array:
-    """x - quotient * y, exactly."""
+    """Compute x - quotient * y exactly."""
     product, error = two_product(quotient, y)
     return (x - product) - error
 
 
 def residual_of_root(x: Array, root: Array) -> Array:
-    """x - root * root, exactly."""
+    """Compute x - root * root exactly."""
     product, error = two_product(root, root)
     return (x - product) - error
 
 
 def odd(nearest: Array, error: Array) -> Array:
-    """Rounds to odd: towards zero, with the last digit set where anything was dropped. `error` is
-    what `nearest` lacks, or has its sign.
+    """Round to odd: towards zero, with the last bit set if the result is inexact.
+
+    `error` is the exact result minus `nearest`, or any number of the same sign.
     """
     bits = np.ascontiguousarray(nearest).view(f"i{nearest.itemsize}")
     above, below = (
         error > 0,
         error < 0,
-    )  # false where the result is not finite: the error is no number then
+    )  # both are false if the result is not finite, since the error is NaN
     negative = bits < 0
     result = bits - ((above & negative) | (below & ~negative))
     result |= above | below
@@ -100,16 +98,18 @@ def odd(nearest: Array, error: Array) -> Array:
 
 
 def odd_float32(exact: Array) -> Array:
-    """Float64 numbers rounded to odd float32 numbers. A finite number that became infinite turns
-    into the largest one, which is odd.
+    """Round float64 numbers to odd float32 numbers.
+
+    A finite number beyond the range becomes the largest float32 number, which is odd.
     """
     nearest = exact.astype(np.float32)
     return odd(nearest, exact - nearest)
 
 
 def directed(nearest: Array, error: Array, rounding: Rounding) -> Array:
-    """The neighbour of `nearest` that a rounding mode wants, given the sign of what `nearest`
-    lacks.
+    """Return the result of a directed rounding mode.
+
+    `error` has the sign of the exact result minus `nearest`.
     """
     match rounding:
         case Rounding.POSITIVE_INF:

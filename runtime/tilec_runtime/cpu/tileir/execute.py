@@ -1,6 +1,4 @@
-"""Executes a kernel on the CPU: all blocks of a grid, in batches, over memory that the caller
-lends.
-"""
+"""Executes a kernel on the CPU: all blocks of a grid in batches, on memory of the caller."""
 
 from __future__ import annotations
 
@@ -26,7 +24,7 @@ from tilec_runtime.cpu.tileir.turns import take_turns
 from tilec_runtime.cpu.tileir.values import Array, elements, layout, storage
 from tilec_runtime.errors import ArgumentError, LaunchLimitError
 
-# Numbers of blocks that take turns are made in pieces of this many.
+# Numbers of blocks that take turns are generated in chunks of this size.
 _CHUNK = 4096
 
 
@@ -36,19 +34,19 @@ def _print(text: str) -> None:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Options:
-    """How to execute.
+    """Options of the interpreter.
 
     Attributes:
         kernel: name in messages; empty for the entry's symbol.
-        order: of the blocks: "forward", "reverse", or the seed of a random one.
-        batch: most blocks in flight; 0 to have it chosen from the sizes of the tiles.
-        steps: most passes of loops of one batch of blocks.
-        elements: most elements that a launch may compute, as `Footprint` counts them.
-        observer: told of every access and assumption.
-        output: takes what the kernel prints.
-        cancelled: asked now and then whether to stop; for those who launch on another thread than
-            the main one.
-        undetermined: what elements hold whose value Tile IR leaves open.
+        order: order of the blocks: "forward", "reverse", or the seed of a random order.
+        batch: most blocks to run at a time; 0 for a choice by the sizes of the tiles.
+        steps: most loop iterations of one batch of blocks.
+        elements: most elements that a launch may compute, as counted by `Footprint`.
+        observer: receives every access and assumption.
+        output: takes the output of `print`.
+        cancelled: returns whether to stop, called from time to time; for launches outside of the
+            main thread.
+        undetermined: source of values that Tile IR leaves undefined.
     """
 
     kernel: str = ""
@@ -66,14 +64,16 @@ DEFAULT = Options()
 
 
 def prepare(module: Module, entry: str = "", variables: tuple[MemoryRegion, ...] = ()) -> Program:
-    """Make a kernel ready to run. `entry` may be empty where the module has one.
+    """Prepare a kernel for execution.
 
-    `variables` is memory of the module's variables, as `memory_of_variables` makes it, where they
-    are to keep what launches leave in them. Without it each launch starts with the values that the
-    module gives them.
+    Args:
+        module: the module.
+        entry: name of the entry; may be empty if the module has only one.
+        variables: memory of the module's variables from `memory_of_variables`, which keeps their
+            values between launches. Without it each launch starts with their initial values.
 
     Raises:
-        TileIRError: there is no such entry, or it has something that is not known.
+        TileIRError: the module has no such entry, or the entry uses an unknown feature.
     """
     return dataclasses.replace(bind(module, entry), variables=variables)
 
@@ -88,16 +88,17 @@ def execute(
     """Run every block of a grid.
 
     Args:
-        program: the kernel.
-        arguments: one for each parameter: an address for a pointer, a number for a number.
-        grid: blocks along x, y and z; without blocks nothing happens.
-        memory: all that the kernel may touch.
-        options: limits, order, observer.
+        program: prepared kernel.
+        arguments: one per parameter, an address or a number.
+        grid: blocks along x, y and z; an empty grid is allowed.
+        memory: memory that the kernel may access.
+        options: options of the interpreter.
 
     Raises:
-        ArgumentError: arguments that do not fit.
-        LaunchLimitError: no grid.
-        FaultError: the kernel did what it must not; names operation, place in the source and block.
+        ArgumentError: the arguments do not match the parameters.
+        LaunchLimitError: the grid is invalid or too large.
+        FaultError: the kernel performed an invalid operation; the message gives operation, block
+            and location.
     """
     with launched(program, arguments, grid, memory, options) as start, np.errstate(all="ignore"):
         if start is None:
@@ -123,7 +124,7 @@ def execute(
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Start:
-    """Makes frames of a launch. `values` is what each parameter holds."""
+    """Creates frames of a launch. `values` are the values of the parameters."""
 
     program: Program
     launch: Launch
@@ -131,19 +132,19 @@ class Start:
     options: Options
 
     def frame(self, blocks: Array, turns: bool = False) -> Frame:
-        """A frame for some blocks, with the arguments set."""
+        """Create a frame for some blocks, with the arguments set."""
         frame = Frame(self.launch, blocks, turns=turns)
         for parameter, held in zip(self.program.function.body.args, self.values, strict=True):
             frame.set(parameter, held)
         return frame
 
     def one(self, number: int) -> tuple[Frame, Run]:
-        """One block that takes turns with others."""
+        """Start one block that takes turns with others."""
         frame = self.frame(np.array([number]), turns=True)
         return frame, self.program.code.run(frame)
 
     def check(self) -> None:
-        """Stop if a stop was requested."""
+        """Raise if a stop was requested."""
         if self.options.cancelled is not None and self.options.cancelled():
             raise stopped(self.launch.kernel)
 
@@ -152,8 +153,9 @@ class Start:
 def launched(
     program: Program, arguments: Sequence[Any], grid: Grid, memory: Memory, options: Options
 ) -> Iterator[Start | None]:
-    """Check a launch and set up what its blocks share; None where there are no blocks. Arguments as
-    those of `execute`.
+    """Check a launch and set up the state shared by its blocks; yield None for an empty grid.
+
+    The parameters are those of `execute`.
     """
     kernel = options.kernel or program.name
     values = held_arguments(program, arguments, kernel)
@@ -184,7 +186,7 @@ def launched(
 
 
 def memory_of_variables(module: Module) -> tuple[MemoryRegion, ...]:
-    """Memory for the module's variables, holding what the module says."""
+    """Allocate memory for the module's variables, with their initial values."""
     return tuple(_variable(variable) for variable in module.globals)
 
 
@@ -204,11 +206,10 @@ def _variable(variable: Global) -> MemoryRegion:
 
 
 def held_arguments(program: Program, arguments: Sequence[Any], kernel: str) -> tuple[Array, ...]:
-    """Arguments as the parameters hold them.
+    """Convert arguments to the values of the parameters.
 
     Raises:
-        ArgumentError: another number of them than of parameters, or a value that a parameter cannot
-            hold.
+        ArgumentError: the number of arguments is wrong, or a parameter cannot hold a value.
     """
     parameters = program.function.body.args
     if len(arguments) != len(parameters):
@@ -245,17 +246,17 @@ def _held(parameter: Value, value: Any, place: int, kernel: str) -> Array:
 
 
 def _signed(number: int, bits: int) -> int:
-    """An integer as its bits are held; one that fits unsigned is taken as such."""
+    """Convert an integer, which may be unsigned, to the signed integer with the same bits."""
     if not -(1 << (bits - 1)) <= number < 1 << bits:
         raise OverflowError(f"it does not fit {bits} bits")
     return number - (1 << bits) if bits > 1 and number >= 1 << (bits - 1) else number
 
 
 def check_grid(grid: Grid, kernel: str) -> None:
-    """Refuse what is no grid.
+    """Check the extents of a grid.
 
     Raises:
-        LaunchLimitError: it has not three extents of 0 to 2^31 - 1.
+        LaunchLimitError: the grid does not have three extents from 0 to 2^31 - 1.
     """
     if len(grid) != len("xyz") or not all(0 <= extent < 1 << 31 for extent in grid):
         raise LaunchLimitError(

@@ -1,6 +1,4 @@
-"""Errors of a launch: which kernel, operation, block, parameter and element it is about, and what
-to do.
-"""
+"""Errors of a launch, with kernel, operation, block, parameter, element and next step."""
 
 from __future__ import annotations
 
@@ -19,16 +17,14 @@ _CHECK = "run `tilec sanitize --device cpu` to see every such access"
 
 
 def location(op: Op) -> Location | None:
-    """Where in the kernel's source an operation comes from; columns count from 1 here, from 0 in
-    Tile IR.
-    """
+    """Return the source location of an operation; columns count from 1, in Tile IR from 0."""
     return (
         Location(file=op.loc.file, line=op.loc.line, column=op.loc.column + 1) if op.loc else None
     )
 
 
 def outside(told: Outside, size: int) -> NoReturn:
-    """Raise for the first of some elements that lie outside."""
+    """Raise the error for the first of the elements out of bounds."""
     address, block = int(told.addresses[0]), told.frame.place(int(told.rows[0]))
     near = told.frame.launch.memory.nearest(address)
     name = near.name if near is not None else ""
@@ -55,7 +51,7 @@ def outside(told: Outside, size: int) -> NoReturn:
 
 
 def misaligned(frame: Frame, op: Op, addresses: Array, which: Array, size: int) -> NoReturn:
-    """Raise for the first element at an address that is no multiple of its size."""
+    """Raise the error for the first element at an address that is not a multiple of its size."""
     where = _first(which)
     address = int(addresses[where])
     near = frame.launch.memory.find(address)
@@ -72,7 +68,7 @@ def misaligned(frame: Frame, op: Op, addresses: Array, which: Array, size: int) 
 def forbidden(
     frame: Frame, op: Op, region: MemoryRegion, offsets: Array, mask: Array | None
 ) -> NoReturn:
-    """Raise for a store to memory that may only be read."""
+    """Raise the error for a store to read-only memory."""
     where = _first(np.ones(offsets.shape, np.bool_) if mask is None else mask)
     index = region.element(int(offsets[where]))
     what = f"writes element {_tuple(index)} of {region.name}, which may only be read"
@@ -104,7 +100,7 @@ def _fault(
 
 
 def _beside(near: MemoryRegion | None, address: int, size: int) -> str:
-    """How an address lies to the nearest memory."""
+    """Describe the position of an address relative to the nearest memory."""
     if near is None:
         return "is in no memory of the launch: there is none"
     number = near.data.size // near.itemsize
@@ -129,9 +125,7 @@ def _first(which: Array) -> tuple[Any, ...]:
 def fault(
     op: Op, frame: Frame, row: int, what: str, *, cause: str = "", fix: str = ""
 ) -> FaultError:
-    """An error of one block of a batch; `what` is put behind the kernel, the operation and the
-    block.
-    """
+    """Return an error of one block; `what` follows kernel, operation and block in the message."""
     block = frame.place(row)
     kernel = frame.launch.kernel
     return FaultError(

@@ -1,4 +1,4 @@
-"""Floating point arithmetic: one rounding per operation, in the mode that the operation names."""
+"""Floating point arithmetic: one rounding per operation, in the operation's rounding mode."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ Bodies = Callable[[Block], "Body"]
 
 _LEAST_NORMAL = np.float32(2.0**-126)
 _GREATEST_DIVISOR = np.float32(2.0**126)
-_DROPPED = np.int64((1 << 29) - 1)  # digits of a float64 that a float32 lacks
+_DROPPED = np.int64((1 << 29) - 1)  # bits of a float64 that a float32 lacks
 _TIE = np.int64(1 << 28)
 _NEAREST = frozenset({Rounding.NEAREST_EVEN, Rounding.APPROX, Rounding.FULL})
 _NATIVE = frozenset({Scalar.F32, Scalar.TF32, Scalar.F64})  # held as NumPy computes with them
 _SUMS = frozenset({"addf", "subf", "fma"})  # their zeros can be negative when rounding down
-# By whether the largest is wanted and NaN is propagated.
+# Keys: whether to choose the largest number, whether to propagate NaN.
 EXTREMES: dict[tuple[bool, bool], Any] = {
     (True, True): np.maximum,
     (True, False): np.fmax,
@@ -58,7 +58,7 @@ _DOUBLE: dict[str, Callable[..., Array]] = {
 
 
 def arithmetic(name: str, kind: Scalar, rounding: Rounding, flush: bool) -> Callable[..., Array]:
-    """What `addf`, `subf`, `mulf`, `divf`, `sqrt` and `fma` do with tiles of a type."""
+    """Return the function of `addf`, `subf`, `mulf`, `divf`, `sqrt` or `fma` on tiles of a type."""
     function = _rounding_once(name, kind, rounding)
     if not (flush and kind is Scalar.F32):
         return function
@@ -66,7 +66,7 @@ def arithmetic(name: str, kind: Scalar, rounding: Rounding, flush: bool) -> Call
 
 
 def flushed(held: Array) -> Array:
-    """Float32 numbers with those below the normal range replaced by zeros of the same sign."""
+    """Flush subnormal float32 numbers to zeros of the same sign."""
     normal = np.abs(held) >= _LEAST_NORMAL
     return held if normal.all() else held * normal
 
@@ -84,7 +84,8 @@ def _rounding_once(name: str, kind: Scalar, rounding: Rounding) -> Callable[...,
             return approximate_quotient
         if kind in (Scalar.F32, Scalar.F64):
             return ufunc
-        # Twice the digits and two more make a second rounding harmless, for these operations.
+        # Double rounding is harmless for these operations, since the intermediate type has at least
+        # twice the digits plus two.
         return chunked(lambda *tiles: narrow(ufunc(*[widen(held, kind) for held in tiles]), kind))
     function = _EXACT[name]
     if rounding is Rounding.NEGATIVE_INF and name in _SUMS:
@@ -97,9 +98,10 @@ def _rounding_once(name: str, kind: Scalar, rounding: Rounding) -> Callable[...,
 
 
 def approximate_quotient(x: Array, y: Array) -> Array:
-    """x / y of float32 tiles, with a factor of zero in place of 1 / y for a finite y above 2**126.
+    """Compute x / y of float32 tiles, which is zero for a finite y above 2**126.
 
-    A GPU multiplies by an approximate 1 / y, which is zero there (PTX ISA, `div.approx.f32`).
+    A GPU multiplies by an approximate 1 / y, which is zero for such y (PTX ISA,
+    `div.approx.f32`).
     """
     vanishes = (np.abs(y) > _GREATEST_DIVISOR) & np.isfinite(y)
     quotient: Array = np.where(vanishes, x * np.copysign(np.float32(0), y), np.divide(x, y))
@@ -107,15 +109,15 @@ def approximate_quotient(x: Array, y: Array) -> Array:
 
 
 def fused_float32(x: Array, y: Array, z: Array) -> Array:
-    """x * y + z of float32 tiles, rounded once."""
+    """Compute x * y + z of float32 tiles with one rounding."""
     total = np.multiply(x, y, dtype=np.float64)
     if total.size < z.size:
         total = np.add(total, z)
     else:
         total += z
     result = total.astype(np.float32)
-    # The float64 sum is itself rounded. That matters only where it then lies halfway between two
-    # float32 numbers.
+    # The float64 sum is already rounded, which matters only if it is halfway between two float32
+    # numbers.
     doubtful = (total.view(np.int64) & _DROPPED) == _TIE
     small = np.abs(result) < _LEAST_NORMAL
     if small.any():
@@ -128,7 +130,7 @@ def fused_float32(x: Array, y: Array, z: Array) -> Array:
 
 
 def fused_float16(x: Array, y: Array, z: Array) -> Array:
-    """The same for float16: the float64 sum is exact wherever its digits could matter."""
+    """Compute x * y + z of float16 tiles; the float64 sum is exact if its digits matter."""
     total = np.multiply(widen(x, Scalar.F16), widen(y, Scalar.F16), dtype=np.float64)
     return narrow(total + widen(z, Scalar.F16), Scalar.F16)
 
@@ -146,8 +148,9 @@ def _arithmetic(op: Op, _: Bodies) -> Step:
 def extreme(
     name: str, kind: Scalar, propagate: bool, flush: bool
 ) -> Callable[[Array, Array], Array]:
-    """What `maxf` and `minf` do. +0 counts as greater than -0; a NaN wins if it is to be
-    propagated, and loses if not.
+    """Return the function of `maxf` or `minf`.
+
+    +0 is greater than -0. A NaN is the result if `propagate` is set, and ignored otherwise.
     """
     largest = name == "maxf"
     ufunc = EXTREMES[largest, propagate]
@@ -174,7 +177,7 @@ def _extreme(op: Op, _: Bodies) -> Step:
 
 
 def _sign(op: Op, _: Bodies) -> Step:
-    """`absf` and `negf` change the sign's bit alone."""
+    """Build `absf` or `negf`, which change the sign bit alone."""
     kind = element(op.results[0])
     held = storage(kind)
     bits = np.dtype(f"u{held.itemsize}")
@@ -187,8 +190,9 @@ def _sign(op: Op, _: Bodies) -> Step:
 
 
 def _exact(op: Op, _: Bodies) -> Step:
-    """`ceil`, `floor` and `remf`, whose results every type has; the last with the sign of the
-    dividend.
+    """Build `ceil`, `floor` or `remf`, which are exact in every type.
+
+    The result of `remf` has the sign of the dividend.
     """
     kind = element(op.results[0])
     ufunc = _EXACT_UFUNCS[op.name]
@@ -203,9 +207,9 @@ def _exact(op: Op, _: Bodies) -> Step:
 
 
 def comparison(predicate: Predicate, ordering: Ordering) -> Callable[[Array, Array], Array]:
-    """What `cmpf` does. With a NaN an ordered comparison is false and an unordered one true."""
+    """Return the function of `cmpf`: with a NaN, ordered comparisons are false, unordered true."""
     if ordering is Ordering.ORDERED:
-        # NumPy's own comparisons are false with a NaN, but for `not equal`.
+        # NumPy's comparisons with a NaN are false, except for `not equal`.
         return _ORDERED[predicate]
     opposite = _ORDERED[_OPPOSITE[predicate]]
     return lambda x, y: ~opposite(x, y)

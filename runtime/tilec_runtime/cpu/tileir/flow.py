@@ -1,6 +1,4 @@
-"""Finds the loops in which a block may wait for another one: their end hangs on an atomic or an
-ordered load inside them.
-"""
+"""Data flow of a kernel: loops that may wait for other blocks, and accesses by indices."""
 
 from __future__ import annotations
 
@@ -13,14 +11,12 @@ _LEAVING = frozenset({"break", "continue", "return"})
 
 
 def waiting_loops(function: Function) -> frozenset[Op]:
-    """The `loop` and `for` operations whose passes may depend on what other blocks write meanwhile."""
+    """Return the loops whose exit may depend on concurrent writes of other blocks."""
     return frozenset(op for op in function.walk() if op.name in ("loop", "for") and _waits(op))
 
 
 def _waits(loop: Op) -> bool:
-    """Whether a condition that decides who leaves or goes on comes from an atomic or ordered load
-    of this loop's body.
-    """
+    """Whether an exit condition derives from an atomic or an ordered load in the loop's body."""
     body = loop.regions[0]
     tainted = {result.index for op in body.walk() if _observes(op) for result in op.results}
     if not tainted:
@@ -30,7 +26,7 @@ def _waits(loop: Op) -> bool:
         count = len(tainted)
         for op in body.walk():
             _spread(op, tainted)
-        # What one pass gives to the next.
+        # Values carried to the next iteration.
         for op in body.walk():
             if op.name == "continue" and _reads(op, tainted):
                 tainted.update(argument.index for argument in body.args)
@@ -41,7 +37,7 @@ def _waits(loop: Op) -> bool:
 
 
 def _observes(op: Op) -> bool:
-    """Whether an operation may see what another block wrote in the same launch."""
+    """Whether an operation may observe a write of another block in the same launch."""
     if op.name in ("atomic_cas_tko", "atomic_rmw_tko"):
         return True
     return (
@@ -51,7 +47,7 @@ def _observes(op: Op) -> bool:
 
 
 def _spread(op: Op, tainted: set[int]) -> None:
-    """Mark what an operation computes from marked values; one with regions is taken as a whole."""
+    """Mark the results of an operation on marked values; regions count as a whole."""
     if _reads(op, tainted) or any(
         _reads(inner, tainted) for region in op.regions for inner in region.walk()
     ):
@@ -65,7 +61,7 @@ def _reads(op: Op, tainted: set[int]) -> bool:
 
 
 def _leaves(op: Op) -> bool:
-    """Whether an `if` decides who leaves the loop or starts the next pass."""
+    """Whether an `if` contains an exit from the loop or the start of the next iteration."""
     return any(inner.name in _LEAVING for region in op.regions for inner in region.walk())
 
 
@@ -75,12 +71,11 @@ _POINTERS = ("source", "destination", "pointers")
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Indexed:
-    """An access by indices.
+    """An access at the address base + sum of index * stride.
 
     Attributes:
-        base: place of the array's address among the entry's parameters.
-        terms: for each dimension an index and the stride that it is multiplied by; the products add
-            up to the offset from the base.
+        base: index of the array's address among the entry's parameters.
+        terms: index and stride per dimension.
     """
 
     base: int
@@ -88,7 +83,7 @@ class Indexed:
 
 
 def indexed_accesses(function: Function) -> Mapping[int, Indexed]:
-    """Find accesses by indices; keys are the numbers of their operations."""
+    """Return the accesses by indices; keys are the numbers of their operations."""
     makers = {result.index: op for op in function.walk() for result in op.results}
     parameters = {value.index: place for place, value in enumerate(function.body.args)}
     accesses: dict[int, Indexed] = {}
@@ -112,14 +107,14 @@ def indexed_accesses(function: Function) -> Mapping[int, Indexed]:
 
 
 def _origin(value: Value, makers: Mapping[int, Op]) -> Value:
-    """The value that one is a copy of, in another shape."""
+    """Return the source of a value through reshapes, broadcasts and assumptions."""
     while (op := makers.get(value.index)) is not None and op.name in _SAME:
         value = op.operand(_SAME[op.name])
     return value
 
 
 def _summands(value: Value, makers: Mapping[int, Op]) -> Iterator[Value]:
-    """The values that one is the sum of, in the order in which they were added."""
+    """Yield the summands of a value in the order of addition."""
     op = makers.get(value.index)
     if op is None or op.name != "addi":
         yield value
@@ -129,6 +124,6 @@ def _summands(value: Value, makers: Mapping[int, Op]) -> Iterator[Value]:
 
 
 def _term(value: Value, makers: Mapping[int, Op]) -> tuple[Value, Value] | None:
-    """The factors of a product; None of anything else."""
+    """Return the factors of a product, or None if the value is not a product."""
     op = makers.get(value.index)
     return (op.operand("lhs"), op.operand("rhs")) if op is not None and op.name == "muli" else None

@@ -1,6 +1,4 @@
-"""Floating point formats as one table, and exact conversion between what is held and the types that
-NumPy computes with.
-"""
+"""Floating point formats, and conversions between storage types and NumPy's compute types."""
 
 from __future__ import annotations
 
@@ -19,7 +17,7 @@ _ELEMENTS = 1 << 15  # a quarter of a MiB in float64
 
 
 def chunked(function: Callable[..., Array]) -> Callable[..., Array]:
-    """The same function of tiles, whose result has the tiles' shape."""
+    """Apply an elementwise function in chunks of rows, which fit the cache."""
 
     def run(*tiles: Array) -> Array:
         shape = np.broadcast_shapes(*[held.shape for held in tiles])
@@ -42,16 +40,17 @@ def chunked(function: Callable[..., Array]) -> Callable[..., Array]:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Format:
-    """What numbers a type has.
+    """The properties of a floating point format.
 
     Attributes:
-        digits: significant bits, the leading one included.
-        lowest: least exponent of a number with all its digits.
-        largest: greatest finite number.
-        signed, zero: whether there are negative numbers, and zero with numbers below `lowest`.
-        infinite: whether a result too large becomes infinite; else it becomes the largest number,
-            as the hardware's conversions do.
-        nan: whether there is a NaN.
+        digits: significant bits, including the leading one.
+        lowest: exponent of the smallest normal number.
+        largest: largest finite number.
+        signed: whether it has negative numbers.
+        zero: whether it has zero and subnormal numbers.
+        infinite: whether an overflow gives infinity; otherwise it gives the largest number, like
+            the hardware's conversions.
+        nan: whether it has a NaN.
     """
 
     digits: int
@@ -89,27 +88,22 @@ _INEXACT = 0xFFFF  # low bits of a float32 that a bfloat16 lacks
 
 
 def widen(held: Array, element: Scalar) -> Array:
-    """The numbers of a tile in a type that NumPy computes with: float64 for f64, else float32. May
-    be the same array.
-    """
+    """Convert a stored tile to float64 for f64, else to float32; may return the same array."""
     if held.dtype == np.float32 or held.dtype == np.float64:
         return held
     if element in _SMALL:
         return np.take(_decoded(element), held.view(np.uint8))
     if element is Scalar.F16:
-        return np.take(_halves(), held.view(np.uint16))  # twice as fast as NumPy's own conversion
+        return np.take(_halves(), held.view(np.uint16))  # twice as fast as NumPy's conversion
     return held.astype(np.float32)
 
 
 def narrow(wide: Array, element: Scalar, rounding: Rounding = Rounding.NEAREST_EVEN) -> Array:
-    """Numbers as elements of a type, rounded once. `wide` is float32 or float64; the array may be
-    the same.
-    """
+    """Round float32 or float64 numbers once to a type; may return the same array."""
     if wide.dtype == np.float64 and element in _BELOW_FLOAT32:
         wide = odd_float32(wide)
     if element in _SMALL:
-        # Eight digits, the last of which is set where others were dropped, decide any rounding to
-        # six or fewer.
+        # Eight digits rounded to odd decide any rounding to six or fewer digits.
         bits = np.ascontiguousarray(wide).view(np.uint32)
         short = (bits >> np.uint32(16)).astype(np.uint16)
         short |= (bits & np.uint32(_INEXACT)) != 0
@@ -126,15 +120,12 @@ def narrow(wide: Array, element: Scalar, rounding: Rounding = Rounding.NEAREST_E
 
 
 def rounded(exact: Array, element: Scalar, rounding: Rounding) -> Array:
-    """Float64 numbers rounded to those that a type has; what is too large becomes infinite or the
-    largest number.
-    """
+    """Round float64 numbers to those of a type; overflow gives infinity or the largest number."""
     form = FORMATS[element]
     exact = exact if form.signed else np.abs(exact)  # the hardware drops the sign first
     _, exponents = np.frexp(exact)
     steps = np.maximum(exponents - form.digits, form.lowest - form.digits + 1)
-    # Scaled so that the last digit counts ones. Numbers of f64 below its own normal range scale
-    # exactly in two steps.
+    # Scale so that the last digit has the value 1. `ldexp` is exact for subnormal numbers too.
     whole = _integral(np.ldexp(exact, -steps), rounding)
     result = np.ldexp(whole, steps)
     finite = np.isfinite(exact)
@@ -149,7 +140,7 @@ def rounded(exact: Array, element: Scalar, rounding: Rounding) -> Array:
 
 
 def _special(result: Array, exact: Array, form: Format) -> Array:
-    """NaN, infinities and zero in formats that lack them."""
+    """Replace NaN, infinities and zero in formats that lack them."""
     if not form.infinite:
         result = np.where(np.isinf(exact), np.copysign(form.largest, exact), result)
     if not form.zero:
@@ -175,7 +166,7 @@ def _integral(scaled: Array, rounding: Rounding) -> Array:
 
 
 def _overflow(exact: Array, form: Format, rounding: Rounding) -> Array:
-    """What a finite number beyond the largest becomes."""
+    """Return the rounding of finite numbers beyond the largest: it or an infinity."""
     negative = exact < 0
     match rounding:
         case Rounding.ZERO | Rounding.NEAREST_INT_TO_ZERO:
@@ -190,7 +181,7 @@ def _overflow(exact: Array, form: Format, rounding: Rounding) -> Array:
 
 
 def _to_tf32(wide: Array) -> Array:
-    """Float32 rounded to the nearest number with 11 digits, ties to even."""
+    """Round float32 to the nearest number with 11 digits, ties to even."""
     bits = np.ascontiguousarray(wide).view(np.uint32)
     result = bits + np.uint32(0xFFF)
     result += (bits >> np.uint32(13)) & np.uint32(1)
@@ -202,18 +193,19 @@ def _to_tf32(wide: Array) -> Array:
 
 
 def _to_half(wide: Array) -> Array:
-    """Float32 as the nearest float16, ties to even. NumPy's own conversion takes up to a hundred
-    times as long for tiny numbers.
+    """Round float32 to the nearest float16, ties to even.
+
+    NumPy's conversion takes up to a hundred times as long for subnormal numbers.
     """
     bits = np.ascontiguousarray(wide).view(np.uint32)
     size = bits & np.uint32(0x7FFFFFFF)
     result = size >> np.uint32(13)
     result &= np.uint32(1)
     result += size
-    result += np.uint32(0xC8000FFF)  # the exponent's bias is 112 less; half of the last place more
+    result += np.uint32(0xC8000FFF)  # lower the exponent's bias by 112, add half of the last place
     result >>= np.uint32(13)
-    # Below float16's normal range: the last place of 0.5 in float32 is its least number, so that an
-    # addition rounds.
+    # For subnormal float16 numbers: the last place of 0.5 in float32 is the smallest float16
+    # number, so that adding 0.5 rounds correctly.
     tiny = (size.view(np.float32) + np.float32(0.5)).view(np.uint32)
     tiny -= np.uint32(0x3F000000)
     tiny -= result
@@ -230,7 +222,7 @@ def _to_half(wide: Array) -> Array:
 
 
 def _stored(values: Array, element: Scalar) -> Array:
-    """Float64 numbers, all of which the type has, as they are held."""
+    """Convert float64 numbers that are exact in a type to its storage."""
     if element is not Scalar.F8E5M3FNU:
         return values.astype(STORAGE[element])
     known = _decoded(element)
@@ -241,7 +233,7 @@ def _stored(values: Array, element: Scalar) -> Array:
 
 @functools.cache
 def _decoded(element: Scalar) -> Array:
-    """The number of each pattern of 8 bits. Of types with 4 bits the low half counts."""
+    """Return the number of each pattern of 8 bits; types of 4 bits use the low half."""
     codes = np.arange(256, dtype=np.uint8)
     if element is Scalar.F8E5M3FNU:
         field, fraction = (codes >> 3).astype(np.int32), (codes & 7).astype(np.float64)
@@ -266,13 +258,13 @@ def _halves() -> Array:
 
 @functools.cache
 def _encoded(element: Scalar, rounding: Rounding) -> Array:
-    """For each pattern of a bfloat16 the bits of the number that it rounds to."""
+    """Return the rounded bits of each bfloat16 number."""
     every = (
         (np.arange(1 << 16, dtype=np.uint32) << np.uint32(16)).view(np.float32).astype(np.float64)
     )
     with np.errstate(all="ignore"):
         codes = _stored(rounded(every, element, rounding), element).view(np.uint8)
     if element is Scalar.F8E5M2:
-        codes = np.where(np.isnan(every), np.uint8(0x7F), codes)  # the NaN that the hardware makes
+        codes = np.where(np.isnan(every), np.uint8(0x7F), codes)  # the hardware's NaN
     codes.flags.writeable = False
     return codes

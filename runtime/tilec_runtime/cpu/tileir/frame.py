@@ -1,6 +1,4 @@
-"""A launch, its batches of blocks and what each value holds for them, and what an observer is told
-while they run.
-"""
+"""The state of a launch and of its batches, and the interface of observers."""
 
 from __future__ import annotations
 
@@ -16,25 +14,25 @@ from tilec_runtime.cpu.tileir.memory import Memory, MemoryRegion
 from tilec_runtime.cpu.tileir.values import Array, Rows, take
 
 Grid = tuple[int, int, int]
-# The kernel of a launch, and the number of an operation in it.
+# A kernel's name, and the number of an operation in it.
 Site = tuple[str, int]
-# Rotations of the pattern: over all of them an element is NaN, the largest and the lowest number.
+# Rotations of the pattern; over all of them each element is NaN, the largest and the lowest number.
 ROTATIONS = 3
-# Behind these, fills with one value alone: with a pattern, "all elements are …" is never true.
+# Two more turns fill with one value each: with a pattern, "all elements are …" is never true.
 TURNS = ROTATIONS + 2
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Undetermined:
-    """What a launch finds in undetermined elements.
+    """The values of undetermined elements.
 
     Attributes:
-        turn: below `ROTATIONS`, how far the pattern is rotated; then the largest number alone, and
-            1 alone; None for zeros.
-        site: the only operation that gives the pattern, the others give zeros; None for all.
-        blocks: blocks with a number below this get the pattern, the others zeros; None for all.
-        reached: called when undetermined elements are read, with the operation, its batch and an
-            address of the array; None to call nothing.
+        turn: rotation of the pattern if below `ROTATIONS`; then the largest number alone, then 1
+            alone; None for zeros.
+        site: the only operation with the pattern, others get zeros; None for all operations.
+        blocks: blocks with lower numbers get the pattern, others zeros; None for all blocks.
+        reached: called with the operation, its batch and an address of the array when
+            undetermined elements are read; None for no call.
     """
 
     turn: int | None = 0
@@ -47,29 +45,27 @@ GARBAGE = Undetermined()
 
 
 class AccessKind(enum.Enum):
-    """What an access does."""
+    """The kind of an access."""
 
     READ = "read"
     WRITE = "write"
-    ATOMIC = "atomic"  # reads and writes at once
+    ATOMIC = "atomic"  # read-modify-write
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Access:
-    """Elements that a batch of blocks touches by one operation, all in one region. Told before the
-    access takes place.
+    """Elements of one region that an operation of a batch is about to access.
 
     Attributes:
         op: the operation.
         frame: the batch; row i of `offsets` belongs to block `frame.blocks[i]`.
         region: the memory.
-        offsets: byte offsets of the elements from the region's start, int64, shape (blocks, *tile).
-            All lie inside the region.
-        mask: which elements are touched, of the same shape; None for all.
-        size: bytes of an element.
-        kind, order, scope: what the access is.
-        written: the elements to be written as they lie in memory, broadcastable to `offsets`; None
-            for reads.
+        offsets: byte offsets of the elements in the region, int64, shape (blocks, *tile). All are
+            inside the region.
+        mask: accessed elements, of the same shape; None for all.
+        size: size of an element in bytes.
+        kind, order, scope: kind, memory order and memory scope of the access.
+        written: raw elements to write, broadcastable to `offsets`; None for reads.
     """
 
     op: Op
@@ -86,22 +82,20 @@ class Access:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Outside:
-    """Elements that no memory of the launch holds, or that lie outside the tensor where the
-    operation may not go.
+    """Elements out of bounds: outside of the launch's memory or, for views, of the tensor.
 
-    It may go past a tensor's end with a part of a tile. It may not where it promised that, nor with
-    all of a tile.
+    A tile may exceed its tensor, unless the operation declares it in bounds, or no element of the
+    tile is inside the tensor.
 
     Attributes:
         op, frame, kind: as in `Access`.
-        rows: for each such element the row of its block in the batch.
+        rows: row of the block in the batch, per element.
         addresses: addresses of the elements.
-        index: for a view, the element's place in the tensor, shape (elements, rank); None for
-            pointers.
-        shape: for a view, the tensor's extents, shape (elements, rank).
-        promised: the operation declared the access in bounds (the memory itself may exist).
-        tile: extents along the tensor's dimensions of tiles that lie entirely outside; `index` and
-            `addresses` then tell the first element of each. None where it is about single elements.
+        index: for a view, indices in the tensor, shape (elements, rank); None for pointers.
+        shape: for a view, extents of the tensor, shape (elements, rank).
+        promised: whether the operation declares the access in bounds; memory may exist there.
+        tile: extents, along the tensor's dimensions, of tiles entirely outside; `index` and
+            `addresses` then belong to the first element of each tile. None for single elements.
     """
 
     op: Op
@@ -116,50 +110,48 @@ class Outside:
 
 
 class Observer(Protocol):
-    """Is told what a kernel does, as it happens."""
+    """Callbacks during the execution of a kernel."""
 
     def access(self, access: Access) -> None:
-        """Elements are about to be touched."""
+        """Called before elements are accessed."""
 
     def outside(self, outside: Outside) -> bool:
-        """Elements lie where the kernel may not go. True: go on, reading zeros and writing nothing
-        there; False: the launch ends.
+        """Called for elements out of bounds; return whether to continue the launch.
 
-        Whole tiles outside their tensor end no launch: they are padding when they are read, and not
-        written.
+        If it continues, these elements are read as zeros and not written. Whole tiles outside of
+        their tensor never end the launch: reads give padding, and writes are dropped.
         """
 
     def assumed(self, op: Op, frame: Frame, broken: Array) -> None:
-        """An `assume` does not hold: `broken` says for which blocks, bool of shape (blocks,)."""
+        """Called for a violated `assume`; `broken` marks the blocks, bool of shape (blocks,)."""
 
     def asserted(self, op: Op, frame: Frame, failed: Array) -> bool:
-        """An `assert` failed for the blocks where `failed` is true. True: go on; False: the launch
-        ends.
-        """
+        """Called for a failed `assert`; return whether to continue. `failed` marks the blocks."""
 
     def overflowed(self, op: Op, frame: Frame, wrapped: Array) -> None:
-        """An integer operation wrapped that promised not to: `wrapped` says for which blocks."""
+        """Called for an overflow in an operation that promises none; `wrapped` marks the blocks."""
 
     def computed(self, op: Op, frame: Frame) -> None:
-        """An operation with floating point results is done; its operands and results can be read
-        from the frame.
+        """Called after an operation with floating point results.
+
+        Its operands and results are in the frame.
         """
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Launch:
-    """What all blocks of a launch share.
+    """The state shared by all blocks of a launch.
 
     Attributes:
-        kernel: what messages call it: a variant's id, or the entry's symbol.
+        kernel: name in messages: a variant's id, or the entry's symbol.
         grid: blocks along x, y and z.
-        memory: all that the kernel may touch.
-        observer: told of every access and assumption; None for none, which is faster.
-        output: takes what the kernel prints.
+        memory: memory that the kernel may access.
+        observer: receives every access and assumption; None for none, which is faster.
+        output: takes the output of `print`.
         globals: address of each variable of the module.
-        undetermined: what elements hold whose value Tile IR leaves open.
-        steps: most passes of loops of one batch of blocks.
-        cancelled: asked at each pass of a loop whether to stop.
+        undetermined: source of values that Tile IR leaves undefined.
+        steps: most loop iterations of one batch of blocks.
+        cancelled: returns whether to stop, called in each loop iteration.
     """
 
     kernel: str
@@ -175,14 +167,14 @@ class Launch:
 
 @dataclasses.dataclass(slots=True, eq=False)
 class Batch:
-    """What a batch of blocks has used up.
+    """The mutable state of a batch.
 
     Attributes:
-        turns: whether loops that wait for other blocks hand on to them.
-        passes: of loops so far.
-        printed: pieces of text with the number of the block that each is from.
-        regions: memory of these blocks' own.
-        addresses: each block's by the number of the operation that asked for it.
+        turns: whether loops that wait for other blocks pause for them.
+        passes: loop iterations so far.
+        printed: printed texts with the number of their block.
+        regions: memory that these blocks allocated.
+        addresses: allocated addresses, by operation number and block.
     """
 
     turns: bool = False
@@ -193,15 +185,15 @@ class Batch:
 
 
 class Frame:
-    """Values of a batch. A frame for some of the blocks finds what it lacks in the frame that it
-    was narrowed from.
+    """The values of a batch of blocks.
+
+    A frame narrowed to some of the blocks takes missing values from its parent frame.
 
     Attributes:
-        launch: what all blocks share.
-        blocks: numbers of the blocks of this batch.
-        batch: what these blocks have used up and printed.
-        values: what is held here, by the values' numbers; what only the frame before has is not in
-            it.
+        launch: state of the launch.
+        blocks: numbers of the blocks.
+        batch: mutable state of the batch.
+        values: values by number, without those that only the parent has.
     """
 
     __slots__ = ("_parent", "_rows", "batch", "blocks", "launch", "values")
@@ -224,11 +216,11 @@ class Frame:
 
     @property
     def size(self) -> int:
-        """How many blocks there are."""
+        """Number of blocks."""
         return len(self.blocks)
 
     def get(self, value: Value) -> Any:
-        """What a value holds: for tiles an array of shape (blocks or 1, *tile)."""
+        """Return the content of a value; for tiles an array of shape (blocks or 1, *tile)."""
         try:
             return self.values[value.index]
         except KeyError:
@@ -242,20 +234,20 @@ class Frame:
         self.values[value.index] = held
 
     def forget(self, indices: tuple[int, ...]) -> None:
-        """Free values that nothing needs any more."""
+        """Free values that no later operation needs."""
         for index in indices:
             self.values.pop(index, None)
 
     def narrow(self, rows: Rows) -> Frame:
-        """A frame for some of the blocks; a row may come more than once."""
+        """Create a frame for some of the blocks; a row may repeat."""
         return Frame(self.launch, self.blocks[rows], self, rows)
 
     def place(self, row: int) -> Grid:
-        """The place in the grid of a row of the batch."""
+        """Return the block index (x, y, z) of a row of the batch."""
         return coordinates(self.launch.grid, int(self.blocks[row]))
 
     def flush(self) -> None:
-        """The blocks are done: free their own memory, and hand over what they printed."""
+        """Free the memory of finished blocks, and output their printed text."""
         for region in self.batch.regions:
             self.launch.memory.discard(region)
         self.batch.regions.clear()
@@ -263,7 +255,7 @@ class Frame:
         self.say()
 
     def say(self) -> None:
-        """Hand over what the blocks printed, by block in the order of the batch."""
+        """Output the printed text, by block in the order of the batch."""
         if self.batch.printed:
             order = {block: place for place, block in enumerate(self.blocks.tolist())}
             texts = [
@@ -274,20 +266,20 @@ class Frame:
 
 
 def coordinates(grid: Grid, block: Any) -> tuple[Any, Any, Any]:
-    """The place in a grid of a block's number, or of an array of them; x runs fastest."""
+    """Convert block numbers (x is fastest) to block indices (x, y, z)."""
     x, y, _ = grid
     return block % x, block // x % y, block // (x * y)
 
 
-# Does one operation for a batch.
+# Executes one operation for a batch.
 Step: TypeAlias = Callable[[Frame], None]
-# Runs a nested block that ends in a plain `yield`, its arguments being set, and gives what it
-# yields.
+# Runs a nested block whose arguments are set and that ends in a plain `yield`; returns the yielded
+# values.
 Body: TypeAlias = Callable[[Frame], tuple[Any, ...]]
-# Makes the step of an operation. The second argument makes bodies of nested blocks.
+# Builds the step of an operation. The second argument builds bodies of nested blocks.
 Binder: TypeAlias = Callable[[Op, Callable[[Block], Body]], Step]
 
 
 def whole(held: Array, size: int) -> Array:
-    """The array with one row for each of `size` blocks; not writable where rows are shared."""
+    """Expand an array to one row per block; read-only if rows are shared."""
     return held if held.shape[0] == size else np.broadcast_to(held, (size, *held.shape[1:]))

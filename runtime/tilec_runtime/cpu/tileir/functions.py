@@ -1,5 +1,6 @@
-"""Functions that no type holds exactly: exponentials, logarithms, powers, trigonometry.
-docs/background/cpu-device.md says how near they come.
+"""Inexact functions: exponentials, logarithms, powers, trigonometry.
+
+docs/background/cpu-device.md gives their accuracy.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ def _function(op: Op, _: Bodies) -> Step:
 
 
 def computed(name: str, kind: Scalar) -> Function:
-    """A function of tiles of a type."""
+    """Return a function on tiles of a type."""
     if kind is Scalar.F64:
         return _DOUBLE[name]
     function = (
@@ -45,8 +46,9 @@ def computed(name: str, kind: Scalar) -> Function:
 
 
 def _through_float64(ufunc: Any) -> Function:
-    """A function of float32 tiles. NumPy converts a few thousand elements at a time on the way in
-    and out.
+    """Return a function on float32 tiles that computes in float64.
+
+    NumPy converts inputs and outputs in chunks of a few thousand elements.
     """
 
     def run(*tiles: Array) -> Array:
@@ -57,10 +59,10 @@ def _through_float64(ufunc: Any) -> Function:
 
 
 def _raised(x: Array, exponent: Array) -> Array:
-    """x ** exponent in float64. NumPy takes shortcuts where it sees one exponent for many numbers,
-    as it does in some batches only.
+    """Compute x ** exponent in float64, with results independent of the batch.
 
-    Exponents that lie one after the other, and are more than one, never look like that.
+    NumPy computes differently if one exponent serves many numbers, which happens in some batches
+    only. A contiguous array of at least two exponents prevents that.
     """
     shape = np.broadcast_shapes(x.shape, exponent.shape)
     size = math.prod(shape)
@@ -76,8 +78,9 @@ def _flushed(function: Function) -> Function:
 
 
 def _exp2_flushed(x: Array) -> Array:
-    """2 ** x without numbers below the normal range. An input below it gives 1 as zero does, and no
-    result is negative.
+    """Compute 2 ** x with subnormal results flushed to zero.
+
+    Inputs need no flush: a subnormal input gives 1, as zero does.
     """
     result = _SINGLE_EXP2(x)
     result *= result >= _LEAST_NORMAL
@@ -99,8 +102,9 @@ def _power_of_int(op: Op, _: Bodies) -> Step:
 
 
 def _power(x: Array, exponent: Array) -> Array:
-    """x ** exponent as GPUs compute it, digit by digit of the exponent, each product rounded, and
-    the inverse last.
+    """Compute x ** exponent by repeated squaring with rounded products, as GPUs do.
+
+    A negative exponent inverts the result at the end.
     """
     left = np.abs(exponent.astype(np.int64))
     result, square = np.ones(np.broadcast_shapes(x.shape, exponent.shape), x.dtype), x
@@ -124,9 +128,9 @@ _UFUNCS: dict[str, Any] = {
     "tanh": np.tanh,
     "atan2": np.arctan2,
 }
-# Float32 results are computed in float64 and rounded once, which makes them the same on every
-# machine. But in float64 these are thirty times as slow as in float32, where NumPy's come as near
-# as the hardware's.
+# Other float32 results are computed in float64 and rounded once, which gives the same numbers on
+# every machine. These two are thirty times slower in float64, and NumPy's float32 versions are as
+# accurate as the hardware's.
 _FLOAT32 = frozenset({"sin", "cos"})
 _SINGLE: dict[str, Function] = {
     "rsqrt": chunked(_inverse_root),
@@ -134,7 +138,7 @@ _SINGLE: dict[str, Function] = {
 }
 _SINGLE_EXP2 = _through_float64(np.exp2)
 _DOUBLE: dict[str, Function] = {**_UFUNCS, "rsqrt": _inverse_root, "fpowf": chunked(_raised)}
-# `atan2` has its first operand above the fraction line, whatever it is called.
+# The first operand of `atan2` is the numerator, in spite of its name `x`.
 _OPERANDS = {"fpowf": ("source", "exponent"), "atan2": ("x", "y")}
 
 BINDERS: dict[str, Binder] = {**dict.fromkeys(_DOUBLE, _function), "fpowi": _power_of_int}

@@ -1,7 +1,7 @@
-"""Integer arithmetic. Integers are held signed; unsigned operations read the same bits.
+"""Integer arithmetic. Integers are stored signed; unsigned operations reinterpret their bits.
 
-What Tile IR leaves undefined: x / 0 and x % 0 give 0; the lowest number / -1 gives itself; a shift
-too far gives 0, or the sign throughout.
+Results that Tile IR leaves undefined: x / 0 and x % 0 give 0; the lowest number / -1 gives itself;
+a shift by the width or more gives 0, or copies of the sign bit.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from tilec_runtime.cpu.tileir.values import Array, storage
 Bodies = Callable[[Block], "Body"]
 Function = Callable[..., Array]
 
-_WRAPPED = (Scalar.I1, Scalar.I4)  # computed in 8 bits, then cut
+_WRAPPED = (Scalar.I1, Scalar.I4)  # computed in 8 bits, then truncated
 
 
 def signed(held: Array) -> Array:
-    """Integers as the signed numbers that NumPy computes with: i1 is 0 or -1 then."""
+    """Convert to the signed integers that NumPy computes with; i1 becomes 0 or -1."""
     return -held.view(np.int8) if held.dtype == np.bool_ else held
 
 
 def unsigned(held: Array, kind: Scalar) -> Array:
-    """The same bits read as unsigned numbers."""
+    """Reinterpret bits as unsigned integers."""
     if kind in _WRAPPED:
         return held.view(np.uint8) & np.uint8((1 << kind.bits) - 1)
     return held.view(f"u{held.itemsize}")
 
 
 def cut(result: Array, kind: Scalar) -> Array:
-    """Numbers as they are held, the digits above the type's width dropped."""
+    """Truncate integers to the width of a type, and convert them to its storage."""
     if kind is Scalar.I1:
         return (result & 1).astype(np.bool_)
     if kind is Scalar.I4:
@@ -44,14 +44,14 @@ def cut(result: Array, kind: Scalar) -> Array:
 
 
 def _plain(ufunc: Function, kind: Scalar) -> Function:
-    """An operation that is the same for signed and unsigned numbers."""
+    """Adapt an operation that is the same for signed and unsigned integers."""
     if kind in _WRAPPED:
         return lambda *tiles: cut(ufunc(*[signed(held) for held in tiles]), kind)
     return ufunc
 
 
 def binary(name: str, kind: Scalar, signedness: Signedness = Signedness.SIGNED) -> Function:
-    """What an operation with two operands and no further attribute does with tiles of a type."""
+    """Return the function of an operation with two operands on tiles of a type."""
     if name in _BITWISE:
         return _BITWISE[name]
     if name in _RINGS:
@@ -87,7 +87,7 @@ def _truncated(x: Array, y: Array) -> Array:
     quotient: Array = np.floor_divide(x, y)
     if x.dtype.kind == "u":
         return quotient
-    # Rounded down, a negative quotient that is not whole is one too low.
+    # `floor_divide` rounds down, so an inexact negative quotient is one too low.
     rest = x - quotient * y
     return quotient + ((rest != 0) & ((x < 0) != (y < 0)) & (y != 0)).astype(quotient.dtype)
 
@@ -164,15 +164,13 @@ BINDERS: dict[str, Binder] = {
 }
 
 
-_EXACT = 2**53  # float64 holds all whole numbers below it
+_EXACT = 2**53  # integers below it are exact in float64
 _SIGNED = frozenset({Overflow.NSW, Overflow.NW})
 _UNSIGNED = frozenset({Overflow.NUW, Overflow.NW})
 
 
 def watched(op: Op, step: Step) -> Step:
-    """The step of an operation, which tells an observer of broken promises where the operation
-    makes any.
-    """
+    """Extend a step that promises no overflow by a check for the observer."""
     promise = attribute(op, "overflow", Overflow.NONE)
     if promise is Overflow.NONE or op.name not in _MADE:
         return step
@@ -193,13 +191,13 @@ def watched(op: Op, step: Step) -> Step:
 
 
 def wrapped(name: str, promise: Overflow, kind: Scalar, result: Scalar, *tiles: Array) -> Array:
-    """Which elements wrap in the sense that the operation promises does not happen."""
+    """Return which elements overflow although the operation promises that they do not."""
     shape = np.broadcast_shapes(*[held.shape for held in tiles])
     wraps = np.zeros(shape, np.bool_)
     for is_signed in (True, False):
         if promise in (_SIGNED if is_signed else _UNSIGNED):
             least, most = _range(result, is_signed)
-            # A shift counts from zero whatever the value is.
+            # The shift amount is unsigned even if the shifted value is signed.
             read = [
                 _read(held, kind, is_signed and not (name == "shli" and place))
                 for place, held in enumerate(tiles)
@@ -211,8 +209,9 @@ def wrapped(name: str, promise: Overflow, kind: Scalar, result: Scalar, *tiles: 
 def _beyond(
     function: Callable[..., Array], least: int, most: int, shape: tuple[int, ...], read: list[Array]
 ) -> Array:
-    """Where a result lies outside limits: as float64 tells where that is exact, else as Python's
-    integers tell.
+    """Return where a result is out of range.
+
+    The result is computed in float64, or with Python's integers if float64 may be inexact.
     """
     estimate = np.broadcast_to(function(*[held.astype(np.float64) for held in read]), shape)
     result = (estimate < least) | (estimate > most)
@@ -226,7 +225,7 @@ def _beyond(
 
 
 def _read(held: Array, kind: Scalar, is_signed: bool) -> Array:
-    """The numbers that the bits of integers stand for."""
+    """Convert stored integers to signed or unsigned numbers."""
     if kind in (Scalar.I1, Scalar.I4):
         bits = (held.view(np.int8) & ((1 << kind.bits) - 1)).astype(np.int64)
         return (
@@ -239,7 +238,7 @@ def _read(held: Array, kind: Scalar, is_signed: bool) -> Array:
 
 
 def _high_product(x: Array, y: Array, bits: int) -> Array:
-    """The upper half of the product of unsigned numbers of this width."""
+    """Compute the upper half of the product of unsigned integers of `bits` bits."""
     if bits < 64:
         return (x.astype(np.uint64) * y.astype(np.uint64) >> np.uint64(bits)).astype(x.dtype)
     half, low = np.uint64(32), np.uint64(0xFFFFFFFF)

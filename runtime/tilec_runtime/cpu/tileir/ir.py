@@ -1,6 +1,4 @@
-"""Tile IR as values: types, attributes, operations, blocks, functions and modules. What the reader
-makes and everything else reads.
-"""
+"""Tile IR as values: types, attributes, operations, blocks, functions and modules."""
 
 from __future__ import annotations
 
@@ -13,8 +11,9 @@ Version = tuple[int, int]
 
 
 class Scalar(enum.Enum):
-    """Element types: (name in Tile IR's text form, bits, kind). `kind` is `int` or `float`;
-    signedness lies in the operations.
+    """Element types: (name in Tile IR's text form, bits, `int` or `float`).
+
+    Integers have no sign; operations interpret them.
     """
 
     I1 = ("i1", 1, "int")
@@ -35,18 +34,18 @@ class Scalar(enum.Enum):
     F4E2M1FN = ("f4E2M1FN", 4, "float")
 
     def __init__(self, text: str, bits: int, kind: str) -> None:
-        """`bits` is the width in bits; tf32 lies in memory as 32."""
+        """Set the properties; `bits` is the width, for tf32 the 32 bits of its storage."""
         self.text = text
         self.bits = bits
         self.is_float = kind == "float"
 
     def __str__(self) -> str:
-        """Its name in Tile IR's text form."""
+        """Format as in Tile IR's text form."""
         return self.text
 
 
 class Padding(enum.Enum):
-    """What a view's load gives for elements outside the tensor."""
+    """The value that a view's load gives for elements outside of the tensor."""
 
     ZERO = "zero"
     NEG_ZERO = "neg_zero"
@@ -57,8 +56,9 @@ class Padding(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Pointer:
-    """A pointer to elements of one type. `attribute` is the pointer attribute of version 13.4 (0 is
-    the only one), None without one.
+    """A pointer to elements of one type.
+
+    `attribute` is the pointer attribute of version 13.4, of which only 0 exists; None for none.
     """
 
     pointee: Scalar
@@ -67,7 +67,7 @@ class Pointer:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Tile:
-    """An array of elements held by a block; rank 0 is a scalar."""
+    """An array of elements of a block; rank 0 is a scalar."""
 
     element: Scalar | Pointer
     shape: tuple[int, ...]
@@ -75,7 +75,7 @@ class Tile:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TensorView:
-    """A tensor in memory: extents and strides in elements; None where only the launch knows."""
+    """A tensor in memory: extents and strides in elements, None if known only at launch."""
 
     element: Scalar
     shape: tuple[int | None, ...]
@@ -85,9 +85,7 @@ class TensorView:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PartitionView:
-    """A tensor cut into equal tiles. `dim_map[i]` is the tensor's dimension that the tile's
-    dimension i runs along.
-    """
+    """A tensor divided into equal tiles; tile dimension i maps to tensor dimension `dim_map[i]`."""
 
     tile: tuple[int, ...]
     tensor: TensorView
@@ -97,8 +95,9 @@ class PartitionView:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class StridedView:
-    """Tiles of a tensor that start `steps[i]` elements apart along tile dimension i: they overlap
-    or leave gaps.
+    """Tiles of a tensor whose starts are `steps[i]` elements apart along tile dimension i.
+
+    Tiles may overlap or leave gaps.
     """
 
     tile: tuple[int, ...]
@@ -110,7 +109,7 @@ class StridedView:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class GatherScatterView:
-    """Tiles of a tensor whose places along `sparse_dim` come from a tile of indices."""
+    """Tiles of a tensor whose positions along `sparse_dim` come from a tile of indices."""
 
     tile: tuple[int, ...]
     tensor: TensorView
@@ -136,7 +135,7 @@ Type: TypeAlias = "Scalar | Pointer | Tile | TensorView | PartitionView | Stride
 
 
 class Overflow(enum.Enum):
-    """What an integer operation promises: no signed wrap, no unsigned wrap, neither."""
+    """The overflow promise of an integer operation: none, no signed, no unsigned, neither wrap."""
 
     NONE = 0
     NSW = 1
@@ -145,8 +144,9 @@ class Overflow(enum.Enum):
 
 
 class Rounding(enum.Enum):
-    """Rounding of a floating point operation. `APPROX` and `FULL` are the fast and the accurate
-    form of a function.
+    """The rounding mode of a floating point operation.
+
+    `APPROX` and `FULL` are the fast and the accurate form of a function.
     """
 
     NEAREST_EVEN = 0
@@ -160,14 +160,14 @@ class Rounding(enum.Enum):
 
 
 class Signedness(enum.Enum):
-    """How an operation reads the bits of an integer."""
+    """The interpretation of an integer's bits by an operation."""
 
     UNSIGNED = 0
     SIGNED = 1
 
 
 class Predicate(enum.Enum):
-    """Comparison."""
+    """The predicate of a comparison."""
 
     EQUAL = 0
     NOT_EQUAL = 1
@@ -178,14 +178,14 @@ class Predicate(enum.Enum):
 
 
 class Ordering(enum.Enum):
-    """What a floating point comparison with a NaN gives: true (unordered) or false (ordered)."""
+    """The result of a float comparison with a NaN: true (unordered) or false (ordered)."""
 
     UNORDERED = 0
     ORDERED = 1
 
 
 class MemoryOrder(enum.Enum):
-    """Ordering of a memory operation."""
+    """The memory order of an operation."""
 
     WEAK = 0
     RELAXED = 1
@@ -195,7 +195,7 @@ class MemoryOrder(enum.Enum):
 
 
 class MemoryScope(enum.Enum):
-    """Who a memory operation is ordered with: its block, the device, the system."""
+    """The memory scope of an operation: its block, the device, or the system."""
 
     TILE_BLOCK = 0
     DEVICE = 1
@@ -203,7 +203,7 @@ class MemoryScope(enum.Enum):
 
 
 class AtomicMode(enum.Enum):
-    """Operation of an atomic read-modify-write."""
+    """The operation of an atomic read-modify-write."""
 
     AND = 0
     OR = 1
@@ -219,8 +219,9 @@ class AtomicMode(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DivBy:
-    """Assumption: every value is divisible; with `every` and `along`, only the first of each run of
-    `every` along a dimension.
+    """The assumption that values are divisible.
+
+    With `every` and `along`, it covers only the first of every `every` values along a dimension.
     """
 
     divisor: int
@@ -230,14 +231,14 @@ class DivBy:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SameElements:
-    """Assumption: values are equal within groups of these extents."""
+    """The assumption that values are equal within groups of these extents."""
 
     values: tuple[int, ...]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Bounded:
-    """Assumption: lower <= value <= upper, signed; None where unbounded."""
+    """The assumption lower <= value <= upper, signed; None for no bound."""
 
     lower: int | None
     upper: int | None
@@ -261,7 +262,7 @@ class FloatAttr:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class HintsAttr:
-    """Optimization hints by architecture, which change no result."""
+    """Optimization hints by architecture, without effect on results."""
 
     by_arch: Mapping[str, Attribute]
 
@@ -274,8 +275,9 @@ Attribute: TypeAlias = (
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Loc:
-    """A place in the kernel's source; lines count from 1, columns from 0. `caller` is where the
-    function was inlined.
+    """A location in the kernel's source; lines count from 1, columns from 0.
+
+    `caller` is the call site of an inlined function.
     """
 
     file: str
@@ -286,7 +288,7 @@ class Loc:
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Value:
-    """A result or an argument; `index` is its number, unique within its function."""
+    """A result or an argument; `index` is unique within its function."""
 
     index: int
     type: Type
@@ -300,7 +302,7 @@ class Block:
     ops: tuple[Op, ...]
 
     def walk(self) -> Iterator[Op]:
-        """Every operation in the order of the text, nested ones after the one that holds them."""
+        """Yield all operations in the order of the text, nested ones after their parent."""
         stack = list(reversed(self.ops))
         while stack:
             op = stack.pop()
@@ -314,14 +316,13 @@ class Op:
     """One operation.
 
     Attributes:
-        name: as in Tile IR's text form, such as `addf`; `ops.OPS` describes it.
+        name: name in Tile IR's text form, such as `addf`; `ops.OPS` describes it.
         results: values that it defines.
-        operands: by the names of `ops.OPS`: one value, several, or none where an optional one is
-            absent.
-        attributes: by the names of `ops.OPS`; optional ones that are absent are missing.
+        operands: values by the names of `ops.OPS`; empty for an absent optional operand.
+        attributes: attributes by the names of `ops.OPS`, without absent optional ones.
         regions: nested blocks.
-        loc: where in the source, if the module has debug information.
-        number: its place in the function, counted from 0 in the order of the text.
+        loc: source location, or None if the module has no debug information.
+        number: number in the function, counted from 0 in the order of the text.
     """
 
     name: str
@@ -333,18 +334,18 @@ class Op:
     number: int
 
     def operand(self, name: str) -> Value:
-        """The one value of an operand that is always there."""
+        """Return the value of a required single operand."""
         return self.operands[name][0]
 
     def optional(self, name: str) -> Value | None:
-        """The value of an optional operand, or None."""
+        """Return the value of an optional operand, or None."""
         operands = self.operands.get(name)
         return operands[0] if operands else None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Function:
-    """A kernel or a function. `values` counts the values in it, so that `index` addresses a list."""
+    """A kernel or a function; `values` is the number of its values, a bound of `Value.index`."""
 
     name: str
     signature: Signature
@@ -355,14 +356,16 @@ class Function:
     values: int
 
     def walk(self) -> Iterator[Op]:
-        """Every operation in the order of the text, nested ones after the one that holds them."""
+        """Yield all operations in the order of the text, nested ones after their parent."""
         return self.body.walk()
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Global:
-    """A variable of the module: initial bytes of a tile, in the element type's layout. `alignment`
-    is 0 for the natural one.
+    """A variable of the module.
+
+    `data` has the initial bytes in the element type's layout. `alignment` is in bytes, 0 for the
+    natural alignment.
     """
 
     name: str
@@ -375,9 +378,7 @@ class Global:
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Module:
-    """What one bytecode file holds. `producer` is what the compiler that wrote it calls itself, if
-    it says so.
-    """
+    """The content of a bytecode file; `producer` names its compiler, empty if unknown."""
 
     version: Version
     functions: tuple[Function, ...]
@@ -386,7 +387,7 @@ class Module:
 
 
 def type_text(kind: Type) -> str:
-    """A type as text."""
+    """Format a type."""
     match kind:
         case Scalar():
             return kind.text

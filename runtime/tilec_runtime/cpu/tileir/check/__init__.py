@@ -1,1 +1,1 @@
-"""Finds data races, out-of-bounds accesses, broken promises of tile kernels."""
+"""A checker for data races, out-of-bounds accesses and broken assumptions of tile kernels."""

@@ -1,4 +1,4 @@
-"""The checker: an observer of a launch that turns what it is told into findings."""
+"""The checker: an observer of a launch that reports defects as findings."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from tilec_runtime.cpu.tileir.ir import AtomicMode, Function, Op
 from tilec_runtime.cpu.tileir.memory import Memory, MemoryRegion
 from tilec_runtime.cpu.tileir.values import Array
 
-_MOST_FINDINGS = 200  # of different places: a kernel with more is not read further
+_MOST_FINDINGS = 200  # at different locations; further ones are dropped
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Record:
-    """An access as it is kept: its operation, what it does, whether it synchronises, when it was."""
+    """A recorded access: operation, kind, whether it synchronizes (strong), and time."""
 
     op: Op
     kind: AccessKind
@@ -37,16 +37,16 @@ class _Record:
 
 
 class Checker:
-    """Observes one launch (an `observe.Observer`).
+    """An observer of one launch (`frame.Observer`).
 
     Args:
         function: the kernel.
-        memory: of the launch.
-        uninitialized: names of regions whose bytes mean nothing before the kernel writes them.
-        blank: of some of these, which bytes a launch before this one left unwritten.
-        slots: per parameter of the entry point what the launcher puts there, such as `x.shape[1]`,
-            for messages.
-        not_finite: report the first NaN or infinity that is made from finite numbers.
+        memory: memory of the launch.
+        uninitialized: names of regions that are undefined until the kernel writes them.
+        blank: for some of these, the bytes that earlier launches have not written.
+        slots: the launcher's expression for each parameter of the entry point, such as
+            `x.shape[1]`, for messages.
+        not_finite: report the first NaN or infinity that results from finite numbers.
     """
 
     def __init__(
@@ -75,25 +75,24 @@ class Checker:
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """What was found, in the order in which it happened."""
+        """The findings in the order of their detection."""
         return tuple(self._found.values())
 
     def blank(self, name: str) -> Array | None:
-        """Which bytes of a region nothing has written; None where all of it means something, or
-        there is no such region.
+        """Return which bytes of a region are unwritten.
+
+        The result is None if the region is initialized or does not exist.
         """
         region = next((item for item in self._memory.regions if item.name == name), None)
         return None if region is None else self._shadow(region).unwritten(region)
 
     @property
     def unsure(self) -> bool:
-        """Whether there was too much synchronisation to tell which accesses it orders; these are
-        then taken to be in order.
-        """
+        """Whether there was too much synchronization to analyze; accesses then count as ordered."""
         return self._log.exhausted
 
     def access(self, access: Access) -> None:
-        """Look for conflicts with what was done to these elements before, and keep who did this."""
+        """Check an access for conflicts with earlier accesses, and record it."""
         shadow = self._shadow(access.region)
         self._stray(access, shadow)
         if shadow.blank is None and self._never_written(shadow):
@@ -117,10 +116,10 @@ class Checker:
         if not strong and not isinstance(touch.cells, slice):
             self._against_writers(
                 access, shadow, touch, number
-            )  # blocks of this batch: the last one stands in the shadow by now
+            )  # conflicts within this batch, whose last writer is now in the shadow
 
     def outside(self, outside: Outside) -> bool:
-        """Report it and go on."""
+        """Report elements out of bounds and continue."""
         rows = outside.rows
         address = int(outside.addresses[0])
         region = self._home(outside.op) or self._memory.nearest(address)
@@ -162,7 +161,7 @@ class Checker:
         return True
 
     def assumed(self, op: Op, frame: Frame, broken: Array) -> None:
-        """Report a promise that the actual values break."""
+        """Report an assumption that the actual values violate."""
         row = int(np.flatnonzero(broken)[0])
         parameter, what = self._promises.broken(op, frame, row)
         self._add(
@@ -179,7 +178,7 @@ class Checker:
         )
 
     def asserted(self, op: Op, frame: Frame, failed: Array) -> bool:
-        """Report it and go on."""
+        """Report a failed assertion and continue."""
         self._in_blocks(
             FindingKind.FAILED_ASSERT,
             op,
@@ -190,7 +189,7 @@ class Checker:
         return True
 
     def overflowed(self, op: Op, frame: Frame, wrapped: Array) -> None:
-        """Report arithmetic that wraps although it promises not to."""
+        """Report an integer overflow in an operation that promises none."""
         values = self._promises.operands(op, frame, int(np.flatnonzero(wrapped)[0]))
         what = f"{op.name} overflows where the kernel promises that it does not{values}"
         self._in_blocks(
@@ -203,7 +202,7 @@ class Checker:
         )
 
     def computed(self, op: Op, frame: Frame) -> None:
-        """Report the first number that is not finite although all that it was made from are."""
+        """Report the first NaN or infinity that results from finite operands."""
         if not self._not_finite or any(kind is FindingKind.NOT_FINITE for kind, *_ in self._found):
             return
         bad = self._promises.not_finite(op, frame)
@@ -213,12 +212,12 @@ class Checker:
 
     def _shadow(self, region: MemoryRegion) -> Shadow:
         shadow = self._shadows.get(key(region))
-        if shadow is None:  # memory that the launch made for itself
+        if shadow is None:  # memory that the kernel allocated during the launch
             shadow = self._shadows[key(region)] = Shadow([region], self._uninitialized, {})
         return shadow
 
     def _never_written(self, shadow: Shadow) -> bool:
-        """Whether it is certain that no block writes a span, so that who reads it does not matter."""
+        """Whether no block can write this memory, so that reads need no record."""
         written = self._provenance.written
         return (
             written is not None
@@ -228,8 +227,9 @@ class Checker:
         )
 
     def _number(self, record: _Record) -> int:
-        """The number of an access in the shadows: from 1, and the same for equal ones, so that long
-        loops need no more memory.
+        """Return the number of an access in the shadows, counted from 1.
+
+        Equal records share a number, so that long loops need no more memory.
         """
         number = self._numbers.get(record)
         if number is None:
@@ -238,9 +238,7 @@ class Checker:
         return number
 
     def _stray(self, access: Access, shadow: Shadow) -> None:
-        """Report pointers that left their parameter's elements: for memory of another, or of its
-        own span.
-        """
+        """Report pointers outside of their parameter's elements, in other or in its own memory."""
         names = self._provenance.of(access.op) if self._parameters else None
         if names is None or (access.mask is not None and not access.mask.any()):
             return
@@ -277,7 +275,7 @@ class Checker:
         )
 
     def _beyond(self, access: Access) -> None:
-        """Report elements inside of the memory that an array spans which are none of the array."""
+        """Report accesses within the memory span of an array that are not elements of the array."""
         home = self._home(access.op)
         off = self._extents.beyond(access, home) if home is not None else None
         if home is None or off is None:
@@ -299,7 +297,7 @@ class Checker:
         )
 
     def _home(self, op: Op) -> MemoryRegion | None:
-        """The memory that an access is about, wherever it goes; None where that is not known."""
+        """Return the memory of the parameter that an access derives from, or None if unknown."""
         names = self._provenance.of(op) if self._parameters else None
         return (
             next((region for region in self._memory.regions if region.name in names), None)
@@ -349,8 +347,10 @@ class Checker:
         owner: Array,
         accesses: Array,
     ) -> None:
-        """Report elements whose earlier access by block `owner` is another block's, unordered, and
-        not both are strong.
+        """Report data races with earlier accesses by the blocks in `owner`.
+
+        A race has two blocks, no order between the accesses, and at least one access that is not
+        strong.
         """
         other = owner != touch.blocks
         if not other.any():
@@ -427,7 +427,7 @@ class Checker:
         )
 
     def _add(self, where: tuple[Any, ...], finding: Finding) -> None:
-        """Keep the first finding of a place, and count the others."""
+        """Keep the first finding of a location, and count the others."""
         known = self._found.get(where)
         if known is not None:
             self._found[where] = dataclasses.replace(known, count=known.count + finding.count)

@@ -1,6 +1,4 @@
-"""What the checker finds: one value per defect, with both sides of a conflict, ready to be shown or
-written as JSON.
-"""
+"""Findings of the checker: one value per defect, with both sides of a conflict."""
 
 from __future__ import annotations
 
@@ -29,7 +27,7 @@ BlockIndex = tuple[int, int, int]
 
 
 class FindingKind(enum.Enum):
-    """Kinds of findings; the value is the name in reports."""
+    """The kind of a finding; the value is its name in reports."""
 
     WRITE_RACE = "write-write race"
     READ_RACE = "read-write race"
@@ -46,7 +44,7 @@ class FindingKind(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Side:
-    """The other access of a conflict: what it did, where in the source, in which block (x, y, z)."""
+    """The other access of a conflict: its action, location, and block (x, y, z)."""
 
     what: str
     location: Loc | None
@@ -55,20 +53,19 @@ class Side:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Finding:
-    """One defect; the same at several elements or in several blocks is one finding with a count.
+    """One defect, with the count of elements or blocks that show it.
 
     Attributes:
-        kind: what sort of defect.
-        what: what happened, in one sentence.
-        location: where in the kernel's source; its `caller` is where a helper was called.
-        block: x, y, z of the block; empty where no one block is at fault.
-        parameter: the parameter whose memory or value it is about; empty where there is none.
-        index: the element of the parameter, one number per dimension; empty where there is none.
+        kind: kind of the defect.
+        what: the event, in one sentence.
+        location: location in the kernel's source; its `caller` is the call site of a helper.
+        block: x, y, z of the block; empty if no single block is at fault.
+        parameter: parameter with the memory or the value; empty for none.
+        index: index of the element, one number per dimension; empty for none.
         other: the other side of a conflict.
-        count: elements (or blocks, where there are no elements) that show the same.
-        hint: the usual way to mend it.
-        kernel: id of the variant whose launch it is about; empty where it is about all launches of
-            a case.
+        count: number of affected elements, or of blocks if no elements are affected.
+        hint: the usual correction.
+        kernel: id of the launched variant; empty for a finding about all launches of a case.
     """
 
     kind: FindingKind
@@ -83,7 +80,7 @@ class Finding:
     kernel: str = ""
 
     def as_json(self) -> dict[str, Any]:
-        """The finding as JSON takes it; lines and columns count from 1."""
+        """Convert to values for JSON; lines and columns count from 1."""
         row: dict[str, Any] = {
             "kind": self.kind.value,
             "kernel": self.kernel,
@@ -107,7 +104,7 @@ class Finding:
 
 
 def _callers(loc: Loc | None) -> list[dict[str, Any] | None]:
-    """Where helpers were called from, innermost first."""
+    """Return the call sites of helpers, innermost first."""
     callers = []
     while loc is not None and loc.caller is not None:
         loc = loc.caller
@@ -123,19 +120,19 @@ _HELD_AS_BITS = Scalar.F8E5M3FNU
 
 
 class Promises:
-    """Knows which value is which parameter of the entry point.
+    """Describes violated promises of operations by the launcher's parameters.
 
     Args:
         function: the kernel.
-        slots: per parameter of the entry point what the launcher puts there, such as `x.shape[1]`.
+        slots: the launcher's expression for each parameter of the entry point, such as
+            `x.shape[1]`.
     """
 
     def __init__(self, function: Function, slots: Sequence[str]) -> None:
         self._slots = dict(enumerate(slots)) or {
             i: f"parameter {i}" for i in range(len(function.signature.params))
         }
-        # An assumption gives its operand a new name: the parameter is found through any number of
-        # them.
+        # Each `assume` returns its operand as a new value, so a parameter may have a chain of them.
         self._origin: dict[int, int] = {}
         for op in function.walk():
             if op.name == "assume":
@@ -143,8 +140,9 @@ class Promises:
                 self._origin[op.results[0].index] = self._origin.get(source, source)
 
     def broken(self, op: Op, frame: Frame, row: int) -> tuple[str, str]:
-        """The parameter (or nothing) that breaks the assumption of `op` in the block of a row, and
-        the sentence about it.
+        """Return the parameter that violates the assumption of `op` in one block, and a message.
+
+        The parameter is empty if the value is not a parameter. `row` is the row of the block.
         """
         value = op.operand("value")
         slot = self._slots.get(self._origin.get(value.index, value.index), "")
@@ -182,16 +180,14 @@ class Promises:
         return parameter, f"{subject} is not as the kernel assumes ({predicate!r})"
 
     def operands(self, op: Op, frame: Frame, row: int) -> str:
-        """The operands of a scalar operation in a block: `: 2147483647 and 1`; nothing for tiles."""
+        """Format the operands of a scalar operation as `: 2147483647 and 1`; empty for tiles."""
         values = [value for group in op.operands.values() for value in group]
         if any(not isinstance(value.type, Tile) or value.type.shape for value in values):
             return ""
         return ": " + " and ".join(str(_row(frame.get(value), row).item()) for value in values)
 
     def not_finite(self, op: Op, frame: Frame) -> Array | None:
-        """For which blocks an operation made a NaN or an infinity although all its operands are
-        finite; None if it cannot tell.
-        """
+        """Return for which blocks finite operands gave a NaN or an infinity, or None if unknown."""
         results = [finite for value in op.results if (finite := _finite(value, frame)) is not None]
         if not results:
             return None
@@ -215,9 +211,7 @@ def _row(held: Array, row: int) -> Array:
 
 
 def _finite(value: Value, frame: Frame) -> Array | None:
-    """For each block whether all elements of a tile of floating point numbers are finite; None for
-    other values.
-    """
+    """Return per block whether a float tile is finite, or None for other values."""
     kind = value.type
     if (
         not isinstance(kind, Tile)
@@ -235,5 +229,5 @@ def _finite(value: Value, frame: Frame) -> Array | None:
 
 
 def index_text(index: tuple[int, ...]) -> str:
-    """Return an element's index without brackets: `0, 3`."""
+    """Format an element's index without brackets, such as `0, 3`."""
     return ", ".join(map(str, index))

@@ -1,4 +1,4 @@
-"""Which parameters a kernel's pointers and views come from, and which parameters it may write."""
+"""The provenance of pointers and views: parameters that they derive from, and written ones."""
 
 from __future__ import annotations
 
@@ -20,12 +20,13 @@ _ACCESSES = ("load_", "store_", "atomic_")
 
 
 class Provenance:
-    """Follows pointers from the entry's parameters to accesses. What it cannot follow (pointers out
-    of memory or numbers) it says.
+    """Follows pointers from the entry's parameters to accesses.
+
+    Pointers loaded from memory or made of integers are unknown.
 
     Args:
         function: the kernel.
-        names: of the parameter of the launch that each parameter of the entry belongs to.
+        names: name of the launcher's parameter for each parameter of the entry.
     """
 
     def __init__(self, function: Function, names: Sequence[str]) -> None:
@@ -40,12 +41,12 @@ class Provenance:
         self.written = self._all_written(function) if names else None
 
     def of(self, op: Op) -> frozenset[str] | None:
-        """Names of the parameters whose memory an access is about; None if that is not known."""
+        """Return the names of the parameters that an access derives from, or None if unknown."""
         names = self._names.get(_target(op).index, {""})
         return None if "" in names else frozenset(names)
 
     def _all_written(self, function: Function) -> frozenset[str] | None:
-        """Names of the parameters that the kernel may write; None if that is not known."""
+        """Return the names of the parameters that the kernel may write, or None if unknown."""
         written: set[str] = set()
         for op in function.walk():
             if op.name.startswith(_ACCESSES) and not op.name.startswith("load_"):
@@ -56,8 +57,9 @@ class Provenance:
         return frozenset(written)
 
     def _connect(self, block: Block, enclosing: tuple[Value, ...], unknown: list[int]) -> None:
-        """Note where the pointers of a block's operations go on to; `enclosing` are the values that
-        leaving the block may set.
+        """Record the flow of pointers through a block's operations.
+
+        `enclosing` are values that an operation which leaves the block may set.
         """
         for op in block.ops:
             given = _pointing(value for group in op.operands.values() for value in group)
@@ -100,7 +102,7 @@ def _pointing(values: Iterable[Value]) -> tuple[Value, ...]:
 
 
 def _points(value: Value) -> bool:
-    """Whether a value leads to memory: pointers, and views of tensors."""
+    """Whether a value is a pointer or a view."""
     kind = value.type
     return not isinstance(kind, Token) and not (
         isinstance(kind, Tile) and isinstance(kind.element, Scalar)
@@ -108,11 +110,11 @@ def _points(value: Value) -> bool:
 
 
 class Extents:
-    """Compares accesses with the extents of the array that they are about.
+    """Compares accesses with the extents of their array.
 
     Args:
         function: the kernel.
-        names: of the parameter of the launch that each parameter of the entry belongs to.
+        names: name of the launcher's parameter for each parameter of the entry.
     """
 
     def __init__(self, function: Function, names: Sequence[str]) -> None:
@@ -120,9 +122,9 @@ class Extents:
         self._indexed = indexed_accesses(function) if names else {}
 
     def beyond(self, access: Access, home: MemoryRegion) -> Array | None:
-        """Mark the elements of an access that are none of the array at `home`.
+        """Return a mask of the accessed addresses that are not elements of the array `home`.
 
-        The mask has the shape of the access's offsets; None where there are no such elements.
+        The mask has the shape of the access's offsets; None if all are elements.
         """
         indices = self._indices(access.op, access.frame, home)
         if indices is not None and home.shape is not None:
@@ -139,7 +141,7 @@ class Extents:
     def described(
         self, access: Access, home: MemoryRegion, where: tuple[int, ...]
     ) -> tuple[tuple[int, ...], str]:
-        """The index of an element that is none of the array, and words for it."""
+        """Return the index of an access outside of the array, and its description."""
         indices, extents = (
             self._indices(access.op, access.frame, home),
             ", ".join(map(str, home.shape or ())),
@@ -159,7 +161,7 @@ class Extents:
         return index, f"element [{index_text(index)}] of {home.name}, whose extents are [{extents}]"
 
     def _indices(self, op: Op, frame: Frame, home: MemoryRegion) -> list[Array] | None:
-        """Return the index along each dimension, or None where pointers are computed otherwise."""
+        """Return the index along each dimension, or None if the access uses no plain indices."""
         indexed = self._indexed.get(op.number)
         if (
             indexed is None
@@ -177,7 +179,7 @@ class Extents:
         return [frame.get(index) for index, _ in indexed.terms]
 
     def _steps(self, indexed: Indexed, frame: Frame, home: MemoryRegion) -> bool:
-        """Whether each index is multiplied by the stride of its dimension."""
+        """Whether the kernel multiplies each index by the stride of its dimension."""
         assert home.shape is not None
         assert home.strides is not None
         pairs = zip(indexed.terms, home.shape, home.strides, strict=True)
@@ -188,7 +190,7 @@ class Extents:
 
 
 def _between(region: MemoryRegion, offsets: Array) -> Array:
-    """Mark byte offsets that lie between the elements of an array; none where elements overlap."""
+    """Mark byte offsets between the elements of an array; marks none if elements overlap."""
     nothing = np.zeros(offsets.shape, np.bool_)
     if (
         region.shape is None

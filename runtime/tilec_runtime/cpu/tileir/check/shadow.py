@@ -1,5 +1,6 @@
-"""For every element of a launch's memory: who wrote it last, who read it, and whether anybody wrote
-it at all.
+"""Shadow memory: for each element of a launch's memory, its last writer and its readers.
+
+`SyncLog` records the synchronization between blocks.
 """
 
 from __future__ import annotations
@@ -20,15 +21,14 @@ _MARKS = ("writer", "write", "reader", "read", "reader_too", "read_too")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Touch:
-    """Cells of a region that an access touches.
+    """The shadow cells of an access.
 
     Attributes:
-        cells: their numbers; a slice where they follow each other, which is several times faster to
-            look up.
-        count: how many.
-        blocks: for each cell the number of the block that touches it, plus 1.
-        rows: for each cell the row of its block in the batch, or, if `each` is set, for each run of
-            `each` cells.
+        cells: numbers of the cells; a slice if they are contiguous, which is several times faster.
+        count: number of cells.
+        blocks: number of the block per cell, plus 1.
+        rows: row of the block in the batch, one per `each` consecutive cells.
+        each: number of consecutive cells per item of `rows`.
     """
 
     cells: Array | slice
@@ -38,15 +38,15 @@ class Touch:
     each: int
 
     def cell(self, at: int) -> int:
-        """The number of a cell."""
+        """Return the number of the cell at a position."""
         return self.cells.start + at if isinstance(self.cells, slice) else int(self.cells[at])
 
     def row(self, at: int) -> int:
-        """The row of the block that touches a cell."""
+        """Return the row of the block that accesses the cell at a position."""
         return int(self.rows[at // self.each])
 
     def some(self, which: Array) -> Array:
-        """Numbers of some of the cells."""
+        """Return the numbers of the cells that a mask selects."""
         return (
             np.flatnonzero(which) + self.cells.start
             if isinstance(self.cells, slice)
@@ -55,12 +55,12 @@ class Touch:
 
 
 class Shadow:
-    """A span of memory: one region, or several that share bytes.
+    """The shadow of one region, or of several regions that share bytes.
 
-    A cell stands for one element (or one byte, once elements of several sizes were accessed).
-    Blocks are kept as number + 1, so that 0 is no block; accesses by their number in the checker's
-    list. Of readers the first and the last other one are kept: a writer conflicts with at least one
-    of them if it conflicts with any that is not ordered before it by synchronisation.
+    A cell stands for one element, or for one byte after accesses with several element sizes.
+    Blocks are stored as number + 1, so that 0 means no block; accesses by their number in the
+    checker's list. Two readers are kept, the first one and the last different one: a writer that
+    races with any reader races with at least one of these.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class Shadow:
         self.names = frozenset(region.name for region in regions)
         cells = -(-size // self.unit)
         self._size = size
-        # Pages of zeros that are never written take no memory.
+        # Zero pages that are never written take no physical memory.
         self.writer, self.write = _no_block(cells), _no_block(cells)
         self.reader, self.read = _no_block(cells), _no_block(cells)
         self.reader_too, self.read_too = _no_block(cells), _no_block(cells)
@@ -92,21 +92,20 @@ class Shadow:
                 start = (region.address - self.address) // self.unit
                 count = -(-region.data.size // self.unit)
                 left = blank.get(region.name)
-                # A byte stands for its cell: elements are written whole.
+                # The first byte represents its cell, since elements are written completely.
                 self.blank[start : start + count] = True if left is None else left[:: self.unit]
 
     def unwritten(self, region: MemoryRegion) -> Array | None:
-        """Which bytes of a region of this span nothing has written; None where all of them mean
-        something.
-        """
+        """Return which bytes of a region are unwritten, or None if all are initialized."""
         if self.blank is None:
             return None
         start = region.address - self.address
         return np.repeat(self.blank, self.unit)[start : start + region.data.size]
 
     def touch(self, access: Access, *, in_order: bool) -> Touch:
-        """Cells of an access. Unless they are to stay `in_order`, rows are sorted by address, so
-        that cells may follow each other.
+        """Return the cells of an access.
+
+        Unless `in_order`, rows are sorted by address, which makes contiguous cells likely.
         """
         blocks = (access.frame.blocks + 1).astype(np.int32)
         rows: Array = np.arange(len(blocks))
@@ -135,7 +134,7 @@ class Shadow:
         )
 
     def _cells(self, flat: Array, size: int) -> tuple[Array | slice, int]:
-        """Cells of elements at byte offsets from the span's start, and how many an element has."""
+        """Return the cells of elements at byte offsets, and the number of cells per element."""
         if not len(flat):
             return flat, 1
         if (
@@ -154,12 +153,14 @@ class Shadow:
         return cells, many
 
     def offset(self, cell: int, region: MemoryRegion) -> int:
-        """Byte offset of a cell from the start of a region of this span."""
+        """Return the byte offset of a cell from the start of a region."""
         return cell * self.unit - (region.address - self.address)
 
     def note_read(self, touch: Touch, number: int, *, strong: bool) -> None:
-        """Keep who read. A block's later read stands for its earlier ones, unless it conflicts with
-        less, being strong.
+        """Record readers.
+
+        A later read of a block replaces its earlier one, except for a strong read, which would hide
+        conflicts of a weak one.
         """
         self.was_read = True
         kept = self.reader[touch.cells]
@@ -179,14 +180,14 @@ class Shadow:
             self.reader_too[cells], self.read_too[cells] = touch.blocks[others], number
 
     def note_write(self, touch: Touch, number: int) -> None:
-        """Keep who wrote."""
+        """Record writers."""
         self.was_written = True
         self.writer[touch.cells], self.write[touch.cells] = touch.blocks, number
         if self.blank is not None:
             self.blank[touch.cells] = False
 
     def _split(self) -> None:
-        """Go over to one cell per byte."""
+        """Change to one cell per byte."""
         if self.unit == 1:
             return
         for name in _MARKS:
@@ -199,9 +200,7 @@ class Shadow:
 def spans(
     regions: Iterable[MemoryRegion], uninitialized: Collection[str], blank: Mapping[str, Array]
 ) -> dict[str, Shadow]:
-    """The shadow of each region, by its name and address (`key`); regions that share bytes share
-    one.
-    """
+    """Return the shadow of each region by its `key`; regions that share bytes share a shadow."""
     shadows: dict[str, Shadow] = {}
     group: list[MemoryRegion] = []
     end = 0
@@ -217,7 +216,7 @@ def spans(
 
 
 def key(region: MemoryRegion) -> str:
-    """What tells a region from the others of a launch."""
+    """Return the key of a region, unique within a launch."""
     return f"{region.name}@{region.address:x}"
 
 
@@ -231,41 +230,40 @@ _ACQUIRE, _RELEASE, _KEEP = (
     1,
     2,
     4,
-)  # what an event does; _KEEP: what was released there before stays so
-_MOST_WORK = 20_000_000  # events looked at in all: enough for thousands of conflicting pairs, and still seconds
-_MOST_KEPT = 256  # accesses whose order is remembered: each is as large as the number of blocks
+)  # flags of an event; _KEEP: earlier releases at its address stay in effect
+# Events to examine in total: enough for thousands of conflicting pairs, and a few seconds.
+_MOST_WORK = 20_000_000
+_MOST_KEPT = 256  # accesses with a cached order; each has the size of the number of blocks
 _MOST_EVENTS = 20_000_000  # of 17 bytes each
 
 
 class SyncLog:
-    """Strong accesses in the order in which they took place. Its length is the time.
+    """The strong accesses in execution order; the number of accesses serves as the time.
 
-    A block is ordered after another when it acquires what the other, or one ordered after it,
-    released at the same address, and no plain write came between.
+    A block is ordered after another if it acquires an address that the other block, or a block
+    ordered after it, has released, without a plain write to the address in between.
     """
 
     def __init__(self) -> None:
         self.exhausted = False
         self._blocks, self._addresses, self._flags = array.array("q"), array.array("q"), bytearray()
-        # By block and time of an access: per block from when on it is after it, addresses that
-        # carry this on, up to when that was followed.
+        # By block and time of an access: the time from which each block is ordered after it, the
+        # addresses that pass the order on, and the time up to which this was computed.
         self._after: dict[tuple[int, int], tuple[dict[int, int], set[int], list[int]]] = {}
         self._before: dict[tuple[int, int], dict[int, int]] = {}
         self._work = 0
 
     @property
     def time(self) -> int:
-        """Now."""
+        """The current time."""
         return len(self._flags)
 
     def record(self, access: Access, touch: Touch, address: int, unit: int) -> None:
-        """Note a strong access of blocks, in the order in which they take place; cells of `unit`
-        bytes are counted from `address`.
-        """
+        """Record a strong access of blocks; cells have `unit` bytes and start at `address`."""
         flags = _ACQUIRE * (access.order in _ACQUIRES and access.kind is not AccessKind.WRITE)
         flags |= _RELEASE * (access.order in _RELEASES and access.kind is not AccessKind.READ)
         flags |= _KEEP * (access.kind is not AccessKind.WRITE)
-        # What is relaxed and writes nothing of its own over a release changes no order.
+        # A relaxed access that is not a plain write does not affect the order.
         if flags == _KEEP:
             return
         if len(self._flags) + touch.count > _MOST_EVENTS:
@@ -283,11 +281,10 @@ class SyncLog:
     def ordered(
         self, first: int, since: int, second: int, until: int, *, backward: bool = False
     ) -> bool:
-        """Whether what block `first` did at time `since` comes before what block `second` does at
-        time `until`.
+        """Whether the access of block `first` at `since` is ordered before `second` at `until`.
 
-        What is looked up is remembered: `backward` is faster where one block comes after many, the
-        other way where many come after one.
+        Results are cached. `backward` is faster if one block comes after many, forward if many
+        come after one.
         """
         if self.exhausted:
             return True
@@ -298,7 +295,7 @@ class SyncLog:
         return is_ordered or self.exhausted
 
     def _led_from(self, first: int, since: int, until: int) -> dict[int, int]:
-        """Per block the time from which on it is ordered after the access."""
+        """Return, per block, the time from which it is ordered after the access."""
         if len(self._after) > _MOST_KEPT:
             self._after.clear()
         after, carrying, seen = self._after.setdefault(
@@ -317,9 +314,7 @@ class SyncLog:
         return after
 
     def _led_to(self, second: int, until: int) -> dict[int, int]:
-        """Per block the last release that orders it before the access: what it did up to then, it
-        did before.
-        """
+        """Return, per block, the time of its last release that is ordered before the access."""
         known = self._before.get((second, until))
         if known is not None:
             return known
@@ -345,5 +340,5 @@ class SyncLog:
 
 
 def is_strong(access: Access) -> bool:
-    """Whether an access takes part in synchronisation between blocks."""
+    """Whether an access takes part in synchronization between blocks."""
     return access.order is not MemoryOrder.WEAK and access.scope is not MemoryScope.TILE_BLOCK
