@@ -181,18 +181,6 @@ def app(folder: Path, **facts: Any) -> App:
     return App(settings=Settings(cwd=folder), **facts)
 
 
-# Output for planned times.
-SHOWN = """\
-on Fake H200, driver 580.95.05, L2 cache cold
-at most: copy 4.00 GB/s; products of bf16 785, f32 400 TFLOP/s (torch 2.13.0)
-
-case                    time     95%   launch    GB/s  TFLOP/s    of max
-add/4k               13.0 us   ±0.1%   3.4 us    3.78    <0.01   95% mem
-  numpy:add(x, y)   300.0 us   ±0.0%  23.08x as long (23.05 to 23.10)
-add/bare            250.0 us   ±0.1%   3.4 us    0.05    <0.01    1% mem
-
-torch:add(x, y): not measured: torch is not installed
-"""
 SLOWER = """\
 add/4k               14.0 us   ±0.1%   3.4 us    3.50    <0.01   88% mem
   +8.0% against saved (+7.8% to +8.2%): slower, also when measured again

@@ -137,7 +137,16 @@ def piped(attacked: Attacked, folder: Path, number: int) -> None:
     os.mkfifo(path)
 
 
-ATTACKS = (rewritten, swapped, renamed, truncated, flipped, linked, piped)
+def sparse(attacked: Attacked, folder: Path, number: int) -> None:
+    os.truncate(attacked.entry(folder, number), 1 << 40)
+
+
+def nested(attacked: Attacked, folder: Path, number: int) -> None:
+    key = attacked.jobs[number].key
+    store.save(folder, "images", key, b"[" * 100_000, b"", shared=True)
+
+
+ATTACKS = (rewritten, swapped, renamed, truncated, flipped, linked, piped, sparse, nested)
 
 
 def sound(attacked: Attacked, folder: Path, number: int) -> Done:
@@ -193,7 +202,7 @@ def test_entries_of_a_cache_that_others_can_change(
     it.
     """
     attacked = Attacked(tmp_path / "project", rng := random.Random(7))
-    rounds = campaign.rounds(14, 600)
+    rounds = campaign.rounds(18, 600)
     for turn in range(rounds):
         attacked.restore()
         monkeypatch.setattr("tilec_runtime.bundle.place._told", set())
@@ -215,7 +224,7 @@ def test_entries_of_a_shared_cache(tmp_path: Path, campaign: Campaign) -> None:
     costs one compile.
     """
     attacked = Attacked(tmp_path / "project", rng := random.Random(8))
-    rounds = campaign.rounds(14, 600)
+    rounds = campaign.rounds(18, 600)
     for turn in range(rounds):
         attacked.restore()
         shutil.rmtree(attacked.private)

@@ -279,16 +279,6 @@ def processes_of(cache: str) -> list[int]:
     return found
 
 
-def descendants(pid: int) -> dict[int, str]:
-    """Command lines of the live processes below one, whatever their sessions."""
-    everyone = commands()
-    parents = {child: _state(Path(f"/proc/{child}"))[1] for child in everyone}
-    below = {pid}
-    while more := {child for child, parent in parents.items() if parent in below} - below:
-        below |= more
-    return {child: everyone[child] for child in below if child != pid}
-
-
 def _state(entry: Path) -> tuple[str, int]:
     """State and parent of a process; an empty state where it is gone."""
     try:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.conftest import Disk
-from tests.e2e.harness import ADD, HEAD, TWICE, TWICE_CU, Cli, edit, environment, tree, write
+from tests.e2e.harness import ADD, HEAD, TWICE, Cli, edit, environment, tree, write
 
 pytestmark = [pytest.mark.e2e, pytest.mark.toolchain]
 
@@ -35,18 +35,6 @@ def bare(cli: Cli, tmp_path: Path) -> Cli:
     return Cli({**cli.env, "PYTHONPATH": str(hidden.parent), "PATH": str(tmp_path / "nothing")})
 
 
-def toolkit(place: Path, **versions: str) -> Path:
-    """A toolkit that is a few programs which say their version."""
-    (place / "bin").mkdir(parents=True)
-    for name, version in versions.items():
-        path = place / "bin" / name
-        path.write_text(
-            f"#!/bin/sh\necho 'Cuda compilation tools, release {version[:4]}, V{version}'\n"
-        )
-        path.chmod(0o755)
-    return place
-
-
 @pytest.mark.parametrize(
     ("manifest", "missing"), [(TWICE, "libnvrtc"), (ADD, "tileiras")], ids=["cuda", "tile"]
 )
@@ -65,17 +53,6 @@ def test_no_compilers(bare: Cli, tmp_path: Path, manifest: str, missing: str) ->
     assert not (root / "dist").exists()
     shown = bare.process(root, "build", "--json")
     assert (shown.code, shown.json()["error"]["type"]) == (3, "ToolchainError")
-
-
-def test_nvcc_without_a_host_compiler(cli: Cli, tmp_path: Path) -> None:
-    root = write(tmp_path / "project", HEAD + TWICE.replace("params", 'compiler = "nvcc"\nparams'))
-    done = cli(root, "build", PATH=str(tmp_path))
-    assert done.code == 3
-    assert done.err == (
-        "error: nvcc needs a host compiler: gcc not found on PATH\n"
-        f"  cause: PATH is {tmp_path}\n"
-        '  fix: install gcc and g++; CUDA C++ that is not of tiles can use compiler = "nvrtc", which needs none\n'
-    )
 
 
 def test_tools_other_than_those_of_the_lock(cli: Cli, tmp_path: Path) -> None:
@@ -193,31 +170,3 @@ def test_a_full_disk(tmp_path: Path, disk: Disk, cached: bool) -> None:
     filler.unlink()
     cli.good(root, "build")
     assert tree(root / "dist") != before
-
-
-@pytest.mark.long
-def test_a_disk_that_fills_while_outputs_are_written(tmp_path: Path, disk: Disk) -> None:
-    """Room for some of the files, not for all: none takes its place."""
-    cli = Cli(environment(tmp_path / "cache"))
-    emit = ("--emit", "bundle,package,wheel,cubin,fatbin", "--targets", "sm_80,sm_86,sm_89,sm_90")
-    elsewhere = write(
-        tmp_path / "elsewhere", HEAD + TWICE, {"k/twice.cu": TWICE_CU.replace("2.0f", "9.0f")}
-    )
-    cli.good(elsewhere, "build", *emit)
-    wanted = tree(elsewhere / "dist")
-
-    place = disk("256k")
-    root = write(place / "project", HEAD + TWICE)
-    cli.good(root, "build", *emit)
-    before = tree(root / "dist")
-    edit(root / "k" / "twice.cu", "2.0f", "9.0f")
-    filler = place / "filler"
-    filler.write_bytes(b"x" * (os.statvfs(place).f_bavail * 4096))
-    failures = 0
-    while cli(root, "build", *emit).code:
-        assert tree(root / "dist") == before
-        cli.good(root, "inspect", "dist/acme", "--verify")
-        failures += 1
-        os.truncate(filler, max(0, filler.stat().st_size - 8192))
-    assert tree(root / "dist") == wanted
-    assert failures

@@ -393,14 +393,6 @@ source = "k/odd.py"
     assert not (root / "dist").exists()
 
 
-def test_a_template_without_arguments_is_one_problem(cli: Cli, tmp_path: Path) -> None:
-    done = cli(write(tmp_path, CUDA, TEMPLATE), "build")
-    assert done.code == 2
-    what = 'kernel.twice.symbol: twice is a template: say which instance, for example symbol = "twice<{T}, {B}>"'
-    assert done.err.split("\n")[0] == f"tilec.toml:11:9: error: {what}"
-    assert done.err.count("error:") == 2
-
-
 @pytest.mark.parametrize(
     ("arguments", "words", "fix"),
     [

@@ -172,14 +172,6 @@ def test_a_kernel_that_takes_too_long(cli: Cli, tmp_path: Path) -> None:
     assert done.err.endswith(f"error: 1 of 2 jobs failed{UNHARMED}")
 
 
-def test_discards_what_kernel_modules_print(cli: Cli, tmp_path: Path) -> None:
-    noise = "import os, sys\nprint('loud')\nprint('louder', file=sys.stderr)\nos.system('echo loudest')\n"
-    root = write(tmp_path, HEAD + ADD, {"k/add.py": noise + ADD_PY})
-    done = cli.good(root, "build", "--json")
-    assert done.json()["ok"] is True
-    assert "loud" not in done.out + done.err
-
-
 def test_sources_that_are_no_files(cli: Cli, tmp_path: Path) -> None:
     root = write(tmp_path, HEAD + TWICE)
     path = root / "k" / "twice.cu"
@@ -201,29 +193,6 @@ def test_sources_that_are_no_files(cli: Cli, tmp_path: Path) -> None:
     done = cli(root, "build")
     assert done.code in (1, 2)
     assert done.err.count("error:") == 2
-
-
-@pytest.mark.long
-def test_one_name_in_two_namespaces(cli: Cli, tmp_path: Path) -> None:
-    """The symbol says which is meant; without it, or with another, the message lists them."""
-    text = TWICE_CU.replace('extern "C" ', "")
-    files = {
-        "k/twice.cu": f"namespace a {{ {text} }}\nnamespace b {{ namespace c {{ {text.replace('2.0f', '3.0f')} }} }}\n"
-    }
-    root = write(tmp_path, HEAD + TWICE, files)
-    done = cli(root, "build")
-    what = "k/twice.cu has 2 kernels named 'twice': a::twice, b::c::twice; say which: symbol = \"a::twice\""
-    assert (done.code, done.err.split("\n")[0]) == (
-        2,
-        f"tilec.toml:12:1: error: kernel.twice.source: {what}",
-    )
-    for name in ("a::twice", "b::c::twice", "c::twice"):
-        write(root, HEAD + TWICE.replace("params", f'symbol = "{name}"\nparams'), files)
-        assert cli(root, "build").code == (0 if name != "c::twice" else 1)
-    write(root, HEAD + TWICE.replace("params", 'symbol = "d::twice"\nparams'), files)
-    done = cli(root, "build")
-    assert done.code == 2
-    assert "k/twice.cu has no kernel 'd::twice'; did you mean 'a::twice'\n" in done.err
 
 
 @pytest.mark.long

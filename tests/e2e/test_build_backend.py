@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import tarfile
 from pathlib import Path
 
 import pytest
@@ -81,20 +80,6 @@ def test_an_editable_installation_follows_later_builds(project: Path, tmp_path: 
     start = f"import site; site.addsitedir({str(site)!r})\n"
     called = run("-c", start + CALL, cwd=tmp_path)
     assert called.stdout.split() == [str(project / "dist" / "demo" / "__init__.py"), "False"]
-
-
-@pytest.mark.long
-def test_sources_give_the_wheel_of_the_checkout(project: Path, tmp_path: Path) -> None:
-    options = "{'targets': 'tileir'}"
-    wheels = []
-    for place in (project, tmp_path / "demo-0.1.0"):
-        assert hook(place, f"build_wheel({str(tmp_path)!r}, {options})").returncode == 0
-        wheels.append((tmp_path / "demo-0.1.0-py3-none-any.whl").read_bytes())
-        named = hook(place, f"build_sdist({str(tmp_path)!r})").stdout.strip()
-        with tarfile.open(tmp_path / named) as archive:
-            archive.extractall(tmp_path)
-    assert wheels[0] == wheels[1]
-    assert not (tmp_path / "demo-0.1.0" / "dist" / "demo" / "dist").exists()
 
 
 @pytest.mark.parametrize(

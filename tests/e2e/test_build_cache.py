@@ -45,31 +45,6 @@ def test_a_damaged_entry_is_reported_and_made_again(project: Path, tmp_path: Pat
     assert (healed.jobs, healed.err) == (set(), "")
 
 
-def test_off_means_off(project: Path, tmp_path: Path) -> None:
-    home = tmp_path / "home"
-    home.mkdir()
-    cli = Cli({**environment("off"), "HOME": str(home), "XDG_CACHE_HOME": ""})
-    for _ in range(2):
-        assert cli.good(project, "build", "--force").jobs == {"twice-sm_90"}
-    assert list(home.iterdir()) == []
-    assert not list((project / ".tilec").glob("spool-*"))
-    assert cli.good(project, "build").jobs == {"twice-sm_90"}, (
-        "what was built is recorded in the cache"
-    )
-    info = cli(project, "cache", "info")
-    assert (info.code, info.err.split("\n")[0]) == (2, "error: the cache is off")
-
-
-def test_no_cache_neither_reads_nor_writes(project: Path, tmp_path: Path) -> None:
-    cache = tmp_path / "cache"
-    cli = Cli(environment(cache))
-    cli.good(project, "build", "--no-cache")
-    assert images(cache) == []
-    assert cli.good(project, "build", "--force").jobs == {"twice-sm_90"}
-    edit(project / "k" / "twice.cu", "2.0f", "6.0f")
-    assert cli.good(project, "build", "--no-cache").jobs == {"twice-sm_90"}
-
-
 def test_the_lock_pins_what_each_build_gave(project: Path, tmp_path: Path) -> None:
     """Pins of other targets and profiles stay; those of what the project has no more go; writing
     them costs no later build.

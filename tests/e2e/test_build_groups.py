@@ -114,32 +114,3 @@ def test_a_variant_that_fails_is_the_one_that_is_told(tmp_path: Path) -> None:
     )
     cli.good(root, "build", "--targets", "sm_80,compute_80")
     assert len({digest for job, (digest, _) in images(root).items() if job in SCALE}) == 2
-
-
-@pytest.mark.long
-def test_variants_can_be_compiled_alone(cli: Cli, built: Path, tmp_path: Path) -> None:
-    root = write(
-        tmp_path,
-        MANIFEST.replace("[kernel.scale]", "[frontend.cuda]\ngroup = 1\n[kernel.scale]"),
-        FILES,
-    )
-    cli.good(root, "build")
-    found = images(root)
-    assert len({found[job][0] for job in SCALE}) == 12
-    together = images(built)
-    assert {job: symbol for job, (_, symbol) in found.items()} == {
-        job: symbol for job, (_, symbol) in together.items()
-    }
-    # Kernels that are alone in their source are the same either way.
-    assert {job: found[job] for job in OTHER} == {job: together[job] for job in OTHER}
-
-
-@pytest.mark.long
-def test_standard_files_hold_the_whole_group(cli: Cli, built: Path, tmp_path: Path) -> None:
-    root = write(tmp_path, MANIFEST, FILES)
-    cli.good(root, "build", "--emit", "fatbin,cubin,ptx")
-    cubins = {path.name: path.read_bytes() for path in (root / "dist" / "cubin").glob("*.cubin")}
-    assert len(cubins) == 10
-    assert len(set(cubins.values())) == 4
-    fatbins = {path.stem: path.read_bytes() for path in (root / "dist" / "fatbin").glob("*.fatbin")}
-    assert set(fatbins) == {"scale-f16-N1", "scale-f16-N2", "scale-f32-N1", "scale-f32-N2", "other"}

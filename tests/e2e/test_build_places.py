@@ -63,13 +63,3 @@ def test_a_moved_project_and_a_moved_cache_keep_every_hit(cli: Cli, tmp_path: Pa
     kept = b"".join(tree(elsewhere).values())
     assert b"twice" in kept
     assert str(tmp_path).encode() not in kept
-
-
-def test_the_working_directory_is_of_no_account(cli: Cli, tmp_path: Path) -> None:
-    root = write(tmp_path / ODD, HEAD + TWICE)
-    cli.good(tmp_path, "-C", ODD, "build")
-    assert cli.good(root / "k", "build").up_to_date
-    assert cli.good(tmp_path, "build", "--manifest", f"{ODD}/tilec.toml").up_to_date
-    link = tmp_path / "link"
-    link.symlink_to(root)
-    assert cli.good(link, "build").up_to_date

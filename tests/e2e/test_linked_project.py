@@ -10,9 +10,6 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.harness import Cli, edit
-from tests.runtime_samples import Array
-from tilec.testing.fake_driver import H200, FakeDriver, FakeKernel
-from tilec_runtime import load
 from tilec_runtime.bundle.read import Bundle
 
 pytestmark = [pytest.mark.e2e, pytest.mark.toolchain]
@@ -64,23 +61,3 @@ def test_an_edit_of_a_linked_file_compiles_the_kernel_again(project: Path, cli: 
         "all are in the cache"
     )
     assert (project / BUNDLE).read_bytes() == before
-
-
-def test_a_launch_takes_the_linked_image(project: Path) -> None:
-    bundle = Bundle.open(project / BUNDLE)
-    symbols = {
-        i.symbol: FakeKernel(abi=v.abi)
-        for k in bundle.info.kernels
-        for v in k.variants
-        for i in v.images
-    }
-    driver = FakeDriver((H200,), symbols)
-    y, x, bias = (
-        Array(64, 300, ptr=0x100000),
-        Array(64, 300, ptr=0x200000),
-        Array(300, ptr=0x300000),
-    )
-    load(bundle, 0, driver=driver).bias_act(y, x, bias, SMOOTH=True, stream=5)
-    (launch,) = driver.launches
-    assert launch.arguments == (0x100000, 0x200000, 0x300000, 64, 300)
-    assert launch.shape.grid == (2, 64, 1)

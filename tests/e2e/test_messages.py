@@ -364,14 +364,6 @@ def test_what_a_build_says(cli: Cli, tmp_path: Path, mistake: str) -> None:
     assert message in cli(root, "build").err
 
 
-def test_a_first_look_at_a_kernel_that_is_not_there(cli: Cli, tmp_path: Path) -> None:
-    root = write(tmp_path, TILE, {"k.py": SCALE})
-    (root / "tilec.toml").unlink()
-    done = cli(root, "run", "k.py:skale")
-    assert done.err.startswith("error: k.py has no kernel 'skale'; did you mean 'scale'\n")
-    assert done.code == 2
-
-
 def test_one_missing_header_is_one_problem(cli: Cli, tmp_path: Path) -> None:
     kernels = {
         "a.cu": '#include "near.cuh"\n__global__ void a(float* y) { y[0] = 1; }\n',

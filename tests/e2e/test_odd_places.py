@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.conftest import Disk
 from tests.e2e.harness import ADD, ADD_PY, HEAD, TWICE, Cli, tree, write
 
 pytestmark = [pytest.mark.e2e, pytest.mark.toolchain]
@@ -67,21 +66,3 @@ def test_python_optimization_changes_no_byte(cli: Cli, tmp_path: Path, level: st
     cli.good(other, "build", "--no-cache", PYTHONOPTIMIZE=level)
     assert tree(other / "dist") == tree(plain / "dist")
     cli.good(other, "run", "add", "--device", "cpu", PYTHONOPTIMIZE=level)
-
-
-def test_looking_at_a_project_writes_nothing_into_it(cli: Cli, tmp_path: Path) -> None:
-    root = write(tmp_path, MANIFEST, {"refs.py": REFS})
-    before = tree(tmp_path)
-    for words in (["check"], ["build", "--list"], ["build", "--explain", "twice-sm_90"]):
-        cli.good(root, *words, TILEC_CACHE_DIR="off")
-        assert tree(tmp_path) == before
-    assert not (root / ".tilec").exists()
-
-
-def test_a_project_that_was_never_built_is_checked_where_it_may_only_be_read(
-    cli: Cli, disk: Disk
-) -> None:
-    place = disk("1m")
-    root = write(place / "project", MANIFEST, {"refs.py": REFS})
-    subprocess.run(["mount", "-o", "remount,ro", str(place)], check=True, timeout=120)
-    assert "no problems" in cli.good(root, "check", TILEC_CACHE_DIR="off").out

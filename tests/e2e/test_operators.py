@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 from tests.e2e.harness import Cli
-from tilec_runtime.errors import ArgumentError
 
 pytestmark = [pytest.mark.e2e, pytest.mark.toolchain]
 
@@ -60,21 +59,3 @@ def test_an_output_that_is_read_too_is_the_callers(kernels: Any) -> None:
     y = np.ones(70, np.float32)
     assert kernels.accumulate(y, y + 1) is None
     np.testing.assert_array_equal(y, np.full(70, 3, np.float32))
-
-
-def test_a_missing_argument_is_pythons_error_or_the_launchers(kernels: Any) -> None:
-    x = np.ones(70, np.float32)
-    with pytest.raises(TypeError, match="missing 1 required positional argument: 'x'"):
-        kernels.accumulate(x)
-    with pytest.raises(ArgumentError, match="the argument is missing: 'x'"):
-        kernels["accumulate"](x)
-    with pytest.raises(ArgumentError, match="missing: 'difference', 'x', 'y'"):
-        kernels.both(x)
-
-
-def test_a_manifest_whose_gradient_is_unknown_is_refused(cli: Cli, project: Path) -> None:
-    text = (project / "tilec.toml").read_text()
-    (project / "wrong.toml").write_text(text.replace('dx = "grad_x"', 'dx = "grad_z"'))
-    done = cli(project, "check", "--manifest", "wrong.toml")
-    assert done.code == 2
-    assert "softmax has no parameter 'grad_z'" in done.err

@@ -108,30 +108,6 @@ def test_an_output_that_cannot_be_written_leaves_all_as_they_were(
     assert tree(root / "dist") == before
 
 
-def test_files_of_a_target_that_goes_go_too(cli: Cli, tmp_path: Path) -> None:
-    """And nothing else: what tilec did not write stays, and so does what another `emit` left."""
-    root = write(tmp_path, HEAD + TWICE)
-    cli.good(
-        root, "build", "--emit", "bundle,cubin,ptx,fatbin", "--targets", "sm_80,sm_90,compute_80"
-    )
-    (root / "dist" / "cubin" / "mine.cubin").write_bytes(b"mine")
-    cli.good(root, "build", "--emit", "bundle,cubin,ptx,fatbin", "--targets", "sm_90")
-    files = [
-        "cubin/SHA256SUMS",
-        "cubin/mine.cubin",
-        "cubin/twice-sm_90.cubin",
-        "fatbin/SHA256SUMS",
-        "fatbin/twice.fatbin",
-    ]
-    assert sorted(tree(root / "dist")) == ["acme-1.0.0.tilec", *files]
-    subprocess.run(
-        ["sha256sum", "--check", "--strict", "SHA256SUMS"],
-        cwd=root / "dist" / "cubin",
-        check=True,
-        timeout=60,
-    )
-
-
 def test_a_build_names_the_outputs_of_an_earlier_name(cli: Cli, tmp_path: Path) -> None:
     root = write(tmp_path, HEAD + TWICE)
     cli.good(root, "build", "--emit", "bundle,package,wheel")

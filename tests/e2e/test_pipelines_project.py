@@ -5,8 +5,6 @@ those whose languages need one.
 from __future__ import annotations
 
 import contextlib
-import ctypes
-import dataclasses
 import importlib
 import os
 import shutil
@@ -16,14 +14,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from tests.e2e.harness import Cli
-from tilec.testing.fake_driver import H200, FakeDriver, FakeKernel
-from tilec_runtime import Device, use_device
-from tilec_runtime.bundle.read import Bundle
-from tilec_runtime.device import driver as _driver
+from tilec_runtime import use_device
 
 pytestmark = [pytest.mark.e2e, pytest.mark.toolchain]
 
@@ -106,73 +100,3 @@ def test_torchs_tensors(portable: Path) -> None:
 
 
 # On GPUs that are pretended: the kernels are their references, in host memory
-
-
-def array(address: int, *shape: int) -> Any:
-    return np.ctypeslib.as_array(
-        (ctypes.c_float * int(np.prod(shape))).from_address(address)
-    ).reshape(shape)
-
-
-def modelled(bundle: Bundle, reference: Any) -> dict[str, FakeKernel]:
-    """The three kernels as functions of what a launch packs."""
-
-    def layer(*arguments: Any) -> None:  # of each array: address, extents, strides
-        y, x, w = (array(*arguments[5 * number : 5 * number + 3]) for number in range(3))
-        y[...] = reference.layer(x, w)
-
-    def scale(y: int, x: int, count: int, factor: float) -> None:
-        array(y, count)[...] = reference.scale(array(x, count), factor)
-
-    def clip(
-        y: int, rows: int, columns: int, x: int, _rows: int, _columns: int, most: float
-    ) -> None:
-        array(y, rows, columns)[...] = reference.clip(array(x, rows, columns), most)
-
-    run = {"layer": layer, "scale": scale, "clip": clip}
-    return {
-        i.symbol: FakeKernel(abi=v.abi, run=run[k.name])
-        for k in bundle.info.kernels
-        for v in k.variants
-        for i in v.images
-    }
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory, cli: Cli) -> Path:
-    pytest.importorskip("numba_cuda")
-    return built(tmp_path_factory.mktemp("pipelines") / "project", cli, "--targets", "sm_90")
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(
-    ("name", "gpus", "said"),
-    [
-        ("scale_op", 1, "PASS: tile -> CUDA C++, 61 x 45, as a chain (no torch with a GPU)"),
-        (
-            "three_languages",
-            1,
-            "PASS: tile, CUDA C++ and SIMT Python in one graph of 3 kernels, replayed 3 times",
-        ),
-        (
-            "data_parallel",
-            1,
-            "PASS: a batch of 64 in 2 parts, on cuda:0 stream 0 and cuda:0 stream 1",
-        ),
-        ("data_parallel", 2, "PASS: a batch of 64 in 2 parts, on cuda:0 and cuda:1"),
-    ],
-)
-def test_on_pretended_gpus(
-    whole: Path, monkeypatch: pytest.MonkeyPatch, name: str, gpus: int, said: str
-) -> None:
-    monkeypatch.setitem(sys.modules, "torch", None)  # its GPU would be a real one
-    with program(whole, name) as module:
-        bundle = Bundle.open(whole / "dist" / "pipelines-0.1.0.tilec")
-        driver = FakeDriver(
-            [dataclasses.replace(H200, ordinal=number) for number in range(gpus)],
-            modelled(bundle, module.reference),
-        )
-        monkeypatch.setattr(_driver, "driver", lambda: driver)
-        with use_device(Device(0)):
-            assert module.main() == said
-    assert {launch.device for launch in driver.launches} == set(range(gpus))

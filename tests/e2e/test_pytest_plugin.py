@@ -125,32 +125,3 @@ def test_errors_are_told_as_the_command_does(run: Run, tmp_path: Path) -> None:
     printed = run(code=2)
     assert "launch.blok" in printed
     assert "Traceback" not in printed
-
-
-CHAINS = """
-[chain.four]
-steps = ["twice(mid, x)", "twice(y, mid)"]
-[chain.four.case.small]
-inputs.x = { shape = [100], dtype = "f32", dist = "ones" }
-inputs.mid = { shape = [100], dtype = "f32", dist = "empty" }
-inputs.y = { shape = [100], dtype = "f32", dist = "empty" }
-reference = "k/chains.py:four"
-[chain.mixed]
-steps = ["twice(y, x)", "fill(y)"]
-[chain.mixed.case.small]
-inputs.x = { shape = [100], dtype = "f32" }
-inputs.y = { shape = [100], dtype = "f32", dist = "empty" }
-"""
-
-
-@pytest.mark.long
-def test_chains_are_tests_too(run: Run, tmp_path: Path) -> None:
-    (tmp_path / "tilec.toml").write_text(MANIFEST + CHAINS)
-    (tmp_path / "k/chains.py").write_text("def four(x):\n    return 2 * x, 4 * x\n")
-    printed = run("-v", "-rs", "-k", "four or mixed")
-    assert "tilec.toml::four/small PASSED" in printed
-    assert "tilec.toml::mixed/small SKIPPED" in printed
-    assert "fill: it is a CUDA C++ kernel" in printed
-    listed = run("--collect-only", "-q", "-m", "not tilec_gpu", "-k", "four or mixed")
-    assert "tilec.toml::four/small" in listed
-    assert "mixed" not in listed

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.harness import ADD, ADD_PY, HEAD, TWICE, Cli, edit, tree, write
+from tests.e2e.harness import ADD, HEAD, TWICE, Cli, edit, tree, write
 
 pytestmark = [pytest.mark.e2e, pytest.mark.toolchain]
 
@@ -102,21 +102,3 @@ def test_the_projects_own_bundle_is_taken_where_it_is_up_to_date(cli: Cli, mixed
     assert not (mixed / ".tilec" / "run").exists()
     edit(mixed / "k" / "add.py", "1.0", "2.0")
     assert cli.good(mixed, "run", "--device", "cpu", "--json").json()["bundle"] != digest
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-def test_a_kernel_that_is_named_runs_beside_others_that_are_broken(
-    cli: Cli, tmp_path: Path, command: str
-) -> None:
-    other = ADD.replace("kernel.add", "kernel.other").replace("k/add.py", "k/other.py:add")
-    root = write(
-        tmp_path,
-        MIXED + other + CASES.format(name="other", one="x", other="z"),
-        {"k/other.py": ADD_PY},
-    )
-    edit(root / "k" / "other.py", "i = ct.bid(0)", "i = ct.bid(")
-    named = cli(root, command, "add", "--json")
-    assert (named.code, [case["name"] for case in named.json()["cases"]]) == (0, ["add/some"])
-    everything = cli(root, command)
-    assert everything.code == 1
-    assert "k/other.py" in everything.err

@@ -146,24 +146,7 @@ def test_checks_inside_can_be_denied(cli: Cli, project: Path, tmp_path: Path) ->
         )
 
 
-def test_checks_inside_can_be_left_out_and_that_shows(
-    cli: Cli, project: Path, tmp_path: Path
-) -> None:
-    root = edited(project, tmp_path, SHIFTED, SHIFTED + 'checks = "off"\n')
-    assert cli(root, "build", "--select", "shifted*").code == 0
-    done = cli(root, "inspect", "dist/safe-1.0.tilec", "--safety")
-    assert done.out.startswith('shifted  tile, kernels.py:54:5, checks = "off"\n')
-    assert done.out.endswith(
-        '  not guaranteed\n    x.load_tile at kernels.py:57: each tile begins in x (checks = "off")\n'
-    )
-
-
 PLAIN = '[kernel.plain]\nsource = "kernels.py"\n'
-FAR = """[kernel.add]
-case.far.inputs.z = { shape = [3, 2147483648], dtype = "f32" }
-case.far.inputs.x = { shape = [3, 2147483648], dtype = "f32" }
-case.far.inputs.y = { shape = [3, 2147483648], dtype = "f32" }
-"""
 MANIFESTS = {
     "an axis without values": (
         "matrix = { T = ['f32'], BM = [16], BN = [64] }",

@@ -87,14 +87,3 @@ def test_tile_kernels_without_their_language(cli: Cli, tmp_path: Path) -> None:
         'kernels.cu has no kernel at all of language cuda: for its __tile_global__ functions say language = "tile"'
         in failed.err
     )
-
-
-def test_an_option_of_c_in_a_kernel_of_python(cli: Cli, tmp_path: Path) -> None:
-    (tmp_path / "k.py").write_text("")
-    head = 'edition = 1\n[package]\nname = "p"\nversion = "1"\n[targets]\ndefault = ["tileir"]\n'
-    (tmp_path / "tilec.toml").write_text(
-        f'{head}[kernel.k]\nsource = "k.py"\nstd = "c++20"\nlaunch = {{ grid = ["1"] }}\n'
-    )
-    failed = cli(tmp_path, "check")
-    assert failed.code == 2
-    assert "kernel.k.std: is an option of C++ sources, this one is Python" in failed.err

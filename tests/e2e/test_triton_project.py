@@ -9,11 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.harness import Cli, edit
-from tests.runtime_samples import Array
-from tilec.testing.fake_driver import H200, FakeDriver, FakeKernel
-from tilec_runtime import load
-from tilec_runtime.bundle.read import Bundle
+from tests.e2e.harness import Cli
 
 pytestmark = [pytest.mark.e2e, pytest.mark.toolchain, pytest.mark.long]
 pytest.importorskip("triton")
@@ -66,44 +62,3 @@ def test_every_kernel_is_in_one_bundle(project: Path, cli: Cli) -> None:
     assert {"triton", "ptxas", "tileiras", "cuda-tile"} <= {
         tool["name"] for tool in report["toolchain"]
     }
-
-
-def test_launches_take_what_the_compiler_chose(project: Path) -> None:
-    bundle = Bundle.open(project / BUNDLE)
-    rows = [(k, v, i) for k in bundle.info.kernels for v in k.variants for i in v.images]
-    symbols = {i.symbol: FakeKernel(abi=v.abi) for _, v, i in rows}
-    driver = FakeDriver((H200,), symbols)
-    module = load(bundle, 0, driver=driver)
-    a, b, c = (Array(256, 256, dtype="f16", ptr=0x100000 * k) for k in (1, 2, 3))
-    module.matmul(c, a, b, stream=5)
-    (launch,) = driver.launches
-    image = next(
-        i
-        for k, v, i in rows
-        if v.id.startswith("matmul-f16") and v.id.endswith("div16") and str(i.target) == "sm_90"
-    )
-    assert launch.shape.grid == (4, 1, 1)
-    assert launch.shape.block == (256, 1, 1)
-    assert launch.shape.shared == image.dynamic_shared > 0
-    assert driver.allowed_shared == {"matmul_kernel": image.dynamic_shared}
-    assert launch.arguments == (0x100000, 0x200000, 0x300000, *(256,) * 6, 0, 0)
-    z, x, y = (Array(1000, ptr=0x100000 * k + 4) for k in (1, 2, 3))
-    assert module.add.explain(z, x, y).variant.id == "add-f32-BLOCK1024"
-    z, x, y = (Array(1008, ptr=0x100000 * k) for k in (1, 2, 3))
-    assert module.add.explain(z, x, y).variant.id == "add-f32-BLOCK1024-div16"
-
-
-def test_the_language_has_to_be_said(project: Path, cli: Cli, tmp_path: Path) -> None:
-    root = tmp_path / "unsaid"
-    shutil.copytree(project, root)
-    edit(
-        root / "tilec.toml",
-        'reference = "reference.py:add"\nlanguage = "triton"',
-        'reference = "reference.py:add"',
-    )
-    failed = cli(root, "build")
-    assert failed.code == 2
-    assert (
-        'add.py has no kernel at all: it is a @triton.jit function, so say language = "triton"'
-        in failed.err
-    )

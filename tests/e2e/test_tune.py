@@ -172,67 +172,6 @@ def test_a_build_takes_the_record_up(tune, project: Path, cli: Cli) -> None:
 
 
 @pytest.mark.long
-def test_a_case_is_measured_at_its_size_and_checked_at_a_small_one(
-    tune, project: Path, cli: Cli
-) -> None:
-    """The launcher is told nothing: the table has it from the size that decides, whatever the
-    inputs' own are.
-    """
-    edit(project / "tilec.toml", "MODE = [0, 1, 2, 3]", "MODE = [0]")
-    edit(
-        project / "tilec.toml",
-        "inputs.x = { shape = [4096], ",
-        "inputs.x = { shape = [1048576], small = [256], ",
-    )
-    edit(
-        project / "tilec.toml",
-        "inputs.z = { shape = [4096], ",
-        'inputs.z = { shape = ["x.shape[0]"], ',
-    )
-    edit(
-        project / "tilec.toml",
-        "[kernel.add.params]",
-        '[kernel.add.dispatch]\nsizes = ["z.shape[0] // 16"]\n[kernel.add.params]',
-    )
-    tune("add", *CPU, "--search", "grid", "--case", "b*")
-    found = entry(project)
-    assert (found["at"], found["ranges"]) == ([65536], [[65536, 131071]])
-    assert found["point"]["TILE"] == 64
-    (trial, *_) = [
-        json.loads(line)
-        for line in (project / ".tilec/tune/add/add-tileir-cpu.jsonl").read_text().split("\n")[1:-1]
-    ]
-    assert trial["device"] == "cpu"
-    out = cli.good(project, "run", "add", "--device", "cpu", "--set", "TILE=64").out
-    assert "add/big" in out
-
-
-@pytest.mark.long
-def test_candidates_that_hang_or_crash_cost_themselves_alone(tune, project: Path) -> None:
-    edit(project / "tilec.toml", "MODE = [0, 1, 2, 3]", "MODE = [0]")
-    tune(
-        "add",
-        *CPU,
-        "--search",
-        "grid",
-        "--limit",
-        "8s",
-        plant=f"{BEST_64}; hang = TILE == 16; crash = TILE == 32",
-    )
-    found = entry(project)
-    assert found["point"]["TILE"] == 64
-    assert statuses(found) == {
-        (64, 0): "best",
-        (128, 0): "measured",
-        (16, 0): "hung",
-        (32, 0): "failed",
-    }
-    reasons = {c["status"]: c["reason"] for c in found["candidates"]}
-    assert reasons["hung"] == "it did not end within 8 s"
-    assert reasons["failed"] == "its process exited with status 3"
-
-
-@pytest.mark.long
 def test_a_kit_is_measured_where_no_project_is(tune, project: Path, tmp_path: Path) -> None:
     out = tune("add", "--prepare", "--target", "tileir", "-o", str(tmp_path / "add.tune"))
     assert "12 candidates for tileir" in out

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 import random
 from statistics import median
 
 import pytest
 
-from tilec.bench.clocks import Clocks
 from tilec.bench.measure import (
     ClockReading,
     MeasureOptions,
     measure,
     measure_together,
 )
-from tilec.bench.statistics import median_interval, ratio_of, summarize
+from tilec.bench.statistics import median_interval, ratio_of
 
 
 @dataclasses.dataclass
@@ -73,22 +71,6 @@ def test_samples_that_hang_together_make_a_median_known_later() -> None:
     assert len(measure(drifting, options, clock=drifting.clock).samples) == 40
 
 
-def test_reads_why_clocks_are_held_back() -> None:
-    fast, slow = ClockReading(sm=1980, memory=3201), ClockReading(sm=1500, memory=3201)
-    subject = Planned([1e-3], [fast] * 10 + [slow] * 400)
-    found = measure(subject, MeasureOptions(sample=1e-4, least=30), clock=subject.clock)
-    assert found.sm == (1500, 1980)
-    assert found.memory == (3201, 3201)
-    assert found.held_back == ("clock",)
-    hot = dataclasses.replace(slow, held_back=("heat",))
-    subject = Planned([1e-3], [hot])
-    assert measure(subject, clock=subject.clock).held_back == ("heat",)
-    subject = Planned([1e-3], [fast])
-    assert measure(subject, clock=subject.clock).held_back == ()
-    subject = Planned([1e-3])
-    assert measure(subject, clock=subject.clock).sm is None
-
-
 def test_a_pair_is_measured_in_turn_and_each_goes_first_as_often() -> None:
     order: list[str] = []
 
@@ -108,50 +90,6 @@ def test_a_pair_is_measured_in_turn_and_each_goes_first_as_often() -> None:
     assert found.ratio < 1
 
 
-class Nvml:
-    """NVML as far as it is asked."""
-
-    def __init__(self, bits: int = 0, lost: bool = False) -> None:
-        self.bits, self.lost = bits, lost
-
-    def init_v2(self) -> None: ...
-
-    def system_get_driver_version(self) -> str:
-        return "580.95.05"
-
-    def device_get_handle_by_uuid(self, uuid: str) -> int:
-        assert uuid == "GPU-1"
-        return 7
-
-    def device_get_clock_info(self, handle: int, kind: int) -> int:
-        if self.lost:
-            raise RuntimeError("GPU is lost")
-        return {1: 1980, 2: 3201}[kind]
-
-    def device_get_current_clocks_event_reasons(self, handle: int) -> int:
-        return self.bits
-
-
-def test_clocks_that_cannot_be_read_say_why() -> None:
-    class Absent(Nvml):
-        def init_v2(self) -> None:
-            raise RuntimeError("no driver")
-
-    clocks = Clocks("GPU-1", Absent())
-    assert clocks.read() is None
-    assert clocks.missing == "the clocks cannot be read: RuntimeError: no driver"
-    api = Nvml()
-    clocks = Clocks("GPU-1", api)
-    api.lost = True
-    assert clocks.read() is None
-    assert clocks.missing == "the clocks cannot be read: RuntimeError: GPU is lost"
-
-
-def test_too_few_samples_say_how_sure_they_are() -> None:
-    found = median_interval([3.0, 1.0, 2.0])
-    assert (found.low, found.high, found.coverage) == (1.0, 3.0, 0.75)
-
-
 @pytest.mark.parametrize(
     "draw",
     [
@@ -168,12 +106,6 @@ def test_the_interval_holds_the_median_as_often_as_it_says(draw) -> None:
     assert 0.94 <= hits / 1000 <= 0.99  # 95.7 % by the binomial, with the noise of a thousand tries
 
 
-@pytest.mark.parametrize("samples", [[], [1.0, math.nan], [math.inf]])
-def test_a_summary_needs_finite_samples(samples: list[float]) -> None:
-    with pytest.raises(ValueError, match="samples"):
-        summarize(samples)
-
-
 def test_a_ratio_of_pairs_ignores_drift() -> None:
     """Both become twice as slow; the second is 3 % slower in every pair."""
     rng = random.Random(3)
@@ -185,12 +117,3 @@ def test_a_ratio_of_pairs_ignores_drift() -> None:
     assert found.ratio == pytest.approx(1 / 1.03, rel=0.005)
     assert ratio_of(second, first).ratio > 1
     assert median_interval(first).low < median(second) < median_interval(second).high
-
-
-def test_equal_and_too_few_pairs_are_uncertain() -> None:
-    rng = random.Random(5)
-    one, other = ([rng.uniform(0.9, 1.1) for _ in range(30)] for _ in range(2))
-    assert not ratio_of(one, other).certain
-    assert not ratio_of([1.0, 1.0], [2.0, 2.0]).certain
-    with pytest.raises(ValueError, match="argument"):
-        ratio_of([1.0], [1.0, 2.0])

@@ -86,13 +86,6 @@ def test_a_sweep_is_two_plots_and_a_table() -> None:
     assert cells[-2:] == [HOSTILE, "1 us"]
 
 
-def test_limits_are_drawn_where_they_are_near() -> None:
-    rates, times_, roof = (text.count("stroke-dasharray") for text in images(REPORT))
-    assert (rates, times_, roof) == (2, 0, 2)  # a line and its entry in the legend each
-    slow = [dataclasses.replace(case, rivals=(), measurement=times(1e-3)) for case in SWEEP]
-    assert "stroke-dasharray" not in images(dataclasses.replace(REPORT, results=slow))[0]
-
-
 def test_nothing_of_the_manifest_is_markup_and_nothing_else_may_style() -> None:
     tree, text = tree_of(REPORT), text_of(REPORT)
     assert {"script", "a", "iframe"}.isdisjoint(name for name, _ in tree.elements)
@@ -102,11 +95,6 @@ def test_nothing_of_the_manifest_is_markup_and_nothing_else_may_style() -> None:
     assert f"style-src 'sha256-{digest}'" in text.replace("&#39;", "'")
     assert not re.search(r"(href|src)=\"(?!data:)", text)
     assert text == text_of(REPORT)
-
-
-def test_without_work_there_are_times_alone() -> None:
-    rows = [dataclasses.replace(case, work=Work(), rates=rates_of(Work(), 1.0)) for case in SWEEP]
-    assert len(images(dataclasses.replace(REPORT, results=rows))) == 1
 
 
 def test_a_sweep_over_words_has_a_plot() -> None:

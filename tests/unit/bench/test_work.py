@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import sys
 from pathlib import Path
@@ -11,15 +10,12 @@ import pytest
 
 from tilec.bench import ceilings
 from tilec.bench.ceilings import (
-    NO_TORCH,
     Ceilings,
     known_ceilings,
     measured_apart,
 )
-from tilec.bench.work import NO_RATES, Work, amount_of, rates_of
+from tilec.bench.work import NO_RATES, Work, rates_of
 from tilec.model.codec import encode
-from tilec.testing.fake_driver import H200, FakeDriver
-from tilec_runtime.errors import MissingError
 
 DEVICE = Ceilings(copy=4e12, products={"bf16": 800e12})
 
@@ -46,14 +42,6 @@ def test_the_ceiling_that_allows_least_bounds_a_launch(
     assert rates_of(Work(), seconds, device) == NO_RATES
 
 
-@pytest.mark.parametrize(
-    ("value", "amount"),
-    [(3, 3.0), (2.5, 2.5), (0, 0.0), (-1, None), (True, None), (float("inf"), None), ("x", None)],
-)
-def test_amounts_are_finite_and_not_negative(value: object, amount: float | None) -> None:
-    assert amount_of(value) == amount
-
-
 def test_a_gpu_rests_after_products_that_were_measured(tmp_path: Path) -> None:
     """Else the first case would be throttled for the power that they took."""
     rested: list[float] = []
@@ -61,15 +49,6 @@ def test_a_gpu_rests_after_products_that_were_measured(tmp_path: Path) -> None:
         found = known_ceilings(tmp_path / "c.json", {}, lambda: DEVICE, rest=rested.append)
         assert found == DEVICE
     assert rested == [ceilings.REST]
-
-
-def test_only_what_can_be_cached_is(tmp_path: Path) -> None:
-    none = Ceilings(missing="they cannot be measured: no memory")
-    assert known_ceilings(tmp_path / "c.json", {}, lambda: none) == none
-    (tmp_path / "file").write_text("")
-    path = tmp_path / "file" / "c.json"
-    assert known_ceilings(path, {}, lambda: dataclasses.replace(DEVICE, products={})).copy == 4e12
-    assert [each.name for each in tmp_path.iterdir()] == ["file"]
 
 
 def saying(text: str, code: int = 0) -> tuple[str, ...]:
@@ -94,25 +73,3 @@ def test_a_process_of_its_own_measures(command: tuple[str, ...], found: Ceilings
     if isinstance(found, str):
         found = Ceilings(missing=f"they cannot be measured: {found}")
     assert measured_apart("cuda:0", command) == found
-
-
-@pytest.mark.parametrize(
-    ("what", "missing"),
-    [
-        ("torch is not installed", NO_TORCH),
-        ("torch 2.13.0+cpu sees no GPU", "torch 2.13.0+cpu sees no GPU"),
-    ],
-)
-def test_the_process_says_why_products_are_missing(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], what: str, missing: str
-) -> None:
-    def refuse(*_: object) -> None:
-        raise MissingError(what)
-
-    monkeypatch.setattr(ceilings, "COPY", 1 << 10)
-    monkeypatch.setattr(ceilings, "driver_of", lambda _name: FakeDriver(devices=(H200,)))
-    monkeypatch.setattr(ceilings, "open_library", refuse)
-    assert ceilings.main(["cuda:0"]) == 0
-    assert json.loads(capsys.readouterr().out)["missing"] == missing
-    assert ceilings.main(["cuda:3"]) == 1
-    assert capsys.readouterr().err == "there is no device 3: this process sees 1, numbered from 0\n"

@@ -6,27 +6,21 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import time
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from tests.cpu_samples import ADD, add, device, fails
-from tests.runtime_samples import image
+from tests.cpu_samples import ADD, device
 from tests.unit.case.test_run_command import ABI, IMAGE, INFO, MANIFEST, Ran, scale
 from tests.unit.case.test_run_command import REFERENCE as OF_SCALE
-from tilec.build import BuildRequest
 from tilec.case.cases import BoundCase
 from tilec.case.chains import chain_cases
-from tilec.case.device import ModuleDevice, calls_of
+from tilec.case.device import calls_of
 from tilec.case.inputs import make_inputs
 from tilec.case.reference import References
-from tilec.case.run import run_case
 from tilec.cli.main import run
-from tilec.compile.project import open_project
 from tilec.manifest.cases import StepError, parse_step
 from tilec.manifest.types import Case, Chain, Input, Operand, Step
 from tilec.package.write import write_bundle
@@ -149,13 +143,6 @@ def test_refuses_chains_where_kernels_are_meant(
     assert told in done.err
 
 
-def test_tuning_takes_kernels(
-    tilec: Tilec, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(["tune", "both", "--device", "cpu"], {"HOME": str(tmp_path)}, tmp_path) == 2
-    assert ONE_BY_ONE in capsys.readouterr().err
-
-
 def test_a_case_that_does_not_fit_its_kernels_is_an_error_of_its_own(
     tilec: Tilec, tmp_path: Path
 ) -> None:
@@ -184,69 +171,6 @@ def test_a_case_that_does_not_fit_its_kernels_is_an_error_of_its_own(
         "scale/alien: x has dtype f16, but the kernel takes f32"
         in found["scale/alien"]["error"]["message"]
     )
-
-
-def test_a_chain_without_cases_has_nothing_to_run(tilec: Tilec, tmp_path: Path) -> None:
-    (tmp_path / "tilec.toml").write_text(
-        MANIFEST + CHAIN + '[chain.bare]\nsteps = ["scale(y, x)"]\n'
-    )
-    done = tilec("run", "bare")
-    assert (done.code, done.err) == (
-        2,
-        "error: there are no cases to run\n  fix: add [chain.bare.case.CASE] to tilec.toml\n",
-    )
-
-
-def test_check_holds_steps_against_their_kernels(
-    tilec: Tilec,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    def planned(request: BuildRequest, _observer: object) -> SimpleNamespace:
-        manifest = open_project(request.manifest_path, request.search).manifest
-        kernel = SimpleNamespace(info=INFO.kernels[0], manifest=manifest.kernels[0])
-        return SimpleNamespace(jobs=(), notes=(), manifest=manifest, kernels=(kernel,))
-
-    monkeypatch.setattr("tilec.build.check", planned)
-    assert run(["check"], {"HOME": str(tmp_path)}, tmp_path) == 0
-    (tmp_path / "tilec.toml").write_text(
-        MANIFEST + CHAIN.replace("scale(mid, x, 3)", "scale(mid, x, 3, 4)")
-    )
-    capsys.readouterr()
-    assert run(["check"], {"HOME": str(tmp_path)}, tmp_path) == 2
-    line = (MANIFEST + CHAIN).splitlines().index("[chain.both]") + 2
-    said = capsys.readouterr().err
-    assert said.startswith(
-        f"tilec.toml:{line}:10: error: both/good: scale takes 3 arguments (z, x, alpha), got 4\n    steps = ["
-    )
-    assert run(["check", "--json"], {"HOME": str(tmp_path)}, tmp_path) == 2
-    (problem,) = json.loads(capsys.readouterr().out)["problems"]
-    assert (problem["location"]["line"], problem["location"]["column"]) == (line, 10)
-
-
-def test_a_chain_whose_kernel_is_not_in_the_bundle(tilec: Tilec, tmp_path: Path) -> None:
-    text = (
-        MANIFEST
-        + CHAIN.replace("scale(out", "other(out")
-        + '[kernel.other]\nsource = "scale.cu:scale"\nargs = ["z.ptr"]\nparams = { z = {} }\n'
-    )
-    (tmp_path / "tilec.toml").write_text(text)
-    done = tilec("run", "both")
-    assert (done.code, "kernel 'other' of chain 'both' is not in the bundle" in done.err) == (
-        2,
-        True,
-    )
-    assert [
-        row["kernel"] for row in json.loads(tilec("run", "--case", "good", "--json").out)["cases"]
-    ] == ["scale"]
-
-
-def test_arguments_are_those_of_one_kernel(
-    tilec: Tilec, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(["run", "both", "--arg", "x=f32[3]"], {"HOME": str(tmp_path)}, tmp_path) == 2
-    assert "'both' is a chain, and here kernels are taken one by one" in capsys.readouterr().err
 
 
 def test_a_step_is_read_and_never_run() -> None:
@@ -321,11 +245,6 @@ def test_a_step_that_does_not_fit_its_kernel(steps: list[str], what: str) -> Non
         bound(*steps)
 
 
-def test_an_input_of_another_dtype_than_a_kernel_takes() -> None:
-    with pytest.raises(CaseError, match="x is f16, and scale takes f32 for 'x'"):
-        bound("scale(z, x)", inputs=(INPUTS[0], dataclasses.replace(INPUTS[1], dtype="f16")))
-
-
 def test_a_reference_names_the_arrays_that_it_gives(tmp_path: Path) -> None:
     (tmp_path / "sums.py").write_text("def last(x):\n    return {'z': x - 3 * x}\n")
     inputs = tuple(Input(name=n, shape=("7",)) for n in "xyz")
@@ -350,31 +269,3 @@ def test_each_step_gets_its_own_arguments() -> None:
     for call in calls_of(made, module, given):
         call.prepared(0)()
     assert (given["y"].to_host()[0], given["z"].to_host()[0]) == (6, 3 - 6)
-
-
-def test_blames_the_step_that_failed() -> None:
-    module, driver = device(fails)
-    chain = Chain(
-        name="c",
-        steps=(parse_step("add(z, x, x, -1)"), parse_step("add(z, x, x)")),
-        cases=(Case(name="one", inputs=INPUTS[:2]),),
-    )
-    (made,) = chain_cases(chain, {"add": ADD})
-    place = ModuleDevice(module, driver)
-    result = run_case(made, place, References(""), clock=time.perf_counter)
-    assert (result.status, str(result.error)) == ("error", "add-any: it went wrong")
-
-
-def test_a_chain_needs_a_gpu_if_one_kernel_does() -> None:
-    alone = tuple(dataclasses.replace(variant, images=(image("add"),)) for variant in ADD.variants)
-    module, driver = device(
-        add, ADD, dataclasses.replace(ADD, name="threads", language="cuda", variants=alone)
-    )
-    chain = Chain(
-        name="c",
-        steps=(parse_step("add(z, x, x)"), parse_step("threads(z, x, z)")),
-        cases=(Case(name="one", inputs=INPUTS[:2]),),
-    )
-    (made,) = chain_cases(chain, {info.name: info for info in module.info.kernels})
-    reason = ModuleDevice(module, driver).refusal(made)
-    assert reason.startswith("threads: it is a CUDA C++ kernel, compiled to code of a GPU")

@@ -127,18 +127,3 @@ def test_findings_of_compute_sanitizer_and_failing_tests_are_no_success(
         .read_text()
         .startswith("--tool racecheck --report-api-errors no --log-file ")
     )
-
-
-@pytest.mark.parametrize(("summary", "clean"), [(NOTHING, True), (HAZARDS, False)])
-def test_a_run_that_takes_too_long_is_cut_and_says_how_far_it_came(
-    script: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, summary: str, clean: bool
-) -> None:
-    monkeypatch.setattr(script, "GRACE", 0.5)
-    path = sanitizer(tmp_path, summary, hangs="yes", first=" && break")
-    result = script.followed(
-        path, "memcheck", ["tests/gpu/test_x.py::one", "tests/gpu/test_x.py::two"], 2.0, tmp_path
-    )
-    assert (result["cut"], result["passed"], script.clean(result)) == (True, 1, clean)
-    words = script.told(result)
-    assert words.startswith("memcheck: 1 of 2 tests ran, 0 failed, 0 skipped, in ")
-    assert words.endswith(f" s (cut at its limit of 2 s); compute-sanitizer: {summary}")

@@ -19,7 +19,7 @@ from tilec.cli.main import run
 from tilec.package.write import write_bundle
 from tilec.testing.fake_driver import FakeDriver, FakeKernel
 from tilec_runtime.device import driver as _driver
-from tilec_runtime.errors import Location, NoDeviceError
+from tilec_runtime.errors import Location
 from tilec_runtime.model.arch import Target
 from tilec_runtime.model.digest import sha256
 from tilec_runtime.model.image import ImageInfo
@@ -251,13 +251,6 @@ def test_how_a_failure_looks(
     golden(ROOT / f"tests/golden/run/failure-{width}.txt", shown)
 
 
-def test_a_number_alone_is_a_gpus(tilec: Tilec) -> None:
-    document = json.loads(
-        tilec("scale", "--case", "good", "--bundle", "acme.tilec", "--device", "0", "--json").out
-    )
-    assert (document["ok"], document["device"]["ordinal"]) == (True, 0)
-
-
 def test_a_place_that_cannot_be_written_is_told_before_anything_runs(
     tilec: Tilec, tmp_path: Path
 ) -> None:
@@ -365,56 +358,6 @@ def test_usage(tilec: Tilec, arguments: list[str], words: str) -> None:
     done = tilec("--bundle", "acme.tilec", *arguments)
     assert done.code == 2
     assert words in done.err
-
-
-def test_outputs_have_to_be_given(tilec: Tilec) -> None:
-    done = tilec("scale", "--bundle", "acme.tilec", "--arg", "x=f32[3]")
-    assert done.code == 2
-    assert "scale: nothing is given for 'z'" in done.err
-    assert "--arg z=f32[1024]" in done.err
-    unknown = tilec("scale", "--bundle", "acme.tilec", "--arg", "xx=f32[3]")
-    assert unknown.code == 2
-    assert "scale: the launcher has no parameter 'xx'; did you mean 'x'" in unknown.err
-
-
-def test_without_a_gpu_it_says_what_it_would_need(
-    tilec: Tilec, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def missing() -> None:
-        raise NoDeviceError("there is no driver", cause="nothing is installed")
-
-    monkeypatch.setattr(_driver, "driver", missing)
-    done = tilec("--device", "cuda")
-    assert done.code == 3
-    assert "running kernels needs a GPU (cuda): there is no driver" in done.err
-    assert "--device cpu, to run the tile kernels here" in done.err
-    assert "tilec run --bundle FILE" in done.err
-    assert done.out == ""
-
-
-def test_refuses_kernels_that_run_nowhere_before_it_asks_for_a_gpu(
-    tilec: Tilec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def missing() -> None:
-        raise NoDeviceError("there is no driver")
-
-    monkeypatch.setattr(_driver, "driver", missing)
-    typo = tilec("scael")
-    assert (typo.code, typo.err) == (2, "error: no kernel 'scael'; did you mean 'scale'\n")
-    (tmp_path / "tilec.toml").write_text(MANIFEST[: MANIFEST.index("[kernel.scale.case")])
-    idle = tilec()
-    assert idle.code == 2
-    assert (
-        idle.err
-        == "error: there are no cases to run\n  fix: add [kernel.NAME.case.CASE] to tilec.toml, or run one kernel with --arg\n"
-    )
-    assert tilec("scale", "--arg", "x=f32[3]", "--device", "cuda").code == 3
-
-
-def test_a_bundle_that_is_none(tilec: Tilec, tmp_path: Path) -> None:
-    (tmp_path / "bad.tilec").write_bytes(b"nothing")
-    assert tilec("--bundle", "bad.tilec").code == 1
-    assert tilec("--bundle", "missing.tilec").code == 1
 
 
 TWO = dataclasses.replace(

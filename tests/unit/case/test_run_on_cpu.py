@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,13 +14,12 @@ import numpy as np
 import pytest
 
 from tests.cpu_samples import I32, PTR, program_of
-from tilec.cli.app import App
 from tilec.cli.main import run
 from tilec.package.write import write_bundle
 from tilec_runtime.cpu import driver as cpu_driver
 from tilec_runtime.cpu.launch import CpuOptions, CpuRun
 from tilec_runtime.device import driver as _driver
-from tilec_runtime.errors import FaultError, Location, MissingError, NoDeviceError
+from tilec_runtime.errors import FaultError, Location, NoDeviceError
 from tilec_runtime.model.arch import Target
 from tilec_runtime.model.digest import sha256
 from tilec_runtime.model.image import ImageInfo
@@ -158,35 +156,6 @@ def test_without_a_gpu_the_cpu_device_is_taken_and_it_says_so(tilec: Tilec) -> N
     assert lines[6].startswith(SKIPPED_CUDA)
 
 
-def test_a_terminal_names_the_case_that_runs_and_a_pipe_does_not(
-    tilec: Tilec, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert "running" not in tilec("twice", "--device", "cpu").err
-    monkeypatch.setattr(App, "colored", lambda *_: False)
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
-    wiped = "\r\x1b[2K"
-    assert (
-        tilec("twice broken", "--device", "cpu").err
-        == f"running twice/small (1 of 2){wiped}running broken/small (2 of 2){wiped}"
-    )
-    assert tilec("twice", "--device", "cpu", "--quiet").err == ""
-    assert "running" not in tilec("twice", "--device", "cpu", "--json").err
-
-
-def test_bindings_that_are_not_installed_are_no_obstacle(
-    tilec: Tilec, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def missing() -> None:
-        raise MissingError("the package cuda-bindings cannot be imported: no")
-
-    monkeypatch.setattr(_driver, "driver", missing)
-    done = tilec("twice")
-    assert (done.code, done.err) == (
-        0,
-        "running on the cpu device, without a GPU: the package cuda-bindings cannot be imported\n",
-    )
-
-
 @pytest.mark.parametrize(
     ("names", "arguments", "words"),
     [
@@ -268,9 +237,3 @@ def test_usage(tilec: Tilec, arguments: list[str], words: str) -> None:
     done = tilec("twice native", *arguments)
     assert (done.code, done.out) == (2, "")
     assert words in done.err
-
-
-def test_what_cannot_be_traced(tilec: Tilec) -> None:
-    done = tilec("twice native", "--trace", "native/small")
-    assert done.code == 3
-    assert "error: native/small cannot be traced: it is a CUDA C++ kernel" in done.err

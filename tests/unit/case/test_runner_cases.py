@@ -5,12 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.case.conftest import At, case, info, kernel, made, tensor
-from tilec.case.cases import bind, expand_cases, unbuilt_cases
+from tilec.case.cases import expand_cases, unbuilt_cases
 from tilec.manifest.types import Kernel, Matrix, ParamTable
 from tilec_runtime.errors import CaseError, Location
-from tilec_runtime.model.signature import Param, ParamKind
 
-ALPHA = Param(name="alpha", kind=ParamKind.SCALAR, dtype="f32", default=2.0)
 TWO = ({"T": "f16", "VEC": 1}, {"T": "f32", "VEC": 1}, {"T": "f32", "VEC": 4})
 
 
@@ -61,13 +59,6 @@ def test_locates_operations_that_do_not_fit(broken: object, words: str) -> None:
         expand_cases(kernel(broken), add(points=TWO), locate=At(place))
     assert words in str(caught.value)
     assert caught.value.location == place
-
-
-def test_one_run_needs_one_variant() -> None:
-    with pytest.raises(
-        CaseError, match=r"add: the arguments fit more than one variant: add\[f16\], add\[f32\]"
-    ):
-        bind(case("", made("x", 4), made("z", 4)), add(points=({"T": "f16"}, {"T": "f32"})))
 
 
 def test_cases_of_a_kernel_that_was_not_built_have_the_names_they_would_have() -> None:

@@ -63,13 +63,6 @@ def test_nan_and_infinity(actual: float, expected: float, ok: bool) -> None:
     assert result.max_abs == (0 if ok else math.inf)
 
 
-def test_low_precision_is_compared_wide() -> None:
-    actual = np.array([60000.0, -60000.0], np.float16)
-    assert compare(actual, -actual, EXACT).max_abs == 120000.0  # beyond f16
-    assert compare(np.ones(3, ml_dtypes.bfloat16), np.ones(3), EXACT).ok
-    assert compare(np.ones(3, ml_dtypes.float8_e4m3fn), np.ones(3)).ok
-
-
 def test_integers_are_exact_in_all_of_their_bits() -> None:
     big = 2**62
     assert compare(np.array([big]), np.array([big + 1]), EXACT).max_abs == 1.0
@@ -79,11 +72,6 @@ def test_integers_are_exact_in_all_of_their_bits() -> None:
     assert not compare(np.array([2**63], np.uint64), np.array([2**63 + 1], np.uint64)).ok
     assert compare(np.array([True, False]), np.array([True, False])).ok
     assert not compare(np.array([True, False]), np.array([True, True])).ok
-
-
-def test_shapes_must_agree() -> None:
-    with pytest.raises(ValueError, match="shapes differ"):
-        compare(np.zeros(3, np.float32), np.zeros((3, 1)))
 
 
 def test_chunks_do_not_change_the_result(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,12 +142,6 @@ def test_an_infinity_fits_in_ulp_only_where_the_reference_rounds_to_it() -> None
     assert compare(inf16, np.array([math.nan])).max_ulp is None
 
 
-def test_an_integer_that_wraps_is_far_off_in_ulp() -> None:
-    assert compare(np.array([0], np.uint8), np.array([1], np.int64), Tolerance(ulp=1)).ok
-    assert not compare(np.array([0], np.uint8), np.array([256], np.int64), Tolerance(ulp=1)).ok
-    assert not compare(np.array([0], np.uint8), np.array([1.5]), Tolerance(ulp=1)).ok
-
-
 @pytest.mark.parametrize(
     ("got", "expected", "count"),
     [
@@ -202,11 +184,6 @@ def difference(
     return difference_of(np.asarray(actual, numpy), np.asarray(expected), CLOSE, first)
 
 
-def test_an_output_of_one_element() -> None:
-    (only,) = difference(2.0, 3.0, ()).window
-    assert (only.index, only.ok, only.got, only.expected, only.error) == ((), False, 2.0, 3.0, 1.0)
-
-
 def test_errors_by_decade() -> None:
     expected = np.zeros(8, np.float32)
     actual = np.array([0, 0, 5e-7, 2e-3, 3e-3, 0.5, np.nan, np.inf], np.float32)
@@ -221,13 +198,4 @@ def test_errors_by_decade() -> None:
         ("1e-02 to 1e-01", 0, 0),
         ("1e-01 to 1e+00", 1, 1),
         ("not finite", 2, 2),
-    ]
-
-
-def test_integers_are_exact() -> None:
-    found = difference_of(np.array([2**63 - 1, 5]), np.array([2**63 - 2, 5]), Tolerance(), (0,))
-    assert (found.window[0].error, found.window[0].ulp, found.window[0].ok) == (1.0, 1, False)
-    assert [(row.label, row.count, row.off) for row in found.histogram] == [
-        ("equal", 1, 0),
-        ("1e+00 to 1e+01", 1, 1),
     ]

@@ -20,10 +20,10 @@ from tilec.case.arguments import (
     parse_axis,
     parse_overrides,
 )
-from tilec.case.cases import BoundCase, bind, expand_cases
+from tilec.case.cases import BoundCase, expand_cases
 from tilec.case.files import UnfitError, dtype_in, parse_place, read_array
-from tilec.case.inputs import environment, facts_of, make_inputs, planned_inputs, poisoned
-from tilec.manifest.types import Case, Input
+from tilec.case.inputs import environment, facts_of, make_inputs, poisoned
+from tilec.manifest.types import Input
 from tilec_runtime.errors import CaseError, Location, UsageError
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.model.signature import Param, ParamKind
@@ -65,11 +65,6 @@ def test_inputs_differ_unless_they_name_one_seed() -> None:
     assert not np.array_equal(plain["x"], plain["y"])
     np.testing.assert_array_equal(seeded["x"], seeded["y"])
     np.testing.assert_array_equal(plain["x"], one(made("x", 64, dtype="f32")))
-
-
-def test_the_same_seed_gives_known_numbers() -> None:
-    expected = np.random.Generator(np.random.PCG64(5)).standard_normal(4, np.float32)
-    assert one(made("x", 4, dtype="f32", seed=5)).tolist() == expected.tolist()
 
 
 def test_integers_stay_in_their_bounds() -> None:
@@ -145,13 +140,6 @@ def test_what_cannot_be_made_is_said_with_its_place(item: Input, words: str) -> 
     assert str(caught.value).startswith("tilec.toml:3: ")
 
 
-def test_scalars_take_the_precision_of_the_kernel() -> None:
-    assert one(Input(name="a", value=0.1, dtype="f32")) == float(np.float32(0.1))
-    assert one(Input(name="a", value=2, dtype="f32")) == 2.0
-    assert one(Input(name="a", value=1, dtype="bool")) is True
-    assert one(Input(name="a", value=7, dtype="i64")) == 7
-
-
 def test_files_replace_inputs(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.arange(6, dtype=np.float32).reshape(2, 3))
     np.save(tmp_path / "b.npy", np.ones(4, ml_dtypes.bfloat16))
@@ -173,23 +161,6 @@ def test_files_replace_inputs(tmp_path: Path) -> None:
     (tmp_path / "bad.npy").write_bytes(b"\x93NUMPY\x01\x00")
     with pytest.raises(CaseError, match="x cannot be read from"):
         make_inputs(bound(params=params, files=(("x", f"{tmp_path}/bad.npy"),)))
-
-
-def planned(*shape: object, dtype: str = "f32") -> BoundCase:
-    found = kernel(case("c", made("x", *shape, dtype=dtype), made("z", "x.shape[0]", dtype=dtype)))
-    params = (tensor("z", out=True), tensor("x", rank=len(shape)))
-    return expand_cases(found, info(*params, points=({"T": dtype},)))[0]
-
-
-def test_of_files_nothing_is_known_before_they_are_read() -> None:
-    files = (("x", "f32", "x.npy"), ("z", "f32", "z.npy"))
-    one = bind(
-        Case(name="c"),
-        info(tensor("z", out=True), tensor("x"), points=({"T": "f32"},)),
-        files=files,
-    )
-    with pytest.raises(CaseError, match="its inputs are in files"):
-        planned_inputs(one)
 
 
 ALPHA = Param(name="alpha", kind=ParamKind.SCALAR, dtype="f32", default=1.0)
@@ -233,15 +204,6 @@ def test_scalars_shapes_tensors_and_axes() -> None:
     assert (only.name, make_inputs(only)["x"].tolist()) == ("add/small", [0.0] * 3)  # type: ignore[union-attr]
     (only,) = taken_by("T=f32")
     assert dict(only.axes)["T"] == "f32"
-
-
-def test_inputs_from_files(tmp_path: Path) -> None:
-    np.savez(tmp_path / "d.npz", weights=np.arange(5, dtype=np.float32))
-    (only,) = taken_by(inputs=("x=d.npz:weights",), cwd=tmp_path)
-    made_of = make_inputs(only)
-    assert made_of["x"].tolist() == [0, 1, 2, 3, 4]  # type: ignore[union-attr]
-    assert made_of["z"].shape == (5,)  # type: ignore[union-attr]
-    assert dict(only.axes)["T"] == "f32", "its dtype settles the axis"
 
 
 @pytest.mark.parametrize(
@@ -338,16 +300,6 @@ def test_malformed_arguments_are_rejected(tmp_path: Path, text: str, words: str)
     with pytest.raises(UsageError) as caught:
         given(text, "z=f32[4]", cwd=tmp_path)
     assert words in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [("VAC=1", "no axis 'VAC'; did you mean 'VEC'"), ("VEC=2", "VEC was built for 1, 4")],
-)
-def test_axes_are_those_that_were_built(text: str, words: str) -> None:
-    assert parse_axis("T=f16", ADD) == ("T", "f16")
-    with pytest.raises(UsageError, match=words):
-        parse_axis(text, ADD)
 
 
 F32 = np.dtype(np.float32)

@@ -16,10 +16,9 @@ from tests.unit.case.conftest import At, FakeDevice, broken, case, info, kernel,
 from tilec.case.cases import BoundCase, expand_cases
 from tilec.case.reference import References
 from tilec.case.report import case_json
-from tilec.case.run import CaseResult, Repeats, repeat_case, run_case, run_cases
+from tilec.case.run import CaseResult, Repeats, repeat_case, run_case
 from tilec.manifest.types import Tolerance
 from tilec_runtime.errors import CaseError, Location
-from tilec_runtime.model.signature import Param, ParamKind
 
 INFO = info(tensor("z", out=True), tensor("x"), tensor("y"), points=({"T": "f16"}, {"T": "f32"}))
 REFERENCES = """
@@ -186,16 +185,6 @@ def test_notes_nan_and_coarse_references(
     assert case_json(result)["outputs"][0].get("notes", []) == list(output.notes)
 
 
-def test_a_device_error_is_a_result_and_the_run_goes_on(
-    project: Path, ticks: Callable[[], float]
-) -> None:
-    report = run_cases(cases(), FakeDevice({"add": broken}), References(str(project)), clock=ticks)
-    assert [r.status for r in report.results] == ["error", "error"]
-    assert "the launch failed" in str(report.results[0].error)
-    assert not report.ok
-    assert report.count("error") == 2
-
-
 @pytest.mark.parametrize(
     ("function", "words", "place"),
     [
@@ -233,18 +222,6 @@ def test_references_that_do_not_fit(
     assert str(result.error.location) == place
 
 
-def test_integers_are_wanted_where_the_kernel_writes_integers(tmp_path: Path) -> None:
-    (tmp_path / "r.py").write_text("def mean(x):\n    return x / 2\n", encoding="utf-8")
-    params = tuple(
-        Param(name=name, kind=ParamKind.TENSOR, dtype="i32", rank=1, out=name == "z")
-        for name in "zx"
-    )
-    bound = BoundCase(name="halve/odd", kernel="halve", params=params, reference="r.py:mean")
-    with pytest.raises(CaseError, match="z has dtype float64; the kernel's has int32") as caught:
-        References(str(tmp_path)).expected(bound, {name: np.ones(3, np.int32) for name in "zx"})
-    assert caught.value.fix == "give it that dtype, with .astype('int32')"
-
-
 @pytest.mark.parametrize(
     ("file", "words", "place"),
     [
@@ -265,25 +242,6 @@ def test_reference_files_that_cannot_be_loaded(
     assert words in str(result.error)
     assert result.error
     assert str(result.error.location) == place
-
-
-def test_a_reference_may_take_everything(project: Path, ticks: Callable[[], float]) -> None:
-    assert run(project, cases("everything")[1], ticks).status == "passed"
-
-
-def test_several_outputs_by_name_or_in_order(project: Path, ticks: Callable[[], float]) -> None:
-    (project / "two.py").write_text(
-        "def named(x):\n    return {'b': 2 * x, 'a': x}\ndef ordered(x):\n    return x, 2 * x\ndef one(x):\n    return x\n"
-    )
-    two = info(tensor("a", out=True), tensor("b", out=True), tensor("x"))
-
-    def split(a: np.ndarray, b: np.ndarray, x: np.ndarray) -> None:
-        a[...], b[...] = x, 2 * x
-
-    for function, status in (("named", "passed"), ("ordered", "passed"), ("one", "error")):
-        inputs = (made("x", 5), made("a", 5, dist="empty"), made("b", 5, dist="empty"))
-        (bound,) = expand_cases(kernel(case("c", *inputs, reference=f"two.py:{function}")), two)
-        assert run(project, bound, ticks, code=split).status == status
 
 
 @pytest.mark.parametrize(

@@ -22,22 +22,17 @@ from tilec.case.sanitize import (
     SanitizeOptions,
     Sanitizer,
     Watch,
-    sanitize_cases,
-    to_json,
     watched,
 )
 from tilec.manifest.types import Tolerance
 from tilec_runtime.cpu.driver import CpuDriver
 from tilec_runtime.cpu.launch import CpuOptions, CpuRun
-from tilec_runtime.cpu.tileir.check.findings import Finding, FindingKind
-from tilec_runtime.cpu.tileir.elements import Garbage
+from tilec_runtime.cpu.tileir.check.findings import FindingKind
 from tilec_runtime.cpu.tileir.execute import Options
-from tilec_runtime.cpu.tileir.faults import stopped
 from tilec_runtime.cpu.tileir.frame import Access, AccessKind, Frame, Launch
-from tilec_runtime.cpu.tileir.ir import AtomicMode, Loc, MemoryOrder, MemoryScope, Op, Scalar, Value
+from tilec_runtime.cpu.tileir.ir import AtomicMode, MemoryOrder, MemoryScope, Scalar, Value
 from tilec_runtime.cpu.tileir.memory import Memory, MemoryRegion
 from tilec_runtime.cpu.tileir.program import Program
-from tilec_runtime.cpu.tileir.values import LAYOUTS
 from tilec_runtime.errors import FaultError, Location
 
 TYPES = (PTR, PTR, PTR, I32, F32)
@@ -220,72 +215,9 @@ def race(run: CpuRun) -> None:
     numbers(run)[:] = 1
 
 
-def test_findings_before_an_error_stay_and_belong_to_their_case(check: Check) -> None:
-    def work(run: CpuRun) -> None:
-        race(run)
-        raise ZeroDivisionError
-
-    found = check(work)
-    assert ([item.kind for item in found.findings], found.status) == (
-        [FindingKind.WRITE_RACE],
-        "findings",
-    )
-    assert found.error is not None
-
-
-def test_one_case_leaves_nothing_to_the_next(sanitizer: Callable[..., Sanitizer]) -> None:
-    bad = [True, False, False, False]
-
-    def work(run: CpuRun) -> None:
-        if bad.pop(0):
-            race(run)
-            raise ZeroDivisionError
-
-    both = sanitizer(work)
-    assert both.check(bound()).findings
-    assert both.check(bound()).status == "clean"
-
-
 def test_no_blocks_are_said(check: Check) -> None:
     (empty,) = check(lambda run: None, size=0).notes
     assert empty == "the grid has no blocks: there was nothing to check"
-
-
-def test_a_race_in_every_order_is_one_finding(check: Check) -> None:
-    found = check(race)
-    assert [(item.kind, item.index, item.count) for item in found.findings] == [
-        (FindingKind.WRITE_RACE, (2,), 1)
-    ]
-
-
-def test_results_as_json(check: Check) -> None:
-    def many(run: CpuRun) -> None:
-        race(run)
-        fault(run)
-
-    def breaks(run: CpuRun) -> None:
-        raise ZeroDivisionError
-
-    document = to_json([check(race), check(many), check(lambda run: None), check(breaks)])
-    assert document["ok"] is False
-    assert document["counts"] == {"clean": 1, "findings": 2, "error": 1, "skipped": 0}
-    assert [len(item["findings"]) for item in document["cases"]] == [1, 2, 0, 0]
-    assert document["cases"][3]["error"]["type"] == "InternalError"
-    assert to_json([check(lambda run: None)])["ok"] is True
-
-
-def test_cases_are_shown_as_they_end(check: Check) -> None:
-    shown: list[str] = []
-
-    class Names:
-        def check(self, item: BoundCase) -> CaseFindings:
-            return CaseFindings(case=item)
-
-    sanitizer: Any = Names()
-    results = sanitize_cases(
-        [bound(), bound()], sanitizer, on_result=lambda result: shown.append(result.case.name)
-    )
-    assert shown == [result.case.name for result in results] == ["add/some", "add/some"]
 
 
 def test_a_watch_keeps_the_launches_of_a_case_apart() -> None:
@@ -315,117 +247,3 @@ def test_a_watch_keeps_the_launches_of_a_case_apart() -> None:
 
 # --- undetermined elements
 # ----------------------------------------------------------------------------------------------------------
-
-
-def filled(run: CpuRun, number: int, block: int) -> float:
-    """What operation `number` finds beyond the edge in a block: 0, or garbage."""
-    launch = Launch(
-        kernel=run.kernel,
-        grid=run.grid,
-        memory=run.memory,
-        observer=None,
-        output=print,
-        globals={},
-        undetermined=run.options.undetermined,
-    )
-    op = Op(
-        name="load_view_tko",
-        results=(),
-        operands={},
-        attributes={},
-        regions=(),
-        loc=Loc("k.py", 10 + number, 4),
-        number=number,
-    )
-    garbage = Garbage(op=op, layout=LAYOUTS[Scalar.F32], shape=())
-    return float(garbage.fill(Frame(launch, np.array([block])), run.regions["x"].address)[0])
-
-
-def test_the_operation_and_the_block_at_fault_are_named(check: Check) -> None:
-    def work(run: CpuRun) -> None:
-        numbers(run)[:] = 1
-        filled(run, 0, 0)  # read, and not used
-        numbers(run)[5] += filled(run, 1, 1)
-
-    (found,) = check(work).findings
-    assert found == Finding(
-        kind=FindingKind.UNDETERMINED,
-        what="z[5] depends on elements beyond the edge of x, which the load leaves undetermined: it is 1.0 with 0 there and nan with "
-        "garbage",
-        location=Loc("k.py", 11, 4),
-        block=(1, 0, 0),
-        parameter="x",
-        kernel="add-any",
-        hint="give the load a padding_mode, or choose other values with ct.where before these are used",
-    )
-
-
-def test_elements_that_change_nothing_are_compared_with_every_fill(check: Check) -> None:
-    runs: list[object] = []
-
-    def work(run: CpuRun) -> None:
-        runs.append(run.options.undetermined.turn)
-        filled(run, 0, 0)
-        numbers(run)[:] = 1
-
-    assert check(work).status == "clean"
-    assert runs == [None, None, None, None, 0, 1, 2, 3, 4]
-
-
-def test_garbage_that_only_meets_garbage_names_both_operations(check: Check) -> None:
-    def work(run: CpuRun) -> None:
-        numbers(run)[:] = 0
-        one, other = filled(run, 0, 0), filled(run, 1, 0)
-        numbers(run)[0] = 1 if one != 0 and other != 0 else 0
-
-    (found,) = check(work).findings
-    assert found.what.endswith(
-        "it is 0.0 with 0 there and 1.0 with garbage; the cause is one of these places, or several together: k.py:10:5, k.py:11:5"
-    )
-    assert (found.location, found.block) == (Loc("k.py", 10, 4), ())
-
-
-def test_a_launch_that_garbage_ends_is_a_finding(check: Check) -> None:
-    def work(run: CpuRun) -> None:
-        numbers(run)[:] = 1
-        if filled(run, 0, 0) != 0:
-            fault(run)
-
-    (found,) = check(work).findings
-    assert found.kind is FindingKind.UNDETERMINED
-    assert found.what.startswith(
-        "the launch ends because of elements beyond the edge of x, which the load leaves undetermined: add: it went"
-    )
-    assert found.block == (0, 0, 0)
-
-
-def test_the_search_for_the_operation_ends_with_its_passes(check: Check) -> None:
-    asked: list[bool] = []
-
-    def work(run: CpuRun) -> None:
-        numbers(run)[:] = filled(run, 0, 1)
-        stop = run.options.cancelled
-        if run.options.undetermined.site is not None and stop is not None:
-            while not stop():
-                asked.append(True)
-            raise stopped(run.kernel)
-
-    (found,) = check(work, options=SanitizeOptions(steps=50)).findings
-    assert (len(asked), found.kind, found.location, found.block) == (
-        50,
-        FindingKind.UNDETERMINED,
-        Loc("k.py", 10, 4),
-        (),
-    )
-
-
-def test_a_launch_that_faults_anyway_is_not_compared(check: Check) -> None:
-    def work(run: CpuRun) -> None:
-        filled(run, 0, 0)
-        fault(run)
-
-    found = check(work)
-    assert [item.kind for item in found.findings] == [FindingKind.FAULT]
-    assert found.notes == (
-        "whether elements that no padding determines change the result was not checked: the launch faults",
-    )

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import types
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +17,6 @@ from tests.bench_samples import (
     BENCH,
     GIVEN,
     H200,
-    SHOWN,
     SLOWER,
     PlannedPlace,
     app,
@@ -26,14 +24,10 @@ from tests.bench_samples import (
     manifest,
     opened,
 )
-from tilec.bench.libraries import Library
 from tilec.bench.measure import ClockReading
-from tilec.bench.saved import read_saved
-from tilec.bench.statistics import Interval
 from tilec.cli import bench_run
 from tilec.cli.bench_run import Files, measure_cases
-from tilec.cli.bench_show import ratio_text
-from tilec_runtime.errors import OutputError, UsageError
+from tilec_runtime.errors import UsageError
 
 AGAINST = BENCH + ', against = ["numpy:add(x, y)", "torch:add(x, y)"]'
 CASES = (("4k", 4096, AGAINST), ("bare", 1003, BENCH))
@@ -72,31 +66,6 @@ class Desk:
 @pytest.fixture
 def desk(tmp_path: Path) -> Desk:
     return Desk(tmp_path)
-
-
-def test_the_table_fits_80_columns(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
-    assert desk.bench()[0] == 0
-    shown = capsys.readouterr().out
-    assert shown == SHOWN
-    assert max(map(len, shown.splitlines())) <= 80
-
-
-@pytest.mark.parametrize(
-    ("ratio", "low", "high", "text"),
-    [
-        (1.014, 1.0, 1.02, "1.01x as long (1.00 to 1.02)"),
-        (0.00123, 0.0012, 0.0951, "813x as fast (10.52 to 833)"),
-        (12345.6, 999.5, 20000.0, "12346x as long (1000 to 20000)"),
-    ],
-)
-def test_ratios_of_any_size_say_something_in_few_columns(
-    ratio: float, low: float, high: float, text: str
-) -> None:
-    """A library on the cpu device is a thousand times as fast as an interpreter: 0.00x would not
-    say so.
-    """
-    assert ratio_text(ratio, Interval(low=low, high=high, coverage=0.95)) == text
-    assert len(f"{'':46}{text}") <= 80
 
 
 def slower(case: str, measured: int) -> float:
@@ -161,74 +130,6 @@ def test_cases_that_are_not_measured_stay_saved_and_are_named(
     assert "FAIL: 0 cases held against what was saved, 5% allowed: nothing to compare" in shown
 
 
-class WithTorch(PlannedPlace):
-    """A place where torch is there too."""
-
-    def library(self, name: str) -> Library:
-        return super().library("numpy")
-
-
-def test_libraries_that_were_measured_on_one_side_alone_are_told(
-    desk: Desk, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """What torch leaves in a GPU's memory made a kernel 8 % slower: no comparison is refused for
-    it, and nobody has to guess.
-    """
-    told = "note: it was measured beside torch, now beside nothing: what a library leaves in a GPU's memory may be seen"
-    desk.bench(save="main", place=WithTorch(times))
-    capsys.readouterr()
-    assert desk.bench(against_saved="main")[0] == 0  # where torch is not installed
-    assert told in capsys.readouterr().out
-    desk.bench(against_saved="main", place=WithTorch(times))
-    assert "measured beside" not in capsys.readouterr().out
-
-
-def test_another_tilec_may_measure_otherwise(
-    desk: Desk, capsys: pytest.CaptureFixture[str]
-) -> None:
-    desk.bench(save="main")
-    path = desk.root / ".tilec/bench/main.json"
-    saved = json.loads(path.read_text())
-    path.write_text(json.dumps(saved | {"tilec": "0.0.7"}))
-    desk.bench(against_saved="main")
-    assert (
-        "note: it was saved by tilec 0.0.7, which may measure otherwise than"
-        in capsys.readouterr().out
-    )
-
-
-def test_saving_over_what_was_measured_elsewhere_is_told(
-    desk: Desk, capsys: pytest.CaptureFixture[str]
-) -> None:
-    desk.bench(save="main")
-    capsys.readouterr()
-    desk.bench(
-        save="main",
-        place=PlannedPlace(times, setting=dataclasses.replace(H200, device="NVIDIA A100")),
-    )
-    assert (
-        "main.json had was measured elsewhere (on Fake H200, or in another state), and is replaced"
-        in capsys.readouterr().err
-    )
-
-
-def test_saving_keeps_cases_that_another_run_saved(desk: Desk) -> None:
-    def plan(case: str, n: int) -> float:
-        if case == "bare" and not other.exists():  # what another run does while this one measures
-            other.touch()
-            desk.cases = (("other", 1003, BENCH),)
-            desk.bench(save="main")
-        return times(case, n)
-
-    other = desk.root / "begun"
-    desk.bench(plan, save="main")
-    assert sorted(read_saved(desk.root / ".tilec/bench/main.json", "main").cases) == [
-        "add/4k",
-        "add/bare",
-        "add/other",
-    ]
-
-
 def test_measurements_of_another_place_are_refused(desk: Desk) -> None:
     desk.bench(save="main")
     elsewhere = dataclasses.replace(
@@ -280,24 +181,6 @@ def test_files_that_are_none_are_refused(desk: Desk, text: str, said: str) -> No
     assert path.read_text(encoding="latin-1") == text
 
 
-def damaged(desk: Desk, change: Callable[[dict[str, Any]], None]) -> str:
-    desk.bench(save="main")
-    path = desk.root / ".tilec" / "bench" / "main.json"
-    body = json.loads(path.read_text())
-    change(body)
-    path.write_text(json.dumps(body))
-    with pytest.raises(UsageError) as caught:
-        desk.bench(against_saved="main")
-    return caught.value.what
-
-
-@pytest.mark.parametrize("samples", [[], [0], [-1.0], [float("inf")], ["x"], None])
-def test_samples_that_are_no_times_are_refused(desk: Desk, samples: object) -> None:
-    assert "is damaged" in damaged(
-        desk, lambda body: body["cases"]["add/4k"].update(samples=samples)
-    )
-
-
 def test_a_name_that_was_never_saved_says_what_was(desk: Desk) -> None:
     desk.bench(save="main")
     with pytest.raises(UsageError) as caught:
@@ -305,34 +188,6 @@ def test_a_name_that_was_never_saved_says_what_was(desk: Desk) -> None:
     assert caught.value.what == "nothing was saved as .tilec/bench/mian.json; did you mean 'main'"
     with pytest.raises(UsageError, match="'a b' is no name to save under"):
         desk.bench(save="a b")
-
-
-def test_places_that_cannot_be_written_are_known_before_anything_is_measured(desk: Desk) -> None:
-    (desk.root / "file").write_text("")
-    (desk.root / "nowhere").symlink_to("gone")
-    (desk.root / "round").symlink_to("round")
-    os.mkfifo(desk.root / "pipe")
-    place = PlannedPlace(times)
-    for folder in ("file", "nowhere", "round", "round/deeper"):
-        with pytest.raises(OutputError, match="cannot write"):
-            desk.bench(place=place, markdown=f"{folder}/bench.md")
-        with pytest.raises(OutputError, match="cannot write"):
-            desk.bench(place=place, save=f"{folder}/x.json")
-    with pytest.raises(UsageError, match="is a directory"):
-        desk.bench(place=place, markdown=".")
-    for special in ("pipe", "/dev/stdout", "/dev/null"):
-        with pytest.raises(
-            UsageError,
-            match=f"{special} is no regular file, and would be replaced by one\n  fix: name a file",
-        ):
-            desk.bench(place=place, markdown=special)
-    with pytest.raises(UsageError, match="pipe is no regular file"):
-        desk.bench(place=place, save="./pipe")  # which to read would be to wait for ever
-    assert sorted(path.name for path in desk.root.iterdir()) == ["file", "nowhere", "pipe", "round"]
-    (desk.root / ".tilec").write_text("")
-    with pytest.raises(OutputError, match=r"\.tilec is a file, where tilec keeps what it knows"):
-        desk.bench(place=place, save="main")
-    assert place.measured == []
 
 
 # ruff: noqa: E501 - a row of a table is a line
@@ -386,17 +241,6 @@ def test_json_holds_every_sample_and_where_it_was_measured(
     assert first["change"]["standing"] == "slower"
     assert first["change"]["measured_again"]
     assert first["change"]["same_image"]
-
-
-def test_the_cpu_device_is_named_as_such(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
-    cpu = dataclasses.replace(
-        H200, kind="cpu", device="Some CPU", multiprocessors=0, driver="", cold=False
-    )
-    desk.bench(place=PlannedPlace(times, setting=cpu, best=None), markdown="b.md")
-    assert capsys.readouterr().out.startswith(
-        "on the cpu device (Some CPU): these are times of an interpreter, and say nothing of a GPU\n\ncase"
-    )
-    assert "the cpu device (says nothing of a GPU)" in (desk.root / "b.md").read_text()
 
 
 def test_tells_what_makes_times_doubtful(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
@@ -455,20 +299,6 @@ def test_a_rival_that_raises_is_no_failure_of_the_kernel(
     )
 
 
-def test_a_rival_that_raises_later_on_is_an_error_of_its_case(
-    desk: Desk, capsys: pytest.CaptureFixture[str]
-) -> None:
-    tired = "calls = []\n\n\ndef tired(x):\n    calls.append(x)\n    if len(calls) > 9:\n        raise RuntimeError('no more')\n"
-    (desk.root / "mine.py").write_text(tired)
-    desk.cases = (("4k", 4096, BENCH + ', against = ["numpy:mine.py:tired"]'),)
-    assert desk.bench()[0] == 1
-    assert (
-        "add/4k: against 'numpy:mine.py:tired': it raised RuntimeError: no more\n    fix: measure without"
-        in capsys.readouterr().out
-    )
-    assert desk.bench(against=False)[0] == 0
-
-
 def test_functions_of_a_file_are_rivals_too(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
     (desk.root / "mine.py").write_text(
         "def twice(x, y):\n    return x + y\n\n\ndef other(q):\n    return q\n"
@@ -482,17 +312,6 @@ def test_functions_of_a_file_are_rivals_too(desk: Desk, capsys: pytest.CaptureFi
     desk.cases = (("4k", 4096, BENCH + ', against = ["numpy:mine.py:twise"]'),)
     assert desk.bench()[0] == 1
     assert "mine.py has no function 'twise'; did you mean 'twice'" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("each", "hosts"), [(10e-6, [64] * 15), (5e-3, [6] * 15), (0.1, [1] * 5), (2.0, [1])]
-)
-def test_long_launches_are_timed_on_the_host_few_times(
-    desk: Desk, each: float, hosts: list[int]
-) -> None:
-    """Launches that keep the device busy are not enqueued by the hundred."""
-    desk.cases = CASES[1:]
-    assert desk.bench(lambda _case, _n: each, samples=6)[1].hosts == hosts
 
 
 @pytest.mark.parametrize(

@@ -176,29 +176,6 @@ def test_a_chain_is_timed_as_one_launch_of_all_its_steps(
     assert "not compared: twice/4k: its inputs are others now" in changed.out
 
 
-def test_a_chain_that_does_not_fit_its_kernels_keeps_no_case_from_being_measured(
-    cli: Any, project: Path, gpu: FakeDriver
-) -> None:
-    wrong = CHAIN.replace("add(z, x, y)", "add(z, x, y, 1, 2, 3)")
-    (project / "tilec.toml").write_text((project / "tilec.toml").read_text() + wrong)
-    ran = cli("bench", *BARE, "--samples", "6", "--seconds", "0")
-    assert ran.code == 1
-    assert "twice/4k: add takes " in ran.out
-    assert ran.out.splitlines()[-1] == "1 case could not be measured"
-
-
-def test_without_names_chains_are_measured_behind_kernels(
-    cli: Any, project: Path, gpu: FakeDriver
-) -> None:
-    (project / "tilec.toml").write_text((project / "tilec.toml").read_text() + CHAIN)
-    ran = cli("bench", *BARE, "--json", "--samples", "6", "--seconds", "0")
-    assert [case["name"] for case in json.loads(ran.out)["cases"]] == [
-        "add/4k",
-        "add/odd",
-        "twice/4k",
-    ]
-
-
 SWEPT = """
 add/odd by n
      n     time   GB/s
@@ -391,10 +368,3 @@ def test_targets_are_not_ignored_beside_a_bundle(
         "--targets sm_90: what --bundle names is built already\n  fix: leave one of the two out"
         in ran.err
     )
-
-
-def test_kernels_without_tile_ir_are_skipped_on_the_cpu_device(cli: Any, project: Path) -> None:
-    ran = cli("bench", "--bundle", "sample.tilec", "--device", "cpu")
-    assert ran.code == 3
-    assert "on the cpu device" in ran.out
-    assert "skipped add: " in ran.out

@@ -7,23 +7,16 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
-import pytest
-
 from tests.bundle_samples import Sample
-from tilec.compile.keys import Change
 from tilec.manifest.types import Case, Matrix
 from tilec.model.declaration import KernelDecl
 from tilec.model.job import Job, KernelSpec, Source, Variant
 from tilec.package.outputs import Output
 from tilec_runtime.errors import (
-    BuildError,
-    CompileError,
     Diagnostic,
     Location,
-    ToolchainError,
 )
 from tilec_runtime.model.arch import Target
-from tilec_runtime.model.image import Resources
 from tilec_runtime.model.kernel import KernelInfo
 from tilec_runtime.model.signature import Assumption, Param, ParamKind
 from tilec_runtime.model.table import DispatchRule
@@ -71,21 +64,6 @@ def result(project: Path, **kwargs: object) -> SimpleNamespace:
     return SimpleNamespace(**{**values, **kwargs})
 
 
-SUMMARY = """\
-kernel   variants  images  regs  spills  shared  stack      size
-add             4      12    40     0 B   1 KiB    0 B  35.2 KiB
-rmsnorm         4      12    40     0 B   1 KiB    0 B  35.2 KiB
-
-output   path                               size
-bundle   dist/acme-kernels-0.3.0.tilec  44.1 KiB
-package  dist/acme_kernels/             52.8 KiB  2 files
-cubin    dist/cubin/a.cubin                100 B  unchanged
-
-built 24 jobs: 20 compiled, 4 cached, 7.3 s
-to import acme_kernels: PYTHONPATH=dist
-"""
-
-
 def test_nothing_to_do_is_one_line(cli, project: Path, fake_build) -> None:
     fake_build.build = lambda request, observer: result(
         project, up_to_date=True, info=None, compiled=0, cached=24, seconds=0.084, notes=("n",)
@@ -93,28 +71,6 @@ def test_nothing_to_do_is_one_line(cli, project: Path, fake_build) -> None:
     done = cli("build")
     assert (done.out, done.err) == ("up to date (24 jobs, 0.08 s)\n", "")
     assert cli("build", "-v").err.endswith("note: n\n")
-
-
-def test_quiet_prints_nothing_and_verbose_says_what_it_works_on(
-    cli, project: Path, fake_build
-) -> None:
-    fake_build.build = lambda request, observer: result(project, notes=("a note",))
-    assert cli("build", "-q") == dataclasses.replace(cli("build", "-q"), code=0, out="", err="")
-    assert cli("build", "-v", "-j", "3").err.startswith("manifest tilec.toml, 3 at once, cache ")
-
-
-def test_spills_stand_out(cli, project: Path, fake_build) -> None:
-    info = Sample().info()
-    kernel = info.kernels[0]
-    image = dataclasses.replace(
-        kernel.variants[0].images[0],
-        resources=Resources(registers=255, spill_stores=8, spill_loads=12),
-    )
-    variant = dataclasses.replace(kernel.variants[0], images=(image,))
-    info = dataclasses.replace(info, kernels=(dataclasses.replace(kernel, variants=(variant,)),))
-    fake_build.build = lambda request, observer: result(project, info=info)
-    line = cli("build", "--color", "always").out.splitlines()[1]
-    assert line == "add            1       1   255  \x1b[33m  12 B\x1b[0m       -      -  2.9 KiB"
 
 
 def test_warnings_come_once_and_notes_too(cli, project: Path, fake_build) -> None:
@@ -195,12 +151,6 @@ def test_options_reach_the_request(cli, project: Path, fake_build) -> None:
         False,
         False,
     )
-
-
-def test_a_bad_bound_of_the_cache(cli, project: Path, fake_build) -> None:
-    done = cli("build", env={"TILEC_CACHE_MAX": "lots"})
-    assert done.code == 2
-    assert done.err.startswith("error: TILEC_CACHE_MAX: 'lots' is not a size\n  fix: ")
 
 
 def test_interrupt_says_that_nothing_was_written(cli, project: Path, fake_build) -> None:
@@ -300,81 +250,6 @@ gemm-f16-sm_90      tile      sm_90   -
     }
 
 
-CHANGED = """\
-recipe       1
-tool ptxas   13.4
-input a.cuh  new   was: old
-option std   c++17   was: not there
-hint opt     gone   was: 3
-
-k-sm_80: 3 inputs changed since the last build, so it is compiled again
-"""
-ROWS = (("recipe", "1"), ("tool ptxas", "13.4"), ("input a.cuh", "new"), ("option std", "c++17"))
-
-
-@pytest.mark.parametrize(
-    ("changes", "text"),
-    [
-        (
-            (
-                Change(label="input a.cuh", before="old", after="new"),
-                Change(label="option std", before=None, after="c++17"),
-                Change(label="hint opt", before="3", after=None),
-            ),
-            CHANGED,
-        ),
-        (
-            (),
-            "recipe       1\ntool ptxas   13.4\ninput a.cuh  new\noption std   c++17\n\nk-sm_80: nothing changed since the last build\n",
-        ),
-        (
-            None,
-            "recipe       1\ntool ptxas   13.4\ninput a.cuh  new\noption std   c++17\n\nk-sm_80: the last build did not have this job\n",
-        ),
-    ],
-    ids=["changed", "same", "new"],
-)
-def test_explain(
-    cli, project: Path, fake_build, changes: tuple[Change, ...] | None, text: str
-) -> None:
-    fake_build.explain = lambda request, job, observer: (ROWS, changes)
-    assert cli("build", "--explain", "k-sm_80").out == text
-    document = json.loads(cli("build", "--explain", "k-sm_80", "--json").out)
-    assert document["inputs"][0] == {"label": "recipe", "value": "1"}
-    assert (document["changes"] is None) == (changes is None)
-
-
-def raising(exc: Exception):
-    def plan_only(request: object, observer: object) -> None:
-        raise exc
-
-    return plan_only
-
-
-def test_check_counts_what_there_is(cli, project: Path, fake_build) -> None:
-    (project / "tilec.toml").write_text(
-        'edition = 1\npackage = { name = "p", version = "1" }\ntargets = { default = ["sm_90"] }\nkernel = { k = { source = "k.cu" } }\n'
-    )
-    (project / "k.cu").write_text("")
-    manifest = SimpleNamespace(chains=())
-    fake_build.check = lambda request, observer: SimpleNamespace(
-        manifest=manifest, kernels=(), jobs=jobs(project), notes=("left out",)
-    )
-    done = cli("check")
-    assert (done.code, done.out, done.err) == (
-        0,
-        "tilec.toml: no problems; 1 kernel, 4 jobs\n",
-        "note: left out\n",
-    )
-    document = json.loads(cli("check", "--json").out)
-    assert (document["kind"], document["ok"], document["jobs"], document["problems"]) == (
-        "check",
-        True,
-        4,
-        [],
-    )
-
-
 def test_check_notes_axes_that_a_launch_must_choose(cli, project: Path, fake_build) -> None:
     axes = (("T", ("f32", "f16")), ("BM", (32, 64)), ("FAST", (False, True)), ("BN", (8, 16)))
     shared = {"language": "tile", "location": Location(file="k.py", line=1), "axes": axes}
@@ -408,43 +283,6 @@ def test_check_notes_cases_without_a_reference(cli, project: Path, fake_build) -
         "note: kernel k: tilec run compares nothing in one, two; reference = "
         '"FILE.py:FUNCTION" names the function to compare with\n'
     )
-
-
-@pytest.mark.parametrize("depth", [0, 1])
-def test_a_package_in_another_is_imported_as_its_part(
-    cli, project: Path, fake_build, depth: int
-) -> None:
-    (project / "dist").mkdir(exist_ok=True)
-    if depth:
-        (project / "dist" / "__init__.py").touch()
-    fake_build.build = lambda request, observer: result(project)
-    name, place = (("dist.acme_kernels", "."), ("acme_kernels", "dist"))[not depth]
-    assert cli("build").out.endswith(f"to import {name}: PYTHONPATH={place}\n")
-
-
-def test_check_tells_of_sources_that_cannot_be_read(cli, project: Path, fake_build) -> None:
-    located = CompileError(
-        "x",
-        diagnostics=(
-            Diagnostic(message="syntax", location=Location(file="a.py", line=3, column=9)),
-        ),
-    )
-    bare = CompileError("a.cu: the compiler crashed", fix="report it")
-    fake_build.check = raising(BuildError((located, bare), total=3, what="sources have errors"))
-    done = cli("check")
-    assert done.code == 1
-    assert done.err.endswith("\n\nerror: 2 of 3 sources have errors\n")
-    done = cli("check", "--json")
-    assert done.code == 1
-    document = json.loads(done.out)
-    assert [p["message"] for p in document["problems"]] == ["syntax", "a.cu: the compiler crashed"]
-
-
-def test_check_without_compilers(cli, project: Path, fake_build) -> None:
-    fake_build.check = raising(ToolchainError("ptxas not found", fix="install it"))
-    done = cli("check", "--json")
-    assert done.code == 3
-    assert json.loads(done.out)["error"]["what"] == "ptxas not found"
 
 
 def test_a_build_with_nothing_to_do_imports_no_display(tmp_path: Path) -> None:

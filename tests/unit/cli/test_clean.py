@@ -111,15 +111,6 @@ def test_a_list_reaches_nothing_outside_its_directory(cli, built: Path, row: str
     assert left(built) == [name for name in before if name != LIST]
 
 
-def test_outputs_of_another_package_stay(cli, built: Path) -> None:
-    wrote(built / "dist", "acme-extra", {"acme-extra-1.tilec": "bundle", "extra/a.py": "package"})
-    done = cli("clean")
-    own = ["dist/.acme-extra.tilec-outputs", "dist/acme-extra-1.tilec", "dist/extra/a.py"]
-    assert left(built) == [*own, "tilec.toml"]
-    why = "it was built for the package acme-extra; delete it if that was this one's name"
-    assert done.err == f"kept dist/acme-extra-1.tilec: {why}\nkept dist/extra: {why}\n"
-
-
 @pytest.mark.parametrize("how", ["directory", "file", "folder"])
 def test_links_are_never_followed(cli, built: Path, tmp_path_factory, how: str) -> None:
     outside = tmp_path_factory.mktemp("outside") / "there"

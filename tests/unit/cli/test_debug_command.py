@@ -66,13 +66,6 @@ def test_without_cuda_gdb(debug, folder: Path) -> None:
     )
 
 
-def test_a_debugger_that_does_not_start(debug, folder: Path) -> None:
-    (folder / "bin" / "cuda-gdb").write_bytes(b"\x7fELF no program")
-    done = debug("scale/some", "--bundle", "acme.tilec")
-    assert done.code == 3
-    assert f"cannot start {folder}/bin/cuda-gdb" in done.err
-
-
 @pytest.mark.parametrize(
     ("args", "words"),
     [
@@ -86,27 +79,3 @@ def test_command_lines_that_are_off(debug, folder: Path, args: tuple[str, ...], 
     assert done.code == 2
     assert words in done.err
     assert not (folder / "calls").exists()
-
-
-def test_tools_are_found_where_installers_put_them(tmp_path: Path) -> None:
-    from tilec.case.tools import find_outside_tool
-    from tilec.frontends.base import ToolSearch
-    from tilec_runtime.errors import ToolchainError
-
-    search = ToolSearch(path="/nowhere", cuda_home=str(tmp_path / "home"))
-    for place in (
-        "opt/nvidia/nsight-compute/2025.1.0/ncu",
-        "opt/nvidia/nsight-compute/2025.3.1/ncu",
-        "home/bin/ncu",
-    ):
-        path = tmp_path / place
-        path.parent.mkdir(parents=True)
-        path.write_text("#!/bin/sh\n")
-        path.chmod(0o755)
-    assert find_outside_tool("ncu", search, root=tmp_path) == str(tmp_path / "home/bin/ncu")
-    plain = ToolSearch(path="/nowhere")
-    assert find_outside_tool("ncu", plain, root=tmp_path) == str(
-        tmp_path / "opt/nvidia/nsight-compute/2025.3.1/ncu"
-    )
-    with pytest.raises(ToolchainError, match="cuda-gdb not found; looked in PATH, "):
-        find_outside_tool("cuda-gdb", plain, root=tmp_path)

@@ -146,42 +146,6 @@ def test_a_driver_is_compared_with_the_toolkit(
     assert text in line
 
 
-def test_a_tool_that_does_not_fit_counts_as_missing(cli, full, monkeypatch) -> None:
-    rows = [
-        report(name, problem="of release 13.4, others are of 13.5" if name == "ptxas" else "")
-        for name in NAMES
-    ]
-    monkeypatch.setattr(machine, "survey", lambda search: rows)
-    done = cli("doctor")
-    assert done.code == 3
-    assert "ptxas              13.4.92  wheel    of release 13.4, others are of 13.5" in done.out
-    assert "cuda      cannot be built: ptxas: of release 13.4, others are of 13.5" in done.out
-    assert "tile      can be built" in done.out
-
-
-def test_doctor_as_json(cli, bare) -> None:
-    done = cli("doctor", "--json")
-    assert done.code == 3
-    document = json.loads(done.out)
-    assert (document["schema_version"], document["kind"], document["ok"]) == (1, "doctor", False)
-    assert document["tools"][0]["found"] is False
-    assert len(document["tools"][0]["looked"]) == 5
-    checks = {check["name"]: check for check in document["checks"]}
-    assert checks["tile"]["ok"] is False
-    assert checks["profile"]["fix"] == "install it"
-
-
-def test_doctor_sees_a_cache_that_cannot_be_written(cli, full, tmp_path: Path, monkeypatch) -> None:
-    def refuse(**_where: Path) -> None:
-        raise OSError(30, "Read-only file system")
-
-    (tmp_path / "locked").mkdir()
-    monkeypatch.setattr(machine.tempfile, "TemporaryFile", refuse)
-    done = cli("doctor", env={"TILEC_CACHE_DIR": "locked"})
-    assert f"cache     {tmp_path}/locked (cannot be written: Read-only file system)" in done.out
-    assert done.code == 0
-
-
 def fill(root: Path) -> None:
     from tilec.compile.cache import Cache
 
@@ -205,37 +169,3 @@ def test_cache_info_gc_and_clear(cli, tmp_path: Path) -> None:
     assert json.loads(cli("cache", "info", "--json", env=env).out)["entries"] == 1
     assert cli("cache", "clear", env=env).out.endswith(f"; 0 B left in {root}\n")
     assert json.loads(cli("cache", "clear", "--json", env=env).out)["freed"] == 0
-
-
-def test_a_cache_that_others_can_change_is_told_and_can_be_emptied(
-    cli, full, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("tilec_runtime.bundle.place._told", set())
-    root, env = tmp_path / "cache", {"TILEC_CACHE_DIR": "cache"}
-    fill(root)
-    root.chmod(0o777)
-    done = cli("doctor", env=env)
-    assert (
-        f"cache     {root} (not used, since others may change it: {root} may be written by everyone (mode 0777))"
-        in done.out
-    )
-    assert (
-        "  cache     export TILEC_CACHE_DIR=DIRECTORY (one that is yours, where you alone may write; or off)"
-        in done.out
-    )
-    info = cli("cache", "info", env=env)
-    assert info.out.startswith(f"{root}\n3 entries, ")
-    assert info.err.startswith(
-        f"warning: the cache {root} is neither read nor written, since others may change it: "
-    )
-    assert cli("cache", "clear", env=env).out.endswith(f"; 0 B left in {root}\n")
-
-
-def test_cache_messages(cli) -> None:
-    done = cli("cache", "info", env={"TILEC_CACHE_DIR": "off"})
-    assert (done.code, done.err.split("\n")[0]) == (2, "error: the cache is off")
-    done = cli("cache", "gc", "--max-size", "much")
-    assert (done.code, done.err) == (
-        2,
-        "error: --max-size: 'much' is not a size\n  fix: give a number with a unit, such as '1 GiB' or 500M\n",
-    )

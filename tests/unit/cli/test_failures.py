@@ -5,12 +5,10 @@ import pytest
 
 from tilec.cli import failures
 from tilec_runtime.errors import (
-    BudgetError,
     BuildError,
     CompileError,
     Diagnostic,
     Location,
-    ManifestError,
     TilecError,
     ToolchainError,
 )
@@ -80,17 +78,6 @@ def test_an_error_without_places_shows_the_end_of_the_compilers_log() -> None:
     )
 
 
-def test_a_fix_that_a_hint_has_said_is_not_said_again() -> None:
-    place = Diagnostic(message='identifier "__half" is undefined', hint="#include <cuda_fp16.h>")
-    assert (
-        text(failed("sm_80", diagnostics=(place,), fix="#include <cuda_fp16.h>")).count(
-            "cuda_fp16.h"
-        )
-        == 1
-    )
-    assert "  fix: another" in text(failed("sm_80", diagnostics=(place,), fix="another"))
-
-
 def test_one_mistake_in_several_places_is_told_once() -> None:
     at = (Location(file=f"{name}.cu", line=3, column=9) for name in "abc")
     missing = [Diagnostic(message='cannot open "near.cuh"', location=place) for place in at]
@@ -102,49 +89,6 @@ def test_one_mistake_in_several_places_is_told_once() -> None:
     assert "  2 more of this: b.cu:3, c.cu:3\n  in 3 jobs: " in shown
     (body,) = failures.as_json(exc)["failures"]
     assert [place["file"] for place in body["places"]] == ["b.cu", "c.cu"]
-
-
-def test_messages_that_differ_in_the_jobs_name_alone_are_one() -> None:
-    exc = BuildError(
-        tuple(failed(t, diagnostics=(), log="ptxas died", kept="") for t in ("sm_80", "sm_90")),
-        total=2,
-    )
-    assert "  in 2 jobs: gemm-f16-sm_80, gemm-f16-sm_90" in text(exc)
-    budget = tuple(
-        BudgetError(
-            f"gemm-{t}: registers 200, over the budget of 128",
-            kernel=f"gemm-{t}",
-            target=t,
-            fix="raise it",
-        )
-        for t in ("sm_80", "sm_90")
-    )
-    shown = text(BuildError(budget, total=2))
-    assert shown.count("over the budget") == 1
-    assert "  in 2 jobs: gemm-sm_80, gemm-sm_90" in shown
-
-
-def test_budgets_that_differ_are_two() -> None:
-    budget = tuple(
-        BudgetError(
-            f"gemm-{t}: registers {n}, over the budget of 128", kernel=f"gemm-{t}", target=t
-        )
-        for t, n in (("a", 1), ("b", 2))
-    )
-    assert text(BuildError(budget, total=2)).count("over the budget") == 2
-
-
-def test_many_messages_of_one_job_are_cut() -> None:
-    many = tuple(Diagnostic(message=f"number {i}") for i in range(20))
-    exc = failed("sm_80", diagnostics=many)
-    assert "  … and 12 more messages (--verbose shows them)" in text(exc)
-    assert "number 19" in text(exc, verbose=True)
-
-
-def test_the_command_is_shown_to_those_who_ask_and_have_no_files() -> None:
-    exc = failed("sm_80", kept="", command="nvcc -c x.cu")
-    assert "nvcc" not in text(exc)
-    assert "  command: nvcc -c x.cu" in text(exc, verbose=True)
 
 
 def test_json_of_a_failed_build() -> None:
@@ -171,15 +115,6 @@ def test_json_of_a_failed_build() -> None:
         "fix": "install it",
         "jobs": [],
         "kept": [],
-    }
-
-
-def test_json_of_a_bad_manifest() -> None:
-    body = failures.as_json(ManifestError((Diagnostic(message="off"),)))
-    assert body == {
-        "type": "ManifestError",
-        "what": "1 problem in the manifest and what it names",
-        "problems": [{"severity": "error", "message": "off", "location": None}],
     }
 
 

@@ -13,8 +13,7 @@ from tests.bundle_samples import Sample
 from tests.unit.cli.conftest import Cli
 from tilec.cli.style import echo, style
 from tilec.package.write import write_bundle
-from tilec_runtime.errors import BundleError, Location, TilecError
-from tilec_runtime.foreign import printable
+from tilec_runtime.errors import Location, TilecError
 
 # A title, a cleared screen, a colour, an erased line, C1's form of the same, DEL, and text that
 # runs backwards.
@@ -28,11 +27,6 @@ SHOWN = (
 
 def clean(text: str) -> bool:
     return all(char.isprintable() or char in "\n\t" for char in text)
-
-
-def test_control_characters_are_seen() -> None:
-    assert printable(NASTY) == SHOWN
-    assert printable("one\r\n\ttwo naïve 張") == "one\n\ttwo naïve 張"
 
 
 def test_colours_of_others_are_escaped_and_those_of_tilec_stay(
@@ -89,12 +83,6 @@ def test_json_escapes_it_as_json_does(cli: Cli, bundle: Path) -> None:
     assert json.loads(done.out)["package"]["description"] == NASTY
 
 
-def test_names_in_a_bundle_hold_none() -> None:
-    info = Sample().info()
-    with pytest.raises(BundleError, match="builder: must be one line without control characters"):
-        write_bundle(Path("unused.tilec"), dataclasses.replace(info, builder=NASTY), lambda _: b"")
-
-
 @pytest.mark.parametrize("command", [("check",), ("build", "--list"), ("build",), ("run",)])
 def test_manifests(cli: Cli, tmp_path: Path, command: tuple[str, ...]) -> None:
     text = json.dumps(NASTY).replace("\x7f", "\\u007f")
@@ -106,13 +94,6 @@ def test_manifests(cli: Cli, tmp_path: Path, command: tuple[str, ...]) -> None:
     assert done.code == 2
     assert clean(done.out + done.err)
     assert r"\x1b]0;owned" in done.out + done.err
-
-
-def test_a_file_name_on_the_command_line(cli: Cli) -> None:
-    done = cli("inspect", NASTY.replace("\x00", ""))
-    assert done.code == 1
-    assert clean(done.err)
-    assert r"\x1b]0;owned" in done.err
 
 
 def test_commands_print_through_one_function() -> None:

@@ -9,7 +9,6 @@ import pytest
 
 from tests.runtime_samples import ADD, IMAGES, image, kernel, slot
 from tests.unit.cli.conftest import Cli
-from tilec.cli.inspect_sizes import _by_kernel
 from tilec.package.write import write_bundle
 from tilec_runtime.model.kernel import BundleInfo, PackageInfo, VariantInfo
 
@@ -77,11 +76,6 @@ def test_coverage(cli: Cli, bundle: Path) -> None:
     assert cli("inspect", str(bundle), "--coverage", "sm_90").code == 0
     document = json.loads(cli("inspect", str(bundle), "--coverage", "sm_90", "--json").out)
     assert [(row["device"], row["complete"]) for row in document["devices"]] == [("sm_90", True)]
-
-
-def test_variants_without_machine_code_are_counted_by_kernel() -> None:
-    variants = ["add-f32", "add-f16", "scale", "norm-f32-COLS64"]
-    assert list(_by_kernel(variants)) == ["add (2 variants)", "scale", "norm-f32-COLS64"]
 
 
 @pytest.mark.parametrize(

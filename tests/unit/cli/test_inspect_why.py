@@ -59,35 +59,6 @@ def bundle(tmp_path: Path) -> Path:
     return tmp_path / "acme.tilec"
 
 
-def test_alignment_decides(cli: Cli, bundle: Path) -> None:
-    for last, taken in (
-        ("y=f32[4096]", "add-a16"),
-        ("y=f32[4096]@16", "add-a16"),
-        ("y=f32[4096]@8", "add"),
-    ):
-        done = cli(
-            "inspect",
-            str(bundle),
-            "--why",
-            "add",
-            *TENSORS[:2],
-            last,
-            "--device",
-            "sm_90",
-            "--json",
-        )
-        assert done.code == 0
-        document = json.loads(done.out)
-        assert (document["schema_version"], document["kind"], document["runs"]) == (1, "why", True)
-        assert [row["id"] for row in document["variants"] if row["verdict"] == "takes"] == [taken]
-    passed = document["variants"][0]
-    assert (passed["verdict"], passed["reason"].endswith("not divisible by 16")) == (
-        "passes over",
-        True,
-    )
-    assert document["launch"] == {"grid": [16, 1, 1], "block": [256, 1, 1], "shared": 0}
-
-
 def test_why_names_the_variant_that_a_launch_takes(
     cli: Cli, bundle: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -135,41 +106,6 @@ def test_how_it_looks(
     assert done.code == (1 if name == "none" else 0)
     assert max(map(len, done.out.splitlines())) <= width
     golden(GOLDEN / f"why-{name}-{width}.txt", done.out)
-
-
-def test_a_tensor_that_may_be_none_is_described_so(cli: Cli, tmp_path: Path) -> None:
-    x, b = (
-        Param(name=name, kind=ParamKind.TENSOR, dtype="f32", rank=1, optional=name == "b")
-        for name in "xb"
-    )
-    none = VariantInfo(
-        id="norm-no_b", assume=(Assumption(param="b", absent=True),), images=(image("add"),)
-    )
-    norm = kernel("norm", (x, b), (VariantInfo(id="norm", images=(image("add"),)), none))
-    info = BundleInfo(
-        package=PackageInfo(name="acme", version="1.0", module="acme"), kernels=(norm,)
-    )
-    write_bundle(tmp_path / "norm.tilec", info, IMAGES.__getitem__)
-    for given, taken in ((("b=None",), "norm-no_b"), ((), "norm-no_b"), (("b=f32[8]",), "norm")):
-        done = cli(
-            "inspect",
-            "norm.tilec",
-            "--why",
-            "norm",
-            "x=f32[8]",
-            *given,
-            "--device",
-            "sm_90",
-            "--json",
-        )
-        assert [
-            row["id"] for row in json.loads(done.out)["variants"] if row["verdict"] == "takes"
-        ] == [taken]
-    refused = cli("inspect", "norm.tilec", "--why", "norm", "x=None", "--device", "sm_90")
-    assert (refused.code, refused.err.splitlines()[0]) == (
-        2,
-        "error: 'x=None': norm takes a tensor for x",
-    )
 
 
 def test_why_shows_denied_compilation_at_load(cli: Cli, bundle: Path) -> None:
@@ -266,10 +202,3 @@ def test_without_a_gpu_one_has_to_be_named(
         True,
     )
     assert cli("inspect", str(bundle), "--why", "add", "--device", "cuda:0").code == 3
-
-
-def test_structs_are_taken_as_zeros(cli: Cli, bundle: Path) -> None:
-    done = cli(
-        "inspect", str(bundle), "--why", "attention", "q=f16[16,16]", "--device", "sm_90", "--json"
-    )
-    assert json.loads(done.out)["assumed_zero"] == ["s"]

@@ -11,10 +11,7 @@ import click
 import pytest
 
 from tilec.cli import main
-from tilec.cli.app import examples
 from tilec_runtime.errors import BundleError, NoDeviceError, UsageError
-
-HEAVY = ("rich", "numpy", "jinja2", "tomli", "tomllib", "cuda", "triton", "numba")
 
 
 def python(code: str, **kwargs: object) -> subprocess.CompletedProcess[str]:
@@ -65,26 +62,6 @@ def test_every_command_has_help_that_fits(
     assert all("tilec " in line or line.startswith("    # ") for line in shown)
     assert "tilec " in shown[-1], "a note stands above its example"
     assert [line for line in done.out.splitlines() if len(line) > columns] == []
-
-
-def test_notes_that_are_too_long_stand_above_their_examples() -> None:
-    long = ("long " * 14).strip()
-    text = examples(
-        "tilec a   # short",
-        "tilec bbbb  # also",
-        "tilec c",
-        f"tilec d   # {long}",
-        f"tilec e  # {long[:64]}",
-    )
-    assert text.splitlines()[2:] == [
-        "  tilec a     # short",
-        "  tilec bbbb  # also",
-        "  tilec c",
-        f"  # {long}",
-        "  tilec d",
-        f"  # {long[:64]}",
-        "  tilec e",
-    ]
 
 
 @pytest.mark.parametrize(
@@ -180,15 +157,6 @@ def test_a_bug_keeps_its_traceback_in_the_project(cli, project: Path, monkeypatc
     assert "Traceback (most recent call last)" in kept.read_text()
 
 
-def test_a_bug_outside_of_a_project_says_how_to_see_more(cli, monkeypatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("tilec.manifest.keys.json_schema", lambda: 1 / 0)
-    assert "fix: please report it with what `tilec --debug …` prints" in cli("schema").err
-    done = cli("schema", "--debug")
-    assert "Traceback (most recent call last)" in done.err
-    assert "fix: please report it with the traceback above" in done.err
-    assert not (tmp_path / ".tilec").exists()
-
-
 def test_debug_shows_the_traceback_of_expected_errors_too(cli) -> None:
     assert "Traceback" not in cli("build").err
     assert "Traceback" in cli("--debug", "build").err
@@ -221,40 +189,6 @@ def test_wrong_command_lines_with_json_are_answered_in_json(
     assert document["error"]["what"].startswith(what)
     assert document["error"]["fix"].startswith("see `tilec")
     assert what in done.err
-
-
-def test_json_of_bugs_and_failing_disks(cli, monkeypatch) -> None:
-    full, bug, missing = (
-        OSError(28, "No space left on device", "/x/y"),
-        ZeroDivisionError("division by zero"),
-        UsageError("no manifest"),
-    )
-    coming = iter(
-        [bug, missing, full]
-    )  # a bug makes the command look for the manifest again, to keep a traceback beside it
-
-    def fail(*_args: object) -> None:
-        raise next(coming)
-
-    monkeypatch.setattr("tilec.cli.app.App.manifest_path", fail)
-    document = json.loads(cli("check", "--json").out)
-    assert (document["command"], document["error"]["type"], document["exit_code"]) == (
-        "check",
-        "ZeroDivisionError",
-        1,
-    )
-    assert (
-        document["error"]["what"] == "this is a bug in tilec: ZeroDivisionError: division by zero"
-    )
-    document = json.loads(cli("check", "--json").out)
-    assert document["error"]["what"] == "/x/y: No space left on device"
-    monkeypatch.setattr("tilec.cli.main.read_settings", lambda *_: 1 / 0)  # before there is an app
-    document = json.loads(cli("check", "--json").out)
-    assert (document["command"], document["error"]["type"], document["exit_code"]) == (
-        "",
-        "ZeroDivisionError",
-        1,
-    )
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,12 @@
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
 import tilec
 from tilec.cli import new
-from tilec_runtime.errors import OutputError, TilecError
+from tilec_runtime.errors import OutputError
 
 FILES = {
     "tile": ["kernels.py"],
@@ -73,16 +72,6 @@ def test_the_workflow_uses_the_action_beside_it(cli, tmp_path: Path) -> None:
     assert "value: ${{ steps.build.outputs.digest }}\n" in action
 
 
-def test_json(cli, tmp_path: Path) -> None:
-    document = json.loads(cli("new", "acme-kernels", "--json").out)
-    assert (document["package"], document["module"], document["path"]) == (
-        "acme-kernels",
-        "acme_kernels",
-        str(tmp_path / "acme-kernels"),
-    )
-    assert document["files"] == sorted([*COMMON, *FILES["tile"]])
-
-
 @pytest.mark.parametrize(
     ("name", "message"),
     [
@@ -134,12 +123,3 @@ def test_a_failure_leaves_nothing_behind(tmp_path: Path, monkeypatch) -> None:
     with pytest.raises(OutputError, match="No space left on device"):
         new.write(tmp_path / "acme", {"a": b"a"})
     assert list(tmp_path.iterdir()) == []
-
-
-def test_missing_templates(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr("tilec.__file__", str(tmp_path / "tilec" / "__init__.py"))
-    with pytest.raises(
-        TilecError,
-        match=r"the skeletons are missing: .*_templates/action.yml\n  cause: tilec is half installed",
-    ):
-        new.render("tile", {})

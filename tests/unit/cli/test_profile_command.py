@@ -1,19 +1,11 @@
 from __future__ import annotations
 
-import dataclasses
-import json
-import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.watched_project import IMAGE, INFO, calls, driver, write_ncu, write_project, write_tool
-from tilec.cli import launch_case
-from tilec.package.write import write_bundle
+from tests.watched_project import calls, driver, write_ncu, write_project, write_tool
 from tilec_runtime.device import driver as _driver
-from tilec_runtime.errors import DriverError
-from tilec_runtime.model.table import DispatchRule, TuningTable
 
 
 @pytest.fixture
@@ -60,49 +52,6 @@ def test_how_ncu_is_called(profile, folder: Path) -> None:
         "scale/some",
         "cuda:0",
     ]
-
-
-@pytest.mark.parametrize("by", ["rules", "table"])
-def test_ncu_looks_for_every_kernel_that_a_rule_or_a_table_may_choose(
-    profile, folder: Path, by: str
-) -> None:
-    (kernel,) = INFO.kernels
-    (plain_variant,) = kernel.variants
-    (image,) = plain_variant.images
-    variants = tuple(
-        dataclasses.replace(
-            plain_variant,
-            id=f"scale-B{size}",
-            axes=(("B", size),),
-            images=(dataclasses.replace(image, symbol=f"scale_{size}"),),
-        )
-        for size in (1, 2)
-    )
-    choosing: dict[str, Any] = {
-        "rules": (DispatchRule(when="y.size > 100", take=(("B", 2),)),) if by == "rules" else (),
-        "table": TuningTable(source="tuning/scale.json", sizes=(), devices=())
-        if by == "table"
-        else None,
-    }
-    chosen = dataclasses.replace(
-        kernel, axes=(("B", (1, 2)),), default=(("B", 1),), variants=variants, **choosing
-    )
-    write_bundle(
-        folder / "acme.tilec", dataclasses.replace(INFO, kernels=(chosen,)), lambda _digest: IMAGE
-    )
-    profile("scale/some")
-    run = calls(folder)[0]
-    assert run[run.index("--kernel-name") + 1] == "regex:^(scale_1|scale_2)$"
-
-
-def test_json(profile, folder: Path) -> None:
-    document = json.loads(profile("scale/some", "--json").out)
-    assert (document["kind"], document["case"], document["kernel"]) == (
-        "profile",
-        "scale/some",
-        "scale",
-    )
-    assert document["report"] == str(folder / ".tilec" / "profile" / "scale.some.ncu-rep")
 
 
 @pytest.mark.parametrize(
@@ -158,42 +107,3 @@ def test_without_ncu(profile, folder: Path) -> None:
 
 # --- what runs under the tools
 # ----------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def launch(folder: Path, monkeypatch):
-    def call(*options: str) -> int:
-        command = launch_case.command(
-            folder / "tilec.toml", folder / "acme.tilec", "scale/some", 0, *options
-        )
-        monkeypatch.setattr(sys, "argv", command[3:])
-        return launch_case.main()
-
-    return call
-
-
-def test_initcheck_leaves_empty_inputs_unwritten(launch, folder: Path, monkeypatch) -> None:
-    """Else the tool would take what tilec fills it with for something that the kernel may read."""
-    copied: list[int] = []
-    monkeypatch.setattr(
-        type(_driver.driver()),
-        "copy_in",
-        lambda _self, _ordinal, address, *_rest: copied.append(address),
-    )
-    text = (folder / "tilec.toml").read_text()
-    (folder / "tilec.toml").write_text(text.replace('dist = "ones"', 'dist = "empty"'))
-    counts = {}
-    for options in ((launch_case.SMALL,), (launch_case.SMALL, launch_case.UNSET)):
-        assert launch(*options) == 0
-        counts[len(options)] = len(copied)
-        copied.clear()
-    assert counts == {1: 1, 2: 0}
-
-
-def test_a_launch_that_fails_says_why(launch, monkeypatch, capsys) -> None:
-    def fails(*_: object) -> None:
-        raise DriverError("the launch failed", result="CUDA_ERROR_LAUNCH_FAILED", code=719)
-
-    monkeypatch.setattr(type(_driver.driver()), "synchronize", fails)
-    assert launch() != 0
-    assert capsys.readouterr().err.startswith("error: the launch failed")

@@ -13,7 +13,7 @@ from tilec.cli.app import App
 from tilec.cli.progress import BarProgress, LineProgress
 from tilec.cli.settings import read_settings
 from tilec.cli.style import style
-from tilec.cli.tables import bytes_text, columns, table, wrapped
+from tilec.cli.tables import bytes_text, wrapped
 from tilec.compile.events import Blob, Done, Failed, SilentObserver
 from tilec_runtime.errors import CompileError
 from tilec_runtime.model.arch import Target
@@ -54,21 +54,6 @@ def test_plain_lines(tmp_path, capsys) -> None:
     )
 
 
-def test_plain_lines_of_a_big_build_are_one_per_percent(tmp_path, capsys) -> None:
-    shown = LineProgress(make_app(tmp_path))
-    shown.started(10_000, 0)
-    for i in range(10_000):
-        shown.job_finished(f"job-{i}", done())
-    assert len(capsys.readouterr().err.splitlines()) == 101
-
-
-def test_plain_says_nothing_where_nothing_is_done(tmp_path, capsys) -> None:
-    shown = LineProgress(make_app(tmp_path))
-    shown.started(5, 5)
-    shown.finished()
-    assert capsys.readouterr().err == ""
-
-
 class Terminal(io.StringIO):
     encoding = "UTF-8"
 
@@ -97,17 +82,6 @@ def test_a_bar_clears_itself_and_counts_failures(tmp_path, monkeypatch) -> None:
     # The cursor was hidden and is shown again, and the display's own lines were erased.
     assert terminal.getvalue().count("\x1b[?25l") == terminal.getvalue().count("\x1b[?25h") == 1
     assert "\x1b[2K" in terminal.getvalue()
-
-
-def test_live_display_of_nothing_draws_nothing_and_needs_no_rich(tmp_path, monkeypatch) -> None:
-    terminal = Terminal()
-    monkeypatch.setattr(sys, "stderr", terminal)
-    monkeypatch.setitem(sys.modules, "rich.progress", None)
-    shown = BarProgress(make_app(tmp_path))
-    shown.started(5, 5)
-    shown.note("left out")
-    shown.finished()
-    assert click.unstyle(terminal.getvalue()) == "note: left out\n"
 
 
 def test_failures_beyond_the_first_are_counted(tmp_path, capsys) -> None:
@@ -149,26 +123,6 @@ def test_chooses_the_progress_display(
         assert not isinstance(observer, BarProgress)
 
 
-HEADS = columns("~job", "target", ">size")
-
-
-ROWS = [["gemm-f16-BM128-BN128-BK64-sm_100", "sm_100", "9 B"], ["add-sm_80", "sm_80", "100 KiB"]]
-
-
-def plain(lines: list[str]) -> list[str]:
-    return [click.unstyle(line) for line in lines]
-
-
-def test_texts_that_may_shrink_do_and_keep_both_ends() -> None:
-    lines = plain(table(HEADS, ROWS, width=40, indent="  "))
-    assert lines == [
-        "  job                    target     size",
-        "  gemm-f16-B…K64-sm_100  sm_100      9 B",
-        "  add-sm_80              sm_80   100 KiB",
-    ]
-    assert {len(line) for line in lines} == {40}
-
-
 @pytest.mark.parametrize(
     ("size", "text"),
     [
@@ -188,16 +142,6 @@ def test_texts_that_may_shrink_do_and_keep_both_ends() -> None:
 )
 def test_bytes(size: int | None, text: str) -> None:
     assert bytes_text(size) == text
-
-
-def test_wide_characters_line_up() -> None:
-    assert plain(
-        table(columns("path", ">size"), [["出力/核.tilec", "1 B"], ["ge\u0301ant", "10 B"]])
-    ) == [
-        "path           size",
-        "出力/核.tilec   1 B",
-        "ge\u0301ant          10 B",
-    ]
 
 
 def test_words_are_not_broken_where_the_terminal_ends() -> None:

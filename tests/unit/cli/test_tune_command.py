@@ -160,35 +160,6 @@ def result_of(space: Space) -> CaseResult:
     )
 
 
-TABLE = """\
-gemm/4k[f16]
-  candidate  result      median         95 %  to best  why
-  BM=64      best      812.3 us  +0.0% +0.0%        -
-  BM=128     measured  900.0 us  +0.0% +0.0%    1.11x
-  BM=32      wrong            -            -        -  c[0] is 1, expected 2
-  side by side, 10.8% to 10.8% faster than BM=128 (29 pairs)
-  1 outlier among 30 samples, the furthest 5.00 ms; left in
-  clocks were held back (power) while 1 candidate of 3 ran
-  1 candidate did not become steady while warming up
-  2 candidates not tried: x
-
-"""
-
-
-def test_nothing_is_said_on_the_way_where_nobody_looks(
-    space: Space, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    display = tune_show.Display(app(tmp_path), lambda: 0.0, budget=60)
-    result = result_of(space)
-    display.case_begun(space)
-    for trial in result.trials:
-        display.trial_ended(space, trial, result.best)
-    assert capsys.readouterr() == ("", "")
-    display = tune_show.Display(app(tmp_path, verbose=True), lambda: 0.0)
-    display.trial_ended(space, result.trials[0], None)
-    assert capsys.readouterr().err == "gemm/4k[f16]: BM=32: wrong: c[0] is 1, expected 2\n"
-
-
 @pytest.mark.parametrize(
     ("path", "said"),
     [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,26 +9,9 @@ import pytest
 
 from tilec.cli import watch as module
 from tilec.cli.main import run
-from tilec.cli.watch import Snapshot, changed, next_snapshot, snapshot
+from tilec.cli.watch import snapshot
 from tilec.compile.cache import Cache
 from tilec.compile.stamp import record_key
-
-
-def snap(**files: int) -> Snapshot:
-    return {name.replace("_", "."): (n, n, n) for name, n in files.items()}
-
-
-def settled(monkeypatch: pytest.MonkeyPatch, *looks: Snapshot) -> tuple[Snapshot, int]:
-    """Return the snapshot that these looks settle on, and the number of waits."""
-    waits: list[float] = []
-    monkeypatch.setattr(module, "pause", waits.append)
-    left = iter(looks[1:])
-    return next_snapshot(looks[0], lambda: next(left)), len(waits)
-
-
-def test_a_file_that_never_rests_counts_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    looks = [snap(a_py=n) for n in range(module.SETTLE + 2)]
-    assert settled(monkeypatch, *looks)[0] == looks[-1]
 
 
 def put(root: Path, *names: str) -> None:
@@ -56,15 +38,6 @@ def test_watches_files_that_the_last_build_read(tmp_path: Path) -> None:
     assert set(snapshot(root, cache.root)) == {names[0], names[1], names[3]}
     cache.put_record(record_key("stamp", root), "no stamp")
     assert set(snapshot(root, cache.root)) == {"tilec.toml"}
-
-
-def test_an_edit_of_equal_length_is_seen(tmp_path: Path) -> None:
-    put(tmp_path, "a.py")
-    before = snapshot(tmp_path)
-    status = (tmp_path / "a.py").stat()
-    (tmp_path / "a.py").write_text("a.px")
-    os.utime(tmp_path / "a.py", ns=(status.st_atime_ns, status.st_mtime_ns + 1))
-    assert changed(before, snapshot(tmp_path)) == ("a.py",)
 
 
 @pytest.fixture
@@ -121,12 +94,6 @@ def test_words_that_are_off(
     assert (done.code, done.out) == (2, "")
     assert message in done.err
     assert rounds == []
-
-
-def test_without_a_project(cli, rounds: list[list[str]]) -> None:
-    done = cli("watch")
-    assert done.code == 2
-    assert "no tilec.toml in " in done.err
 
 
 def test_a_round_is_a_process_whose_failure_ends_nothing(project: Path, monkeypatch, capfd) -> None:

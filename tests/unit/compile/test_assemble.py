@@ -9,12 +9,10 @@ from typing import Any
 import pytest
 
 from tests.runtime_samples import ADD, ADD_ABI, bundle_of, image, slot
-from tilec.compile.assemble import _over_budget, _with_images, never_compiled
-from tilec.manifest.types import Budget
+from tilec.compile.assemble import _with_images, never_compiled
 from tilec.model.job import Variant
 from tilec_runtime.errors import CompileError
 from tilec_runtime.model.arch import Target
-from tilec_runtime.model.image import Resources
 from tilec_runtime.model.jit import JitFallback
 from tilec_runtime.model.kernel import VariantInfo
 from tilec_runtime.model.signature import AbiSlot
@@ -51,20 +49,6 @@ def test_an_image_that_takes_other_arguments_is_refused() -> None:
     ) as caught:
         together(ADD_ABI, (*ADD_ABI, slot("i32", "z.size")))
     assert (caught.value.kernel, caught.value.target) == ("add", "sm_90")
-
-
-@pytest.mark.parametrize(
-    ("debug", "found"), [(False, ["add: registers 72, over the budget of 64"]), (True, [])]
-)
-def test_budgets_are_of_optimized_code(debug: bool, found: list[str]) -> None:
-    kernel = SimpleNamespace(
-        manifest=SimpleNamespace(budget=Budget(registers=64)),
-        info=SimpleNamespace(name="add"),
-        jobs=[SimpleNamespace(spec=SimpleNamespace(debug=debug))],
-    )
-    done = SimpleNamespace(info=SimpleNamespace(resources=Resources(registers=72), target="sm_90"))
-    errors = _over_budget(kernel, "add", done, lambda _path: None)  # type: ignore[arg-type]
-    assert [error.what for error in errors] == found
 
 
 def test_notes_code_that_is_compiled_on_no_gpu() -> None:

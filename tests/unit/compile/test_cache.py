@@ -3,7 +3,6 @@ exception."""
 
 from __future__ import annotations
 
-import dataclasses
 import errno
 import hashlib
 import os
@@ -11,22 +10,19 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.waiting import PATIENCE
 from tilec.compile.cache import Cache, index_row
 from tilec.compile.events import Done
-from tilec.model.codec import decode, encode
-from tilec.model.declaration import KernelDecl, ParamDecl
 from tilec_runtime.bundle import place as places
 from tilec_runtime.bundle import store
 from tilec_runtime.errors import CacheError, Diagnostic, Location
 from tilec_runtime.model.arch import Target
 from tilec_runtime.model.digest import sha256
 from tilec_runtime.model.image import Image, ImageInfo, Resources
-from tilec_runtime.model.signature import AbiSlot, Param, ParamKind
+from tilec_runtime.model.signature import AbiSlot
 
 KEY = hashlib.sha256(b"key").hexdigest()
 
@@ -106,24 +102,6 @@ def test_a_damaged_entry_is_removed_reported_and_missed(cache: Cache, notes: Not
     assert not path.exists()
     assert cache.put(KEY, make_image())
     assert cache.get(KEY)
-
-
-def test_every_flipped_bit_is_found(cache: Cache) -> None:
-    cache.put(KEY, make_image(b"short"))
-    path = entry_path(cache)
-    good = path.read_bytes()
-    for place in range(len(good)):
-        path.write_bytes(good[:place] + bytes([good[place] ^ 0x10]) + good[place + 1 :])
-        assert cache.get(KEY) is None, place
-
-
-def test_an_entry_under_the_wrong_name_is_damaged(cache: Cache, notes: Notes) -> None:
-    cache.put(KEY, make_image())
-    target = entry_path(cache, OTHER)
-    target.parent.mkdir(exist_ok=True)
-    entry_path(cache).replace(target)
-    assert cache.get(OTHER) is None
-    assert "it belongs to another key" in notes.only()
 
 
 def test_an_entry_of_another_shape_is_damaged(cache: Cache, notes: Notes) -> None:
@@ -234,23 +212,6 @@ def test_a_directory_that_others_can_change_is_neither_read_nor_written(
     assert mended.get(KEY)
 
 
-@pytest.mark.parametrize(
-    "expose",
-    [lambda path: path.chmod(0o666), lambda path: os.chown(path, 65534, -1)],
-    ids=["mode", "owner"],
-)
-def test_an_entry_that_others_can_change_is_compiled_again(
-    cache: Cache, notes: Notes, expose
-) -> None:
-    if os.geteuid():
-        pytest.skip("giving a file away needs root")
-    cache.put(KEY, make_image())
-    expose(entry_path(cache))
-    assert cache.get(KEY) is None
-    assert notes.only().startswith(f"cache entry {KEY[:12]} was damaged (its file ")
-    assert not entry_path(cache).exists()
-
-
 def test_folders_of_entries_that_others_can_change_are_one_note_with_its_mend(
     cache: Cache, notes: Notes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -340,51 +301,6 @@ def test_a_shared_entry_is_used_where_it_is_pinned(team: Team) -> None:
     assert team.notes == []
 
 
-def rewritten(image: Image, key: str = KEY) -> Callable[[Team], None]:
-    """An entry that is sound in itself, of other code."""
-    return lambda team: (
-        store.save(team.shared, "images", KEY, index_row(key, image), image.data, shared=True)
-        and None
-    )
-
-
-def other_data(team: Team) -> None:
-    """The pinned row before other bytes, whose checksum is right."""
-    store.save(team.shared, "images", KEY, index_row(KEY, make_image()), b"evil" * 100, shared=True)
-
-
-def other_abi() -> Image:
-    return dataclasses.replace(make_image(), abi=make_image().abi[::-1])
-
-
-def huge(team: Team) -> None:
-    os.truncate(team.path, 1 << 40)
-
-
-FORGED = {
-    "code": rewritten(make_image(b"evil" * 100)),
-    "another key": rewritten(make_image(), OTHER),
-    "arguments": rewritten(other_abi()),
-    "bytes alone": other_data,
-    "cut": lambda team: team.path.write_bytes(team.path.read_bytes()[:-9]),
-    "sparse": huge,
-    "link": lambda team: (team.path.unlink(), team.path.symlink_to("/dev/zero")),
-    "nested": lambda team: store.save(team.shared, "images", KEY, b"[" * 100_000, b"", shared=True),
-}
-
-
-@pytest.mark.parametrize("forge", FORGED.values(), ids=FORGED)
-def test_a_shared_entry_that_is_not_the_pinned_one_is_compiled_again(
-    team: Team, forge: Callable[[Team], object]
-) -> None:
-    forge(team)
-    assert team.get({KEY: team.row}) is None
-    assert team.notes.only().startswith(
-        f"shared cache entry {KEY[:12]} is not what tilec.lock pins ("
-    )
-    assert team.notes.only().endswith("): it is compiled again")
-
-
 def test_a_shared_cache_that_cannot_be_used_is_a_note(tmp_path: Path, notes: Notes) -> None:
     (tmp_path / "shared").write_text("a file")
     cache = Cache(
@@ -396,25 +312,6 @@ def test_a_shared_cache_that_cannot_be_used_is_a_note(tmp_path: Path, notes: Not
         f"the shared cache cannot be used (Not a directory: {tmp_path}/shared): what is in it is compiled again",
         f"the shared cache cannot be written (Not a directory: {tmp_path}/shared): others compile again",
     ]
-
-
-@pytest.mark.parametrize(
-    "number", [errno.ENOSPC, errno.EROFS, errno.EACCES, errno.EDQUOT, errno.EIO]
-)
-def test_a_write_that_fails_is_one_note(
-    cache: Cache, notes: Notes, monkeypatch: pytest.MonkeyPatch, number: int
-) -> None:
-    def refuse(*args: object, **kwargs: object) -> int:
-        raise OSError(number, os.strerror(number))
-
-    monkeypatch.setattr(store, "replace", refuse)
-    assert cache.put(KEY, make_image()) is None
-    assert cache.put(OTHER, make_image()) is None
-    cache.put_record("a", 1)
-    assert notes.only().startswith(
-        f"the cache cannot be written ({os.strerror(number)}: {cache.root})"
-    )
-    assert "this build goes on" in notes.only()
 
 
 def test_a_write_that_fails_half_way_leaves_nothing(
@@ -485,29 +382,6 @@ def test_a_pipe_in_the_place_of_an_entry_does_not_hang(cache: Cache, notes: Note
     assert "it is no file" in notes.only()
 
 
-def test_records_hold_json_values(cache: Cache, notes: Notes) -> None:
-    value = {"a": [1, 2.5, None, "ü"], "b": True}
-    assert cache.get_record("some key") is None
-    cache.put_record("some key", value)
-    assert cache.get_record("some key") == value
-    assert cache.get_record("other key") is None
-    cache.put_record("bad", {"x": float("nan")})
-    cache.put_record("bad", object())
-    assert cache.get_record("bad") is None
-    assert notes == []
-
-
-def test_a_damaged_record_is_missed(cache: Cache, notes: Notes) -> None:
-    cache.put_record("some key", [1, 2, 3])
-    assert cache.root
-    (path,) = (cache.root / store.FORMAT / "records").rglob("*/*")
-    path.write_bytes(path.read_bytes()[:-2])
-    assert cache.get_record("some key") is None
-    assert notes.only().startswith(
-        "cache record some key was damaged (its heading or its length is wrong)"
-    )
-
-
 def aged(cache: Cache, key: str, seconds: float) -> None:
     path = entry_path(cache, key)
     facts = path.stat()
@@ -561,25 +435,6 @@ def test_gc_and_clear_touch_nothing_that_is_not_the_caches(cache: Cache) -> None
     assert [path.read_text() for path in foreign] == ["mine"] * 3
 
 
-def test_trim_sweeps_now_and_then(tmp_path: Path, notes: Notes) -> None:
-    cache = Cache(tmp_path / "cache", max_bytes=100_000, note=notes.append)
-    keys = [hashlib.sha256(str(i).encode()).hexdigest() for i in range(9)]
-    cache.trim()
-    assert not (tmp_path / "cache").exists()
-    cache.put(keys[0], make_image(b"x" * 90_000))
-    cache.trim()
-    assert cache.get(keys[0])
-    for key in keys[1:4]:
-        cache.put(key, make_image(b"x" * 1000))
-        cache.trim()  # little was written and the last sweep is young
-    before = cache.info().bytes
-    cache.put(keys[4], make_image(b"x" * 9000))
-    cache.trim()
-    assert before < 100_000 < before + 9000
-    assert cache.info().bytes <= 100_000
-    assert notes == []
-
-
 WRITER = """
 import hashlib, sys
 from pathlib import Path
@@ -622,53 +477,3 @@ def test_processes_share_a_cache(tmp_path: Path) -> None:
     ]
     assert [process.communicate(timeout=60)[0] for process in processes] == ["0 []\n"] * 3
     assert [process.returncode for process in processes] == [0, 0, 0]
-
-
-PLACE = Location(file="k.cu", line=1, column=2)
-
-
-VALUES = [
-    ImageInfo(target=Target.parse("tileir"), digest="d", size=1, symbol="s"),
-    ImageInfo(
-        target=Target.parse("sm_100f"),
-        digest="d",
-        size=1,
-        symbol="s",
-        exact=True,
-        ptx_isa=(8, 8),
-        cuda=(12, 9),
-        resources=Resources(registers=1, code=2),
-        max_threads=3,
-        required_block=(1, 2, 3),
-        cluster=(2,),
-    ),
-    AbiSlot(type="ptr", expr="x.ptr", size=8, align=8),
-    Diagnostic(message="m", location=PLACE, excerpt="x", hint="h"),
-    Diagnostic(message="m"),
-    KernelDecl(
-        name="k",
-        location=PLACE,
-        params=(ParamDecl(name="x", kind="scalar", out=True, default=1.0, location=PLACE),),
-        template=("T",),
-    ),
-    Param(name="x", kind=ParamKind.TENSOR, stride=(None, 1), default=True),
-]
-
-
-@pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
-def test_any_other_shape_is_refused(value: Any) -> None:
-    plain = encode(value)
-    wrong = [
-        None,
-        3,
-        "x",
-        [],
-        {},
-        [plain],
-        {**plain, "more": 1},
-        {k: v for k, v in plain.items() if k != next(iter(plain))},
-    ]
-    wrong += [{**plain, key: object()} for key in plain]
-    for shape in wrong:
-        with pytest.raises(ValueError):
-            decode(type(value), shape)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 import os
 import shutil
 import signal
 import socket
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,7 +17,7 @@ import pytest
 from tests.remote_server import CacheServer
 from tests.waiting import PATIENCE, becomes, ends
 from tilec.compile.cache import Cache
-from tilec.compile.cluster import crew, member, parcels
+from tilec.compile.cluster import crew
 from tilec.compile.cluster import pool as pools
 from tilec.compile.events import Done, Failed, SilentObserver
 from tilec.compile.remote.access import Access
@@ -117,13 +115,6 @@ def test_a_job_that_fails_tells_of_the_projects_files(project, remote) -> None:
     assert isinstance(outcomes[1], Done)
 
 
-def test_a_file_that_was_changed_after_its_key_was_made_is_not_compiled(project, remote) -> None:
-    jobs = project.keyed(project.job())
-    (project.root / "k.fake").write_text("kernel other(x: tensor)\n")
-    with remote() as pool:
-        assert "was changed while it was compiled" in error_of(*pool.compile(jobs)).what
-
-
 def test_files_outside_of_the_project_and_unchecked_flags_stay_here(project, remote) -> None:
     (job,) = project.keyed(project.job())
     outside = dataclasses.replace(job.files[0], name="../lib.py")
@@ -182,22 +173,6 @@ def test_a_worker_that_is_killed_costs_no_job(project, cluster, remote) -> None:
     assert observer.calls == 8
 
 
-def test_a_task_that_went_on_to_a_worker_that_came_later_stays_there(
-    project, remote, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(pools, "_LOOK", PATIENCE)
-
-    def lose_those_it_was_sent_to() -> None:
-        there = pool._started_cluster
-        (entry,) = there._running.values()
-        entry.allowed = {"tcp://127.0.0.1:1"}
-        there._loop.call_soon_threadsafe(there._woken.set)
-
-    with remote(observer=Watching(lose_those_it_was_sent_to)) as pool:
-        images(pool.compile(project.keyed(project.job(sleep=0.5))))
-    assert len(project.compiled) == 1
-
-
 def test_a_worker_with_other_tools_is_left_out_and_named(project, remote, run_on) -> None:
     first, *_ = run_on(os.getpid)
     jobs = project.keyed(*map(project.job, range(4)))
@@ -238,28 +213,6 @@ def _lose_disk(dask_worker: Any) -> None:
         shutil.rmtree(folder)
 
 
-def test_a_task_that_fails_in_one_workers_environment_goes_elsewhere(
-    project, remote, run_on
-) -> None:
-    first, *_ = run_on(os.getpid)
-    jobs = project.keyed(*(project.job(bm, sleep=0.2) for bm in range(8)))
-    observer = Watching(lambda: run_on(_fail_to_ask, True, workers=[first]))
-    try:
-        with remote(observer=observer) as pool:
-            images(pool.compile(jobs))
-    finally:
-        run_on(_fail_to_ask, False, workers=[first])
-
-
-def _fail_to_ask(fail: bool) -> None:
-    from tilec.compile import pool
-
-    def broken(*_: object, **__: object) -> object:
-        raise MemoryError
-
-    member.ask = broken if fail else pool.ask
-
-
 def test_leaving_ends_what_the_workers_do(project, remote, run_on) -> None:
     pids = project.root / "pids"
 
@@ -278,21 +231,6 @@ def _left(dask_worker: Any) -> tuple[str, ...]:
     files = Path(dask_worker.local_directory).glob("tilec-[!s]*")
     plugins = [name for name in dask_worker.plugins if name.startswith("tilec")]
     return (*plugins, *map(str, files))
-
-
-def test_two_builds_share_a_cluster(project, cluster, tmp_path: Path) -> None:
-    from concurrent.futures import ThreadPoolExecutor
-
-    def build(name: str) -> list[bytes]:
-        (tmp_path / name).mkdir()
-        there = type(project)(tmp_path / name)
-        jobs = there.keyed(*(there.job(bm, sleep=0.05) for bm in range(4)))
-        with there.pool(scheduler=cluster.scheduler_address) as pool:
-            return images(pool.compile(jobs))
-
-    with ThreadPoolExecutor() as threads:
-        one, other = threads.map(build, ("one", "other"))
-    assert one == other
 
 
 # --- the remote cache
@@ -341,37 +279,6 @@ def test_digests_return_where_workers_can_write(
         assert images(pool.compile(jobs)) == here
 
 
-def test_a_task_that_moves_while_results_are_fetched_stops_no_other(
-    project, cluster, remote, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The client fetches results of several tasks in one request, which one of them began."""
-    monkeypatch.setattr(pools, "_BEAT", 1.0)
-    gather = cluster.scheduler.handlers["gather"]
-    moved: list[object] = []
-
-    async def slow_gather(keys: list[str]) -> object:
-        if len(keys) > 1 and not moved:
-            there = pool._started_cluster
-            moved.append(next(iter(there._running.values())))
-            there._loop.call_soon_threadsafe(there._again, *moved)
-            await asyncio.sleep(0.3)
-        return await gather(keys)
-
-    monkeypatch.setitem(cluster.scheduler.handlers, "gather", slow_gather)
-    jobs = project.keyed(*map(project.job, range(4)))
-    with remote() as pool:
-        images(pool.compile(jobs))
-    assert moved
-    assert len(project.compiled) == 5
-
-
-def test_a_result_that_cannot_be_stored_here_is_an_error(project, remote) -> None:
-    (project.root / "spool").write_text("a file where the directory goes\n")
-    with remote(cache=Cache(None, note=pytest.fail)) as pool:
-        (outcome,) = pool.compile(project.keyed(project.job()))
-    assert "could be written neither to the cache nor to" in error_of(outcome).what
-
-
 # --- rarer misfortunes
 
 
@@ -403,6 +310,7 @@ def test_a_worker_that_freezes_is_done_without(
     assert ["it went silent" in note for note in observer.notes] == [True]
 
 
+@pytest.mark.long
 def test_a_worker_that_is_frozen_from_the_start_holds_up_no_other(
     project, cluster, remote, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -415,46 +323,3 @@ def test_a_worker_that_is_frozen_from_the_start_holds_up_no_other(
             images(pool.compile(project.keyed(*map(project.job, range(2)))))
     finally:
         os.kill(victim, signal.SIGCONT)
-
-
-def test_results_that_lie_are_refused(project, remote, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever can write to the scheduler can do worse; this finds accidents."""
-    original = pools.unpack
-
-    def damaged(data: bytes, kind: Any) -> Any:
-        delivery = original(data, kind)
-        return dataclasses.replace(delivery, images=dict.fromkeys(delivery.images, b"other"))
-
-    monkeypatch.setattr(pools, "unpack", damaged)
-    with remote() as pool, pytest.raises(MissingError, match="a result that cannot be used: size"):
-        pool.compile(project.keyed(project.job()))
-
-
-def test_differences_are_named() -> None:
-    from tilec.compile.worker import Identity
-    from tilec_runtime.model.kernel import ToolInfo
-
-    tool = ToolInfo(name="ptxas", version="13.4.92", digest="a" * 64)
-    wanted = Identity(
-        versions={"Python": "3.11", "tilec": "0.1.0"},
-        own="b" * 64,
-        tools={"cuda": (tool,), "simt": (tool,)},
-        parts={"<toolkit>/cicc": "c" * 64},
-    )
-    has = Identity(
-        versions={"Python": "3.12", "tilec": "0.1.0"},
-        own="d" * 64,
-        tools={"cuda": (dataclasses.replace(tool, version="13.3.1"),)},
-        lacking={"simt": "numba-cuda is not installed"},
-    )
-    assert list(parcels.differences(wanted, wanted)) == []
-    assert list(parcels.differences(wanted, has)) == [
-        "Python 3.11 is wanted, it has 3.12",
-        "tilec's code bbbbbbbbbbbb is wanted, it has dddddddddddd of the same version",
-        "ptxas 13.4.92 (aaaaaaaaaaaa) is wanted, it has 13.3.1 (aaaaaaaaaaaa)",
-        "tools of language simt are missing: numba-cuda is not installed",
-        "<toolkit>/cicc (cccccccccccc) is wanted, it has none",
-    ]
-    packages = {**member.versions(), "python": f"{sys.version.split()[0]}.final.0", "tilec": None}
-    (other,) = crew.version_differences(packages)
-    assert other.startswith("tilec is not there, here ")

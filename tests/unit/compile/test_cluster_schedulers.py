@@ -6,19 +6,14 @@ import contextlib
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from tests.unit.compile.test_cluster import MACHINES, Watching, images
-from tests.waiting import becomes
+from tests.unit.compile.test_cluster import Watching, images
 from tilec.compile.cluster import pool as pools
-from tilec.compile.worker import Setup
-from tilec.frontends.base import ToolSearch
 from tilec_runtime.errors import MissingError
 
 
@@ -56,20 +51,6 @@ def test_a_scheduler_that_is_silent_is_not_waited_for(project, silent, no_patien
         pytest.raises(MissingError, match="cannot be reached"),
     ):
         pool.compile(project.keyed(project.job()))
-
-
-def test_a_build_can_end_while_it_connects(silent, tmp_path: Path) -> None:
-    setup = Setup(
-        frontends=MACHINES, search=ToolSearch(), cache_root="", spool=str(tmp_path / "spool")
-    )
-    began = time.monotonic()
-    for connecting in (False, True):
-        pool = pools.DaskPool(
-            silent, setup=setup, grace=0.1, on_start=lambda _: None, note=lambda _: None
-        )
-        assert not connecting or becomes(lambda pool=pool: pool._client is not None)
-        pool.close()
-    assert time.monotonic() - began < pools._CONNECT
 
 
 CLUSTER = """

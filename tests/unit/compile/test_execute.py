@@ -13,10 +13,8 @@ import pytest
 from tests.waiting import becomes, ends
 from tilec.compile import worker
 from tilec.compile.cache import Cache
-from tilec.compile.events import Done, Failed, Outcome, SilentObserver
+from tilec.compile.events import Done, Failed, Outcome
 from tilec.compile.keys import KeyedJob
-from tilec.compile.process import WorkerProcess
-from tilec.compile.timings import expected_seconds
 from tilec.frontends.base import load_frontend
 from tilec.model.job import Variant
 from tilec_runtime.errors import CompileError, OutputError, TilecError, ToolchainError
@@ -82,14 +80,6 @@ def test_equal_keys_are_compiled_once(project) -> None:
         ("twin-sm_90", True),
         ("add-BM64-sm_90", True),
     ]
-
-
-def test_jobs_that_should_take_longest_start_first(project) -> None:
-    slow, quick = project.job(64), project.job(2)
-    assert expected_seconds(slow) > expected_seconds(quick)
-    with project.pool() as pool:
-        pool.compile(project.keyed(quick, slow))
-    assert project.compiled == [slow.id, quick.id]
 
 
 def test_a_kept_directory_that_cannot_be_written_is_a_note(project) -> None:
@@ -169,45 +159,6 @@ def test_processes_of_a_tool_that_reached_its_time_limit_are_killed_with_its_wor
         assert ends(int(child.read_text())), "also while the pool is open"
     assert error_of(outcomes[0]).what == "fakec took more than 1 s, and was stopped"
     assert isinstance(outcomes[1], Done)
-
-
-def test_a_source_that_misbehaves_is_that_sources_error(project, hanging) -> None:
-    def source(**options):
-        return ("fake", project.source(**{"in": "declare", **options}))
-
-    bad = [
-        {"hang": str(hanging)},
-        {"crash": "SIGSEGV"},
-        {"raise": "SystemExit"},
-        {"exit": 1},
-        {"fail": "no kernel"},
-    ]
-    with project.pool(workers=2, timeout=20.0) as pool:
-        results = pool.declare([source(), *(source(**options) for options in bad), source()])
-    assert [isinstance(result, TilecError) for result in results] == [
-        False,
-        True,
-        True,
-        True,
-        True,
-        True,
-        False,
-    ]
-    words = [result.what for result in results if isinstance(result, TilecError)]
-    assert words == [
-        "k.fake: reading it did not end within 20 s",
-        "k.fake: the process that reads it was killed by SIGSEGV",
-        "k.fake: the fake frontend failed to read it: SystemExit: raised on demand for k.fake",
-        "k.fake: the process that reads it exited with status 1",
-        "no kernel",
-    ]
-    assert "top level" in results[1].cause
-    assert results[4].cause == "code of the source ends or crashes its process when it is imported"
-    assert (
-        results[4].fix
-        == "it said nothing: look for os._exit and extension modules in what the source imports"
-    )
-    assert results[2].fix == "its last words are in the log"
 
 
 @pytest.mark.parametrize("place", ["tilec.nowhere:X", "tilec.testing.fakes:Nobody", "nonsense", ""])
@@ -301,32 +252,6 @@ def test_leaving_the_pool_brings_the_cache_to_its_bound(project) -> None:
         outcomes = pool.compile(project.keyed(*(project.job(bm, size=4000) for bm in (1, 2, 3, 4))))
         assert [done_of(outcome).blob.size for outcome in outcomes] == [4000] * 4
     assert 0 < cache.info().bytes <= 10_000
-
-
-def test_an_observer_that_raises_ends_the_build_and_its_workers(project) -> None:
-    class Angry(SilentObserver):
-        def job_finished(self, job_id: str, outcome: Outcome) -> None:
-            raise OSError("the terminal is gone")
-
-    pids: list[int] = []
-    original = WorkerProcess.send
-
-    def send(self: WorkerProcess, message: object) -> None:
-        pids.append(self.pid)
-        original(self, message)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(WorkerProcess, "send", send)
-        with (
-            pytest.raises(OSError, match="the terminal is gone"),
-            project.pool(observer=Angry(), workers=2) as pool,
-        ):
-            pool.compile(
-                project.keyed(project.job(1), project.job(2, sleep=600, only="BM2", timeout=900.0))
-            )
-    assert pids
-    assert all(ends(pid) for pid in pids)
-    assert not (project.root / "spool").exists()
 
 
 def test_ids_that_are_no_file_names_are_kept_under_one_that_is(project) -> None:

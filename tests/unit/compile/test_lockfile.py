@@ -107,39 +107,6 @@ def test_a_project_that_cannot_be_written_still_builds(tmp_path: Path) -> None:
     assert note.startswith("tilec.lock was not written: cannot write")
 
 
-def test_images_of_other_bytes_are_refused(tmp_path: Path) -> None:
-    jobs = [f"k{i}-sm_90" for i in range(7)]
-    renew(tmp_path, tools(), {job: pin(job) for job in jobs})
-    lock = read_lock(tmp_path)
-    assert lock.require_images("release", {job: pin(job) for job in jobs}) == 0
-    assert lock.require_images("debug", {job: pin(job, "other") for job in jobs}) == 7
-    assert (
-        lock.require_images("release", {jobs[0]: pin("edited", "other"), jobs[1]: pin(jobs[1])})
-        == 1
-    ), "other sources are not pinned"
-    with pytest.raises(ToolchainError) as caught:
-        lock.require_images("release", {jobs[0]: pin(jobs[0], "other"), jobs[1]: pin(jobs[1])})
-    assert str(caught.value) == (
-        "1 image is not the one that tilec.lock pins, from the same sources and tools:\n"
-        f"  k0-sm_90: pinned {pin(jobs[0]).image}, built {sha256(b'other')}\n"
-        "  cause: a tool whose output varies from run to run, or code that a kernel's module reads from the machine\n"
-        "  fix: `tilec build --locked --force` compiles again; to pin what is built now, run `tilec build` and commit the new tilec.lock"
-    )
-    with pytest.raises(
-        ToolchainError, match=r"^7 images are not those that(?s:.)*\n  and 2 more\n  cause"
-    ):
-        lock.require_images("release", {job: pin(job, "other") for job in jobs})
-
-
-def test_other_bytes_of_the_same_sources_are_told(tmp_path: Path) -> None:
-    assert renew(tmp_path, tools(), {"a-sm_90": pin("a"), "b-sm_90": pin("b")}) == []
-    (note,) = renew(tmp_path, tools(), {"a-sm_90": pin("a", "other"), "b-sm_90": pin("edited")})
-    assert (
-        note
-        == "tilec.lock now pins other bytes, made of the same sources by the same tools, for a-sm_90"
-    )
-
-
 def test_a_pipe_in_its_place_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "tilec.lock")
     with pytest.raises(

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import shutil
 from pathlib import Path
 
 import pytest
@@ -51,13 +50,6 @@ def built(cache: Cache, tmp_path: Path) -> Output:
     return output
 
 
-def test_up_to_date_while_nothing_changed(cache: Cache, built: Output, tmp_path: Path) -> None:
-    root = tmp_path / "project"
-    assert unchanged_outputs(cache, "f", root) == (dataclasses.replace(built, changed=False),)
-    assert unchanged_outputs(cache, "other", root) is None
-    assert unchanged_outputs(Cache(None, note=pytest.fail), "f", root) is None
-
-
 @pytest.mark.parametrize(
     "change",
     [
@@ -89,18 +81,6 @@ def test_other_bytes_are_not_up_to_date(
             unchanged_outputs(cache, "f", root)
         return
     assert unchanged_outputs(cache, "f", root) is None
-
-
-def test_a_copied_project_has_outputs_of_its_own(
-    cache: Cache, built: Output, tmp_path: Path
-) -> None:
-    copy = Path(shutil.copytree(tmp_path / "project", tmp_path / "copy"))
-    assert unchanged_outputs(cache, "f", copy) == (
-        dataclasses.replace(built, path=str(copy / "dist" / "out.tilec"), changed=False),
-    )
-    (copy / "dist" / "out.tilec").unlink()
-    assert unchanged_outputs(cache, "f", copy) is None
-    assert unchanged_outputs(cache, "f", tmp_path / "project") is not None
 
 
 def test_the_fingerprint_covers_keys_order_index_emit_output_and_licences(

@@ -7,7 +7,6 @@ from __future__ import annotations
 import dataclasses
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -18,9 +17,7 @@ from tilec.compile.declare import declare, may_select
 from tilec.compile.project import open_project
 from tilec.frontends.base import ToolSearch
 from tilec.manifest.files import reference_problems
-from tilec.model.declaration import KernelDecl
-from tilec.model.job import InputFile, Source
-from tilec_runtime.errors import Location, ManifestError, MissingError, ToolchainError
+from tilec_runtime.errors import ManifestError, MissingError, ToolchainError
 from tilec_runtime.model.kernel import ToolInfo
 
 
@@ -33,12 +30,6 @@ def problems(root: Path) -> list[str]:
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     return write(tmp_path / "project", HEAD + TWICE)
-
-
-def test_opens_a_project_whose_files_exist(root: Path) -> None:
-    project = open_project(root / "tilec.toml", ToolSearch())
-    assert project.sources["twice"].path == "k/twice.cu"
-    assert list(project.frontends) == ["cuda"]
 
 
 def test_only_the_languages_of_a_project_are_imported(root: Path) -> None:
@@ -54,35 +45,6 @@ def test_only_the_languages_of_a_project_are_imported(root: Path) -> None:
     assert done.stdout == "['cuda']\n"
 
 
-def test_a_link_to_nowhere(root: Path) -> None:
-    path = root / "k" / "twice.cu"
-    path.unlink()
-    path.symlink_to("gone.cu")
-    assert "'k/twice.cu' is a link to 'gone.cu', which is not there" in problems(root)[0]
-
-
-def test_a_link_out_of_the_project(root: Path, tmp_path: Path) -> None:
-    path = root / "k" / "twice.cu"
-    path.rename(tmp_path / "outside.cu")
-    path.symlink_to(tmp_path / "outside.cu")
-    (problem,) = problems(root)
-    assert (
-        f"'k/twice.cu' is a link that leaves the project: it leads to {tmp_path}/outside.cu\n"
-        in problem
-    )
-    assert problem.endswith("hint: copy the file into the project, or remove the link")
-
-
-def test_include_directories_that_are_not_there(tmp_path: Path) -> None:
-    own = TWICE.replace("launch", 'include = ["own", "k/twice.cu"]\nlaunch')
-    root = write(tmp_path, f'{HEAD}\n[frontend.cuda]\ninclude = ["inc"]\n[frontend.tile]\n{own}')
-    assert [text.split("\n")[0] for text in problems(root)] == [
-        "tilec.toml:12:12: error: frontend.cuda.include[0]: directory 'inc' is not there",
-        "tilec.toml:19:12: error: kernel.twice.include[0]: directory 'own' is not there",
-        "tilec.toml:19:19: error: kernel.twice.include[1]: directory 'k/twice.cu' is a file, not a directory",
-    ]
-
-
 def test_licence_files_that_are_not_there(tmp_path: Path) -> None:
     head = HEAD.replace(
         'version = "1.0.0"', 'version = "1.0.0"\nlicense-files = ["LICENSE", "NOTICE"]'
@@ -93,44 +55,7 @@ def test_licence_files_that_are_not_there(tmp_path: Path) -> None:
     ]
 
 
-class Pool:
-    """Declares what it is asked for, and counts."""
-
-    asked = 0
-
-    def declare(self, sources: Sequence[tuple[str, Source]]) -> list[tuple[KernelDecl, ...]]:
-        self.asked += len(sources)
-        return [
-            (
-                KernelDecl(
-                    name="twice", qualified="twice", location=Location(file=source.path, line=1)
-                ),
-            )
-            for _, source in sources
-        ]
-
-
-class Reader:
-    """A frontend whose sources are one file, and whose tools are none."""
-
-    def toolchain(self) -> list[ToolInfo]:
-        return []
-
-    def inputs(self, source: Source) -> list[InputFile]:
-        return [InputFile(name=source.path, digest="0" * 64)]
-
-
-def test_sources_are_declared_once_or_whenever_it_is_forced(root: Path, tmp_path: Path) -> None:
-    project = dataclasses.replace(
-        open_project(root / "tilec.toml", ToolSearch()), frontends={"cuda": Reader()}
-    )
-    pool, cache = Pool(), Cache(tmp_path / "cache", max_bytes=1 << 20, note=pytest.fail)
-    for fresh, asked in ((False, 1), (False, 1), (True, 2)):
-        assert list(declare(project, pool, cache, fresh=fresh).kernels) == ["twice"]
-        assert pool.asked == asked
-
-
-class Lacking(Reader):
+class Lacking:
     """A frontend whose tools are not there."""
 
     def __init__(self, error: MissingError) -> None:
@@ -172,40 +97,11 @@ NO_PTXAS = MissingError(
 def test_tools_that_several_languages_lack_are_told_at_once(
     root: Path, tmp_path: Path, frontends: dict[str, MissingError], told: str
 ) -> None:
-    """Whether they are missed when tools are looked for, or only when a worker imports them."""
-    opened, cache = (
-        open_project(root / "tilec.toml", ToolSearch()),
-        Cache(tmp_path / "cache", max_bytes=1 << 20, note=pytest.fail),
-    )
+    opened = open_project(root / "tilec.toml", ToolSearch())
+    cache = Cache(tmp_path / "cache", max_bytes=1 << 20, note=pytest.fail)
     lacking = {name: Lacking(error) for name, error in frontends.items()}
     with pytest.raises(MissingError) as caught:
-        declare(
-            dataclasses.replace(opened, frontends={"prebuilt": Reader(), **lacking}), Pool(), cache
-        )
-    assert str(caught.value) == told
-
-    class Failing(Pool):
-        def declare(self, sources: Sequence[tuple[str, Source]]) -> list[MissingError]:
-            return [frontends[language] for language, _ in sources]
-
-    (twice,) = opened.manifest.kernels
-    kernels = tuple(
-        dataclasses.replace(twice, name=f"{n}_{name}", language=name)
-        for name in frontends
-        for n in "ab"
-    )
-    sources = {
-        kernel.name: dataclasses.replace(opened.sources["twice"], path=f"{kernel.name}.cu")
-        for kernel in kernels
-    }
-    project = dataclasses.replace(
-        opened,
-        manifest=dataclasses.replace(opened.manifest, kernels=kernels),
-        frontends={name: Reader() for name in frontends},
-        sources=sources,
-    )
-    with pytest.raises(MissingError) as caught:
-        declare(project, Failing(), cache)
+        declare(dataclasses.replace(opened, frontends=lacking), None, cache)  # type: ignore[arg-type]
     assert str(caught.value) == told
 
 

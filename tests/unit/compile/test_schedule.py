@@ -5,12 +5,9 @@ from __future__ import annotations
 import dataclasses
 import heapq
 from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tilec.compile.pool import LocalPool, Task, _Entry, _Seat
 from tilec.compile.timings import expected_seconds
 from tilec.model.job import Job, Variant
 from tilec_runtime.model.arch import Target
@@ -83,41 +80,3 @@ def test_a_cold_build_is_nearly_as_quick_as_one_that_knows_its_times(
         return takes([measured[job] for job in sorted(jobs, key=key, reverse=True)], workers)
 
     assert build(expected_seconds) <= 1.15 * build(measured.__getitem__)
-
-
-def test_the_longest_jobs_are_guessed_to_be_long(measured) -> None:
-    longest = max(measured, key=measured.__getitem__)
-    assert max(measured, key=expected_seconds) == longest
-    assert 0.3 < sum(map(expected_seconds, measured)) / sum(measured.values()) < 3
-
-
-# Affinities of the waiting tasks; affinity of the other worker, busy with "!"; own affinity; the
-# tasks that the worker gets, one after another.
-ORDERS = [
-    ("x1 y1 z1 x2 y2 z2", "x", "y", "y1 y2 x1", "its own affinity comes first, then any"),
-    ("x1 y1 z1 x2", "x!", "", "y1 z1 x1 x2", "an affinity of a busy worker comes last"),
-    ("x1 -1 y1 -2", "x!", "", "-1 y1 -2 x1", "tasks without one keep their place"),
-]
-
-
-@pytest.mark.parametrize(("waiting", "other", "own", "expected", "why"), ORDERS)
-def test_order_of_tasks(waiting: str, other: str, own: str, expected: str, why: str) -> None:
-    unused: Any = None
-    pool = LocalPool(
-        size=2, setup=unused, spool=Path(), environ={}, grace=0.0, on_start=lambda _: None
-    )
-
-    def entry(name: str) -> _Entry:
-        task = Task(requests=(), limit=1.0, affinity=name[:-1].strip("-") or None)
-        return _Entry(task, future=name)  # type: ignore[arg-type]
-
-    seat = _Seat(affinity=own or None)
-    pool._seats = [seat, _Seat(affinity=other.strip("!"), busy=other.endswith("!"))]
-    pool._waiting = [entry(name) for name in waiting.split()]
-    given: list[object] = []
-    for _ in expected.split():
-        chosen = pool._pick(seat)
-        given.append(chosen.future)
-        pool._waiting.remove(chosen)
-        seat.affinity = chosen.task.affinity
-    assert given == expected.split(), why

@@ -104,17 +104,3 @@ def test_a_member_that_fails_alone_too_is_the_one_that_is_blamed(project) -> Non
         == "add-BM2-sm_90: the process that compiles it was killed by SIGSEGV"
     )
     assert (outcomes[1].error.kernel, outcomes[1].error.target) == ("add-BM2", "sm_90")
-
-
-def test_something_is_done_once_while_the_last_jobs_are_compiled(project) -> None:
-    said: list[int] = []
-
-    def meanwhile() -> None:
-        said.append(sum(event[0] == "job_finished" for event in project.observer.events))
-
-    jobs = project.keyed(*(project.job(bm) for bm in (1, 2, 3)))
-    with project.pool() as pool:
-        pool.compile(jobs, meanwhile=meanwhile)
-        assert said == [2]  # the third had begun
-        pool.compile(jobs, meanwhile=meanwhile)
-        assert said == [2]  # nothing was compiled

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import time
@@ -149,15 +148,6 @@ def test_a_project_that_is_its_own_include_directory(project: Path) -> None:
     assert jobs(project) is None
 
 
-def test_no_folder_is_left_out_of_a_project_of_many(project: Path) -> None:
-    for number in range(390):
-        (project / f"many/{number}").mkdir(parents=True)
-    assert take(project)
-    for number in range(390, 410):
-        (project / f"many/{number}").mkdir(parents=True)
-    assert not take(project)
-
-
 def test_a_file_that_was_copied_over_another_while_the_build_ran_is_not_trusted(
     project: Path,
 ) -> None:
@@ -178,13 +168,6 @@ def test_a_build_that_cannot_be_remembered_forgets_the_one_before(project: Path)
     assert stamp.files_read(project.parent / "cache", project) == ()
 
 
-def test_a_moved_project_is_built_the_long_way_or_known_by_its_own_files(project: Path) -> None:
-    assert take(project)
-    copy = project.parent / "copy"
-    shutil.copytree(project, copy)
-    assert jobs(copy) is None
-
-
 @pytest.mark.parametrize(
     "value",
     [
@@ -203,15 +186,6 @@ def test_a_damaged_stamp_only_costs_time(project: Path, value: object) -> None:
     assert jobs(project) is None
 
 
-def test_a_stamp_that_comes_with_a_project_is_not_believed(project: Path) -> None:
-    """Its files could all be as it says: it says which they are."""
-    (project / ".tilec" / "stamp.json").write_text(
-        json.dumps({"asked": ASKED, "jobs": 7, "files": {}, "folders": {}, "outputs": []})
-    )
-    assert jobs(project) is None
-    assert stamp.fresh(None, project, ASKED) is None
-
-
 def test_every_value_is_part_of_the_question(monkeypatch: pytest.MonkeyPatch) -> None:
     plain = {"targets": (), "select": (), "profile": "release", "emit": (), "places": ("", "/bin")}
     changed = [
@@ -227,9 +201,3 @@ def test_every_value_is_part_of_the_question(monkeypatch: pytest.MonkeyPatch) ->
     assert len(digests) == len(changed) + 2
     monkeypatch.syspath_prepend("/another/place")
     assert stamp.question("tilec.toml", **plain) not in digests  # type: ignore[arg-type]
-
-
-def test_nothing_is_read_of_a_cache_that_others_may_write_to(project: Path) -> None:
-    assert take(project)
-    (project.parent / "cache").chmod(0o777)
-    assert jobs(project) is None

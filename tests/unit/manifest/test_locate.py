@@ -55,38 +55,6 @@ def test_what_a_case_leaves_to_its_kernel(key: tuple[str, ...], place: str) -> N
     assert str(Locator(text, "t")(("kernel", "k", "case", "a", *key))) == place
 
 
-LONG = "a" * 101
-
-
-@pytest.mark.parametrize(
-    ("manifest", "message"),
-    [
-        (HEAD.replace("acme", LONG) + TWICE, "package.name: has 101 characters, the most is 100"),
-        (
-            HEAD.replace("1.0.0", f"1.{'0' * 99}") + TWICE,
-            "package.version: has 101 characters, the most is 100",
-        ),
-        (
-            HEAD.replace('"acme"', f'"acme"\nmodule = "{LONG}"') + TWICE,
-            "package.module: has 101 characters, the most is 100",
-        ),
-        (
-            HEAD + TWICE.replace("kernel.twice", f"kernel.{LONG}"),
-            "the name has 101 characters, the most is 100: files are named by it",
-        ),
-    ],
-)
-def test_names_that_are_too_long_for_a_file(manifest: str, message: str) -> None:
-    with pytest.raises(ManifestError) as caught:
-        load_text(manifest, Path("tilec.toml"), languages={"cuda": (".cu",)})
-    assert message in str(caught.value)
-    load_text(
-        manifest.replace(LONG, LONG[1:]).replace("0" * 99, "0" * 98),
-        Path("tilec.toml"),
-        languages={"cuda": (".cu",)},
-    )
-
-
 @pytest.mark.parametrize(
     ("path", "message"),
     [

@@ -59,20 +59,6 @@ def test_the_sbom_names_tools_sources_and_images_with_their_digests() -> None:
     assert sources
 
 
-def test_images_of_equal_bytes_are_one_component_with_all_their_jobs() -> None:
-    kernel = INFO.kernels[0]
-    image = kernel.variants[0].images[0]
-    variants = tuple(
-        dataclasses.replace(variant, images=(image,)) for variant in kernel.variants[:2]
-    )
-    info = dataclasses.replace(INFO, kernels=(dataclasses.replace(kernel, variants=variants),))
-    (found,) = (
-        row for row in json.loads(sbom_of(info))["components"] if row["bom-ref"].startswith("image")
-    )
-    jobs = sorted(f"{variant.id}-{image.target}" for variant in variants)
-    assert [row["value"] for row in found["properties"]] == jobs
-
-
 @pytest.mark.parametrize(
     ("text", "licence"),
     [
@@ -135,8 +121,3 @@ def test_a_document_that_was_changed_is_refused(suffix: str, damage, tmp_path: P
     path.write_bytes(damage(written(suffix)))
     with pytest.raises(BundleError, match=f"x{suffix}"):
         read_document(path)
-
-
-def test_a_missing_document_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(BundleError, match=r"cannot be read: No such file"):
-        read_document(tmp_path / f"x{SBOM}")

@@ -6,7 +6,6 @@ import ast
 import dataclasses
 import importlib.util
 import json
-import os
 import shutil
 import sys
 from collections.abc import Iterator
@@ -86,17 +85,6 @@ def test_every_relative_import_leads_to_a_copied_module_or_to_one_that_is_left_o
     assert {target for target, inside in missing if not inside} == set()
     rooms = {target.partition("/")[0] for target, _ in missing}
     assert rooms <= {"_core", "cpu", "device", "kernels", "launch", "ops", "running", "tensors"}
-
-
-def test_each_folder_is_a_package_that_says_where_it_is_from() -> None:
-    copied = runtime_files()
-    folders = {Path(file).parent.as_posix() for file in copied}
-    for folder in folders:
-        text = copied[f"{folder}/__init__.py".removeprefix("./")].decode()
-        assert text.startswith('"""Copied from tilec-runtime ')
-    assert "hub.py" in copied
-    assert "launch/launcher.py" in copied
-    assert not any(file.startswith(("cpu/", "ops/", "api/")) for file in copied)
 
 
 # --- Metadata
@@ -256,12 +244,6 @@ def test_refuses_a_damaged_file(variant: Path, file: str) -> None:
         loaded(variant)
 
 
-def test_refuses_a_missing_file(variant: Path) -> None:
-    (variant / "_runtime" / "values.py").unlink()
-    with pytest.raises(ImportError, match=r"_runtime/values.py cannot be read: No such file"):
-        loaded(variant)
-
-
 @pytest.mark.parametrize("text", ["", "[1, 2]", '{"digest": {"files": []}}', "{", None])
 def test_refuses_a_damaged_list_of_files(variant: Path, text: str | None) -> None:
     path = variant / "metadata.json"
@@ -271,22 +253,6 @@ def test_refuses_a_damaged_list_of_files(variant: Path, text: str | None) -> Non
         path.write_text(text)
     with pytest.raises(ImportError, match=r"metadata\.json cannot be read: .*; fetch the package"):
         loaded(variant, name)
-
-
-@pytest.mark.parametrize(
-    ("damage", "message"),
-    [
-        (lambda data: data[:-100], "damaged"),
-        (lambda data: b"", "damaged|no bundle"),
-        (lambda data: data[:100] + bytes(9) + data[109:], "damaged"),
-    ],
-)
-def test_refuses_a_damaged_bundle(variant: Path, damage, message: str) -> None:
-    (bundle,) = variant.glob("*.tilec")
-    bundle.write_bytes(damage(bundle.read_bytes()))
-    with pytest.raises(Exception, match=message) as caught:
-        loaded(variant)
-    assert type(caught.value).__name__ == "BundleError"
 
 
 def test_refuses_the_bundle_of_another_build(variant: Path, tmp_path: Path) -> None:
@@ -317,8 +283,3 @@ def test_metadata_that_names_files_elsewhere_says_nothing(
     path = variant / "metadata.json"
     path.write_bytes(metadata(INFO, {**files, name: b"precious"}))
     assert read_digests(path) == {}
-
-
-def test_a_pipe_in_the_place_of_the_metadata_is_not_waited_for(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "metadata.json")
-    assert read_digests(tmp_path / "metadata.json") == {}

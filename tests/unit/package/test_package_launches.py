@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
-import inspect
 import subprocess
 import sys
 import threading
@@ -19,8 +18,7 @@ import pytest
 
 from tests.cpu_samples import ADD as CPU_ADD
 from tests.cpu_samples import PythonKernels, add
-from tests.runtime_samples import GEMM, IMAGES, bundle_of, fake_driver, image, slot
-from tests.unit.runtime.ops.test_regions import OWNED
+from tests.runtime_samples import GEMM, IMAGES, bundle_of, fake_driver
 from tests.unit.runtime.test_launch_options import TUNED
 from tests.waiting import PATIENCE
 from tilec.package.render import render_package
@@ -30,13 +28,12 @@ from tilec_runtime import Device, Explanation, LazyLaunch, as_op, use_device
 from tilec_runtime.bundle.format import index_digest
 from tilec_runtime.cpu.launch import CpuOptions
 from tilec_runtime.errors import (
-    BundleError,
     NoImageError,
     RequirementError,
     UseAfterMoveError,
     VariantError,
 )
-from tilec_runtime.model.kernel import KernelInfo, VariantInfo
+from tilec_runtime.model.kernel import KernelInfo
 from tilec_runtime.tensors.tensor import Tensor
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -261,55 +258,6 @@ def test_choices_and_options(sample: Any) -> None:
     ]
 
 
-def test_a_partition_says_what_tile_an_open_axis_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Axes without a default: those of an output's tiles can be left out, of methods and functions;
-    others have to be chosen.
-    """
-    ways = tuple(
-        VariantInfo(
-            id=f"cut-BM{size}-K{k}",
-            axes=(("BM", size), ("K", k)),
-            abi=(slot("ptr", "z.ptr"),),
-            images=(image(f"cut_{size}_{k}"),),
-        )
-        for size in (32, 64)
-        for k in (1, 2)
-    )
-    cut = dataclasses.replace(
-        OWNED, name="cut", variants=ways, axes=(("BM", (32, 64)), ("K", (1, 2))), default=()
-    )
-    written(tmp_path, "generated_cut", cut)
-    monkeypatch.syspath_prepend(tmp_path)
-    package: Any = importlib.import_module("generated_cut")
-    monkeypatch.delitem(sys.modules, "generated_cut")
-    driver: Any = fake_driver(cut)
-
-    def parted(size: int) -> Any:
-        return Tensor.uninitialized((128, 16), "f32", driver=driver, ordinal=0, stream=0).partition(
-            size, 16
-        )
-
-    kernels = package.load(Device(0, driver=driver))
-    with use_device(Device(0, driver=driver)):
-        kernels.cut(parted(64), K=2)
-        package.ops.cut(parted(32), K=1).sync()
-        with pytest.raises(VariantError, match="BM has no default: choose one of 32, 64") as caught:
-            package.ops.cut(parted(64).unpartition(), K=1).sync()
-    assert caught.value.fix.startswith(
-        "pass BM=32 to the launcher, or a partition of z into such tiles; in the manifest, axes of a case"
-    )
-    for call in (lambda: kernels.cut(parted(64)), lambda: package.ops.cut(parted(64))):
-        with pytest.raises(TypeError, match="missing 1 required keyword-only argument: 'K'"):
-            call()
-    assert [launch.symbol for launch in driver.launches] == ["cut_64_2", "cut_32_1"]
-    assert (
-        "BM: 32 or 64; by the tiles of z"
-        in (tmp_path / "generated_cut" / "__init__.pyi").read_text()
-    )
-
-
 def test_messages_name_the_callers_line(sample: Any, cpu: Cpu) -> None:
     z, x, y = cpu.tensor(0), cpu.tensor(2), cpu.tensor(3, 9)
     op = sample.ops.add(z, x, y)
@@ -318,27 +266,6 @@ def test_messages_name_the_callers_line(sample: Any, cpu: Cpu) -> None:
     with pytest.raises(RequirementError, match=rf"op: launch of add, created at .*{HERE}:\d+"):
         op.sync()
     z.share()
-
-
-def test_signatures_and_summaries_are_there_to_read(sample: Any) -> None:
-    assert str(inspect.signature(sample.ops.gemm)) == "(c, a, b, *, BM=None)"
-    assert str(inspect.signature(sample.Module.gemm)) == "(self, c, a, b, *, stream=None, BM=None)"
-    assert sample.ops.gemm.__doc__ == sample.Module.gemm.__doc__ == "Launch the kernel gemm."
-    assert repr(sample._tilec_package_) == "<Package generated_sample: b.tilec>"
-
-
-def here() -> int:
-    """The caller's line."""
-    frame = inspect.currentframe()
-    assert frame is not None
-    assert frame.f_back is not None
-    return frame.f_back.f_lineno
-
-
-def test_a_bundle_that_is_gone_is_told_at_the_first_op(sample: Any) -> None:
-    (Path(sample.__file__).parent / "b.tilec").unlink()
-    with pytest.raises(BundleError, match=r"b\.tilec"):
-        sample.ops.add(1, 2, 3)
 
 
 def test_importing_a_package_costs_next_to_nothing(tmp_path: Path) -> None:

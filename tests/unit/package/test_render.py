@@ -169,11 +169,6 @@ def test_the_whole_package(golden):
         golden(GOLDEN / file, files[file].decode())
 
 
-def test_a_package_without_operators_has_no_module_of_torch():
-    info = dataclasses.replace(SAMPLE, kernels=(ADD,))
-    assert "torch.py" not in render_package(info, "sample-1.0.tilec", PIN)
-
-
 def test_a_formatter_changes_nothing(tmp_path):
     for file in ALL:
         (tmp_path / file).write_text(rendered(file=file))
@@ -261,22 +256,6 @@ def test_parameters_whose_names_meet_others(names, expected):
         assert [argument.arg for argument in method.args.args] == expected
 
 
-def test_a_parameter_that_is_no_name():
-    with pytest.raises(UsageError, match="cannot be a parameter in Python"):
-        rendered(renamed(z="z: object = print()"))
-
-
-def test_many_variants_are_not_all_listed():
-    many = tuple(dataclasses.replace(ADD.variants[0], id=f"add-{index}") for index in range(40))
-    text = rendered(
-        dataclasses.replace(SAMPLE, kernels=(dataclasses.replace(ADD, variants=many),)),
-        "__init__.pyi",
-    )
-    assert "add-11" in text
-    assert "add-12" not in text
-    assert "and 28 more: tilec inspect lists them" in text
-
-
 NASTY = st.text(st.sampled_from(list('"\x27\\\n{}%\x00\u202e\r\t aNxé#')), max_size=40)
 
 
@@ -344,12 +323,3 @@ def test_operators_are_in_the_namespace_of_the_packages_name(name, namespace):
     package = dataclasses.replace(PACKAGE, name=name, module="acme._kernels")
     text = rendered(dataclasses.replace(SAMPLE, package=package), "torch.py")
     assert f'_Operators(_tilec_package_, "{namespace}")' in text
-
-
-def test_optional_inputs_of_an_operator_without_backward_may_be_none():
-    bias = Param(name="bias", kind=TENSOR, dtype="T", rank=1, optional=True)
-    one = dataclasses.replace(SCALE_BACKWARD, name="add", params=(*SCALE.params[:2], bias))
-    text = rendered(dataclasses.replace(SAMPLE, kernels=(one,)), "torch.py")
-    wanted = "(x.requires_grad or (bias is not None and bias.requires_grad))"
-    assert f"if {wanted} and torch.is_grad_enabled():" in text
-    assert "_once" not in text

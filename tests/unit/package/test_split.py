@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import sys
-import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -12,12 +11,10 @@ import pytest
 
 from tests.bundle_samples import fake_bytes
 from tests.runtime_samples import IMAGES, fake_driver, image, kernel, slot
-from tilec.package.archive import ArchiveWriter
 from tilec.package.split import base_of, extras_of, providers_of
 from tilec.package.write import Portion, write_bundle
 from tilec.testing.fake_driver import H200
 from tilec_runtime import load
-from tilec_runtime.bundle import limits
 from tilec_runtime.bundle.parts import PART_NAME, extra_of, read_providers
 from tilec_runtime.bundle.read import Bundle
 from tilec_runtime.errors import BundleError, NoImageError
@@ -123,11 +120,6 @@ def test_exact_before_family_before_baseline(site: Path, module: str) -> None:
     assert taken(base, (8, 6)) == ("sm_80", b"image of f for sm_80")
 
 
-def test_the_family_serves_where_the_exact_one_is_not_installed(site: Path, module: str) -> None:
-    base = install(site, info_of(module=module), "sm80")
-    assert taken(base, (8, 9)) == ("sm_80", b"image of f for sm_80")
-
-
 def test_a_missing_provider_is_an_error_that_installs_it(site: Path, module: str) -> None:
     base = install(site, info_of(module=module), "sm80")
     with pytest.raises(NoImageError) as caught:
@@ -144,18 +136,6 @@ def test_the_baseline_serves_where_compiling_is_allowed(site: Path, module: str)
     module_ = load(base, 0, driver=fake_driver(), jit_fallback="allow")
     assert module_.preload() == 1
     assert [each.target for each in module_.compiled] == ["compute_80"]
-
-
-def test_a_warning_of_what_is_compiled_says_what_to_install(site: Path, module: str) -> None:
-    base = install(site, info_of(module=module))
-    with pytest.warns(RuntimeWarning, match=r"pip install 'acme-k\[sm90\]==1.0'; or add sm_90"):
-        load(base, 0, driver=fake_driver(), jit_fallback="warn").preload()
-
-
-def test_a_preload_reads_the_parts(site: Path, module: str) -> None:
-    info = info_of(module=module)
-    driver = fake_driver(*info.kernels)
-    assert load(install(site, info, "sm90"), 0, driver=driver, strict=True).preload() == 1
 
 
 @pytest.mark.parametrize(
@@ -208,25 +188,6 @@ def test_a_damaged_provider(
     assert caught.value.fix == "pip install --force-reinstall --no-deps 'acme-k-sm90==1.0'"
 
 
-def test_a_provider_in_a_zip_file_without_its_images(
-    site: Path, module: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    base = install(site, info_of(module=module))
-    with zipfile.ZipFile(site / "other.zip", "w") as file:
-        file.writestr(f"{module}_sm90/__init__.py", "")
-    monkeypatch.syspath_prepend(site / "other.zip")
-    with pytest.raises(BundleError, match=r"cannot read the bundle .*other\.zip") as caught:
-        taken(base)
-    assert caught.value.fix == "pip install --force-reinstall --no-deps 'acme-k-sm90==1.0'"
-
-
-def test_what_uninstalling_leaves_is_no_provider(site: Path, module: str) -> None:
-    base = install(site, info_of(module=module))
-    (site / f"{module}_sm90" / "__pycache__").mkdir(parents=True)
-    with pytest.raises(NoImageError):
-        taken(base)
-
-
 def test_a_part_alone_is_refused(site: Path, module: str) -> None:
     install(site, info_of(module=module), "sm90")
     with pytest.raises(BundleError, match=r"holds machine code of acme-k 1\.0 alone"):
@@ -250,18 +211,3 @@ def test_a_part_alone_is_refused(site: Path, module: str) -> None:
 def test_providers_that_no_build_names(data: bytes) -> None:
     with pytest.raises(BundleError, match=r"providers\.json that names no modules"):
         read_providers(data)
-
-
-def test_providers_count_as_index(site: Path, module: str) -> None:
-    """What a file declares of them is bounded before it is read."""
-    base = install(site, info_of(module=module))
-    with zipfile.ZipFile(base) as file:
-        members = {name: file.read(name) for name in file.namelist()}
-    members["providers.json"] = bytes(limits.INDEX)
-    with base.open("wb") as out:
-        archive = ArchiveWriter(out)
-        for name in sorted(members):
-            archive.add(name, members[name], deflate=False)
-        archive.close()
-    with pytest.raises(BundleError, match="has an index of"):
-        Bundle.open(base)

@@ -9,15 +9,13 @@ import hashlib
 import io
 import os
 import signal
-import threading
 import zipfile
 from pathlib import Path
 
 import pytest
 
-from tests.waiting import joined
 from tilec.package.publish import uninterrupted
-from tilec.package.wheel import normalise_version, write_wheel
+from tilec.package.wheel import write_wheel
 from tilec_runtime.errors import OutputError
 from tilec_runtime.model.kernel import PackageInfo
 
@@ -122,18 +120,6 @@ def test_licences(tmp_path: Path, text: str, field: str) -> None:
         assert field in wheel.read("k-2.dist-info/METADATA").decode().splitlines()
 
 
-@pytest.mark.parametrize(
-    ("version", "normal"),
-    [
-        ("1.0-alpha.1", "1.0a1"),
-        ("1!01.002+Ubuntu-01", "1!1.2+ubuntu.1"),
-    ],
-)
-def test_versions(version: str, normal: str) -> None:
-    assert normalise_version(version) == normal
-    assert normalise_version(normal) == normal
-
-
 @pytest.mark.parametrize("version", ["", "one", "²"])
 def test_versions_that_a_wheel_cannot_have(version: str, tmp_path: Path) -> None:
     with pytest.raises(OutputError, match="cannot be a wheel's") as caught:
@@ -165,15 +151,3 @@ def test_ctrl_c_does_not_come_between() -> None:
         assert heard == ["Ctrl-C"]
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-def test_another_thread_leaves_signals_alone() -> None:
-    def work() -> None:
-        with uninterrupted():
-            done.append(signal.getsignal(signal.SIGINT))
-
-    done: list[object] = []
-    thread = threading.Thread(target=work)
-    thread.start()
-    joined(thread)
-    assert done == [signal.getsignal(signal.SIGINT)]

@@ -76,11 +76,6 @@ def test_a_target_may_have_values_of_its_own() -> None:
     ]
 
 
-def test_values_of_targets_that_are_not_built_are_no_values() -> None:
-    (kernel,) = plan(by_target(), targets=("sm_80",)).kernels
-    assert dict(kernel.info.axes)["BM"] == (64,)
-
-
 def test_values_stand_apart_from_names_that_end_in_digits() -> None:
     matrix = Matrix(axes=(("T", ("f16",)), ("M1", (32,)), ("BM", (64,)), ("BN", (64,))))
     kernel = tile_kernel(matrix=matrix, launch=Launch(grid=("cdiv(c.shape[0], M1)",)), default=())

@@ -162,16 +162,3 @@ def test_kernels_of_one_source_share_groups_where_their_options_are_equal() -> N
     assert {job.group for job in apart.jobs} == {ALL, ()}
     elsewhere = plan(scale(), dataclasses.replace(PLAIN_KERNEL, source="other.cu"))
     assert {job.group for job in elsewhere.jobs} == {ALL, ()}
-
-
-def test_axes_that_only_a_launch_reads_make_no_further_members() -> None:
-    kernel = dataclasses.replace(
-        PLAIN_KERNEL,
-        matrix=Matrix(axes=(("B", (64, 128)),)),
-        launch=Launch(grid=("1",), block=("B",)),
-    )
-    made = plan(kernel, targets=("sm_80",))
-    assert groups(made) == {
-        "plain-B64-sm_80": (Member(symbol="plain"),),
-        "plain-B128-sm_80": (Member(symbol="plain"),),
-    }

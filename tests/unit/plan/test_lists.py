@@ -68,16 +68,6 @@ def test_a_list_is_a_parameter_for_each_array() -> None:
     ] == [("grouped-G2", ["c_2", "c_3", "a_2", "a_3"]), ("grouped-G4", [])]
 
 
-def test_a_list_of_a_number_has_no_axis() -> None:
-    planned, _, lists = with_lists(
-        kernel(params=(ParamTable(name="a", rank=1, list=3),), launch=Launch(grid=("1",))),
-        DECL,
-        no_report,
-    )
-    assert lists == (ArrayList(name="a", counts=(3,)),)
-    assert [table.name for table in planned.params] == ["a_0", "a_1", "a_2"]
-
-
 def case(*names: str, **axes: Any) -> tuple[Case, ...]:
     inputs = tuple(Input(name=name, shape=("8",)) for name in names)
     return (Case(name="some", inputs=inputs, axes=tuple(axes.items())),)

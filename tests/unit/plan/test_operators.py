@@ -149,12 +149,6 @@ def test_an_output_that_the_kernel_reads_first_is_the_callers(
     assert plan(FORWARD + "op = {}\n").kernels[0].info.op == OperatorInfo()
 
 
-def test_axes_of_several_values_say_no_shape() -> None:
-    wide = FORWARD.replace("B = [64]", "B = [64, 128]")
-    (found,) = problems(wide + 'op.outputs = { y = { shape = ["B", 1] } }\n')
-    assert "B is an axis with several values" in found
-
-
 @pytest.mark.parametrize(
     ("backward", "its", "expected"),
     [
@@ -203,31 +197,6 @@ def test_a_tensor_that_may_be_none_has_no_gradient() -> None:
     ), found
 
 
-def test_a_name_that_namespaces_of_torch_have_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(DECLS, "name", DECLS["norm"])
-    (found,) = problems(FORWARD.replace("kernel.norm", "kernel.name") + OUTPUTS)
-    assert "'name' is what torch calls a namespace of operators" in found
-
-
 def test_an_operator_that_mutates_has_no_backward() -> None:
     found = problems(FORWARD + "op.outputs = {}\n" + ARGS + BACKWARD + ITS)
     assert any("norm writes y, which the caller gives" in problem for problem in found)
-
-
-def test_raw_addresses_are_no_arguments_of_operators(monkeypatch: pytest.MonkeyPatch) -> None:
-    text = FORWARD.replace("i = { rank = 1 }", 'i = { kind = "ptr" }').replace("i.ptr", "i")
-    (found,) = problems(text + OUTPUTS)
-    assert "i is a ptr: operators take tensors and numbers" in found
-
-
-def test_a_call_without_an_input_says_no_device() -> None:
-    text = """
-[kernel.fill]
-source = "k.cu"
-params = { y = { rank = 1, out = true } }
-args = ["y.ptr", "eps"]
-launch = { grid = [1], block = [64] }
-op.outputs = { y = { shape = [64] } }
-"""
-    (found,) = problems(text)
-    assert "there is no tensor among the inputs that says device and library" in found

@@ -133,15 +133,6 @@ def test_refuses_optional_parameters_where_none_may_stand(
     assert what in str(caught.value)
 
 
-def test_only_tensors_may_be_none() -> None:
-    scalar = ParamTable(name="s", dtype="f32", optional=True)
-    with pytest.raises(
-        ManifestError,
-        match=r"kernel\.norm\.params\.s\.optional: 's' is a scalar, and only tensors may be None",
-    ):
-        planned(norm(params=(*norm().params, scalar), args=("y.ptr", "x.ptr", "b.ptr", "i32(s)")))
-
-
 PARAMS = tuple(Param(name=name, kind=ParamKind.TENSOR, dtype="f32", rank=2) for name in ("y", "x"))
 
 
@@ -257,14 +248,6 @@ def test_boxes_that_are_wrong(box: str, facts: dict[str, object], what: str) -> 
     with pytest.raises(ManifestError) as caught:
         planned_of(copied("descriptor(y, BM, BN)", box, **facts), BOXED)
     assert what in str(caught.value)
-
-
-def test_without_args_a_kernel_that_reads_tiles_is_told_how() -> None:
-    with pytest.raises(
-        ManifestError,
-        match=r"kernel\.copy: the source takes tiles of y at 2 offsets: args = \[\"descriptor\(x, BM, BK\)\"",
-    ):
-        planned_of(copied(), BOXED)
 
 
 SCALED = KernelDecl(

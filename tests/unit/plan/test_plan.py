@@ -5,7 +5,6 @@ source at hand.
 from __future__ import annotations
 
 import dataclasses
-import tracemalloc
 
 import pytest
 
@@ -188,11 +187,6 @@ def test_an_unknown_target_has_a_suggestion(name: str, meant: str) -> None:
     assert caught.value.what == f"unknown target {name!r}; did you mean {meant!r}"
 
 
-def test_refused_target_is_a_located_problem() -> None:
-    (message,) = problems(tile_kernel(), targets=("sm_90a",))
-    assert message == "kernel.gemm: target sm_90a: plain names only"
-
-
 def test_an_override_or_a_selection_keeps_a_kernel_from_a_target_that_its_language_refuses() -> (
     None
 ):
@@ -325,27 +319,6 @@ def test_select_takes_jobs_variants_and_kernels() -> None:
     with pytest.raises(UsageError, match="--select 'gem' matches no job") as caught:
         plan(tile_kernel(), select=("gem",))
     assert "did you mean 'gemm'?" in str(caught.value)
-
-
-def test_args_name_the_parameters_of_the_source_in_their_order() -> None:
-    kernel = cuda_kernel(params=(ParamTable(name="x", rank=2),))
-    assert kernel.args == ("y.ptr", "x.ptr", "i32(x.size)", "s")
-    found = plan(kernel).kernels[0].info.params
-    assert [(p.name, p.dtype, p.rank, p.out) for p in found] == [
-        ("y", "T", -1, True),
-        ("x", "T", 2, False),
-        ("s", "f32", 0, False),
-    ]
-
-
-def test_a_parameter_that_the_manifest_reads_as_an_array_needs_a_rank() -> None:
-    kernel = tile_kernel(
-        params=(ParamTable(name="c", dtype="f32", rank=2), ParamTable(name="a", dtype="f32")),
-        launch=Launch(grid=("a.shape[0]",), requires=("a.shape[1] == c.shape[1]",)),
-    )
-    assert problems(kernel) == [
-        "kernel.gemm.params.a: a tensor parameter needs a rank: params.a.rank = 1, 2, …"
-    ]
 
 
 @pytest.mark.parametrize(
@@ -483,12 +456,6 @@ def test_problems_say_what_and_where(kernel: Kernel, expected: str) -> None:
     assert expected in problems(kernel)
 
 
-@pytest.mark.parametrize("wrong", [{"symbol": "scale"}, {"args": ("y.ptr", "x.ptr", "s")}])
-def test_a_kernel_that_its_source_does_not_have_is_one_problem(wrong: dict[str, object]) -> None:
-    """What follows from it, such as parameters without dtypes, would bury it."""
-    assert len(problems(cuda_kernel(**wrong))) == 1  # type: ignore[arg-type]
-
-
 def test_parameters_that_were_reported_cause_no_other_problem() -> None:
     assume = (AssumeSet(divisible=(("c", (16, 16)),), aligned=(("c", 16),)), AssumeSet())
     cases = (Case(name="one", inputs=(Input(name="c"), Input(name="a"))),)
@@ -532,18 +499,6 @@ def test_cases_choose_built_variants_and_know_the_parameters() -> None:
     ]
 
 
-def test_missing_constant_is_named() -> None:
-    matrix = Matrix(axes=(("T", ("f16",)), ("BM", (64,))))
-    kernel = tile_kernel(matrix=matrix, default=(), launch=Launch(grid=("cdiv(c.shape[0], BM)",)))
-    expected = "kernel.gemm.matrix: constant 'BN' of the kernel is bound by no axis of the matrix: give it some values, such as matrix.BN = [128]"
-    assert problems(kernel) == [expected]
-
-
-def test_all_problems_of_all_kernels_in_one_run() -> None:
-    found = problems(tile_kernel(launch=Launch()), cuda_kernel(launch=Launch(grid=("1",))))
-    assert [m.split(":")[0] for m in found] == ["kernel.gemm.launch", "kernel.scale.launch"]
-
-
 def test_min_driver_caps_the_isa_and_profile_reaches_the_jobs() -> None:
     job = plan(cuda_kernel(), profile="debug").jobs[0]
     assert job.spec.max_isa == (9, 0)
@@ -551,18 +506,3 @@ def test_min_driver_caps_the_isa_and_profile_reaches_the_jobs() -> None:
     with pytest.raises(UsageError, match="unknown profile 'debg'; did you mean 'debug'") as caught:
         plan(cuda_kernel(), profile="debg")
     assert caught.value.fix == "profiles of this project: release, debug"
-
-
-@pytest.mark.long
-def test_ten_thousand_jobs_stay_light() -> None:
-    axes = (("BM", tuple(range(1, 51))), ("BN", tuple(range(1, 51))))
-    kernel = tile_kernel(
-        matrix=Matrix(axes=(("T", ("f16",)), *axes), max_variants=10000), default=()
-    )
-    tracemalloc.start()
-    jobs = plan(kernel, targets=("sm_80", "sm_86", "sm_89", "sm_90")).jobs
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert len(jobs) == 10000
-    assert peak < 30_000_000
-    assert len({id(j.spec) for j in jobs}) == 1

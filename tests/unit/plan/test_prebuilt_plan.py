@@ -78,13 +78,6 @@ def test_too_few_names() -> None:
     assert found[0] == f"{expected}: name each, in order, or say with args what each of them gets"
 
 
-def test_asks_for_parameters_that_code_does_not_name() -> None:
-    (first, *_) = problems(LAUNCH.replace("cdiv(y.size, 256)", "1"))
-    assert first.startswith(
-        "kernel.k: the source does not say what parameter 'param_0' is: params.param_0 = "
-    )
-
-
 def test_only_targets_that_can_be_made_of_the_files_concern_the_kernel() -> None:
     assert [str(job.target) for job in jobs(PARAMS + LAUNCH)] == ["sm_90"]
     ptx = KernelDecl(

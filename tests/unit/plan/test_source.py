@@ -10,14 +10,11 @@ import pytest
 from tilec.manifest.types import Kernel, Launch, Matrix
 from tilec.model.declaration import AxisUse, KernelDecl, ParamDecl
 from tilec.plan.source import (
-    check_checks,
-    check_source_axes,
-    safety_of,
     unfollowed_note,
     with_source,
 )
 from tilec_runtime.errors import Diagnostic, Location
-from tilec_runtime.model.safety import Checks, Fact, Guarantee, Region, Safety
+from tilec_runtime.model.safety import Fact, Guarantee, Region, Safety
 
 HERE = Location(file="k.py", line=7, column=5)
 DECL = KernelDecl(
@@ -81,73 +78,6 @@ def test_requirements_name_what_args_pass() -> None:
     assert found.launch.requires[0] == "out.shape[0] % 16 == 0"
 
 
-def test_a_grid_of_the_manifest_stands_where_it_is_free() -> None:
-    free = dataclasses.replace(DECL, grid_free=True)
-    reports = Reports()
-    assert with_source(kernel(launch=Launch(grid=("8",))), free, reports).launch.grid == ("8",)
-    assert reports == []
-    with_source(kernel(launch=Launch(grid=("8",))), DECL, reports)
-    with_source(kernel(launch=Launch(grid=("8", "2"))), free, reports)
-    assert [what for what, _ in reports] == [
-        "the grid follows from the outputs, cdiv(z.shape[0], BM): leave launch.grid out",
-        "the blocks of a kernel with a tl.MappedMut are numbered along one dimension: give a grid of one",
-    ]
-
-
-@pytest.mark.parametrize(
-    ("axes", "what"),
-    [
-        (
-            (("BM", (64,)),),
-            'axis T of the source has no values (z: tl.Mut[T, (BM,)], k.py:7:5): give it some, such as T = ["f32"]',
-        ),
-        (
-            (("T", ("f32",)),),
-            "axis BM of the source has no values (z: tl.Mut[T, (BM,)], k.py:7:5): give it some, such as BM = [64]",
-        ),
-        (
-            (("T", ("f32",)), ("BMM", (64,))),
-            "axis BM of the source has no values (z: tl.Mut[T, (BM,)], k.py:7:5): give it some, such as BM = [64]; did you mean it by 'BMM'",
-        ),
-        (
-            (("T", ("f32",)), ("BM", (48,))),
-            "48 is no power of two, as extents of tiles are (z: tl.Mut[T, (BM,)])",
-        ),
-        (
-            (("T", ("f33",)), ("BM", (64,))),
-            "'f33' is no dtype, and T is one in the source (z: tl.Mut[T, (BM,)])",
-        ),
-        (
-            (("T", ("f32",)), ("BM", (0,))),
-            "0 is no size, and BM is one in the source (z: tl.Mut[T, (BM,)])",
-        ),
-        (
-            (("T", ("f32",)), ("BM", (True,))),
-            "True is no size, and BM is one in the source (z: tl.Mut[T, (BM,)])",
-        ),
-    ],
-)
-def test_axes_that_the_source_names_have_values_that_fit(axes: Any, what: str) -> None:
-    reports = Reports()
-    assert check_source_axes(kernel(matrix=Matrix(axes=axes)), DECL, reports) is False
-    assert what in [text for text, _ in reports]
-    assert check_source_axes(kernel(), DECL, Reports()) is True
-
-
-def test_checks_that_are_denied_are_told_at_their_place() -> None:
-    reports = Reports()
-    assert check_checks(kernel(checks="on"), DECL, reports) == ()
-    (found,) = check_checks(kernel(checks="deny"), DECL, reports)
-    assert (
-        found.message
-        == "kernel 'k' has checks = \"deny\": x.load_tile is checked inside of the kernel: why"
-    )
-    assert found.location == HERE
-    assert reports == []
-    check_checks(kernel(checks="off"), dataclasses.replace(DECL, safety=None), reports)
-    assert reports[0][1] == ("kernel", "k", "checks")
-
-
 @pytest.mark.parametrize(
     ("requires", "checks", "axes"),
     [
@@ -169,15 +99,3 @@ def test_extents_that_no_launch_compares_are_noted(
     )
     end = ': elements outside are read as 0; checks = "deny" makes this an error'
     assert note == (f"{start}{axes}{end}" if axes else "")
-
-
-def test_checks_that_are_off_are_no_guarantee() -> None:
-    assert safety_of(kernel(), dataclasses.replace(DECL, safety=None)) is None
-    off = safety_of(kernel(checks="off"), DECL)
-    assert off is not None
-    assert off.checks is Checks.OFF
-    assert [(f.guarantee, f.what) for f in off.facts] == [
-        (Guarantee.NONE, 'a (checks = "off")'),
-        (Guarantee.LAUNCH, "b"),
-        (Guarantee.CONSTRUCTION, "c"),
-    ]

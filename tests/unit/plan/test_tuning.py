@@ -14,7 +14,7 @@ from tests.unit.plan.test_plan import TILE_DECL, cuda_kernel, plan, problems, ti
 from tilec.manifest.types import AssumeSet, Bench, Case, Input, Kernel, Matrix, Override, Rule
 from tilec.model.job import InputFile, Source
 from tilec.model.tuning import TunedDevice, TunedEntry, TuningRecord
-from tilec.plan.tuning import Tuned, _plain, cases_digest, kernel_digest
+from tilec.plan.tuning import Tuned, cases_digest, kernel_digest
 from tilec_runtime.model.arch import Target
 from tilec_runtime.model.kernel import ToolInfo
 from tilec_runtime.model.table import TuningTable
@@ -148,15 +148,6 @@ def test_the_manifest_may_say_what_tells_launches_apart() -> None:
 def test_sizes_that_no_launch_has_are_refused(text: str, what: str) -> None:
     (message,) = problems(dataclasses.replace(tile_kernel(), sizes=(text,)))
     assert what in message
-
-
-def test_entries_of_other_dtypes_may_speak_of_the_same_sizes() -> None:
-    assert (
-        plan(tile_kernel(), tuned=tuned(GOOD, tuned_entry(1024, 2047, "bf16", 64, 256)))
-        .kernels[0]
-        .info.table
-        is not None
-    )
 
 
 def test_builds_aside_pass_over_stale_records() -> None:
@@ -331,22 +322,6 @@ def test_facts_are_told_and_named() -> None:
         (None, 1),
     )
     assert (dense.param, dense.contiguous) == ("c", True)  # `a` is contiguous in any case
-
-
-def test_a_field_more_in_a_later_tilec_changes_no_digest() -> None:
-    """Records of before would be refused otherwise, though nothing of the kernel has changed."""
-
-    @dataclasses.dataclass(frozen=True)
-    class Before:
-        name: str
-        known: int = 0
-
-    @dataclasses.dataclass(frozen=True)
-    class After(Before):
-        added: bool = False
-
-    assert _plain((Before("x", 1),)) == _plain((After("x", 1),)) == [{"name": "x", "known": 1}]
-    assert _plain((After("x", 1, True),)) != _plain((After("x", 1),))
 
 
 def test_a_log_knows_its_cases_by_what_they_measure_and_are_held_against() -> None:

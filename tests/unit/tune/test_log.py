@@ -9,9 +9,8 @@ import pytest
 
 from tilec.model.tuning import Status
 from tilec.tune.log import Header, TrialLog
-from tilec.tune.scratch import scratch
 from tilec.tune.trial import Trial
-from tilec_runtime.errors import OutputError, UsageError
+from tilec_runtime.errors import UsageError
 
 HEADER = Header(
     kernel="gemm",
@@ -120,11 +119,6 @@ def test_a_log_of_something_else_is_refused(tmp_path: Path, name: str, said: str
     assert f"is of another tuning: {said} since" in caught.value.what
 
 
-def test_no_log_is_nothing_to_go_on_with(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="there is nothing to go on with"):
-        TrialLog(tmp_path / "a.jsonl").read(HEADER)
-
-
 def test_a_log_that_another_tuning_writes_is_left_to_it(tmp_path: Path) -> None:
     first, second = TrialLog(tmp_path / "a.jsonl"), TrialLog(tmp_path / "a.jsonl")
     first.open(HEADER, keep=False)
@@ -136,22 +130,3 @@ def test_a_log_that_another_tuning_writes_is_left_to_it(tmp_path: Path) -> None:
     first.close()
     second.open(HEADER, keep=True)
     second.close()
-
-
-def test_an_empty_folder_goes_too(tmp_path: Path) -> None:
-    with scratch(tmp_path / "tune") as own:
-        (own / "a" / "b").mkdir(parents=True)
-        with scratch(tmp_path / "tune") as other:
-            assert own.is_dir()
-            assert own != other
-    assert not (tmp_path / "tune").exists()
-    (tmp_path / "log").touch()
-    with scratch(tmp_path):
-        pass
-    assert [path.name for path in tmp_path.iterdir()] == ["log"]
-
-
-def test_a_folder_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
-    (tmp_path / "tune").write_text("a file")
-    with pytest.raises(OutputError, match="cannot make a folder"), scratch(tmp_path / "tune"):
-        pass

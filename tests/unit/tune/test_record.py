@@ -15,7 +15,7 @@ from tilec.testing.fake_driver import H200
 from tilec.tune import wire
 from tilec.tune.candidates import KernelFacts
 from tilec.tune.cases import spaces_of
-from tilec.tune.record import code_of, confirmed, merged, new_record, read_old, write_record
+from tilec.tune.record import code_of, confirmed, merged, new_record, read_old
 from tilec.tune.session import CaseResult
 from tilec.tune.trial import Trial
 from tilec_runtime.errors import ManifestError, UsageError
@@ -94,17 +94,6 @@ def test_confirm_refuses_changed_code(results) -> None:
         confirmed(record, FACTS, {**codes, ("sm_90", results[1].best.point): other}, "x.json")
 
 
-def test_two_cases_of_the_same_sizes_have_one_entry(results) -> None:
-    space = results[0].space
-    twin = dataclasses.replace(
-        results[0],
-        space=dataclasses.replace(space, case=dataclasses.replace(space.case, case="odd")),
-    )
-    record, notes = new_record(FACTS, READY, [results[0], twin], SIZES, [])
-    assert len(record.devices[0].entries) == 1
-    assert notes == ("case odd has the sizes of case 4k, whose entry stands for both",)
-
-
 def test_other_devices_and_sizes_stay_as_long_as_kernel_and_space_do(results) -> None:
     old, _ = new_record(FACTS, READY, results, SIZES, [])
     other = dataclasses.replace(READY, device=dataclasses.replace(H200, name="Other"))
@@ -142,15 +131,6 @@ def test_a_record_of_what_has_changed_is_written_anew(results, change, said: str
     assert text.startswith(said)
 
 
-def test_writing_the_same_again_changes_nothing(results, tmp_path: Path) -> None:
-    record, _ = new_record(FACTS, READY, results, SIZES, [])
-    path = tmp_path / "tuning" / "gemm.json"
-    assert read_old(path, "gemm.json") is None
-    assert write_record(path, record)
-    assert read_old(path, "gemm.json") == record
-    assert not write_record(path, record)
-
-
 def test_a_damaged_record_is_not_written_over(tmp_path: Path) -> None:
     path = tmp_path / "gemm.json"
     path.write_text("{")
@@ -158,8 +138,3 @@ def test_a_damaged_record_is_not_written_over(tmp_path: Path) -> None:
         read_old(path, "tuning/gemm.json")
     assert "tuning/gemm.json:1:" in str(caught.value)
     assert caught.value.fix == "restore it, or remove it: a new one is then written"
-
-
-def test_no_winner_is_no_record(results) -> None:
-    with pytest.raises(ValueError, match="has an entry"):
-        new_record(FACTS, READY, [dataclasses.replace(results[0], best=None)], SIZES, [])

@@ -74,13 +74,6 @@ def test_halving_gives_most_time_to_the_few_that_are_good() -> None:
     assert finalists[0] == BEST
 
 
-def test_halving_passes_over_what_failed() -> None:
-    asked = drive(
-        make_searcher(Search.HALVING, POINTS, ALL, most=0, seed=0), fails=frozenset({BEST})
-    )
-    assert Counter(ask.place for ask in asked)[BEST] == 1
-
-
 @pytest.mark.long
 def test_bayes_comes_closer_to_the_best_than_chance() -> None:
     """With a fifth of 200 points, over some seeds: the version of optuna decides which points they
@@ -173,15 +166,6 @@ def test_a_candidate_moves_from_a_lost_device_once(info: KernelInfo, kernel) -> 
     )
     other, _ = study.take()
     assert other.place != first.place
-
-
-def test_it_is_over_with_the_last_device(info: KernelInfo, kernel) -> None:
-    study = study_of(info, kernel, [], devices=1)
-    ask, _ = study.take()
-    study.given_back(ask)
-    assert study.over
-    assert study.take() is None
-    assert study.wanted(8) == []
 
 
 def test_equal_code_is_measured_once(info: KernelInfo, kernel) -> None:

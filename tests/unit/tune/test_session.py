@@ -24,7 +24,7 @@ from tilec.tune.session import CaseResult, Session, SessionOptions, Work
 from tilec.tune.space import Point, Space
 from tilec.tune.trial import Trial
 from tilec.tune.workplace import StoppedError
-from tilec_runtime.errors import NoDeviceError, OutputError
+from tilec_runtime.errors import NoDeviceError
 from tilec_runtime.model.kernel import KernelInfo
 
 HEADER = Header(
@@ -251,48 +251,6 @@ def test_devices_measure_at_the_same_time_and_trials_say_which(tune) -> None:
     assert all(dict(trial.point)["BM"] in by_name[trial.device] for trial in result.trials)
 
 
-def test_candidates_are_compiled_while_others_are_measured(tune) -> None:
-    """The measurement of the first does not end before the second is compiled."""
-    compiled = threading.Event()
-
-    class Compiling(Maker):
-        def make(self, points: Sequence[Point]) -> Mapping[Point, CompiledPoint]:
-            made = super().make(points)
-            if any(dict(point)["BM"] == 64 for point in points):
-                compiled.set()
-            return made
-
-    def answer(request: wire.Measure) -> wire.Measured:
-        assert tile(request.subject) != 32 or compiled.wait(timeout=60)
-        return measured(request.subject)
-
-    maker = Compiling()
-    result = tune(Place(answer=answer), maker=maker, batch=1)
-    assert dict(result.best.point)["BM"] == 64
-    assert [[dict(point)["BM"] for point in points] for points in maker.calls] == [
-        [32],
-        [64],
-        [128],
-    ]
-
-
-def test_the_run_off_may_turn_the_order_round(tune, monkeypatch: pytest.MonkeyPatch) -> None:
-    place = Place()
-    fast = {32: 3e-3, 64: 2.5e-3, 128: 2e-3}
-
-    def answer(request: wire.Measure) -> wire.Measured:
-        found = measured(request.subject)
-        if place.tiles[-1:] == [128]:  # the last: from now on, 64 is the slower one
-            monkeypatch.setattr("tests.unit.tune.test_session.TIMES", fast)
-        return found
-
-    monkeypatch.setitem(TIMES, 128, 1.1e-3)
-    place.answer = answer
-    result = tune(place)
-    assert dict(result.best.point)["BM"] == 128
-    assert dict(result.second.point)["BM"] == 64
-
-
 def test_records_failed_candidates_with_their_reason(tune) -> None:
     place = Place(
         answer=lambda request: wire.Measured(status=Status.WRONG, reason="c[0] is 1, expected 2")
@@ -309,12 +267,6 @@ def test_records_failed_candidates_with_their_reason(tune) -> None:
     assert len(tune.log.read(HEADER)) == 3
 
 
-def test_a_single_right_candidate_needs_no_run_off(tune) -> None:
-    result = tune(maker=Maker(broken=frozenset({32, 128})))
-    assert dict(result.best.point)["BM"] == 64
-    assert result.runoff is None
-
-
 def test_resuming_measures_no_trial_again(tune) -> None:
     tune(Place())
     known = tune.log.read(HEADER)
@@ -323,14 +275,6 @@ def test_resuming_measures_no_trial_again(tune) -> None:
     assert place.tiles == [128]
     assert dict(result.best.point)["BM"] == 64
     assert len(tune.log.read(HEADER)) == 1, "what is known is not written twice"
-
-
-def test_full_measurements_replace_short_ones(tune) -> None:
-    tune(Place())
-    known = [dataclasses.replace(trial, effort=0.3) for trial in tune.log.read(HEADER)]
-    place = Place()
-    tune(place, known=known)
-    assert sorted(place.tiles) == [32, 64, 128]
 
 
 def test_when_time_is_up_the_best_so_far_wins(tune) -> None:
@@ -376,15 +320,6 @@ def test_when_the_last_device_goes_the_log_has_what_was_measured(tune) -> None:
     with pytest.raises(NoDeviceError, match="fell off the bus"):
         tune(Place(answer=last))
     assert [dict(trial.point)["BM"] for trial in tune.log.read(HEADER)] == [32, 64]
-
-
-def test_a_log_that_cannot_be_written_ends_the_tuning(tune, tmp_path: Path) -> None:
-    class Full(TrialLog):
-        def add(self, trial: Trial) -> None:
-            raise OutputError("no room")
-
-    with pytest.raises(OutputError, match="no room"):
-        tune(Place(), log=Full(tmp_path / "full.jsonl"))
 
 
 def test_an_interrupt_ends_workers_and_threads(tune) -> None:

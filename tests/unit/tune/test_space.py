@@ -8,15 +8,13 @@ from pathlib import Path
 import pytest
 
 from tests.tune_samples import A, B, C, built, kernel_with, points
-from tilec.case.cases import expand_cases
 from tilec.case.reference import References
 from tilec.manifest.load import load_text
 from tilec.manifest.types import Budget, Case, Manifest
 from tilec.model.tuning import size_expressions
 from tilec.testing.fake_driver import H200
-from tilec.tune.cases import file_name, prepare_case, spaces_of
+from tilec.tune.cases import prepare_case, spaces_of
 from tilec.tune.prune import identity, refusal
-from tilec.tune.space import point_text, space_of
 from tilec.tune.targets import target_for
 from tilec_runtime.cpu.driver import CPU
 from tilec_runtime.errors import CaseError, UsageError
@@ -31,24 +29,6 @@ def test_a_case_of_two_dtypes_is_two_searches_over_the_other_axes(info: KernelIn
     assert spaces[0].free == ("BM",)
 
 
-def test_a_point_reads_as_its_free_axes() -> None:
-    point = (("T", "f16"), ("BM", 64), ("FAST", True))
-    assert point_text(point) == "T=f16 BM=64 FAST=true"
-    assert point_text(point, ("BM",)) == "BM=64"
-    assert point_text(()) == "its only point"
-
-
-def test_a_space_without_a_point_is_refused(info: KernelInfo, kernel) -> None:
-    case = expand_cases(kernel, info)[0]
-    with pytest.raises(CaseError) as caught:
-        space_of(info, dataclasses.replace(case, choose=(("BM", 256),)))
-    assert (
-        caught.value.what
-        == "gemm/4k[f16]: the matrix of gemm has no point for T = 'f16', BM = 256: there is nothing to tune"
-    )
-    assert "kernel.gemm.matrix" in caught.value.fix
-
-
 def test_inputs_must_not_depend_on_what_is_searched(info: KernelInfo) -> None:
     kernel = kernel_with(
         Case(name="odd", inputs=(dataclasses.replace(A, shape=("4 * BM", "BK")), B, C))
@@ -60,13 +40,6 @@ def test_inputs_must_not_depend_on_what_is_searched(info: KernelInfo) -> None:
         in caught.value.what
     )
     assert "axes = { BM = … }" in caught.value.fix
-
-
-def test_a_kernel_without_a_case_says_what_tuning_needs_one_for(info: KernelInfo) -> None:
-    with pytest.raises(UsageError) as caught:
-        spaces_of(kernel_with(), info, ())
-    assert caught.value.what.startswith("kernel gemm has no case: tuning needs inputs")
-    assert "[kernel.gemm.case.NAME]" in caught.value.fix
 
 
 def test_a_case_that_is_not_there_gets_a_hint(info: KernelInfo, kernel) -> None:
@@ -113,10 +86,6 @@ def test_sizes_that_cannot_be_worked_out_name_the_case(info: KernelInfo, kernel,
             prepare_case(
                 space, (text,), References(str(tmp_path)), tmp_path, on_reference=lambda _: None
             )
-
-
-def test_names_of_files_are_plain() -> None:
-    assert file_name("gemm/4k[f16,bf16]") == "gemm.4k_f16_bf16"
 
 
 POINT = points()[0]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +9,9 @@ import pytest
 
 from tests.remote_server import CacheServer, basic
 from tilec.compile.remote.access import (
-    Access,
     RemoteChoice,
     open_store,
     resolve,
-    try_out,
     worker_access,
 )
 from tilec.compile.remote.store import RemoteError
@@ -236,31 +233,6 @@ def test_a_package_that_is_missing_is_named() -> None:
     assert access
     with pytest.raises(RemoteError, match="pip install 'gcsfs'"):
         open_store(access)
-
-
-def test_a_proxy_of_the_environment_is_used_except_for_this_machine() -> None:
-    choice = RemoteChoice(
-        url="https://c.example", proxy=lambda scheme, host: f"http://p/{scheme}/{host}"
-    )
-    access = resolve(choice)
-    assert access
-    assert access.proxy == "http://p/https/c.example"
-    access = resolve(dataclasses.replace(choice, url="http://127.0.0.1"))
-    assert access
-    assert access.proxy == ""
-
-
-def test_a_try_out_reads_and_writes(url: str) -> None:
-    try_out(Access(url=RemoteUrl.parse(url)))
-    try_out(Access(url=RemoteUrl.parse(url), write=True))
-
-
-def test_a_try_out_says_what_fails(server: CacheServer) -> None:
-    server.authorization = basic("me", SECRET)
-    with pytest.raises(
-        RemoteError, match=r"it answers 401 \(Unauthorized\); credentials come from"
-    ):
-        try_out(Access(url=RemoteUrl.parse(server.url)))
 
 
 def test_a_worker_uses_its_own_credentials(tmp_path: Path) -> None:

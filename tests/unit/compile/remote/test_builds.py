@@ -75,9 +75,11 @@ class Checkout:
 
 
 @pytest.mark.parametrize("own", [True, False])
-def test_the_second_checkout_compiles_nothing(own: bool, url: str, tmp_path: Path) -> None:
+def test_the_second_checkout_compiles_nothing(
+    own: bool, server: CacheServer, tmp_path: Path
+) -> None:
     one, two = Checkout(tmp_path / "one"), Checkout(tmp_path / "two")
-    choice = RemoteChoice(url=url, mode="write", own=own)
+    choice = RemoteChoice(url=server.url, mode="write", own=own)
     first = one.build(choice)
     assert (first.jobs, first.compiled, first.cached, first.remote) == (JOBS, JOBS, 0, 0)
     (two.root / "tilec.lock").write_bytes(b"" if own else (one.root / "tilec.lock").read_bytes())
@@ -118,34 +120,6 @@ def test_a_manifest_names_a_remote(server: CacheServer, tmp_path: Path) -> None:
     off.build(dataclasses.replace(choice, mode="off"))
     off.build(remote=None, force=True)  # as `--no-cache` has it
     assert server.requests == []
-
-
-def test_a_build_with_nothing_to_do_asks_nothing(server: CacheServer, tmp_path: Path) -> None:
-    one = Checkout(tmp_path / "one")
-    choice = RemoteChoice(url=server.url, mode="write", own=True)
-    one.build(choice)
-    server.requests.clear()
-    assert one.build(choice).up_to_date
-    (one.root / "dist" / "acme-1.0.tilec").unlink()
-    again = one.build(choice)
-    assert (again.up_to_date, again.compiled, again.remote) == (False, 0, 0)
-    assert server.requests == []
-    server.objects.clear()
-    one.build(dataclasses.replace(choice, mode="fill"))
-    assert sum(kind == "ac" for kind, _ in server.objects) == JOBS
-
-
-def test_a_project_asks_no_server_for_what_the_user_forbids(
-    server: CacheServer, tmp_path: Path
-) -> None:
-    hidden = tmp_path / "hidden"
-    one = Checkout(
-        tmp_path / "one", f'[cache]\nremote = "file://{hidden}"\nremote-mode = "write"\n'
-    )
-    one.build()
-    assert not hidden.exists()
-    note, _ = one.notes
-    assert "is only read: a project writes no directory outside of it" in note
 
 
 @pytest.mark.parametrize(
