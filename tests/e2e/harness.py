@@ -92,11 +92,6 @@ def add(z, x, TILE: ct.Constant[int]):
     ct.store(z, (i,), ct.load(x, (i,), (TILE,)) + 1.0)
 """
 
-# S<N, 1> makes a compiler unfold 2^N templates: milliseconds or minutes, as one likes.
-UNFOLDED = """template <int A, int B> struct S { enum { v = S<A - 1, B * 2>::v + S<A - 1, B * 2 + 1>::v }; };
-template <int B> struct S<0, B> { enum { v = 1 }; };
-"""
-
 FILES: Mapping[str, str] = {"k/twice.cu": TWICE_CU, "k/add.py": ADD_PY}
 
 

@@ -1,4 +1,4 @@
-"""`tilec sanitize` and `tilec run --check` on a project of planted bugs and near misses, on the
+"""`tilec sanitize` on a project of planted bugs and near misses, on the
 examples, and where it cannot check.
 """
 
@@ -545,6 +545,15 @@ def test_every_planted_bug_is_found_and_nothing_else(cli: Cli, planted: Path) ->
     }
     assert (document["ok"], document["orders"]) == (False, ["forward", "reverse", 0])
     assert wrong >= 25
+
+
+def test_sums_that_differ_by_rounding_are_noted(cli: Cli, planted: Path) -> None:
+    done = cli.good(planted, "sanitize", "split_k_adds", "spin_lock", "--json")
+    notes = [case["notes"] for case in done.json()["cases"]]
+    assert notes == [
+        [f"{name} differs in its rounding with the order of the blocks, as sums of floats do"]
+        for name in ("c", "total")
+    ]
 
 
 @pytest.mark.parametrize(

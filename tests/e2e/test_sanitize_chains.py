@@ -1,4 +1,4 @@
-"""`tilec sanitize` and `tilec run --check` on chains, and what they leave out."""
+"""`tilec sanitize` on chains, and what they leave out."""
 
 from __future__ import annotations
 

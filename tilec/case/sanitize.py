@@ -314,15 +314,6 @@ class _Seen:
         )
 
 
-def watched(watch: Watch, case: BoundCase, error: TilecError | None) -> CaseFindings:
-    """Return what a watch found in a case that ran once, and that ended with `error` if any."""
-    seen = _Seen(case)
-    seen.take(watch)
-    if isinstance(error, FaultError):
-        seen.keep([_fault(error)])
-    return seen.result()
-
-
 def sanitize_cases(
     cases: Iterable[BoundCase],
     sanitizer: Sanitizer | None,

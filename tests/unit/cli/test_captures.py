@@ -26,7 +26,7 @@ from tests.unit.cli import (
     test_tune_command,
 )
 from tests.unit.cli.captures import Scene, SceneOf, hold
-from tests.unit.cli.test_bench_command import CASES, Desk, slower, times
+from tests.unit.cli.test_bench_command import CASES, Desk, times
 from tilec.bench.points import swept_cases
 from tilec.case.arguments import overridden, parse_overrides
 from tilec.case.sweeps import parse_sweep, settings_at
@@ -97,29 +97,13 @@ def clean(scene: Scene) -> str:
     return scene.ran("clean")
 
 
-def cache(scene: Scene) -> str:
-    return scene.ran("cache", "info", env={"TILEC_CACHE_DIR": "cache"})
-
-
 def doctor(scene: Scene) -> str:
     scene.fixture("full")
     return scene.ran("doctor", env={"TILEC_CACHE_DIR": "off"})
 
 
-def doctor_bare(scene: Scene) -> str:
-    scene.fixture("bare")
-    return scene.ran("doctor", env={"TILEC_CACHE_DIR": "off"})
-
-
 def bench(scene: Scene) -> str:
     Desk(scene.folder).bench()
-    return scene.capsys.readouterr().out
-
-
-def bench_slower(scene: Scene) -> str:
-    Desk(scene.folder).bench(save="main")
-    scene.capsys.readouterr()
-    Desk(scene.folder).bench(slower, against_saved="main", fail_slower=0.05)
     return scene.capsys.readouterr().out
 
 
@@ -174,8 +158,8 @@ def errors(scene: Scene) -> str:
 CAPTURES = {
     make.__name__.replace("_", "-"): make
     for make in (
-        *(new, check, build, build_fails, clean, cache, doctor, doctor_bare),
-        *(bench, bench_slower, bench_sweep, tune, errors),
+        *(new, check, build, build_fails, clean, doctor),
+        *(bench, bench_sweep, tune, errors),
     )
 }
 

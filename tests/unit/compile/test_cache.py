@@ -328,31 +328,6 @@ def test_a_write_that_fails_half_way_leaves_nothing(
     assert files(cache.root) == sorted([OTHER, "CACHEDIR.TAG"])
 
 
-def test_a_read_only_file_system_is_read(tmp_path: Path, notes: Notes) -> None:
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    if subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=256k", "none", str(disk)],
-        capture_output=True,
-        check=False,
-        timeout=120,
-    ).returncode:
-        pytest.skip("file systems cannot be mounted here")
-    try:
-        cache = Cache(
-            disk / "cache", note=notes.append, clock=lambda: 1e12
-        )  # every entry is old enough to be touched
-        cache.put(KEY, make_image())
-        subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True, timeout=120)
-        assert cache.get(KEY)
-        assert cache.put(OTHER, make_image()) is None
-        assert cache.gc(0) == 0
-        cache.trim()
-        assert "Read-only file system" in notes.only()
-    finally:
-        subprocess.run(["umount", str(disk)], check=True, timeout=120)
-
-
 def test_links_are_not_followed_for_writing(cache: Cache, notes: Notes, tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import dataclasses
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,10 +11,8 @@ from typing import Any
 import jsonschema
 import pytest
 
-from tilec.manifest import kernel_keys, keys, types
 from tilec.manifest.keys import json_schema
 from tilec.manifest.load import load, load_text
-from tilec.manifest.shapes import Either, ListOf, Table
 from tilec_runtime.errors import ManifestError
 
 if sys.version_info >= (3, 11):
@@ -150,77 +147,6 @@ def test_loader_and_schema_are_of_one_mind(top: str) -> None:
         )
 
 
-def tables(shape: Any) -> Iterator[Table]:
-    if isinstance(shape, Table):
-        yield shape
-        for key in shape.keys:
-            yield from tables(key.shape)
-        if shape.names:
-            yield from tables(shape.names.shape)
-    elif isinstance(shape, ListOf):
-        yield from tables(shape.item)
-    elif isinstance(shape, Either):
-        for inner in shape.shapes:
-            yield from tables(inner)
-
-
-ALL_TABLES = {id(table): table for table in tables(keys.MANIFEST)}
-
-
-# Fields that hold a table's name, what was worked out, or what several keys make together; and keys
-# that become other fields.
-NOT_KEYS = {
-    "name",
-    "path",
-    "root",
-    "locate",
-    "function",
-    "options",
-    "value",
-    "dtype",
-    "default",
-    "table",
-    "keep",
-    "rules",
-    "sizes",
-}
-
-
-OF_CASES = dict.fromkeys(("inputs", "reference", "tolerance", "bench"), "cases")
-
-
-OTHER_FIELD = {
-    types.Manifest: {
-        "edition": "",
-        "profile": "profiles",
-        "frontend": "frontends",
-        "kernel": "kernels",
-        "chain": "chains",
-        "override": "overrides",
-    },
-    types.Chain: {"case": "cases", **OF_CASES},
-    types.Profile: {"inherits": ""},
-    types.Kernel: {
-        "case": "cases",
-        **OF_CASES,
-        "dispatch": "default",
-        **{key.name: "options" for options in kernel_keys.OPTIONS.values() for key in options},
-    },
-}
-
-
-@pytest.mark.parametrize(
-    "table", [t for t in ALL_TABLES.values() if t.made], ids=lambda t: t.made.__name__
-)
-def test_keys_are_the_fields_of_the_dataclasses(table: Table) -> None:
-    assert table.made is not None
-    fields = {field.name for field in dataclasses.fields(table.made)}
-    other = OTHER_FIELD.get(table.made, {})
-    named = {other.get(key.name, key.name.replace("-", "_")) for key in table.keys} - {""}
-    assert named <= fields
-    assert fields - named <= NOT_KEYS
-
-
 def test_every_default_is_a_value_that_its_key_takes() -> None:
     """Editors write defaults into manifests; `0` for "no bound" is none that anybody may write."""
 
@@ -235,61 +161,6 @@ def test_every_default_is_a_value_that_its_key_takes() -> None:
     assert len(found) > 10
     for schema in found:
         jsonschema.Draft202012Validator(schema).validate(schema["default"])
-
-
-def test_every_sample_key_of_the_table_is_in_the_full_sample() -> None:
-    """The full sample shows every key, so that the tests above reach all of them."""
-
-    def missing(table: Table, data: Any, path: str) -> list[str]:
-        found = []
-        for key in table.keys:
-            inner = [d[key.name] for d in data if key.name in d]
-            if not inner:
-                found.append(f"{path}.{key.name}")
-            flat = [
-                x for d in inner for x in (d if isinstance(d, list) else [d]) if isinstance(x, dict)
-            ]
-            for part in tables(key.shape):
-                if flat and part is next(tables(key.shape)):
-                    found += missing(part, flat, f"{path}.{key.name}")
-        if table.names and isinstance(table.names.shape, Table):
-            fixed = {key.name for key in table.keys}
-            found += missing(
-                table.names.shape,
-                [v for d in data for k, v in d.items() if k not in fixed and isinstance(v, dict)],
-                f"{path}.*",
-            )
-        return found
-
-    unseen = [
-        name for name in missing(keys.MANIFEST, [BASE], "") if not name.startswith(".frontend.*")
-    ]
-    optional = {
-        ".kernel.*.define",
-        ".kernel.*.flags",
-        ".kernel.*.group",
-        ".kernel.*.link",
-        ".frontend.cuda.link",
-        ".frontend.simt.link",
-    }
-    optional |= {
-        f".frontend.tile.{name}"
-        for name in ("std", "include", "define", "flags", "unchecked-flags")
-    }
-    optional |= {
-        ".kernel.*.unchecked-flags",
-        ".kernel.*.reads",
-        *(f".{table}.*.{name}" for table in ("kernel", "chain") for name in OF_CASES),
-        *(f".frontend.{name}.reads" for name in ("tile", "simt", "triton")),
-    }
-    optional.add(".kernel.*.launch.open")
-    assert set(unseen) <= optional | {
-        ".kernel.*.case.*.tolerance.ulp",
-        ".chain.*.case.*.tolerance.ulp",
-        ".chain.*.case.*.tolerance.*.ulp",
-        ".kernel.*.case.*.tolerance.atol",
-        ".kernel.*.case.*.tolerance.*.rtol",
-    }
 
 
 @pytest.mark.parametrize("path", GOOD, ids=lambda p: p.stem)

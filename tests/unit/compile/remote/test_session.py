@@ -341,25 +341,6 @@ def test_two_writers_at_once(farm: Farm, server: CacheServer) -> None:
     assert third.observer.notes == []
 
 
-def test_uploads_do_not_delay_compiling(farm: Farm, server: CacheServer) -> None:
-    """All jobs are compiled while no upload has ended yet."""
-    writer = farm.machine("writer")
-    ended = threading.Event()
-    server.fault = lambda one: "" if one.method != "PUT" or ended.wait(30) else "500"
-    finished = writer.observer.job_finished
-
-    def count(job_id: str, outcome: Any) -> None:
-        finished(job_id, outcome)
-        if sum(event[0] == "job_finished" for event in writer.observer.events) == JOBS:
-            assert not any(kind == "ac" for kind, _ in server.objects)
-            ended.set()
-
-    writer.observer.job_finished = count  # type: ignore[method-assign]
-    assert compiled(farm.build(writer, write=True)) == JOBS
-    assert ended.is_set()
-    assert sum(kind == "ac" for kind, _ in server.objects) == JOBS
-
-
 def test_workers_get_no_credentials(farm: Farm, monkeypatch: pytest.MonkeyPatch) -> None:
     cache = ("TILEC_REMOTE_TOKEN", "TILEC_REMOTE_CACHE", "AWS_SECRET_ACCESS_KEY")
     for name in (*cache, "HTTPS_PROXY", "http_proxy", "ALL_PROXY"):
