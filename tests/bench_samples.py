@@ -179,14 +179,3 @@ GIVEN = Given(
 
 def app(folder: Path, **facts: Any) -> App:
     return App(settings=Settings(cwd=folder), **facts)
-
-
-SLOWER = """\
-add/4k               14.0 us   ±0.1%   3.4 us    3.50    <0.01   88% mem
-  +8.0% against saved (+7.8% to +8.2%): slower, also when measured again
-add/bare            250.0 us   ±0.1%   3.4 us    0.05    <0.01    1% mem
-  +0.0% against saved (-0.2% to +0.2%): same
-
-add/4k: the code is the same as then, so that something else is slower
-FAIL: 2 cases held against what was saved, 5% allowed: 1 slower, 1 same
-"""

@@ -4,9 +4,7 @@ job alone; exit code 1.
 
 from __future__ import annotations
 
-import os
 import re
-import stat
 from pathlib import Path
 
 import pytest
@@ -170,29 +168,6 @@ def test_a_kernel_that_takes_too_long(cli: Cli, tmp_path: Path) -> None:
         in done.err
     )
     assert done.err.endswith(f"error: 1 of 2 jobs failed{UNHARMED}")
-
-
-def test_sources_that_are_no_files(cli: Cli, tmp_path: Path) -> None:
-    root = write(tmp_path, HEAD + TWICE)
-    path = root / "k" / "twice.cu"
-    path.unlink()
-    path.symlink_to("gone.cu")
-    assert (
-        "kernel.twice.source: 'k/twice.cu' is a link to 'gone.cu', which is not there\n"
-        in cli(root, "build").err
-    )
-    path.unlink()
-    path.mkdir()
-    assert "kernel.twice.source: 'k/twice.cu' is not a file\n" in cli(root, "build").err
-    path.rmdir()
-    os.mkfifo(path)
-    assert stat.S_ISFIFO(path.stat().st_mode)
-    assert "kernel.twice.source: 'k/twice.cu' is not a file\n" in cli(root, "build").err
-    path.unlink()
-    path.write_bytes(bytes(range(256)))
-    done = cli(root, "build")
-    assert done.code in (1, 2)
-    assert done.err.count("error:") == 2
 
 
 @pytest.mark.long

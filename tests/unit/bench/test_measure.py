@@ -61,16 +61,6 @@ def test_it_stops_when_the_median_is_known_or_the_time_is_up() -> None:
     assert len(measure(slow, options, clock=slow.clock).samples) == 5
 
 
-def test_samples_that_hang_together_make_a_median_known_later() -> None:
-    # Each is a little above the one before: plain order statistics would call the median known to a
-    # thousandth after 15 of them.
-    drifting = Planned([1e-3 * (1 + 1e-4 * i) for i in range(5000)])
-    options = MeasureOptions(
-        sample=1e-4, warm_up=0.0, least=15, most=40, seconds=1e9, precise=0.001
-    )
-    assert len(measure(drifting, options, clock=drifting.clock).samples) == 40
-
-
 def test_a_pair_is_measured_in_turn_and_each_goes_first_as_often() -> None:
     order: list[str] = []
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import re
 import types
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,7 +12,7 @@ import pytest
 
 from tests.cpu_samples import device as cpu_device
 from tests.runtime_samples import ADD, loaded
-from tilec.bench.libraries import CupyLibrary, TorchLibrary, open_library
+from tilec.bench.libraries import TorchLibrary, open_library
 from tilec.bench.timer import (
     KernelTimer,
     RivalTimer,
@@ -126,24 +124,6 @@ def test_torch_is_timed_in_its_own_graphs() -> None:
         found.seconds(count)
         assert "".join(torch.steps).replace("replay", "") == steps
         assert torch.steps.count("replay") == (count > 1)
-
-
-@pytest.mark.parametrize(
-    ("make", "note"),
-    [
-        (lambda torch: TorchLibrary(torch, "cuda:0"), "it cannot be captured in a CUDA graph, .*: operation not permitted$"),
-        (lambda torch: CupyLibrary(torch, 0), "CuPy's launches are enqueued one by one"),
-    ],
-)  # fmt: skip
-def test_launches_singly_where_nothing_is_captured(make: Callable[[Any], Any], note: str) -> None:
-    module = Torch(captures=False)
-    module.cuda.Device = module.cuda.ExternalStream = lambda *_, **__: contextlib.nullcontext()
-    found, _ = rival(make(module))
-    found.seconds(2)
-    module.steps.clear()
-    found.seconds(2)
-    assert module.steps == ["a", "b"]
-    assert re.search(note, found.note)
 
 
 NO_GPU = types.SimpleNamespace(

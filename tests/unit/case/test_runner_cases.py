@@ -92,14 +92,3 @@ def test_cases_of_a_kernel_that_was_not_built_have_the_names_they_would_have() -
         "add/told[f32]",
     ]
     assert {(one.kernel, one.location) for one in unbuilt} == {("add", place)}
-
-
-def test_tensors_that_may_be_none_are_made_where_a_case_gives_them() -> None:
-    optional = info(tensor("z", out=True), tensor("x"), tensor("b", optional=True))
-    without, given = (
-        expand_cases(kernel(case("c", *(made(name, 4) for name in names))), optional)[0]
-        for names in (("x", "z"), ("x", "z", "b"))
-    )
-    assert [p.name for p in without.params] == ["z", "x"]
-    assert [p.name for p in given.params] == ["z", "x", "b"]
-    assert [i.name for i in without.inputs] == ["x", "z"]

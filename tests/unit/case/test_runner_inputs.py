@@ -67,11 +67,6 @@ def test_inputs_differ_unless_they_name_one_seed() -> None:
     np.testing.assert_array_equal(plain["x"], one(made("x", 64, dtype="f32")))
 
 
-def test_integers_stay_in_their_bounds() -> None:
-    array = one(made("x", 1000, dtype="i8", dist="integers", low=-3, high=3))
-    assert sorted(set(array.tolist())) == [-3, -2, -1, 0, 1, 2]
-
-
 def test_empty_is_poison() -> None:
     assert np.isnan(poisoned((3,), DTYPES["bf16"]).astype(np.float32)).all()
     assert poisoned((2,), DTYPES["u32"]).tolist() == [0xCBCBCBCB] * 2
@@ -239,43 +234,10 @@ def test_settings_that_do_not_fit(settings: tuple[str, ...], words: str) -> None
     assert words in str(caught.value)
 
 
-def test_inputs_that_do_not_fit(tmp_path: Path) -> None:
-    np.save(tmp_path / "a.npy", np.ones(3, np.float32))
-    for text, words in (
-        ("x=3", "'3' names no file of an array"),
-        ("x=b.npy", "b.npy cannot be read: No such file or directory"),
-        ("n=a.npy", "kernel add has no tensor 'n'; it has z, x"),
-    ):
-        with pytest.raises(UsageError) as caught:
-            taken_by(inputs=(text,), cwd=tmp_path)
-        assert words in str(caught.value)
-        assert str(caught.value).startswith(f"--input {text}: ")
-
-
 def given(*texts: str, cwd: Path = Path()) -> BoundCase:
     arguments = [parse_argument(text, cwd=cwd) for text in texts]
     axes = [parse_axis("VEC=1", ADD)]
     return bind_arguments(ADD, arguments, axes=axes)
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("x=f32[4, 2]:normal:7", Input(name="x", shape=("4", "2"), dtype="f32", seed=7)),
-        ("x=f16[8]", Input(name="x", shape=("8",), dtype="f16")),
-        ("x=f32[]:zeros", Input(name="x", shape=(), dtype="f32", dist="zeros")),
-        ("alpha=2.5", Input(name="alpha", value=2.5, dtype="f32")),
-        ("alpha=1e-5", Input(name="alpha", value=1e-5, dtype="f32")),
-        ("n=0x10", Input(name="n", value=16, dtype="i32")),
-        ("n=-3", Input(name="n", value=-3, dtype="i32")),
-    ],
-)
-def test_arguments_become_inputs(text: str, expected: Input) -> None:
-    dtype = expected.dtype if expected.name == "x" else "f32"
-    others = {"x": f"x={dtype}[4]", "z": f"z={dtype}[4]:empty", "n": "n=4"}
-    others.pop(expected.name, None)
-    taken_by = given(text, *others.values())
-    assert next(item for item in taken_by.inputs if item.name == expected.name) == expected
 
 
 @pytest.mark.parametrize(

@@ -93,8 +93,3 @@ def test_a_bug_of_the_interpreter_is_an_error_and_no_finding(check: Check) -> No
     found = check(work)
     assert (found.status, found.findings) == ("error", ())
     assert "ZeroDivisionError" in str(found.error)
-
-
-def test_no_blocks_are_said(check: Check) -> None:
-    (empty,) = check(lambda run: None, size=0).notes
-    assert empty == "the grid has no blocks: there was nothing to check"

@@ -14,30 +14,6 @@ from tilec_runtime.errors import NoDeviceError, ToolchainError
 PACKAGE = machine._package  # as it is, where a test has another in its place
 
 
-@pytest.fixture
-def searches(monkeypatch: pytest.MonkeyPatch) -> list[ToolSearch]:
-    """What the survey was asked."""
-    seen: list[ToolSearch] = []
-    monkeypatch.setattr(machine, "survey", lambda search: seen.append(search) or [])
-    return seen
-
-
-def test_doctor_looks_where_the_project_says(cli, searches, project: Path) -> None:
-    cli("new", "acme")
-    manifest = project / "acme" / "tilec.toml"
-    manifest.write_text(
-        manifest.read_text() + '\n[toolchain]\nprefer = "system"\ncuda = ">=13.2"\n'
-    )
-    cli("-C", "acme", "doctor")
-    (project / "tilec.toml").write_text("nonsense")
-    cli("doctor")
-    assert [(search.prefer, search.cuda) for search in searches] == [
-        ("system", ">=13.2"),
-        ("wheels", ""),
-    ]
-    assert cli("--manifest", "tilec.toml", "doctor").code == 2
-
-
 def report(name: str, *, found: bool = True, problem: str = "") -> ToolReport:
     tool = (
         Tool(name=name, path=f"/w/bin/{name}", version="13.4.92", origin="wheel") if found else None

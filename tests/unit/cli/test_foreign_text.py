@@ -77,12 +77,6 @@ def test_inspect(cli: Cli, bundle: Path, options: tuple[str, ...]) -> None:
     assert (SHOWN in text) == ("--diff" not in options)
 
 
-def test_json_escapes_it_as_json_does(cli: Cli, bundle: Path) -> None:
-    done = cli("inspect", str(bundle), "--json")
-    assert clean(done.out)
-    assert json.loads(done.out)["package"]["description"] == NASTY
-
-
 @pytest.mark.parametrize("command", [("check",), ("build", "--list"), ("build",), ("run",)])
 def test_manifests(cli: Cli, tmp_path: Path, command: tuple[str, ...]) -> None:
     text = json.dumps(NASTY).replace("\x7f", "\\u007f")

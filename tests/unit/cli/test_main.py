@@ -39,31 +39,6 @@ def test_table_of_commands_says_what_the_commands_say(name: str) -> None:
     assert command.get_short_help_str(200) == main.COMMANDS[name]
 
 
-def all_commands() -> dict[str, click.Command]:
-    found: dict[str, click.Command] = {}
-    for name in main.COMMANDS:
-        command = importlib.import_module(f"tilec.cli.{name}").command
-        found[name] = command
-        if isinstance(command, click.Group):
-            found.update({f"{name} {child}": sub for child, sub in command.commands.items()})
-    return found
-
-
-@pytest.mark.parametrize("columns", [80, 120])
-@pytest.mark.parametrize("name", ["", *all_commands()])
-def test_every_command_has_help_that_fits(
-    name: str, columns: int, cli, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", str(columns))
-    done = cli(*name.split(), "--help")
-    assert done.code == 0
-    assert done.err == ""
-    shown = done.out.split("Examples:\n", 1)[1].split("\n\n")[0].splitlines()
-    assert all("tilec " in line or line.startswith("    # ") for line in shown)
-    assert "tilec " in shown[-1], "a note stands above its example"
-    assert [line for line in done.out.splitlines() if len(line) > columns] == []
-
-
 @pytest.mark.parametrize(
     ("args", "message"),
     [

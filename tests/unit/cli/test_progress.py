@@ -12,8 +12,7 @@ from tilec.cli import progress
 from tilec.cli.app import App
 from tilec.cli.progress import BarProgress, LineProgress
 from tilec.cli.settings import read_settings
-from tilec.cli.style import style
-from tilec.cli.tables import bytes_text, wrapped
+from tilec.cli.tables import bytes_text
 from tilec.compile.events import Blob, Done, Failed, SilentObserver
 from tilec_runtime.errors import CompileError
 from tilec_runtime.model.arch import Target
@@ -142,21 +141,3 @@ def test_chooses_the_progress_display(
 )
 def test_bytes(size: int | None, text: str) -> None:
     assert bytes_text(size) == text
-
-
-def test_words_are_not_broken_where_the_terminal_ends() -> None:
-    error = (
-        style("error:", fg="red", bold=True)
-        + " one two three four five\n  fix: six seven eight nine\n    code that is left as it is"
-    )
-    assert click.unstyle(wrapped(error, 20)).split("\n") == [
-        "error: one two three",
-        "  four five",
-        "  fix: six seven",
-        "    eight nine",
-        "    code that is left as it is",
-    ]
-    assert wrapped(error, None) == error
-    assert (
-        wrapped("a " + "b" * 30, 20) == "a " + "b" * 30
-    )  # a path that fits nowhere stays where it is

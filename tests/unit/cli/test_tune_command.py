@@ -25,7 +25,7 @@ from tilec.tune.session import CaseResult
 from tilec.tune.space import Space
 from tilec.tune.trial import Trial
 from tilec_runtime.device import driver as _driver
-from tilec_runtime.errors import NoDeviceError, UsageError
+from tilec_runtime.errors import NoDeviceError
 
 OTHER = dataclasses.replace(H200, ordinal=1)
 
@@ -103,18 +103,6 @@ def test_all_gpus_of_one_kind_share_the_work(gpus: FakeDriver) -> None:
     assert [name for name, _ in _devices(("1", "cuda:0"))] == ["cuda:1", "cuda:0"]
     gpus.devices = (H200, dataclasses.replace(OTHER, name="Other"))
     assert [name for name, _ in _devices(())] == ["cuda:0"]
-
-
-def test_devices_that_are_not_alike_or_are_one_are_refused(gpus: FakeDriver) -> None:
-    with pytest.raises(UsageError, match="names one device twice"):
-        _devices(("cuda:0", "0"))
-    gpus.devices = (H200, dataclasses.replace(OTHER, name="Other"))
-    with pytest.raises(
-        UsageError, match=r"cuda:0 \(Fake H200\), cuda:1 \(Other\) are of different kinds"
-    ):
-        _devices(("cuda:0", "cuda:1"))
-    with pytest.raises(UsageError, match="'gpu' is no device"):
-        _devices(("gpu",))
 
 
 def test_without_a_gpu_it_says_what_can_be_done(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -212,37 +212,6 @@ def test_a_directory_that_others_can_change_is_neither_read_nor_written(
     assert mended.get(KEY)
 
 
-def test_folders_of_entries_that_others_can_change_are_one_note_with_its_mend(
-    cache: Cache, notes: Notes, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(places, "_told", set())
-    for key in (KEY, OTHER):
-        cache.put(key, make_image())
-        cache.put_record(key, 1)
-    for folder in (cache.root or Path()).glob(f"{store.FORMAT}/*/*/"):
-        if folder.is_dir():
-            folder.chmod(0o777)
-    for again in (
-        cache,
-        Cache(cache.root, note=notes.append),
-    ):  # of a later build in the same process
-        for key in (KEY, OTHER):
-            assert (again.get(key), again.get_record(key), again.put(key, make_image(b"new"))) == (
-                None,
-                None,
-                None,
-            )
-            again.put_record(key, 2)
-        assert again.noted == {notes.only()}, "a worker's note is not told again"
-    mend = f"chmod -R go-w {cache.root}"
-    assert notes.only().startswith(
-        f"some folders of the cache {cache.root} are neither read nor written, since others may change them; "
-        f"make it yours and empty it (`{mend} && tilec cache clear`), "
-    )
-    subprocess.run(mend, shell=True, check=True)
-    assert cache.get(KEY)
-
-
 def test_cache_files_are_private_to_their_user(tmp_path: Path, notes: Notes) -> None:
     before = os.umask(0)
     try:
@@ -299,19 +268,6 @@ def test_a_shared_entry_is_used_where_it_is_pinned(team: Team) -> None:
     team.path.unlink()
     assert team.get({})
     assert team.notes == []
-
-
-def test_a_shared_cache_that_cannot_be_used_is_a_note(tmp_path: Path, notes: Notes) -> None:
-    (tmp_path / "shared").write_text("a file")
-    cache = Cache(
-        tmp_path / "mine", note=notes.append, shared=tmp_path / "shared", pins={KEY: "00" * 32}
-    )
-    assert cache.get(KEY) is None
-    assert cache.put(KEY, make_image())
-    assert notes == [
-        f"the shared cache cannot be used (Not a directory: {tmp_path}/shared): what is in it is compiled again",
-        f"the shared cache cannot be written (Not a directory: {tmp_path}/shared): others compile again",
-    ]
 
 
 def test_a_write_that_fails_half_way_leaves_nothing(

@@ -180,15 +180,6 @@ def test_workers_that_cannot_start_end_the_build_with_their_words(project, monke
     assert not (project.root / "spool").exists()
 
 
-def test_no_python_is_a_missing_tool(project, monkeypatch) -> None:
-    monkeypatch.setattr("sys.executable", str(project.root / "no-python"))
-    with (
-        pytest.raises(ToolchainError, match="a worker process cannot be started: No such file"),
-        project.pool() as pool,
-    ):
-        pool.compile(project.keyed(project.job()))
-
-
 def test_an_idle_worker_that_dies_fails_no_job(project) -> None:
     with project.pool() as pool:
         pool.compile(project.keyed(project.job(1)))
@@ -205,17 +196,6 @@ def test_the_current_directory_shadows_no_module(project, monkeypatch) -> None:
     monkeypatch.chdir(project.root)
     with project.pool() as pool:
         assert isinstance(pool.compile(project.keyed(project.job()))[0], Done)
-
-
-def test_a_cache_that_cannot_be_written_is_one_note(project) -> None:
-    (project.root / "cache").write_text("a file")
-    with project.pool(workers=2) as pool:
-        outcomes = pool.compile(project.keyed(*map(project.job, (1, 2, 3))))
-        assert [len(done_of(outcome).blob.read()) for outcome in outcomes] == [256] * 3
-    assert [note.split(" (")[0] for note in project.observer.notes] == [
-        "the cache cannot be read",
-        "the cache cannot be written",
-    ]
 
 
 def test_no_room_anywhere_is_the_jobs_error(project) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
 
 from tilec.compile.lockfile import Pin, read_lock
-from tilec_runtime.errors import ToolchainError, UsageError
+from tilec_runtime.errors import ToolchainError
 from tilec_runtime.model.digest import sha256
 from tilec_runtime.model.kernel import ToolInfo
 
@@ -105,11 +104,3 @@ def test_a_project_that_cannot_be_written_still_builds(tmp_path: Path) -> None:
     (tmp_path / "tilec.lock").mkdir()
     (note,) = renew(tmp_path, tools())
     assert note.startswith("tilec.lock was not written: cannot write")
-
-
-def test_a_pipe_in_its_place_is_refused(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "tilec.lock")
-    with pytest.raises(
-        UsageError, match="is not a file, where tilec keeps the tools and images of a build"
-    ):
-        read_lock(tmp_path)

@@ -160,14 +160,6 @@ def test_a_file_that_was_copied_over_another_while_the_build_ran_is_not_trusted(
     assert not take(project, since=since)
 
 
-def test_a_build_that_cannot_be_remembered_forgets_the_one_before(project: Path) -> None:
-    assert take(project)
-    (project / "src/a.cu").unlink()
-    assert not take(project)
-    assert jobs(project) is None
-    assert stamp.files_read(project.parent / "cache", project) == ()
-
-
 @pytest.mark.parametrize(
     "value",
     [

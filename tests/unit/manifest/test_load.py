@@ -178,15 +178,6 @@ def test_every_table() -> None:
     )
 
 
-def test_line_ends_and_byte_order_mark(tmp_path: Path) -> None:
-    text = HEAD + '[kernel.add]\nsource = "k.py"\n[kernel.add.launch]\ngrid = ["1 +"]\n'
-    path = tmp_path / "tilec.toml"
-    path.write_bytes(b"\xef\xbb\xbf" + text.replace("\n", "\r\n").encode())
-    with pytest.raises(ManifestError) as caught:
-        load(path, languages=LANGUAGES, shown="tilec.toml")
-    assert str(caught.value.problems[0].location) == "tilec.toml:10:13"
-
-
 def test_many_points_and_many_problems_stay_linear() -> None:
     """Thousands of each: anything quadratic would be felt."""
     values = ", ".join(map(str, range(5_000)))

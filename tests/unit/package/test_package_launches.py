@@ -28,7 +28,6 @@ from tilec_runtime import Device, Explanation, LazyLaunch, as_op, use_device
 from tilec_runtime.bundle.format import index_digest
 from tilec_runtime.cpu.launch import CpuOptions
 from tilec_runtime.errors import (
-    NoImageError,
     RequirementError,
     UseAfterMoveError,
     VariantError,
@@ -165,14 +164,6 @@ def test_threads_load_once(sample: Any, cpu: Cpu, monkeypatch: pytest.MonkeyPatc
     assert (cpu.runs, loads) == (8, [-1])
 
 
-def test_a_package_is_ready_before_its_first_launch(sample: Any, cpu: Cpu) -> None:
-    with pytest.raises(NoImageError, match=r"of \d+ variants have no Tile IR for the cpu"):
-        sample.load(cpu.device, strict=True)  # gemm is no tile kernel
-    assert sample.load(cpu.device).preload("add") == 1
-    names = importlib.import_module("generated_names")
-    assert names.load(cpu.device, strict=True).preload() == 1  # all have the same image
-
-
 def test_methods_and_functions_stand_side_by_side(sample: Any, cpu: Cpu) -> None:
     kernels = sample.load(cpu.device)
     z, x, y = cpu.tensor(0), cpu.tensor(2), cpu.tensor(3)
@@ -199,30 +190,6 @@ def test_kernels_of_any_name(cpu: Cpu) -> None:
         getattr(kernels, name)(cpu.tensor(0), cpu.tensor(2), cpu.tensor(3))
     assert sorted(package.__all__) == ["Module", "Ops", "load", "ops"]
     assert set(dir(kernels.ops)) >= set(NAMES)
-
-
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        (
-            "add",
-            "; generated_sample.ops.add(...) gives an op, generated_sample.load().add(...) launches at once",
-        ),
-        (
-            "Gem",
-            "; generated_sample.ops.gemm(...) gives an op, generated_sample.load().gemm(...) launches at once",
-        ),
-        ("laod", "; did you mean 'load'"),
-        ("quite_another", ""),
-        ("_add", ""),
-    ],
-)
-def test_a_name_that_the_package_does_not_have_leads_to_one_that_it_has(
-    sample: Any, name: str, message: str
-) -> None:
-    with pytest.raises(AttributeError) as caught:
-        getattr(sample, name)
-    assert str(caught.value) == f"module 'generated_sample' has no attribute {name!r}{message}"
 
 
 def test_choices_and_options(sample: Any) -> None:

@@ -131,13 +131,6 @@ def test_a_missing_provider_is_an_error_that_installs_it(site: Path, module: str
     assert caught.value.fix == "pip install 'acme-k[sm90]==1.0'"
 
 
-def test_the_baseline_serves_where_compiling_is_allowed(site: Path, module: str) -> None:
-    base = install(site, info_of(module=module))
-    module_ = load(base, 0, driver=fake_driver(), jit_fallback="allow")
-    assert module_.preload() == 1
-    assert [each.target for each in module_.compiled] == ["compute_80"]
-
-
 @pytest.mark.parametrize(
     ("other", "said"),
     [

@@ -11,9 +11,7 @@ import pytest
 from tilec.manifest.locate import Locator
 from tilec.manifest.types import (
     AssumeSet,
-    Case,
     Exclude,
-    Input,
     Kernel,
     Launch,
     Manifest,
@@ -456,15 +454,6 @@ def test_problems_say_what_and_where(kernel: Kernel, expected: str) -> None:
     assert expected in problems(kernel)
 
 
-def test_parameters_that_were_reported_cause_no_other_problem() -> None:
-    assume = (AssumeSet(divisible=(("c", (16, 16)),), aligned=(("c", 16),)), AssumeSet())
-    cases = (Case(name="one", inputs=(Input(name="c"), Input(name="a"))),)
-    found = problems(tile_kernel(params=(), assume=assume, cases=cases))
-    assert [message.split(": ")[1] for message in found] == [
-        f"the source does not say what parameter {name!r} is" for name in ("c", "a")
-    ]
-
-
 def test_an_override_that_matches_no_job_is_noted() -> None:
     idle = Override(select="gem-*", hints=(("occupancy", 2),))
     used = Override(select="gemm-*-sm_80", hints=(("occupancy", 2),))
@@ -476,26 +465,6 @@ def test_an_override_that_matches_no_job_is_noted() -> None:
         note
         for note in plan(tile_kernel(), overrides=(used, idle), targets=("sm_90",)).notes
         if "override" in note
-    ]
-
-
-def test_cases_choose_built_variants_and_know_the_parameters() -> None:
-    matrix = dataclasses.replace(
-        tile_kernel().matrix, include=((("T", "f16"), ("BM", 32), ("BN", 32)),)
-    )
-    inputs = (Input(name="c"), Input(name="a"))
-    good = Case(name="small", inputs=inputs, axes=(("BM", 32), ("BN", 32)))
-    assert plan(tile_kernel(matrix=matrix, cases=(good,))).jobs
-    bad = (
-        Case(
-            name="s",
-            inputs=(Input(name="c"), Input(name="A", dtype="f17")),
-            axes=(("BM", 32), ("BN", 64)),
-        ),
-    )
-    assert problems(tile_kernel(matrix=matrix, cases=bad)) == [
-        "kernel.gemm.case.s.inputs.A: 'A' is no parameter of the launcher; did you mean 'a'",
-        "kernel.gemm.case.s.axes: no variant has BM = 32, BN = 64",
     ]
 
 

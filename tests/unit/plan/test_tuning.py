@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.unit.plan.test_plan import TILE_DECL, cuda_kernel, plan, problems, tile_kernel
-from tilec.manifest.types import AssumeSet, Bench, Case, Input, Kernel, Matrix, Override, Rule
+from tilec.manifest.types import AssumeSet, Bench, Case, Input, Kernel, Matrix, Override
 from tilec.model.job import InputFile, Source
 from tilec.model.tuning import TunedDevice, TunedEntry, TuningRecord
 from tilec.plan.tuning import Tuned, cases_digest, kernel_digest
@@ -202,15 +202,6 @@ def test_winners_and_the_default_are_kept() -> None:
     )
 
 
-def test_points_of_rules_are_kept() -> None:
-    kernel = tile_kernel(
-        keep="winners", rules=(Rule(when="a.shape[0] < 64", take=(("BM", 64), ("BN", 128))),)
-    )
-    kept = built(kernel, tuned(GOOD, of=kernel))
-    assert {"gemm-f16-BM64-BN128", "gemm-bf16-BM64-BN128"} <= set(kept)
-    assert len(kept) == len(built(tile_kernel(keep="winners"), tuned(GOOD, of=kernel))) + 2
-
-
 def test_the_space_is_what_there_is_to_choose_from() -> None:
     def space(kernel: Kernel, **more: Any) -> str:
         return plan(kernel, **more).kernels[0].space
@@ -299,29 +290,6 @@ SETS = "kernel.gemm.assume.sets[0]"
 )
 def test_facts_that_no_tensor_has_are_refused(assume: AssumeSet, what: str) -> None:
     assert problems(tile_kernel(assume=(assume, AssumeSet()))) == [what]
-
-
-def test_facts_are_told_and_named() -> None:
-    sets = (AssumeSet(extent=(("a", (None, 4096)),)), AssumeSet(contiguous=("",)), AssumeSet())
-    kernel = tile_kernel(
-        assume=sets, matrix=Matrix(axes=(("T", ("f16",)), ("BM", (128,)), ("BN", (128,))))
-    )
-    kernel = dataclasses.replace(
-        kernel, params=(dataclasses.replace(kernel.params[0], stride=(None, 1)), kernel.params[1])
-    )
-    variants = {job.variant.id: job.variant.assume for job in plan(kernel, targets=["sm_90"]).jobs}
-    assert list(variants) == [
-        "gemm-f16-BM128-BN128-facts",
-        "gemm-f16-BM128-BN128-contiguous",
-        "gemm-f16-BM128-BN128",
-    ]
-    (extent,), (dense,), _ = variants.values()
-    assert (extent.param, extent.extent, extent.strides((None, 1))) == (
-        "a",
-        (None, 4096),
-        (None, 1),
-    )
-    assert (dense.param, dense.contiguous) == ("c", True)  # `a` is contiguous in any case
 
 
 def test_a_log_knows_its_cases_by_what_they_measure_and_are_held_against() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,10 +14,10 @@ from tilec.testing.fake_driver import H200
 from tilec.tune import wire
 from tilec.tune.candidates import KernelFacts
 from tilec.tune.cases import spaces_of
-from tilec.tune.record import code_of, confirmed, merged, new_record, read_old
+from tilec.tune.record import code_of, confirmed, merged, new_record
 from tilec.tune.session import CaseResult
 from tilec.tune.trial import Trial
-from tilec_runtime.errors import ManifestError, UsageError
+from tilec_runtime.errors import UsageError
 from tilec_runtime.model.kernel import ToolInfo
 
 FACTS = KernelFacts(
@@ -129,12 +128,3 @@ def test_a_record_of_what_has_changed_is_written_anew(results, change, said: str
     found, text = merged(old, new, FACTS.info)
     assert found == new
     assert text.startswith(said)
-
-
-def test_a_damaged_record_is_not_written_over(tmp_path: Path) -> None:
-    path = tmp_path / "gemm.json"
-    path.write_text("{")
-    with pytest.raises(ManifestError) as caught:
-        read_old(path, "tuning/gemm.json")
-    assert "tuning/gemm.json:1:" in str(caught.value)
-    assert caught.value.fix == "restore it, or remove it: a new one is then written"

@@ -234,23 +234,6 @@ def test_every_search_finds_it_on_one_device_and_on_three(tune, search: Search) 
         assert sum(len(place.tiles) for place in places) == 3
 
 
-def test_devices_measure_at_the_same_time_and_trials_say_which(tune) -> None:
-    """Each waits for the other to be at a candidate too: one after the other would not do."""
-    both, first = threading.Barrier(2), threading.local()
-
-    def answer(request: wire.Measure) -> wire.Measured:
-        if not getattr(first, "done", False):
-            first.done = True
-            both.wait(timeout=60)
-        return measured(request.subject)
-
-    places = [Place(f"cuda:{number}", answer=answer) for number in range(2)]
-    result = tune(*places, batch=4)
-    assert {trial.device for trial in result.trials} == {"cuda:0", "cuda:1"}
-    by_name = {place.name: place.tiles for place in places}
-    assert all(dict(trial.point)["BM"] in by_name[trial.device] for trial in result.trials)
-
-
 def test_records_failed_candidates_with_their_reason(tune) -> None:
     place = Place(
         answer=lambda request: wire.Measured(status=Status.WRONG, reason="c[0] is 1, expected 2")

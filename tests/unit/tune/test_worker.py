@@ -155,11 +155,3 @@ def test_the_compared_case_must_take_the_measured_variant(
         found.reason
         == "it was checked with the extents of small, which take another variant: add, and with shape add-a16"
     )
-
-
-def test_a_pair_is_measured_in_turn(driver: FakeDriver, subject: wire.Subject) -> None:
-    made = worker.Worker(wire.Setup(device="cuda:0"))
-    one, other = made.answer(wire.MeasurePair(first=subject, second=subject, options=QUICK))
-    assert len(one.measurement.samples) == len(other.measurement.samples) == 4
-    assert made.ready.device.name == "Fake H200"
-    assert made.ready.clocks_missing.startswith("the clocks cannot be read: ")

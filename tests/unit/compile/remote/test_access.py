@@ -192,18 +192,6 @@ def test_what_is_used_and_how_far(
     assert (access and (access.url.shown, access.write, access.own)) == result
 
 
-def test_a_file_of_credentials_that_cannot_be_read_gives_none(tmp_path: Path) -> None:
-    bad = tmp_path / "netrc"
-    for text in (f"machine {SECRET}", f"{SECRET} x", "\xff"):
-        bad.write_text(text, encoding="latin-1")
-        access = resolve(RemoteChoice(url="https://c.example", netrc=bad))
-        assert access
-        assert not access.authorization
-    access = resolve(RemoteChoice(url="https://c.example", netrc=tmp_path / "none"))
-    assert access
-    assert not access.authorization
-
-
 def test_a_server_that_echoes_credentials_shows_none(server: CacheServer) -> None:
     server.authorization = basic("u", "right")
     access = resolve(RemoteChoice(url=server.url.replace("//", f"//u:{SECRET}@")))

@@ -16,7 +16,6 @@ from tilec.compile.events import Done
 from tilec.compile.keys import KeyedJob
 from tilec.compile.remote.access import Access
 from tilec.compile.remote.action_result import decode
-from tilec.compile.remote.http import HttpStore
 from tilec.compile.remote.images import IMAGE
 from tilec.compile.remote.session import open_remote
 from tilec.compile.remote.usage import Usage
@@ -125,14 +124,6 @@ def test_two_machines_and_one_remote(url: str, tmp_path: Path) -> None:
     assert len(finished) == JOBS
 
 
-def test_a_warm_cache_asks_nothing(farm: Farm, filled: list[bytes], server: CacheServer) -> None:
-    reader = farm.machine("reader")
-    assert compiled(farm.build(reader)) == 0
-    server.requests.clear()
-    assert images(farm.build(reader, write=True)) == filled
-    assert server.requests == []
-
-
 def test_keys_without_a_pin_are_not_looked_up(
     farm: Farm, filled: list[bytes], built: Any, server: CacheServer
 ) -> None:
@@ -222,21 +213,6 @@ def test_a_server_that_is_not_there(tmp_path: Path) -> None:
     assert told == (
         f"the remote cache {gone.url} is left alone for the rest of this build: it cannot be reached"
     )
-
-
-@pytest.mark.parametrize("write", [False, True])
-def test_a_store_that_raises_what_it_likes(
-    write: bool, farm: Farm, filled: list[bytes], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Libraries have faults of their own."""
-    method = "put" if write else "get"
-    monkeypatch.setattr(HttpStore, method, lambda *_: {}["no such key"])
-    project = farm.machine("one")
-    done = farm.build(project, write=write, fresh=write)
-    assert images(done) == filled
-    if not write:
-        (told,) = project.observer.notes
-        assert "is left alone for the rest of this build: the request failed (KeyError)" in told
 
 
 def test_a_bucket_that_is_not_there(bucket: str, tmp_path: Path) -> None:
