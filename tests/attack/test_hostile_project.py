@@ -193,27 +193,6 @@ def test_files_that_tilec_did_not_write_are_never_replaced(
     assert tree(project / "dist") == before
 
 
-def test_a_forged_list_reaches_nothing_but_its_own_folder(
-    cli: Cli, project: Path, outside: Path
-) -> None:
-    digest = hashlib.sha256((outside / "secret").read_bytes()).hexdigest()
-    shutil.copy(outside / "secret", project / "k" / "secret")
-    (project / "dist" / "cubin" / "changed.cubin").write_bytes(b"changed since")
-    names = ["../../outside/secret", str(outside / "secret"), "../k/secret", "cubin/changed.cubin"]
-    rows = "".join(f"{digest}  cubin  {name}\n" for name in names)
-    (project / LIST).write_text((project / LIST).read_text() + rows)
-    before = tree(outside)
-    done = cli.good(project, "build")
-    assert (
-        "left of an earlier build, but changed since: dist/cubin/changed.cubin; delete what is not needed"
-        in done.err
-    )
-    cli.good(project, "clean")
-    assert tree(outside) == before
-    assert (project / "k" / "secret").is_file()
-    assert (project / "dist" / "cubin" / "changed.cubin").is_file()
-
-
 def test_a_package_of_another_module_goes_as_a_whole_or_stays(cli: Cli, project: Path) -> None:
     text = (project / "tilec.toml").read_text()
     (project / "tilec.toml").write_text(

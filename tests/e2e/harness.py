@@ -8,6 +8,7 @@ import io
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -224,6 +225,12 @@ def write(root: Path, manifest: str, files: Mapping[str, str | None] | None = No
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
     return root
+
+
+def copied(project: Path, root: Path) -> Path:
+    """Copy a project, without what builds left in it."""
+    left = shutil.ignore_patterns("dist", ".tilec", "__pycache__", "tilec.lock")
+    return Path(shutil.copytree(project, root, ignore=left))
 
 
 def edit(path: Path, old: str, new: str) -> None:

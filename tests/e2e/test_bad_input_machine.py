@@ -55,22 +55,6 @@ def test_no_compilers(bare: Cli, tmp_path: Path, manifest: str, missing: str) ->
     assert (shown.code, shown.json()["error"]["type"]) == (3, "ToolchainError")
 
 
-def test_tools_other_than_those_of_the_lock(cli: Cli, tmp_path: Path) -> None:
-    root = write(tmp_path, HEAD + TWICE)
-    done = cli(root, "build", "--locked")
-    assert (done.code, done.err.split("\n")[0]) == (
-        3,
-        "error: there is no tilec.lock to hold the tools against",
-    )
-    cli.good(root, "build")
-    cli.good(root, "build", "--locked")
-    lock = (root / "tilec.lock").read_text()
-    (root / "tilec.lock").write_text(lock.replace("13.4", "13.3"))
-    done = cli(root, "build", "--locked")
-    assert done.code == 3
-    assert done.err.startswith("error: the tools are not those of tilec.lock: ")
-
-
 def test_run_without_a_gpu(cli: Cli, tmp_path: Path) -> None:
     root = write(
         tmp_path, HEAD + TWICE + CASE, {"reference.py": "def twice(x):\n    return 2 * x\n"}

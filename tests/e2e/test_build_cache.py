@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.harness import HEAD, TWICE, Cli, edit, environment, tree, write
+from tests.e2e.harness import HEAD, TWICE, Cli, edit, environment, write
 from tilec.compile.lockfile import read_lock
 
 pytestmark = [pytest.mark.e2e, pytest.mark.toolchain]
@@ -16,33 +16,6 @@ pytestmark = [pytest.mark.e2e, pytest.mark.toolchain]
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     return write(tmp_path / "project", HEAD + TWICE)
-
-
-def images(cache: Path) -> list[Path]:
-    """The files that hold images."""
-    return [path for path in cache.glob("v*/images/*/*") if path.is_file()]
-
-
-def test_a_damaged_entry_is_reported_and_made_again(project: Path, tmp_path: Path) -> None:
-    cache = tmp_path / "cache"
-    cli = Cli(environment(cache))
-    cli.good(project, "build")
-    before = tree(project / "dist")
-    (entry,) = images(cache)
-    data = bytearray(entry.read_bytes())
-    data[-len(data) // 3] ^= 4
-    entry.write_bytes(data)
-
-    assert cli.good(project, "build").up_to_date
-    shutil.rmtree(project / "dist")
-    again = cli.good(project, "build")
-    assert again.jobs == {"twice-sm_90"}
-    assert again.err.startswith(f"note: cache entry {entry.name[:12]} was damaged (")
-    assert again.err.split("\n")[0].endswith("): it is compiled again")
-    assert tree(project / "dist") == before
-    shutil.rmtree(project / "dist")
-    healed = cli.good(project, "build")
-    assert (healed.jobs, healed.err) == (set(), "")
 
 
 def test_the_lock_pins_what_each_build_gave(project: Path, tmp_path: Path) -> None:

@@ -8,14 +8,13 @@ driver that looks at the launch.
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tests.corpus_projects import CORPORA, TARGETS, Corpus, results
-from tests.e2e.harness import Cli
+from tests.e2e.harness import Cli, copied
 from tilec.case.inputs import make_inputs
 from tilec.case.reference import References
 from tilec.testing.fake_driver import H200, FakeDriver, FakeKernel
@@ -35,12 +34,7 @@ def corpus(request: pytest.FixtureRequest) -> Corpus:
 
 @pytest.fixture(scope="module")
 def bundle(corpus: Corpus, tmp_path_factory: pytest.TempPathFactory, cli: Cli) -> Bundle:
-    root = tmp_path_factory.mktemp(corpus.name) / "project"
-    shutil.copytree(
-        corpus.root,
-        root,
-        ignore=shutil.ignore_patterns("dist", ".tilec", "__pycache__", "tilec.lock"),
-    )
+    root = copied(corpus.root, tmp_path_factory.mktemp(corpus.name) / "project")
     cli.good(root, "build")
     return Bundle.open(Path(root, corpus.bundle))
 

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import textwrap
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.harness import ADD, HEAD, TWICE, Cli, tree, write
+from tests.e2e.harness import ADD, HEAD, TWICE, Cli, copied, write
 
 pytestmark = [pytest.mark.e2e, pytest.mark.toolchain, pytest.mark.long]
 
@@ -132,8 +131,7 @@ def test_kernels_takes_it(seen: dict[str, object], what: str, expected: object) 
 def test_operators_of_the_manifest_allocate(cli: Cli, tmp_path: Path, python: str) -> None:
     """Their shapes without a GPU; what they compute is tested on one."""
     sample = Path(__file__).resolve().parents[1] / "samples" / "operators"
-    shutil.copytree(sample, tmp_path / "p", ignore=shutil.ignore_patterns("__pycache__"))
-    root = tmp_path / "p"
+    root = copied(sample, tmp_path / "p")
     cli.good(root, "build", "--emit", "hub")
     shown = ran(
         python,
@@ -174,18 +172,3 @@ def test_a_damaged_file_is_refused_with_its_name(cli: Cli, tmp_path: Path, pytho
     assert "_runtime/launch/launcher.py is damaged: it has other bytes" in shown
     refused = cli(root, "build", "--emit", "hub", "--force")
     assert (refused.code, "would overwrite" in refused.err) == (1, True)
-
-
-def test_files_go_with_their_build(cli: Cli, tmp_path: Path) -> None:
-    root = write(tmp_path, HEAD + TWICE)
-    cli.good(root, "build", "--emit", "bundle,hub")
-    first = tree(root / "dist")
-    assert f"{VARIANT.relative_to('dist')}/metadata.json" in first
-    cli.good(root, "build", "--emit", "bundle,hub", "--force")
-    assert tree(root / "dist") == first
-    assert cli.good(root, "build", "--emit", "bundle,hub").up_to_date
-    cli.good(root, "build", "--emit", "bundle")
-    assert [path.name for path in (root / "dist").iterdir()] == ["acme-1.0.0.tilec"]
-    cli.good(root, "build", "--emit", "hub")
-    cli.good(root, "clean")
-    assert not (root / "dist").exists()

@@ -5,14 +5,13 @@ safety, and launches of other shapes.
 from __future__ import annotations
 
 import importlib
-import shutil
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tests.e2e.harness import Cli
+from tests.e2e.harness import Cli, copied
 from tilec_runtime import Tensor, api, use_device
 
 pytestmark = [pytest.mark.e2e, pytest.mark.toolchain, pytest.mark.long]
@@ -26,10 +25,7 @@ CHECKED_INSIDE = {
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory, cli: Cli) -> Path:
-    root = tmp_path_factory.mktemp("kernels") / "project"
-    shutil.copytree(
-        EXAMPLE, root, ignore=shutil.ignore_patterns("dist", ".tilec", "__pycache__", "tilec.lock")
-    )
+    root = copied(EXAMPLE, tmp_path_factory.mktemp("kernels") / "project")
     cli.good(root, "build", "--targets", "tileir")
     return root
 

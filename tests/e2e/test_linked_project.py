@@ -4,12 +4,11 @@ launch as a driver sees it.
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.harness import Cli, edit
+from tests.e2e.harness import Cli, copied, edit
 from tilec_runtime.bundle.read import Bundle
 
 pytestmark = [pytest.mark.e2e, pytest.mark.toolchain]
@@ -20,10 +19,7 @@ BUNDLE = "dist/tilec-linking-examples-0.1.0.tilec"
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory, cli: Cli) -> Path:
-    root = tmp_path_factory.mktemp("linking") / "project"
-    shutil.copytree(
-        EXAMPLE, root, ignore=shutil.ignore_patterns("dist", ".tilec", "__pycache__", "tilec.lock")
-    )
+    root = copied(EXAMPLE, tmp_path_factory.mktemp("linking") / "project")
     cli.good(root, "build", "--targets", "sm_80,sm_90,compute_80")
     return root
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.e2e.harness import Cli
+from tests.e2e.harness import Cli, copied
 from tilec_runtime.bundle.cubin import read_cubin
 from tilec_runtime.bundle.read import Bundle
 
@@ -22,8 +21,7 @@ SAMPLE = Path(__file__).resolve().parents[1] / "samples" / "needs_project"
 
 @pytest.fixture(scope="module")
 def project(cli: Cli, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = tmp_path_factory.mktemp("needs") / "project"
-    shutil.copytree(SAMPLE, root, ignore=shutil.ignore_patterns("dist", ".tilec", "__pycache__"))
+    root = copied(SAMPLE, tmp_path_factory.mktemp("needs") / "project")
     cli.good(root, "check")
     return root
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.e2e.harness import Cli
+from tests.e2e.harness import Cli, copied
 
 pytestmark = [pytest.mark.e2e, pytest.mark.toolchain]
 
@@ -21,8 +20,7 @@ SAMPLE = Path(__file__).resolve().parents[1] / "samples" / "operators"
 
 @pytest.fixture(scope="module")
 def project(cli: Cli, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = tmp_path_factory.mktemp("operators") / "project"
-    shutil.copytree(SAMPLE, root, ignore=shutil.ignore_patterns("__pycache__"))
+    root = copied(SAMPLE, tmp_path_factory.mktemp("operators") / "project")
     done = cli(root, "build")
     assert done.code == 0, done.err
     return root

@@ -7,7 +7,6 @@ from __future__ import annotations
 import contextlib
 import importlib
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.harness import Cli
+from tests.e2e.harness import Cli, copied
 from tilec_runtime import use_device
 
 pytestmark = [pytest.mark.e2e, pytest.mark.toolchain]
@@ -33,9 +32,7 @@ ON_CPU = {
 
 
 def built(root: Path, cli: Cli, *arguments: str) -> Path:
-    shutil.copytree(
-        EXAMPLE, root, ignore=shutil.ignore_patterns("dist", ".tilec", "__pycache__", "tilec.lock")
-    )
+    copied(EXAMPLE, root)
     cli.good(root, "build", "-j", "1", *arguments)
     return root
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.e2e.harness import Cli
+from tests.e2e.harness import Cli, copied
 from tilec_runtime import Module, load, use_device
 from tilec_runtime.errors import AliasError, RequirementError
 
@@ -20,8 +19,7 @@ SAMPLE = Path(__file__).resolve().parents[1] / "samples" / "safe_project"
 
 @pytest.fixture(scope="module")
 def project(cli: Cli, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = tmp_path_factory.mktemp("safe") / "project"
-    shutil.copytree(SAMPLE, root, ignore=shutil.ignore_patterns("__pycache__"))
+    root = copied(SAMPLE, tmp_path_factory.mktemp("safe") / "project")
     done = cli(root, "build")
     assert done.code == 0, done.err
     return root
@@ -120,8 +118,7 @@ def test_inspect_says_what_is_guaranteed(cli: Cli, project: Path) -> None:
 
 
 def edited(project: Path, folder: Path, old: str, new: str) -> Path:
-    root = folder / "project"
-    shutil.copytree(project, root, ignore=shutil.ignore_patterns("dist", ".tilec", "__pycache__"))
+    root = copied(project, folder / "project")
     text = (root / "tilec.toml").read_text()
     assert text.count(old) == 1
     (root / "tilec.toml").write_text(text.replace(old, new))

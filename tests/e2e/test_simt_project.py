@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import ctypes
 import importlib
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.e2e.harness import Cli
+from tests.e2e.harness import Cli, copied
 from tilec.testing.fake_driver import H200, FakeDriver, FakeKernel
 from tilec_runtime import Device, use_device
 from tilec_runtime.bundle.read import Bundle
@@ -27,19 +26,9 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 BUNDLE = "dist/tilec-simt-examples-0.1.0.tilec"
 
 
-def copied(name: str, home: Path) -> Path:
-    root = home / name
-    shutil.copytree(
-        EXAMPLES / name,
-        root,
-        ignore=shutil.ignore_patterns("dist", ".tilec", "__pycache__", "tilec.lock"),
-    )
-    return root
-
-
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory, cli: Cli) -> Path:
-    root = copied("simt", tmp_path_factory.mktemp("simt"))
+    root = copied(EXAMPLES / "simt", tmp_path_factory.mktemp("simt") / "simt")
     cli.good(root, "build", "--targets", "sm_90,compute_80")
     return root
 
@@ -58,7 +47,7 @@ def test_a_build_needs_no_gpu_and_says_its_tools(project: Path, cli: Cli) -> Non
 def test_a_tile_kernel_and_a_simt_kernel_on_one_stream(
     tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    root = copied("inter_kernel", tmp_path)
+    root = copied(EXAMPLES / "inter_kernel", tmp_path / "inter_kernel")
     cli.good(root, "build", "--targets", "sm_90,tileir")
     for folder in (root, root / "dist"):
         monkeypatch.syspath_prepend(str(folder))

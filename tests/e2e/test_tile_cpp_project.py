@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.harness import Cli, edit
+from tests.e2e.harness import Cli, copied, edit
 from tilec_runtime.bundle.read import Bundle
 
 pytestmark = [pytest.mark.e2e, pytest.mark.toolchain, pytest.mark.long]
@@ -20,10 +20,7 @@ BUNDLE = "dist/tilec-tile-cpp-examples-0.1.0.tilec"
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory, cli: Cli) -> Path:
-    root = tmp_path_factory.mktemp("tile-cpp") / "project"
-    shutil.copytree(
-        EXAMPLE, root, ignore=shutil.ignore_patterns("dist", ".tilec", "__pycache__", "tilec.lock")
-    )
+    root = copied(EXAMPLE, tmp_path_factory.mktemp("tile-cpp") / "project")
     cli.good(root, "build", "--targets", "sm_90,tileir")
     return root
 
@@ -74,11 +71,7 @@ def test_the_checker_finds_a_race_at_its_line_of_c(project: Path, cli: Cli, tmp_
 
 
 def test_tile_kernels_without_their_language(cli: Cli, tmp_path: Path) -> None:
-    shutil.copytree(
-        EXAMPLE,
-        tmp_path / "p",
-        ignore=shutil.ignore_patterns("dist", ".tilec", "__pycache__", "tilec.lock"),
-    )
+    copied(EXAMPLE, tmp_path / "p")
     text = (tmp_path / "p" / "tilec.toml").read_text()
     (tmp_path / "p" / "tilec.toml").write_text(text.replace('language = "tile"\n', "", 1))
     failed = cli(tmp_path / "p", "check")

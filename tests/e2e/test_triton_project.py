@@ -4,12 +4,11 @@ them.
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.harness import Cli
+from tests.e2e.harness import Cli, copied
 
 pytestmark = [pytest.mark.e2e, pytest.mark.toolchain, pytest.mark.long]
 pytest.importorskip("triton")
@@ -20,10 +19,7 @@ BUNDLE = "dist/tilec-triton-examples-0.1.0.tilec"
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory, cli: Cli) -> Path:
-    root = tmp_path_factory.mktemp("triton") / "project"
-    shutil.copytree(
-        EXAMPLE, root, ignore=shutil.ignore_patterns("dist", ".tilec", "__pycache__", "tilec.lock")
-    )
+    root = copied(EXAMPLE, tmp_path_factory.mktemp("triton") / "project")
     cli.good(root, "build", "--targets", "sm_80,sm_90,tileir")
     return root
 

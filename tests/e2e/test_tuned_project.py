@@ -5,14 +5,13 @@ winners; nothing of it stale.
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.e2e.harness import Cli
+from tests.e2e.harness import Cli, copied
 from tilec import build as building
 from tilec.compile.cache import Cache
 from tilec.compile.events import SilentObserver
@@ -31,8 +30,7 @@ SAMPLE = Path(__file__).resolve().parents[1] / "samples" / "dispatch_project"
 
 @pytest.fixture(scope="module")
 def project(cli: Cli, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = tmp_path_factory.mktemp("tuned") / "project"
-    shutil.copytree(SAMPLE, root, ignore=shutil.ignore_patterns("dist", ".tilec", "__pycache__"))
+    root = copied(SAMPLE, tmp_path_factory.mktemp("tuned") / "project")
     manifest = (root / "tilec.toml").read_text().replace('["sm_90", "tileir"]', '["tileir"]')
     (root / "tilec.toml").write_text(
         manifest.replace("BN = 32 } }", 'BN = 32 }, table = "tuning/blend.json" }')
