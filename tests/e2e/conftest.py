@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.browser import Browser, BrowserGoneError, find_browser
+from tests.e2e.distributions import ROOT, wheel_of
 from tests.e2e.harness import Cli, environment
 
 Disk = Callable[..., Path]
@@ -64,3 +65,9 @@ def browser(tmp_path: Path) -> Iterator[Browser]:
         pytest.skip(f"{program} does not start here: {error}")
     with contextlib.closing(opened):
         yield opened
+
+
+@pytest.fixture(scope="session")
+def runtime_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of tilec-runtime, built from this checkout."""
+    return wheel_of(ROOT / "runtime", tmp_path_factory.mktemp("runtime"))

@@ -28,7 +28,7 @@ EMIT = ("--emit", "bundle,package,wheel,fatbin,cubin,ptx", "--targets", "sm_80,c
 ODD = "mein Projekt ü"
 
 
-@pytest.mark.parametrize("profile", ["release", "debug"])
+@pytest.mark.parametrize("profile", [pytest.param("release", marks=pytest.mark.long), "debug"])
 def test_two_directories_give_equal_bytes(cli: Cli, tmp_path: Path, profile: str) -> None:
     """Also with line information and assertions, which hold file names, and without a cache that
     would hide it.

@@ -169,6 +169,7 @@ def test_the_action_builds_and_runs_a_new_project(cli: Cli, tmp_path: Path, runn
     assert runner.installed == [f"{ROOT}/runtime", f"{ROOT}[build]"]
 
 
+@pytest.mark.long
 def test_a_project_whose_kernels_all_need_a_gpu_passes(
     cli: Cli, tmp_path: Path, runner: Runner
 ) -> None:
@@ -180,7 +181,6 @@ def test_a_project_whose_kernels_all_need_a_gpu_passes(
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("targets", '$(touch "$RUNNER_TEMP/owned")'),
         ("emit", 'bundle"; touch "$RUNNER_TEMP/owned"; "'),
         ("emit", "package"),
     ],

@@ -14,7 +14,14 @@ pytestmark = [pytest.mark.e2e, pytest.mark.toolchain]
 
 @pytest.mark.parametrize(
     ("kind", "jobs"),
-    [("tile", 1), ("cuda", 1), ("mixed", 2), ("cutile", 2), ("triton", 2), ("simt", 2)],
+    [
+        ("mixed", 2),
+        ("cutile", 2),
+        *(
+            pytest.param(*row, marks=pytest.mark.long)
+            for row in (("tile", 1), ("cuda", 1), ("triton", 2), ("simt", 2))
+        ),
+    ],
 )
 def test_a_new_project_builds_as_it_is(cli: Cli, tmp_path: Path, kind: str, jobs: int) -> None:
     home = tmp_path / "größer als"

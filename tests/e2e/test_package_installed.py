@@ -15,7 +15,7 @@ import pytest
 
 import tilec
 from tests.e2e.distributions import ROOT, install, run, wheel_of
-from tests.e2e.harness import environment, tree
+from tests.e2e.harness import Cli, environment, tree
 
 pytestmark = [pytest.mark.e2e, pytest.mark.toolchain]
 
@@ -27,13 +27,13 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def installed(wheel: Path, runtime_wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A virtual environment with tilec and its runtime from their wheels; what tilec depends on is
     borrowed from this one.
     """
     place = tmp_path_factory.mktemp("venv")
     run(sys.executable, "-m", "venv", "--without-pip", place, cwd=place)
-    install(place, wheel, wheel_of(ROOT / "runtime", tmp_path_factory.mktemp("wheel")))
+    install(place, wheel, runtime_wheel)
     (site,) = place.glob("lib/python*/site-packages")
     paths = dict.fromkeys(sysconfig.get_path(name) for name in ("purelib", "platlib"))
     (site / "borrowed.pth").write_text("".join(f"{path}\n" for path in paths))
@@ -51,9 +51,9 @@ def env(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("half", ["tilec", "tilec_runtime"])
-def test_what_the_wheel_holds(half: str, wheel: Path, tmp_path: Path) -> None:
+def test_what_the_wheel_holds(half: str, wheel: Path, runtime_wheel: Path) -> None:
     home = ROOT if half == "tilec" else ROOT / "runtime"
-    with zipfile.ZipFile(wheel if half == "tilec" else wheel_of(home, tmp_path)) as file:
+    with zipfile.ZipFile(wheel if half == "tilec" else runtime_wheel) as file:
         names = file.namelist()
     own = {path.relative_to(home).as_posix() for path in (home / half).rglob("*.py")}
     templates = (
@@ -192,22 +192,22 @@ print(*sorted(name for name in sys.modules if name == "tilec" or name.startswith
 
 
 @pytest.fixture(scope="module")
-def users(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def users(cli: Cli, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel of a user's package."""
     project = tmp_path_factory.mktemp("acme")
     (project / "k.py").write_text(KERNEL)
     (project / "tilec.toml").write_text(MANIFEST)
-    run(sys.executable, "-m", "tilec", "build", cwd=project)
+    cli.good(project, "build")
     (made,) = (project / "dist").glob("acme-*.whl")
     return made
 
 
 def test_a_generated_package_runs_without_the_build_half(
-    users: Path, tmp_path_factory: pytest.TempPathFactory
+    users: Path, runtime_wheel: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     place = tmp_path_factory.mktemp("venv")
     run(sys.executable, "-m", "venv", "--without-pip", place, cwd=place)
-    install(place, wheel_of(ROOT / "runtime", tmp_path_factory.mktemp("wheel")), users)
+    install(place, runtime_wheel, users)
     (site,) = place.glob("lib/python*/site-packages")
     # What the wheel depends on is borrowed by name: all of this environment would bring the build
     # half along.

@@ -4,6 +4,7 @@ generated packages.
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
@@ -94,19 +95,25 @@ def project(root: Path, name: str, source: str, size: int = 1000) -> Path:
     )
 
 
-def test_every_case_of_the_tile_examples_passes(cli: Cli, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "names", [("odd", "one", "small_tiles"), pytest.param((), marks=pytest.mark.long)]
+)
+def test_cases_of_the_tile_examples_pass(cli: Cli, tmp_path: Path, names: tuple[str, ...]) -> None:
+    """The small ones in the gate, else all."""
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     for name in ("tilec.toml", "LICENSE"):
         shutil.copy(ROOT / name, tmp_path / name)
     # Threads of BLAS that wait for each other on a busy machine take many times as long as one.
+    chosen = [word for name in names for word in ("--case", name)]
     document = cli.good(
-        tmp_path, "run", "--device", "cpu", "--json", *TARGETS, OPENBLAS_NUM_THREADS="1"
+        tmp_path, "run", "--device", "cpu", "--json", *chosen, *TARGETS, OPENBLAS_NUM_THREADS="1"
     ).json()
     cases = {case["name"]: case for case in document["cases"]}
-    assert {name for name, case in cases.items() if case["status"] == "passed"} == PASSED
+    passed = {name for name, case in cases.items() if case["status"] == "passed"}
+    assert passed == {name for name in PASSED if not names or re.split(r"[/[]", name)[1] in names}
     skipped = [case for case in cases.values() if case["status"] == "skipped"]
-    assert {case["kernel"] for case in skipped} == NEED_A_GPU
-    assert len(skipped) + len(PASSED) == len(cases)
+    assert {case["kernel"] for case in skipped} <= NEED_A_GPU
+    assert len(skipped) + len(passed) == len(cases)
     assert (document["ok"], document["device"]) == (True, {"kind": "cpu", "name": "CPU"})
 
 

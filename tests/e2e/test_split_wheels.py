@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.distributions import ROOT, run, wheel_of
+from tests.e2e.distributions import run
+from tests.e2e.harness import Cli, edit, tree
 
 pytestmark = [pytest.mark.e2e, pytest.mark.toolchain]
 
@@ -56,29 +57,28 @@ print("acme_sm90" in sys.modules)
 BORROWED = ("numpy", "ml_dtypes", "cuda-bindings", "cuda-pathfinder")
 
 
-def build(project: Path, version: str, factor: str) -> dict[str, str]:
+def build(cli: Cli, project: Path, version: str, factor: str) -> dict[str, str]:
     """Build a version; return the digests of its wheels."""
     project.mkdir(exist_ok=True)
     (project / "k.py").write_text(KERNEL.replace("FACTOR", factor))
     (project / "tilec.toml").write_text(MANIFEST.replace("VERSION", version))
-    run(sys.executable, "-m", "tilec", "build", cwd=project)
+    cli.good(project, "build")
     wheels = (project / "dist").glob(f"*-{version}-*.whl")
     return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in wheels}
 
 
 @pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory of wheels: tilec-runtime, and two versions of a package."""
+def house(cli: Cli, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory of wheels: two versions of a package."""
     place = tmp_path_factory.mktemp("split")
-    first = build(place / "acme", "1.0", "2.0")
+    first = build(cli, place / "acme", "1.0", "2.0")
     assert sorted(first) == [
         "acme_demo-1.0-py3-none-any.whl",
         "acme_demo_sm80-1.0-py3-none-any.whl",
         "acme_demo_sm90-1.0-py3-none-any.whl",
     ]
-    assert build(place / "again", "1.0", "2.0") == first, "another build gives other bytes"
-    build(place / "acme", "2.0", "3.0")
-    shutil.copy(wheel_of(ROOT / "runtime", place), place / "acme" / "dist")
+    assert build(cli, place / "again", "1.0", "2.0") == first, "another build gives other bytes"
+    build(cli, place / "acme", "2.0", "3.0")
     return place / "acme" / "dist"
 
 
@@ -116,7 +116,10 @@ class Venv:
 
 
 @pytest.mark.long  # a dozen runs of pip
-def test_a_user_installs_upgrades_mixes_and_removes(house: Path, tmp_path: Path) -> None:
+def test_a_user_installs_upgrades_mixes_and_removes(
+    house: Path, runtime_wheel: Path, tmp_path: Path
+) -> None:
+    shutil.copy(runtime_wheel, house)
     venv = Venv(tmp_path / "venv", house)
     venv.install("acme-demo==1.0")
     assert venv.installed == ["acme", "acme_demo-1.0.dist-info"]
@@ -162,33 +165,28 @@ def test_a_user_installs_upgrades_mixes_and_removes(house: Path, tmp_path: Path)
     assert venv.installed == []
 
 
-def test_wheels_are_inspected_beside_each_other(house: Path, tmp_path: Path) -> None:
+def test_wheels_are_inspected_beside_each_other(cli: Cli, house: Path, tmp_path: Path) -> None:
     small, provider = (f"acme_demo{part}-2.0-py3-none-any.whl" for part in ("", "_sm90"))
-    command = (sys.executable, "-m", "tilec", "inspect")
-    shown = run(*command, house / small, "--verify", cwd=tmp_path).stdout
-    assert "every image verified" in shown
-    assert run(*command, house / small, "--sizes", cwd=tmp_path).stdout.count("sm_90") == 2
-    done = run(*command, house / provider, cwd=tmp_path, code=1)
-    assert "holds machine code of acme-demo 2.0 alone" in done.stderr
-    alone = shutil.copy(house / small, tmp_path)
-    done = run(*command, alone, "--verify", cwd=tmp_path, code=1)
-    assert "pip install 'acme-demo[sm80]==2.0'" in done.stderr
+    assert "every image verified" in cli.good(house, "inspect", small, "--verify").out
+    assert cli.good(house, "inspect", small, "--sizes").out.count("sm_90") == 2
+    assert "holds machine code of acme-demo 2.0 alone" in cli(house, "inspect", provider).err
+    shutil.copy(house / small, tmp_path)
+    alone = cli(tmp_path, "inspect", small, "--verify")
+    assert (alone.code, "pip install 'acme-demo[sm80]==2.0'" in alone.err) == (1, True)
 
 
-def test_a_build_that_makes_fewer_removes_the_rest(house: Path, tmp_path: Path) -> None:
-    project = shutil.copytree(house.parent, tmp_path / "acme")
-    manifest = project / "tilec.toml"
-    manifest.write_text(manifest.read_text().replace('"sm_80", ', ""))
-    run(sys.executable, "-m", "tilec", "build", cwd=project)
+def test_a_build_that_makes_fewer_removes_the_rest(cli: Cli, house: Path, tmp_path: Path) -> None:
+    project = Path(shutil.copytree(house.parent, tmp_path / "acme"))
+    edit(project / "tilec.toml", '"sm_80", ', "")
+    cli.good(project, "build")
     assert sorted(path.name for path in (project / "dist").glob("acme*-2.0-*")) == [
         "acme_demo-2.0-py3-none-any.whl",
         "acme_demo_sm90-2.0-py3-none-any.whl",
     ]
-    assert (project / "dist" / "acme_demo_sm80-1.0-py3-none-any.whl").exists()
-    manifest.write_text(manifest.read_text().replace('arch" }', 'arch", max-size = "2 KiB" }'))
-    before = {path: path.read_bytes() for path in (project / "dist").iterdir()}
-    done = run(sys.executable, "-m", "tilec", "build", cwd=project, code=1)
-    assert "more than [output.wheel] max-size = 2.0 KiB" in done.stderr
-    assert {path: path.read_bytes() for path in (project / "dist").iterdir()} == before
-    run(sys.executable, "-m", "tilec", "clean", cwd=project)
+    edit(project / "tilec.toml", 'arch" }', 'arch", max-size = "2 KiB" }')
+    before = tree(project / "dist")
+    done = cli(project, "build")
+    assert (done.code, "more than [output.wheel] max-size = 2.0 KiB" in done.err) == (1, True)
+    assert tree(project / "dist") == before
+    cli.good(project, "clean")
     assert not list((project / "dist").glob("acme*"))

@@ -164,11 +164,6 @@ def test_a_build_takes_the_record_up(tune, project: Path, cli: Cli) -> None:
     assert cli(project, "build", "--targets", "tileir", "--select", "add").code == 2
     assert "confirmed" in tune("add", "--confirm")
     cli.good(project, "build", "--targets", "tileir", "--select", "add")
-    assert "unchanged" in tune("add", "--confirm")
-    tune("bare", "--confirm", code=2)
-    assert "tuning/bare.json: there is nothing to confirm" in tune.err
-    tune("add", "--confirm", "--resume", code=2)
-    assert "--confirm compares a record with the code of now" in tune.err
 
 
 @pytest.mark.long

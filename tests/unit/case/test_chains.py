@@ -6,26 +6,22 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tests.cpu_samples import ADD, device
-from tests.unit.case.test_run_command import ABI, IMAGE, INFO, MANIFEST, Ran, scale
+from tests.unit.case.test_run_command import INFO, MANIFEST, write_project
 from tests.unit.case.test_run_command import REFERENCE as OF_SCALE
+from tests.unit.conftest import Cli
 from tilec.case.cases import BoundCase
 from tilec.case.chains import chain_cases
 from tilec.case.device import calls_of
 from tilec.case.inputs import make_inputs
 from tilec.case.reference import References
-from tilec.cli.main import run
 from tilec.manifest.cases import StepError, parse_step
 from tilec.manifest.types import Case, Chain, Input, Operand, Step
-from tilec.package.write import write_bundle
-from tilec.testing.fake_driver import FakeDriver, FakeKernel
-from tilec_runtime.device import driver as _driver
 from tilec_runtime.errors import CaseError
 from tilec_runtime.model.kernel import KernelInfo
 from tilec_runtime.model.signature import Param, ParamKind
@@ -53,32 +49,16 @@ def both(x, factor):
 ONE_BY_ONE = (
     "'both' is a chain, and here kernels are taken one by one\n  fix: name its kernels: scale\n"
 )
-Tilec = Callable[..., Ran]
 
 
 @pytest.fixture
-def tilec(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> Tilec:
-    driver = FakeDriver(kernels={"scale": FakeKernel(abi=ABI, run=scale)})
-    monkeypatch.setattr(_driver, "driver", lambda: driver)
-    (tmp_path / "tilec.toml").write_text(MANIFEST + CHAIN)
-    (tmp_path / "scale.cu").write_text(
-        "__global__ void scale(float* z, const float* x, int n, float alpha) {}\n"
-    )
+def tilec(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cli:
+    write_project(tmp_path, monkeypatch, CHAIN)
     (tmp_path / "chain.py").write_text(REFERENCE)
-    write_bundle(tmp_path / "acme.tilec", INFO, lambda _digest: IMAGE)
-
-    def call(*args: str) -> Ran:
-        capsys.readouterr()
-        code = run([*args, "--bundle", "acme.tilec"], {"HOME": str(tmp_path)}, tmp_path)
-        caught = capsys.readouterr()
-        return Ran(code, caught.out, caught.err)
-
-    return call
+    return lambda *args: cli(*args, "--bundle", "acme.tilec")
 
 
-def test_a_chain_runs_by_its_name_and_says_that_it_passed(tilec: Tilec) -> None:
+def test_a_chain_runs_by_its_name_and_says_that_it_passed(tilec: Cli) -> None:
     done = tilec("run", "both", "--case", "good")
     assert done.code == 0, done.out + done.err
     rows = [line.split()[:3] for line in done.out.splitlines()[1:3]]
@@ -94,7 +74,7 @@ def test_a_chain_runs_by_its_name_and_says_that_it_passed(tilec: Tilec) -> None:
     assert row["steps"] == [{"kernel": "scale", "language": "cuda"}] * 2
 
 
-def test_without_names_kernels_are_run_and_then_chains(tilec: Tilec) -> None:
+def test_without_names_kernels_are_run_and_then_chains(tilec: Cli) -> None:
     names = [row["name"] for row in json.loads(tilec("run", "--json").out)["cases"]]
     assert names == ["scale/good", "scale/bad", "scale/refused", "both/good", "both/late"]
     assert [
@@ -103,7 +83,7 @@ def test_without_names_kernels_are_run_and_then_chains(tilec: Tilec) -> None:
     ] == ["both/late"]
 
 
-def test_a_step_that_is_refused_is_the_cases_error(tilec: Tilec) -> None:
+def test_a_step_that_is_refused_is_the_cases_error(tilec: Cli) -> None:
     done = tilec("run", "both", "--case", "late")
     assert done.code == 1
     line = (MANIFEST + CHAIN).splitlines().index("[chain.both]") + 2
@@ -136,7 +116,7 @@ def test_a_step_that_is_refused_is_the_cases_error(tilec: Tilec) -> None:
     ],
 )
 def test_refuses_chains_where_kernels_are_meant(
-    tilec: Tilec, arguments: list[str], told: str
+    tilec: Cli, arguments: list[str], told: str
 ) -> None:
     done = tilec(*arguments)
     assert done.code == 2
@@ -144,7 +124,7 @@ def test_refuses_chains_where_kernels_are_meant(
 
 
 def test_a_case_that_does_not_fit_its_kernels_is_an_error_of_its_own(
-    tilec: Tilec, tmp_path: Path
+    tilec: Cli, tmp_path: Path
 ) -> None:
     """Of a chain and of a kernel: the other cases are run all the same."""
     wrong = CHAIN.replace("scale(mid, x, 3)", "scale(mid, x, 3, 4)")

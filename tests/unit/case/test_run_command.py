@@ -6,16 +6,16 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
+import functools
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tests.conftest import Golden, Terminal
-from tilec.cli.main import run
+from tests.unit.conftest import Cli
 from tilec.package.write import write_bundle
 from tilec.testing.fake_driver import FakeDriver, FakeKernel
 from tilec_runtime.device import driver as _driver
@@ -102,16 +102,6 @@ def off(x, alpha):
 """
 
 
-@dataclasses.dataclass(frozen=True)
-class Ran:
-    code: int
-    out: str
-    err: str
-
-
-Tilec = Callable[..., Ran]
-
-
 def scale(z: int, x: int, n: int, alpha: float) -> None:
     floats = ctypes.POINTER(ctypes.c_float)
     source, target = ctypes.cast(x, floats), ctypes.cast(z, floats)
@@ -119,29 +109,25 @@ def scale(z: int, x: int, n: int, alpha: float) -> None:
         target[i] = source[i] * alpha
 
 
-@pytest.fixture
-def tilec(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> Tilec:
+def write_project(folder: Path, monkeypatch: pytest.MonkeyPatch, more: str = "") -> None:
+    """Write a project with its bundle, beside a GPU that is pretended."""
     driver = FakeDriver(kernels={"scale": FakeKernel(abi=ABI, run=scale)})
     monkeypatch.setattr(_driver, "driver", lambda: driver)
-    (tmp_path / "tilec.toml").write_text(MANIFEST)
-    (tmp_path / "scale.cu").write_text(
+    (folder / "tilec.toml").write_text(MANIFEST + more)
+    (folder / "scale.cu").write_text(
         "__global__ void scale(float* z, const float* x, int n, float alpha) {}\n"
     )
-    (tmp_path / "reference.py").write_text(REFERENCE)
-    write_bundle(tmp_path / "acme.tilec", INFO, lambda _digest: IMAGE)
-
-    def call(*args: str) -> Ran:
-        capsys.readouterr()
-        code = run(["run", *args], {"HOME": str(tmp_path)}, tmp_path)
-        caught = capsys.readouterr()
-        return Ran(code, caught.out, caught.err)
-
-    return call
+    (folder / "reference.py").write_text(REFERENCE)
+    write_bundle(folder / "acme.tilec", INFO, lambda _digest: IMAGE)
 
 
-def test_cases_are_compared_and_a_difference_fails(tilec: Tilec) -> None:
+@pytest.fixture
+def tilec(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cli:
+    write_project(tmp_path, monkeypatch)
+    return functools.partial(cli, "run")
+
+
+def test_cases_are_compared_and_a_difference_fails(tilec: Cli) -> None:
     done = tilec("--bundle", "acme.tilec")
     assert done.code == 1
     lines = done.out.splitlines()
@@ -166,7 +152,7 @@ def test_cases_are_compared_and_a_difference_fails(tilec: Tilec) -> None:
     ],
 )
 def test_a_case_may_count_in_ulp(
-    tilec: Tilec, tmp_path: Path, tolerance: str, code: int, allowed: str
+    tilec: Cli, tmp_path: Path, tolerance: str, code: int, allowed: str
 ) -> None:
     text = MANIFEST.replace(
         'reference = "reference.py:off"',
@@ -179,7 +165,7 @@ def test_a_case_may_count_in_ulp(
 
 
 def test_what_was_compiled_at_load_is_told(
-    tilec: Tilec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tilec: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (kernel,) = INFO.kernels
     ptx = dataclasses.replace(
@@ -207,7 +193,7 @@ def test_what_was_compiled_at_load_is_told(
     )
 
 
-def test_repeats_say_whether_the_bits_are_the_same(tilec: Tilec) -> None:
+def test_repeats_say_whether_the_bits_are_the_same(tilec: Cli) -> None:
     done = tilec("scale", "--case", "good", "--bundle", "acme.tilec", "--repeat", "3")
     assert (done.code, done.out.splitlines()[-1]) == (0, "  3 runs, equal bits")
     done = tilec("--bundle", "acme.tilec", "--repeat", "3", "-k", "*/bad")
@@ -219,7 +205,7 @@ def test_repeats_say_whether_the_bits_are_the_same(tilec: Tilec) -> None:
     assert (row["runs"], row["varied"]) == (3, {})
 
 
-def test_inputs_are_changed_by_hand_and_from_files(tilec: Tilec, tmp_path: Path) -> None:
+def test_inputs_are_changed_by_hand_and_from_files(tilec: Cli, tmp_path: Path) -> None:
     np.savez(tmp_path / "d.npz", x=np.arange(5, dtype=np.float32))
     chosen = ("--bundle", "acme.tilec", "-k", "good", "--output-dir", "out/deep")
     assert tilec(*chosen, "--set", "alpha=10", "--input", "x=d.npz").code == 0
@@ -238,7 +224,7 @@ def test_inputs_are_changed_by_hand_and_from_files(tilec: Tilec, tmp_path: Path)
 
 @pytest.mark.parametrize("width", [80, 120])
 def test_how_a_failure_looks(
-    tilec: Tilec, tmp_path: Path, terminal: Terminal, golden: Golden, width: int
+    tilec: Cli, tmp_path: Path, terminal: Terminal, golden: Golden, width: int
 ) -> None:
     long = MANIFEST.replace(
         "case.bad]", 'case."bad-and-of-a-name-that-is-longer-than-a-narrow-terminal-likes"]'
@@ -252,7 +238,7 @@ def test_how_a_failure_looks(
 
 
 def test_a_place_that_cannot_be_written_is_told_before_anything_runs(
-    tilec: Tilec, tmp_path: Path
+    tilec: Cli, tmp_path: Path
 ) -> None:
     (tmp_path / "file").write_text("")
     done = tilec("scale", "--case", "good", "--bundle", "acme.tilec", "--output-dir", "file/below")
@@ -261,7 +247,7 @@ def test_a_place_that_cannot_be_written_is_told_before_anything_runs(
     assert "  fix: choose another directory\n" in done.err
 
 
-def test_arguments_without_a_project(tilec: Tilec, tmp_path: Path) -> None:
+def test_arguments_without_a_project(tilec: Cli, tmp_path: Path) -> None:
     (tmp_path / "tilec.toml").unlink()
     given = ("--arg", "x=f32[5]:arange", "--arg", "z=f32[5]:empty", "--arg", "alpha=10")
     done = tilec("scale", "--bundle", "acme.tilec", *given, "--save", "out")
@@ -276,7 +262,7 @@ def test_arguments_without_a_project(tilec: Tilec, tmp_path: Path) -> None:
 
 
 def test_a_package_that_is_installed_goes_by_its_name(
-    tilec: Tilec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tilec: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is found as Python finds it, and not imported; a path of that name goes first."""
     package = tmp_path / "site" / "acme_installed"
@@ -354,7 +340,7 @@ def test_a_package_that_is_installed_goes_by_its_name(
         (["scale", "--device", "cuda:"], "--device: 'cuda:' is no device that kernels run on"),
     ],
 )
-def test_usage(tilec: Tilec, arguments: list[str], words: str) -> None:
+def test_usage(tilec: Cli, arguments: list[str], words: str) -> None:
     done = tilec("--bundle", "acme.tilec", *arguments)
     assert done.code == 2
     assert words in done.err
@@ -382,7 +368,7 @@ TWO = dataclasses.replace(
     ],
 )
 def test_notes_a_compared_case_of_another_variant(
-    tilec: Tilec, tmp_path: Path, z: str, more: str, told: str
+    tilec: Cli, tmp_path: Path, z: str, more: str, told: str
 ) -> None:
     write_bundle(
         tmp_path / "acme.tilec", dataclasses.replace(INFO, kernels=(TWO,)), lambda _digest: IMAGE

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ import numpy as np
 import pytest
 
 from tests.cpu_samples import I32, PTR, program_of
-from tilec.cli.main import run
+from tests.unit.conftest import Cli, Ran
 from tilec.package.write import write_bundle
 from tilec_runtime.cpu import driver as cpu_driver
 from tilec_runtime.cpu.launch import CpuOptions, CpuRun
@@ -104,20 +103,8 @@ def twice(run: CpuRun) -> None:
     np.multiply(run.regions["x"].data.view("f4"), 2, out=run.regions["z"].data.view("f4"))
 
 
-@dataclasses.dataclass(frozen=True)
-class Ran:
-    code: int
-    out: str
-    err: str
-
-
-Tilec = Callable[..., Ran]
-
-
 @pytest.fixture
-def tilec(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> Tilec:
+def tilec(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cli:
     def missing() -> None:
         raise NoDeviceError("the CUDA driver (libcuda) cannot be loaded: not found")
 
@@ -130,10 +117,7 @@ def tilec(
 
     def call(names: str, *args: str) -> Ran:
         (tmp_path / "tilec.toml").write_text(manifest(*names.split()))
-        capsys.readouterr()
-        code = run(["run", "--bundle", "acme.tilec", *args], {"HOME": str(tmp_path)}, tmp_path)
-        caught = capsys.readouterr()
-        return Ran(code, caught.out, caught.err)
+        return cli("run", "--bundle", "acme.tilec", *args)
 
     return call
 
@@ -141,7 +125,7 @@ def tilec(
 SKIPPED_CUDA = "skipped native: it is a CUDA C++ kernel, compiled to code of a GPU; the cpu device runs tile kernels only"
 
 
-def test_without_a_gpu_the_cpu_device_is_taken_and_it_says_so(tilec: Tilec) -> None:
+def test_without_a_gpu_the_cpu_device_is_taken_and_it_says_so(tilec: Cli) -> None:
     done = tilec("twice native")
     assert done.code == 0
     assert (
@@ -175,21 +159,21 @@ def test_without_a_gpu_the_cpu_device_is_taken_and_it_says_so(tilec: Tilec) -> N
     ],
 )
 def test_nothing_that_could_be_run_is_no_success(
-    tilec: Tilec, names: str, arguments: tuple[str, ...], words: str
+    tilec: Cli, names: str, arguments: tuple[str, ...], words: str
 ) -> None:
     done = tilec(names, *arguments)
     assert done.code == 3
     assert words in done.out
 
 
-def test_a_failure_counts_more_than_a_skip(tilec: Tilec) -> None:
+def test_a_failure_counts_more_than_a_skip(tilec: Cli) -> None:
     done = tilec("twice broken native", "broken", "native", "--block-order", "7")
     assert done.code == 1
     assert "  broken: blocks in 7 order: it went wrong" in done.out
     assert "2 cases on the cpu device: 1 could not be run or compared, 1 skipped" in done.out
 
 
-def test_json_has_the_skipped_cases_and_nothing_that_a_kernel_prints(tilec: Tilec) -> None:
+def test_json_has_the_skipped_cases_and_nothing_that_a_kernel_prints(tilec: Cli) -> None:
     done = tilec("twice native", "--json")
     document = json.loads(done.out)
     assert done.code == 0
@@ -233,7 +217,7 @@ def test_json_has_the_skipped_cases_and_nothing_that_a_kernel_prints(tilec: Tile
         (["--device", "cpu:0"], "'cpu:0' is no device that kernels run on"),
     ],
 )
-def test_usage(tilec: Tilec, arguments: list[str], words: str) -> None:
+def test_usage(tilec: Cli, arguments: list[str], words: str) -> None:
     done = tilec("twice native", *arguments)
     assert (done.code, done.out) == (2, "")
     assert words in done.err

@@ -1,8 +1,7 @@
 from __future__ import annotations
 
-import dataclasses
+import functools
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
@@ -10,33 +9,10 @@ import pytest
 
 from tests.conftest import Terminal
 from tests.unit.cli.captures import Scene, SceneOf
+from tests.unit.conftest import Cli
+from tests.watched_project import driver, write_project
 from tilec import build as building
-from tilec.cli.main import run
-
-
-@dataclasses.dataclass(frozen=True)
-class Ran:
-    """What one command line did."""
-
-    code: int
-    out: str
-    err: str
-
-
-Cli = Callable[..., Ran]
-
-
-@pytest.fixture
-def cli(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Cli:
-    """Runs a command line in `tmp_path` with an environment of its own."""
-
-    def call(*args: str, env: dict[str, str] | None = None, cwd: Path = tmp_path) -> Ran:
-        capsys.readouterr()
-        code = run(args, {"HOME": str(tmp_path / "home"), **(env or {})}, cwd)
-        caught = capsys.readouterr()
-        return Ran(code, caught.out, caught.err)
-
-    return call
+from tilec_runtime.device import driver as _driver
 
 
 @pytest.fixture
@@ -73,3 +49,17 @@ def fake_build(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     for name in ("build", "plan_only", "explain", "check", "concerned"):
         monkeypatch.setattr(building, name, getattr(building, name))
     return building
+
+
+@pytest.fixture
+def watched(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cli:
+    """The command in a project over a pretended GPU; NVIDIA's tools are those in `bin`."""
+    write_project(tmp_path)
+    (tmp_path / "bin").mkdir()
+    fake = driver()
+    monkeypatch.setattr(_driver, "driver", lambda: fake)
+    monkeypatch.setattr("tilec.frontends.tools.search._wheel_roots", list)
+    path = f"{tmp_path}/bin:/usr/bin:/bin"
+    return functools.partial(
+        cli, env={"PATH": path, "CUDA_HOME": str(tmp_path), "TILEC_CACHE_DIR": "off"}
+    )

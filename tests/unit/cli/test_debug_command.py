@@ -1,50 +1,35 @@
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from tests.watched_project import driver, write_project, write_tool
-from tilec_runtime.device import driver as _driver
+from tests.watched_project import write_tool
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch) -> Path:
-    write_project(tmp_path)
+def debug(watched, tmp_path: Path):
     write_tool(tmp_path, "cuda-gdb", "exit 7")
-    fake = driver()
-    monkeypatch.setattr(_driver, "driver", lambda: fake)
-    return tmp_path
+    return functools.partial(watched, "debug")
 
 
-@pytest.fixture
-def debug(cli, folder: Path):
-    def call(*args: str):
-        return cli(
-            "debug",
-            *args,
-            env={"PATH": f"{folder}/bin:/usr/bin:/bin", "CUDA_HOME": "", "TILEC_CACHE_DIR": "off"},
-        )
-
-    return call
-
-
-def test_in_scripts_it_asks_nothing(debug, folder: Path) -> None:
+def test_in_scripts_it_asks_nothing(debug, tmp_path: Path) -> None:
     done = debug(
         "scale/some", "--bundle", "acme.tilec", "--batch", "--ex", "run", "--ex", "backtrace"
     )
     assert (done.code, done.out) == (7, "")
-    assert (folder / "calls").read_text().startswith("-q\n-batch\n-ex\n")
+    assert (tmp_path / "calls").read_text().startswith("-q\n-batch\n-ex\n")
 
 
-def test_the_kernel_is_built_for_debugging(debug, folder: Path, fake_build: ModuleType) -> None:
+def test_the_kernel_is_built_for_debugging(debug, tmp_path: Path, fake_build: ModuleType) -> None:
     requests = []
 
     def build(request: object, observer: object) -> SimpleNamespace:
         requests.append(request)
         return SimpleNamespace(
-            outputs=[SimpleNamespace(kind="bundle", path=str(folder / "acme.tilec"))], notes=()
+            outputs=[SimpleNamespace(kind="bundle", path=str(tmp_path / "acme.tilec"))], notes=()
         )
 
     fake_build.build = build  # type: ignore[attr-defined]
@@ -55,8 +40,8 @@ def test_the_kernel_is_built_for_debugging(debug, folder: Path, fake_build: Modu
     assert (request.targets, request.select) == (("sm_90",), ("scale",))
 
 
-def test_without_cuda_gdb(debug, folder: Path) -> None:
-    (folder / "bin" / "cuda-gdb").unlink()
+def test_without_cuda_gdb(debug, tmp_path: Path) -> None:
+    (tmp_path / "bin" / "cuda-gdb").unlink()
     done = debug("scale/some")
     assert done.code == 3
     assert "error: cuda-gdb not found; looked in PATH, " in done.err
@@ -74,8 +59,10 @@ def test_without_cuda_gdb(debug, folder: Path) -> None:
         (("scale/some", "--device", "0"), "--device: '0' is no GPU"),
     ],
 )
-def test_command_lines_that_are_off(debug, folder: Path, args: tuple[str, ...], words: str) -> None:
+def test_command_lines_that_are_off(
+    debug, tmp_path: Path, args: tuple[str, ...], words: str
+) -> None:
     done = debug(*args)
     assert done.code == 2
     assert words in done.err
-    assert not (folder / "calls").exists()
+    assert not (tmp_path / "calls").exists()

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.bundle_samples import Sample
-from tests.unit.cli.conftest import Cli
+from tests.unit.conftest import Cli
 from tilec.cli.style import echo, style
 from tilec.package.write import write_bundle
 from tilec_runtime.errors import Location, TilecError

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.runtime_samples import ADD, IMAGES, image, kernel, slot
-from tests.unit.cli.conftest import Cli
+from tests.unit.conftest import Cli
 from tilec.package.write import write_bundle
 from tilec_runtime.model.kernel import BundleInfo, PackageInfo, VariantInfo
 

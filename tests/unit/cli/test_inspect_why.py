@@ -9,7 +9,7 @@ import pytest
 
 from tests.conftest import Golden, Terminal
 from tests.runtime_samples import ADD, GEMM, IMAGES, STRUCT, fake_driver, image, kernel, slot
-from tests.unit.cli.conftest import Cli
+from tests.unit.conftest import Cli
 from tilec.package.write import write_bundle
 from tilec_runtime.device import driver as _driver
 from tilec_runtime.model.kernel import BundleInfo, PackageInfo, VariantInfo

@@ -4,41 +4,27 @@ from pathlib import Path
 
 import pytest
 
-from tests.watched_project import calls, driver, write_ncu, write_project, write_tool
-from tilec_runtime.device import driver as _driver
+from tests.watched_project import calls, write_ncu, write_tool
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch) -> Path:
-    write_project(tmp_path)
+def profile(watched, tmp_path: Path):
     write_ncu(tmp_path)
-    fake = driver()
-    monkeypatch.setattr(_driver, "driver", lambda: fake)
-    monkeypatch.setattr("tilec.frontends.tools.search._wheel_roots", list)
-    return tmp_path
 
-
-@pytest.fixture
-def profile(cli, folder: Path):
     def call(*args: str, bundle: str = "acme.tilec"):
-        env = {
-            "PATH": f"{folder}/bin:/usr/bin:/bin",
-            "CUDA_HOME": str(folder),
-            "TILEC_CACHE_DIR": "off",
-        }
-        return cli("profile", *args, *(("--bundle", bundle) if bundle else ()), env=env)
+        return watched("profile", *args, *(("--bundle", bundle) if bundle else ()))
 
     return call
 
 
-def test_how_ncu_is_called(profile, folder: Path) -> None:
+def test_how_ncu_is_called(profile, tmp_path: Path) -> None:
     assert profile("scale/some", "--set", "basic", "-o", "a.ncu-rep").code == 0
-    run = calls(folder)[0]
+    run = calls(tmp_path)[0]
     at = {word: run[number + 1] for number, word in enumerate(run[:-1])}
     assert (at["--clock-control"], at["--set"], at["--export"]) == (
         "none",
         "basic",
-        str(folder / "a.ncu-rep"),
+        str(tmp_path / "a.ncu-rep"),
     )
     assert (at["--kernel-name-base"], at["--kernel-name"], at["--launch-count"]) == (
         "mangled",
@@ -47,8 +33,8 @@ def test_how_ncu_is_called(profile, folder: Path) -> None:
     )
     assert run[-5:] == [
         "tilec.cli.launch_case",
-        str(folder / "tilec.toml"),
-        str(folder / "acme.tilec"),
+        str(tmp_path / "tilec.toml"),
+        str(tmp_path / "acme.tilec"),
         "scale/some",
         "cuda:0",
     ]
@@ -58,12 +44,12 @@ def test_how_ncu_is_called(profile, folder: Path) -> None:
     ("script", "code"), [("echo '==ERROR== ERR_NVGPUCTRPERM'; exit 1", 1), ("true", 0)]
 )
 def test_no_report_is_an_error_whatever_ncu_returns(
-    profile, folder: Path, script: str, code: int
+    profile, tmp_path: Path, script: str, code: int
 ) -> None:
-    old = folder / ".tilec" / "profile" / "scale.some.ncu-rep"
+    old = tmp_path / ".tilec" / "profile" / "scale.some.ncu-rep"
     old.parent.mkdir(parents=True)
     old.write_text("of a run before")
-    write_tool(folder, "ncu", script)
+    write_tool(tmp_path, "ncu", script)
     done = profile("scale/some")
     assert (done.code, done.out) == (1, "")
     assert f"error: ncu wrote no report of scale/some (exit code {code})\n" in done.err
@@ -89,16 +75,16 @@ def test_no_report_is_an_error_whatever_ncu_returns(
     ],
 )
 def test_command_lines_that_are_off(
-    profile, folder: Path, args: tuple[str, ...], code: int, words: str
+    profile, tmp_path: Path, args: tuple[str, ...], code: int, words: str
 ) -> None:
     done = profile(*args)
     assert (done.code, done.out) == (code, "")
     assert words in done.err
-    assert not (folder / "calls").exists()
+    assert not (tmp_path / "calls").exists()
 
 
-def test_without_ncu(profile, folder: Path) -> None:
-    (folder / "bin" / "ncu").unlink()
+def test_without_ncu(profile, tmp_path: Path) -> None:
+    (tmp_path / "bin" / "ncu").unlink()
     done = profile("scale/some", bundle="")  # nothing is built for nothing
     assert done.code == 3
     assert "error: ncu not found; looked in PATH, " in done.err

@@ -9,33 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.watched_project import driver, write_project, write_tool
+from tests.watched_project import write_tool
 from tilec_runtime.device import driver as _driver
 from tilec_runtime.errors import NoDeviceError
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch) -> Path:
-    write_project(tmp_path)
+def sanitize(watched, tmp_path: Path):
     write_tool(tmp_path, "compute-sanitizer", "echo '========= ERROR SUMMARY: 0 errors'")
-    fake = driver()
-    monkeypatch.setattr(_driver, "driver", lambda: fake)
-    monkeypatch.setattr("tilec.frontends.tools.search._wheel_roots", list)
-    return tmp_path
 
-
-@pytest.fixture
-def sanitize(cli, folder: Path):
     def call(*args: str, bundle: str = "acme.tilec", device: str = "cuda:0"):
-        env = {"PATH": f"{folder}/bin:/usr/bin:/bin", "CUDA_HOME": "", "TILEC_CACHE_DIR": "off"}
-        return cli(
-            "sanitize",
-            *args,
-            "--device",
-            device,
-            *(("--bundle", bundle) if bundle else ()),
-            env=env,
-        )
+        given = ("--bundle", bundle) if bundle else ()
+        return watched("sanitize", *args, "--device", device, *given)
 
     return call
 
@@ -54,16 +39,16 @@ def ending(tool: str, code: int) -> str:
     ],
 )
 def test_findings_and_failed_tools_set_the_exit_code(
-    sanitize, folder: Path, script: str, code: int, status: str, words: str
+    sanitize, tmp_path: Path, script: str, code: int, status: str, words: str
 ) -> None:
-    write_tool(folder, "compute-sanitizer", script)
+    write_tool(tmp_path, "compute-sanitizer", script)
     done = sanitize("--case", "some")
     assert done.code == code
     assert f"4 runs of compute-sanitizer on Fake H200: {words}\n" in done.out
     document = json.loads(sanitize("--case", "some", "--json").out)
     run = document["runs"][1]
     assert (run["case"], run["tool"], run["status"]) == ("scale/some", "racecheck", status)
-    assert run["report"] == str(folder / ".tilec" / "sanitize" / "scale.some.racecheck.report")
+    assert run["report"] == str(tmp_path / ".tilec" / "sanitize" / "scale.some.racecheck.report")
 
 
 def test_without_a_gpu(sanitize, monkeypatch) -> None:
@@ -105,9 +90,9 @@ def test_without_a_gpu(sanitize, monkeypatch) -> None:
     ],
 )
 def test_command_lines_that_are_off(
-    sanitize, folder: Path, args: tuple[str, ...], device: str, words: str
+    sanitize, tmp_path: Path, args: tuple[str, ...], device: str, words: str
 ) -> None:
     done = sanitize(*args, device=device)
     assert (done.code, done.out) == (2, "")
     assert words in done.err
-    assert not (folder / "calls").exists()
+    assert not (tmp_path / "calls").exists()
