@@ -39,11 +39,6 @@ x = { dtype = "f32", rank = 1 }
 inputs.x = { shape = [4096], dtype = "f32" }
 inputs.z = { shape = [4096], dtype = "f32", dist = "empty" }
 reference = "k/ref.py:add"
-[kernel.bare]
-source = "k/add.py:add"
-launch = { grid = ["cdiv(z.shape[0], TILE)"] }
-matrix = { TILE = [16], MODE = [0] }
-params = { z = { dtype = "f32", rank = 1, out = true }, x = { dtype = "f32", rank = 1 } }
 """
 # MODE 1 is wrong, MODE 2 is the code of MODE 0, MODE 3 does not compile, MODE 4 never ends.
 ADD = """import cuda.tile as ct

@@ -160,10 +160,6 @@ def test_a_chain_is_timed_as_one_launch_of_all_its_steps(
     assert case["time"]["median"] == pytest.approx(2 * EACH)  # each step is a launch
     assert case["time"]["launches_per_sample"] == 20
     assert case["rates"]["bytes_per_second"] == pytest.approx(6 * 4 * 4096 / (2 * EACH))
-    assert case["host_seconds"] > 0
-    last = gpu.launches[-2:]  # of the host's cost: over the same arrays, in order
-    (z, x, y), (x_, z_, y_) = (launch.arguments[:3] for launch in last)
-    assert (x, y, z) == (x_, y_, z_)
     again = cli(
         "bench", "twice", *BARE, "--samples", "30", "--against-saved", "main", "--fail-slower", "5%"
     )
@@ -171,9 +167,6 @@ def test_a_chain_is_timed_as_one_launch_of_all_its_steps(
         0,
         "ok: 1 case held against what was saved, 5% allowed: 1 same",
     )
-    manifest.write_text(manifest.read_text().replace("add(x, z, y)", "add(y, z, x)"))
-    changed = cli("bench", "twice", *BARE, "--samples", "30", "--against-saved", "main")
-    assert "not compared: twice/4k: its inputs are others now" in changed.out
 
 
 SWEPT = """

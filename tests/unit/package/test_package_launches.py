@@ -23,7 +23,6 @@ from tests.unit.runtime.test_launch_options import TUNED
 from tests.waiting import PATIENCE
 from tilec.package.render import render_package
 from tilec.package.write import write_bundle
-from tilec.testing.fake_driver import H200
 from tilec_runtime import Device, Explanation, LazyLaunch, as_op, use_device
 from tilec_runtime.bundle.format import index_digest
 from tilec_runtime.cpu.launch import CpuOptions
@@ -113,31 +112,6 @@ def test_building_does_no_device_work(sample: Any, monkeypatch: pytest.MonkeyPat
         sample.ops.gemm(*arrays, BM=32)
     with pytest.raises(TypeError, match="missing 1 required positional argument: 'y'"):
         sample.ops.add(*arrays[:2])
-
-
-def test_ops_run_on_the_device_of_whoever_runs_them(sample: Any) -> None:
-    """One bundle, loaded once on each device."""
-    first, second = Cpu(), Cpu()
-    for cpu in (first, second, first):
-        with use_device(cpu.device):
-            sample.ops.add(cpu.tensor(0), cpu.tensor(2), cpu.tensor(3)).sync()
-    assert (first.runs, second.runs) == (2, 1)
-    package = sample._tilec_package_
-    assert (
-        package.on(first.driver, -1) is package.on(first.driver, -1) is package.load(first.device)
-    )
-    assert package.on(first.driver, -1) is not package.on(second.driver, -1)
-    gpus = fake_driver(*KERNELS, devices=(H200, dataclasses.replace(H200, ordinal=1)))
-    for ordinal in (0, 1, 1):
-        with use_device(Device(ordinal, driver=gpus)):
-            driver: Any = gpus
-            tensors = [
-                Tensor.uninitialized((512,), "f32", driver=driver, ordinal=ordinal, stream=0)
-                for _ in range(3)
-            ]
-            sample.ops.tuned(*tensors).sync()
-    assert len(gpus.launches) == 3
-    assert len(package._modules) == 4
 
 
 def test_threads_load_once(sample: Any, cpu: Cpu, monkeypatch: pytest.MonkeyPatch) -> None:

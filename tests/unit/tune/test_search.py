@@ -29,9 +29,6 @@ POINTS = [
 ALL = range(len(POINTS))
 
 
-SIZES = (16, 32, 64, 128, 256)
-
-
 def cost(place: int) -> float:
     """The best is BM=64 BN=32 MODE=b."""
     point = dict(POINTS[place])
@@ -72,33 +69,6 @@ def test_halving_gives_most_time_to_the_few_that_are_good() -> None:
     finalists = [ask.place for ask in asked if ask.effort == 1.0]
     assert sorted(finalists) == sorted(sorted(ALL, key=cost)[:3])
     assert finalists[0] == BEST
-
-
-@pytest.mark.long
-def test_bayes_comes_closer_to_the_best_than_chance() -> None:
-    """With a fifth of 200 points, over some seeds: the version of optuna decides which points they
-    are.
-    """
-    points = [
-        (("BM", m), ("BN", n), ("BK", k), ("MODE", mode))
-        for m, n, k, mode in itertools.product(SIZES, SIZES, (1, 2, 3, 4), "ab")
-    ]
-
-    def far(place: int) -> float:
-        point = dict(points[place])
-        tiles = abs(SIZES.index(point["BM"]) - 2) + abs(SIZES.index(point["BN"]) - 3)
-        return 0.3 * tiles + 0.1 * abs(point["BK"] - 3) + 0.2 * (point["MODE"] == "a")
-
-    best: dict[Search, float] = {}
-    for search, seed in itertools.product((Search.BAYES, Search.RANDOM), range(5)):
-        searcher = make_searcher(search, points, range(len(points)), most=40, seed=seed)
-        tried = []
-        while (ask := searcher.ask()) is not None:
-            tried.append(ask.place)
-            searcher.tell(ask, 1 + far(ask.place))
-        assert len(set(tried)) == 40
-        best[search] = best.get(search, 0.0) + min(map(far, tried))
-    assert best[Search.BAYES] < best[Search.RANDOM] / 2
 
 
 def test_bayes_asks_for_no_point_that_the_matrix_excludes() -> None:
@@ -147,25 +117,6 @@ def study_of(
         }
     )
     return found
-
-
-def test_a_candidate_moves_from_a_lost_device_once(info: KernelInfo, kernel) -> None:
-    heard: list[tuple[Trial, bool]] = []
-    study = study_of(info, kernel, heard, devices=3)
-    first, _ = study.take()
-    study.given_back(first)
-    again, _ = study.take()
-    assert again == first
-    assert not heard
-    study.given_back(again)
-    (trial, fresh), *_ = heard
-    assert (trial.status, trial.reason, fresh) == (
-        Status.FAILED,
-        "2 devices went away while they ran it",
-        True,
-    )
-    other, _ = study.take()
-    assert other.place != first.place
 
 
 def test_equal_code_is_measured_once(info: KernelInfo, kernel) -> None:
