@@ -193,7 +193,7 @@ def _kernel_changes(old: BundleInfo, new: BundleInfo) -> Iterator[Change]:
         if name not in after:
             yield Change(kernel=name, what="removed", breaking=True)
             continue
-        for side in (_params, _axes, _launch, _devices):
+        for side in (_lists, _params, _axes, _language, _requires, _launch, _jit, _devices):
             for change in side(kernel, after[name]):
                 yield dataclasses.replace(change, kernel=name)
     for name in after:
@@ -201,29 +201,29 @@ def _kernel_changes(old: BundleInfo, new: BundleInfo) -> Iterator[Change]:
             yield Change(kernel=name, what="added", breaking=False)
 
 
-def _params(old: KernelInfo, new: KernelInfo) -> Iterator[Change]:
-    before, after = ({p.name: p for p in kernel.call_params} for kernel in (old, new))
+def _lists(old: KernelInfo, new: KernelInfo) -> Iterator[Change]:
+    params = {param.name for param in new.call_params}
     for name, counts in old.list_counts.items():
         now = new.list_counts.get(name, ())
-        if name in after and now != counts:
+        if name in params and now != counts:
             shown = " or ".join(map(str, now))
             what = f"{name} is {f'a list of {shown} arrays' if now else 'no list'}"
             was = " or ".join(map(str, counts))
             yield Change(what=f"{what}; was one of {was}", breaking=not set(now) >= set(counts))
+
+
+def _params(old: KernelInfo, new: KernelInfo) -> Iterator[Change]:
+    before, after = ({p.name: p for p in kernel.call_params} for kernel in (old, new))
     for name, param in before.items():
         if name not in after:
             yield Change(what=f"parameter {param_text(param)} removed", breaking=True)
     for place, (name, param) in enumerate(after.items()):
         if name not in before:
-            optional = param.default is not None or param.optional
-            last = place >= len(before)
-            why = (
-                ""
-                if optional and last
-                else ", in front of others"
-                if optional
-                else ", without a default"
-            )
+            why = ""
+            if param.default is None and not param.optional:
+                why = ", without a default"
+            elif place < len(before):
+                why = ", in front of others"
             yield Change(what=f"parameter {param_text(param)} added{why}", breaking=bool(why))
     kept = [name for name in before if name in after]
     order = [name for name in after if name in before]
@@ -289,16 +289,23 @@ def _axes(old: KernelInfo, new: KernelInfo) -> Iterator[Change]:
             yield Change(what=f"default of {name} is {now}; was {was[name]}", breaking=needed)
 
 
-def _launch(old: KernelInfo, new: KernelInfo) -> Iterator[Change]:
+def _language(old: KernelInfo, new: KernelInfo) -> Iterator[Change]:
     if old.language != new.language:
         yield Change(what=f"written in {new.language}, was {old.language}", breaking=False)
-    before, after = old.launch, new.launch
-    for condition in after.requires:
-        if condition not in before.requires:
+
+
+def _requires(old: KernelInfo, new: KernelInfo) -> Iterator[Change]:
+    before, after = old.launch.requires, new.launch.requires
+    for condition in after:
+        if condition not in before:
             yield Change(what=f"requires {condition}", breaking=True)
-    for condition in before.requires:
-        if condition not in after.requires:
+    for condition in before:
+        if condition not in after:
             yield Change(what=f"does not require {condition} any more", breaking=False)
+
+
+def _launch(old: KernelInfo, new: KernelInfo) -> Iterator[Change]:
+    before, after = old.launch, new.launch
     was, now = _config(before), _config(after)
     if was != now:
         yield Change(what=f"config is {now}; was {was}", breaking=now != "optional")
@@ -309,6 +316,9 @@ def _launch(old: KernelInfo, new: KernelInfo) -> Iterator[Change]:
         )
         if was != now:
             yield Change(what=f"{name} {now or 'none'}; was {was or 'none'}", breaking=False)
+
+
+def _jit(old: KernelInfo, new: KernelInfo) -> Iterator[Change]:
     if old.jit is not new.jit:
         was, now = (kernel.jit.value if kernel.jit else "not said" for kernel in (old, new))
         breaking = was in ("warn", "allow") and now not in ("warn", "allow")

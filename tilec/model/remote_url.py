@@ -49,24 +49,31 @@ class RemoteUrl:
             host, port = parts.hostname or "", parts.port
         except ValueError:
             raise ValueError(f"{shown!r} is no URL") from None
-        scheme = parts.scheme
-        if scheme not in SCHEMES:
-            known = ", ".join(f"{name}://" for name in SCHEMES[:-1])
-            raise ValueError(f"{shown!r} does not begin with one of {known}")
-        folders = unquote(parts.path).split("/")
-        if parts.query or parts.fragment or "::" in parts.path or ".." in folders:
-            raise ValueError(f"{shown!r} has more than a host and a path")
-        if not _HOST.fullmatch(host):
-            raise ValueError(f"{shown!r} names no host that there can be")
-        if port == 0:
-            raise ValueError(f"{shown!r} names no port that there can be")
-        if scheme in ("file", "memory"):
-            if host or not parts.path.startswith("/"):
-                raise ValueError(f"{shown!r} names a host: write {scheme}:///path")
-        elif not host:
-            raise ValueError(f"{shown!r} names no host")
-        if scheme not in _PORTS and (parts.username or port):
-            raise ValueError(f"{shown!r} has a user or a port, which {scheme}:// has not")
+        scheme, local = parts.scheme, parts.scheme in ("file", "memory")
+        above = ".." in unquote(parts.path).split("/")
+        for wrong, what in (
+            (
+                scheme not in SCHEMES,
+                f"does not begin with one of {', '.join(f'{name}://' for name in SCHEMES[:-1])}",
+            ),
+            (
+                parts.query or parts.fragment or "::" in parts.path or above,
+                "has more than a host and a path",
+            ),
+            (not _HOST.fullmatch(host), "names no host that there can be"),
+            (port == 0, "names no port that there can be"),
+            (
+                local and (host or not parts.path.startswith("/")),
+                f"names a host: write {scheme}:///path",
+            ),
+            (not local and not host, "names no host"),
+            (
+                scheme not in _PORTS and (parts.username or port),
+                f"has a user or a port, which {scheme}:// has not",
+            ),
+        ):
+            if wrong:
+                raise ValueError(f"{shown!r} {what}")
         return cls(
             scheme=scheme,
             host=host,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from tilec.package.doc import summary
 from tilec.package.text import bracketed, literal, parameter_names, plain, unique
@@ -97,58 +97,24 @@ def _view(kernel: KernelInfo, by_name: Mapping[str, KernelInfo], namespace: str)
     own = [*(param.name for param in kernel.params), *kernel.choices]
     grads = [f"{GRAD}{param.name}" for param in kernel.allocated]
     distinct = parameter_names([*own, *grads], _TAKEN)
-    names = dict(zip(own, distinct, strict=False))
-    inputs = kernel.inputs
-    default = dict(zip((param.name for param in kernel.params), defaults(kernel), strict=True))
-    built = dict(kernel.axes)
-    typed = [
-        f"{names[param.name]}: {param_type(param).replace('TensorLike', 'torch.Tensor')}"
-        + (f" = {default[param.name]}" if default[param.name] else "")
-        for param in inputs
-    ]
-    axes = [
-        f"{names[axis]}: {choice_type(built[axis])}{' | None = None' if is_open(kernel, axis) else ''}"
-        for axis in kernel.choices
-    ]
-    count = len(kernel.allocated)
-    result = {0: "None", 1: "torch.Tensor"}.get(
-        count, f"tuple[{', '.join(['torch.Tensor'] * count)}]"
-    )
-    plain_call = f"_op_{kernel.name}({', '.join(names[param.name] for param in inputs)})"
-    chosen = "".join(f", {axis}={names[axis]}" for axis in kernel.choices)
-    call = f"{plain_call[:-1]}{chosen})"
-    taken = [names[name] for name in (*(param.name for param in inputs), *kernel.choices)]
-    body = []
-    if kernel.choices:
-        # Arguments by name cost torch about a microsecond.
-        left_open = " and ".join(f"{names[axis]} is None" for axis in kernel.choices)
-        body = [f"if {left_open}:", f"    return {plain_call}"]
-    body.append(f"return {call}")
+    operator = _Operator(kernel, dict(zip(own, distinct, strict=False)), namespace)
     gradients = dict(zip(grads, distinct[len(own) :], strict=True))
-    saves: list[str] = []
-    loads: list[str] = []
     backward = kernel.backward
+    saves: list[str] = []
     if backward is not None:
-        body = [*_differentiable(kernel, backward, names, taken, namespace), *body]
-        saves, loads, values = _saved(kernel, backward, names)
+        saves, loads, values = operator.saved(backward)
         values |= {name: f"{text}.contiguous()" for name, text in gradients.items()}
         loads += _backward(kernel, backward, values, by_name[backward.kernel])
-    elif any(param.out for param in inputs):
-        body = [*_refusing(kernel, _tensors(kernel), names, namespace), *body]
     else:
-        # An autograd formula of the operator would cost every call, this one those with gradients.
-        body = [*_recorded(kernel, _tensors(kernel), names, taken), *body]
-        loads = [_missing_gradient(kernel, namespace)]
+        loads = operator.missing_gradient()
     return OperatorView(
         name=kernel.name,
         summary=summary(kernel),
-        head=bracketed(
-            f"def {kernel.name}", [*typed, *(["*", *axes] if axes else [])], f" -> {result}:"
-        ),
-        body=body,
-        taken=", ".join(taken),
-        call=call,
-        results=", ".join(names[param.name] for param in kernel.allocated),
+        head=operator.head(),
+        body=[*operator.guards(), *operator.calls()],
+        taken=", ".join(operator.taken),
+        call=operator.call,
+        results=", ".join(operator.names[param.name] for param in kernel.allocated),
         saves=saves,
         gradients=", ".join(gradients.values()),
         backward=loads,
@@ -156,84 +122,129 @@ def _view(kernel: KernelInfo, by_name: Mapping[str, KernelInfo], namespace: str)
     )
 
 
-def _tensors(kernel: KernelInfo) -> list[Param]:
-    return [param for param in kernel.inputs if param.kind is ParamKind.TENSOR]
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Operator:
+    """Writes the Python text of one operator.
 
-
-def _differentiable(
-    kernel: KernelInfo,
-    backward: BackwardInfo,
-    names: Mapping[str, str],
-    taken: Sequence[str],
-    namespace: str,
-) -> list[str]:
-    """Return the lines that register a call with autograd, and refuse inputs without a gradient."""
-    tensors = _tensors(kernel)
-    with_gradient = [param for param in tensors if backward.gradient_of(param.name)]
-    without = [param for param in tensors if param not in with_gradient]
-    return [
-        *_refusing(kernel, without, names, namespace),
-        *_recorded(kernel, with_gradient, names, taken),
-    ]
-
-
-def _recorded(
-    kernel: KernelInfo, tensors: Sequence[Param], names: Mapping[str, str], taken: Sequence[str]
-) -> list[str]:
-    """Return the lines that register a call with autograd where one of the tensors wants it."""
-    wanted = " or ".join(_wants_gradient(param, names) for param in tensors)
-    condition = f"({wanted})" if len(tensors) > 1 else wanted
-    return [
-        f"if {condition} and torch.is_grad_enabled():",
-        f"    return _Grad_{kernel.name}.apply({', '.join(taken)})",
-    ]
-
-
-def _wants_gradient(param: Param, names: Mapping[str, str]) -> str:
-    """Return the condition that a tensor is given and requires a gradient."""
-    name = names[param.name]
-    condition = f"{name}.requires_grad"
-    return f"({name} is not None and {condition})" if param.optional else condition
-
-
-def _missing_gradient(kernel: KernelInfo, namespace: str) -> str:
-    """Return the line that raises where the gradient of an operator without a backward is due."""
-    return (
-        f'raise RuntimeError("{namespace}::{kernel.name} has no gradient: name the kernel that computes it '
-        f'in kernel.{kernel.name}.op.backward of tilec.toml, or detach() its inputs")'
-    )
-
-
-def _refusing(
-    kernel: KernelInfo, tensors: Sequence[Param], names: Mapping[str, str], namespace: str
-) -> Iterator[str]:
-    """Yield the lines that refuse tensors whose gradient would be lost."""
-    for param in tensors:
-        yield f"if {_wants_gradient(param, names)} and torch.is_grad_enabled():"
-        yield f'    raise RuntimeError("{namespace}::{kernel.name} has no gradient of {param.name}: pass {param.name}.detach()")'
-
-
-def _saved(
-    kernel: KernelInfo, backward: BackwardInfo, names: Mapping[str, str]
-) -> tuple[list[str], list[str], dict[str, str]]:
-    """Return the lines that save what a backward takes of a call, those that load it, and the
-    Python text of each saved parameter in the backward.
+    Attributes:
+        names: the Python names of the kernel's parameters and chosen axes.
+        namespace: the operators' own in torch.
     """
-    used = {source for _, source in backward.args}
-    kinds = {param.name: param.kind for param in kernel.params if param.name in used}
-    tensors = [names[name] for name, kind in kinds.items() if kind is ParamKind.TENSOR]
-    numbers = [name for name, kind in kinds.items() if kind is ParamKind.SCALAR]
-    values = {name: names[name] for name in kinds}
-    values |= {name: f"ctx.number_{place}" for place, name in enumerate(numbers)}
-    saves = [f"{values[name]} = {names[name]}" for name in numbers]
-    if not tensors:
-        return saves, [], values
-    listed = ", ".join(tensors)
-    return (
-        [f"ctx.save_for_backward({listed})", *saves],
-        [f"({listed},) = ctx.saved_tensors"],
-        values,
-    )
+
+    kernel: KernelInfo
+    names: Mapping[str, str]
+    namespace: str
+
+    @property
+    def inputs(self) -> list[str]:
+        """The names of the inputs."""
+        return [self.names[param.name] for param in self.kernel.inputs]
+
+    @property
+    def taken(self) -> list[str]:
+        """The names of the inputs and the chosen axes."""
+        return [*self.inputs, *(self.names[axis] for axis in self.kernel.choices)]
+
+    @property
+    def call(self) -> str:
+        """The call with every axis."""
+        axes = [f"{axis}={self.names[axis]}" for axis in self.kernel.choices]
+        return f"_op_{self.kernel.name}({', '.join(self.inputs)}{''.join(f', {a}' for a in axes)})"
+
+    def head(self) -> list[str]:
+        """Return the lines of the typed signature."""
+        kernel, built = self.kernel, dict(self.kernel.axes)
+        default = dict(zip((p.name for p in kernel.params), defaults(kernel), strict=True))
+        typed = [
+            f"{self.names[param.name]}: {param_type(param).replace('TensorLike', 'torch.Tensor')}"
+            + (f" = {default[param.name]}" if default[param.name] else "")
+            for param in kernel.inputs
+        ]
+        axes = [
+            f"{self.names[axis]}: {choice_type(built[axis])}{' | None = None' if is_open(kernel, axis) else ''}"
+            for axis in kernel.choices
+        ]
+        results = ["torch.Tensor"] * len(kernel.allocated)
+        result = f"tuple[{', '.join(results)}]" if len(results) > 1 else "".join(results) or "None"
+        return bracketed(
+            f"def {kernel.name}", [*typed, *(["*", *axes] if axes else [])], f" -> {result}:"
+        )
+
+    def calls(self) -> Iterator[str]:
+        """Yield the lines that call the operator."""
+        if self.kernel.choices:
+            # Arguments by name cost torch about a microsecond.
+            left_open = " and ".join(f"{self.names[axis]} is None" for axis in self.kernel.choices)
+            yield f"if {left_open}:"
+            yield f"    return _op_{self.kernel.name}({', '.join(self.inputs)})"
+        yield f"return {self.call}"
+
+    def guards(self) -> Iterator[str]:
+        """Yield the lines that register a call with autograd, or refuse inputs without a gradient."""
+        kernel, backward = self.kernel, self.kernel.backward
+        tensors = [param for param in kernel.inputs if param.kind is ParamKind.TENSOR]
+        if backward is not None:
+            with_gradient = [param for param in tensors if backward.gradient_of(param.name)]
+            yield from self._refusing(param for param in tensors if param not in with_gradient)
+            yield from self._recorded(with_gradient)
+        elif any(param.out for param in kernel.inputs):
+            yield from self._refusing(tensors)
+        else:
+            # An autograd formula of the operator would cost every call, this one those with
+            # gradients.
+            yield from self._recorded(tensors)
+
+    def _recorded(self, tensors: Sequence[Param]) -> Iterator[str]:
+        """Yield the lines that register a call with autograd where one of the tensors wants it."""
+        wanted = " or ".join(
+            f"({name} is not None and {name}.requires_grad)"
+            if param.optional
+            else f"{name}.requires_grad"
+            for param in tensors
+            for name in [self.names[param.name]]
+        )
+        condition = f"({wanted})" if len(tensors) > 1 else wanted
+        yield f"if {condition} and torch.is_grad_enabled():"
+        yield f"    return _Grad_{self.kernel.name}.apply({', '.join(self.taken)})"
+
+    def _refusing(self, tensors: Iterable[Param]) -> Iterator[str]:
+        """Yield the lines that refuse tensors whose gradient would be lost."""
+        for param in tensors:
+            name = self.names[param.name]
+            given = f"{name} is not None and " if param.optional else ""
+            yield f"if {given}{name}.requires_grad and torch.is_grad_enabled():"
+            yield f'    raise RuntimeError("{self.namespace}::{self.kernel.name} has no gradient of {param.name}: pass {param.name}.detach()")'
+
+    def missing_gradient(self) -> list[str]:
+        """Return the line that raises where a gradient is due; none of one that mutates."""
+        name = self.kernel.name
+        if any(param.out for param in self.kernel.inputs):
+            return []
+        line = (
+            f'raise RuntimeError("{self.namespace}::{name} has no gradient: name the kernel that computes it '
+            f'in kernel.{name}.op.backward of tilec.toml, or detach() its inputs")'
+        )
+        return [line]
+
+    def saved(self, backward: BackwardInfo) -> tuple[list[str], list[str], dict[str, str]]:
+        """Return the lines that save what a backward takes of a call, those that load it, and the
+        Python text of each saved parameter in the backward.
+        """
+        names, used = self.names, {source for _, source in backward.args}
+        kinds = {param.name: param.kind for param in self.kernel.params if param.name in used}
+        tensors = [names[name] for name, kind in kinds.items() if kind is ParamKind.TENSOR]
+        numbers = [name for name, kind in kinds.items() if kind is ParamKind.SCALAR]
+        values = {name: names[name] for name in kinds}
+        values |= {name: f"ctx.number_{place}" for place, name in enumerate(numbers)}
+        saves = [f"{values[name]} = {names[name]}" for name in numbers]
+        if not tensors:
+            return saves, [], values
+        listed = ", ".join(tensors)
+        return (
+            [f"ctx.save_for_backward({listed})", *saves],
+            [f"({listed},) = ctx.saved_tensors"],
+            values,
+        )
 
 
 def _backward(

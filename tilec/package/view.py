@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import keyword
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from tilec.manifest.values import kernel_name_problem
 from tilec.package.doc import launcher_doc, op_doc, summary
@@ -173,6 +173,34 @@ def _arguments(kernel: KernelInfo, names: Sequence[str]) -> list[_Argument]:
     ]
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Keyword:
+    """A keyword of every launch: its name, its type, and whether it may be left out."""
+
+    name: str
+    type: str
+    optional: bool
+
+    @property
+    def plain(self) -> str:
+        """The keyword without a type."""
+        return f"{self.name}=None" if self.optional else self.name
+
+    @property
+    def typed(self) -> str:
+        """The keyword in a signature."""
+        return f"{self.name}: {self.type}{' | None = None' if self.optional else ''}"
+
+
+def _launch_keywords(kernel: KernelInfo, axes: Sequence[str]) -> Iterator[_Keyword]:
+    """Yield the keywords that choose configuration and variant; `axes` are their Python names."""
+    if kernel.launch.open:
+        yield _Keyword("config", "LaunchConfig", bool(kernel.launch.preset))
+    built = dict(kernel.axes)
+    for name, axis in zip(axes, kernel.choices, strict=True):
+        yield _Keyword(name, choice_type(built[axis]), is_open(kernel, axis))
+
+
 def _kernel_view(kernel: KernelInfo, op: str) -> KernelView:
     name = kernel.name
     if not name.isidentifier() or not name.isascii() or kernel_name_problem(name):
@@ -184,17 +212,8 @@ def _kernel_view(kernel: KernelInfo, op: str) -> KernelView:
     arguments = _arguments(kernel, params)
     variables = [argument.variable for argument in arguments if argument.variable]
     result = f"{op}[{', '.join(variables)}]" if variables else op
-    built = dict(kernel.axes)
-    opened = [is_open(kernel, axis) for axis in kernel.choices]
-    chosen = [
-        f"{axis}: {choice_type(built[choice])}{' | None = None' if left else ''}"
-        for axis, choice, left in zip(axes, kernel.choices, opened, strict=True)
-    ]
-    keys = [f"{axis}=None" if left else axis for axis, left in zip(axes, opened, strict=True)]
-    if kernel.launch.open:
-        preset = kernel.launch.preset
-        chosen.insert(0, f"config: LaunchConfig{' | None = None' if preset else ''}")
-        keys.insert(0, f"config{'=None' if preset else ''}")
+    keywords_of_launch = [*_launch_keywords(kernel, axes)]
+    chosen = [keyword.typed for keyword in keywords_of_launch]
     stream = ["*", "stream: StreamLike | None = None", *chosen]
     direct = [argument.direct for argument in arguments]
     lazy = [argument.lazy for argument in arguments]
@@ -203,12 +222,14 @@ def _kernel_view(kernel: KernelInfo, op: str) -> KernelView:
         name=name,
         summary=summary(kernel),
         op=op,
-        values=_values(params, axes, all_open=all(opened)),
+        values=_values(
+            params, axes, all_open=all(is_open(kernel, axis) for axis in kernel.choices)
+        ),
         params=", ".join(argument.plain for argument in arguments),
         opened=bool(kernel.launch.open),
         count=len(arguments),
         lists=bool(kernel.lists),
-        axes="".join(f", {key}" for key in keys),
+        axes="".join(f", {keyword.plain}" for keyword in keywords_of_launch),
         base=f"LazyLaunch[tuple[{results or '()'}]]",
         method=bracketed(f"def {name}", ["self", *direct, *stream], " -> None:"),
         allocating=_allocating(kernel, direct, stream),

@@ -133,32 +133,29 @@ def _cubin(file: Prebuilt) -> Member:
 
 def _rank(member: Member, target: Target) -> int | None:
     """Return how well a piece serves a target: 0 is best, None is not at all."""
-    plain = f"{target.cc[0]}{target.cc[1]}"
     if target.kind is TargetKind.TILEIR:
         return 0 if member.form is FileKind.TILEIR and not _in_fatbin(member) else None
-    if member.form is FileKind.CUBIN:
-        if target.kind is not TargetKind.CUBIN:
-            return None
-        if member.tile:
-            return 0 if target.number == plain and member.number.rstrip("a") == plain else None
-        if member.number == target.number:
-            return 0
-        return 1 if member.number == plain else None
-    if member.form is FileKind.PTX:
-        return (
-            2 if target.kind is not TargetKind.LTOIR and _compiles(member.number, target) else None
-        )
-    if member.form is FileKind.TILEIR:
-        fits = (
-            target.kind is TargetKind.CUBIN
-            and not target.suffix
-            and target.arch.tile
-            and not _in_fatbin(member)
-        )
-        return 5 if fits else None
-    if member.form is FileKind.LTOIR:
-        return 3 if not member.number or _compiles(member.number, target) else None
+    match member.form:
+        case FileKind.CUBIN:
+            return _rank_of_cubin(member, target) if target.kind is TargetKind.CUBIN else None
+        case FileKind.PTX:
+            fits = target.kind is not TargetKind.LTOIR and _compiles(member.number, target)
+            return 2 if fits else None
+        case FileKind.LTOIR:
+            return 3 if not member.number or _compiles(member.number, target) else None
+        case FileKind.TILEIR:
+            assembles = target.kind is TargetKind.CUBIN and not target.suffix and target.arch.tile
+            return 5 if assembles and not _in_fatbin(member) else None
     return 4
+
+
+def _rank_of_cubin(member: Member, target: Target) -> int | None:
+    plain = f"{target.cc[0]}{target.cc[1]}"
+    if member.tile:
+        return 0 if target.number == plain and member.number.rstrip("a") == plain else None
+    if member.number == target.number:
+        return 0
+    return 1 if member.number == plain else None
 
 
 def _compiles(number: str, target: Target) -> bool:
