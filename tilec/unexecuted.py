@@ -14,6 +14,7 @@ from tilec.compile.project import look_at_project
 from tilec.frontends.base import BUILTIN
 from tilec.manifest.files import bound_names, reference_problems
 from tilec.manifest.problems import order_of
+from tilec.manifest.types import Kernel
 from tilec.model.declaration import KernelDecl
 from tilec.plan import make_plan
 from tilec.plan.targets import parse_targets
@@ -33,6 +34,15 @@ class Unexecuted:
 
     kernels: int
     not_checked: tuple[str, ...]
+
+
+def _python_fault(kernel: Kernel, root: str) -> str:
+    """Return why a Python module binds no function of the kernel's name, or an empty text."""
+    what, names = bound_names(Path(root, kernel.source), kernel.source)
+    if names is not None and kernel.function not in names:
+        near = did_you_mean(kernel.function, names)
+        return f"{kernel.source} has no kernel {kernel.function!r}{near}"
+    return what
 
 
 def check_without_executing(request: BuildRequest) -> Unexecuted:
@@ -58,11 +68,7 @@ def check_without_executing(request: BuildRequest) -> Unexecuted:
                 place = Diagnostic(message=str(exc), location=Location(file=kernel.source))
                 problems += getattr(exc, "diagnostics", ()) or (place,)
         elif kernel.source.endswith(".py") and kernel.language in BUILTIN:
-            what, names = bound_names(Path(manifest.root, kernel.source), kernel.source)
-            if names is not None and kernel.function not in names:
-                near = did_you_mean(kernel.function, names)
-                what = f"{kernel.source} has no kernel {kernel.function!r}{near}"
-            if what:
+            if what := _python_fault(kernel, manifest.root):
                 problems.append(manifest.locate.problem(("kernel", kernel.name, "source"), what))
             unread.setdefault(_PYTHON, []).append(kernel.name)
         else:

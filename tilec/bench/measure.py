@@ -108,19 +108,14 @@ def measure_together(
     second turn, and the number of turns is even.
     """
     launches = [launches_of(subject, options.sample) for subject in subjects]
-    steady = [
-        _warm_up(subject, count, options, len(subjects), clock)
+    runs = [
+        _Run(subject, count, _warm_up(subject, count, options, len(subjects), clock))
         for subject, count in zip(subjects, launches, strict=True)
     ]
-    samples: list[list[float]] = [[] for _ in subjects]
-    readings: list[list[ClockReading]] = [[] for _ in subjects]
-    places = range(len(subjects))
     begun, look = clock(), options.least
     for turn in range(1, options.most + 1):
-        for which in places if turn % 2 else reversed(places):
-            samples[which].append(_sample(subjects[which], launches[which]))
-            if reading := subjects[which].clocks():
-                readings[which].append(reading)
+        for run in runs if turn % 2 else reversed(runs):
+            run.sample()
         if turn < options.least or (turn % 2 and len(subjects) > 1):
             continue
         if clock() - begun >= options.seconds * len(subjects):
@@ -128,9 +123,28 @@ def measure_together(
         # Asking after every sample would stop by luck: ask again after half as many more.
         if turn >= look:
             look = max(look + 2, look * 3 // 2)
-            if all(_is_known(series, options.precise) for series in samples):
+            if all(_is_known(run.samples, options.precise) for run in runs):
                 break
-    return tuple(_measurement(samples[i], launches[i], steady[i], readings[i]) for i in places)
+    return tuple(run.measurement() for run in runs)
+
+
+class _Run:
+    """A subject with the samples taken so far."""
+
+    def __init__(self, subject: Subject, launches: int, steady: bool) -> None:
+        self._subject, self._launches, self._steady = subject, launches, steady
+        self.samples: list[float] = []
+        self._readings: list[ClockReading] = []
+
+    def sample(self) -> None:
+        """Take a sample, and read the clocks behind it."""
+        self.samples.append(_sample(self._subject, self._launches))
+        if reading := self._subject.clocks():
+            self._readings.append(reading)
+
+    def measurement(self) -> Measurement:
+        """Return what was measured."""
+        return _measurement(self.samples, self._launches, self._steady, self._readings)
 
 
 def launches_of(subject: Subject, sample: float) -> int:

@@ -67,6 +67,9 @@ def path_of(name: str, folder: Path, base: Path) -> Path:
     return folder / f"{name}.json"
 
 
+_OTHER = "name a file that `tilec bench --save` wrote, or a new one"
+
+
 def read_saved(path: Path, shown: str) -> Saved:
     """Read saved measurements.
 
@@ -77,9 +80,28 @@ def read_saved(path: Path, shown: str) -> Saved:
     Raises:
         UsageError: the file is missing, unreadable, or something else.
     """
-    other = "name a file that `tilec bench --save` wrote, or a new one"
+    found = _load(path, shown)
+    if not isinstance(found, dict) or found.get("kind") != KIND:
+        raise UsageError(f"{shown} holds no saved measurements", fix=_OTHER)
+    again = "remove it, and save it again with `tilec bench --save`"
+    version = found.get("schema_version")
+    if version != SCHEMA:
+        what = f"{shown} is of schema version {version!r}, and this tilec reads {SCHEMA}"
+        raise UsageError(what, fix=again)
     try:
-        found = json.loads(path.read_bytes())
+        saved = decode(Saved, found)
+    except ValueError as error:
+        raise UsageError(f"{shown} is damaged: {error}", fix=again) from error
+    for name, case in saved.cases.items():
+        if not case.samples or not all(math.isfinite(s) and s > 0 for s in case.samples):
+            raise UsageError(f"{shown} is damaged: {name} has samples that are no times", fix=again)
+    return saved
+
+
+def _load(path: Path, shown: str) -> object:
+    """Return the JSON value in a file of saved measurements."""
+    try:
+        return json.loads(path.read_bytes())
     except FileNotFoundError as error:
         others = sorted(other.stem for other in path.parent.glob("*.json"))
         name = path.stem if path.parent.parts[-2:] == (".tilec", "bench") else shown
@@ -94,22 +116,7 @@ def read_saved(path: Path, shown: str) -> Saved:
         ) from error
     except (ValueError, RecursionError) as error:
         line = str(error).partition("\n")[0]
-        raise UsageError(f"{shown} holds no saved measurements: {line}", fix=other) from error
-    if not isinstance(found, dict) or found.get("kind") != KIND:
-        raise UsageError(f"{shown} holds no saved measurements", fix=other)
-    again = "remove it, and save it again with `tilec bench --save`"
-    version = found.get("schema_version")
-    if version != SCHEMA:
-        what = f"{shown} is of schema version {version!r}, and this tilec reads {SCHEMA}"
-        raise UsageError(what, fix=again)
-    try:
-        saved = decode(Saved, found)
-    except ValueError as error:
-        raise UsageError(f"{shown} is damaged: {error}", fix=again) from error
-    for name, case in saved.cases.items():
-        if not case.samples or not all(math.isfinite(s) and s > 0 for s in case.samples):
-            raise UsageError(f"{shown} is damaged: {name} has samples that are no times", fix=again)
-    return saved
+        raise UsageError(f"{shown} holds no saved measurements: {line}", fix=_OTHER) from error
 
 
 def require_comparable(saved: Saved, now: Setting, shown: str) -> None:

@@ -256,15 +256,10 @@ def _expand(
     }
     fixed = dict(case.axes) | _bound_by_dtypes(title, case, info, dtypes, location)
     fixed |= _bound_by_lists(info, given)
-    open_axes = [name for name in info.dtype_axes if name not in fixed]
-    any_built = False
-    for values in itertools.product(*(axes[name] for name in open_axes)):
-        settled = _with_defaults(info, fixed | dict(zip(open_axes, values, strict=True)))
-        variants = variants_at(info, settled)
-        if not variants:
-            continue
-        any_built = True
-        label = ",".join(map(str, values))
+    points = [*_built_points(info, fixed)]
+    if not points:
+        raise _not_built(title, info, fixed, location)
+    for label, settled, variants in points:
         params = _params(info, settled, given)
         yield BoundCase(
             name=f"{title}[{label}]" if label else title,
@@ -282,8 +277,18 @@ def _expand(
             bench=case.bench,
             location=location,
         )
-    if not any_built:
-        raise _not_built(title, info, fixed, location)
+
+
+def _built_points(
+    info: KernelInfo, fixed: Mapping[str, AxisValue]
+) -> Iterator[tuple[str, dict[str, AxisValue], tuple[VariantInfo, ...]]]:
+    """Yield the dtypes of open axes as a label, the axes with them, and the variants there."""
+    axes = dict(info.axes)
+    open_axes = [name for name in info.dtype_axes if name not in fixed]
+    for values in itertools.product(*(axes[name] for name in open_axes)):
+        settled = _with_defaults(info, {**fixed, **dict(zip(open_axes, values, strict=True))})
+        if variants := variants_at(info, settled):
+            yield ",".join(map(str, values)), settled, variants
 
 
 def _not_built(

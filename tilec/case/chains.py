@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from tilec.case.cases import BoundCase, BoundStep, keys_of
 from tilec.manifest.locate import Locator
-from tilec.manifest.types import Case, Chain, Operand, Step
+from tilec.manifest.types import Case, Chain, Input, Operand, Step
 from tilec_runtime.errors import CaseError, Location
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.model.kernel import AxisValue, KernelInfo
@@ -171,9 +171,7 @@ class _Binder:
                 )
             return
         item, known = self._inputs[operand.name], self._params.get(operand.name)
-        dtype = item.dtype or (known.dtype if known else "") or param.dtype
-        if dtype not in DTYPES and len(axes.get(dtype, ())) == 1:
-            dtype = str(axes[dtype][0])
+        dtype = self._dtype(item, known or param, axes)
         if dtype not in DTYPES:
             raise self._error(
                 f"{operand.name} has no dtype of its own, and {kernel} was built for several",
@@ -203,6 +201,13 @@ class _Binder:
             rank=param.rank,
             out=param.out or (known is not None and known.out),
         )
+
+    @staticmethod
+    def _dtype(item: Input, param: Param, axes: Mapping[str, Sequence[AxisValue]]) -> str:
+        """Return an input's dtype: its own, or the parameter's, whose axis may have one value."""
+        dtype = item.dtype or param.dtype
+        values = axes.get(dtype, ())
+        return str(values[0]) if dtype not in DTYPES and len(values) == 1 else dtype
 
     def _error(self, what: str, location: Location | None, *, fix: str = "") -> CaseError:
         return CaseError(

@@ -39,15 +39,19 @@ def guessed_manifest(name: str, file: str, language: str, decl: KernelDecl) -> s
             lines.append(f'params.{param.name} = {{ dtype = "{dtype}"{rank} }}')
     threads = language in ("cuda", "simt")
     if not decl.grid:
-        written = [param.name for param in params if param.name in ranks and param.out]
-        first = next(iter((*written, *ranks)), "")
-        count = f"cdiv({first}.size, {THREADS if threads else step})" if first else "1"
-        lines.append(f'launch.grid = ["{count}"]')
+        lines.append(f'launch.grid = ["{_grid(params, ranks, THREADS if threads else step)}"]')
     if threads:
         lines.append(f"launch.block = [{THREADS}]")
     inputs = ", ".join(f"{param} = {value}" for param, value in _inputs(params, ranks, axes))
     lines.append(f"case.{CASE}.inputs = {{ {inputs} }}")
     return bare_manifest(name, file, language) + "\n".join(lines) + "\n"
+
+
+def _grid(params: Sequence[ParamDecl], ranks: Mapping[str, int], step: str | int) -> str:
+    """Return one block for each `step` elements of the first written array, or of the first."""
+    written = [param.name for param in params if param.name in ranks and param.out]
+    first = next(iter((*written, *ranks)), "")
+    return f"cdiv({first}.size, {step})" if first else "1"
 
 
 def _inputs(

@@ -201,10 +201,7 @@ def _saved_lines(
     left = [name for name in saved.cases if name not in {case.name for case in results}]
     if left:
         yield f"saved and not measured now: {listed(left, SHOWN)}"
-    by: dict[Standing, list[CaseBench]] = {standing: [] for standing in Standing}
-    for case in results:
-        if case.change is not None:
-            by[case.change.standing].append(case)
+    by = _by_standing(results)
     slower, unclear = by[Standing.SLOWER], by[Standing.UNCLEAR]
     same_code = [case.name for case in slower if case.same_code]
     if same_code:
@@ -212,13 +209,29 @@ def _saved_lines(
     if unclear:
         names = listed([case.name for case in unclear], SHOWN)
         yield f"too noisy to tell: {names}; take more --seconds, on a quiet machine"
-    compared = sum(map(len, by.values()))
-    counts = ", ".join(f"{len(cases)} {standing.value}" for standing, cases in by.items() if cases)
-    word, color = ("unclear", "yellow") if unclear else ("ok", "green")
-    word, color = ("FAIL", "red") if slower or not compared else (word, color)
-    verdict = style(f"{word}: ", fg=color, bold=True) if gate else ""
-    what = f"{plural(compared, 'case')} held against what was saved, {100 * limit:g}% allowed"
-    yield f"{verdict}{what}: {counts or 'nothing to compare'}"
+    counts = {standing: len(cases) for standing, cases in by.items() if cases}
+    shown = ", ".join(f"{count} {standing.value}" for standing, count in counts.items())
+    compared = plural(sum(counts.values()), "case")
+    what = f"{compared} held against what was saved, {100 * limit:g}% allowed"
+    yield f"{_verdict(counts) if gate else ''}{what}: {shown or 'nothing to compare'}"
+
+
+def _by_standing(results: Sequence[CaseBench]) -> dict[Standing, list[CaseBench]]:
+    by: dict[Standing, list[CaseBench]] = {standing: [] for standing in Standing}
+    for case in results:
+        if case.change is not None:
+            by[case.change.standing].append(case)
+    return by
+
+
+def _verdict(counts: Mapping[Standing, int]) -> str:
+    """Return whether a comparison passed; one of no case fails."""
+    word, color = "ok", "green"
+    if Standing.SLOWER in counts or not counts:
+        word, color = "FAIL", "red"
+    elif Standing.UNCLEAR in counts:
+        word, color = "unclear", "yellow"
+    return style(f"{word}: ", fg=color, bold=True)
 
 
 def markdown(results: Sequence[CaseBench], setting: Setting) -> str:

@@ -38,9 +38,10 @@ def command(app: App, dry_run: bool) -> None:
 
     manifest_path = app.manifest_path()
     root = manifest_path.parent
-    state, lock = root / STATE, contextlib.nullcontext()
+    state = root / STATE
     own = state.is_dir() and not state.is_symlink()
-    with WorkDir(root).lock(app.note) if own and not dry_run else lock:
+    lock = WorkDir(root).lock(app.note) if own and not dry_run else contextlib.nullcontext()
+    with lock:
         files, kept = _outputs(manifest_path)
         files += [state] if state.is_symlink() else []  # the link goes, what it leads to stays
         if not dry_run:
@@ -54,8 +55,14 @@ def command(app: App, dry_run: bool) -> None:
         app.say(f"  {name}")
     for path, why in kept:
         app.note(f"kept {app.show(path)}: {why}")
-    done = f"{'would remove' if dry_run else 'removed'} {plural(len(files), 'file')}"
-    app.say(f"{done}{f' and {STATE}' if own else ''}" if gone else "nothing to remove")
+    app.say(_done(gone, len(files), own=own, dry_run=dry_run))
+
+
+def _done(gone: list[str], files: int, *, own: bool, dry_run: bool) -> str:
+    if not gone:
+        return "nothing to remove"
+    verb = "would remove" if dry_run else "removed"
+    return f"{verb} {plural(files, 'file')}{f' and {STATE}' if own else ''}"
 
 
 def _outputs(manifest_path: Path) -> tuple[list[Path], Kept]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -172,9 +172,7 @@ def command(
     views = ((f"--{form}", form), ("--safety", safety), ("--html", html), ("--diff", old))
     questions = (("--why", why), ("--sizes", sizes), ("--coverage", coverage))
     given = [name for name, value in (*views, *questions) if value]
-    _refuse(app, given, arguments, device, deny_breaking=deny_breaking)
-    if deny and not sizes:
-        raise click.UsageError("--deny goes with --sizes", click.get_current_context())
+    _refuse(app, given, arguments, device, deny=bool(deny), deny_breaking=deny_breaking)
     page = require_html(app.path(html), "--html") if html else None
     opened = container.open_container(app.built_path(file))
     if verify:
@@ -192,11 +190,9 @@ def command(
     if form:
         _dump(app, opened, form, select)
         return 0
-    found = container.describe(opened)
-    found = report.narrow(found, select) if select else found
+    found = _described(opened, select)
     if old:
-        before = container.describe(container.open_container(app.built_path(old)))
-        before = report.narrow(before, select) if select else before
+        before = _described(container.open_container(app.built_path(old)), select)
         return _difference(app, before, found, deny_breaking=deny_breaking)
     if page:
         _write_page(app, opened, found, page, chosen=bool(select))
@@ -209,8 +205,22 @@ def command(
     return 0
 
 
+def _described(opened: Container, select: str) -> Report:
+    """Return the report of a container, of chosen images alone if `select` is given."""
+    from tilec.inspection import container, report
+
+    found = container.describe(opened)
+    return report.narrow(found, select) if select else found
+
+
 def _refuse(
-    app: App, given: list[str], arguments: tuple[str, ...], device: str, *, deny_breaking: bool
+    app: App,
+    given: list[str],
+    arguments: tuple[str, ...],
+    device: str,
+    *,
+    deny: bool,
+    deny_breaking: bool,
 ) -> None:
     """Refuse options that do not go together.
 
@@ -226,6 +236,8 @@ def _refuse(
         wrong = "--deny-breaking goes with --diff"
     elif (arguments or device) and "--why" not in given:
         wrong = f"{repr(arguments[0]) if arguments else '--device'} goes with --why KERNEL"
+    elif deny and "--sizes" not in given:
+        wrong = "--deny goes with --sizes"
     if wrong:
         raise click.UsageError(wrong, click.get_current_context())
 
@@ -442,27 +454,35 @@ def print_difference(app: App, found: Difference) -> None:
     images = ", ".join(f"{count} {what}" for count, what in counts if count) or "none"
     app.say(f"\n{style('images', bold=True)}  {images}")
     if found.images:
-        rows = [_change_row(image) for image in found.images]
-        # Columns in which nothing changed are left out first.
-        heads = [
-            dataclasses.replace(head, spare=not any(ARROW in str(row[i]) for row in rows))
-            if i
-            else head
-            for i, head in enumerate(DIFF_HEADS)
-        ]
-        app.table(heads, rows, indent="  ")
-    for what, ids in (("added", found.added), ("removed", found.removed)):
-        shown = ids if app.verbose else ids[:IDS_SHOWN]
-        for name in shown:
-            app.say(f"  {what} {name}")
-        if len(shown) < len(ids):
-            more = plural(len(ids) - len(shown), "more image")
-            app.say(f"  {what} {more} (--verbose lists them)")
+        _changed_images(app, found.images)
+    _ids(app, "added", found.added)
+    _ids(app, "removed", found.removed)
     if found.tools:
         app.say(f"\n{style('toolchain', bold=True)}")
     for tool in found.tools:
         text = f"{tool.old or 'none'} {ARROW} {tool.new or 'none'}"
         app.say(f"  {tool.name} {f'{tool.new}, another file' if tool.old == tool.new else text}")
+
+
+def _changed_images(app: App, images: Sequence[ImageChange]) -> None:
+    rows = [_change_row(image) for image in images]
+    # Columns in which nothing changed are left out first.
+    heads = [
+        dataclasses.replace(head, spare=not any(ARROW in str(row[i]) for row in rows))
+        if i
+        else head
+        for i, head in enumerate(DIFF_HEADS)
+    ]
+    app.table(heads, rows, indent="  ")
+
+
+def _ids(app: App, change: str, ids: Sequence[str]) -> None:
+    shown = ids if app.verbose else ids[:IDS_SHOWN]
+    for name in shown:
+        app.say(f"  {change} {name}")
+    if len(shown) < len(ids):
+        more = plural(len(ids) - len(shown), "more image")
+        app.say(f"  {change} {more} (--verbose lists them)")
 
 
 def _changes(app: App, title: str, changes: tuple[Change, ...]) -> None:

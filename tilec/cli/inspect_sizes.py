@@ -22,28 +22,30 @@ def print_sizes(app: App, bundle: Bundle, *, deny_dead: bool) -> int:
     """Print what is shipped by target and which images no device takes; 1 for such with `deny_dead`."""
     shipped = sizes(bundle)
     if app.json:
-        body = {
-            "targets": [
-                {**dataclasses.asdict(row), "target": str(row.target)} for row in shipped.targets
-            ],
-            "dead": [_dead_json(image) for image in shipped.dead],
-        }
-        app.document("sizes", body)
-        return 1 if deny_dead and shipped.dead else 0
-    app.table(HEADS, [_row(row) for row in shipped.targets])
-    packed = sum(row.packed or 0 for row in shipped.targets)
-    waste = sum(row.dead_size or 0 for row in shipped.targets)
-    images = plural(sum(row.images for row in shipped.targets), "image")
-    app.say(f"\n{images}, {bytes_text(packed)} in the bundle, {bytes_text(waste)} of it dead")
-    shown = shipped.dead if app.verbose else shipped.dead[:DEAD_SHOWN]
+        targets = [
+            {**dataclasses.asdict(row), "target": str(row.target)} for row in shipped.targets
+        ]
+        dead = [_dead_json(image) for image in shipped.dead]
+        app.document("sizes", {"targets": targets, "dead": dead})
+    else:
+        app.table(HEADS, [_row(row) for row in shipped.targets])
+        packed = sum(row.packed or 0 for row in shipped.targets)
+        waste = sum(row.dead_size or 0 for row in shipped.targets)
+        images = plural(sum(row.images for row in shipped.targets), "image")
+        app.say(f"\n{images}, {bytes_text(packed)} in the bundle, {bytes_text(waste)} of it dead")
+        _print_dead(app, shipped.dead)
+    return 1 if deny_dead and shipped.dead else 0
+
+
+def _print_dead(app: App, dead: Sequence[DeadImage]) -> None:
+    shown = dead if app.verbose else dead[:DEAD_SHOWN]
     for image in shown:
         app.say(
             f"  {style(image.id, fg='yellow')}  {bytes_text(image.size)}, {_why_dead(image)}",
             indent=4,
         )
-    if len(shown) < len(shipped.dead):
-        app.say(f"  and {len(shipped.dead) - len(shown)} more (--verbose lists them)")
-    return 1 if deny_dead and shipped.dead else 0
+    if len(shown) < len(dead):
+        app.say(f"  and {len(dead) - len(shown)} more (--verbose lists them)")
 
 
 def print_coverage(app: App, bundle: Bundle, names: Sequence[str]) -> int:

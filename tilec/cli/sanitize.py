@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -373,16 +373,29 @@ def left_out(
         named = holder.name in wish.kernels if wish.kernels else not some
         if holder.name in launched or not named:
             continue
-        reason = ""
-        if not holder.cases:
-            reason = "no case"
-        elif not there.issuperset(kernels):
-            reason = "not in the bundle"
-        elif kind == "chain" and not wish.chains:
-            reason = "compute-sanitizer checks kernels one by one: without --device cuda chains of tile kernels are checked"
-        if reason:
+        if reason := _reason(holder, kernels, there, wish):
             found.append(Unchecked(kind=kind, name=holder.name, reason=reason))
     return found
+
+
+def _reason(
+    holder: Kernel | Chain, kernels: Sequence[str], built: Collection[str], wish: Wish
+) -> str:
+    """Return why a kernel or chain is not checked, or an empty text if its cases were not chosen.
+
+    Args:
+        holder: the kernel or chain.
+        kernels: the names of the kernels that it launches.
+        built: the names of the kernels in the bundle.
+        wish: the command's options.
+    """
+    if not holder.cases:
+        return "no case"
+    if not set(kernels) <= set(built):
+        return "not in the bundle"
+    if isinstance(holder, Chain) and not wish.chains:
+        return "compute-sanitizer checks kernels one by one: without --device cuda chains of tile kernels are checked"
+    return ""
 
 
 def _unchecked_lines(left: Sequence[Unchecked]) -> list[str]:

@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 import re
 import time
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from tilec.cli.app import App, StoppedError, examples, json_option, words_of
 from tilec.cli.complete import cases_of, completes, devices_of, kernels_of, targets_of
+
+if TYPE_CHECKING:
+    from tilec.cli.tune_flow import Wish
 
 SEARCHES = ("halving", "grid", "random", "bayes")
 _DURATION = re.compile(
@@ -182,25 +186,6 @@ def command(
     """
     from tilec.cli.tune_flow import Wish, confirm_kernel, measure_kit, prepare_kernel, tune_kernel
 
-    several = len(kernels) + len(kits) > 1
-    _refuse(
-        (
-            confirm and any((kits, prepare, resume, cases, devices, target)),
-            "--confirm compares a record with the code of now: give KERNEL, and --record at most",
-        ),
-        (
-            kits and any((kernels, prepare, target, cases)),
-            "--measure takes what the kit holds: leave KERNEL, --case, --target and --prepare out",
-        ),
-        (not (kits or kernels), "name a KERNEL to tune, or a kit with --measure"),
-        (
-            prepare and (resume or record),
-            "--prepare only writes a kit: leave --resume and --record out",
-        ),
-        (out and not prepare, "--out names the kit of --prepare"),
-        (several and record, "--record names one file: tune one kernel at a time"),
-        (several and out, "--out names one file: tune one kernel at a time"),
-    )
     wish = Wish(
         cases=cases,
         devices=words_of(devices),
@@ -214,10 +199,11 @@ def command(
         record=record,
         out=out,
         jobs=jobs,
-        several=several,
+        several=len(kernels) + len(kits) > 1,
         environ=dict(os.environ),
         clock=time.monotonic,
     )
+    _refuse_combinations(wish, kernels, kits, prepare=prepare, confirm=confirm)
     step = confirm_kernel if confirm else prepare_kernel if prepare else tune_kernel
     try:
         documents = [measure_kit(app, wish, app.path(kit)) for kit in kits]
@@ -233,8 +219,27 @@ def command(
     return 0 if ok else 1
 
 
-def _refuse(*rules: tuple[object, str]) -> None:
-    """Raise click's usage error of the first rule whose condition holds."""
-    for wrong, message in rules:
+def _refuse_combinations(
+    wish: Wish, kernels: Sequence[str], kits: Sequence[str], *, prepare: bool, confirm: bool
+) -> None:
+    """Refuse options that do not go together."""
+    for wrong, message in (
+        (
+            confirm and any((kits, prepare, wish.resume, wish.cases, wish.devices, wish.target)),
+            "--confirm compares a record with the code of now: give KERNEL, and --record at most",
+        ),
+        (
+            kits and any((kernels, prepare, wish.target, wish.cases)),
+            "--measure takes what the kit holds: leave KERNEL, --case, --target and --prepare out",
+        ),
+        (not (kits or kernels), "name a KERNEL to tune, or a kit with --measure"),
+        (
+            prepare and (wish.resume or wish.record),
+            "--prepare only writes a kit: leave --resume and --record out",
+        ),
+        (wish.out and not prepare, "--out names the kit of --prepare"),
+        (wish.several and wish.record, "--record names one file: tune one kernel at a time"),
+        (wish.several and wish.out, "--out names one file: tune one kernel at a time"),
+    ):
         if wrong:
             raise click.UsageError(message, click.get_current_context())

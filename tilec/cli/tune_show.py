@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -172,7 +172,10 @@ def _why(trial: Trial, best: Trial | None) -> str:
 
 def _remarks(result: CaseResult) -> list[str]:
     """Return how the winner was decided, and what makes the times doubtful."""
-    lines = []
+    return [*_decision(result), *_doubts(result)]
+
+
+def _decision(result: CaseResult) -> Iterator[str]:
     best, second, runoff = result.best, result.second, result.runoff
     if best is None:
         none = (
@@ -180,41 +183,36 @@ def _remarks(result: CaseResult) -> list[str]:
             if result.trials
             else f"no candidate was tried: {result.why_untried}"
         )
-        lines.append(style(none, fg="red", bold=True))
+        yield style(none, fg="red", bold=True)
     elif runoff and second:
-        low, high = 1 / runoff.interval.high - 1, 1 / runoff.interval.low - 1
         other = point_text(second.point, result.space.free)
+        pairs = plural(result.pairs, "pair")
         if runoff.interval.high < 1:
-            lines.append(
-                f"side by side, {low:.1%} to {high:.1%} faster than {other} ({plural(result.pairs, 'pair')})"
-            )
+            low, high = 1 / runoff.interval.high - 1, 1 / runoff.interval.low - 1
+            yield f"side by side, {low:.1%} to {high:.1%} faster than {other} ({pairs})"
         else:
-            lines.append(
-                f"side by side, no difference from {other} was seen ({plural(result.pairs, 'pair')}): the lower median wins"
-            )
+            yield f"side by side, no difference from {other} was seen ({pairs}): the lower median wins"
+
+
+def _doubts(result: CaseResult) -> Iterator[str]:
+    best = result.best
     if best and best.summary.outliers:
         far = best.summary.outliers
         worst = max(far, key=lambda one: abs(one - best.seconds))
-        lines.append(
-            f"{plural(len(far), 'outlier')} among {len(best.samples)} samples, the furthest {time_text(worst)}; left in"
-        )
+        yield f"{plural(len(far), 'outlier')} among {len(best.samples)} samples, the furthest {time_text(worst)}; left in"
     held = [trial for trial in result.trials if trial.held_back]
     if held:
         reasons = ", ".join(dict.fromkeys(reason for trial in held for reason in trial.held_back))
-        lines.append(
-            f"clocks were held back ({reasons}) while {plural(len(held), 'candidate')} of {len(result.trials)} ran"
-        )
+        yield f"clocks were held back ({reasons}) while {plural(len(held), 'candidate')} of {len(result.trials)} ran"
     shares = Counter(trial.device for trial in result.trials if trial.device)
     if len(shares) > 1:
-        lines.append(
-            f"shared: {', '.join(f'{name} measured {count}' for name, count in sorted(shares.items()))}"
-        )
+        counts = ", ".join(f"{name} measured {count}" for name, count in sorted(shares.items()))
+        yield f"shared: {counts}"
     restless = sum(not trial.steady for trial in result.trials if trial.measured)
     if restless:
-        lines.append(f"{plural(restless, 'candidate')} did not become steady while warming up")
+        yield f"{plural(restless, 'candidate')} did not become steady while warming up"
     if result.untried and result.trials:
-        lines.append(f"{plural(result.untried, 'candidate')} not tried: {result.why_untried}")
-    return lines
+        yield f"{plural(result.untried, 'candidate')} not tried: {result.why_untried}"
 
 
 def _ratio_text(ratio: float) -> str:

@@ -267,26 +267,32 @@ def _pick_one(
     kernel: Kernel, decls: Sequence[KernelDecl], source: Source, path: Path
 ) -> KernelDecl | str:
     """Return a kernel's declaration in its source, or why there is not exactly one."""
-    matching = [d for d in decls if kernel.function in (d.qualified, d.name)]
     named = kernel.symbol.partition("<")[0].strip().removeprefix("::") or kernel.function
-    exact = [d for d in matching if d.qualified == named] or [
-        d for d in matching if d.qualified.endswith(f"::{named}")
-    ]
-    candidates = exact or ([] if "::" in named else matching)
+    candidates = _candidates(named, kernel.function, decls)
     if len(candidates) == 1:
         return candidates[0]
+    if candidates:
+        return _several(kernel, named, candidates)
     names = [d.qualified or d.name for d in decls]
-    spelled = kernel.language == "cuda" and not candidates and not did_you_mean(named, names)
-    plain = spelled and not _mentions(path, "__tile_global__")
+    what = _absent(kernel, named, names, path)
+    if (
+        kernel.language != "cuda"
+        or did_you_mean(named, names)
+        or _mentions(path, "__tile_global__")
+    ):
+        return what
     shown = named.startswith("_Z") or _mentions(path, "__global__") or _mentions(path, named)
-    if plain and shown and (hidden := unseen(named, kernel.args, source)):
+    if shown and (hidden := unseen(named, kernel.args, source)):
         return hidden
-    what = (
-        _several(kernel, named, candidates) if candidates else _absent(kernel, named, names, path)
-    )
-    if plain:
-        what += "; one that a macro makes takes `args`, or its compiled name (_Z…)"
-    return what
+    return f"{what}; one that a macro makes takes `args`, or its compiled name (_Z…)"
+
+
+def _candidates(named: str, function: str, decls: Sequence[KernelDecl]) -> list[KernelDecl]:
+    """Return the declarations of a name: those of exactly its scope before those that end in it."""
+    matching = [d for d in decls if function in (d.qualified, d.name)]
+    exact = [d for d in matching if d.qualified == named]
+    ending = [d for d in matching if d.qualified.endswith(f"::{named}")]
+    return exact or ending or ([] if "::" in named else matching)
 
 
 def _several(kernel: Kernel, named: str, candidates: Sequence[KernelDecl]) -> str:

@@ -294,22 +294,21 @@ def advice(choice: Choice, device: DeviceFacts, *, jit: bool = True) -> str:
     fitting = [image for image in images if image.target.runs_on(device.cc, exact=image.exact)]
     if fitting:
         return _advice_of(fitting, device, jit=jit)
-    tile = bool(choice.candidates) and all(
-        c.image.exact and not c.image.target.suffix for c in choice.candidates
-    )
+    return _rebuild(images, device)
+
+
+def _rebuild(images: Sequence[ImageInfo], device: DeviceFacts) -> str:
+    """Return the next step if no image is for the device's architecture."""
+    tile = bool(images) and all(image.exact and not image.target.suffix for image in images)
     known = ARCHS.get(device.cc)
     if known and (known.tile or not tile):
         return machine_code(device)
-    if tile:
-        need = f"use a GPU of compute capability {dotted(min(cc for cc, arch in ARCHS.items() if arch.tile))} or later"
-        return (
-            "add tileir to [targets] and build again: Tile IR is what GPUs newer than tilec run"
-            if device.cc > max(ARCHS)
-            else need
-        )
-    older = [cc for cc in ARCHS if cc < device.cc]
+    if tile and device.cc > max(ARCHS):
+        return "add tileir to [targets] and build again: Tile IR is what GPUs newer than tilec run"
+    older = [] if tile else [cc for cc in ARCHS if cc < device.cc]
     if not older:
-        return f"use a GPU of compute capability {dotted(min(ARCHS))} or later"
+        least = min(cc for cc, arch in ARCHS.items() if arch.tile or not tile)
+        return f"use a GPU of compute capability {dotted(least)} or later"
     return f"add compute_{max(older)[0]}{max(older)[1]} to [targets] and build again: PTX is what GPUs newer than tilec run"
 
 

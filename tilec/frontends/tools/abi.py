@@ -105,38 +105,11 @@ def check(
     Raises:
         CompileError: count, offset or size differ; shows both lists.
     """
-    offsets = []
-    end = 0
-    for slot, made in itertools.zip_longest(slots, compiled[: len(slots)]):
-        offset = _up(end, slot.align)
-        if made is not None and slot.align > _BANK_ALIGN and made.offset >= end:
-            offset = made.offset
-        offsets.append(offset)
-        end = offset + slot.size
-    same = [(o, s.size) for o, s in zip(offsets, slots, strict=True)] == [
-        (p.offset, p.size) for p in compiled
-    ]
-    if same:
+    passed = _offsets(slots, compiled)
+    if [(slot.size, offset) for slot, offset in passed] == [(p.size, p.offset) for p in compiled]:
         return
-    rows = []
-    for index, (mine, theirs) in enumerate(
-        itertools.zip_longest(zip(slots, offsets, strict=True), compiled)
-    ):
-        left = (
-            f"{mine[0].expr} ({mine[0].type}): {mine[0].size} bytes at {mine[1]}" if mine else "-"
-        )
-        right = f"{theirs.size} bytes at {theirs.offset}" if theirs else "-"
-        agree = mine and theirs and (mine[1], mine[0].size) == (theirs.offset, theirs.size)
-        rows.append((f"{index}", left, right, "" if agree else "  <- differs"))
-    width = max(len(row[1]) for row in rows) if rows else 0
     says = "`args` of the manifest" if stated else "the source, as tilec reads it"
-    width = max(width, len(says))
-    table = "\n".join(
-        [
-            f"     {says:<{width}}  compiled image",
-            *(f"  {i:>2} {a:<{width}}  {b}{c}" for i, a, b, c in rows),
-        ]
-    )
+    table = _side_by_side(passed, compiled, says)
     what = f"{decl.name} takes other parameters than a launch would pass\n{table}"
     fix = (
         "make `args` list what the kernel takes, with a type where it matters, such as i32(x.shape[0])"
@@ -146,6 +119,38 @@ def check(
     raise CompileError(
         what, diagnostics=(Diagnostic(message=what, location=decl.location, hint=fix),), fix=fix
     )
+
+
+def _offsets(slots: Sequence[AbiSlot], compiled: Sequence[CubinParam]) -> list[tuple[AbiSlot, int]]:
+    """Return each argument with its offset in the parameter block."""
+    passed = []
+    end = 0
+    for slot, made in itertools.zip_longest(slots, compiled[: len(slots)]):
+        offset = _up(end, slot.align)
+        if made is not None and slot.align > _BANK_ALIGN and made.offset >= end:
+            offset = made.offset
+        passed.append((slot, offset))
+        end = offset + slot.size
+    return passed
+
+
+def _side_by_side(
+    passed: Sequence[tuple[AbiSlot, int]], compiled: Sequence[CubinParam], says: str
+) -> str:
+    """Return a table of arguments and compiled parameters; `says` is the head of the arguments."""
+    rows = []
+    for index, (mine, theirs) in enumerate(itertools.zip_longest(passed, compiled)):
+        left = right = "-"
+        if mine:
+            slot, offset = mine
+            left = f"{slot.expr} ({slot.type}): {slot.size} bytes at {offset}"
+        if theirs:
+            right = f"{theirs.size} bytes at {theirs.offset}"
+        agree = mine and theirs and (mine[1], mine[0].size) == (theirs.offset, theirs.size)
+        rows.append((index, left, right, "" if agree else "  <- differs"))
+    width = max(len(says), *(len(left) for _, left, _, _ in rows))
+    lines = [f"  {index:>2} {left:<{width}}  {right}{note}" for index, left, right, note in rows]
+    return "\n".join([f"     {says:<{width}}  compiled image", *lines])
 
 
 def _up(offset: int, align: int) -> int:

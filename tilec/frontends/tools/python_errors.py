@@ -45,22 +45,32 @@ def import_error(where: ImportFailure, exc: BaseException) -> CompileError:
     message = f"{name}: {text}"
     if isinstance(exc, SystemExit):
         message = f"the module calls exit ({exc.code!r}) when it is imported"
-    hint = ""
-    if isinstance(exc, ModuleNotFoundError):
-        package = (exc.name or "").partition(".")[0]
-        hint = f"install {package} where you build, or: {IMPORTS}"
-    elif isinstance(exc, SyntaxError | UnicodeError) and own and "encod" in text:
-        hint = "save the file as UTF-8, or name its encoding in its first line"
-    elif isinstance(exc, AttributeError) and exc.name:
-        hint = suggestion(exc.name, dir(exc.obj))
-    elif not isinstance(exc, SyntaxError | TilecError | NameError | TypeError):
-        hint = IMPORTS  # what tilec itself refuses in a module, it says
+    hint = _hint(exc, encoding=own and "encod" in text)
     log = "".join(traceback.format_list(frames) + traceback.format_exception_only(exc))
     return CompileError(
         f"{where.source.path} cannot be {'read' if own else 'imported'}: {message}",
         diagnostics=(Diagnostic(message=message, location=location, excerpt=excerpt, hint=hint),),
         log=log + (f"--- printed before ---\n{where.output}" if where.output else ""),
     )
+
+
+def _hint(exc: BaseException, *, encoding: bool) -> str:
+    """Return the next step after an exception, or an empty text.
+
+    Args:
+        exc: the exception.
+        encoding: whether a syntax error is about the encoding of the user's file.
+    """
+    if isinstance(exc, ModuleNotFoundError):
+        package = (exc.name or "").partition(".")[0]
+        return f"install {package} where you build, or: {IMPORTS}"
+    if encoding:
+        return "save the file as UTF-8, or name its encoding in its first line"
+    if isinstance(exc, AttributeError) and exc.name:
+        return suggestion(exc.name, dir(exc.obj))
+    # A TilecError has its own advice.
+    plain = isinstance(exc, SyntaxError | TilecError | NameError | TypeError)
+    return "" if plain else IMPORTS
 
 
 def _user_frames(

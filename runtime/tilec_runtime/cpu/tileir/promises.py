@@ -182,21 +182,34 @@ def _format(op: Op, match: re.Match[str], arg: Value) -> Callable[[Any], str]:
     precise = f".{precision}" if match.group(3) is not None else ""
     if kind in _INTEGERS:
         spec = f"%{flags}{width}{precise}{'d' if kind in 'iu' else kind}"
-        bits = 64 if isinstance(element, Pointer) else element.bits
-        mask = (1 << bits) - 1 if kind in _UNSIGNED or element is Scalar.I1 else None
-        return lambda item: spec % (int(item) if mask is None else int(item) & mask)
+        return _integer_format(spec, element, unsigned=kind in _UNSIGNED)
     if kind in _FLOATS:
         spec = f"%{flags}{width}{precise}{kind}"
         return lambda item: spec % float(item)
     if kind in "aA":
-        digits = int(precision) if precise else None
-        case = str.upper if kind == "A" else str
-        fit = str.ljust if "-" in flags else str.rjust
-        return lambda item: fit(case(_hexadecimal(float(item), digits)), int(width or 0))
+        return _hexadecimal_format(flags, width, precision if precise else None, upper=kind == "A")
     raise _wrong(
         op,
         f"has the format {match.group()}, which is for neither integers nor floating point numbers",
     )
+
+
+def _integer_format(
+    spec: str, element: Scalar | Pointer, *, unsigned: bool
+) -> Callable[[Any], str]:
+    if not unsigned and element is not Scalar.I1:
+        return lambda item: spec % int(item)
+    mask = (1 << (64 if isinstance(element, Pointer) else element.bits)) - 1
+    return lambda item: spec % (int(item) & mask)
+
+
+def _hexadecimal_format(
+    flags: str, width: str, precision: str | None, *, upper: bool
+) -> Callable[[Any], str]:
+    digits = None if precision is None else int(precision)
+    case = str.upper if upper else str
+    fit = str.ljust if "-" in flags else str.rjust
+    return lambda item: fit(case(_hexadecimal(float(item), digits)), int(width or 0))
 
 
 def _hexadecimal(number: float, digits: int | None) -> str:

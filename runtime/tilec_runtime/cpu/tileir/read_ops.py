@@ -25,20 +25,6 @@ from tilec_runtime.cpu.tileir.tables import Constants, Cursor, Strings
 from tilec_runtime.cpu.tileir.types import Types
 
 _MAX_ATTRIBUTES = 16
-(
-    _INTEGER,
-    _FLOAT,
-    _BOOL,
-    _TYPE,
-    _STRING,
-    _ARRAY,
-    _DENSE,
-    _DIV_BY,
-    _SAME,
-    _DICTIONARY,
-    _HINTS,
-    _BOUNDED,
-) = range(1, 13)
 
 
 class Attributes:

@@ -65,43 +65,53 @@ def name_expression(symbol: str, axes: Mapping[str, AxisValue], found: Found) ->
     Raises:
         CompileError: the symbol does not fit the kernel.
     """
-    decl, required, variadic = found.decl, found.required, found.variadic
+    decl = found.decl
     text = expand(symbol or decl.qualified or decl.name, axes)
     base, arguments = cut(text)
     if base == decl.name and decl.qualified:
         base = decl.qualified
-    place = decl.location
-    if not decl.template and arguments is not None:
+    _check_arguments(text, base, arguments, found)
+    return base if arguments is None else f"{base}<{', '.join(arguments)}>"
+
+
+def _check_arguments(text: str, base: str, arguments: Sequence[str] | None, found: Found) -> None:
+    """Check the number of a symbol's template arguments.
+
+    Args:
+        text: the symbol.
+        base: its name, without them.
+        arguments: as written, or None without `<>`.
+        found: the kernel in its source.
+
+    Raises:
+        CompileError: the kernel takes another number.
+    """
+    decl, required, most = found.decl, found.required, len(found.decl.template)
+    subject = f"{decl.name} at {decl.location}"
+    if not decl.template:
+        if arguments is not None:
+            raise CompileError(
+                f"symbol {text!r} gives template arguments, but {subject} is no template",
+                fix=f'write symbol = "{base}"',
+            )
+        return
+    wanted = f"{base}<{decl.places}>"
+    if arguments is None and required:
         raise CompileError(
-            f"symbol {text!r} gives template arguments, but {decl.name} at {place} is no template",
-            fix=f'write symbol = "{base}"',
+            f"{subject} is a template: symbol {text!r} does not say which instance",
+            fix=f'name the instance, with axes of the matrix in its places: symbol = "{wanted}"',
         )
-    if decl.template:
-        wanted = f"{base}<{decl.places}>"
-        count = len(arguments or ())
-        if arguments is None and required:
-            raise CompileError(
-                f"{decl.name} at {place} is a template: symbol {text!r} does not say which instance",
-                fix=f'name the instance, with axes of the matrix in its places: symbol = "{wanted}"',
-            )
-        if count < required or (count > len(decl.template) and not variadic):
-            most = len(decl.template)
-            takes = (
-                f"{required} or more"
-                if variadic
-                else str(required)
-                if required == most
-                else f"{required} to {most}"
-            )
-            raise CompileError(
-                f"symbol {text!r} gives {count} template arguments, {decl.name} at {place} takes {takes}: {', '.join(decl.template)}",
-                fix=f'symbol = "{wanted}"',
-            )
-    return (
-        text
-        if arguments is None and not decl.template and base == text
-        else base + (f"<{', '.join(arguments)}>" if arguments is not None else "")
-    )
+    count = len(arguments or ())
+    if count < required or (count > most and not found.variadic):
+        takes = f"{required} to {most}"
+        if found.variadic:
+            takes = f"{required} or more"
+        elif required == most:
+            takes = str(required)
+        raise CompileError(
+            f"symbol {text!r} gives {count} template arguments, {subject} takes {takes}: {', '.join(decl.template)}",
+            fix=f'symbol = "{wanted}"',
+        )
 
 
 def bindings(symbol: str, axes: Mapping[str, AxisValue], decl: KernelDecl) -> dict[str, str]:
