@@ -29,6 +29,7 @@ from tilec_runtime.errors import TileIRError
 
 # Gives for each row, or for all at once, whether the promise is broken.
 _Check = Callable[[Any], Array]
+_Show = Callable[[Any], str]
 
 
 def _assert(op: Op, _bodies: Callable[[Block], Body]) -> Step:
@@ -153,11 +154,11 @@ def _print(op: Op, _bodies: Callable[[Block], Body]) -> Step:
     return step
 
 
-def _parse(op: Op) -> tuple[list[str], list[Callable[[Any], str]]]:
+def _parse(op: Op) -> tuple[list[str], list[_Show]]:
     """The text around the values, and what formats an element of each."""
     text, args = str(op.attributes["text"]), op.operands.get("args", ())
     literals, end = [""], 0
-    formats: list[Callable[[Any], str]] = []
+    formats: list[_Show] = []
     for match in _SPECIFIER.finditer(text):
         literals[-1] += text[end : match.start()]
         end = match.end()
@@ -174,7 +175,7 @@ def _parse(op: Op) -> tuple[list[str], list[Callable[[Any], str]]]:
     return literals, formats
 
 
-def _format(op: Op, match: re.Match[str], arg: Value) -> Callable[[Any], str]:
+def _format(op: Op, match: re.Match[str], arg: Value) -> _Show:
     flags, width, precision, kind = (part or "" for part in match.groups())
     if not isinstance(arg.type, Tile):
         raise _wrong(op, "is given something that is no tile")
@@ -194,18 +195,14 @@ def _format(op: Op, match: re.Match[str], arg: Value) -> Callable[[Any], str]:
     )
 
 
-def _integer_format(
-    spec: str, element: Scalar | Pointer, *, unsigned: bool
-) -> Callable[[Any], str]:
+def _integer_format(spec: str, element: Scalar | Pointer, *, unsigned: bool) -> _Show:
     if not unsigned and element is not Scalar.I1:
         return lambda item: spec % int(item)
     mask = (1 << (64 if isinstance(element, Pointer) else element.bits)) - 1
     return lambda item: spec % (int(item) & mask)
 
 
-def _hexadecimal_format(
-    flags: str, width: str, precision: str | None, *, upper: bool
-) -> Callable[[Any], str]:
+def _hexadecimal_format(flags: str, width: str, precision: str | None, *, upper: bool) -> _Show:
     digits = None if precision is None else int(precision)
     case = str.upper if upper else str
     fit = str.ljust if "-" in flags else str.rjust
@@ -227,7 +224,7 @@ def _hexadecimal(number: float, digits: int | None) -> str:
     return f"{head}{'.' if fraction else ''}{fraction}p{exponent}"
 
 
-def _tile(held: Array, show: Callable[[Any], str]) -> str:
+def _tile(held: Array, show: _Show) -> str:
     if held.ndim == 0:
         return show(held.item() if held.dtype.kind in "biuf" else np.float64(held))
     return f"[{', '.join(_tile(part, show) for part in held)}]"
