@@ -11,9 +11,9 @@ import numpy as np
 from hypothesis import given
 
 from tests.amount import examples
-from tests.unit.runtime.cpu.tileir.build import I32, TOKEN, Builder, program
+from tests.unit.runtime.cpu.tileir.build import I32, Builder, program
 from tilec_runtime.cpu.tileir.execute import Options, execute
-from tilec_runtime.cpu.tileir.ir import Overflow, Predicate, Scalar, Signedness, Value
+from tilec_runtime.cpu.tileir.ir import Overflow, Predicate, Signedness, Value
 from tilec_runtime.cpu.tileir.memory import Memory
 from tilec_runtime.cpu.tileir.program import Program
 
@@ -110,28 +110,17 @@ class Emitter:
     def __init__(self, b: Builder) -> None:
         self.b = b
 
-    def const(self, number: int) -> Value:
-        return self.b.constant(number)
-
-    def binary(self, name: str, lhs: Value, rhs: Value) -> Value:
-        more = {"addi": {"overflow": Overflow.NONE}, "muli": {"overflow": Overflow.NONE}}.get(
-            name, {}
-        )
-        value: Value = self.b.op(name, {"lhs": lhs, "rhs": rhs}, I32, more)
+    def multiply(self, lhs: Value, rhs: Value) -> Value:
+        plain = {"overflow": Overflow.NONE}
+        value: Value = self.b.op("muli", {"lhs": lhs, "rhs": rhs}, I32, plain)
         return value
 
     def remainder(self, value: Value, by: int) -> Value:
         found: Value = self.b.op(
-            "remi", {"lhs": value, "rhs": self.const(by)}, I32, {"signedness": Signedness.SIGNED}
-        )
-        return found
-
-    def less(self, lhs: Value, rhs: Value) -> Value:
-        found: Value = self.b.op(
-            "cmpi",
-            {"lhs": lhs, "rhs": rhs},
-            I1,
-            {"predicate": Predicate.LESS_THAN, "signedness": Signedness.SIGNED},
+            "remi",
+            {"lhs": value, "rhs": self.b.constant(by)},
+            I32,
+            {"signedness": Signedness.SIGNED},
         )
         return found
 
@@ -142,13 +131,11 @@ class Emitter:
             at = NAMES.index
             if kind == "add":
                 into, source, by = rest
-                scaled = self.binary("muli", env[at(source)], self.const(by))
-                total = self.binary(
-                    "addi", self.binary("addi", env[at(into)], scaled), self.const(1)
-                )
+                scaled = self.multiply(env[at(source)], self.b.constant(by))
+                total = self.b.add(self.b.add(env[at(into)], scaled), self.b.constant(1))
                 env[at(into)] = self.remainder(total, 64)
             elif kind == "print":
-                self.b.op("print_tko", {"args": [env[at(rest[0])]]}, TOKEN, {"text": "%d;"})
+                self.b.show(env[at(rest[0])])
             elif kind == "if":
                 env = self.branch(rest, env, loop, left)
             elif kind == "for":
@@ -165,7 +152,9 @@ class Emitter:
         self, rest: list[Any], env: list[Value], loop: str, left: tuple[Value, ...]
     ) -> list[Value]:
         name, bound, then, then_jump, other, other_jump = rest
-        condition = self.less(self.remainder(env[NAMES.index(name)], 5), self.const(bound))
+        condition = self.b.compare(
+            self.remainder(env[NAMES.index(name)], 5), self.b.constant(bound)
+        )
         regions = [
             self.b.region(
                 (),
@@ -179,32 +168,32 @@ class Emitter:
 
     def counted(self, rest: list[Any], env: list[Value]) -> list[Value]:
         name, bound, part = rest
-        upper = self.binary("addi", self.remainder(env[NAMES.index(name)], 4), self.const(bound))
+        upper = self.b.add(self.remainder(env[NAMES.index(name)], 4), self.b.constant(bound))
         region = self.b.region(
             [I32] * 4,
             lambda _, *args: self.jump("continue", self.body(part, list(args), "for"), ()),
         )
-        ends = {"lower": self.const(1), "upper": upper, "step": self.const(2), "init": env}
+        ends = {
+            "lower": self.b.constant(1),
+            "upper": upper,
+            "step": self.b.constant(2),
+            "init": env,
+        }
         return list(self.b.op("for", ends, [I32] * 3, {}, [region]))
 
     def endless(self, rest: list[Any], env: list[Value]) -> list[Value]:
         name, bound, part = rest
-        count = self.binary("addi", self.remainder(env[NAMES.index(name)], 3), self.const(bound))
+        count = self.b.add(self.remainder(env[NAMES.index(name)], 3), self.b.constant(bound))
 
         def fill(*args: Value) -> None:
             *inner, left = args
-            ended = self.b.op(
-                "cmpi",
-                {"lhs": left, "rhs": self.const(0)},
-                I1,
-                {"predicate": Predicate.EQUAL, "signedness": Signedness.SIGNED},
-            )
+            ended = self.b.compare(left, self.b.constant(0), Predicate.EQUAL)
             regions = [
                 self.b.region((), lambda: self.b.op("break", {"values": [*inner]})),
                 self.b.region((), lambda: self.b.op("yield", {"values": []})),
             ]
             self.b.op("if", {"condition": ended}, (), {}, regions)
-            fewer = self.binary("addi", left, self.const(-1))
+            fewer = self.b.add(left, self.b.constant(-1))
             self.jump("continue", self.body(part, list(inner), "loop", (fewer,)), (fewer,))
 
         # The count is carried too, but only `continue` passes it on: `break` gives what the loop
@@ -215,16 +204,13 @@ class Emitter:
         return list(results)
 
 
-I1 = type(I32)(Scalar.I1, ())
-
-
 def compiled(body: list[Statement]) -> Program:
     def fill(b: Builder) -> None:
-        x, _, _ = b.op("get_tile_block_id", {}, [I32] * 3)
+        x = b.block()
         emitter = Emitter(b)
-        env = emitter.body(body, [x, emitter.const(1), emitter.binary("muli", x, emitter.const(3))])
+        env = emitter.body(body, [x, b.constant(1), emitter.multiply(x, b.constant(3))])
         for value in env:
-            b.op("print_tko", {"args": [value]}, TOKEN, {"text": "%d;"})
+            b.show(value)
         b.ret()
 
     return program((), fill)

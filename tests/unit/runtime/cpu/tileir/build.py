@@ -9,15 +9,21 @@ import numpy as np
 
 from tilec_runtime.cpu.tileir.frame import GARBAGE, Frame, Launch, Observer, Undetermined
 from tilec_runtime.cpu.tileir.ir import (
+    AtomicMode,
     Block,
     Function,
     Global,
     Loc,
+    MemoryOrder,
+    MemoryScope,
     Module,
     Op,
+    Overflow,
     Pointer,
+    Predicate,
     Scalar,
     Signature,
+    Signedness,
     Tile,
     Token,
     Type,
@@ -111,6 +117,47 @@ class Builder:
         )
         made: Value = self.op("constant", {}, Tile(element, shape), {"value": data.tobytes()})
         return made
+
+    def block(self) -> Value:
+        """The block's number along x."""
+        found: Value = self.op("get_tile_block_id", {}, [I32] * 3)[0]
+        return found
+
+    def add(self, lhs: Value, rhs: Value, overflow: Overflow = Overflow.NONE) -> Value:
+        found: Value = self.op("addi", {"lhs": lhs, "rhs": rhs}, lhs.type, {"overflow": overflow})
+        return found
+
+    def compare(self, lhs: Value, rhs: Value, predicate: Predicate = Predicate.LESS_THAN) -> Value:
+        found: Value = self.op(
+            "cmpi",
+            {"lhs": lhs, "rhs": rhs},
+            I1,
+            {"predicate": predicate, "signedness": Signedness.SIGNED},
+        )
+        return found
+
+    def spread(self, source: Value, *shape: int) -> Value:
+        """A tile whose elements are all a scalar."""
+        element = source.type.element  # type: ignore[union-attr]
+        one = self.op("reshape", {"source": source}, Tile(element, (1,) * len(shape)))
+        found: Value = self.op("broadcast", {"source": one}, Tile(element, shape))
+        return found
+
+    def atomic_add(self, pointer: Value, number: Value) -> Value:
+        more = {
+            "order": MemoryOrder.ACQ_REL,
+            "scope": MemoryScope.DEVICE,
+            "mode": AtomicMode.ADD,
+        }
+        found: Value = self.op(
+            "atomic_rmw_tko", {"pointers": pointer, "value": number}, [I32, TOKEN], more
+        )[0]
+        return found
+
+    def show(self, *values: Value, text: str = "") -> None:
+        """Print; integers with a semicolon behind, unless told otherwise."""
+        text = text or " ".join(["%lld"] * len(values)) + ";"
+        self.op("print_tko", {"args": values}, TOKEN, {"text": text})
 
     def ret(self) -> None:
         self.op("return", {"values": ()})
@@ -207,14 +254,9 @@ def run_op(
     for value, item in made:
         frame.set(value, item)
     with np.errstate(all="ignore"):
-        BINDERS[name](ops[0], bodies)(frame)
+        BINDERS[name](ops[0], body_of)(frame)
     frame.flush()
     return tuple(frame.get(result) for result in ops[0].results)
-
-
-def bodies(block: Block) -> Callable[[Frame], tuple[Any, ...]]:
-    """Makes bodies of nested blocks, as the binder of an operation wants them."""
-    return body_of(block)
 
 
 def _pairs(value: Any) -> tuple[tuple[Type, Any], ...]:

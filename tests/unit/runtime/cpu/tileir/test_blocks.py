@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from tests.unit.runtime.cpu.tileir.build import Builder, module, program, tile
+from tests.unit.runtime.cpu.tileir.build import Builder, program, tile
 from tilec_runtime.cpu.tileir.blocks import batches
-from tilec_runtime.cpu.tileir.execute import Options, execute, prepare
+from tilec_runtime.cpu.tileir.execute import Options, execute
 from tilec_runtime.cpu.tileir.ir import Rounding, Scalar
 from tilec_runtime.cpu.tileir.memory import Memory
 from tilec_runtime.errors import LaunchLimitError, UsageError
@@ -30,11 +30,6 @@ def test_every_block_runs_once_in_batches_of_bounded_size(
     assert sorted(numbers) == list(range(count))
     if not isinstance(order, int):
         assert numbers == list(range(count))[:: 1 if order == "forward" else -1]
-
-
-def test_batches_are_of_nearly_equal_size() -> None:
-    assert [len(part) for part in batches((100, 1, 1), 60, "forward")] == [50, 50]
-    assert [len(part) for part in batches((10, 10, 1), 45, "forward")] == [40, 40, 20]
 
 
 def test_random_orders_differ_and_come_again() -> None:
@@ -81,37 +76,6 @@ def test_more_blocks_run_together_where_tiles_are_small() -> None:
     assert tiles(16).footprint.flight == 256
 
 
-def test_matrix_products_count_for_more_than_their_elements() -> None:
-    def fill(b: Builder) -> None:
-        kind = tile(Scalar.F32, 16, 64)
-        factor = b.op(
-            "broadcast",
-            {
-                "source": b.op(
-                    "reshape", {"source": b.constant(1.0, Scalar.F32)}, tile(Scalar.F32, 1, 1)
-                )
-            },
-            kind,
-        )
-        turned = b.op(
-            "permute", {"source": factor}, tile(Scalar.F32, 64, 16), {"permutation": (1, 0)}
-        )
-        square = tile(Scalar.F32, 16, 16)
-        start = b.op(
-            "broadcast",
-            {
-                "source": b.op(
-                    "reshape", {"source": b.constant(0.0, Scalar.F32)}, tile(Scalar.F32, 1, 1)
-                )
-            },
-            square,
-        )
-        b.op("mmaf", {"lhs": factor, "rhs": turned, "acc": start}, square)
-        b.ret()
-
-    assert program((), fill).footprint.elements == 4 + 2 * 1024 + 256 + 256 * (1 + 64 // 16)
-
-
 def test_a_huge_grid_is_refused_before_it_starts() -> None:
     made = tiles(64, 64)
     with pytest.raises(LaunchLimitError) as caught:
@@ -124,11 +88,3 @@ def test_a_huge_grid_is_refused_before_it_starts() -> None:
     execute(made, [], (4, 1, 1), Memory(), Options(elements=4 * 9000))
     with pytest.raises(LaunchLimitError):
         execute(made, [], (4, 1, 1), Memory(), Options(elements=4 * 8000))
-
-
-def test_a_grid_has_three_extents() -> None:
-    made = prepare(module((), lambda b: b.ret()))
-    for grid in ((1, 1), (1, -1, 1), (1 << 31, 1, 1)):
-        with pytest.raises(LaunchLimitError, match="three extents from 0 to 2147483647 are needed"):
-            execute(made, [], grid, Memory())  # type: ignore[arg-type]
-    execute(made, [], (0, 7, 7), Memory())

@@ -194,16 +194,6 @@ def test_flushing_functions() -> None:
     assert found.tolist() == [math.inf, -math.inf, 0.5]
 
 
-def test_a_large_batch_gives_what_its_parts_give() -> None:
-    rng = np.random.default_rng(0)
-    some = rng.standard_normal((70, 1024)).astype(np.float16)
-    kind = tile(Scalar.F16, 1024)
-    (whole,) = run_op("exp", {"source": (kind, some)}, kind)
-    (part,) = run_op("exp", {"source": (kind, some[33:34])}, kind)
-    assert whole.shape == some.shape
-    np.testing.assert_array_equal(whole[33], part[0])
-
-
 PAGE = Path(__file__).parents[5] / "docs" / "background" / "cpu-device.md"
 
 
@@ -219,10 +209,3 @@ def test_the_page_says_what_the_table_says() -> None:
         for name in re.findall(r"\w+", names):
             told.update(dict.fromkeys(CALLED.get(name, (name,)), (float(single), float(double))))
     assert told == tolerance.FUNCTIONS
-
-
-def test_tolerances_of_single_operations() -> None:
-    assert tolerance.of("addf", Scalar.F32) == 0.5
-    assert tolerance.of("exp", Scalar.BF16) == tolerance.of("exp", Scalar.F32) == 0.51
-    assert tolerance.of("tan", Scalar.F64) == 4
-    assert tolerance.of_sum(Scalar.F32, 10) == 10 * 2.0**-24

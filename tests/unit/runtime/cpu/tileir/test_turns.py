@@ -7,17 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.unit.runtime.cpu.tileir.build import I1, I32, TOKEN, Builder, program, tile
+from tests.unit.runtime.cpu.tileir.build import I32, TOKEN, Builder, program, tile
 from tilec_runtime.cpu.tileir.execute import Options, execute
 from tilec_runtime.cpu.tileir.ir import (
-    AtomicMode,
     MemoryOrder,
     MemoryScope,
-    Overflow,
     Pointer,
     Predicate,
     Scalar,
-    Signedness,
     Value,
 )
 from tilec_runtime.cpu.tileir.memory import Memory, MemoryRegion
@@ -25,28 +22,6 @@ from tilec_runtime.cpu.tileir.program import Program
 from tilec_runtime.errors import FaultError
 
 POINTER = tile(Pointer(Scalar.I32))
-ORDER = {"order": MemoryOrder.ACQ_REL, "scope": MemoryScope.DEVICE}
-
-
-def compare(b: Builder, lhs: Value, rhs: Value, predicate: Predicate) -> Value:
-    found: Value = b.op(
-        "cmpi",
-        {"lhs": lhs, "rhs": rhs},
-        I1,
-        {"predicate": predicate, "signedness": Signedness.SIGNED},
-    )
-    return found
-
-
-def add(b: Builder, pointer: Value, number: Value) -> Value:
-    old, _ = b.op(
-        "atomic_rmw_tko",
-        {"pointers": pointer, "value": number},
-        [I32, TOKEN],
-        {**ORDER, "mode": AtomicMode.ADD},
-    )
-    found: Value = old
-    return found
 
 
 def either(b: Builder, condition: Value, then: str, otherwise: str) -> None:
@@ -59,23 +34,21 @@ def either(b: Builder, condition: Value, then: str, otherwise: str) -> None:
     )
 
 
-def in_turn(first: int = 0, step: int = 1) -> Program:
+def in_turn(first: int = 0) -> Program:
     """Each block waits until a counter has come to its number, prints, and counts on."""
 
     def fill(b: Builder, pointer: Value) -> None:
-        x, _, _ = b.op("get_tile_block_id", {}, [I32] * 3)
-        wanted = b.op(
-            "addi", {"lhs": x, "rhs": b.constant(first)}, I32, {"overflow": Overflow.NONE}
-        )
+        x = b.block()
+        wanted = b.add(x, b.constant(first))
 
         def body() -> None:
-            seen = add(b, pointer, b.constant(0))
-            either(b, compare(b, seen, wanted, Predicate.EQUAL), "break", "yield")
+            seen = b.atomic_add(pointer, b.constant(0))
+            either(b, b.compare(seen, wanted, Predicate.EQUAL), "break", "yield")
             b.op("continue")
 
         b.op("loop", {"init": ()}, (), {}, [b.region((), body)], line=33)
-        b.op("print_tko", {"args": [x]}, TOKEN, {"text": "%d;"})
-        add(b, pointer, b.constant(step))
+        b.show(x)
+        b.atomic_add(pointer, b.constant(1))
         b.ret()
 
     return program([POINTER], fill)
@@ -107,31 +80,27 @@ def test_a_wait_that_never_ends_is_found() -> None:
     assert caught.value.block == (0, 0, 0)
 
 
-def test_a_wait_for_a_block_beyond_those_in_flight_is_found() -> None:
+def counts(last: int) -> Program:
+    """Each block counts up, and waits until the count is above a number."""
+
     def fill(b: Builder, pointer: Value) -> None:
-        """All blocks but the last wait for the last."""
-        x, _, _ = b.op("get_tile_block_id", {}, [I32] * 3)
-        blocks, _, _ = b.op("get_num_tile_blocks", {}, [I32] * 3)
-        count = b.op("addi", {"lhs": x, "rhs": b.constant(1)}, I32, {"overflow": Overflow.NONE})
-        last = compare(b, count, blocks, Predicate.EQUAL)
-        add(b, pointer, b.op("exti", {"source": last}, I32, {"signedness": Signedness.UNSIGNED}))
+        b.atomic_add(pointer, b.constant(1))
 
         def body() -> None:
-            either(
-                b,
-                compare(b, add(b, pointer, b.constant(0)), b.constant(0), Predicate.GREATER_THAN),
-                "break",
-                "yield",
-            )
+            seen = b.atomic_add(pointer, b.constant(0))
+            either(b, b.compare(seen, b.constant(last), Predicate.GREATER_THAN), "break", "yield")
             b.op("continue")
 
         b.op("loop", {"init": ()}, (), {}, [b.region((), body)])
         b.ret()
 
-    made = program([POINTER], fill)
-    assert run(made, 256) == ""
+    return program([POINTER], fill)
+
+
+def test_a_wait_for_a_block_beyond_those_in_flight_is_found() -> None:
+    assert run(counts(255), 256) == ""
     with pytest.raises(FaultError, match=r"block \(0, 0, 0\) and 255 more wait in a loop"):
-        run(made, 257)
+        run(counts(256), 257)
 
 
 def test_waiting_blocks_stop_on_request() -> None:
@@ -141,18 +110,12 @@ def test_waiting_blocks_stop_on_request() -> None:
 
 
 def test_a_slow_wait_is_no_endless_one() -> None:
-    def fill(b: Builder, pointer: Value) -> None:
-        """Counts to 5000 by atomics: nobody gets on for long, but what the blocks know changes."""
+    """Counts to 5000 by atomics: nobody gets on for long, but what the blocks know changes."""
 
+    def fill(b: Builder, pointer: Value) -> None:
         def body() -> None:
-            either(
-                b,
-                compare(
-                    b, add(b, pointer, b.constant(1)), b.constant(5000), Predicate.GREATER_THAN
-                ),
-                "break",
-                "yield",
-            )
+            seen = b.atomic_add(pointer, b.constant(1))
+            either(b, b.compare(seen, b.constant(5000), Predicate.GREATER_THAN), "break", "yield")
             b.op("continue")
 
         b.op("loop", {"init": ()}, (), {}, [b.region((), body)])
@@ -164,25 +127,13 @@ def test_a_slow_wait_is_no_endless_one() -> None:
 
 
 def test_loops_that_cannot_wait_run_all_blocks_at_once() -> None:
-    def fill(b: Builder, pointer: Value) -> None:
-        """The atomic only adds up; how long the loop runs hangs on the count that it carries."""
+    """The atomic only adds up; how long the loop runs hangs on the count that it carries."""
 
+    def fill(b: Builder, pointer: Value) -> None:
         def body(count: Value) -> None:
-            add(b, pointer, count)
-            either(b, compare(b, count, b.constant(9), Predicate.EQUAL), "break", "yield")
-            b.op(
-                "continue",
-                {
-                    "values": [
-                        b.op(
-                            "addi",
-                            {"lhs": count, "rhs": b.constant(1)},
-                            I32,
-                            {"overflow": Overflow.NONE},
-                        )
-                    ]
-                },
-            )
+            b.atomic_add(pointer, count)
+            either(b, b.compare(count, b.constant(9), Predicate.EQUAL), "break", "yield")
+            b.op("continue", {"values": b.add(count, b.constant(1))})
 
         b.op("loop", {"init": [b.constant(0)]}, (), {}, [b.region([I32], body)])
         b.ret()
@@ -205,7 +156,7 @@ def test_an_ordered_load_can_be_waited_for_and_a_weak_one_cannot() -> None:
                     [I32, TOKEN],
                     {"order": order, "scope": MemoryScope.DEVICE},
                 )
-                either(b, compare(b, seen, b.constant(0), Predicate.NOT_EQUAL), "break", "continue")
+                either(b, b.compare(seen, b.constant(0), Predicate.NOT_EQUAL), "break", "continue")
                 b.op("continue")
 
             b.op("loop", {"init": ()}, (), {}, [b.region((), body)])

@@ -9,19 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.unit.runtime.cpu.tileir.build import I1, I32, TOKEN, run_op, tile
+from tests.unit.runtime.cpu.tileir.build import I32, TOKEN, run_op, tile
 from tests.unit.runtime.cpu.tileir.undetermined import garbage
 from tests.unit.runtime.cpu.tileir.watching import Watcher
 from tilec_runtime.cpu.tileir.frame import Frame, Undetermined
 from tilec_runtime.cpu.tileir.ir import (
-    AtomicMode,
     GatherScatterView,
     MemoryOrder,
-    MemoryScope,
     Op,
     Padding,
     PartitionView,
-    Pointer,
     Scalar,
     TensorView,
 )
@@ -149,22 +146,3 @@ def test_who_reads_them_is_told_where_there_are_any() -> None:
     assert seen == []
     load(matrix(), array[:3], INDEX, undetermined=Undetermined(reached=reached))
     assert seen == [("load_view_tko", 2, True)]
-
-
-def test_a_masked_atomic_gives_undetermined_elements() -> None:
-    array = np.array([5], np.int32)
-    pointer = (tile(Pointer(Scalar.I32)), np.array([array.ctypes.data]))
-    operands = {
-        "pointers": pointer,
-        "value": (I32, np.array([1], np.int32)),
-        "mask": (I1, np.array([False])),
-    }
-    attributes = {"mode": AtomicMode.ADD, "order": MemoryOrder.RELAXED, "scope": MemoryScope.DEVICE}
-    found, _ = run_op(
-        "atomic_rmw_tko",
-        operands,
-        [I32, TOKEN],
-        attributes,
-        memory=Memory([MemoryRegion.of("x", array)]),
-    )
-    assert (found.tolist(), array.tolist()) == ([2**31 - 1], [5])

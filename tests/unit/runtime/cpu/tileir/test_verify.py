@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -15,7 +14,6 @@ from tilec_runtime.cpu.tileir.ir import (
     Global,
     MemoryOrder,
     MemoryScope,
-    Op,
     Overflow,
     Pointer,
     Predicate,
@@ -373,12 +371,6 @@ def test_blocks(name: str) -> None:
     assert f"{message}\n" in said(fill)
 
 
-def test_sound_kernels_pass() -> None:
-    verify(module((F32, I32, I1, POINTER), in_loop()))
-    verify(module((F32, I32, I1, POINTER), branches("yield", "return")))
-    verify(module((F32, I32, I1, POINTER), reduced(F32, (F32, F32))))
-
-
 def done(b: Builder, *_: Value) -> None:
     b.ret()
 
@@ -405,25 +397,3 @@ def test_globals(variables: tuple[tuple[Any, ...], ...], message: str) -> None:
         for name, kind, data, alignment in variables
     )
     assert f"Tile IR cannot be read: {message}\n" in said(done, variables=made)
-
-
-def test_two_functions_of_one_name() -> None:
-    whole = module((), done)
-    with pytest.raises(TileIRError, match="there are two functions kernel"):
-        verify(dataclasses.replace(whole, functions=whole.functions * 2))
-
-
-def test_an_operation_without_debug_information_has_no_place() -> None:
-    def fill(b: Builder, x: Value, *_: Value) -> None:
-        b.op("negf", {"source": x}, I32)
-        b.ret()
-
-    whole = module((F32,), fill)
-    [function] = whole.functions
-    ops: tuple[Op, ...] = tuple(dataclasses.replace(op, loc=None) for op in function.body.ops)
-    bare = dataclasses.replace(function, body=dataclasses.replace(function.body, ops=ops))
-    with pytest.raises(TileIRError) as caught:
-        verify(dataclasses.replace(whole, functions=(bare,)))
-    assert str(caught.value).startswith(
-        "Tile IR does not fit together: operation 0 of kernel, negf: result is tile<i32>, but source is"
-    )

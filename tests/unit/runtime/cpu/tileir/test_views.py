@@ -381,59 +381,6 @@ def test_a_broken_promise_of_bounds() -> None:
         matrix(array, (2, 2), np.array([1]), np.array([2]), inbounds=inbounds)
 
 
-def test_a_checked_dimension_breaks_no_promise_of_another() -> None:
-    array = np.ones((4, 4), np.float32)
-    watcher = Watcher()
-    found = matrix(
-        array,
-        (2, 2),
-        np.array([5]),
-        np.array([7]),
-        inbounds=(False, True),
-        observer=watcher,
-        padding=Padding.ZERO,
-    )[0]
-    assert (found == 0).all()
-    assert [(told.promised, told.tile) for told in watcher.outsides] == [(False, (2, 2))]
-    assert watcher.accesses == []
-
-
-def test_a_store_to_memory_that_may_only_be_read() -> None:
-    array = np.ones((4, 4), np.float32)
-    memory = Memory([MemoryRegion.of("x", array, writable=False)])
-    with pytest.raises(FaultError) as error:
-        matrix(
-            array,
-            (2, 2),
-            np.array([0, 1]),
-            np.array([1]),
-            value=np.zeros((1, 2, 2), np.float32),
-            memory=memory,
-        )
-    assert (
-        error.value.what
-        == "kernel: store_view_tko writes element (0, 2) of x, which may only be read, in block (0, 0, 0)"
-    )
-    assert (array == 1).all()
-
-
-def test_a_tensor_that_starts_between_elements() -> None:
-    array = np.zeros(16, np.uint8)
-    memory = Memory([MemoryRegion("x", 0x1000, array, itemsize=4)])
-    view = PartitionView((2,), TensorView(Scalar.F32, (2,), (1,)), (0,), None)
-    operands: dict[str, Any] = {
-        "view": (view, Tensor(np.array([0x1002]), np.array([[2]]), np.array([[1]]))),
-        "index": [(I32, np.array([0]))],
-    }
-    with pytest.raises(FaultError) as error:
-        run_op(
-            "load_view_tko", operands, [Tile(Scalar.F32, (2,)), TOKEN], ATTRIBUTES, memory=memory
-        )
-    assert error.value.what == (
-        "kernel: load_view_tko is given address 0x1002, which is no multiple of the element's 4 bytes (byte 2 of x), in block (0, 0, 0)"
-    )
-
-
 @pytest.mark.parametrize("go_on", [False, True])
 def test_an_observer_is_told_of_tiles_that_lie_entirely_outside(go_on: bool) -> None:
     array = np.ones((3, 6), np.float32)
@@ -461,26 +408,6 @@ def test_an_observer_is_told_of_tiles_that_lie_entirely_outside(go_on: bool) -> 
         assert told.addresses.tolist() == [array.ctypes.data + 4 * at for at in (24, 20, -8)]
         inside = [(0, at) for at in (0, 4, 8, 12, 24, 28, 32, 36)] + [(1, 64), (1, 68)]
         assert watcher.elements(LAYOUTS[Scalar.F32]) == set(inside)
-
-
-@pytest.mark.parametrize(("places", "lost"), [([5, 9], True), ([2, 9], False)])
-def test_a_sparse_tile_lies_outside_if_all_of_its_places_do(places: list[int], lost: bool) -> None:
-    array = np.ones((4, 6), np.float32)
-    tensor = Tensor(np.array([array.ctypes.data]), np.array([array.shape]), np.array([[6, 1]]))
-    view = GatherScatterView((2, 4), TensorView(Scalar.F32, (None, None), (None, None)), 0, None)
-    watcher = Watcher()
-    index = [(Tile(Scalar.I32, (2,)), np.array([places], np.int32)), (I32, np.array([0], np.int32))]
-    kinds: list[Type] = [Tile(Scalar.F32, (2, 4)), TOKEN]
-    memory = Memory([MemoryRegion.of("x", array)])
-    run_op(
-        "load_view_tko",
-        {"view": (view, tensor), "index": index},
-        kinds,
-        ATTRIBUTES,
-        memory=memory,
-        observer=watcher,
-    )
-    assert [told.tile for told in watcher.outsides] == ([(2, 4)] if lost else [])
 
 
 @pytest.mark.parametrize("far", [1 << 62, -(1 << 62), (1 << 63) - 1])

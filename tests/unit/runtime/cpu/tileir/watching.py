@@ -1,4 +1,4 @@
-"""An observer that remembers what it is told of memory."""
+"""An observer that remembers what it is told."""
 
 from __future__ import annotations
 
@@ -13,9 +13,18 @@ from tilec_runtime.cpu.tileir.values import Array, Layout
 
 @dataclasses.dataclass
 class Watcher:
+    """Attributes:
+    broken: for each assumption or assertion that does not hold, the blocks. wrapped: the same for
+        integer operations that overflow.
+    names: of operations with floating point results.
+    """
+
     go_on: bool = False
     accesses: list[Access] = dataclasses.field(default_factory=list)
     outsides: list[Outside] = dataclasses.field(default_factory=list)
+    broken: list[list[int]] = dataclasses.field(default_factory=list)
+    wrapped: list[list[int]] = dataclasses.field(default_factory=list)
+    names: list[str] = dataclasses.field(default_factory=list)
 
     def access(self, access: Access) -> None:
         assert access.offsets.shape[0] == access.frame.size
@@ -43,13 +52,15 @@ class Watcher:
         return found
 
     def assumed(self, op: Op, frame: Frame, broken: Array) -> None:
-        raise AssertionError
+        self.broken.append(frame.blocks[broken].tolist())
 
     def asserted(self, op: Op, frame: Frame, failed: Array) -> bool:
-        raise AssertionError
+        self.broken.append(frame.blocks[failed].tolist())
+        return self.go_on
 
     def overflowed(self, op: Op, frame: Frame, wrapped: Array) -> None:
-        raise AssertionError
+        self.wrapped.append(frame.blocks[wrapped].tolist())
 
     def computed(self, op: Op, frame: Frame) -> None:
-        raise AssertionError
+        assert all(frame.get(result) is not None for result in op.results)
+        self.names.append(op.name)

@@ -274,21 +274,6 @@ def test_two_blocks_of_one_batch_write_one_element() -> None:
     assert (other_of(found).block, other_of(found).location) == ((5, 0, 0), Loc("k.py", 1, 5))
 
 
-def test_the_same_conflict_is_counted_not_repeated() -> None:
-    scene = Scene()
-    scene.access(1, WRITE, [0, 1, 2], [[0, 1]] * 3)
-    (found,) = scene.checker.findings
-    assert found.count == 4
-
-
-def test_rows_in_any_order_are_told_by_their_blocks() -> None:
-    scene = Scene()
-    scene.access(1, WRITE, [2, 0, 1], [[4, 5], [0, 1], [2, 3]])
-    scene.access(2, READ, [7], [[3]])
-    (found,) = scene.checker.findings
-    assert (found.block, found.index, other_of(found).block) == ((7, 0, 0), (3,), (1, 0, 0))
-
-
 @given(
     st.lists(
         st.tuples(
@@ -316,30 +301,6 @@ def test_races_are_found_where_two_blocks_meet_and_nowhere_else(
         for two in done[place:]
     )
     assert bool(scene.checker.findings) == expected
-
-
-def test_equal_accesses_are_remembered_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    scene = Scene()
-    op = scene.op(1)
-    monkeypatch.setattr(scene, "op", lambda line: op)  # a loop does the same operation
-    for _ in range(50):
-        scene.access(1, WRITE, [0, 1], [[0, 1], [2, 3]])
-    assert len(scene.checker._records) == 1
-
-
-def test_relaxed_atomics_need_no_memory() -> None:
-    scene = Scene()
-    scene.access(1, ATOMIC, [0, 1], [[0], [0]], name="flag", order=RELAXED)
-    assert scene.checker._log.time == 0
-
-
-def test_more_synchronisation_than_can_be_kept_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tilec_runtime.cpu.tileir.check.shadow._MOST_EVENTS", 3)
-    scene = Scene()
-    for block in range(4):
-        scene.access(1, ATOMIC, [block], [[0]], name="flag", order=ACQ_REL)
-    assert scene.checker.unsure
-    assert scene.checker._log.time == 3
 
 
 def test_reads_of_what_nothing_wrote() -> None:
@@ -400,10 +361,6 @@ def test_too_much_synchronisation_is_taken_for_order_and_said(
     scene.access(4, READ, [1], [[5]])
     assert scene.kinds() == []
     assert scene.checker.unsure
-
-
-def test_an_empty_log_orders_nothing() -> None:
-    assert not SyncLog().ordered(0, 0, 1, 0)
 
 
 EVENTS = st.tuples(
