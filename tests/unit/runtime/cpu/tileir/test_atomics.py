@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -39,6 +40,8 @@ MODES = [
     for element in (FLOATS if mode is AtomicMode.ADDF else INTEGERS)
 ]
 MODES += [(AtomicMode.XCHG, element) for element in (Scalar.F32, Scalar.F64)]
+# Compares bits, and swaps.
+SWAPS = [(None, element) for element in (Scalar.I32, Scalar.I64, Scalar.F32, Scalar.F64)]
 
 
 def combined(mode: AtomicMode, old: Any, new: Any) -> Any:
@@ -83,15 +86,17 @@ def attributes(mode: AtomicMode | None = None) -> dict[str, Any]:
     return found if mode is None else {**found, "mode": mode}
 
 
-def rmw(
-    mode: AtomicMode,
+def update(
+    mode: AtomicMode | None,
     element: Scalar,
     memory: Memory,
     addresses: Array,
     values: Array,
     mask: Array | None,
+    compare: Array | None = None,
     **more: Any,
 ) -> Array:
+    """An update by a mode, or a comparison and swap."""
     shape = addresses.shape[1:]
     operands: dict[str, Any] = {
         "pointers": (tile(Pointer(element), *shape), addresses),
@@ -99,14 +104,11 @@ def rmw(
     }
     if mask is not None:
         operands["mask"] = (tile(Scalar.I1, *shape), mask)
-    found, token = run_op(
-        "atomic_rmw_tko",
-        operands,
-        [tile(element, *shape), TOKEN],
-        attributes(mode),
-        memory=memory,
-        **more,
-    )
+    if compare is not None:
+        operands["compare"] = (tile(element, *shape), compare)
+    name = "atomic_cas_tko" if mode is None else "atomic_rmw_tko"
+    results = [tile(element, *shape), TOKEN]
+    found, token = run_op(name, operands, results, attributes(mode), memory=memory, **more)
     assert token is None
     return np.asarray(found)
 
@@ -129,85 +131,57 @@ def batches(draw: st.DrawFn) -> tuple[int, Array, Array | None, np.random.Genera
     return blocks, index, mask, rng
 
 
-@pytest.mark.parametrize(("mode", "element"), MODES, ids=lambda item: item.name.lower())
+@pytest.mark.parametrize(("mode", "element"), [*MODES, *SWAPS], ids=str)
 @examples(12)
 @given(batch=batches(), one=st.booleans(), watched=st.booleans())
 def test_updates_follow_each_other_by_block(
-    mode: AtomicMode,
+    mode: AtomicMode | None,
     element: Scalar,
     batch: tuple[int, Array, Array | None, np.random.Generator],
     one: bool,
     watched: bool,
 ) -> None:
     blocks, index, mask, rng = batch
-    data = numbers(rng, element, (1000,))
-    values = numbers(rng, element, (1 if one else blocks, *index.shape[1:]))
+    shape = (blocks, *index.shape[1:])
+    few = np.array([0.0, -0.0, np.nan, 1] if element.is_float else range(4), STORAGE[element])
+    draw = functools.partial(numbers, rng, element) if mode else functools.partial(rng.choice, few)
+    data = draw((1000,))
+    values = draw((1 if one and mode else blocks, *index.shape[1:]))
+    compare = None if mode else draw(shape)
     expected = data.copy()
-    before = np.broadcast_to(
-        garbage(LAYOUTS[element], index.shape[1:]), (blocks, *index.shape[1:])
-    ).copy()
+    before = (
+        np.broadcast_to(garbage(LAYOUTS[element], index.shape[1:]), shape).copy()
+        if compare is None
+        else compare.copy()
+    )
+    places, new = np.broadcast_to(index, shape), np.broadcast_to(values, shape)
     with np.errstate(all="ignore"):
-        for place in np.ndindex(before.shape):
-            if mask is None or np.broadcast_to(mask, before.shape)[place]:
-                at = np.broadcast_to(index, before.shape)[place]
+        for place in np.ndindex(shape):
+            if mask is None or np.broadcast_to(mask, shape)[place]:
+                at = places[place]
                 before[place] = expected[at]
-                expected[at] = combined(
-                    mode, expected[at], np.broadcast_to(values, before.shape)[place]
-                )
+                if mode is not None:
+                    expected[at] = combined(mode, expected[at], new[place])
+                elif compare is not None and before[place].tobytes() == compare[place].tobytes():
+                    expected[at] = new[place]
     region = MemoryRegion("x", BASE, data.view(np.uint8), itemsize=data.itemsize)
     watcher = Watcher()
-    observer = watcher if watched else None
-    found = rmw(
+    found = update(
         mode,
         element,
         Memory([region]),
         BASE + index * data.itemsize,
         values,
         mask,
+        compare,
         blocks=blocks,
-        observer=observer,
+        observer=watcher if watched else None,
     )
     assert found.dtype == data.dtype
     assert found.tobytes() == before.tobytes()
     assert data.tobytes() == expected.tobytes()
     for access in watcher.accesses:
         assert (access.kind, access.scope) == (AccessKind.ATOMIC, MemoryScope.DEVICE)
-
-
-@pytest.mark.parametrize("element", [Scalar.I32, Scalar.I64, Scalar.F32, Scalar.F64])
-@examples(25)
-@given(batch=batches())
-def test_compare_and_swap_compares_bits(
-    element: Scalar, batch: tuple[int, Array, Array | None, np.random.Generator]
-) -> None:
-    blocks, index, mask, rng = batch
-    choices = np.array(
-        [0.0, -0.0, np.nan, 1] if element.is_float else [0, 1, 2, 3], STORAGE[element]
-    )
-    data = choices[rng.integers(0, 4, 1000)]
-    shape = (blocks, *index.shape[1:])
-    compare, values = choices[rng.integers(0, 4, shape)], choices[rng.integers(0, 4, shape)]
-    expected, before = data.copy(), compare.copy()
-    for place in np.ndindex(shape):
-        if mask is None or np.broadcast_to(mask, shape)[place]:
-            at = np.broadcast_to(index, shape)[place]
-            before[place] = expected[at]
-            if expected[at].tobytes() == compare[place].tobytes():
-                expected[at] = values[place]
-    kind = tile(element, *shape[1:])
-    operands: dict[str, Any] = {
-        "pointers": (tile(Pointer(element), *shape[1:]), BASE + index * data.itemsize),
-        "compare": (kind, compare),
-        "value": (kind, values),
-    }
-    if mask is not None:
-        operands["mask"] = (tile(Scalar.I1, *shape[1:]), mask)
-    memory = Memory([MemoryRegion("x", BASE, data.view(np.uint8), itemsize=data.itemsize)])
-    found, _ = run_op(
-        "atomic_cas_tko", operands, [kind, TOKEN], attributes(), memory=memory, blocks=blocks
-    )
-    assert found.tobytes() == before.tobytes()
-    assert data.tobytes() == expected.tobytes()
 
 
 def reduce_one_by_one(
@@ -289,31 +263,13 @@ def test_reductions_through_views(
 
 
 def test_an_update_outside_all_memory() -> None:
-    data = np.zeros(4, np.int32)
+    data, one = np.zeros(4, np.int32), np.ones((1, 1), np.int32)
     memory = Memory([MemoryRegion.of("x", data)])
     addresses = data.ctypes.data + 4 * np.array([[3], [4]])
-    with pytest.raises(
-        FaultError,
-        match=r"atomic_rmw_tko updates address 0x[0-9a-f]+, which is element 4 of x with 4 elements, in block \(1, 0",
-    ):
-        rmw(
-            AtomicMode.ADD,
-            Scalar.I32,
-            memory,
-            addresses,
-            np.ones((1, 1), np.int32),
-            None,
-            grid=(2, 1, 1),
-        )
+    what = r"updates address 0x[0-9a-f]+, which is element 4 of x with 4 elements, in block \(1, 0"
+    with pytest.raises(FaultError, match=what):
+        update(AtomicMode.ADD, Scalar.I32, memory, addresses, one, None, grid=(2, 1, 1))
     watcher = Watcher(go_on=True)
-    rmw(
-        AtomicMode.ADD,
-        Scalar.I32,
-        memory,
-        addresses,
-        np.ones((1, 1), np.int32),
-        None,
-        observer=watcher,
-    )
+    update(AtomicMode.ADD, Scalar.I32, memory, addresses, one, None, observer=watcher)
     assert data.tolist() == [0, 0, 0, 1]
     assert len(watcher.outsides) == 1

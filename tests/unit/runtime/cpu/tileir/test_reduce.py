@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
@@ -14,10 +15,9 @@ import pytest
 from tests.unit.runtime.cpu.tileir import tolerance
 from tests.unit.runtime.cpu.tileir.build import Builder, run_op, tile
 from tests.unit.runtime.cpu.tileir.samples import held_integers, signed
-from tilec_runtime.cpu.tileir.frame import Frame
+from tests.unit.runtime.cpu.tileir.watching import Watcher
 from tilec_runtime.cpu.tileir.ir import (
     Block,
-    Op,
     Ordering,
     Overflow,
     Predicate,
@@ -90,47 +90,41 @@ def test_long_sums_stay_near(kind: Scalar) -> None:
         assert np.abs(found - exact).max() <= tolerance.of_sum(kind, 11 + 12) * exact
 
 
+def extreme(name: str, propagate: bool, x: float, y: float) -> float:
+    """The larger or smaller of two; +0 is above -0."""
+    if math.isnan(x) or math.isnan(y):
+        other = y if math.isnan(x) else x
+        return math.nan if propagate else other
+    best = max if name == "maxf" else min
+    return best(x, y, key=lambda number: (number, math.copysign(1, number)))
+
+
+def accumulated(numbers: Sequence[Any], combine: Callable[[Any, Any], Any]) -> list[Any]:
+    return list(itertools.accumulate(numbers, combine))
+
+
 @pytest.mark.parametrize("kind", FLOATS, ids=str)
 @pytest.mark.parametrize("name", ["maxf", "minf"])
 @pytest.mark.parametrize("propagate", [False, True])
-def test_extremes_of_floats(name: str, propagate: bool, kind: Scalar) -> None:
-    nan, inf = math.nan, math.inf
+@pytest.mark.parametrize("length", [4, 32])
+def test_extremes_of_floats(name: str, propagate: bool, kind: Scalar, length: int) -> None:
+    rng = np.random.default_rng(length)
     rows = [
-        [1, 2, -3, 0],
-        [nan, 1, 2, 3],
-        [nan] * 4,
-        [-0.0, 0.0, -0.0, -0.0],
-        [-0.0] * 4,
-        [-inf, 1, inf, 2],
-        [0.0, 5, -0.0, -5],
-        [0, -0.0, 1, 0],
+        rng.choice(some, length)
+        for some in ([0.0, -0.0], [-1, 0.0, -0.0, 1], [math.nan, -0.0], [math.inf, 2, -math.inf])
+        for _ in range(4)
     ]
-    held = np.array([rows]).astype(storage(kind))
+    held = np.array([[[math.nan] * length, *rows]]).astype(storage(kind))
     regions = single(name, kind, {"propagate_nan": propagate})
-    ordered = sorted if name == "minf" else functools.partial(sorted, reverse=True)
-    want = []
-    for row in rows:
-        numbers = [number for number in row if not math.isnan(number)]
-        lost = not numbers or (propagate and len(numbers) < len(row))
-        want.append(
-            nan
-            if lost
-            else ordered(numbers, key=lambda number: (number, math.copysign(1, number)))[0]
-        )
+    combine = functools.partial(extreme, name, propagate)
+    want = np.array([accumulated(row, combine) for row in held[0].astype(float).tolist()])
     across = reduce(held, kind, 1, regions)[0].astype(float)
     down = reduce(held.transpose(0, 2, 1).copy(), kind, 0, regions)[0].astype(float)
-    for found in (across, down):
-        np.testing.assert_array_equal(found, want)
-        numbers = ~np.isnan(want)
-        assert (np.signbit(found)[numbers] == np.signbit(want)[numbers]).all()
-
-
-def sequential(numbers: list[int], kind: Scalar, combine: Callable[[int, int], int]) -> list[int]:
-    found = [numbers[0]]
-    half = 1 << (kind.bits - 1)
-    for number in numbers[1:]:
-        found.append((combine(found[-1], number) + half) % (2 * half) - half)
-    return found
+    steps = scan(held, kind, 1, False, regions)[0].astype(float)
+    for found, wanted in ((across, want[:, -1]), (down, want[:, -1]), (steps, want)):
+        np.testing.assert_array_equal(found, wanted)
+        numbers = ~np.isnan(wanted)
+        assert (np.signbit(found)[numbers] == np.signbit(wanted)[numbers]).all()
 
 
 @pytest.mark.parametrize("kind", INTEGERS, ids=str)
@@ -150,136 +144,88 @@ def test_reductions_and_scans_of_integers(name: str, kind: Scalar) -> None:
         "umax": lambda x, y: max(x, y, key=lambda n: n & mask),
         "umin": lambda x, y: min(x, y, key=lambda n: n & mask),
     }[name]
-    rng = np.random.default_rng(kind.bits)
     half = 1 << (kind.bits - 1)
-    numbers = [
-        [int(n) for n in rng.integers(-half, half - 1, 8, dtype=np.int64, endpoint=True)]
-        for _ in range(3)
-    ]
+
+    def wrapped(x: int, y: int) -> int:
+        return (combine(x, y) + half) % (2 * half) - half
+
+    rng = np.random.default_rng(kind.bits)
+    numbers = rng.integers(-half, half - 1, (3, 8), dtype=np.int64, endpoint=True).tolist()
     held = np.stack([held_integers(row, kind) for row in numbers])[None]
-    attributes: dict[str, Any] = {
-        "signedness": Signedness.UNSIGNED if name[0] == "u" else Signedness.SIGNED
-    }
-    regions = single(
-        {"umax": "maxi", "umin": "mini"}.get(name, name), kind, {**attributes, **WRAPPING}
-    )
-    want = [sequential(row, kind, combine) for row in numbers]
-    assert signed(reduce(held, kind, 1, regions), kind) == [row[-1] for row in want]
-    assert signed(reduce(held.transpose(0, 2, 1).copy(), kind, 0, regions), kind) == [
-        row[-1] for row in want
-    ]
-    assert signed(scan(held, kind, 1, False, regions), kind) == [
-        number for row in want for number in row
-    ]
-    back = [sequential(row[::-1], kind, combine)[::-1] for row in numbers]
-    assert signed(scan(held, kind, 1, True, regions), kind) == [
-        number for row in back for number in row
-    ]
+    sign = Signedness.UNSIGNED if name[0] == "u" else Signedness.SIGNED
+    attributes: dict[str, Any] = {"signedness": sign, **WRAPPING}
+    regions = single({"umax": "maxi", "umin": "mini"}.get(name, name), kind, attributes)
+    want = [accumulated(row, wrapped) for row in numbers]
+    back = [accumulated(row[::-1], wrapped)[::-1] for row in numbers]
+    last = [row[-1] for row in want]
+    assert signed(reduce(held, kind, 1, regions), kind) == last
+    assert signed(reduce(held.transpose(0, 2, 1).copy(), kind, 0, regions), kind) == last
+    assert signed(scan(held, kind, 1, False, regions), kind) == np.concatenate(want).tolist()
+    assert signed(scan(held, kind, 1, True, regions), kind) == np.concatenate(back).tolist()
 
 
-def test_a_region_that_is_not_known_runs_on_pairs() -> None:
+def larger(b: Builder, current: Value, previous: Value) -> Value:
+    """Of no form that is known: the larger one, in two steps."""
+    bigger = b.compare(current, previous, Predicate.GREATER_THAN)
+    operands = {"condition": bigger, "if_true": current, "if_false": previous}
+    found: Value = b.op("select", operands, tile(Scalar.I32))
+    return found
+
+
+def later(b: Builder, current: Value, previous: Value) -> Value:
+    """Associative, but not commutative."""
+    nothing = {"lhs": previous, "rhs": b.constant(0)}
+    return b.add(current, b.op("muli", nothing, tile(Scalar.I32), WRAPPING))
+
+
+@pytest.mark.parametrize(("step", "combine"), [(larger, max), (later, lambda _, now: now)])
+def test_a_region_that_is_not_known_runs_on_pairs_in_order(
+    step: Callable[[Builder, Value, Value], Value], combine: Callable[[int, int], int]
+) -> None:
     def regions(builder: Builder) -> Sequence[Block]:
-        def fill(current: Value, previous: Value) -> None:
-            # 2 + 3 * ... keeps no known form: max(current, previous) plus nothing, said in two
-            # steps.
-            bigger = builder.op(
-                "cmpi",
-                {"lhs": current, "rhs": previous},
-                tile(Scalar.I1),
-                {"predicate": Predicate.GREATER_THAN, "signedness": Signedness.SIGNED},
-            )
-            builder.op(
-                "yield",
-                {
-                    "values": builder.op(
-                        "select",
-                        {"condition": bigger, "if_true": current, "if_false": previous},
-                        tile(Scalar.I32),
-                    )
-                },
-            )
+        def fill(*pair: Value) -> None:
+            builder.op("yield", {"values": step(builder, *pair)})
 
         return [builder.region([tile(Scalar.I32)] * 2, fill)]
 
     held = np.random.default_rng(0).integers(-99, 99, (3, 4, 7)).astype(np.int32)
-    for dim in (0, 1):
-        assert reduce(held, Scalar.I32, dim, regions).tolist() == held.max(axis=dim + 1).tolist()
-        assert (
-            scan(held, Scalar.I32, dim, False, regions).tolist()
-            == np.maximum.accumulate(held, axis=dim + 1).tolist()
-        )
-    back = np.maximum.accumulate(held[..., ::-1], axis=2)[..., ::-1]
-    assert scan(held, Scalar.I32, 1, True, regions).tolist() == back.tolist()
-
-
-def test_the_order_of_elements_is_kept_where_it_matters() -> None:
-    # Taking the later one of two elements is associative, but not commutative.
-    def later(builder: Builder) -> Sequence[Block]:
-        def fill(current: Value, previous: Value) -> None:
-            zero = builder.constant(0, Scalar.I32)
-            builder.op(
-                "yield",
-                {
-                    "values": builder.op(
-                        "addi",
-                        {
-                            "lhs": current,
-                            "rhs": builder.op(
-                                "muli", {"lhs": previous, "rhs": zero}, tile(Scalar.I32), WRAPPING
-                            ),
-                        },
-                        tile(Scalar.I32),
-                        WRAPPING,
-                    )
-                },
-            )
-
-        return [builder.region([tile(Scalar.I32)] * 2, fill)]
-
-    held = np.arange(10, dtype=np.int32).reshape(2, 5)
-    assert reduce(held, Scalar.I32, 0, later).tolist() == [4, 9]
-    assert scan(held, Scalar.I32, 0, False, later).tolist() == held.tolist()
+    rows = held.reshape(12, 7).tolist()
+    want = [accumulated(row, combine) for row in rows]
+    back = [accumulated(row[::-1], combine)[::-1] for row in rows]
+    last = [row[-1] for row in want]
+    down = held.transpose(0, 2, 1).copy()
+    assert reduce(held, Scalar.I32, 1, regions).ravel().tolist() == last
+    assert reduce(down, Scalar.I32, 0, regions).ravel().tolist() == last
+    assert scan(held, Scalar.I32, 1, False, regions).reshape(12, 7).tolist() == want
+    assert scan(held, Scalar.I32, 1, True, regions).reshape(12, 7).tolist() == back
 
 
 def test_several_operands_are_combined_together() -> None:
     """The place of the largest element, the first one of equals."""
+    element, place = tile(Scalar.F32), tile(Scalar.I32)
 
     def regions(builder: Builder) -> Sequence[Block]:
-        def fill(value: Value, best: Value, place: Value, best_place: Value) -> None:
-            better = builder.op(
-                "cmpf",
-                {"lhs": value, "rhs": best},
-                tile(Scalar.I1),
-                {"predicate": Predicate.GREATER_THAN, "ordering": Ordering.ORDERED},
-            )
+        def fill(value: Value, best: Value, at: Value, best_at: Value) -> None:
+            greater = {"predicate": Predicate.GREATER_THAN, "ordering": Ordering.ORDERED}
+            better = builder.op("cmpf", {"lhs": value, "rhs": best}, tile(Scalar.I1), greater)
             chosen = [
                 builder.op("select", {"condition": better, "if_true": new, "if_false": old}, kind)
-                for new, old, kind in (
-                    (value, best, tile(Scalar.F32)),
-                    (place, best_place, tile(Scalar.I32)),
-                )
+                for new, old, kind in ((value, best, element), (at, best_at, place))
             ]
             builder.op("yield", {"values": chosen})
 
-        return [builder.region([tile(Scalar.F32)] * 2 + [tile(Scalar.I32)] * 2, fill)]
+        return [builder.region([element] * 2 + [place] * 2, fill)]
 
     held = np.random.default_rng(1).integers(0, 6, (3, 4, 16)).astype(np.float32)
     places = np.broadcast_to(np.arange(16, dtype=np.int32), (1, 4, 16))
-    operands = [(tile(Scalar.F32, 4, 16), held), (tile(Scalar.I32, 4, 16), places)]
+    whole = [tile(Scalar.F32, 4, 16), tile(Scalar.I32, 4, 16)]
+    operands = {"operands": list(zip(whole, (held, places), strict=True))}
+    attributes = {"dim": 1, "identities": (), "reverse": False}
     results = [tile(Scalar.F32, 4), tile(Scalar.I32, 4)]
-    values, found = run_op(
-        "reduce", {"operands": operands}, results, {"dim": 1, "identities": ()}, regions
-    )
+    values, found = run_op("reduce", operands, results, attributes, regions)
     assert values.tolist() == held.max(axis=2).tolist()
     assert found.tolist() == held.argmax(axis=2).tolist()
-    whole = [tile(Scalar.F32, 4, 16), tile(Scalar.I32, 4, 16)]
-    values, found = run_op(
-        "scan",
-        {"operands": operands},
-        whole,
-        {"dim": 1, "reverse": False, "identities": ()},
-        regions,
-    )
+    values, found = run_op("scan", operands, whole, attributes, regions)
     assert values.tolist() == np.maximum.accumulate(held, axis=2).tolist()
     assert (np.take_along_axis(held, found.astype(np.int64), axis=2) == values).all()
 
@@ -297,16 +243,8 @@ def test_rounding_other_than_to_nearest_is_kept_in_sums() -> None:
 
 
 def test_a_promise_inside_a_reduction_is_watched() -> None:
-    class Watcher:
-        seen = 0
-
-        def overflowed(self, op: Op, frame: Frame, wrapped: Array) -> None:
-            self.seen += int(wrapped.sum())
-
-    watcher: Any = Watcher()
+    watcher = Watcher()
     held = np.array([[100, 100, 1, 1], [1, 2, 3, 4]], np.int8)
-    found = reduce(
-        held, Scalar.I8, 0, single("addi", Scalar.I8, {"overflow": Overflow.NSW}), observer=watcher
-    )
-    assert found.tolist() == [-54, 10]
-    assert watcher.seen == 1
+    regions = single("addi", Scalar.I8, {"overflow": Overflow.NSW})
+    assert reduce(held, Scalar.I8, 0, regions, observer=watcher).tolist() == [-54, 10]
+    assert [*itertools.chain(*watcher.wrapped)] == [0]
