@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from tests.unit.runtime.cpu.tileir.build import Builder, program, tile
+from tests.unit.runtime.cpu.tileir.build import Builder, program
 from tilec_runtime.cpu.tileir.blocks import batches
 from tilec_runtime.cpu.tileir.execute import Options, execute
 from tilec_runtime.cpu.tileir.ir import Rounding, Scalar
 from tilec_runtime.cpu.tileir.memory import Memory
+from tilec_runtime.cpu.tileir.program import Program
 from tilec_runtime.errors import LaunchLimitError, UsageError
 
 GRIDS = st.tuples(st.integers(1, 40), st.integers(1, 9), st.integers(1, 5))
@@ -46,21 +47,11 @@ def test_an_unknown_order_is_refused() -> None:
         list(batches((4, 1, 1), 4, "sideways"))
 
 
-def tiles(*shape: int):
+def tiles(*shape: int) -> Program:
     def fill(b: Builder) -> None:
-        kind = tile(Scalar.F32, *shape)
-        value = b.op(
-            "broadcast",
-            {
-                "source": b.op(
-                    "reshape",
-                    {"source": b.constant(1.0, Scalar.F32)},
-                    tile(Scalar.F32, *[1] * len(shape)),
-                )
-            },
-            kind,
-        )
-        b.op("addf", {"lhs": value, "rhs": value}, kind, {"rounding": Rounding.NEAREST_EVEN})
+        value = b.spread(b.constant(1.0, Scalar.F32), *shape)
+        operands = {"lhs": value, "rhs": value}
+        b.op("addf", operands, value.type, {"rounding": Rounding.NEAREST_EVEN})
         b.ret()
 
     return program((), fill)

@@ -12,17 +12,6 @@ from hypothesis import given
 from tilec_runtime.cpu.tileir.memory import Memory, MemoryRegion
 
 
-def test_a_read_only_array_is_not_writable() -> None:
-    array = np.zeros(4)
-    assert MemoryRegion.of("x", array).writable
-    assert not MemoryRegion.of("x", array, writable=False).writable
-    array.flags.writeable = False
-    region = MemoryRegion.of("x", array)
-    assert not region.writable
-    with pytest.raises(ValueError, match="read-only"):
-        region.data[0] = 1
-
-
 @given(
     shape=st.lists(st.integers(1, 4), min_size=1, max_size=3),
     steps=st.lists(st.sampled_from([1, 2, -1, -2]), min_size=3, max_size=3),
@@ -46,31 +35,36 @@ def test_every_element_of_a_view_is_found_by_its_address(
         assert region.data[offset : offset + 4].view(np.int32)[0] == view[index]
 
 
-def test_find_and_nearest() -> None:
-    a = MemoryRegion("a", 0x1000, np.zeros(16, np.uint8))
-    b = MemoryRegion("b", 0x2000, np.zeros(16, np.uint8))
-    memory = Memory([b, a])
-    assert memory.regions == (a, b)
-    assert memory.find(0x1000) is a
-    assert memory.find(0x100F) is a
-    assert memory.find(0x1010) is None
-    assert memory.find(0xFFF) is None
-    assert memory.find(0x2005) is b
-    assert memory.nearest(0x1010) is a
-    assert memory.nearest(0x1FFF) is b
-    memory.discard(a)
-    assert memory.find(0x1000) is None
+A = MemoryRegion("a", 0x1000, np.zeros(16, np.uint8))
+B = MemoryRegion("b", 0x2000, np.zeros(16, np.uint8))
+WIDE = MemoryRegion("wide", 0x1000, np.zeros(256, np.uint8), writable=False)
+NARROW = MemoryRegion("narrow", 0x1010, np.zeros(16, np.uint8))
+
+
+@pytest.mark.parametrize(
+    ("regions", "address", "writing", "found"),
+    [
+        ((B, A), 0x1000, False, A),
+        ((B, A), 0x100F, False, A),
+        ((B, A), 0x1010, False, None),
+        ((B, A), 0xFFF, False, None),
+        ((B, A), 0x2005, False, B),
+        ((WIDE, NARROW), 0x1011, False, WIDE),
+        ((WIDE, NARROW), 0x1011, True, NARROW),
+        ((WIDE, NARROW), 0x1080, True, WIDE),
+        ((MemoryRegion("empty", 0x1000, np.zeros(0, np.uint8)),), 0x1000, False, None),
+    ],
+)
+def test_finds_the_region_of_an_address(
+    regions: tuple[MemoryRegion, ...], address: int, writing: bool, found: MemoryRegion | None
+) -> None:
+    assert Memory(regions).find(address, writing=writing) is found
+
+
+def test_finds_the_nearest_region() -> None:
+    assert Memory((B, A)).nearest(0x1010) is A
+    assert Memory((B, A)).nearest(0x1FFF) is B
     assert Memory().nearest(5) is None
-
-
-def test_overlapping_regions_are_all_found() -> None:
-    wide = MemoryRegion("wide", 0x1000, np.zeros(256, np.uint8), writable=False)
-    narrow = MemoryRegion("narrow", 0x1010, np.zeros(16, np.uint8))
-    memory = Memory([wide, narrow])
-    assert memory.find(0x1011) is wide
-    assert memory.find(0x1011, writing=True) is narrow
-    assert memory.find(0x1080) is wide
-    assert memory.find(0x1080, writing=True) is wide
 
 
 @pytest.mark.skipif(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import hypothesis.strategies as st
@@ -11,14 +12,12 @@ import pytest
 from hypothesis import given
 
 from tests.amount import examples
-from tests.unit.runtime.cpu.tileir.build import TOKEN, Builder, launch, program, run_op, tile
+from tests.unit.runtime.cpu.tileir.build import I32, TOKEN, Builder, program, run_op, tile
 from tests.unit.runtime.cpu.tileir.undetermined import garbage
 from tests.unit.runtime.cpu.tileir.watching import Watcher
-from tilec_runtime.cpu.tileir.execute import Options, launched
-from tilec_runtime.cpu.tileir.frame import Frame
-from tilec_runtime.cpu.tileir.ir import Global, MemoryOrder, Op, Pointer, Scalar, Value
+from tilec_runtime.cpu.tileir.execute import Options, execute
+from tilec_runtime.cpu.tileir.ir import Global, MemoryOrder, Pointer, Scalar, Value
 from tilec_runtime.cpu.tileir.memory import Memory, MemoryRegion
-from tilec_runtime.cpu.tileir.program import BINDERS
 from tilec_runtime.cpu.tileir.values import LAYOUTS, STORAGE, Array
 from tilec_runtime.errors import FaultError
 
@@ -196,68 +195,43 @@ def test_pointers_become_numbers_and_other_pointers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("element", "held"),
+    ("element", "data", "shown"),
     [
-        (Scalar.I4, np.array([1, -2, 7, -8], np.int8)),
-        (Scalar.I1, np.array([True, False, False, True])),
-        (Scalar.TF32, np.array([1.5, -2, 0, 3], np.float32)),
-        (Scalar.F64, np.array([1.5, -2, 0, 3])),
+        (Scalar.I4, bytes([1, 0xFE, 7, 0xF8]), "[1, -2, 7, -8]"),
+        (Scalar.I1, b"\x09", "[1, 0, 0, 1]"),
+        (Scalar.TF32, bytes.fromhex("00fe01000006000000000202"), "[1.5, -2, 0, 3]"),
+        (Scalar.F64, np.array([1.5, -2, 0, 3]).tobytes(), "[1.5, -2, 0, 3]"),
     ],
+    ids=str,
 )
-def test_variables_of_a_module_are_loaded_and_stored(element: Scalar, held: Array) -> None:
-    pointers = tile(Pointer(element), 4)
-    data = held.tobytes()
-    if element is Scalar.I1:
-        data = np.packbits(held, bitorder="little").tobytes()
-    elif element is Scalar.TF32:
-        data = b"".join(
-            int(bits >> 13).to_bytes(3, "little") for bits in held.view(np.uint32).tolist()
-        )
+def test_variables_of_a_module_are_loaded_and_stored(
+    element: Scalar, data: bytes, shown: str
+) -> None:
+    kind, pointers = tile(element, 4), tile(Pointer(element), 4)
 
-    def fill(builder: Builder) -> None:
-        def spread(name: str) -> Value:
-            base = builder.op("get_global", {}, tile(Pointer(element)), {"name": name})
-            wide = builder.op(
-                "broadcast",
-                {"source": builder.op("reshape", {"source": base}, tile(Pointer(element), 1))},
-                pointers,
+    def fill(b: Builder) -> None:
+        def at(name: str) -> Value:
+            base = b.op("get_global", {}, tile(Pointer(element)), {"name": name})
+            places = b.constant(np.arange(4, dtype=np.int32), Scalar.I32, 4)
+            found: Value = b.op(
+                "offset", {"pointer": b.spread(base, 4), "offset": places}, pointers
             )
-            places = builder.constant(np.arange(4, dtype=np.int32), Scalar.I32, 4)
-            made: Value = builder.op("offset", {"pointer": wide, "offset": places}, pointers)
-            return made
+            return found
 
-        found, _ = builder.op(
-            "load_ptr_tko", {"source": spread("table")}, [tile(element, 4), TOKEN], WEAK
-        )
-        builder.op("store_ptr_tko", {"destination": spread("copy"), "value": found}, TOKEN, WEAK)
-        again, _ = builder.op(
-            "load_ptr_tko", {"source": spread("copy")}, [tile(element, 4), TOKEN], WEAK
-        )
-        seen.append(again)
-        builder.ret()
+        table = b.op("load_ptr_tko", {"source": at("table")}, [kind, TOKEN], WEAK)[0]
+        b.op("store_ptr_tko", {"destination": at("copy"), "value": table}, TOKEN, WEAK)
+        copy = b.op("load_ptr_tko", {"source": at("copy")}, [kind, TOKEN], WEAK)[0]
+        b.show(copy, text="%g" if element.is_float else "%d")
+        b.ret()
 
-    seen: list[Value] = []
-    kind = tile(element, 4)
-    zeros = bytes(len(data))
     variables = [
         Global(name="table", type=kind, data=data, alignment=0, constant=True),
-        Global(name="copy", type=kind, data=zeros, alignment=64),
+        Global(name="copy", type=kind, data=bytes(len(data)), alignment=64),
     ]
-    made = program([], fill, variables=variables)
-    memory = Memory()
-    with launched(made, [], (1, 1, 1), memory, Options()) as start:
-        assert start is not None
-        assert start.launch.globals["copy"] % 64 == 0
-        frame = start.frame(np.arange(1))
-        for step in (
-            BINDERS[op.name](op, lambda block: lambda frame: ())
-            for op in made.function.body.ops[:-1]
-        ):
-            step(frame)
-        assert frame.get(seen[0]).tolist() == [held.tolist()]
-        (table,) = [region for region in memory.regions if region.name == "table"]
-        assert not table.writable
-    assert memory.regions == ()
+    texts: list[str] = []
+    memory, options = Memory(), Options(output=texts.append)
+    execute(program([], fill, variables=variables), [], (1, 1, 1), memory, options)
+    assert (texts, memory.regions) == ([shown], ())
 
 
 def test_an_address_past_the_end_names_the_parameter_and_the_element() -> None:
@@ -280,52 +254,47 @@ def test_an_address_past_the_end_names_the_parameter_and_the_element() -> None:
     )
 
 
-def test_addresses_far_from_all_memory() -> None:
-    one = np.array([[8]])
-    with pytest.raises(
-        FaultError,
-        match="store_ptr_tko writes address 0x8, which is in no memory of the launch: there is none, in block",
-    ):
-        store(Memory(), Scalar.F32, one, np.zeros((1, 1), np.float32))
-    memory = Memory([MemoryRegion("x", BASE, np.zeros(4, np.uint8), itemsize=4)])
-    with pytest.raises(
-        FaultError,
-        match="reads address 0x8, which is in no memory of the launch; the nearest is x with 1 element, in",
-    ):
-        load(memory, Scalar.F32, one)
-    with pytest.raises(
-        FaultError, match="is only partly in x: element 0 of 1 element, where 8 bytes do not fit"
-    ):
-        load(memory, Scalar.F64, np.array([[BASE]]))
-    assert load(memory, Scalar.F32, one, np.array([[False]]), padding=5).tolist() == [[5]]
+store_one = functools.partial(store, value=np.zeros((1, 1), np.float32))
 
 
-def test_an_address_between_elements() -> None:
-    memory = Memory([MemoryRegion("x", BASE, np.zeros(64, np.uint8), itemsize=4)])
-    addresses = np.array([[BASE, BASE + 6]])
-    with pytest.raises(FaultError) as error:
-        load(memory, Scalar.F32, addresses)
-    what = f"load_ptr_tko is given address {BASE + 6:#x}, which is no multiple of the element's 4 bytes (byte 6 of x), in block (0, 0, 0)"
-    assert error.value.what == f"kernel: {what}"
-    load(memory, Scalar.F32, addresses, np.array([[True, False]]))
-
-
-def test_a_constant_is_not_written() -> None:
-    memory = Memory(
-        [MemoryRegion("table", BASE, np.zeros(64, np.uint8), itemsize=4, writable=False)]
-    )
-    with pytest.raises(
-        FaultError,
-        match=r"store_ptr_tko writes element 2 of table, which may only be read, in block \(1, 0, 0\)",
-    ):
-        store(
-            memory,
+@pytest.mark.parametrize(
+    ("regions", "access", "element", "address", "what"),
+    [
+        (
+            (),
+            store_one,
             Scalar.F32,
-            np.array([[0], [BASE + 8]]),
-            np.zeros((1, 1), np.float32),
-            np.array([[False], [True]]),
-            grid=(2, 1, 1),
-        )
+            8,
+            "writes address 0x8, which is in no memory .* there is none, in",
+        ),
+        (("x",), load, Scalar.F32, 8, "reads address 0x8, .*; the nearest is x with 1 element, in"),
+        (("x",), load, Scalar.F64, BASE, "only partly in x: element 0 of 1 element, where 8 bytes"),
+        (
+            ("x",),
+            load,
+            Scalar.F16,
+            BASE + 1,
+            r"no multiple of .* 2 bytes \(byte 1 of x\), in block",
+        ),
+        (
+            ("x",),
+            store_one,
+            Scalar.F32,
+            BASE,
+            "writes element 0 of x, which may only be read, in block",
+        ),
+    ],
+)
+def test_refuses_an_address_unless_it_is_masked(
+    regions: tuple[str, ...], access: Any, element: Scalar, address: int, what: str
+) -> None:
+    memory = Memory(
+        MemoryRegion(name, BASE, np.zeros(4, np.uint8), itemsize=4, writable=False)
+        for name in regions
+    )
+    with pytest.raises(FaultError, match=what):
+        access(memory, element, np.array([[address]]))
+    access(memory, element, np.array([[address]]), mask=np.array([[False]]))
 
 
 def test_an_observer_is_told_of_each_region_and_of_what_lies_outside() -> None:
@@ -351,30 +320,31 @@ def test_an_observer_is_told_of_each_region_and_of_what_lies_outside() -> None:
 
 
 def test_blocks_allocate_memory_of_their_own_until_they_are_done() -> None:
-    memory = Memory()
-    where = launch(4, memory)
-    result = Value(0, tile(Pointer(Scalar.F32)))
-    op = Op(
-        name="alloca",
-        results=(result,),
-        operands={},
-        attributes={"count": 3, "alignment": 64},
-        regions=(),
-        loc=None,
-        number=7,
-    )
-    step = BINDERS["alloca"](op, lambda block: lambda frame: ())
-    frame = Frame(where, np.arange(4))
-    step(frame)
-    first = frame.get(result)
-    assert (first % 64 == 0).all()
-    assert (np.diff(np.sort(first)) >= 12).all()
-    store(memory, Scalar.F32, first[:, None], np.arange(4, dtype=np.float32)[:, None])
-    # Some of the blocks once more, as in a loop: each has what it had.
-    part = frame.narrow(np.array([2, 0]))
-    step(part)
-    assert load(memory, Scalar.F32, part.get(result)[:, None]).tolist() == [[2], [0]]
-    frame.flush()
+    """Also in a loop, each pass of which finds what the one before has left."""
+
+    def fill(b: Builder) -> None:
+        x = b.block()
+
+        def body(count: Value) -> None:
+            own = b.op("alloca", {}, tile(Pointer(Scalar.I32)), {"count": 3, "alignment": 64})
+            b.show(b.op("ptr_to_int", {"source": own}, tile(Scalar.I64)), text="%lld ")
+            old = b.op("load_ptr_tko", {"source": own}, [I32, TOKEN], WEAK)[0]
+            first = b.compare(count, b.constant(1))
+            new = b.op("select", {"condition": first, "if_true": x, "if_false": b.add(old, x)}, I32)
+            b.op("store_ptr_tko", {"destination": own, "value": new}, TOKEN, WEAK)
+            b.show(new, text="%d;")
+            b.op("continue")
+
+        ends = {"lower": b.constant(0), "upper": b.constant(2), "step": b.constant(1), "init": ()}
+        b.op("for", ends, (), {}, [b.region([I32], body)])
+        b.ret()
+
+    memory, texts = Memory(), list[str]()
+    execute(program([], fill), [], (4, 1, 1), memory, Options(output=texts.append))
+    shown = [part.split() for part in "".join(texts).split(";")[:-1]]
+    assert [int(number) for _, number in shown] == [0, 0, 1, 2, 2, 4, 3, 6]
+    addresses = np.array([int(address) for address, _ in shown]).reshape(4, 2)
+    assert (addresses[:, 0] == addresses[:, 1]).all()
+    assert (addresses % 64 == 0).all()
+    assert (np.diff(np.sort(addresses[:, 0])) >= 12).all()
     assert memory.regions == ()
-    with pytest.raises(FaultError, match="no memory of the launch"):
-        load(memory, Scalar.F32, first[:, None])

@@ -67,8 +67,6 @@ def test_elements_are_chosen(kind: Scalar | Pointer, rows: tuple[int, int, int])
     element = kind if isinstance(kind, Scalar) else Scalar.I64
     condition = (np.arange(rows[0] * 8) % 3 == 0).reshape(rows[0], 8)
     first, second = some(element, rows[1], 8), some(element, rows[2], 8)[:, ::-1]
-    if element not in (Scalar.I1, Scalar.F4E2M1FN, Scalar.I4):
-        second = second + first.dtype.type(0) if element.bits == 64 else second
     operands = {
         "condition": (tile(Scalar.I1, 8), condition),
         "if_true": (tile(kind, 8), first),
@@ -83,35 +81,27 @@ def indices(*columns: list[int]) -> list[tuple[Type, Array]]:
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
-def test_parts_are_taken_out_by_number(kind: Scalar) -> None:
-    held = some(kind, 3, 4, 6)
-    operands: dict[str, Any] = {"source": (tile(kind, 4, 6), held), "indices": indices([1], [2])}
+@pytest.mark.parametrize("rows", [1, 3])
+def test_parts_are_taken_out_and_put_in_by_number(kind: Scalar, rows: int) -> None:
+    whole, part = some(kind, 3, 4, 6), some(kind, 3, 2, 2)
+    numbers = [(0, 2), (1, 0), (1, 1)]
+    places = [np.s_[2 * row : 2 * row + 2, 2 * column : 2 * column + 2] for row, column in numbers]
+    index = indices(*(list(column) for column in zip(*numbers, strict=True)))
+    operands: dict[str, Any] = {"source": (tile(kind, 4, 6), whole[:rows]), "indices": index}
     (found,) = run_op("extract", operands, tile(kind, 2, 2))
-    assert same(found, held[:, 2:4, 4:6])
-    operands["indices"] = indices([0, 1, 1], [2, 0, 1])
+    assert same(found, np.stack([whole[n if rows > 1 else 0][at] for n, at in enumerate(places)]))
+    operands["indices"] = indices([1], [2])
     (found,) = run_op("extract", operands, tile(kind, 2, 2))
-    assert same(found, np.stack((held[0, 0:2, 4:6], held[1, 2:4, 0:2], held[2, 2:4, 2:4])))
-    operands["source"] = (tile(kind, 4, 6), held[:1])
-    (found,) = run_op("extract", operands, tile(kind, 2, 2))
-    assert same(found, np.stack((held[0, 0:2, 4:6], held[0, 2:4, 0:2], held[0, 2:4, 2:4])))
-
-
-@pytest.mark.parametrize("kind", KINDS, ids=str)
-def test_parts_are_put_in_by_number(kind: Scalar) -> None:
-    held, part = some(kind, 3, 4, 6), some(kind, 3, 2, 2)
-    before = held.copy()
-    for rows in (3, 1):
-        operands: dict[str, Any] = {
-            "source": (tile(kind, 2, 2), part[:rows]),
-            "destination": (tile(kind, 4, 6), held),
-            "indices": indices([0, 1, 1], [2, 0, 1]),
-        }
-        (found,) = run_op("insert", operands, tile(kind, 4, 6))
-        want = held.copy()
-        for block, (row, column) in enumerate(((0, 4), (2, 0), (2, 2))):
-            want[block, row : row + 2, column : column + 2] = part[block if rows == 3 else 0]
-        assert same(found, want)
-    assert same(held, before)
+    assert same(found, whole[:rows, 2:4, 4:6])
+    before, want = whole.copy(), whole.copy()
+    for block, at in enumerate(places):
+        want[block][at] = part[block if rows > 1 else 0]
+    operands = {"source": (tile(kind, 2, 2), part[:rows]), "indices": index}
+    (found,) = run_op(
+        "insert", {**operands, "destination": (tile(kind, 4, 6), whole)}, tile(kind, 4, 6)
+    )
+    assert same(found, want)
+    assert same(whole, before)
 
 
 def test_a_part_that_does_not_exist_is_the_nearest_one() -> None:

@@ -65,20 +65,6 @@ def test_a_message_names_operation_place_and_what_to_do() -> None:
     ) == ("kernel.py", 7, 1)
 
 
-def reduction(
-    b: Builder, source: Value, result: Any, args: tuple[Any, ...], yielded: int = 0, **more: Any
-) -> None:
-    region = b.region(args, lambda *found: b.op("yield", {"values": found[: 1 + yielded]}))
-    attributes = {"dim": 0, "identities": (FloatAttr(Scalar.F32, 0),)} | more
-    b.op("reduce", {"operands": source}, result, attributes, (region,))
-
-
-def row(b: Builder, x: Value, *shape: int) -> Value:
-    one = b.op("reshape", {"source": x}, tile(Scalar.F32, *(1 for _ in shape)))
-    made: Value = b.op("broadcast", {"source": one}, tile(Scalar.F32, *shape))
-    return made
-
-
 def one(
     name: str,
     operands: Callable[..., dict[str, Any]],
@@ -149,30 +135,32 @@ CASES: dict[str, tuple[Fill, str]] = {
         "iota: tile<512xi8> cannot hold its indices",
     ),
     "broadcast": (
-        one("broadcast", lambda b, x, *_: {"source": row(b, x, 2)}, ROW),
+        one("broadcast", lambda b, x, *_: {"source": b.spread(x, 2)}, ROW),
         "broadcast: tile<2xf32> cannot be spread over tile<4xf32>",
     ),
     "reshape": (
-        one("reshape", lambda b, x, *_: {"source": row(b, x, 2)}, ROW),
+        one("reshape", lambda b, x, *_: {"source": b.spread(x, 2)}, ROW),
         "reshape: tile<2xf32> and tile<4xf32> differ in size",
     ),
     "permutation": (
         one(
             "permute",
-            lambda b, x, *_: {"source": row(b, x, 2, 4)},
+            lambda b, x, *_: {"source": b.spread(x, 2, 4)},
             tile(Scalar.F32, 4, 2),
             {"permutation": (1, 1)},
         ),
         "permute: permutation [1, 1] is none of the dimensions of tile<2x4xf32>",
     ),
     "cat": (
-        one("cat", lambda b, x, *_: {"lhs": row(b, x, 2), "rhs": row(b, x, 4)}, ROW, {"dim": 0}),
+        one(
+            "cat", lambda b, x, *_: {"lhs": b.spread(x, 2), "rhs": b.spread(x, 4)}, ROW, {"dim": 0}
+        ),
         "cat: tile<2xf32> and tile<4xf32> do not make tile<4xf32>",
     ),
     "indices": (
         one(
             "extract",
-            lambda b, x, n, *_: {"source": row(b, x, 8, 4), "indices": (n,)},
+            lambda b, x, n, *_: {"source": b.spread(x, 8, 4), "indices": (n,)},
             tile(Scalar.F32, 2, 4),
         ),
         "extract: 1 indices are given for tile<8x4xf32>",
@@ -181,9 +169,9 @@ CASES: dict[str, tuple[Fill, str]] = {
         one(
             "mmaf",
             lambda b, x, *_: {
-                "lhs": row(b, x, 4, 8),
-                "rhs": row(b, x, 4, 8),
-                "acc": row(b, x, 4, 8),
+                "lhs": b.spread(x, 4, 8),
+                "rhs": b.spread(x, 4, 8),
+                "acc": b.spread(x, 4, 8),
             },
             tile(Scalar.F32, 4, 8),
             {"fast_acc": False},
@@ -297,7 +285,7 @@ def effect(b: Builder, x: Value, n: Value, flag: Value, pointer: Value) -> None:
     region = b.region((F32, F32), body)
     b.op(
         "reduce",
-        {"operands": row(b, x, 4)},
+        {"operands": b.spread(x, 4)},
         F32,
         {"dim": 0, "identities": (FloatAttr(Scalar.F32, 0),)},
         (region,),
@@ -305,9 +293,13 @@ def effect(b: Builder, x: Value, n: Value, flag: Value, pointer: Value) -> None:
     b.ret()
 
 
-def reduced(*args: Any, **more: Any) -> Fill:
+def reduced(result: Any, args: tuple[Any, ...], yielded: int = 1, **more: Any) -> Fill:
+    """Adds up a row."""
+    attributes = {"dim": 0, "identities": (FloatAttr(Scalar.F32, 0),), **more}
+
     def fill(b: Builder, x: Value, *_: Value) -> None:
-        reduction(b, row(b, x, 4), *args, **more)
+        region = b.region(args, lambda *found: b.op("yield", {"values": found[:yielded]}))
+        b.op("reduce", {"operands": b.spread(x, 4)}, result, attributes, (region,))
         b.ret()
 
     return fill
@@ -359,7 +351,7 @@ STRUCTURE: dict[str, tuple[Fill, str]] = {
         "reduce: the arguments of its block are not two scalars for each operand",
     ),
     "yields of a reduction": (
-        reduced(F32, (F32, F32), yielded=1),
+        reduced(F32, (F32, F32), yielded=2),
         "yield: the values are (tile<f32>, tile<f32>) instead of (tile<f32>)",
     ),
 }
