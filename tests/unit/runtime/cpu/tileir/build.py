@@ -143,6 +143,22 @@ class Builder:
         found: Value = self.op("broadcast", {"source": one}, Tile(element, shape))
         return found
 
+    def at(self, pointer: Value, offset: Value) -> Value:
+        """A pointer so many elements further on."""
+        found: Value = self.op("offset", {"pointer": pointer, "offset": offset}, pointer.type)
+        return found
+
+    def load(self, source: Value, kind: Type | None = None, line: int = 0) -> Value:
+        """What lies at a pointer: an integer, unless told otherwise."""
+        weak = {"order": MemoryOrder.WEAK}
+        results = [kind or I32, TOKEN]
+        found: Value = self.op("load_ptr_tko", {"source": source}, results, weak, line=line)[0]
+        return found
+
+    def store(self, destination: Value, value: Value, line: int = 0) -> None:
+        operands = {"destination": destination, "value": value}
+        self.op("store_ptr_tko", operands, TOKEN, {"order": MemoryOrder.WEAK}, line=line)
+
     def atomic_add(self, pointer: Value, number: Value) -> Value:
         more = {
             "order": MemoryOrder.ACQ_REL,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tilec_runtime.cpu.tileir.check.checker import Checker
 from tilec_runtime.cpu.tileir.check.findings import Finding, FindingKind, Side
 from tilec_runtime.cpu.tileir.check.shadow import SyncLog
-from tilec_runtime.cpu.tileir.frame import Access, AccessKind, Frame, Launch, Outside
+from tilec_runtime.cpu.tileir.frame import Access, AccessKind, Frame, Launch
 from tilec_runtime.cpu.tileir.ir import (
     Block,
     Function,
@@ -331,26 +331,6 @@ def test_elements_of_other_sizes_are_compared_by_their_bytes() -> None:
     assert (found.index, other_of(found).block) == ((0,), (0, 0, 0))
 
 
-def test_an_access_outside_says_which_element_of_what() -> None:
-    scene = Scene()
-    frame = Frame(scene.launch, np.arange(4))
-    end = scene.regions["y"].address + 4 * 66
-    told = Outside(
-        op=scene.op(3),
-        frame=frame,
-        kind=READ,
-        rows=np.array([2, 3]),
-        addresses=np.array([end, end]),
-        index=None,
-        shape=None,
-        promised=False,
-    )
-    assert scene.checker.outside(told)
-    (found,) = scene.checker.findings
-    assert found.what == "reads element [66] of y, which has 64"
-    assert (found.block, found.index, found.count) == ((2, 0, 0), (66,), 2)
-
-
 def test_too_much_synchronisation_is_taken_for_order_and_said(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -412,53 +392,3 @@ def test_the_last_of_ten_thousand_blocks_is_still_followed() -> None:
     scene.access(3, READ, [number - 1], [list(range(64))])
     assert scene.kinds() == []
     assert scene.checker._log._work <= number
-
-
-@pytest.mark.parametrize("kind", [READ, WRITE])
-def test_a_tile_entirely_outside_is_a_finding_of_its_own(kind: AccessKind) -> None:
-    scene = Scene()
-    x = scene.regions["x"]
-    index = np.array([[64, 0], [80, 0]])
-    told = Outside(
-        op=scene.op(3),
-        frame=Frame(scene.launch, np.asarray([4, 5], np.int64)),
-        kind=kind,
-        rows=np.array([0, 1]),
-        addresses=x.address + 4 * index[:, 0],
-        index=index,
-        shape=np.array([[64, 1], [64, 1]]),
-        promised=False,
-        tile=(16, 1),
-    )
-    assert scene.checker.outside(told)
-    assert scene.checker.outside(told)
-    (found,) = scene.checker.findings
-    assert (found.kind, found.block, found.parameter, found.index, found.count) == (
-        FindingKind.OUT_OF_BOUNDS,
-        (4, 0, 0),
-        "x",
-        (64, 0),
-        4,
-    )
-    verb = "reads" if kind is READ else "writes"
-    assert (
-        found.what
-        == f"{verb} a tile of [16, 1] elements from [64, 0] on, which lies entirely outside of x, whose extents are [64, 1]"
-    )
-    assert (
-        found.hint
-        == "only a part of a tile may lie outside: launch no block, and make no pass of a loop, that has no part inside"
-    )
-
-
-def test_findings_are_json() -> None:
-    scene = Scene()
-    scene.access(1, WRITE, [3, 5], [[0, 1], [1, 2]])
-    found = scene.checker.findings[0].as_json()
-    assert found["kind"] == "write-write race"
-    assert found["location"] == {"file": "k.py", "line": 1, "column": 6}
-    assert found["other"] == {
-        "what": "writes",
-        "location": {"file": "k.py", "line": 1, "column": 6},
-        "block": [5, 0, 0],
-    }

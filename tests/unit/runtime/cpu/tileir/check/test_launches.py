@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.unit.runtime.cpu.tileir.build import I32, I64, TOKEN, Builder, module, program, tile
+from tests.unit.runtime.cpu.tileir.build import I32, I64, Builder, module, program, tile
 from tilec_runtime.cpu.tileir.check.checker import Checker
 from tilec_runtime.cpu.tileir.check.findings import Finding, FindingKind, Side
 from tilec_runtime.cpu.tileir.check.provenance import Provenance
@@ -17,8 +17,6 @@ from tilec_runtime.cpu.tileir.execute import Options, execute
 from tilec_runtime.cpu.tileir.ir import (
     Bounded,
     DivBy,
-    MemoryOrder,
-    Op,
     Overflow,
     Pointer,
     Scalar,
@@ -32,29 +30,7 @@ from tilec_runtime.errors import FaultError
 POINTER = tile(Pointer(Scalar.I32))
 
 
-WEAK = {"order": MemoryOrder.WEAK}
-
-
 Fill = Callable[..., object]
-
-
-def at(b: Builder, pointer: Value, number: Value) -> Value:
-    found: Value = b.op("offset", {"pointer": pointer, "offset": number}, pointer.type)
-    return found
-
-
-def store(b: Builder, pointer: Value, value: Value, line: int = 0) -> None:
-    b.op("store_ptr_tko", {"destination": pointer, "value": value}, TOKEN, WEAK, line=line)
-
-
-def load(b: Builder, pointer: Value, line: int = 0) -> Value:
-    found: Value = b.op("load_ptr_tko", {"source": pointer}, [I32, TOKEN], WEAK, line=line)[0]
-    return found
-
-
-def block(b: Builder) -> Value:
-    found: Value = b.op("get_tile_block_id", {}, [I32, I32, I32])[0]
-    return found
 
 
 def ended(fill: Fill) -> Fill:
@@ -121,20 +97,11 @@ def test_arithmetic_that_wraps_although_it_promises_not_to(
         assert (line(found[0]), found[0].block, found[0].count) == (9, (0, 0, 0), 4)
 
 
-def test_only_blocks_whose_arithmetic_wraps_count() -> None:
-    def fill(b: Builder, x: Value) -> None:
-        b.op("muli", {"lhs": x, "rhs": block(b)}, I32, {"overflow": Overflow.NSW})
-
-    (found,) = checked([I32], fill, [2**30], {}, ["x"])
-    assert (found.block, found.count) == ((2, 0, 0), 2)
-    assert found.what.endswith(": 1073741824 and 2")
-
-
 def test_a_misaligned_pointer_ends_the_launch_and_is_told() -> None:
     x = np.zeros(16, np.int32)
 
     def fill(b: Builder, pointer: Value) -> None:
-        load(b, pointer, line=7)
+        b.load(pointer, line=7)
 
     with pytest.raises(
         FaultError, match=r"no multiple of the element's 4 bytes \(byte 2 of x\)"
@@ -165,87 +132,45 @@ def test_promises_about_pointers_and_numbers() -> None:
     ]
 
 
-def test_a_pointer_that_lands_in_another_parameter() -> None:
-    """No memory lies between the parameters, so that no access is outside of all memory."""
-    both = np.zeros(32, np.int32)
+BOTH, WHOLE = np.zeros(32, np.int32), np.zeros(1000, np.int32)
 
+
+@pytest.mark.parametrize(
+    ("x", "y", "element", "what"),
+    [
+        # No memory lies between the parameters, so that no access is outside of all memory.
+        (BOTH[:16], BOTH[16:], -3, "[-3] of y, which has 16: that is memory of x"),
+        # It belongs to its pointer, and not to what lies near.
+        (WHOLE[510:520], WHOLE[:10], 500, "[500] of y, which has 10"),
+        (WHOLE[:8], BOTH[:8], 2**33, "[8589934592] of y, which has 8"),
+    ],
+)
+def test_an_access_outside_names_parameter_and_element(
+    x: Array, y: Array, element: int, what: str
+) -> None:
     def fill(b: Builder, x: Value, y: Value) -> None:
-        load(b, x, line=1)
-        store(b, at(b, y, b.constant(-3)), b.constant(1), line=3)
+        b.load(x)
+        b.store(b.at(y, b.constant(element, Scalar.I64)), b.constant(1), line=5)
 
-    found = checked(
-        [POINTER, POINTER],
-        fill,
-        ["x", "y"],
-        {"x": both[:16], "y": both[16:]},
-        ["x.ptr", "y.ptr"],
-        blocks=1,
-    )
-    (stray,) = found
-    assert stray.what == "writes element [-3] of y, which has 16: that is memory of x"
-    assert (stray.kind, stray.parameter, stray.index, line(stray)) == (
+    arrays, slots = {"x": x, "y": y}, ["x.ptr", "y.ptr"]
+    (found,) = checked([POINTER, POINTER], fill, ["x", "y"], arrays, slots, blocks=1)
+    assert found.what == f"writes element {what}"
+    assert (found.kind, found.parameter, found.index, line(found)) == (
         FindingKind.OUT_OF_BOUNDS,
         "y",
-        (-3,),
-        3,
+        (element,),
+        5,
     )
 
 
-def test_an_access_outside_belongs_to_its_pointer_and_not_to_what_lies_near() -> None:
-    whole = np.zeros(1000, np.int32)
-
-    def fill(b: Builder, x: Value, y: Value) -> None:
-        store(b, at(b, y, b.constant(500)), b.constant(1))
-
-    (found,) = checked(
-        [POINTER, POINTER],
-        fill,
-        ["x", "y"],
-        {"x": whole[510:520], "y": whole[:10]},
-        ["x.ptr", "y.ptr"],
-        blocks=1,
-    )
-    assert found.what == "writes element [500] of y, which has 10"
-
-
-def test_elements_beyond_two_gigabytes_are_named_rightly() -> None:
-    wide = tile(Pointer(Scalar.I32))
-    x = np.zeros(8, np.int32)
-
-    def fill(b: Builder, pointer: Value) -> None:
-        load(b, at(b, pointer, b.constant(2**33, Scalar.I64)))
-
-    (found,) = checked([wide], fill, ["x"], {"x": x}, ["x.ptr"], blocks=1)
-    assert (found.index, found.what) == ((2**33,), "reads element [8589934592] of x, which has 8")
-
-
-def gather(
-    b: Builder, pointer: Value, stride: Value, first: Value, columns: int, mask: Value | None = None
-) -> None:
+def gather(b: Builder, pointer: Value, stride: Value, first: Value, columns: int) -> None:
     """Load `x[first, 0:columns]` as cuda.tile does: each index times its stride, added up."""
-    shape = (columns,)
-    single = [b.op("reshape", {"source": value}, tile(Scalar.I32, 1)) for value in (first, stride)]
-    rows = [b.op("broadcast", {"source": value}, tile(Scalar.I32, *shape)) for value in single]
-    plain = {"overflow": Overflow.NONE}
-    row = b.op("muli", {"lhs": rows[0], "rhs": rows[1]}, tile(Scalar.I32, *shape), plain)
-    column = b.op("iota", {}, tile(Scalar.I32, *shape))
-    last = b.op(
-        "muli",
-        {"lhs": column, "rhs": b.constant(1, Scalar.I32, *shape)},
-        tile(Scalar.I32, *shape),
-        plain,
-    )
-    offset = b.op("addi", {"lhs": row, "rhs": last}, tile(Scalar.I32, *shape), plain)
-    base = b.op("reshape", {"source": pointer}, tile(Pointer(Scalar.I32), 1))
-    many = b.op("broadcast", {"source": base}, tile(Pointer(Scalar.I32), *shape))
-    place = b.op("offset", {"pointer": many, "offset": offset}, tile(Pointer(Scalar.I32), *shape))
-    b.op(
-        "load_ptr_tko",
-        {"source": place, "mask": mask},
-        [tile(Scalar.I32, *shape), TOKEN],
-        WEAK,
-        line=50,
-    )
+    kind, plain = tile(Scalar.I32, columns), {"overflow": Overflow.NONE}
+    rows, strides = b.spread(first, columns), b.spread(stride, columns)
+    row = b.op("muli", {"lhs": rows, "rhs": strides}, kind, plain)
+    ones = b.constant(1, Scalar.I32, columns)
+    column = b.op("muli", {"lhs": b.op("iota", {}, kind), "rhs": ones}, kind, plain)
+    b.load(b.at(b.spread(pointer, columns), b.add(row, column)), kind, line=50)
 
 
 @pytest.mark.parametrize(
@@ -272,7 +197,7 @@ def test_an_index_beyond_its_extent_that_hits_the_next_row(
     x = np.zeros((4, 12), np.int32)
 
     def fill(b: Builder, pointer: Value, step: Value) -> None:
-        gather(b, pointer, step, block(b), columns)
+        gather(b, pointer, step, b.block(), columns)
 
     found = checked(
         [POINTER, I32], fill, ["x", stride], {"x": x}, ["x.ptr", "x.stride[0]"], blocks=3
@@ -289,7 +214,7 @@ def test_memory_between_the_rows_of_an_array(number: int, found: str) -> None:
     x = np.zeros((4, 16), np.int32)[:, :12]
     findings = checked(
         [POINTER],
-        lambda b, pointer: load(b, at(b, pointer, b.constant(number))),
+        lambda b, pointer: b.load(b.at(pointer, b.constant(number))),
         ["x"],
         {"x": x},
         ["x.ptr"],
@@ -302,76 +227,45 @@ def test_memory_between_the_rows_of_an_array(number: int, found: str) -> None:
 
 def test_elements_of_an_array_whose_rows_overlap_are_all_its_own() -> None:
     x = np.lib.stride_tricks.as_strided(np.zeros(32, np.int32), (4, 6), (16, 8))
-    fill = lambda b, pointer: load(b, at(b, pointer, b.constant(7)))  # noqa: E731
+    fill = lambda b, pointer: b.load(b.at(pointer, b.constant(7)))  # noqa: E731
     assert checked([POINTER], fill, ["x"], {"x": x}, ["x.ptr"], blocks=1) == ()
 
 
-def stored(b: Builder, pointer: Value) -> None:
-    b.op("store_ptr_tko", {"destination": pointer, "value": b.constant(1)}, TOKEN, WEAK)
-
-
-def loaded(b: Builder, pointer: Value, kind: Any = POINTER) -> Value:
-    found: Value = b.op("load_ptr_tko", {"source": pointer}, [kind, TOKEN], WEAK)[0]
+def handed_on(b: Builder, x: Value, y: Value) -> Value:
+    """By a loop: x where it makes no pass, else y."""
+    ends = {name: b.constant(n) for name, n in (("lower", 0), ("upper", 4), ("step", 1))}
+    body = b.region([I32, POINTER], lambda *_: b.op("continue", {"values": [y]}))
+    found: Value = b.op("for", {**ends, "init": [x]}, [POINTER], {}, [body])
     return found
 
 
-def provenance(fill: Callable[..., object]) -> tuple[Provenance, dict[str, Op]]:
-    """Of a kernel with pointers x and y; and its operations by name."""
-
-    def whole(b: Builder, *args: Value) -> None:
-        fill(b, *args)
-        b.ret()
-
-    function = module([POINTER, POINTER], whole).functions[0]
-    return Provenance(function, ["x", "y"]), {op.name: op for op in function.walk()}
-
-
-def test_loops_hand_pointers_on() -> None:
-    def fill(b: Builder, x: Value, y: Value) -> None:
-        def body(at: Value, pointer: Value) -> None:
-            stored(b, pointer)
-            b.op("continue", {"values": [y]})
-
-        bounds = {name: b.constant(n) for name, n in (("lower", 0), ("upper", 4), ("step", 1))}
-        b.op(
-            "for",
-            {**bounds, "init": [x]},
-            [POINTER],
-            {},
-            [b.region([b.constant(0).type, POINTER], body)],
-        )
-
-    found, _ = provenance(fill)
-    assert set(found.written or ()) == {"x", "y"}
-
-
-def test_branches_yield_pointers() -> None:
-    def fill(b: Builder, x: Value, y: Value) -> None:
-        both = [
-            b.region((), lambda: b.op("yield", {"values": [y]})),
-            b.region((), lambda: b.op("yield", {"values": [y]})),
-        ]
-        stored(b, b.op("if", {"condition": b.constant(True, Scalar.I1)}, [POINTER], {}, both))
-
-    found, _ = provenance(fill)
-    assert set(found.written or ()) == {"y"}
+def yielded(b: Builder, x: Value, y: Value) -> Value:
+    both = [b.region((), lambda: b.op("yield", {"values": [y]})) for _ in range(2)]
+    found: Value = b.op("if", {"condition": b.constant(True, Scalar.I1)}, [POINTER], {}, both)
+    return found
 
 
 @pytest.mark.parametrize(
-    "source",
+    ("source", "written"),
     [
-        lambda b, x: loaded(b, x, POINTER),
-        lambda b, x: b.op("int_to_ptr", {"source": b.constant(64, Scalar.I64)}, POINTER),
-        lambda b, x: b.op(
-            "int_to_ptr", {"source": b.op("ptr_to_int", {"source": x}, I64)}, POINTER
+        (handed_on, {"x", "y"}),
+        (yielded, {"y"}),
+        (lambda b, x, y: b.load(x, POINTER), None),
+        (lambda b, x, y: b.op("int_to_ptr", {"source": b.constant(64, Scalar.I64)}, POINTER), None),
+        (
+            lambda b, x, y: b.op(
+                "int_to_ptr", {"source": b.op("ptr_to_int", {"source": x}, I64)}, POINTER
+            ),
+            None,
         ),
-        lambda b, x: b.op("get_global", {}, POINTER, {"name": "table"}),
+        (lambda b, x, y: b.op("get_global", {}, POINTER, {"name": "table"}), None),
     ],
 )
-def test_pointers_out_of_memory_and_numbers_are_anybodys(source: Callable[..., Value]) -> None:
+def test_pointers_are_followed_to_parameters(
+    source: Callable[..., Value], written: set[str] | None
+) -> None:
     def fill(b: Builder, x: Value, y: Value) -> None:
-        stored(b, source(b, x))
+        b.store(source(b, x, y), b.constant(1))
 
-    found, ops = provenance(fill)
-    assert found.of(ops["store_ptr_tko"]) is None
-    assert found.written is None
+    found = Provenance(module([POINTER, POINTER], ended(fill)).functions[0], ["x", "y"])
+    assert (None if found.written is None else set(found.written)) == written
