@@ -25,15 +25,14 @@ ROOT = Path(__file__).resolve().parents[4]
 # -------------------------------------------------------------------------------------------------------------------
 
 
-def run_python(code: str, **more: Any) -> subprocess.CompletedProcess[str]:
+def run_python(code: str, *flags: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-c", code],
+        [sys.executable, *flags, "-c", code],
         capture_output=True,
         text=True,
         timeout=60,
         check=False,
         cwd=ROOT,
-        **more,
     )
 
 
@@ -48,14 +47,13 @@ def slow(run):
         time.sleep(0.01)
     print("stopped", flush=True)
 module, driver = device(slow)
-later(module, 0, ones(4), ones(4), ones(4))
+for _ in range(2):
+    later(module, 0, ones(4), ones(4), ones(4))
 """
 
 
 def test_a_process_that_ends_does_not_wait_for_a_busy_stream() -> None:
-    done = run_python(
-        HEAD + "later(module, 0, ones(4), ones(4), ones(4))\n"
-    )  # by itself the kernel never ends
+    done = run_python(HEAD)  # by itself the kernel never ends
     assert done.returncode == 0
     assert (
         "RuntimeWarning: the process ended while stream 0x0 of the cpu device had work (launches and copies: 2): given up"
@@ -76,7 +74,9 @@ builtins.buffer = DeviceBuffer((4,), "f32", "cpu", builtins.stream)
 
 
 def test_ctrl_c_ends_a_wait() -> None:
-    """Pressed by another thread, once the kernel runs and somebody waits for it."""
+    """Pressed by another thread, once the kernel runs and somebody waits for it. The second launch
+    never starts.
+    """
     code = """
 queue, waits = driver._queues[0], threading.Event()
 def wait_for(*arguments):
@@ -141,14 +141,8 @@ def test_closing_a_stream_tells_what_a_launch_came_to() -> None:
     with pytest.raises(FaultError, match=r"^add-any: it went wrong"):
         stream.close()
     stream.close()
-    with (
-        pytest.raises(FaultError, match=r"^add-any: it went wrong"),
-        Stream("cpu", driver=driver) as stream,
-    ):
-        failed(module, driver, stream)
     with pytest.warns(
-        RuntimeWarning,
-        match="^work on a stream failed, and nobody waited for it: add-any: it went wrong",
+        RuntimeWarning, match="^work on a stream failed, and nobody waited for it: add"
     ):
         leave_by_an_error(module, driver)
 
@@ -181,29 +175,19 @@ def let_go(gate: Gate, queue: weakref.ref[Any]) -> None:
     assert becomes(lambda: queue() is None)
 
 
-def test_a_process_that_ends_tells_of_failures_that_nobody_waited_for() -> None:
+@pytest.mark.parametrize("flags", [(), ("-W", "error")])
+def test_a_process_that_ends_tells_of_failures_that_nobody_waited_for(
+    flags: tuple[str, ...],
+) -> None:
     code = """
-import numpy as np
-from tests.cpu_samples import device, later, ones
-from tilec_runtime.errors import FaultError
-from tilec_runtime import Stream
-def bad(run):
-    raise FaultError(f"{run.kernel}: element 9 of z is outside", kernel=run.kernel)
-module, driver = device(bad)
-later(module, 0, ones(4), ones(4), ones(4))
+from tests.cpu_samples import device, fails, later, ones
+module, driver = device(fails)
+later(module, 0, ones(4), ones(4), ones(4), alpha=-1.0)
 assert driver._queues[0].join(10)
 """
-    for more in ((), ("-W", "error")):
-        done = subprocess.run(
-            [sys.executable, *more, "-c", code],
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-            cwd=ROOT,
-        )
-        words = "RuntimeWarning: work on stream 0x0 of the cpu device failed, and nobody waited for it: add-any: element 9 of z is outside"
-        assert words in done.stderr
-        assert done.stderr.count("RuntimeWarning:") == 1
-    told = run_python(code + "try:\n    driver.synchronize(-1, 0)\nexcept FaultError:\n    pass\n")
+    done = run_python(code, *flags)
+    words = "RuntimeWarning: work on stream 0x0 of the cpu device failed, and nobody waited for it: add-any: it went wrong"
+    assert words in done.stderr
+    assert done.stderr.count("RuntimeWarning:") == 1
+    told = run_python(code + "try:\n    driver.synchronize(-1, 0)\nexcept Exception:\n    pass\n")
     assert (told.returncode, told.stderr) == (0, "")

@@ -24,42 +24,28 @@ def nothing(_: Callable[[], bool]) -> None:
     """Work of no effect."""
 
 
+@pytest.mark.parametrize("when", ["__init__", "start"])
 def test_work_that_comes_while_the_thread_is_made_starts_no_second_one(
-    monkeypatch: pytest.MonkeyPatch,
+    when: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A buffer that the collector takes inside of `put` enqueues on the same queue: two threads
     would count two works as one.
     """
     queue, threads, ran = Queue("q"), [], []
+    real = getattr(threading.Thread, when)
 
-    class Collecting(threading.Thread):
-        """A thread while whose making the collector runs."""
-
-        def __init__(self, **options: Any) -> None:
-            super().__init__(**options)
-            threads.append(self)
-            if len(threads) == 1:
-                queue.put(lambda _: ran.append("inner"))
-
-    monkeypatch.setattr(cpu_queue.threading, "Thread", Collecting)
-    number = queue.put(lambda _: ran.append("outer"))
-    assert queue.wait_for(2, PATIENCE)
-    assert (number, queue.position, sorted(ran)) == (1, 2, ["inner", "outer"])
-    assert sum(thread.ident is not None for thread in threads) == 1
-
-
-def test_work_that_comes_while_the_thread_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
-    queue, ran = Queue("q"), []
-
-    class Collecting(threading.Thread):
-        def start(self) -> None:
+    def collecting(self: threading.Thread, *args: Any, **options: Any) -> None:
+        threads.append(self)
+        if len(threads) == 1:
             queue.put(lambda _: ran.append("inner"))
-            super().start()
+        real(self, *args, **options)
 
-    monkeypatch.setattr(cpu_queue.threading, "Thread", Collecting)
+    collected = type("Collecting", (threading.Thread,), {when: collecting})
+    monkeypatch.setattr(cpu_queue.threading, "Thread", collected)
     assert queue.put(lambda _: ran.append("outer")) == 1
     assert queue.wait_for(2, PATIENCE)
-    assert ran == ["outer", "inner"]
+    assert (queue.position, sorted(ran)) == (2, ["inner", "outer"])
+    assert sum(thread.ident is not None for thread in threads) == 1
 
 
 def test_a_machine_without_threads_is_an_error_and_the_queue_goes_on_later(
