@@ -88,12 +88,6 @@ def test_what_only_python_claims_leaves_nothing_claimed(make: Any) -> None:
     assert before is None or claimed(last) == before
 
 
-def test_a_tensor_that_is_there_twice_is_left_to_python() -> None:
-    for one in (tensor(), tensor().share()):
-        assert core.claim((one, one), (), 7, READS, MOVES) is False
-        assert claimed(one) == [{}]
-
-
 def test_a_share_that_was_dropped_is_told() -> None:
     share = tensor().share()
     assert core.are_usable((share, 1, np.zeros(2)))

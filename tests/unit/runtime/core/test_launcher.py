@@ -12,11 +12,9 @@ import pytest
 
 from tests.runtime_samples import ADD, GEMM, Array, bundle_of, fake_driver
 from tests.unit.runtime.core import exchange
-from tests.unit.runtime.core.samples import core
 from tests.unit.runtime.core.test_agreement import Counting, Plain
 from tilec.testing.fake_driver import H200, FakeDriver
 from tilec_runtime import Module, Stream, load
-from tilec_runtime.device import handles
 from tilec_runtime.errors import ArgumentError, DriverError
 
 
@@ -143,8 +141,9 @@ def test_every_stream_gives_its_handle(both: Any, stream: Any, handle: int | Non
         (tensors(_current), 0x700),
         (tensors(_failing), 0x700),
         (tensors(None), 0x700),
+        (lambda shape, ptr: Array(*shape, ptr=ptr), 0),
     ],
-    ids=["no function", "a function", "one that fails", "none"],
+    ids=["no function", "a function", "one that fails", "none", "no library"],
 )
 def test_a_call_without_a_stream_takes_the_current_one(both: Any, kind: Any, handle: int) -> None:
     for turn in range(3):
@@ -154,15 +153,6 @@ def test_a_call_without_a_stream_takes_the_current_one(both: Any, kind: Any, han
         assert core_made == plain_made
         assert core_made[0][1] == handle
     assert both[0][1].hits == 3
-
-
-def test_arrays_without_streams_take_the_default_one(both: Any) -> None:
-    arrays = [Array(1024, ptr=place << 40) for place in (1, 2, 3)]
-    for _ in range(2):
-        found = [made(*each, [*arrays, 1.5], {}) for each in both]
-        assert found[0] == found[1]
-        assert found[0][0][1] == 0
-    assert both[0][1].hits == 2
 
 
 def test_keywords_defaults_and_axes_are_bound_by_python(both: Any) -> None:
@@ -216,13 +206,6 @@ def test_a_table_may_leave_while_it_launches(both: Any) -> None:
     assert module.add._table is None
 
 
-def test_types_that_come_and_go_are_not_kept() -> None:
-    for _ in range(2 * handles.MOST_TYPES):
-        cls = type("Array", (), {})
-        handles.current_stream((cls(),))
-    assert handles._current_of.cache_info().currsize <= handles.MOST_TYPES
-
-
 @pytest.mark.parametrize(
     "facts",
     [
@@ -251,24 +234,6 @@ def test_an_object_that_changes_between_calls_is_read_again(
         found = [made(*each, [*values, 1.5], {"stream": 5}) for each in both]
         assert found[0] == found[1]
         assert (found == before) == (now is kept)
-
-
-def test_a_launcher_is_one_of_the_core(both: Any) -> None:
-    (module, _), _ = both
-    assert isinstance(module.add, core.Launcher)
-
-
-def test_a_plan_beyond_the_limits_of_the_core_is_offered_once(both: Any) -> None:
-    (module, driver), _ = both
-    driver.launch_target, target = (lambda _: None), driver.launch_target
-    module.add(*vectors(), 1.5, stream=5)
-    driver.launch_target, module.add._tabled = target, False
-    plan = module.add.plans.find(module.add._facts((*vectors(), 1.5))).plan
-    plan.template += bytes(5000)
-    for _ in range(2):
-        module.add(*vectors(), 1.5, stream=5)
-        assert not plan.native
-    assert (driver.hits, len(driver.launches)) == (0, 3)
 
 
 def test_another_stream_may_be_met_while_one_tells_its_handle(both: Any) -> None:

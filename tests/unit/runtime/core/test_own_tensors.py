@@ -126,34 +126,3 @@ def test_the_core_and_python_agree(seed: int) -> None:
     assert isinstance(fast.driver, Counting)
     assert fast.driver.hits > CALLS // 60, "the core launches"
     assert refused > CALLS // 60, "errors are met"
-
-
-def test_the_core_launches_what_is_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    side = Side(Counting)
-    driver = side.driver
-    assert isinstance(driver, Counting)
-    z, x, y = side.things[:3]
-    view, shared, alone = x[0:64], y.share(), side.streams[0]
-    part = z.borrow_mut()
-    part.lease.let_go()  # as ops do: who uses it asks again
-    calls = ((z, view, shared), (z, x[0:64], shared), (z, view.view(64), view))
-    for values in (*calls, (part, view, view)):
-        side.module.add(*values, stream=alone)
-    monkeypatch.setattr("tilec_runtime.launch.launcher.Launcher._launch", None)  # Python's path
-    before = driver.hits
-    for values in calls:
-        for _ in range(2):
-            side.module.add(*values, stream=alone)
-    with part:
-        side.module.add(part, view, view, stream=alone)
-    assert driver.hits == before + 7
-    refused = (
-        (z, view, side.tensor(1)),
-        (part, view, view),
-        (x, z, z),
-    )  # of another stream; ended; claimed
-    for values in refused:
-        with pytest.raises(TypeError, match="NoneType"):
-            side.module.add(*values, stream=alone)
-    with pytest.raises(TypeError, match="NoneType"):
-        side.module.add(z, view, view, stream=side.streams[1])

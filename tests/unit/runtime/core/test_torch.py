@@ -151,27 +151,16 @@ def test_functional_and_fake_tensors_are_left_to_python() -> None:
     assert seen == [None, None, None]
 
 
-def _resize(t: Any) -> None:
-    t.resize_(5, 2)
-
-
-def _set(t: Any) -> None:
-    t.set_(torch.zeros(40)[4:16].view(3, 4))
-
-
-def _storage_offset(t: Any) -> None:
-    t.set_(t.untyped_storage(), 1, (2, 3), (3, 1))  # from the second element on
-
-
-def _data(t: Any) -> None:
-    t.data = torch.zeros(2, 3, dtype=torch.float16)
-
-
-def _transposed(t: Any) -> None:
-    t.t_()
-
-
-@pytest.mark.parametrize("change", [_resize, _set, _storage_offset, _data, _transposed])
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda t: t.resize_(5, 2),
+        lambda t: t.set_(torch.zeros(40)[4:16].view(3, 4)),
+        lambda t: t.set_(t.untyped_storage(), 1, (2, 3), (3, 1)),  # from the second element on
+        lambda t: setattr(t, "data", torch.zeros(2, 3, dtype=torch.float16)),
+        lambda t: t.t_(),
+    ],
+)
 @pytest.mark.filterwarnings("ignore")
 def test_a_tensor_that_changes_is_read_anew(change: Any) -> None:
     value = torch.zeros(3, 4)
