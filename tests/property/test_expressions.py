@@ -3,7 +3,6 @@ and the same one."""
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import pytest
@@ -11,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.amount import examples
-from tilec_runtime.bundle.codec import is_digest, is_name
 from tilec_runtime.errors import ExpressionError
 from tilec_runtime.model.expr import INT_BOUND, parse
 from tilec_runtime.model.expr_tree import _plain_words, _scan
@@ -126,16 +124,3 @@ def test_the_scan_accepts_the_texts_of_kernels() -> None:
     for text in ("x ** 2", "x = 1", "x & y", "01"):
         with pytest.raises(ExpressionError, match="unexpected"):
             _scan(text)
-
-
-LETTERS = st.text(alphabet=st.one_of(st.sampled_from("aZ_0９²٣-. é"), st.characters()), max_size=8)
-
-
-@given(LETTERS)
-def test_names_are_those_of_the_pattern(text: str) -> None:
-    assert is_name(text) == (re.fullmatch(r"[^\W\d]\w*", text) is not None)
-
-
-@given(st.text(alphabet="0123456789abcdefgF\n", min_size=63, max_size=65))
-def test_digests_are_those_of_the_pattern(text: str) -> None:
-    assert is_digest(text) == (re.fullmatch(r"[0-9a-f]{64}", text) is not None)

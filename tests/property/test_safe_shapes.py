@@ -122,14 +122,6 @@ def run(module: Module, kernel: str, *arguments: Any, grid: tuple[int, ...] = ()
         (op.grid(*grid) if grid else op).sync()
 
 
-@examples(40)
-@given(EXTENT, EXTENT, SEED)
-def test_elementwise(module: Module, m: int, n: int, seed: int) -> None:
-    x, y, z = numbers(seed, m, n), numbers(seed + 1, m, n), np.full((m, n), np.nan, np.float32)
-    run(module, "add", z, x, y)
-    np.testing.assert_array_equal(z, x + y)
-
-
 @examples(30)
 @given(st.integers(1, 9), st.integers(1, 9), st.integers(1, 20), SEED)
 def test_three_dimensions(module: Module, a: int, b: int, c: int, seed: int) -> None:

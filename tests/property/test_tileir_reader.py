@@ -65,14 +65,6 @@ def test_changed_bytes(name: str, changes: list[tuple[int, int]]) -> None:
 
 
 @examples(300)
-@given(st.sampled_from(NAMES), st.integers(0, 2**32), st.integers(0, 7))
-def test_one_bit(name: str, place: int, bit: int) -> None:
-    data = bytearray(FILES[name])
-    data[place % len(data)] ^= 1 << bit
-    taken(bytes(data))
-
-
-@examples(300)
 @given(st.sampled_from(NAMES), st.data())
 def test_parts_that_are_moved_left_out_or_put_in(name: str, data: st.DataObject) -> None:
     whole = FILES[name]
@@ -162,11 +154,6 @@ def refused(data: bytes, limit: int) -> str:
         tracemalloc.stop()
     assert time.process_time() - start < 60
     return str(caught.value)
-
-
-def test_the_smallest_file() -> None:
-    module = read_module(assembled([SIGNATURE, TOKEN_TYPE], MAKE_TOKEN + RETURN))
-    assert [op.name for op in module.functions[0].walk()] == ["make_token", "return"]
 
 
 def test_too_many_operations() -> None:

@@ -143,17 +143,6 @@ def test_table(given: str, cc: Version, driver: Version, chosen: str) -> None:
         assert choice.candidates[0].accepted
 
 
-@pytest.mark.parametrize(("given", "cc", "driver", "chosen"), TABLE)
-def test_only_machine_code_is_taken_unless_more_is_allowed(
-    given: str, cc: Version, driver: Version, chosen: str
-) -> None:
-    for policy in (None, JitFallback.DENY):
-        choice = choose_image(images(given), DeviceFacts(cc=cc, driver=driver, jit=policy))
-        assert (str(choice.image.target) if choice.image else "") == (
-            chosen if chosen.startswith("sm_") else ""
-        )
-
-
 @pytest.mark.parametrize(
     ("given", "cc", "driver", "reason"),
     [
@@ -302,53 +291,69 @@ def test_require_lists_every_candidate() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "cc", "fix"),
+    ("given", "cc", "driver", "fix"),
     [
-        ("sm_80", (9, 0), "add sm_90 to [targets] and build again"),
-        ("", (8, 7), "add sm_87 to [targets] and build again"),
+        ("sm_80", (9, 0), CUDA_13_4, "add sm_90 to [targets] and build again"),
+        ("", (8, 7), CUDA_13_4, "add sm_87 to [targets] and build again"),
         (
             "sm_120",
             (14, 0),
+            CUDA_13_4,
             "add compute_121 to [targets] and build again: PTX is what GPUs newer than tilec run",
         ),
-        ("sm_80", (6, 1), "use a GPU of compute capability 7.5 or later"),
-        ("sm_80:tile", (9, 0), "add sm_90 to [targets] and build again"),
+        ("sm_80", (6, 1), CUDA_13_4, "use a GPU of compute capability 7.5 or later"),
+        ("sm_80:tile", (9, 0), CUDA_13_4, "add sm_90 to [targets] and build again"),
         (
             "sm_90:tile sm_80:tile",
             (14, 0),
+            CUDA_13_4,
             "add tileir to [targets] and build again: Tile IR is what GPUs newer than tilec run",
         ),
-        ("sm_80:tile", (7, 5), "use a GPU of compute capability 8.0 or later"),
-        ("compute_80@9.0", (9, 0), f"add sm_90 to [targets] and build again; or {ALLOW}"),
-        ("sm_80:tile tileir@13.0", (9, 0), f"add sm_90 to [targets] and build again; or {ALLOW}"),
-        ("compute_80@9.0", (14, 0), ALLOW),
-        ("lto_80@13.4>=13.0", (9, 0), f"add sm_90 to [targets] and build again; or {ALLOW}"),
+        ("sm_80:tile", (7, 5), CUDA_13_4, "use a GPU of compute capability 8.0 or later"),
+        (
+            "compute_80@9.0",
+            (9, 0),
+            CUDA_13_4,
+            f"add sm_90 to [targets] and build again; or {ALLOW}",
+        ),
+        (
+            "sm_80:tile tileir@13.0",
+            (9, 0),
+            CUDA_13_4,
+            f"add sm_90 to [targets] and build again; or {ALLOW}",
+        ),
+        ("compute_80@9.0", (14, 0), CUDA_13_4, ALLOW),
+        (
+            "lto_80@13.4>=13.0",
+            (9, 0),
+            CUDA_13_4,
+            f"add sm_90 to [targets] and build again; or {ALLOW}",
+        ),
+        # Machine code is no way out where it waits for a driver itself.
+        (
+            "sm_90>=13.4",
+            (9, 0),
+            CUDA_13_0,
+            "install a driver of CUDA 13.4 (driver branch 615 or later)",
+        ),
+        (
+            "compute_80@9.0",
+            (9, 0),
+            (12, 8),
+            "install a driver of CUDA 13.0 (driver branch 580 or later); or rebuild with a lower min-driver in [targets]",
+        ),
+        (
+            "sm_90>=13.4 compute_80@9.0",
+            (9, 0),
+            CUDA_13_0,
+            f"{ALLOW}; or install a driver of CUDA 13.4 (driver branch 615 or later)",
+        ),
     ],
 )
-def test_what_to_do(given: str, cc: Version, fix: str) -> None:
+def test_what_to_do(given: str, cc: Version, driver: Version, fix: str) -> None:
     with pytest.raises(NoImageError) as caught:
-        require_image(images(given), DeviceFacts(cc=cc, driver=CUDA_13_4))
+        require_image(images(given), DeviceFacts(cc=cc, driver=driver))
     assert caught.value.fix == fix
-
-
-def test_machine_code_is_no_way_out_where_it_waits_for_a_driver_itself() -> None:
-    with pytest.raises(NoImageError) as caught:
-        require_image(images("sm_90>=13.4"), DeviceFacts(cc=(9, 0), driver=CUDA_13_0))
-    assert caught.value.fix == "install a driver of CUDA 13.4 (driver branch 615 or later)"
-    with pytest.raises(NoImageError) as caught:
-        require_image(images("compute_80@9.0"), DeviceFacts(cc=(9, 0), driver=(12, 8)))
-    assert (
-        caught.value.fix
-        == "install a driver of CUDA 13.0 (driver branch 580 or later); or rebuild with a lower min-driver in [targets]"
-    )
-    with pytest.raises(NoImageError) as caught:
-        require_image(
-            images("sm_90>=13.4 compute_80@9.0"), DeviceFacts(cc=(9, 0), driver=CUDA_13_0)
-        )
-    assert (
-        caught.value.fix
-        == f"{ALLOW}; or install a driver of CUDA 13.4 (driver branch 615 or later)"
-    )
 
 
 CPU = DeviceFacts(interprets=((13, 1), (13, 4)))

@@ -28,9 +28,29 @@ from tilec_runtime.model.table import DispatchRule, TableDevice, TableEntry, Tun
 EMPTY = BundleInfo(package=PackageInfo(name="p", version="1", module="p"))
 
 
+def full() -> BundleInfo:
+    """The sample, the first kernel of which has an optional tensor, a rule and a tuning table."""
+    info = Sample().info()
+    first, *others = info.kernels
+    params = (dataclasses.replace(first.params[0], optional=True), *first.params[1:])
+    absent = Assumption(param="y", absent=True)
+    variant, *variants = first.variants
+    variant = dataclasses.replace(variant, assume=(*variant.assume, absent))
+    entry = TableEntry(ranges=((1, 1023),), point=variant.axes)
+    device = TableDevice(name="NVIDIA H200", cc=(9, 0), multiprocessors=132, entries=(entry,))
+    kernel = dataclasses.replace(
+        first,
+        params=params,
+        variants=(variant, *variants),
+        rules=(DispatchRule(when="y.shape[0] < 64", take=variant.axes[:1]),),
+        table=TuningTable(source="tuning/k.json", sizes=("y.shape[0]",), devices=(device,)),
+    )
+    return dataclasses.replace(info, kernels=(kernel, *others))
+
+
 def edited(*steps: str | int, value: typing.Any) -> typing.Any:
-    """The sample's index with the value at `steps` replaced (or taken out, where `value` is ...)."""
-    plain = plain_index(Sample().info())
+    """The index with the value at `steps` replaced (or taken out, where `value` is ...)."""
+    plain = plain_index(full())
     place = plain
     for step in steps[:-1]:
         place = place[step]
@@ -42,11 +62,8 @@ def edited(*steps: str | int, value: typing.Any) -> typing.Any:
 
 
 def test_round_trip() -> None:
-    info = Sample().info()
-    members = index_members(info)
-    assert from_members(members) == info
-    assert index_members(from_members(members)) == members
-    assert len(list(images_of(info))) == 24
+    assert from_members(index_members(full())) == full()
+    assert len(list(images_of(full()))) == 24
 
 
 def test_it_is_canonical_json_with_its_version() -> None:
@@ -74,23 +91,6 @@ def test_every_field_of_the_dataclasses_is_kept() -> None:
     assert kernel["params"][0].keys() == names(Param)
 
 
-def test_refuses_safety_facts_that_do_not_fit() -> None:
-    info = Sample().info()
-    plain = plain_index(info)
-    plain["kernels"]["add"]["safety"] = {
-        "facts": [],
-        "regions": [{"param": "w", "tile": ["1"], "mapped": False}],
-        "checks": "on",
-    }
-    with pytest.raises(BundleError, match=r"kernels\.add.safety.regions: no parameter 'w'"):
-        read_plain(plain)
-    plain["kernels"]["add"]["safety"] = {"facts": [], "regions": [], "checks": "perhaps"}
-    with pytest.raises(
-        BundleError, match=r"kernels\.add.safety.checks: must be one of on, deny, off"
-    ):
-        read_plain(plain)
-
-
 def test_nan_survives() -> None:
     param = Param(name="x", kind=ParamKind.SCALAR, dtype="f64", default=math.nan)
     info = dataclasses.replace(
@@ -104,6 +104,7 @@ def test_nan_survives() -> None:
     assert math.isnan(read)
 
 
+SM_80, SM_90 = ["sm_80", [["occupancy", 2]]], ["sm_90", [["num_ctas", 2], ["occupancy", 2]]]
 IMAGE = ("kernels", "rmsnorm", "variants", 2, "images", 0)
 
 
@@ -318,12 +319,66 @@ IMAGE = ("kernels", "rmsnorm", "variants", 2, "images", 0)
         (
             ("kernels", "add", "launch", "requires"),
             [f"eps == {n} + {'1' * 200}" for n in range(999)],
-            "launch: 1006 expressions are too much",
+            "launch: 1008 expressions are too much",
         ),
         (
             ("kernels", "add", "launch", "shared"),
             "1" * 1001,
             "launch.shared: has 1001 characters, more than 1000",
+        ),
+        (
+            ("kernels", "add", "safety"),
+            {
+                "facts": [],
+                "regions": [{"param": "w", "tile": ["1"], "mapped": False}],
+                "checks": "on",
+            },
+            "kernels.add.safety.regions: no parameter 'w'",
+        ),
+        (
+            ("kernels", "add", "safety"),
+            {"facts": [], "regions": [], "checks": "perhaps"},
+            "kernels.add.safety.checks: must be one of on, deny, off",
+        ),
+        (("kernels", "add", "params", 2, "optional"), True, "only tensors may be None"),
+        (("kernels", "add", "variants", 0, "assume", 1, "align"), 16, "is None, and more of it"),
+        (
+            ("kernels", "add", "variants", 0, "assume", 1, "param"),
+            "nobody",
+            "no optional parameter 'nobody'",
+        ),
+        (
+            ("kernels", "add", "rules", 0, "take"),
+            [["Q", 1]],
+            "rules[0].take: Q = 1 is no value of an axis of the kernel",
+        ),
+        (
+            ("kernels", "add", "table", "devices", 0, "entries", 0, "ranges"),
+            [],
+            "table.devices[0].entries[0]: has 0 ranges, and there are 1 sizes",
+        ),
+        (
+            ("kernels", "add", "table", "devices", 0, "entries", 0, "point"),
+            [["Q", 1]],
+            "its point has other axes than the kernel",
+        ),
+        (
+            ("kernels", "add", "variants", 0, "hints"),
+            [["sm_80", [["occupancy", 2], ["occupancy", 4]]]],
+            "hints.sm_80: hint 'occupancy' appears twice",
+        ),
+        *(
+            (
+                ("kernels", "add", "variants", 0, "hints"),
+                hints,
+                "add.variants[0].hints: are for the targets",
+            )
+            for hints in (
+                [SM_90, SM_80],
+                [SM_80, SM_80],
+                [["sm_100", [["occupancy", 2]]]],
+                [["sm_80", []]],
+            )
         ),
         # Text of one line that could pass for other lines, or drive a terminal.
         (
@@ -356,32 +411,28 @@ def test_refused_with_place_and_reason(
     assert caught.value.fix
 
 
-def test_the_abi_table_has_one_form() -> None:
-    info = Sample().info()
+@pytest.mark.parametrize(
+    "places", [[0, 0, 0, 0], [1, 0, 1, 0], [1, 1, 1, 1], [0, 1, 1, 1]], ids=str
+)
+def test_the_abi_table_has_one_form(places: list[int]) -> None:
+    """Each ABI stands there once, in the order in which variants name it first."""
+    info = full()
     first, *rest = info.kernels[0].variants
     other = dataclasses.replace(first, abi=first.abi[:1])
     kernel = dataclasses.replace(info.kernels[0], variants=(other, *rest))
-    good = dataclasses.replace(info, kernels=(kernel,))
-    assert from_members(index_members(good)) == good
-    for change in ([0, 0, 0, 0], [1, 0, 1, 0], [1, 1, 1, 1]):
-        plain = plain_index(good)
-        for variant, place in zip(plain["kernels"]["add"]["variants"], change, strict=True):
-            variant["abi"] = place
-        with pytest.raises(
-            BundleError, match="that no variant names, that repeat, or that are not in the order"
-        ):
-            read_plain(plain)
-    plain = plain_index(good)
-    plain["kernels"]["add"]["abis"][1] = plain["kernels"]["add"]["abis"][0]
-    with pytest.raises(BundleError, match="that repeat"):
+    plain = plain_index(dataclasses.replace(info, kernels=(kernel,)))
+    row = plain["kernels"]["add"]
+    if places == [variant["abi"] for variant in row["variants"]]:
+        row["abis"][1] = row["abis"][0]
+    for variant, place in zip(row["variants"], places, strict=True):
+        variant["abi"] = place
+    with pytest.raises(BundleError, match="that no variant names, that repeat, or that are not in"):
         read_plain(plain)
 
 
 def test_one_digest_has_one_size() -> None:
-    digest = plain_index(Sample().info())["kernels"]["rmsnorm"]["variants"][0]["images"][0][
-        "digest"
-    ]
-    plain = edited(*IMAGE, "digest", value=digest)
+    first = plain_index(full())["kernels"]["rmsnorm"]["variants"][0]["images"][0]
+    plain = edited(*IMAGE, "digest", value=first["digest"])
     assert read_plain(plain)  # equal sizes are fine: two variants share an image
     plain["kernels"]["rmsnorm"]["variants"][2]["images"][0]["size"] = 17
     with pytest.raises(BundleError, match="has two sizes, 3004 and 17"):
@@ -396,151 +447,25 @@ def test_a_newer_schema_says_so() -> None:
     assert caught.value.fix == "update tilec"
 
 
-def with_optional() -> BundleInfo:
-    """The sample, a tensor of whose first kernel may be None; its first variant is for calls
-    without it.
-    """
-    info = Sample().info()
-    first = info.kernels[0]
-    name = next(param.name for param in first.params if param.kind is ParamKind.TENSOR)
-    params = tuple(
-        dataclasses.replace(param, optional=param.name == name) for param in first.params
-    )
-    gone = tuple(fact for fact in first.variants[0].assume if fact.param != name)
-    variant = dataclasses.replace(
-        first.variants[0], assume=(*gone, Assumption(param=name, absent=True))
-    )
-    kernel = dataclasses.replace(first, params=params, variants=(variant, *first.variants[1:]))
-    return dataclasses.replace(info, kernels=(kernel, *info.kernels[1:]))
-
-
-def test_refuses_facts_of_absent_tensors() -> None:
-    info = with_optional()
-    first = info.kernels[0]
-    scalar = next(
-        place for place, param in enumerate(first.params) if param.kind is ParamKind.SCALAR
-    )
-    place = next(place for place, fact in enumerate(first.variants[0].assume) if fact.absent)
-    for steps, value, said in (
-        (("params", scalar, "optional"), True, "only tensors may be None"),
-        (("variants", 0, "assume", place, "align"), 16, "is None, and more of it"),
-        (("variants", 0, "assume", place, "param"), "nobody", "no optional parameter 'nobody'"),
-    ):
-        plain = plain_index(info)
-        at = plain["kernels"]["add"]
-        for step in steps[:-1]:
-            at = at[step]
-        at[steps[-1]] = value
-        with pytest.raises(BundleError, match=rf"kernels\.add\..*{said}"):
-            read_plain(plain)
-
-
-def tabled(**changes: typing.Any) -> BundleInfo:
-    """The sample with a tuning table of its first kernel, which has axes."""
-    info = Sample().info()
-    kernel = info.kernels[0]
-    entry = TableEntry(
-        ranges=((1, 1023),), point=tuple((name, items[0]) for name, items in kernel.axes)
-    )
-    device = TableDevice(
-        name="NVIDIA H200",
-        cc=(9, 0),
-        multiprocessors=132,
-        entries=(dataclasses.replace(entry, **changes),),
-    )
-    table = TuningTable(
-        source="tuning/k.json", sizes=(f"{kernel.params[0].name}.shape[0]",), devices=(device,)
-    )
-    return dataclasses.replace(
-        info, kernels=(dataclasses.replace(kernel, table=table), *info.kernels[1:])
-    )
-
-
-def ruled(when: str = "", take: tuple[tuple[str, typing.Any], ...] | None = None) -> BundleInfo:
-    """The sample with a dispatch rule of its first kernel."""
-    info = Sample().info()
-    kernel = info.kernels[0]
-    rule = DispatchRule(when=when, take=kernel.variants[0].axes[:1] if take is None else take)
-    return dataclasses.replace(
-        info, kernels=(dataclasses.replace(kernel, rules=(rule,)), *info.kernels[1:])
-    )
-
-
-def test_dispatch_rules_are_kept_and_fit_the_kernel() -> None:
-    name = Sample().info().kernels[0].params[0].name
-    for known in (ruled(), ruled(f"{name}.shape[0] < 64")):
-        assert from_members(index_members(known)) == known
-    with pytest.raises(BundleError, match=r"kernels\.add\.rules\[0\]: no parameter 'q'"):
-        index_members(ruled("q < 64"))
-    with pytest.raises(BundleError, match=r"kernels\.add\.rules\[0\]: "):
-        index_members(ruled(f"{name}.shape[0] <"))
-    with pytest.raises(
-        BundleError,
-        match=r"kernels\.add\.rules\[0\]\.take: Q = 1 is no value of an axis of the kernel",
-    ):
-        index_members(ruled(take=(("Q", 1),)))
-
-
-def test_tuning_tables_fit_the_kernel() -> None:
-    with pytest.raises(
-        BundleError, match=r"table\.devices\[0\]\.entries\[0\]: has 0 ranges, and there are 1 sizes"
-    ):
-        index_members(tabled(ranges=()))
-    with pytest.raises(BundleError, match="its point has other axes than the kernel"):
-        index_members(tabled(point=(("Q", 1),)))
-
-    def sized(text: str) -> BundleInfo:
-        info = tabled()
-        assert info.kernels[0].table is not None
-        table = dataclasses.replace(info.kernels[0].table, sizes=(text,))
-        return dataclasses.replace(
-            info, kernels=(dataclasses.replace(info.kernels[0], table=table), *info.kernels[1:])
-        )
-
-    with pytest.raises(BundleError, match=r"table\.sizes\[0\]: no parameter 'q'"):
-        index_members(sized("q.shape[0]"))
-    with pytest.raises(BundleError, match=r"table\.sizes\[0\]: "):
-        index_members(sized("q.shape["))
-
-
 def test_hints_are_of_images() -> None:
-    def hinted(*hints: typing.Any) -> typing.Any:
-        return edited("kernels", "add", "variants", 0, "hints", value=list(hints))
-
-    sm_80, sm_90 = ["sm_80", [["occupancy", 2]]], ["sm_90", [["num_ctas", 2], ["occupancy", 2]]]
-    variant = read_plain(hinted(sm_80, sm_90)).kernels[0].variants[0]
+    plain = edited("kernels", "add", "variants", 0, "hints", value=[SM_80, SM_90])
+    variant = read_plain(plain).kernels[0].variants[0]
     assert [variant.hints_of(image.target) for image in variant.images] == [
         {"occupancy": 2},
         {"num_ctas": 2, "occupancy": 2},
         {},
     ]
-    with pytest.raises(BundleError, match=r"hints\.sm_80: hint 'occupancy' appears twice"):
-        read_plain(hinted(["sm_80", [["occupancy", 2], ["occupancy", 4]]]))
-    for wrong in (
-        (sm_90, sm_80),
-        (sm_80, sm_80),
-        (["sm_100", [["occupancy", 2]]],),
-        (["sm_80", []],),
-    ):
-        with pytest.raises(
-            BundleError,
-            match=r"kernels\.add\.variants\[0\]\.hints: are for the targets .*, and its images for sm_80, sm_90",
-        ):
-            read_plain(hinted(*wrong))
 
 
 @pytest.mark.parametrize(
     "data",
-    [b"", b"{", b"\xff\xfe", b"[" * 100_000, b'{"schema_version":1' + b"1" * 5000 + b"}", b"nul"],
+    [
+        *(b"", b"{", b"\xff\xfe", b"[" * 100_000, b'{"schema_version":1' + b"1" * 5000 + b"}"),
+        *(b"nul", b"[]", b"null", b"1"),
+    ],
 )
-def test_not_json(data: bytes) -> None:
+def test_refuses_what_is_no_object_of_json(data: bytes) -> None:
     with pytest.raises(BundleError):
-        from_members({INDEX_NAME: data})
-
-
-@pytest.mark.parametrize("data", [b"[]", b"null", b"1"])
-def test_not_an_object(data: bytes) -> None:
-    with pytest.raises(BundleError, match="must be an object"):
         from_members({INDEX_NAME: data})
 
 
@@ -566,3 +491,24 @@ def test_the_writer_holds_the_rules_too() -> None:
     info = dataclasses.replace(EMPTY, sources=(("../x", "0" * 64),))
     with pytest.raises(BundleError, match="not a file name inside the project"):
         index_members(info)
+
+
+@pytest.mark.parametrize(
+    ("rule", "size", "says"),
+    [
+        ("q < 64", "y.shape[0]", r"kernels\.add\.rules\[0\]: no parameter 'q'"),
+        ("y.shape[0] <", "y.shape[0]", r"kernels\.add\.rules\[0\]: "),
+        ("", "q.shape[0]", r"table\.sizes\[0\]: no parameter 'q'"),
+        ("", "q.shape[", r"table\.sizes\[0\]: "),
+    ],
+)
+def test_the_writer_parses_expressions(rule: str, size: str, says: str) -> None:
+    first = full().kernels[0]
+    assert first.table is not None
+    changed = dataclasses.replace(
+        first,
+        rules=(dataclasses.replace(first.rules[0], when=rule),),
+        table=dataclasses.replace(first.table, sizes=(size,)),
+    )
+    with pytest.raises(BundleError, match=says):
+        index_members(dataclasses.replace(full(), kernels=(changed,)))

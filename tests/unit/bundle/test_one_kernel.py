@@ -78,16 +78,6 @@ def test_refuses_a_bad_row_when_its_kernel_is_asked_for(
         bundle.kernel(SECOND)
 
 
-def test_to_open_a_bundle_parses_no_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    data, parsed, real = archive_of(members_of()), [], json.loads
-    monkeypatch.setattr(json, "loads", lambda text: parsed.append(text) or real(text))
-    bundle = Bundle.open(data, whole=False)
-    top, *rows = index_members(INFO).values()
-    assert parsed == [top]
-    bundle.kernel(SECOND)
-    assert parsed[1:] == [rows[1]]
-
-
 @pytest.mark.parametrize(
     ("change", "said"),
     [
