@@ -1,5 +1,5 @@
-"""Thousands of random programs, drawn by a plain generator: Hypothesis remembers all that it tried,
-and programs collect garbage often.
+"""Random programs, drawn by a plain generator: Hypothesis remembers all that it tried, and programs
+collect garbage often.
 """
 
 from __future__ import annotations
@@ -12,17 +12,14 @@ from collections.abc import Callable
 Program = list[tuple[str, int]]
 # Carries out a program at a pace; raises where something is wrong.
 Try = Callable[[Program, int], object]
-# Seconds between two lines of progress, and for which a program that fails is made shorter.
-_TELL, _SHRINK = 10.0, 60.0
+# Seconds for which a program that fails is made shorter.
+_SHRINK = 60.0
 
 
-def carry_out_many(
-    attempt: Try, names: list[str], count: int, seed: int, tell: Callable[[str], None]
-) -> None:
+def carry_out_many(attempt: Try, names: list[str], count: int, seed: int) -> None:
     """Carry out so many programs of a seed; of the first that fails, what is left of it that still
     does.
     """
-    began = told = time.monotonic()
     for number in range(count):
         program, pace = drawn(names, seed, number)
         if failed := _failure(attempt, program, pace):
@@ -30,9 +27,6 @@ def carry_out_many(
             raise AssertionError(
                 f"program {number} of seed {seed} fails at pace {pace}, and so does {short!r}: {failed}"
             )
-        if time.monotonic() > told + _TELL or number + 1 == count:
-            told = time.monotonic()
-            tell(f"{number + 1} of {count} programs, {told - began:.0f} s")
 
 
 def drawn(names: list[str], seed: int, number: int) -> tuple[Program, int]:

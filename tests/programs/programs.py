@@ -11,12 +11,9 @@ import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
-
+from tests.amount import part
 from tests.programs import op_steps, running, tensor_steps
-from tests.programs.many import Program, carry_out_many
+from tests.programs.many import Program, Try, carry_out_many
 from tests.programs.world import Numbers, Site, World
 from tilec_runtime import use_device
 
@@ -67,43 +64,15 @@ WEIGHTS: dict[Step, int] = {
 }
 STEPS = {f"{step.__module__.rpartition('.')[2]}.{step.__name__}": step for step in WEIGHTS}
 NAMES = [name for name, step in STEPS.items() for _ in range(WEIGHTS[step])]
-PROGRAMS = st.lists(
-    st.tuples(st.sampled_from(NAMES), st.integers(0, 8**4 - 1)), min_size=10, max_size=70
-)
 
 
-def as_wanted(default: int) -> Callable[[Any], Any]:
-    """Let a test of (site, program, pace) try so many programs, always the same ones.
-    TILEC_PROGRAMS in the environment says how many others it is to try instead, and
-    TILEC_PROGRAMS_SEED which.
+def follow(attempt: Try, count: int = 2500) -> None:
+    """Try random programs: so many in the full gate, fewer in that of a change, always the same
+    ones. TILEC_PROGRAMS in the environment says how many others to try, and TILEC_PROGRAMS_SEED
+    which.
     """
-    wanted, chosen = os.environ.get("TILEC_PROGRAMS"), int(os.environ.get("TILEC_PROGRAMS_SEED", 0))
-    if wanted is None:
-        how = settings(
-            max_examples=default,
-            derandomize=True,
-            deadline=None,
-            database=None,
-            suppress_health_check=list(HealthCheck),
-        )
-        return lambda test: how(given(PROGRAMS, st.integers(0, 1000))(test))
-
-    def many(
-        test: Callable[[Site, Program, int], None],
-    ) -> Callable[[Site, pytest.CaptureFixture[str]], None]:
-        def tries(site: Site, capfd: pytest.CaptureFixture[str]) -> None:
-            def tell(words: str) -> None:
-                with capfd.disabled():
-                    sys.stderr.write(f"{words}\n")
-
-            carry_out_many(
-                lambda program, pace: test(site, program, pace), NAMES, int(wanted), chosen, tell
-            )
-
-        tries.__name__, tries.__doc__ = test.__name__, test.__doc__
-        return tries
-
-    return many
+    wanted = int(os.environ.get("TILEC_PROGRAMS", part(count)))
+    carry_out_many(attempt, NAMES, wanted, int(os.environ.get("TILEC_PROGRAMS_SEED", 0)))
 
 
 def carry_out(program: Program, site: Site) -> World:

@@ -54,7 +54,7 @@ def facts(tensor: Array) -> tuple[tuple[int, ...], tuple[int, ...], int]:
     )
 
 
-@examples(120)
+@examples(60)
 @given(arguments(), FORCED)
 def test_any_arguments_get_the_right_answer(
     module: Module,

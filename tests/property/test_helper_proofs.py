@@ -15,6 +15,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from tests.amount import part
 from tilec.frontends.tile.declare import declared
 from tilec.frontends.tools.modules import load
 from tilec.model.job import Source
@@ -23,7 +24,7 @@ from tilec_runtime.model.expr import parse
 pytestmark = pytest.mark.toolchain
 
 SIDE = 4
-EXAMPLES = int(os.environ.get("TILEC_PROOF_EXAMPLES", "30"))
+EXAMPLES = int(os.environ.get("TILEC_PROOF_EXAMPLES", part(75)))
 NAMES = ("i", "j", "p")
 ARRAYS = ("a", "b")
 

@@ -8,10 +8,9 @@ import ctypes
 from typing import Any
 
 import numpy as np
-import pytest
-from hypothesis import HealthCheck, given, settings
 
-from tests.programs.programs import PROGRAMS, carry_out
+from tests.programs.many import Program
+from tests.programs.programs import carry_out, follow
 from tests.runtime_samples import ADD, ADD_ABI, bundle_of
 from tilec.testing.fake_driver import FakeDriver, FakeKernel
 from tilec_runtime import Device, Stream, Tensor, load
@@ -61,22 +60,12 @@ class FakeSite:
         )
 
 
-@pytest.fixture(scope="module")
-def site() -> FakeSite:
-    return FakeSite()
+def test_programs_give_what_they_give_one_step_at_a_time() -> None:
+    site = FakeSite()
 
+    def attempt(program: Program, _: int) -> None:
+        before = len(site.driver._memory)
+        carry_out(program, site)
+        assert len(site.driver._memory) == before
 
-@settings(
-    max_examples=60,
-    derandomize=True,
-    deadline=None,
-    database=None,
-    suppress_health_check=list(HealthCheck),
-)
-@given(PROGRAMS)
-def test_programs_give_what_they_give_one_step_at_a_time(
-    site: FakeSite, program: list[tuple[str, int]]
-) -> None:
-    before = len(site.driver._memory)
-    carry_out(program, site)
-    assert len(site.driver._memory) == before
+    follow(attempt, 300)

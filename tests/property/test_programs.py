@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from tests.cpu_samples import device
-from tests.programs.programs import Program, as_wanted, carry_out
+from tests.programs.many import Program
+from tests.programs.programs import carry_out, follow
 from tilec_runtime import Device, Stream, Tensor
 from tilec_runtime.cpu.launch import CpuRun
 
@@ -60,19 +61,16 @@ class CpuSite:
         return Tensor.from_foreign(array, driver=self.driver)
 
 
-@pytest.fixture(scope="module")
-def site() -> CpuSite:
-    return CpuSite()
+def test_programs_give_what_they_give_one_step_at_a_time() -> None:
+    site = CpuSite()
 
+    def attempt(program: Program, pace: int) -> None:
+        site.delays.seed(pace)
+        before = len(site.driver._owners)
+        carry_out(program, site)
+        assert len(site.driver._owners) == before
 
-@as_wanted(500)
-def test_programs_give_what_they_give_one_step_at_a_time(
-    site: CpuSite, program: Program, pace: int
-) -> None:
-    site.delays.seed(pace)
-    before = len(site.driver._owners)
-    carry_out(program, site)
-    assert len(site.driver._owners) == before
+    follow(attempt)
 
 
 def test_the_programs_would_see_unordered_streams(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,6 +39,7 @@ def run_python(code: str, *flags: str) -> subprocess.CompletedProcess[str]:
 HEAD = """
 import time, os, signal, threading, numpy as np
 from tests.cpu_samples import device, later, ones
+signal.signal(signal.SIGINT, signal.default_int_handler)  # also where a shell ignores it
 started = threading.Event()
 def slow(run):
     print("started", flush=True)
