@@ -5,7 +5,6 @@ and places.
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -79,7 +78,7 @@ def test_kernels_of_cuda_tile(name: str, version: Version) -> None:
 
 
 @pytest.mark.parametrize("divisible", [4, 16])
-@pytest.mark.parametrize("name", ["shapes", "products", "views", "parts"])
+@pytest.mark.parametrize("name", ["products", "views", "parts"])
 def test_kernels_with_assumptions(name: str, divisible: int) -> None:
     assert any(
         op.name == "assume" for op in same(compiled(name, divisible=divisible)).functions[0].walk()
@@ -91,17 +90,9 @@ def test_every_operation(sample: Call) -> None:
     same(module(sample))
 
 
-def test_the_samples_and_kernels_leave_no_operation_out() -> None:
-    names = {
-        op.name
-        for name, version in CASES
-        for op in read_module(compiled(name, version)).functions[0].walk()
-    }
-    assert len(names) >= 90
-    names |= {
-        op.name for sample in SAMPLES for op in read_module(module(sample)).functions[0].walk()
-    }
-    assert names == OPS.keys()
+def test_the_samples_leave_no_operation_out() -> None:
+    read = (read_module(module(sample)) for sample in SAMPLES)
+    assert {op.name for one in read for op in one.functions[0].walk()} == OPS.keys()
 
 
 @pytest.mark.parametrize("name", ["floats", "control", "reductions", "views"])
@@ -224,14 +215,3 @@ def test_tile_cpp_is_read_too(cpp: tuple[bytes, str]) -> None:
     assert [item for item in located(read, first=1) if item[1]] == [
         item for item in places(text) if item[1]
     ]
-
-
-def test_tile_cpp_with_its_source(cpp: tuple[bytes, str]) -> None:
-    shown = render(read_module(cpp[0]), {cpp[1]: CPP.splitlines()})
-    assert f"  // {cpp[1]}:11 | auto x = in.load(i);\n" in shown
-    assert (
-        f"{cpp[1]}:5 | __tile__ auto twice(ct::tile<float, ct::shape<64>> v) {{ return v + v; }}\n"
-        in shown
-    )
-    # nvcc counts columns behind its macros, so those of line 5 are not the source's.
-    assert re.search(rf"  // 5:\d+, called at {re.escape(cpp[1])}:13:", shown)

@@ -73,94 +73,10 @@ def floats(x, y):
 
 
 @ct.kernel
-def angles(x, y):
-    ct.store(y, (0,), ct.atan2(ct.load(x, (0,), (8,)), ct.load(y, (0,), (8,))))
-
-
-@ct.kernel
-def integers(x, y, n):
-    i = ct.bid(1) + ct.num_blocks(0) * ct.bid(2)
-    a = ct.load(x, (i,), (16,))
-    b = ct.load(y, (i,), (16,))
-    c = a + b * 3 + a % b + ct.cdiv(a, 4)
-    c = (c & a | b ^ n) << 2 >> 1
-    c = c + ct.bitwise_not(a) + ct.maximum(a, b) + ct.minimum(a, n) + abs(a) - (-b)
-    c = c + ct.where((a < b) | (a >= b) & (a == 3) | (a != b) | (a <= 2) | (a > 9), a, b)
-    ct.store(y, (i,), c)
-
-
-@ct.kernel
 def divisions(x, y):
     a = ct.load(x, (0,), (16,))
     d, e = divmod(a, ct.load(y, (0,), (16,)))
     ct.store(y, (0,), a // d + ct.floordiv(d, e))
-
-
-@ct.kernel
-def powers(x, n):
-    ct.store(
-        x,
-        (0,),
-        ct.pow(ct.load(x, (0,), (8,)), ct.load(n, (0,), (8,))) + ct.load(x, (1,), (8,)) ** 2,
-    )
-
-
-@ct.kernel
-def conversions(x, y, h, z):
-    a = ct.load(x, (0, 0), (8, 16))
-    b = (
-        a.astype(ct.int32)
-        + a.astype(ct.uint8).astype(ct.int32)
-        + a.astype(ct.int64).astype(ct.int32)
-    )
-    c = b.astype(ct.float16).astype(ct.bfloat16).astype(ct.float32) + a.astype(
-        ct.float8_e4m3fn
-    ).astype(ct.float32)
-    c = (
-        c
-        + a.astype(ct.tfloat32).astype(ct.float32)
-        + a.astype(ct.float64).astype(ct.float32)
-        + a.astype(ct.float8_e5m2).astype(ct.float32)
-    )
-    c = (
-        c
-        + ct.bitcast(ct.bitcast(a, ct.int32) & 0x7FFFFFFF, ct.float32)
-        + (a > 0.0).astype(ct.float32)
-        + a.astype(ct.bool_).astype(ct.float32)
-    )
-    ct.store(y, (0, 0), b.astype(ct.int8))
-    ct.store(h, (0, 0), a.astype(ct.float16))
-    ct.store(z, (0, 0), c)
-
-
-@ct.kernel
-def truncated(x, h):
-    ct.store(h, (0,), ct.load(x, (0,), (8,)).astype(ct.float16, rounding_mode=ct.RoundingMode.RZ))
-
-
-@ct.kernel
-def shapes(x, y):
-    a = ct.load(x, (0, 0), (4, 8), order=(1, 0), padding_mode=ct.PaddingMode.NAN)
-    b = ct.permute(ct.reshape(a, (2, 2, 8)), (2, 0, 1)).reshape((8, 4)).transpose()
-    c = ct.cat((a, b), 0)
-    c = c.extract((1, 0), (4, 8)) + ct.broadcast_to(
-        ct.expand_dims(ct.arange(8, dtype=ct.float32), 0), (4, 8)
-    )
-    c = (
-        c
-        + ct.full((4, 8), 0.1, ct.float32)
-        + ct.zeros((4, 8), ct.float32)
-        + ct.ones((4, 8), ct.float32)
-    )
-    ct.store(
-        y, (0, 0), c + ct.arange(8, dtype=ct.int32, start=3, step=2)[None, :].astype(ct.float32)
-    )
-
-
-@ct.kernel
-def inserted(x, y):
-    a = ct.load(x, (0, 0), (4, 8))
-    ct.store(y, (0, 0), ct.insert(a, (1, 0), ct.zeros((2, 8), ct.float32)))
 
 
 def keep_larger(a, b):
@@ -199,62 +115,6 @@ def products(a, b, c, d, e):
 
 
 @ct.kernel
-def scaled(a, s, c):
-    x = ct.load(a, (0, 0), (32, 64))
-    scale = ct.load(s, (0, 0), (32, 2))
-    ct.store(
-        c,
-        (0, 0),
-        ct.mma_scaled(
-            x, scale, ct.transpose(x), ct.transpose(scale), ct.zeros((32, 32), ct.float32)
-        ),
-    )
-
-
-@ct.kernel
-def packed(x, y):
-    a = ct.load(x, (0,), (16,))
-    b = ct.unpack_from_bytes(a, ct.float4_e2m1fn).astype(ct.float32)
-    ct.store(
-        y,
-        (0,),
-        ct.pack_to_bytes(b.astype(ct.float4_e2m1fn))
-        + ct.pack_to_bytes(ct.unpack_from_bytes(a, ct.int16)),
-    )
-
-
-@ct.kernel
-def gathered(x, indices, y):
-    i = ct.load(indices, (0,), (16,))
-    a = ct.gather(x, (i, i), padding_value=1.0) + ct.gather(
-        x, (i, 0), mask=i > 3, check_bounds=False, latency=2
-    )
-    ct.scatter(y, (i, 1), a, mask=i < 100)
-    ct.scatter(y, (i, i), a, check_bounds=False)
-
-
-@ct.kernel
-def atomics(x, f, indices):
-    i = ct.load(indices, (0,), (8,))
-    a = ct.atomic_add(
-        x, i, 1, memory_order=ct.MemoryOrder.RELAXED, memory_scope=ct.MemoryScope.BLOCK
-    )
-    a = a + ct.atomic_max(x, i, 2) + ct.atomic_min(x, i, 3, memory_order=ct.MemoryOrder.RELEASE)
-    a = (
-        a
-        + ct.atomic_and(x, i, 2)
-        + ct.atomic_or(x, i, 3)
-        + ct.atomic_xor(x, i, 5)
-        + ct.atomic_xchg(x, i, 7)
-    )
-    a = a + ct.atomic_cas(
-        x, i, 0, a, memory_order=ct.MemoryOrder.ACQUIRE, memory_scope=ct.MemoryScope.SYS
-    )
-    ct.store(x, (0,), a)
-    ct.atomic_add(f, i, 1.0)
-
-
-@ct.kernel
 def views(x, y):
     step = x.tiled_view((2, 8), traversal_steps=(1, 4), padding_mode=ct.PaddingMode.NEG_INF)
     total = ct.zeros((2, 8), ct.float32)
@@ -266,14 +126,6 @@ def views(x, y):
         x, (ct.arange(4, dtype=ct.int32), ct.Slice(ct.bid(0), 8)), padding_mode=ct.PaddingMode.ZERO
     )
     ct.store_advanced_indexing(y, (ct.arange(4, dtype=ct.int32), ct.Slice(0, 8)), rows)
-
-
-@ct.kernel
-def summed(x, y):
-    view = y.tiled_view((8,))
-    a = ct.load(x, (0,), (8,))
-    view.atomic_store_add((0,), a)
-    view.atomic_store_max((1,), a)
 
 
 @ct.kernel
@@ -318,56 +170,18 @@ def hinted(x, n: ct.ScalarInt64, big: ct.IndexedWithInt64):
     ct.store(big, (n,), ct.load(x, (ct.assume_divisible_by(ct.bid(0), 4),), (8,)))
 
 
-@ct.kernel
-def raw(x, y):
-    memory = x.get_raw_memory()
-    i = ct.arange(8, dtype=ct.int32)
-    memory.store_offset(i, memory.load_offset(i + 1, mask=i < 7, padding_value=0.0))
-    memory.atomic_add_offset(i, 1.0)
-    ct.store(
-        y,
-        (0,),
-        ct.load(
-            y, (0,), (8,), memory_order=ct.MemoryOrder.ACQUIRE, memory_scope=ct.MemoryScope.DEVICE
-        ),
-    )
-
-
-@ct.kernel
-def dependent(x):
-    ct.grid_dependency_control_wait()
-    ct.store(x, (0,), ct.load(x, (0,), (8,)))
-    ct.grid_dependency_control_launch_dependents()
-
-
 # A kernel, its arguments as `dtype:rank`, `dtype` for a scalar, and the first version that it can
 # be written in.
 KERNELS: dict[str, tuple[Any, str, Version]] = {
     "floats": (floats, "f32:1 f32:1", (13, 1)),
-    "angles": (angles, "f64:1 f64:1", (13, 2)),
-    "integers": (integers, "i32:1 i32:1 i32", (13, 1)),
-    "unsigned": (integers, "u32:1 u32:1 u32", (13, 1)),
-    "divisions": (divisions, "i64:1 i64:1", (13, 1)),
-    "powers": (powers, "f32:1 i32:1", (13, 4)),
-    "conversions": (conversions, "f32:2 i8:2 f16:2 f32:2", (13, 1)),
-    "truncated": (truncated, "f32:1 f16:1", (13, 4)),
-    "shapes": (shapes, "f32:2 f32:2", (13, 1)),
-    "inserted": (inserted, "f32:2 f32:2", (13, 4)),
     "reductions": (reductions, "f32:2 f32:2 f32:1", (13, 1)),
     "products": (products, "bf16:2 bf16:2 f32:2 i8:2 i32:2", (13, 1)),
     "products_f8": (products, "e4m3:2 e4m3:2 f32:2 u8:2 i32:2", (13, 1)),
-    "scaled": (scaled, "e5m2:2 e8m0:2 f32:2", (13, 3)),
-    "packed": (packed, "u8:1 u8:1", (13, 3)),
-    "gathered": (gathered, "f32:2 i32:1 f32:2", (13, 1)),
-    "atomics": (atomics, "i32:1 f32:1 i32:1", (13, 1)),
     "views": (views, "f32:2 f32:2", (13, 3)),
-    "summed": (summed, "i32:1 i32:1", (13, 3)),
     "control": (control, "f32:1 f32:1 i32", (13, 1)),
     "talks": (talks, "f32:1", (13, 2)),
     "parts": (parts, "f32:2 f32:2 i32", (13, 1)),
     "hinted": (hinted, "f16:1 i64 f16:1", (13, 1)),
-    "raw": (raw, "f32:1 f32:1", (13, 1)),
-    "dependent": (dependent, "f32:1", (13, 4)),
 }
 
 # What cuda-tile writes, and no assembler takes.
