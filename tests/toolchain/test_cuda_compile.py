@@ -8,7 +8,6 @@ import pytest
 
 from tests.toolchain.cuda_jobs import NVCC, compile_text, frontend, job, write
 from tilec.frontends.cuda.mangled import unseen
-from tilec.frontends.tools.ptx import isa
 from tilec.model.job import Option, Source
 from tilec_runtime.bundle.cubin import read_cubin
 from tilec_runtime.bundle.ptx import read_entries
@@ -60,8 +59,11 @@ MAKE(made)
 """
 
 
-@pytest.mark.parametrize("debug", [{}, {"lineinfo": True}], ids=["plain", "lineinfo"])
-@pytest.mark.parametrize("options", [{}, NVCC], ids=["nvrtc", "nvcc"])
+@pytest.mark.parametrize(
+    ("options", "debug"),
+    [({}, {}), ({}, {"lineinfo": True}), (NVCC, {"lineinfo": True})],
+    ids=["nvrtc", "nvrtc, lineinfo", "nvcc, lineinfo"],
+)
 def test_an_image_carries_the_kernel_that_was_asked_for(
     tmp_path: Path, options: dict[str, Option], debug: dict[str, bool]
 ) -> None:
@@ -88,18 +90,6 @@ def test_a_kernel_of_a_macro_is_named_as_it_is_compiled(
         ("ptr", "param_0.ptr"),
         ("i32", "param_1"),
     ]
-
-
-def test_ptx(tmp_path: Path) -> None:
-    image = compile_text(tmp_path, ADD, target="compute_80")
-    text = image.data.decode()
-    assert ".target sm_80" in text
-    assert image.info.ptx_isa == isa(text)
-    assert image.info.ptx_isa is not None
-    assert image.info.ptx_isa >= (9, 0)
-    assert image.info.cuda >= (13, 0)
-    assert (image.info.resources.registers or 0) > 0
-    assert image.info.resources.spill_stores == 0
 
 
 TARGETS = [
@@ -135,7 +125,7 @@ __global__ void scale(T* __restrict__ y, const T* __restrict__ x, T a, unsigned 
 """
 
 
-@pytest.mark.parametrize(("dtype", "size"), [("f16", 2), ("bf16", 2), ("f32", 4), ("f64", 8)])
+@pytest.mark.parametrize(("dtype", "size"), [("bf16", 2), ("f64", 8)])
 @pytest.mark.parametrize("options", [{}, NVCC], ids=["nvrtc", "nvcc"])
 def test_template_instances(
     tmp_path: Path, dtype: str, size: int, options: dict[str, Option]
@@ -182,14 +172,6 @@ def test_structs_by_value(tmp_path: Path) -> None:
         ("struct", "f", 16),
     ]
     assert compile_text(tmp_path, text, target="compute_80").abi == image.abi
-
-
-def test_a_large_struct(tmp_path: Path) -> None:
-    image = compile_text(
-        tmp_path,
-        "struct P { int a[5000]; };\n__global__ void k(const __grid_constant__ P p, int* y) { y[0] = p.a[y[1]]; }",
-    )
-    assert [s.size for s in image.abi] == [20000, 8]
 
 
 def test_project_headers_defines_and_flags(tmp_path: Path) -> None:
@@ -253,7 +235,7 @@ def test_shared_memory_and_spills(tmp_path: Path) -> None:
       }
       for (int i = 0; i < 96; ++i) y[i * n] = v[i];
     }"""
-    for target in ("sm_80", "sm_90", "compute_80"):
+    for target in ("sm_90", "compute_80"):
         used = compile_text(tmp_path, text, target=target).info.resources
         assert used.shared == 256
         assert (used.spill_stores or 0) > 0
@@ -261,6 +243,7 @@ def test_shared_memory_and_spills(tmp_path: Path) -> None:
         assert used.registers == 64
 
 
+@pytest.mark.long
 def test_cooperative_groups_and_cccl(tmp_path: Path) -> None:
     text = """#include <cooperative_groups.h>
     #include <cub/block/block_reduce.cuh>
@@ -276,13 +259,6 @@ def test_cooperative_groups_and_cccl(tmp_path: Path) -> None:
     assert image.warnings == ()  # the toolkit's own headers are not the user's business
 
 
-def test_warnings_are_the_users(tmp_path: Path) -> None:
-    (warning,) = compile_text(
-        tmp_path, "__global__ void k(float* y) {\n  int unused = 3;\n  y[0] = 1;\n}"
-    ).warnings
-    assert (warning.severity, str(warning.location)) == ("warning", "k/a.cu:2:7")
-
-
 def test_what_the_quick_form_of_nvrtc_lacks_is_compiled_all_the_same(tmp_path: Path) -> None:
     hidden = "#define GLUE(a, b) a##b\n__global__ void k(GLUE(cu, daStream_t) s, float* y) { y[0] = s != nullptr; }"
     assert [s.size for s in compile_text(tmp_path, hidden, abi=(
@@ -296,12 +272,6 @@ def test_what_the_quick_form_of_nvrtc_lacks_is_compiled_all_the_same(tmp_path: P
 
 # --- lowering
 # ---------------------------------------------------------------------------------------------------------------------
-
-
-def test_ptx_is_lowered_and_verified(tmp_path: Path) -> None:
-    image = compile_text(tmp_path, ADD, target="compute_80", max_isa=(8, 0))
-    assert (image.info.ptx_isa, image.info.cuda) == ((8, 0), (12, 0))
-    assert b".version 8.0\n.target sm_80" in image.data
 
 
 def test_an_instruction_that_needs_more_is_quoted(tmp_path: Path) -> None:
@@ -342,7 +312,7 @@ def test_a_bound_below_the_target_itself(tmp_path: Path) -> None:
 # -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("target", ["sm_80", "sm_100", "compute_80"])
+@pytest.mark.parametrize("target", ["sm_80", "compute_80"])
 def test_args_of_the_manifest_are_checked(tmp_path: Path, target: str) -> None:
     right = (
         AbiSlot(type="ptr", expr="z.ptr", size=8, align=8),
@@ -361,18 +331,6 @@ def test_args_of_the_manifest_are_checked(tmp_path: Path, target: str) -> None:
         )
     with pytest.raises(CompileError, match="takes other parameters"):
         compile_text(tmp_path, ADD, target=target, abi=right[:2])
-
-
-def test_a_type_that_the_text_does_not_show(tmp_path: Path) -> None:
-    text = "#ifdef WIDE\ntypedef double real;\n#endif\n#ifndef WIDE\ntypedef float real;\n#endif\n"
-    text += "__global__ void k(real* y, real a) { y[0] = a; }"
-    assert compile_text(tmp_path, text).abi[1].type == "f32"
-    with pytest.raises(CompileError, match="the source, as tilec reads it"):
-        compile_text(tmp_path, text, options={"define": (("WIDE", "1"),)})
-
-
-# --- same input, same bytes
-# -------------------------------------------------------------------------------------------------------
 
 
 def test_a_warning_of_a_header_is_said_for_every_instance(tmp_path: Path) -> None:
@@ -413,9 +371,3 @@ def test_nvcc_does_not_read_the_environment(
 
 # --- toolchain
 # --------------------------------------------------------------------------------------------------------------------
-
-
-def test_the_toolchain(tmp_path: Path) -> None:
-    tools = {t.name: t for t in frontend(state_dir=str(tmp_path)).toolchain()}
-    assert {"libnvrtc", "libnvrtc-builtins", "ptxas", "headers"} <= set(tools)
-    assert all(len(t.digest) == 64 and t.version for t in tools.values())

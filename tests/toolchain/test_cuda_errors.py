@@ -50,29 +50,58 @@ def test_a_type_error(tmp_path: Path, options: dict[str, Option]) -> None:
     assert str(tmp_path) not in error.command
 
 
-@BOTH
-def test_a_missing_header(tmp_path: Path, options: dict[str, Option]) -> None:
-    error = refused(
-        tmp_path, '// a\n#include "nope.h"\n__global__ void k(float* x) {}', options=options
-    )
-    (found,) = error.diagnostics
-    assert found.location is not None
-    assert (found.location.file, found.location.line) == ("k/a.cu", 2)
-    assert "nope.h" in found.message
-    assert "`include` in [frontend.cuda]" in found.hint
-
-
-@BOTH
-def test_what_is_declared_and_not_defined(tmp_path: Path, options: dict[str, Option]) -> None:
-    error = refused(
-        tmp_path,
+OF_A_TYPE = "template <class T> __global__ void k(T* x) {}"
+REFUSED = {
+    "a missing header": (
+        '// a\n#include "nope.h"\n__global__ void k(float* x) {}',
+        "k",
+        "k/a.cu:2",
+        ("nope.h", "`include` in [frontend.cuda]"),
+    ),
+    "declared and not defined": (
         "__device__ float ext(float);\n__global__ void k(float* x) { x[0] = ext(x[1]); }",
-        options=options,
-    )
-    (found,) = error.diagnostics
-    assert str(found.location) == "k/a.cu:2:17"
-    assert found.message == "ext (_Z3extf) is declared and defined nowhere"
-    assert "include the file that defines it" in found.hint
+        "k",
+        "k/a.cu:2:17",
+        ("ext (_Z3extf) is declared and defined nowhere", "include the file that defines it"),
+    ),
+    "a type of the matrix without its header": (
+        OF_A_TYPE,
+        "k<{T}>",
+        "k/a.cu:1:36",
+        ("#include <cuda_fp16.h>",),
+    ),
+    "a type without its header": (
+        "__global__ void k(float* x) { __half h; }",
+        "k",
+        "k/a.cu:1",
+        ("hint: #include <cuda_fp16.h>",),
+    ),
+    "an argument of the wrong kind": (
+        OF_A_TYPE,
+        "k<3>",
+        "k/a.cu:1",
+        ("the source has no instance k<3>: ", "k takes <T>"),
+    ),
+    "inside an instance": (
+        'template <class T> __global__ void k(T* x) {\n  x[0] = T("a");\n}',
+        "k<float>",
+        "k/a.cu:2:",
+        ("instantiation of",),
+    ),
+}
+
+
+def said(error: CompileError) -> str:
+    return "\n".join([str(error), *(found.render() for found in error.diagnostics)])
+
+
+@BOTH
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_does_not_compile(tmp_path: Path, options: dict[str, Option], name: str) -> None:
+    text, symbol, place, words = REFUSED[name]
+    error = refused(tmp_path, text, symbol, axes={"T": "f16"}, options=options)
+    assert str(error.diagnostics[0].location).startswith(place)
+    assert [each for each in words if each not in said(error)] == []
 
 
 @pytest.mark.parametrize(
@@ -140,40 +169,6 @@ def test_a_compiled_name_that_there_is_not(tmp_path: Path, options: dict[str, Op
     assert error.fix == "name one that it has: _Z1kPf, _Z1jPf"
 
 
-@BOTH
-def test_a_type_of_the_matrix_whose_header_is_missing(
-    tmp_path: Path, options: dict[str, Option]
-) -> None:
-    error = refused(
-        tmp_path,
-        "template <class T> __global__ void k(T* x) {}",
-        "k<{T}>",
-        axes={"T": "f16"},
-        options=options,
-    )
-    assert "#include <cuda_fp16.h>" in error.fix
-    assert str(error.diagnostics[0].location) == "k/a.cu:1:36"
-    plain = refused(tmp_path, "__global__ void k(float* x) { __half h; }", options=options)
-    assert plain.diagnostics[0].hint == "#include <cuda_fp16.h>"
-
-
-@BOTH
-def test_an_argument_of_the_wrong_kind(tmp_path: Path, options: dict[str, Option]) -> None:
-    error = refused(
-        tmp_path, "template <class T> __global__ void k(T* x) {}", "k<3>", options=options
-    )
-    assert error.what.startswith("the source has no instance k<3>: ")
-    assert "k takes <T>" in error.fix
-
-
-@BOTH
-def test_an_error_inside_an_instance(tmp_path: Path, options: dict[str, Option]) -> None:
-    text = 'template <class T> __global__ void k(T* x) {\n  x[0] = T("a");\n}'
-    error = refused(tmp_path, text, "k<float>", options=options)
-    assert str(error.diagnostics[0].location).startswith("k/a.cu:2:")
-    assert "instantiation of" in error.diagnostics[0].message
-
-
 def test_symbols(tmp_path: Path) -> None:
     assert (
         "is a template: symbol 'k' does not say which instance"
@@ -186,22 +181,25 @@ def test_symbols(tmp_path: Path) -> None:
     assert error.fix == "the source has kernel_a; did you mean 'kernel_a'"
 
 
-def test_inline_assembly(tmp_path: Path) -> None:
-    for target in ("sm_90", "compute_90"):
-        error = refused(
-            tmp_path, '__global__ void k(float* x) {\n  asm("foobar.u32 %0;");\n}', target=target
-        )
-        found = next(d for d in error.diagnostics if "foobar" in d.message)
-        assert str(found.location) == "k/a.cu:1:17"
-        assert "inline PTX" in found.hint
-
-
-def test_too_much_shared_memory(tmp_path: Path) -> None:
-    text = "__global__ void k(float* x) { __shared__ float s[100000]; s[threadIdx.x] = x[0]; __syncthreads(); x[1] = s[3]; }"
-    for target in ("sm_90", "compute_90"):
-        (found,) = refused(tmp_path, text, target=target).diagnostics
-        assert "uses too much shared data" in found.message
-        assert "extern __shared__" in found.hint
+@pytest.mark.parametrize("target", ["sm_90", "compute_90"])
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ('asm("foobar.u32 %0;");', ("foobar", "inline PTX")),
+        (
+            "__shared__ float s[100000]; s[threadIdx.x] = x[0]; __syncthreads(); x[1] = s[3];",
+            ("uses too much shared data", "extern __shared__"),
+        ),
+    ],
+    ids=["inline assembly", "too much shared memory"],
+)
+def test_what_ptxas_refuses_is_said_at_the_kernel(
+    tmp_path: Path, target: str, body: str, words: tuple[str, ...]
+) -> None:
+    error = refused(tmp_path, f"__global__ void k(float* x) {{\n  {body}\n}}", target=target)
+    found = next(each for each in error.diagnostics if words[0] in each.message)
+    assert str(found.location) == "k/a.cu:1:17"
+    assert words[1] in found.hint
 
 
 def test_flags_and_directories(tmp_path: Path) -> None:
@@ -224,7 +222,3 @@ def test_a_source_that_is_gone_or_no_text(tmp_path: Path) -> None:
     with pytest.raises(CompileError, match=r"cannot read k/a\.cu") as caught:
         frontend().compile(made)
     assert (caught.value.kernel, caught.value.target) == ("k", "sm_90")
-
-
-HEAVY = "template <int N> __device__ float f(float x) { return f<N - 1>(x) * x + N; }\n"
-HEAVY += "template <> __device__ float f<0>(float x) { return x; }\n"

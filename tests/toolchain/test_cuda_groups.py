@@ -10,9 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.toolchain.cuda_jobs import NVCC, frontend, job, write
-from tilec.frontends.cuda.frontend import CudaFrontend
 from tilec.frontends.cuda.mangled import unseen
-from tilec.frontends.tools import ptxas
 from tilec.frontends.tools.cpp.nvrtc import Nvrtc
 from tilec.model.job import Job, Member, Option, Source
 from tilec_runtime.bundle.cubin import read_cubin
@@ -107,7 +105,7 @@ def test_kernels_of_macros_share_an_image_and_its_variables(tmp_path: Path) -> N
     assert warning.message.startswith("the variable counter is not shared with reset: images have")
 
 
-@pytest.mark.parametrize("target", ["sm_80", "sm_100a", "compute_80"])
+@pytest.mark.parametrize("target", ["sm_100a", "compute_80"])
 @pytest.mark.parametrize("lineinfo", [False, True], ids=["plain", "lineinfo"])
 def test_a_group_is_one_program_and_each_entry_is_as_it_would_be_alone(
     tmp_path: Path, compiled, target: str, lineinfo: bool
@@ -131,28 +129,8 @@ def test_a_group_is_one_program_and_each_entry_is_as_it_would_be_alone(
     assert images[3].info.resources.shared == 8 * 4 * 4
 
 
-def test_ptx_of_a_group_is_lowered_and_assembled_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    runs = []
-    real = ptxas.assemble
-    monkeypatch.setattr(
-        ptxas, "assemble", lambda *args, **kwargs: runs.append(1) or real(*args, **kwargs)
-    )
-    shared = frontend()
-    images = [
-        shared.compile(one)
-        for one in jobs(write(tmp_path, FILES), *POINTS, target="compute_80", max_isa=(8, 0))
-    ]
-    assert len(runs) == 1
-    assert {image.info.ptx_isa for image in images} == {(8, 0)}
-    assert images[0].data.count(b".entry") == len(POINTS)
-    assert all(image.info.resources.registers for image in images)
-
-
 @pytest.mark.parametrize("lineinfo", [False, True], ids=["plain", "lineinfo"])
-@pytest.mark.parametrize("number", ["80", "90a", "100f"])
-@pytest.mark.parametrize("bound", [None, (8, 8)], ids=["own", "lowered"])
+@pytest.mark.parametrize(("number", "bound"), [("80", (8, 0)), ("90a", None), ("100f", (8, 8))])
 def test_ptx_comes_with_the_machine_code_of_its_architecture(
     tmp_path: Path, compiled, lineinfo: bool, number: str, bound: tuple[int, int] | None
 ) -> None:
@@ -234,55 +212,6 @@ def test_a_member_that_cannot_be_named_harms_no_other(tmp_path: Path) -> None:
     assert image.info.digest == alone(good).info.digest
 
 
-def test_kernels_of_one_source_are_compiled_in_one_go(tmp_path: Path, compiled) -> None:
-    (instance,) = jobs(write(tmp_path, FILES), POINTS[0])
-    plain = job(tmp_path, "plain")
-    group = (*instance.group, Member(symbol="plain"))
-    shared = frontend()
-    images = [shared.compile(dataclasses.replace(one, group=group)) for one in (instance, plain)]
-    assert compiled == [2]
-    assert images[0].info.digest == images[1].info.digest
-    assert images[1].info.symbol == "_Z5plainPf"
-
-
-def test_spills_are_counted_for_the_entry_that_has_them(tmp_path: Path) -> None:
-    text = """
-    template <typename T, int N> __device__ __noinline__ T mix(T* y, int n) {
-        T a[N];
-        _Pragma("unroll") for (int i = 0; i < N; ++i) a[i] = y[i * n];
-        __syncthreads();
-        T sum = 0;
-        _Pragma("unroll") for (int i = 0; i < N; ++i) sum += a[i] * y[i];
-        return sum;
-    }
-    template <typename T, int N> __global__ void k(T* y, int n) { y[threadIdx.x] = mix<T, N>(y, n); }
-    """
-    options: dict[str, Option] = {"flags": ("-maxrregcount=24",)}
-    for target in ("sm_80", "compute_80"):
-        group = jobs(
-            write(tmp_path, {"k/a.cu": text}),
-            ("f32", 1),
-            ("f32", 60),
-            ("f64", 60),
-            target=target,
-            options=options,
-        )
-        shared = frontend()
-        images = [shared.compile(one) for one in group]
-        spills = [image.info.resources.spill_stores for image in images]
-        assert spills == [alone(one).info.resources.spill_stores for one in group]
-        assert spills[0] == 0
-        assert max(spill or 0 for spill in spills) > 0
-
-
-def test_warnings_are_said_with_the_group(tmp_path: Path) -> None:
-    text = TEXT.replace("__syncthreads();", "__syncthreads(); int unused_number = 3;")
-    group = jobs(write(tmp_path, {**FILES, "k/a.cu": text}), *POINTS)
-    image = frontend().compile(group[0])
-    assert "unused_number" in image.warnings[0].message
-    assert image.warnings[0].location.file == "k/a.cu"
-
-
 @pytest.mark.parametrize(
     ("files", "options", "together"),
     [
@@ -306,17 +235,6 @@ def test_how_many_are_compiled_together(
         options=tuple(sorted(options.items())),
     )
     assert [decl.together for decl in frontend().declare(source)] == [together] * 2
-
-
-def test_one_program_is_kept_at_most(tmp_path: Path, compiled) -> None:
-    """A worker gets the jobs of a group one after another: what it made for the one before is of no
-    use any more.
-    """
-    root = write(tmp_path, FILES)
-    shared: CudaFrontend = frontend()
-    for target in ("sm_80", "sm_90", "sm_80"):
-        shared.compile(jobs(root, *POINTS, target=target)[0])
-    assert compiled == [4, 4, 4]
 
 
 def test_a_group_that_takes_too_long_says_so_and_is_not_tried_alone_here(tmp_path: Path) -> None:

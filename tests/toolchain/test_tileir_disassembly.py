@@ -131,6 +131,7 @@ def test_a_helper_in_a_helper_names_every_call() -> None:
     assert lines[0][deepest[0].column - 4 :].startswith("x * 2.0")
 
 
+@pytest.mark.long
 def test_every_variant_of_the_tile_examples() -> None:
     plan = plan_only(
         BuildRequest(manifest_path=Path(__file__).parents[2] / "tilec.toml"), SilentObserver()

@@ -1,4 +1,4 @@
-"""Kernels that together use everything public in cuda.tile, and what compiles them to Tile IR of
+"""Kernels of cuda.tile with helpers, loops, blocks and views, and what compiles them to Tile IR of
 any version.
 """
 
@@ -15,7 +15,6 @@ from tilec_runtime.cpu.tileir.ir import Version
 NEWEST: Version = (13, 4)
 DTYPES = {
     "f32": "float32",
-    "f64": "float64",
     "f16": "float16",
     "bf16": "bfloat16",
     "i32": "int32",
@@ -23,10 +22,7 @@ DTYPES = {
     "i64": "int64",
     "u8": "uint8",
     "i8": "int8",
-    "bool": "bool_",
     "e4m3": "float8_e4m3fn",
-    "e5m2": "float8_e5m2",
-    "e8m0": "float8_e8m0fnu",
 }
 
 
