@@ -105,17 +105,3 @@ def test_any_arguments_get_the_right_answer(module, torch, drawn):
     assert torch.equal(z, wanted)
     torch.as_strided(before, *places[0]).copy_(wanted)
     assert torch.equal(bases[0], before)
-
-
-def test_every_variant_gives_the_same(module, torch):
-    """Forced one by one, with arguments that fit all assumptions."""
-    stream = torch.cuda.current_stream()
-    x, y = (torch.randn(96, 64, device="cuda") for _ in range(2))
-    for bm, bn in ((4, 32), (16, 16), (16, 32)):
-        z = torch.full_like(x, float("nan"))
-        module.blend.variant(BM=bm, BN=bn)(z, x, y, stream=stream)
-        assert (
-            module.blend.explain(z, x, y, BM=bm, BN=bn).variant.id
-            == f"blend-f32-BM{bm}-BN{bn}-wide"
-        )
-        torch.testing.assert_close(z, x * 2 + y)

@@ -24,7 +24,7 @@ from tilec_runtime import (
     with_context,
 )
 from tilec_runtime.device.completion import COMPLETIONS
-from tilec_runtime.errors import KernelCacheError, LaunchLimitError, OutOfMemoryError
+from tilec_runtime.errors import KernelCacheError, OutOfMemoryError
 from tilec_runtime.tensors.tensor import Tensor
 
 pytestmark = pytest.mark.gpu
@@ -101,23 +101,6 @@ def test_a_chain_stays_in_order(function: KernelFunction) -> None:
     for _ in range(20):
         op = op.then(lambda t: scaled(function, t, 2.0)).then(lambda t: scaled(function, t, 0.5))
     assert (op.then(lambda t: scaled(function, t, 3.0)).then(host).sync() == 3.0).all()
-
-
-def test_the_largest_cooperative_grid(function: KernelFunction) -> None:
-    most = function.residency(LaunchConfig(block=256)).max_cooperative_grid
-    assert most >= Device(0).info.multiprocessors
-    made = ones().sync()
-    for blocks in (most, most + 1):
-        launch = AsyncKernelLaunch(function).push_arg(made).push_arg(COUNT).push_arg(1.0)
-        launch.set_launch_config(LaunchConfig(grid=blocks, block=256, cooperative=True))
-        if blocks == most:
-            made, _, _ = launch.sync()
-        else:
-            with pytest.raises(
-                LaunchLimitError,
-                match=f"the cooperative grid has {blocks} blocks, and {most} can be resident",
-            ):
-                launch.sync()
 
 
 def test_uses_on_different_streams_are_ordered(function: KernelFunction) -> None:

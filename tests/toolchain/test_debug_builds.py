@@ -29,11 +29,6 @@ __global__ void scale(float* y, const float* x, int n)
 """
 HEADER = "__device__ float twice(float value) { float doubled = value * 2.0f; return doubled; }\n"
 FOUND = ("twice", "value", "doubled", "scale", "y", "x", "n", "index", "loaded")
-PTX = """.version 8.0
-.target sm_80
-.address_size 64
-.visible .entry k(.param .u64 y) { .reg .b64 %rd<2>; ld.param.u64 %rd1, [y]; st.global.u32 [%rd1], 7; ret; }
-"""
 
 
 def names(image: Image, *asked: str) -> set[str]:
@@ -135,22 +130,6 @@ def test_tile_kernels_have_lines_in_order_and_no_variables(tmp_path: Path) -> No
     assert image.info.resources.code > release.info.resources.code  # it is not optimized
 
 
-def test_linked_kernels_keep_their_lines(tmp_path: Path) -> None:
-    cuda_jobs.write(
-        tmp_path,
-        {"k/b.cu": 'extern "C" __device__ float twice(float value) { return value * 2.0f; }\n'},
-    )
-    cuda_jobs.write(
-        tmp_path,
-        {
-            "k/a.cu": 'extern "C" __device__ float twice(float);\n__global__ void k(float* y) { y[0] = twice(y[1]); }\n'
-        },
-    )
-    job = cuda_jobs.job(tmp_path, options={"link": ("k/b.cu",)}, debug=True, opt=0)
-    image = cuda_jobs.frontend().compile(job)
-    assert section(image.data, ".debug_line")
-
-
 @pytest.mark.parametrize("make", [cuda, simt, triton, tile])
 def test_the_directory_does_not_show(tmp_path: Path, make: Callable[..., Image]) -> None:
     one, other = (make(tmp_path / name) for name in ("one", "two/with a longer name"))
@@ -162,18 +141,6 @@ def test_the_directory_does_not_show(tmp_path: Path, make: Callable[..., Image])
 def test_a_release_knows_nothing_of_it(tmp_path: Path, make: Callable[..., Image]) -> None:
     release = make(tmp_path, debug=False)
     assert not section(release.data, ".debug_info")
-
-
-def test_ptx_that_comes_as_it_is_can_be_stepped_through(tmp_path: Path) -> None:
-    from tilec.frontends.tools.ptxas import assemble
-    from tilec.frontends.tools.search import require
-
-    ptxas = require(("ptxas",), tile_jobs.ToolSearch(), digest=False)["ptxas"].path
-    made = assemble(
-        ptxas, PTX, arch="sm_90", opt=3, lineinfo=True, debug=True, extra=(), timeout=60.0
-    )
-    assert made.cubin, made.log
-    assert section(made.cubin, ".debug_line")
 
 
 def test_checks_of_indices_stay(tmp_path: Path) -> None:

@@ -97,12 +97,6 @@ def test_cubins_and_ptx_come_back_unchanged(simt: Images, tmp_path: Path) -> Non
     assert extracted == sorted(data for _, data in simt)
 
 
-def test_tile_cubins_come_back_unchanged(tile: Images, tmp_path: Path) -> None:
-    cuobjdump(tmp_path, write_fatbin(tile), "-xelf", "all")
-    extracted = sorted(path.read_bytes() for path in tmp_path.iterdir() if path.suffix == ".cubin")
-    assert extracted == sorted(data for info, data in tile if info.target.kind is TargetKind.CUBIN)
-
-
 def test_tile_cubins_are_picked_for_their_capability_only(tile: Images, tmp_path: Path) -> None:
     listed = cuobjdump(tmp_path, write_fatbin(tile), "-all")
     archs = [
@@ -149,8 +143,3 @@ def test_what_is_no_cubin_is_refused(data: bytes) -> None:
     assert caught.value.what.startswith("nvFatbin refuses the sm_80 image of scale: ")
     assert caught.value.target == "sm_80"
     assert "tilec doctor" in caught.value.fix
-
-
-def test_a_cubin_of_another_architecture_is_refused(simt: Images) -> None:
-    with pytest.raises(CompileError, match="refuses the sm_80 image"):
-        write_fatbin([image("sm_80", simt[1][1])])

@@ -66,13 +66,3 @@ def test_what_was_measured_is_taken(planned, name: str) -> None:
         (best, *others) = entry.candidates
         assert best.point == entry.point
         assert {other.status.value for other in others} <= {"measured", "pruned"}
-
-
-def test_every_size_is_there() -> None:
-    sizes = {
-        name: {entry.at for device in record(name).devices for entry in device.entries}
-        for name in KERNELS
-    }
-    assert sizes["softmax"] == {(1 << power,) for power in range(9, 16)}
-    entries = sum(len(record(name).devices[0].entries) for name in KERNELS)
-    assert entries == 7 * 2

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.runtime_samples import IMAGES, Array, bundle_of, fake_driver, slot
-from tests.runtime_samples import kernel as kernel_of
+from tests.runtime_samples import slot
 from tests.toolchain import cuda_jobs
 from tests.toolchain.prebuilt_samples import FILL_LL, SCALE_PARAMS, SEARCH, fatbin, nvrtc_made
 from tests.toolchain.prebuilt_samples import frontend as prebuilt_frontend
@@ -21,14 +20,11 @@ from tilec.frontends.tools import ltoir, nvjitlink
 from tilec.frontends.tools.search import require
 from tilec.model.job import Member
 from tilec.package.fatbin import write_fatbin
-from tilec_runtime import load
 from tilec_runtime.bundle.cubin import CubinKernel, read_cubin
 from tilec_runtime.device.nvjitlink import NvJitLink
-from tilec_runtime.errors import CompileError, ToolchainError
+from tilec_runtime.errors import CompileError
 from tilec_runtime.model.arch import TargetKind
 from tilec_runtime.model.image import Image
-from tilec_runtime.model.jit import JitBy
-from tilec_runtime.model.kernel import LaunchInfo, VariantInfo
 from tilec_runtime.model.signature import AbiSlot, Param, ParamKind
 
 pytestmark = pytest.mark.toolchain
@@ -134,15 +130,6 @@ def test_a_group_is_one_module(tmp_path: Path) -> None:
     ] == [one.data, cubin.data, ptx.data]
 
 
-def test_errors_are_at_their_lines(tmp_path: Path) -> None:
-    broken = {**FILES, "k/act.h": "__device__ inline float act(float x) { return y; }\n"}
-    with pytest.raises(CompileError) as caught:
-        made_of(tmp_path, broken, **LINKED)
-    (place, *_) = [d.location for d in caught.value.diagnostics if d.location]
-    assert (place.file, place.line) == ("k/act.h", 1)
-    assert "/proc/" not in caught.value.log
-
-
 @pytest.mark.parametrize(
     ("options", "what", "fix"),
     [
@@ -173,21 +160,6 @@ def test_what_cannot_be_shipped_is_refused_at_the_kernel(
         caught.value.diagnostics[0].location.file,
         caught.value.diagnostics[0].location.line,
     ) == ("k/a.cu", 2)
-
-
-def test_an_nvjitlink_that_gives_no_linked_ltoir(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def older(*_: object) -> int:
-        raise RuntimeError("function __nvJitLinkGetLinkedLTOIRSize is not found")
-
-    monkeypatch.setattr("cuda.bindings.nvjitlink.get_linked_ltoir_size", older)
-    with pytest.raises(
-        ToolchainError, match=r"nvJitLink 13\.[0-9.]+ makes no LTO-IR of several modules"
-    ) as caught:
-        made_of(tmp_path, **LINKED)
-    assert "leave lto_NN to kernels that link nothing" in caught.value.fix
-    made_of(tmp_path / "alone", {"k/a.cu": 'extern "C" __global__ void k(float* y) { y[0] = 1; }'})
 
 
 # SIMT Python
@@ -315,41 +287,6 @@ def test_a_fatbin_holds_it_with_what_its_link_is_told(tmp_path: Path) -> None:
 
 
 # Loading
-
-
-def test_a_newer_gpu_gets_machine_code_that_is_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TILEC_CACHE_DIR", str(tmp_path / "cache"))
-    image = made_of(tmp_path / "project", **LINKED)
-    IMAGES[image.info.digest] = image.data
-    params = tuple(
-        Param(name=name, kind=ParamKind.TENSOR, dtype="f32", rank=1, out=name == "y")
-        for name in "yx"
-    )
-    abi = (slot("ptr", "y.ptr"), slot("ptr", "x.ptr"), slot("i32", "x.shape[0]"))
-    launch = LaunchInfo(grid=("cdiv(x.shape[0], 128)",), block=("128",))
-    info = kernel_of(
-        "k", params, (VariantInfo(id="k", abi=abi, images=(image.info,)),), launch=launch
-    )
-    y, x = Array(1000, ptr=0x100000), Array(1000, ptr=0x200000)
-    made = []
-    for _ in range(2):
-        driver = fake_driver(info)
-        module = load(bundle_of(info), 0, driver=driver, jit_fallback="allow")
-        module.k(y, x, stream=5)
-        ((_, cubin),) = driver.loads
-        assert read_cubin(cubin).cc == (9, 0)
-        made += [(one.target, one.by, one.kept) for one in module.compiled]
-    assert made == [("lto_80", JitBy.NVJITLINK, False), ("lto_80", JitBy.NVJITLINK, True)]
-
-
-def test_the_flags_of_ptxas_that_a_link_takes() -> None:
-    assert ltoir.registers_of(("-maxrregcount", "32")) == (32, "")
-    assert ltoir.registers_of(("--maxrregcount=32", "-maxrregcount", "64")) == (64, "")
-    assert ltoir.registers_of(("-v",)) == (0, "-v")
-    assert ltoir.registers_of(("-maxrregcount", "many"))[1] == "-maxrregcount many"
-    assert ltoir.registers_of(()) == (0, "")
 
 
 def test_what_cannot_be_linked_says_so(tmp_path: Path) -> None:

@@ -73,11 +73,6 @@ def test_every_form_gives_machine_code_that_takes_what_a_launch_passes(
     assert (image.info.resources.spill_stores, image.info.exact) == (0, False)
 
 
-def test_a_cubin_is_taken_as_it_is(tmp_path: Path) -> None:
-    data = nvrtc_made("CUBIN", "sm_90")
-    assert frontend().compile(job(source(tmp_path, {"k.cubin": data}))).data == data
-
-
 def test_ptx_is_taken_as_it_is_and_lowered_where_the_driver_asks_for_it(tmp_path: Path) -> None:
     where = source(tmp_path, {"k.ptx": ptx()})
     image = frontend().compile(job(where, target="compute_80"))
@@ -212,25 +207,6 @@ def test_tile_ir_is_assembled_and_shipped(tmp_path: Path) -> None:
         frontend().compile(job(where, "add_tile", "compute_80", params=(), abi=TILE_ABI))
 
 
-@pytest.mark.parametrize("target", ["sm_80", "sm_90", "sm_120"])
-def test_a_tile_cubin_is_known_as_one(tmp_path: Path, target: str) -> None:
-    where = source(tmp_path, {"add.cubin": tile_made(target)})
-    (decl,) = frontend().declare(where)
-    assert (decl.simt, decl.block, decl.max_threads) == (False, (), 0)
-    image = frontend().compile(job(where, "add_tile", target, params=(), abi=TILE_ABI))
-    assert image.info.exact
-    assert image.data == tile_made(target)
-
-
-def test_arguments_that_the_code_does_not_take_are_refused(tmp_path: Path) -> None:
-    where = source(tmp_path, {"k.ptx": ptx()})
-    wrong = (*SCALE_PARAMS[:3], dataclasses.replace(SCALE_PARAMS[3], dtype="i64"), SCALE_PARAMS[4])
-    with pytest.raises(CompileError) as caught:
-        frontend().compile(job(where, params=wrong))
-    assert "scale takes other parameters than a launch would pass" in caught.value.what
-    assert "param_3 (i64): 8 bytes at 24" in caught.value.what
-
-
 def test_a_kernel_that_a_file_does_not_have(tmp_path: Path) -> None:
     other = nvrtc_made("CUBIN", "sm_90", 'extern "C" __global__ void twice(float* y) { *y = 1; }')
     where = source(tmp_path, {"k.ltoir": nvrtc_made("LTOIR", "compute_80"), "k.cubin": other})
@@ -282,9 +258,7 @@ def contract_job(where: Source, decl: KernelDecl) -> contract.Job:
     return dataclasses.replace(made, spec=dataclasses.replace(made.spec, decl=decl))
 
 
-@pytest.mark.parametrize(
-    "name", ["scale.ptx", "scale.cubin", "scale.ltoir", "scale.fatbin", "add.tileirbc", "fill.ll"]
-)
+@pytest.mark.parametrize("name", ["scale.ptx", "scale.fatbin", "add.tileirbc", "fill.ll"])
 def test_the_contract_of_frontends(tmp_path: Path, name: str) -> None:
     data = {**forms(), "add.tileirbc": tile_made("tileir"), "fill.ll": FILL_LL.encode()}[name]
     more = nvrtc_made("CUBIN", "sm_80") if name != "add.tileirbc" else tile_made("sm_80")

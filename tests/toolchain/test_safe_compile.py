@@ -71,15 +71,6 @@ def test_shares_with_pointers_and_gathers(tile, tmp_path):
     assert image.info.resources.registers > 0
 
 
-def test_a_pointer_is_the_array_itself(tile, tmp_path):
-    text = "@tl.kernel\ndef k(p: tl.Ptr[T], x: tl.Ref[T, 1]):\n    ct.scatter(p, ct.bid(0) * 7, ct.load(p, (0,), ()))\n"
-    write(tmp_path, {"k.py": HEAD + text})
-    params = (tensor("p", "T", 1, out=True), tensor("x", "T", 1))
-    assert "store_ptr_tko" in text_of(
-        tile.compile(job(tile, tmp_path, "k.py", "k", params, target="tileir", axes={"T": "f32"}))
-    )
-
-
 VALUES = """
 def scaled(tile):
     return tile.astype(T) * BM
@@ -185,20 +176,6 @@ def test_places_in_tile_ir_are_those_of_the_source(tile, tmp_path):
         lineinfo=True,
     )
     assert b"arrays.py" not in tile.compile(made).data
-
-
-def test_a_promise_leaves_no_check(tile, tmp_path):
-    text = "@tl.kernel\ndef k(z: tl.Mut[T, (BM,)], x: tl.Ref[T, 1]):\n    z.store(x.load_tile((z.index[0] + 1,), (BM,), unchecked=True))\n"
-    write(tmp_path, {"k.py": HEAD + text})
-    params = (tensor("z", "T", 1, out=True), tensor("x", "T", 1))
-    found = text_of(
-        tile.compile(
-            job(tile, tmp_path, "k.py", "k", params, target="tileir", axes={"T": "f32", "BM": 16})
-        )
-    )
-    assert found.count("load_view_tko") == 1
-    assert " if " not in found
-    assert " loop " not in found
 
 
 def test_the_language_says_what_is_missing_without_cuda_tile(tmp_path):

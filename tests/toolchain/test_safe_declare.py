@@ -464,13 +464,6 @@ def test_other_places_are_checked(tile, tmp_path, body):
     )
 
 
-def test_kernels_of_cuda_tile_say_nothing(tile, tmp_path):
-    decl = declared(
-        tile, tmp_path, "@ct.kernel\ndef k(z, x):\n    ct.store(z, 0, ct.load(x, 0, ()))\n"
-    )
-    assert (decl.safety, decl.grid, decl.requires, decl.unproven) == (None, (), (), ())
-
-
 def test_a_kernel_is_called_through_its_launcher_only(tile, tmp_path):
     import tilec.lang as tl
 

@@ -121,14 +121,6 @@ def test_known_extents_do_as_well(tile, root):
     assert masked(code(tile, root, "mut", (), extent=(64, 1000))) > 0
 
 
-def test_each_array_is_asked_by_itself(tile, root):
-    found = [
-        masked(code(tile, root, "mut", (4, 512), of=of)) for of in (("z", "x"), ("z",), ("x",))
-    ]
-    assert found[0] == 0
-    assert min(found[1:]) > 0
-
-
 def test_multiples_of_the_tile_do_and_parts_do_not(tile, root):
     assert masked(code(tile, root, "mut", (64, 2048))) == 0
     assert masked(code(tile, root, "mut", (2, 512))) > 0
@@ -162,9 +154,3 @@ def test_portable_code_is_for_readers_that_know_no_such_promise(tile, root):
         )
     )
     assert made.info.ptx_isa == (13, 3)
-
-
-def test_of_one_tile_along_an_axis_the_place_is_known(tile, root):
-    code_of = {kernel: code(tile, root, kernel, (4, 512)) for kernel in ("mut", "single")}
-    assert any("SR_CTAID.Y" in line for line in code_of["mut"])
-    assert not any("SR_CTAID.Y" in line for line in code_of["single"])

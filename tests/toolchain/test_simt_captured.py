@@ -10,8 +10,6 @@ from pathlib import Path
 import pytest
 
 from tests.toolchain.simt_jobs import frontend, job, scalar, tensor, write
-from tilec.frontends.simt.function import capturing
-from tilec.frontends.simt.scope import captured
 from tilec.model.declaration import KernelDecl
 from tilec.model.job import Source
 from tilec_runtime.errors import CompileError
@@ -218,17 +216,3 @@ def test_what_cannot_be_captured(tmp_path: Path, made: str, what: str) -> None:
         HEAD.split("    def scaled")[0].count("\n") + 1,
     )
     assert problem.hint
-
-
-def test_a_function_with_other_values_in_the_place_of_what_it_captures() -> None:
-    def outer(a: int, b: int):  # type: ignore[no-untyped-def]
-        def inner(c: int = 1) -> int:
-            """Sum."""
-            return a + b + c
-
-        return inner
-
-    function = outer(1, 10)
-    assert captured(function) == {"a": 1, "b": 10}
-    made = capturing(function, {"a": 5})
-    assert (made(), made(2), function(), made.__doc__) == (16, 17, 12, "Sum.")

@@ -18,7 +18,7 @@ from tilec.testing import contract
 from tilec_runtime.bundle.cubin import read_cubin
 from tilec_runtime.errors import CompileError
 from tilec_runtime.model.arch import Target
-from tilec_runtime.model.signature import AbiSlot
+from tilec_runtime.model.signature import AbiSlot, Param
 
 pytestmark = pytest.mark.toolchain
 pytest.importorskip("numba_cuda")
@@ -165,23 +165,19 @@ def test_an_array_of_structs_is_an_array_of_their_bytes(root: Path) -> None:
     ]
 
 
-def test_an_array_of_structs_has_no_strides_of_its_own(root: Path) -> None:
-    params = (tensor("z", rank=2, out=True), tensor("held", "u8", rank=3, stride=(None,) * 3))
+@pytest.mark.parametrize(
+    ("held", "what"),
+    [
+        (tensor("held", "u8", rank=3, stride=(None,) * 3), "which lie one behind the other"),
+        (tensor("held", "u8", rank=3), "whose fields numba lets the kernel store to"),
+    ],
+    ids=["with strides", "only read"],
+)
+def test_an_array_of_structs_that_there_is_not(root: Path, held: Param, what: str) -> None:
+    params = (tensor("z", rank=2, out=True), held)
     with pytest.raises(CompileError) as caught:
         frontend().compile(job(root, "pairs", params=params))
-    (told,) = caught.value.diagnostics
-    assert "'held' is an array of structs, which lie one behind the other" in told.message
-
-
-def test_an_array_of_structs_is_not_read_only_by_the_manifest(root: Path) -> None:
-    params = (tensor("z", rank=2, out=True), tensor("held", "u8", rank=3))
-    with pytest.raises(CompileError) as caught:
-        frontend().compile(job(root, "pairs", params=params))
-    (told,) = caught.value.diagnostics
-    assert (
-        "'held' is an array of structs, whose fields numba lets the kernel store to" in told.message
-    )
-    assert told.hint == "leave out = false of params.held out"
+    assert f"'held' is an array of structs, {what}" in caught.value.diagnostics[0].message
 
 
 def test_arguments_of_the_manifest(root: Path) -> None:
@@ -221,9 +217,7 @@ def test_options_of_the_decorator(root: Path) -> None:
     assert registers <= 24
 
 
-@pytest.mark.parametrize(
-    "target", ["sm_75", "sm_80", "sm_90a", "sm_100", "sm_100f", "sm_120", "sm_121a"]
-)
+@pytest.mark.parametrize("target", ["sm_75", "sm_90a", "sm_100f", "sm_120"])
 def test_targets(root: Path, target: str) -> None:
     image = frontend().compile(job(root, target=target))
     assert image.data.startswith(b"\x7fELF")
@@ -235,10 +229,6 @@ def test_ptx_is_lowered_for_the_oldest_driver(root: Path) -> None:
     image = frontend().compile(job(root, target="compute_80", max_isa=(8, 0)))
     assert (image.info.ptx_isa, image.info.cuda) == ((8, 0), (12, 0))
     assert b".version 8.0" in image.data
-    with pytest.raises(
-        CompileError, match=r"min-driver reads PTX up to ISA 8\.0, compute_100 needs ISA 8\.6"
-    ):
-        frontend().compile(job(root, target="compute_100", max_isa=(8, 0)))
 
 
 def test_loads_and_stores_are_of_global_memory(root: Path) -> None:
@@ -378,12 +368,3 @@ def test_outputs_are_the_only_arrays_that_are_written(root: Path) -> None:
     (told,) = caught.value.diagnostics
     assert (told.location.file, told.location.line) == ("k/a.py", 52)  # type: ignore[union-attr]
     assert told.hint == "the array is only read: annotate it with simt.Mut, or say out = true"
-
-
-def test_declaring_needs_no_values_of_axes(root: Path) -> None:
-    assert (
-        frontend()
-        .compile(job(root, "checked", params=(Z, scalar("i", "i32")), axes={}))
-        .info.symbol
-        == "checked"
-    )

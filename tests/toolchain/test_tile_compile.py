@@ -6,7 +6,6 @@ import re
 import subprocess
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -21,10 +20,9 @@ from tests.toolchain.tile_jobs import (
     write,
 )
 from tilec.frontends.tile import api, patches
-from tilec.frontends.tools import run, sass, tileiras
+from tilec.frontends.tools import run
 from tilec.frontends.tools.search import find_tool
 from tilec_runtime.bundle.cubin import read_cubin
-from tilec_runtime.errors import BundleError, CompileError
 from tilec_runtime.model.arch import ARCHS, Target, TargetKind
 from tilec_runtime.model.digest import sha256
 from tilec_runtime.model.dtype import DTYPES
@@ -85,24 +83,6 @@ def test_portable_tile_ir_has_the_oldest_version_that_says_what_the_kernel_says(
     assert [image.info.cuda for image in images] == [(13, 3), (13, 4)]
 
 
-def test_portable_tile_ir_says_which_driver_reads_it(tile):
-    info = _add(tile, target="tileir", max_isa=(9, 0)).info
-    assert info.target.kind is TargetKind.TILEIR
-    assert info.ptx_isa == info.cuda == (13, 3)
-    assert not info.exact
-    assert info.resources.registers is None
-
-
-def test_portable_tile_ir_needs_no_assembler():
-    bare = frontend()
-
-    def missing():
-        raise AssertionError("no tool is needed")
-
-    bare._python.tools = missing
-    assert _add(bare, target="tileir").data.startswith(b"\x7fTileIR")
-
-
 def _f32_matmul(tile, target):
     params = (tensor("a", "f32", 2), tensor("b", "f32", 2), tensor("c", "f32", 2, out=True))
     axes = {"BM": 64, "BN": 64, "BK": 32}
@@ -127,7 +107,7 @@ SCALARS = (
 )
 
 
-@pytest.mark.parametrize("dtype", ["bool", "i8", "u16", "i32", "u64", "f16", "bf16", "f64"])
+@pytest.mark.parametrize("dtype", ["bool", "u16", "f64"])
 def test_scalars_of_every_size_lie_where_the_image_wants_them(tile, tmp_path, dtype):
     write(tmp_path, {"fill.py": SCALARS})
     params = (scalar("value", dtype), tensor("out", dtype, out=True))
@@ -149,51 +129,6 @@ def test_wide_indices_and_annotated_scalars(tile):
         ("out.shape[0]", "i64"),
         ("out.stride[0]", "i64"),
     ]
-
-
-def test_an_image_with_another_abi_is_refused(tile, monkeypatch):
-    def other(data):
-        read = read_cubin(data)
-        return replace(read, kernels=tuple(replace(k, params=k.params[:-1]) for k in read.kernels))
-
-    monkeypatch.setattr(tileiras, "read_cubin", other)
-    with pytest.raises(
-        CompileError, match="add takes other parameters than a launch would pass"
-    ) as caught:
-        _add(tile)
-    assert "c.stride[0] (i32): 4 bytes at 44  -  <- differs" in str(caught.value)
-    assert str(caught.value).count("differs") == str(caught.value).count("4 bytes at 44") == 1
-
-
-def test_dtype_axes_and_defaults_of_constants(tile):
-    params = (tensor("x", "T"), tensor("y", "T"), tensor("out", "T", out=True), scalar("alpha"))
-    sizes = {
-        dtype: tile.compile(
-            job(
-                tile,
-                SAMPLE,
-                "kernels/vector.py",
-                "saxpy",
-                params,
-                axes={"T": dtype},
-                target="tileir",
-            )
-        ).data
-        for dtype in ("f32", "f16")
-    }
-    assert sizes["f32"] != sizes["f16"]
-    given = tile.compile(
-        job(
-            tile,
-            SAMPLE,
-            "kernels/vector.py",
-            "saxpy",
-            params,
-            axes={"T": "f32", "TILE": 256},
-            target="tileir",
-        )
-    )
-    assert given.data == sizes["f32"]
 
 
 def test_assumptions_change_the_code_and_not_the_abi(tile):
@@ -294,10 +229,6 @@ def test_spills_are_what_the_disassembler_shows(tile, tmp_path, target):
     }
     assert (used.spill_stores, used.spill_loads) == (shown["STL"], shown["LDL"])
     assert used.spill_stores > 0
-    with pytest.raises(BundleError, match="no code for 'other'"):
-        sass.spills(image.data, "other")
-    with pytest.raises(BundleError, match="damaged"):
-        sass.spills(image.data[:100], image.info.symbol)
 
 
 def test_every_architecture_that_is_not_refused_compiles(tile):
@@ -321,17 +252,6 @@ def test_the_toolchain_names_what_takes_part(tile):
     assert list(infos) == ["cuda-tile", "python", "tileiras", "ptxas", "libnvvm"]
     assert all(len(t.digest) == 64 and t.version for t in infos.values())
     assert infos["python"].version == f"{sys.version_info[0]}.{sys.version_info[1]}"
-    code = "import sys\nfrom tests.toolchain.tile_jobs import frontend\nfrontend().toolchain()\nprint('cuda.tile' in sys.modules)"
-    root = Path(__file__).parents[2]
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=root,
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=60,
-    )
-    assert done.stdout.strip() == "False"
 
 
 def test_the_api_is_as_expected():

@@ -12,7 +12,6 @@ import pytest
 from tests.toolchain.cuda_jobs import write
 from tilec.frontends.base import ToolSearch
 from tilec.frontends.tile.frontend import TileFrontend
-from tilec.frontends.tile.strings import with_strings
 from tilec.model.job import Job, KernelSpec, Option, Source, Variant
 from tilec_runtime.bundle.cubin import read_cubin
 from tilec_runtime.cpu.tileir.read import read_module
@@ -156,18 +155,6 @@ def test_places_in_tile_ir_are_the_projects(tmp_path: Path) -> None:
     files = {place.file for op in function.walk() if (place := op.loc) is not None}
     assert "k/a.cu" in files
     assert all(file == "k/a.cu" or file.startswith("<cuda>/") for file in files), files
-
-
-def test_strings_are_changed_and_nothing_else(tmp_path: Path) -> None:
-    data = frontend().compile(job(write(tmp_path, FILES))).data
-    longer = with_strings(data, lambda text: text.replace("k/a.cu", "another/place/k/a.cu"))
-    before, after = read_module(data), read_module(longer)
-    assert [op.name for op in before.functions[0].walk()] == [
-        op.name for op in after.functions[0].walk()
-    ]
-    assert with_strings(
-        longer, lambda text: text.replace("another/place/k/a.cu", "k/a.cu")
-    ) == with_strings(data, lambda text: text)
 
 
 def test_an_error_is_at_the_users_line(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tests.toolchain.tile_jobs import HEADER, SAMPLE, frontend, job, tensor, vectors, write
+from tests.toolchain.tile_jobs import HEADER, SAMPLE, frontend, job, tensor, write
 from tilec.frontends.tools import modules
 from tilec.model.job import Source
 from tilec_runtime.errors import CompileError
@@ -176,31 +176,6 @@ def test_a_project_may_be_named_like_a_loaded_package(tile, tmp_path):
     assert sys.modules["json"] is json
 
 
-def test_a_module_is_executed_once_until_it_changes(tile, tmp_path):
-    write(
-        tmp_path,
-        {
-            "k.py": HEADER
-            + "import builtins, helper\nVALUE = helper.VALUE\nbuiltins.runs = getattr(builtins, 'runs', 0) + 1\n"
-            + KERNEL
-        },
-    )
-    write(tmp_path, {"helper.py": "VALUE = 1\n"})
-    import builtins
-
-    try:
-        one = job(tile, tmp_path, "k.py", "k", (tensor("x", out=True),), target="tileir")
-        first = tile.compile(one).data
-        assert tile.compile(one).data == first
-        assert builtins.runs == 1
-        write(tmp_path, {"helper.py": "VALUE = 22\n"})
-        assert tile.compile(one).data != first
-        assert builtins.runs == 2
-        assert value_of(tile, tmp_path) == 22
-    finally:
-        del builtins.runs
-
-
 def test_odd_names_of_files(tile, tmp_path):
     text = HEADER + "from tools import VALUE\n" + KERNEL
     write(
@@ -244,14 +219,6 @@ def test_modules_with_dataclasses_string_annotations_and_form_feeds(tile, tmp_pa
 def test_a_source_without_kernels(tile, tmp_path):
     write(tmp_path, {"k.py": "x = 1\n"})
     assert tile.declare(Source(root=str(tmp_path), path="k.py")) == ()
-
-
-def test_what_is_executed_is_among_the_inputs(tile):
-    for path in ("kernels/vector.py", "kernels/matrix.py"):
-        source = Source(root=str(SAMPLE), path=path)
-        loaded = modules.load(source)
-        assert set(loaded.texts) <= {i.name for i in tile.inputs(source)}
-    assert vectors("a")[0].out
 
 
 def test_a_virtual_environment_inside_of_the_project_is_not_part_of_it(tile, tmp_path, monkeypatch):

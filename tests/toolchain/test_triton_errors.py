@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +19,9 @@ from tests.toolchain.triton_jobs import (
     tensor,
     write,
 )
-from tilec.frontends.triton.bind import mapped
 from tilec.model.job import Job, Source
 from tilec_runtime.errors import CompileError
 from tilec_runtime.model.signature import AbiSlot, Param, ParamKind
-from tilec_runtime.model.tensormap import TensorMap
 
 pytestmark = pytest.mark.toolchain
 pytest.importorskip("triton")
@@ -70,13 +67,6 @@ def test_an_error_in_a_helper_names_the_call(tmp_path: Path) -> None:
     (first, *more) = places(error)
     assert first == ("k/a.py:7:16", "arange's range must be a power of 2")
     assert more[-1] == ("k/a.py:12:14", "called from here")
-
-
-def test_indented_kernels_have_their_columns(tmp_path: Path) -> None:
-    text = (
-        "if True:\n\n    @triton.jit\n    def f(x, n, B: tl.constexpr):\n        tl.store(x, w)\n"
-    )
-    assert places(refused_text(tmp_path, text)) == [("k/a.py:9:21", "w is not defined")]
 
 
 def test_types_that_do_not_fit(tmp_path: Path) -> None:
@@ -235,13 +225,6 @@ def test_descriptors_that_cannot_be_made(
     assert places(error)[0][0] == "k/a.py:6:10"
 
 
-def test_a_map_belongs_to_each_descriptor() -> None:
-    made = TensorMap(element=6, swizzle=3, box=(64, 64))
-    abi = (box("x.ptr"), slot("i32", "n", 4))
-    assert mapped(abi, [made]) == (dataclasses.replace(abi[0], type=str(made)), abi[1])
-    assert mapped(abi, []) is mapped(abi, [made, made]) is None
-
-
 @pytest.mark.parametrize(
     ("changes", "what"),
     [
@@ -292,23 +275,6 @@ def test_annotations_are_held_against_the_manifest(root: Path) -> None:
 )
 def test_hints_that_do_not_fit(root: Path, hints: dict[str, int], target: str, what: str) -> None:
     assert what in refused(dot_job(root, target, hints=hints, assume=FAST)).what
-
-
-def test_ptx_newer_than_the_oldest_driver(root: Path) -> None:
-    error = refused(job(root, target="compute_90a", max_isa=(7, 4)))
-    assert "min-driver reads PTX up to ISA 7.4, compute_90a needs ISA 8.0" in error.what
-    assert error.diagnostics[0].location == job(root).spec.decl.location
-
-
-def test_a_module_that_cannot_be_executed(tmp_path: Path) -> None:
-    with pytest.raises(CompileError) as caught:
-        frontend().declare(
-            Source(
-                root=str(write(tmp_path, {"k/a.py": HEAD + "import nothing_of_that_name\n"})),
-                path="k/a.py",
-            )
-        )
-    assert str(caught.value.diagnostics[0].location) == "k/a.py:5:1"
 
 
 def test_a_kernel_that_is_gone(root: Path, tmp_path: Path) -> None:
