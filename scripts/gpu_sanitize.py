@@ -36,7 +36,6 @@ LEFT_OUT = {
     "test_a_first_launch_in_a_capture_of_torch_loads_its_kernel": "captures with torch",
     "test_an_index_out_of_bounds_stops_a_checked_kernel": "traps on purpose",
     "test_captures_that_fail_leave_all_streams_usable": "breaks captures on purpose",
-    "test_kernels_are_as_fast_as_the_jits": "looks at the time",
     "test_launches_in_a_capture_of_torch": "captures with torch",
     "test_launches_of_tensors_of_tilec_in_a_capture_of_torch": "captures with torch",
     "test_memory_is_where_it_was": "measures memory, which the tools use too",

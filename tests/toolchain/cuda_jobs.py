@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from tests.toolchain.projects import write
 from tilec.frontends.base import ToolSearch
 from tilec.frontends.cuda.frontend import CudaFrontend
 from tilec.model.declaration import KernelDecl
@@ -18,14 +19,6 @@ NVCC = {"compiler": "nvcc"}
 
 def frontend(**changes: str) -> CudaFrontend:
     return CudaFrontend(ToolSearch(path=os.environ.get("PATH", ""), **changes))
-
-
-def write(root: Path, files: dict[str, str]) -> Path:
-    for name, text in files.items():
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-    return root
 
 
 def job(

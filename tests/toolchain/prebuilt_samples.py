@@ -10,7 +10,7 @@ from pathlib import Path
 
 from cuda.bindings import nvfatbin, nvrtc
 
-from tests.toolchain import tile_jobs
+from tests.toolchain import projects, tile_jobs
 from tilec.frontends.base import ToolSearch
 from tilec.frontends.prebuilt.frontend import PrebuiltFrontend
 from tilec.model.job import Job, KernelSpec, Source, Variant
@@ -85,7 +85,7 @@ def tile_made(target: str) -> bytes:
             "import cuda.tile as ct\n\n\n@ct.kernel\ndef add(x, y, z, n: ct.Constant[int]):\n    i = ct.bid(0)\n"
             "    ct.store(z, (i,), ct.load(x, (i,), (n,)) + ct.load(y, (i,), (n,)))\n"
         )
-        root = tile_jobs.write(Path(folder), {"t.py": text})
+        root = projects.write(Path(folder), {"t.py": text})
         tile = tile_jobs.frontend()
         params = tile_jobs.vectors("x", "y", "z")
         return tile.compile(

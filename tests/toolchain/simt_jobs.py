@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from tests.toolchain import projects
 from tilec.frontends.base import ToolSearch
 from tilec.frontends.simt.frontend import SimtFrontend
 from tilec.model.job import Job, KernelSpec, Source, Variant
@@ -102,11 +103,7 @@ def frontend(**changes: str) -> SimtFrontend:
 
 
 def write(root: Path, files: dict[str, str] | None = None) -> Path:
-    for name, text in (FILES if files is None else files).items():
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-    return root
+    return projects.write(root, FILES if files is None else files)
 
 
 def tensor(name: str, dtype: str = "f32", rank: int = 1, **facts: Any) -> Param:

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.toolchain.cuda_jobs import NVCC, compile_text, frontend, job, write
+from tests.toolchain.cuda_jobs import NVCC, compile_text, frontend, job
+from tests.toolchain.projects import write
 from tilec.frontends.cuda.mangled import unseen
 from tilec.model.job import Option, Source
 from tilec_runtime.bundle.cubin import read_cubin

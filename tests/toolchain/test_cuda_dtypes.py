@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.toolchain.cuda_jobs import write
+from tests.toolchain.projects import write
 from tilec.build import BuildRequest, build
 from tilec.compile.events import SilentObserver
 from tilec.frontends.base import ToolSearch

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.toolchain.cuda_jobs import NVCC, frontend, job, write
+from tests.toolchain.cuda_jobs import NVCC, frontend, job
+from tests.toolchain.projects import write
 from tilec.frontends.cuda.mangled import unseen
 from tilec.frontends.tools.cpp.nvrtc import Nvrtc
 from tilec.model.job import Job, Member, Option, Source

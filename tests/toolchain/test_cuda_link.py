@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.toolchain.cuda_jobs import frontend, job, write
+from tests.toolchain.cuda_jobs import frontend, job
+from tests.toolchain.projects import write
 from tilec.frontends.base import ToolSearch
 from tilec.frontends.tools import ltoir
 from tilec.frontends.tools import search as search_tools

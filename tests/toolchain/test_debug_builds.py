@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.toolchain import cuda_jobs, tile_jobs
+from tests.toolchain import cuda_jobs, projects, tile_jobs
 from tilec_runtime.bundle.cubin import section
 from tilec_runtime.model.image import Image
 
@@ -38,7 +38,7 @@ def names(image: Image, *asked: str) -> set[str]:
 
 
 def cuda(root: Path, target: str = "sm_90", options: Mapping[str, Any] = {}, **spec: Any) -> Image:
-    cuda_jobs.write(root, {"k/a.cu": SOURCE, "include/h.h": HEADER})
+    projects.write(root, {"k/a.cu": SOURCE, "include/h.h": HEADER})
     return cuda_jobs.frontend().compile(
         cuda_jobs.job(
             root,

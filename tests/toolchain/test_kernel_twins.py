@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.vendor_candidates import FAMILIES
-from tests.toolchain.tile_jobs import frontend, job, scalar, tensor
+from tests.toolchain.tile_jobs import job, scalar, tensor
 from tilec.frontends.base import ToolSearch
 from tilec.frontends.tools.search import find_tool
 from tilec_runtime.cpu.tileir.read import read_module
@@ -48,11 +48,6 @@ CHECKED = {"embedding", "kv_append", "grouped_gemm"}
 NO_TWIN = {"group_peaks", "top_k"}
 # What the safe kernels are not written like, and why: docs/background/vendor-kernels.md.
 TWIN_ONLY = {name for name, family in FAMILIES.items() if family.twin_only}
-
-
-@pytest.fixture(scope="module")
-def tile():
-    return frontend()
 
 
 def compiled(tile, root, name, module, target):
@@ -160,12 +155,3 @@ def test_the_machine_code_is_the_same(tile, tmp_path, name):
     if not name.endswith("_long"):  # the tensor cores of Hopper, fed by its copy engine
         assert any(line.startswith(("HGMMA", "QGMMA")) for line in code)
         assert any("UTMALDG" in line for line in code)
-
-
-@pytest.mark.parametrize("name", ["add", "softmax", "rms_norm", "dropout", "rope"])
-def test_memory_kernels_load_and_store_vectors(tile, tmp_path, name):
-    code = instructions(compiled(tile, tmp_path, name, FAMILIES[name].source, "sm_90"), tmp_path)
-    loads = [line for line in code if "LDG" in line]
-    assert loads
-    assert all(".128" in line or ".64" in line for line in loads if ".CONSTANT" not in line)
-    assert not any(re.match(r"(LDL|STL)\b", line) for line in code)

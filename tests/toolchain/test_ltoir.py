@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.runtime_samples import slot
-from tests.toolchain import cuda_jobs
+from tests.toolchain import cuda_jobs, projects
 from tests.toolchain.prebuilt_samples import FILL_LL, SCALE_PARAMS, SEARCH, fatbin, nvrtc_made
 from tests.toolchain.prebuilt_samples import frontend as prebuilt_frontend
 from tests.toolchain.prebuilt_samples import job as prebuilt_job
@@ -48,7 +48,7 @@ LINKED: dict[str, object] = {"options": {"link": ("fun.cu",)}}
 
 def made_of(root: Path, files: dict[str, str] = FILES, target: str = "lto_80", **more) -> Image:
     return cuda_jobs.frontend().compile(
-        cuda_jobs.job(cuda_jobs.write(root, files), "k", target, **more)
+        cuda_jobs.job(projects.write(root, files), "k", target, **more)
     )
 
 
@@ -108,7 +108,7 @@ def test_what_the_code_does_not_say_is_told_to_the_linker(tmp_path: Path) -> Non
 
 def test_a_group_is_one_module(tmp_path: Path) -> None:
     text = "template <int N> __global__ void k(float* y) { y[threadIdx.x] = N; }\n"
-    root = cuda_jobs.write(tmp_path, {"k/a.cu": text})
+    root = projects.write(tmp_path, {"k/a.cu": text})
     group = tuple(Member(symbol="k<{N}>", axes=(("N", n),)) for n in (1, 2))
     jobs = [
         dataclasses.replace(cuda_jobs.job(root, "k<{N}>", target, axes={"N": n}), group=group)

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.toolchain.tile_jobs import frontend, job, scalar, tensor, write
+from tests.toolchain.projects import write
+from tests.toolchain.tile_jobs import job, scalar, tensor
 from tilec_runtime.cpu.tileir.read import read_module
 from tilec_runtime.cpu.tileir.text import render
 from tilec_runtime.model.dtype import DTYPES
@@ -24,11 +25,6 @@ import tilec.lang as tl
 T = tl.dtype("T")
 BM = tl.size("BM")
 """
-
-
-@pytest.fixture(scope="module")
-def tile():
-    return frontend()
 
 
 def text_of(image):

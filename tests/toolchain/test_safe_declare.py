@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from tests.toolchain.tile_jobs import frontend, write
+from tests.toolchain.projects import write
 from tilec.model.alike import conditions
 from tilec.model.job import Source
 from tilec_runtime.model.safety import Guarantee, Region
@@ -25,11 +25,6 @@ BM = tl.size("BM")
 BN = tl.size("BN")
 WIDTH = 32
 """
-
-
-@pytest.fixture(scope="module")
-def tile():
-    return frontend()
 
 
 def declared(tile, root, text):

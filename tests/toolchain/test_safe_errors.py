@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.toolchain.tile_jobs import frontend, job, safe_ir, tensor, write
+from tests.toolchain.projects import write
+from tests.toolchain.tile_jobs import job, safe_ir, tensor
 from tilec.model.job import Source
 from tilec_runtime.errors import CompileError
 from tilec_runtime.model.safety import Checks
@@ -21,11 +22,6 @@ BM = tl.size("BM")
 BN = tl.size("BN")
 """
 LINE = HEAD.count("\n") + 1
-
-
-@pytest.fixture(scope="module")
-def tile():
-    return frontend()
 
 
 def refused(tile, root, text, head=HEAD):

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.toolchain.tile_jobs import frontend, safe_ir, write
+from tests.toolchain.projects import write
+from tests.toolchain.tile_jobs import safe_ir
 from tilec.model.job import Source
 from tilec_runtime.model.safety import Checks, Guarantee
 
@@ -79,11 +80,6 @@ ROWS, COLUMNS = (
     "cdiv(x.shape[1], BN) >= cdiv(z.shape[1], BN)",
 )
 EMPTY = " or z.size == 0"
-
-
-@pytest.fixture(scope="module")
-def tile():
-    return frontend()
 
 
 def project(root, *body, signature=Z):

@@ -8,7 +8,8 @@ import types
 
 import pytest
 
-from tests.toolchain.tile_jobs import frontend, job, tensor, write
+from tests.toolchain.projects import write
+from tests.toolchain.tile_jobs import frontend, job, tensor
 from tilec_runtime.cpu.tileir.read import read_module
 from tilec_runtime.cpu.tileir.text import render
 from tilec_runtime.errors import CompileError

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.toolchain.tile_jobs import frontend, write
+from tests.toolchain.projects import write
 from tilec.model.job import Source
 from tilec_runtime.errors import CompileError
 from tilec_runtime.model.safety import Guarantee, Region
@@ -20,11 +20,6 @@ BN = tl.size("BN")
 """
 LINE = HEAD.count("\n") + 2
 SPAN = "y: tl.SpanMut[T, (BM, BN), 1], x: tl.Ref[T, 2]"
-
-
-@pytest.fixture(scope="module")
-def tile():
-    return frontend()
 
 
 def kernel(tile, root, signature, *body, above=""):

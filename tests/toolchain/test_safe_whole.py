@@ -9,7 +9,8 @@ import subprocess
 
 import pytest
 
-from tests.toolchain.tile_jobs import frontend, job, tensor, write
+from tests.toolchain.projects import write
+from tests.toolchain.tile_jobs import job, tensor
 from tilec.frontends.base import ToolSearch
 from tilec.frontends.tools.search import find_tool
 from tilec_runtime.model.safety import Checks
@@ -53,11 +54,6 @@ def single(z: tl.Mut[T, (BM, BN)], x: tl.Ref[T, 2]):
     z.store(x.load_tile_like(z, allow_tma=False) + 1, allow_tma=False)
 """
 KERNELS = ("mut", "span", "mapped")
-
-
-@pytest.fixture(scope="module")
-def tile():
-    return frontend()
 
 
 @pytest.fixture(scope="module")

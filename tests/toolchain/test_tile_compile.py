@@ -9,16 +9,8 @@ from dataclasses import replace
 
 import pytest
 
-from tests.toolchain.tile_jobs import (
-    HEADER,
-    SAMPLE,
-    frontend,
-    job,
-    scalar,
-    tensor,
-    vectors,
-    write,
-)
+from tests.toolchain.projects import write
+from tests.toolchain.tile_jobs import HEADER, SAMPLE, job, scalar, tensor, vectors
 from tilec.frontends.tile import api, patches
 from tilec.frontends.tools import run
 from tilec.frontends.tools.search import find_tool
@@ -31,11 +23,6 @@ from tilec_runtime.model.signature import Assumption
 pytestmark = pytest.mark.toolchain
 
 ADD = vectors("a", "b", "c")
-
-
-@pytest.fixture(scope="module")
-def tile():
-    return frontend()
 
 
 def _add(tile, root=SAMPLE, **more):

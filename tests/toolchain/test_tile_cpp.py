@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.toolchain.cuda_jobs import write
+from tests.toolchain.projects import write
 from tilec.frontends.base import ToolSearch
 from tilec.frontends.tile.frontend import TileFrontend
 from tilec.model.job import Job, KernelSpec, Option, Source, Variant

@@ -11,17 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.toolchain.tile_jobs import HEADER, SAMPLE, frontend, job, scalar, tensor, vectors, write
+from tests.toolchain.projects import write
+from tests.toolchain.tile_jobs import HEADER, SAMPLE, frontend, job, scalar, tensor, vectors
 from tilec.model.job import Source
 from tilec_runtime.errors import CompileError, ToolchainError
 from tilec_runtime.model.signature import Param, ParamKind
 
 pytestmark = pytest.mark.toolchain
-
-
-@pytest.fixture(scope="module")
-def tile():
-    return frontend()
 
 
 def declare_error(tile, root: Path, files: dict[str, str]) -> CompileError:

@@ -7,18 +7,14 @@ import sys
 
 import pytest
 
-from tests.toolchain.tile_jobs import HEADER, SAMPLE, frontend, job, tensor, write
+from tests.toolchain.projects import write
+from tests.toolchain.tile_jobs import HEADER, SAMPLE, job, tensor
 from tilec.frontends.tools import modules
 from tilec.model.job import Source
 from tilec_runtime.errors import CompileError
 
 pytestmark = pytest.mark.toolchain
 KERNEL = "@ct.kernel\ndef k(x):\n    ct.store(x, (0,), ct.full((16,), VALUE, x.dtype))\n"
-
-
-@pytest.fixture(scope="module")
-def tile():
-    return frontend()
 
 
 def names(tile, root, path):

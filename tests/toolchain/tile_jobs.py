@@ -73,14 +73,6 @@ def job(
     )
 
 
-def write(root: Path, files: dict[str, str]) -> Path:
-    for name, text in files.items():
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-    return root
-
-
 def safe_ir(tile: TileFrontend, root: Path, checks: Checks) -> str:
     """Tile IR of kernel `k` of k.py, which writes z, reads x and y, all of rank 2, and takes a
     number n: as text.
