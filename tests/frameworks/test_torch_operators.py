@@ -118,8 +118,6 @@ def test_gradients(ops: Any) -> None:
     torch.testing.assert_close(found, expected)
 
 
-
-
 def test_a_second_gradient_by_what_was_saved_is_refused(ops: Any) -> None:
     x, weight = torch.randn(3, 20, requires_grad=True), torch.randn(3, 20)
     y = ops.softmax(x)
@@ -141,8 +139,6 @@ def test_a_first_gradient_may_be_taken_with_a_graph(ops: Any) -> None:
     x.grad = other.grad = None
 
 
-
-
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_compiled_without_a_break(ops: Any, dynamic: bool) -> None:
     def plain(x: Any) -> Any:
@@ -159,8 +155,6 @@ def test_compiled_without_a_break(ops: Any, dynamic: bool) -> None:
         found[0].square().sum().backward()
         expected[0].square().sum().backward()
         torch.testing.assert_close(x.grad, other.grad)
-
-
 
 
 def test_arguments_are_checked_as_of_every_launch(ops: Any) -> None:

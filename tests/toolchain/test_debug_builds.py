@@ -94,10 +94,9 @@ def test_cuda_kernels_have_their_variables(tmp_path: Path, compiler: str) -> Non
         image.data, ".debug_line"
     )  # sources by the project's names, which a debugger finds
     assert b"<system>" not in image.data
-    assert (
-        image.info.resources.code
-        > cuda(tmp_path, debug=False, options={"compiler": compiler}).info.resources.code
-    )
+    release = cuda(tmp_path, debug=False, options={"compiler": compiler})
+    assert not section(release.data, ".debug_info")
+    assert image.info.resources.code > release.info.resources.code
 
 
 def test_ptx_of_a_debug_build_is_assembled_with_its_variables(tmp_path: Path) -> None:
@@ -106,27 +105,21 @@ def test_ptx_of_a_debug_build_is_assembled_with_its_variables(tmp_path: Path) ->
     assert ".section\t.debug_info" in text
 
 
-def test_simt_kernels_have_lines_and_no_variables(tmp_path: Path) -> None:
-    image = simt(tmp_path)
+@pytest.mark.parametrize(
+    ("make", "asked", "found"),
+    [
+        (simt, ("z", "scaled", "factor"), ()),
+        (triton, ("x_ptr", "y_ptr", "z_ptr", "n", "o"), ("x_ptr", "y_ptr", "z_ptr", "n", "o")),
+        (tile, ("a", "b", "c"), ()),
+    ],
+)
+def test_kernels_have_lines_and_these_variables(
+    tmp_path: Path, make: Callable[..., Image], asked: tuple[str, ...], found: tuple[str, ...]
+) -> None:
+    image, release = make(tmp_path, opt=3), make(tmp_path, opt=3, debug=False)
+    assert names(image, *asked) == set(found)
     assert section(image.data, ".debug_line")
-    assert names(image, "z", "scaled", "factor") == set()
-    assert (
-        image.info.resources.code > simt(tmp_path, debug=False).info.resources.code
-    )  # it is not optimized
-
-
-def test_triton_kernels_have_their_variables(tmp_path: Path) -> None:
-    asked = ("x_ptr", "y_ptr", "z_ptr", "n", "o")
-    assert names(triton(tmp_path), *asked) == set(asked)
-
-
-def test_tile_kernels_have_lines_in_order_and_no_variables(tmp_path: Path) -> None:
-    image, release = (
-        tile(tmp_path / "debug", opt=3),
-        tile(tmp_path / "release", debug=False, lineinfo=True),
-    )
-    assert section(image.data, ".debug_info")
-    assert section(image.data, ".debug_line")
+    assert not section(release.data, ".debug_info")
     assert image.info.resources.code > release.info.resources.code  # it is not optimized
 
 
@@ -135,12 +128,6 @@ def test_the_directory_does_not_show(tmp_path: Path, make: Callable[..., Image])
     one, other = (make(tmp_path / name) for name in ("one", "two/with a longer name"))
     assert one.data == other.data
     assert str(tmp_path).encode() not in one.data
-
-
-@pytest.mark.parametrize("make", [cuda, simt, triton, tile])
-def test_a_release_knows_nothing_of_it(tmp_path: Path, make: Callable[..., Image]) -> None:
-    release = make(tmp_path, debug=False)
-    assert not section(release.data, ".debug_info")
 
 
 def test_checks_of_indices_stay(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from tilec.frontends.tile.frontend import TileFrontend
 from tilec.model.job import Job, KernelSpec, Option, Source, Variant
 from tilec_runtime.bundle.cubin import read_cubin
 from tilec_runtime.cpu.tileir.read import read_module
-from tilec_runtime.errors import CompileError, Location, UsageError
+from tilec_runtime.errors import CompileError, UsageError
 from tilec_runtime.model.arch import Target, TargetKind
 from tilec_runtime.model.kernel import AxisValue
 
@@ -75,12 +75,6 @@ def job(
         target=Target.parse(target),
         hints=hints,
     )
-
-
-def failure(one: Job) -> CompileError:
-    with pytest.raises(CompileError) as caught:
-        frontend().compile(one)
-    return caught.value
 
 
 def test_the_kernels_of_a_source_with_their_parameters(tmp_path: Path) -> None:
@@ -157,38 +151,43 @@ def test_places_in_tile_ir_are_the_projects(tmp_path: Path) -> None:
     assert all(file == "k/a.cu" or file.startswith("<cuda>/") for file in files), files
 
 
-def test_an_error_is_at_the_users_line(tmp_path: Path) -> None:
-    root = write(tmp_path, {**FILES, "k/a.cu": TEXT.replace("ct::bid().x", "block_number().x")})
-    error = failure(job(root))
-    assert error.what.startswith("k/a.cu does not compile for tileir: ")
-    assert error.diagnostics[0].message == 'identifier "block_number" is undefined'
-    assert error.diagnostics[0].location == Location(file="k/a.cu", line=13, column=20)
+MORE = "template __tile_global__ void ops::scale<float, 32>(float*, const float*, int, float);\n"
+ERRORS = {
+    "an unknown name": (
+        TEXT.replace("ct::bid().x", "block_number().x"),
+        {},
+        'k/a.cu:13:20: error: identifier "block_number" is undefined',
+    ),
+    "a tile that is no power of two": (
+        TEXT,
+        {"symbol": "ops::scale<{T}, 100>"},
+        "k/a.cu:11:",
+    ),
+    "an instance that there is not": (
+        TEXT,
+        {"symbol": "ops::scale<Missing, {BLOCK}>"},
+        "the source has no instance ops::scale<Missing, 64>: ",
+    ),
+    "an instance that the source makes too": (
+        TEXT + MORE,
+        {},
+        "the source makes 2 instances of scale, so that ops::scale<float, 64> cannot be told from the others",
+    ),
+    "a hint that it does not have": (
+        TEXT,
+        {"hints": (("num_ctas", 2),)},
+        "hint 'num_ctas': nvcc takes none of this name for CUDA Tile C++",
+    ),
+}
 
 
-def test_a_tile_that_is_no_power_of_two(tmp_path: Path) -> None:
-    root = write(tmp_path, FILES)
-    error = failure(job(root, symbol="ops::scale<{T}, 100>"))
-    assert "BLOCK=100" in error.diagnostics[0].message
-    assert error.diagnostics[0].location is not None
-    assert error.diagnostics[0].location.line == 11
-
-
-def test_an_instance_that_the_source_does_not_have(tmp_path: Path) -> None:
-    error = failure(job(write(tmp_path, FILES), symbol="ops::scale<Missing, {BLOCK}>"))
-    assert error.what.startswith("the source has no instance ops::scale<Missing, 64>: ")
-    assert error.diagnostics[0].location is not None
-
-
-def test_an_instance_that_the_source_makes_too(tmp_path: Path) -> None:
-    more = (
-        TEXT
-        + "template __tile_global__ void ops::scale<float, 32>(float*, const float*, int, float);\n"
-    )
-    error = failure(job(write(tmp_path, {**FILES, "k/a.cu": more})))
-    assert (
-        error.what
-        == "the source makes 2 instances of scale, so that ops::scale<float, 64> cannot be told from the others"
-    )
+@pytest.mark.parametrize("name", ERRORS)
+def test_what_does_not_compile(tmp_path: Path, name: str) -> None:
+    text, changes, words = ERRORS[name]
+    with pytest.raises(CompileError) as caught:
+        frontend().compile(job(write(tmp_path, {**FILES, "k/a.cu": text}), **changes))
+    error = caught.value
+    assert words in "\n".join([error.what, *(found.render() for found in error.diagnostics)])
 
 
 def test_a_source_without_tile_kernels(tmp_path: Path) -> None:
@@ -198,10 +197,8 @@ def test_a_source_without_tile_kernels(tmp_path: Path) -> None:
     assert "__global__ ones are of language" in caught.value.fix
 
 
-def test_hints_and_options_that_it_does_not_have(tmp_path: Path) -> None:
+def test_nvcc_alone_compiles_it(tmp_path: Path) -> None:
     root = write(tmp_path, FILES)
-    error = failure(job(root, hints=(("num_ctas", 2),)))
-    assert error.what == "hint 'num_ctas': nvcc takes none of this name for CUDA Tile C++"
     with pytest.raises(UsageError, match="CUDA Tile C\\+\\+ is compiled by nvcc alone"):
         frontend().declare(Source(root=str(root), path="k/a.cu", options=(("compiler", "nvrtc"),)))
 
@@ -212,4 +209,3 @@ def test_macros_and_the_level_of_optimisation_reach_the_compiler(tmp_path: Path)
         job(root, "sm_90", options={"define": (("UNIT", "2.0f"),)}, hints=(("opt", 1),))
     )
     assert image.info.symbol
-    assert 'identifier "UNIT" is undefined' in failure(job(root)).diagnostics[0].message

@@ -24,7 +24,7 @@ def frontend(**changes: str) -> TileFrontend:
 
 
 def sample_at(folder: Path) -> Path:
-    return Path(shutil.copytree(SAMPLE, folder / "project"))
+    return Path(shutil.copytree(SAMPLE, folder / "project", dirs_exist_ok=True))
 
 
 def tensor(name: str, dtype: str = "f32", rank: int = 1, **fields) -> Param:
