@@ -261,15 +261,42 @@ def test_a_damaged_library(tmp_path: Path) -> None:
 # ----------------------------------------------------------------------------------------------------
 
 
-def test_an_undefined_symbol_is_named(tmp_path: Path) -> None:
-    root = write(
-        tmp_path, {**FILES, "lib/act.cu": "__device__ float other(float x) { return x; }\n"}
-    )
-    error = failure(job(root, "k<float>", options=LINK))
-    assert "ops::act (_ZN3ops3actEf) is declared and defined nowhere" in error.what
-    assert error.fix.startswith(
-        "none of the linked files (lib/act.cu) defines it with these parameters"
-    )
+AGAIN: dict[str, Option] = {**LINK, "link": ("lib/act.cu", "lib/again.cu")}
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "options", "what", "location"),
+    [
+        (
+            "lib/act.cu",
+            "__device__ float other(float x) { return x; }\n",
+            LINK,
+            "ops::act (_ZN3ops3actEf) is declared and defined nowhere",
+            "k/a.cu",
+        ),
+        (
+            "lib/again.cu",
+            ACT,
+            AGAIN,
+            "_ZN3ops3actEf': symbol multiply defined",
+            "lib/again.cu:1",
+        ),
+        (
+            "lib/act.cu",
+            ACT.replace("SLOPE", "SLOP"),
+            LINK,
+            "lib/act.cu, which k/a.cu is linked with, does not compile for sm_90",
+            "lib/act.cu:3",
+        ),
+    ],
+    ids=["undefined", "defined twice", "wrong"],
+)
+def test_a_linked_source_that_does_not_do(
+    tmp_path: Path, file: str, text: str, options: dict[str, Option], what: str, location: str
+) -> None:
+    error = failure(job(write(tmp_path, {**FILES, file: text}), "k<float>", options=options))
+    assert what in error.what
+    assert str(error.diagnostics[0].location).startswith(location)
 
 
 @pytest.mark.parametrize("target", ["sm_90", "compute_80"])
@@ -285,28 +312,8 @@ def test_an_undefined_variable_is_named(tmp_path: Path, target: str) -> None:
     assert made.info.symbol == "k"
 
 
-def test_a_function_that_two_files_define(tmp_path: Path) -> None:
-    root = write(tmp_path, {**FILES, "lib/again.cu": ACT})
-    error = failure(job(root, "k<float>", options={**LINK, "link": ("lib/act.cu", "lib/again.cu")}))
-    assert "_ZN3ops3actEf': symbol multiply defined" in error.what
-    assert error.diagnostics[0].location == Location(file="lib/again.cu", line=1)
-
-
-def test_an_error_in_a_linked_source_is_located_there(tmp_path: Path) -> None:
-    root = write(tmp_path, {**FILES, "lib/act.cu": ACT.replace("SLOPE", "SLOP")})
-    error = failure(job(root, "k<float>", options=LINK))
-    assert error.what == "lib/act.cu, which k/a.cu is linked with, does not compile for sm_90"
-    place = error.diagnostics[0].location
-    assert place is not None
-    assert (place.file, place.line) == ("lib/act.cu", 3)
-
-
 def test_nvcc_links_nothing(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match='compiler = "nvcc" links no device functions'):
         frontend().compile(
             job(write(tmp_path, FILES), "k<float>", options={**LINK, "compiler": "nvcc"})
         )
-
-
-# --- inputs
-# -----------------------------------------------------------------------------------------------------------------------

@@ -35,12 +35,17 @@ from tilec_runtime.bundle.cubin import read_cubin
 from tilec_runtime.model.arch import Target
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.model.kernel import AxisValue
-from tilec_runtime.model.signature import AbiSlot, Param, ParamKind, joined_abi
+from tilec_runtime.model.signature import AbiSlot, joined_abi
 
 pytestmark = pytest.mark.toolchain
 pytest.importorskip("triton")
 
 HIDDEN = [("u64", "0"), ("u64", "0")]
+MATRICES = (*(tensor(name, "f16", 2, align=16) for name in "yx"), scalar("n", "i32"))
+BOXES = tuple(
+    AbiSlot(type="descriptor", expr=f"descriptor({name}, 32, B)", size=128, align=64)
+    for name in "yx"
+)
 
 
 @pytest.fixture(scope="module")
@@ -289,21 +294,13 @@ def test_a_descriptor_made_on_the_host_is_a_map_with_extents_and_strides(
         ("y_desc", "tensor", True),
         ("x_desc", "tensor", None),
     ]
-    params = (
-        *(Param(name=name, kind=ParamKind.TENSOR, dtype="f16", rank=2, align=16) for name in "yx"),
-        scalar("n", "i32"),
-    )
-    boxes = tuple(
-        AbiSlot(type="descriptor", expr=f"descriptor({name}, 32, B)", size=128, align=64)
-        for name in "yx"
-    )
     made = frontend().compile(
         job(
             tmp_path,
             "move",
             target,
-            params=params,
-            abi=(*boxes, slot("i32", "n", 4)),
+            params=MATRICES,
+            abi=(*BOXES, slot("i32", "n", 4)),
             axes={"B": 64},
         )
     )
@@ -355,27 +352,17 @@ def test_an_address_that_becomes_a_descriptor_under_its_own_name(
         ("y", True),
         ("x", None),
     ]
-    params = (
-        *(Param(name=name, kind=ParamKind.TENSOR, dtype="f16", rank=2, align=16) for name in "yx"),
-        scalar("n", "i32"),
+    made = frontend().compile(
+        job(tmp_path, kernel, target, params=MATRICES, abi=(), axes={"B": 64})
     )
-    made = frontend().compile(job(tmp_path, kernel, target, params=params, abi=(), axes={"B": 64}))
     assert [s.expr for s in made.abi] == ["y.ptr", "x.ptr", "n", "0", "0"]
     assert made.abi[3].type == ("u64" if target == "sm_80" else "scratch:256")
 
 
 def test_a_parameter_that_may_be_a_descriptor_takes_one(tmp_path: Path) -> None:
     write(tmp_path, {"k/a.py": REBOUND})
-    params = (
-        *(Param(name=name, kind=ParamKind.TENSOR, dtype="f16", rank=2, align=16) for name in "yx"),
-        scalar("n", "i32"),
-    )
-    boxes = tuple(
-        AbiSlot(type="descriptor", expr=f"descriptor({name}, 32, B)", size=128, align=64)
-        for name in "yx"
-    )
     made = frontend().compile(
-        job(tmp_path, "helped", params=params, abi=(*boxes, slot("i32", "n", 4)), axes={"B": 64})
+        job(tmp_path, "helped", params=MATRICES, abi=(*BOXES, slot("i32", "n", 4)), axes={"B": 64})
     )
     assert [s.type.partition(":")[0] for s in made.abi if s.expr.endswith(".ptr")] == [
         "tensormap",
