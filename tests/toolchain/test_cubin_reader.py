@@ -108,11 +108,3 @@ def test_tile_cubins(tmp_path: Path, target: str) -> None:
     (kernel,) = cubin.kernels
     assert kernel.required_block[1:] == (1, 1)
     assert len(kernel.params) == 9
-
-
-def test_blocks_and_clusters(tmp_path: Path) -> None:
-    text = (
-        "__global__ void __block_size__((64, 2, 1), (2, 1, 1)) k(float* y) { y[threadIdx.x] = 1; }"
-    )
-    kernel = read_cubin(compile_text(tmp_path, text).data).kernels[0]
-    assert (kernel.required_block, kernel.cluster) == ((64, 2, 1), (2, 1, 1))

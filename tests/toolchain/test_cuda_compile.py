@@ -362,13 +362,5 @@ def test_nvcc_takes_host_code(tmp_path: Path) -> None:
     assert image.info.resources.spill_stores == 0
 
 
-def test_nvcc_does_not_read_the_environment(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    plain = compile_text(tmp_path, ADD, options=NVCC)
-    monkeypatch.setenv("NVCC_APPEND_FLAGS", "-DX=1 --use_fast_math -lineinfo")
-    assert compile_text(tmp_path, ADD, options=NVCC) == plain
-
-
 # --- toolchain
 # --------------------------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.toolchain.cuda_jobs import NVCC, compile_text, frontend, job
+from tests.toolchain.cuda_jobs import NVCC, compile_text, job
 from tests.toolchain.projects import write
 from tilec.frontends.cuda.mangled import unseen
 from tilec.model.job import Option, Source
@@ -212,14 +212,3 @@ def test_flags_and_directories(tmp_path: Path) -> None:
     assert error.what == "include directory nodir is not there"
     with pytest.raises(UsageError, match="tilec decides the targets"):
         compile_text(tmp_path, text, options={"flags": ("-arch=sm_80",)})
-
-
-def test_a_source_that_is_gone_or_no_text(tmp_path: Path) -> None:
-    made = job(write(tmp_path, {"k/a.cu": "__global__ void k(float* x) {}"}))
-    (tmp_path / "k/a.cu").write_bytes(b"__global__ void k(float* x) {}\0")
-    with pytest.raises(CompileError, match="holds a zero byte"):
-        frontend().compile(made)
-    (tmp_path / "k/a.cu").unlink()
-    with pytest.raises(CompileError, match=r"cannot read k/a\.cu") as caught:
-        frontend().compile(made)
-    assert (caught.value.kernel, caught.value.target) == ("k", "sm_90")

@@ -9,7 +9,6 @@ import pytest
 from tests.toolchain.simt_jobs import COMMON, frontend, job, scalar, tensor, write
 from tilec.frontends.simt import api
 from tilec.frontends.tools.packages import require_minor
-from tilec.model.job import Source
 from tilec_runtime.errors import CompileError, ToolchainError
 from tilec_runtime.model.signature import AbiSlot, Param, ParamKind
 
@@ -403,19 +402,6 @@ def test_kernel_and_manifest_that_do_not_fit(
     assert what in told.message
     assert told.location is not None
     assert told.location.line == FIRST + 1
-
-
-def test_a_kernel_that_is_gone(tmp_path: Path) -> None:
-    root = write(tmp_path)
-    asked = job(root)
-    write(tmp_path, {"k/a.py": HEAD + "@simt.kernel\ndef ad(z: simt.Mut[T]):\n    z[0] = 1\n"})
-    compiler = frontend()
-    compiler.declare(Source(root=str(root), path="k/a.py"))
-    with pytest.raises(
-        CompileError, match=r"k/a\.py has no SIMT kernel 'add'; it has ad"
-    ) as caught:
-        compiler.compile(asked)
-    assert caught.value.diagnostics[0].hint == "did you mean 'ad'"
 
 
 def test_the_simulator_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

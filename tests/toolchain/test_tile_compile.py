@@ -15,7 +15,7 @@ from tilec.frontends.tile import api, patches
 from tilec.frontends.tools import run
 from tilec.frontends.tools.search import find_tool
 from tilec_runtime.bundle.cubin import read_cubin
-from tilec_runtime.model.arch import ARCHS, Target, TargetKind
+from tilec_runtime.model.arch import Target
 from tilec_runtime.model.digest import sha256
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.model.signature import Assumption
@@ -158,16 +158,6 @@ def test_the_authors_own_hints_survive(tile, tmp_path):
     assert tile.compile(mine).info.resources == tile.compile(plain).info.resources
 
 
-def test_debug_information_only_when_asked_for(tile):
-    bare, full = _add(tile), _add(tile, lineinfo=True)
-    assert b".debug_line" not in bare.data
-    assert b"kernels" not in bare.data
-    assert b".debug_line" in full.data
-    assert b"vector.py" in full.data
-    assert full.info.resources == bare.info.resources
-    assert len(full.data) > 1.5 * len(bare.data)
-
-
 def test_bytes_do_not_depend_on_where_a_library_is_installed(tile, tmp_path, monkeypatch):
     images = []
     for n in ("one", "two"):
@@ -216,29 +206,6 @@ def test_spills_are_what_the_disassembler_shows(tile, tmp_path, target):
     }
     assert (used.spill_stores, used.spill_loads) == (shown["STL"], shown["LDL"])
     assert used.spill_stores > 0
-
-
-def test_every_architecture_that_is_not_refused_compiles(tile):
-    targets = [Target(TargetKind.CUBIN, cc) for cc in ARCHS]
-    kept = [t for t in targets if not tile.refuse(t)]
-    assert [str(t) for t in targets if tile.refuse(t)] == ["sm_75"]
-    listed = subprocess.run(
-        [tile._python.tools()["tileiras"].path, "--help"],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=120,
-    ).stdout
-    assert all(f"={t} " in listed for t in kept)
-    image = _add(tile, target="sm_121")
-    assert (image.info.cuda, read_cubin(image.data).cc) == ((13, 0), (12, 1))
-
-
-def test_the_toolchain_names_what_takes_part(tile):
-    infos = {t.name: t for t in tile.toolchain()}
-    assert list(infos) == ["cuda-tile", "python", "tileiras", "ptxas", "libnvvm"]
-    assert all(len(t.digest) == 64 and t.version for t in infos.values())
-    assert infos["python"].version == f"{sys.version_info[0]}.{sys.version_info[1]}"
 
 
 def test_the_api_is_as_expected():

@@ -13,6 +13,7 @@ import pytest
 
 from tests.toolchain.projects import write
 from tests.toolchain.tile_jobs import HEADER, SAMPLE, frontend, job, scalar, tensor, vectors
+from tilec.frontends.tile import api
 from tilec.model.job import Source
 from tilec_runtime.errors import CompileError, ToolchainError
 from tilec_runtime.model.signature import Param, ParamKind
@@ -244,6 +245,16 @@ def test_a_kernel_that_does_not_compile(tile, tmp_path, name):
     found = only(compile_error(tile, tmp_path, text, *params, **more))
     assert found.startswith(start)
     assert words in found
+
+
+def test_a_failure_without_a_place_points_at_the_kernel(tile, tmp_path, monkeypatch):
+    def fail(*args, **kwargs):
+        raise AssertionError("inside")
+
+    monkeypatch.setattr(api, "export", fail)
+    error = compile_error(tile, tmp_path, kernel("x", "pass"), X)
+    assert only(error) == "k.py:3:5: error: AssertionError: inside\n    def k(x):\n        ^"
+    assert "a bug of it" in error.cause
 
 
 def test_an_error_in_a_helper_tells_how_it_was_reached(tile, tmp_path):

@@ -5,7 +5,6 @@ frontends' contract.
 from __future__ import annotations
 
 import dataclasses
-import os
 from pathlib import Path
 from typing import Any
 
@@ -239,19 +238,6 @@ def test_lines_are_kept_where_they_are_asked_for(root: Path) -> None:
     assert ".loc" in ptx
     assert str(root) not in ptx
     assert ".loc" not in frontend().compile(job(root, target="compute_80")).data.decode()
-
-
-def test_images_do_not_depend_on_the_environment(
-    root: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    before = frontend().compile(job(root)).data
-    monkeypatch.setenv("TRITON_DEFAULT_FP_FUSION", "0")
-    monkeypatch.setenv("DISABLE_LLVM_OPT", "1")
-    monkeypatch.setenv("TRITON_PTXAS_PATH", "/nowhere")
-    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "cache"))
-    assert frontend().compile(job(root)).data == before
-    assert not (tmp_path / "cache").exists()
-    assert os.environ["DISABLE_LLVM_OPT"] == "1"
 
 
 def test_the_api_that_is_wrapped_is_there(root: Path) -> None:
