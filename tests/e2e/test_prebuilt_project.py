@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests.e2e.harness import Cli, edit, write
-from tests.toolchain import tile_jobs
+from tests.toolchain import projects, tile_jobs
 from tests.toolchain.prebuilt_samples import FILL_LL, TILE_ARGS, fatbin, nvrtc_made, tile_made
 from tilec_runtime import Device, load
 from tilec_runtime.bundle.read import Bundle
@@ -194,7 +194,7 @@ def test_bytecode_with_the_arguments_of_cutile_rust(cli: Cli, tmp_path: Path) ->
         *tile_jobs.vectors("z"),
         *(Param(name=name, kind=ParamKind.SCALAR, dtype="i32") for name in ("tile", "step")),
     )
-    root = tile_jobs.write(tmp_path / "made", {"t.py": RUST_ORDER})
+    root = projects.write(tmp_path / "made", {"t.py": RUST_ORDER})
     frontend = tile_jobs.frontend()
     made = frontend.compile(
         tile_jobs.job(
