@@ -1,3 +1,1 @@
-"""Device operations: lazy descriptions of work for a device, how they are combined, and what runs
-them.
-"""
+"""Device operations: lazy descriptions of device work, their combinators, and ways to run them."""

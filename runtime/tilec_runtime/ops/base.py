@@ -1,4 +1,4 @@
-"""What every op is: described now, used once, and run in one of several ways."""
+"""The base of all ops: single use, and the ways to run them."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 T_co = TypeVar("T_co", covariant=True)
 
 
-_set = object.__setattr__  # a frozen dataclass refuses the other way
+_set = object.__setattr__  # works for ops that are frozen dataclasses, too
 _LOCK = ForkLock()
 
 
 class _PlainBase:
-    """What the launch core's base of ops does, where there is no core."""
+    """The base of ops without a launch core."""
 
     __slots__ = ("_gone",)
     _gone: str | None
@@ -42,10 +42,10 @@ class _PlainBase:
         return self
 
     def _take(self, where: str) -> None:
-        """Use the op up. Of threads that do so at the same time, one succeeds.
+        """Use the op up. Of several threads that try at the same time, one succeeds.
 
         Args:
-            where: what it moves into, for messages.
+            where: the op's new owner, for messages.
 
         Raises:
             UsedOpError: it was used before.
@@ -66,7 +66,7 @@ else:
 
 
 class _Noted(_Base):
-    """In debug mode, ops note where they are made and used up."""
+    """An op that records in debug mode which call sites make it and use it up."""
 
     __slots__ = ("_gone_at", "_site")
     _gone_at: Location | None
@@ -89,12 +89,12 @@ else:
 
 
 class Op(OpBase, Uncopied, ABC, Generic[T_co]):
-    """An op without what it is combined into; `DeviceOp` is the class of all ops."""
+    """An op without its combinators; `DeviceOp` is the class of all ops."""
 
     __slots__ = ()
 
     def __array__(self, dtype: object = None, copy: bool | None = None) -> NoReturn:
-        """NumPy gets none: it would make an array of one object.
+        """Refuse: NumPy would make an array of one object.
 
         Raises:
             CallError: always.
@@ -106,7 +106,7 @@ class Op(OpBase, Uncopied, ABC, Generic[T_co]):
         )
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Check that `_execute` returns its result itself.
+        """Check that `_execute` returns its result directly.
 
         Raises:
             CallError: it is a coroutine function or a generator.
@@ -126,12 +126,10 @@ class Op(OpBase, Uncopied, ABC, Generic[T_co]):
 
     @abstractmethod
     def _execute(self, ctx: ExecutionContext) -> T_co:
-        """Enqueue the work on the context's stream, once; return the result, which need not be
-        ready.
-        """
+        """Enqueue the work on the context's stream, once; return the result, ready or not."""
 
     def _arity(self) -> int | None:
-        """Return how many elements its tuple has; None where only running it tells."""
+        """Return the number of elements of its tuple, or None if only running it tells."""
         return None
 
     @property
@@ -141,24 +139,24 @@ class Op(OpBase, Uncopied, ABC, Generic[T_co]):
 
     @property
     def name(self) -> str:
-        """What it is, for messages."""
+        """Its name in messages."""
         kind = type(self)
         ours = kind.__module__.startswith(("tilec_runtime.", "tilec."))
         return kind.__name__.lstrip("_").lower() if ours else kind.__name__
 
     @property
     def label(self) -> str:
-        """Name and call site, as errors show them."""
+        """Name and call site, for messages."""
         return created(self.name, self.created)
 
     def __repr__(self) -> str:
-        """`<DeviceOp zip, created at app.py:12>`."""
+        """Return, for example, `<DeviceOp zip, created at app.py:12>`."""
         return f"<DeviceOp {self.label}>"
 
     # Running it
 
     def sync(self) -> T_co:
-        """Run it on a stream that the current policy picks, and wait.
+        """Run it on a stream of the current policy, and wait.
 
         Raises:
             UsedOpError: it was used before.
@@ -169,45 +167,45 @@ class Op(OpBase, Uncopied, ABC, Generic[T_co]):
         return run(self, stream_of(current_policy()))
 
     def sync_on(self, stream: StreamLike) -> T_co:
-        """Run it on a stream, and wait for it; otherwise as `sync`."""
+        """Run it on a stream, and wait for it; errors are those of `sync`."""
         return run(self, as_stream(stream))
 
     def enqueue_on(self, stream: StreamLike) -> T_co:
-        """Enqueue it on a stream, and return the result at once, unchecked: the device may not have
-        made it yet.
+        """Enqueue it on a stream, and return the result at once, unchecked.
 
-        The caller lets other streams and the host wait for this one before they use the result.
+        The device may not have computed the result yet. The caller makes other streams and the host
+        wait for this stream before they use it.
         """
         value, context, mark = enqueue(self, as_stream(stream))
         context.release(mark)
         return value
 
     def future(self) -> DeviceFuture[T_co]:
-        """Enqueue it on a stream that the current policy picks, and return the future of its result.
+        """Enqueue it on a stream of the current policy, and return the future of its result.
 
         Raises:
             UsedOpError: it was used before.
             NestedExecutionError: this thread executes another op. Every other error is in the
                 future.
         """
-        from tilec_runtime.ops.future import start  # concurrent.futures takes long to import
+        from tilec_runtime.ops.future import start  # concurrent.futures is slow to import
 
         return start(self, current_policy)
 
     def schedule(self, policy: SchedulingPolicy) -> DeviceFuture[T_co]:
-        """Do as `future`, on a stream that this policy picks.
+        """Do as `future`, on a stream of this policy.
 
         Raises:
-            SchedulingError: it is no policy.
+            SchedulingError: `policy` is not a policy.
         """
-        from tilec_runtime.ops.future import start  # as above
+        from tilec_runtime.ops.future import start  # slow to import, see `future`
 
         require_policy(policy)
         return start(self, lambda: policy)
 
     def __await__(self) -> Generator[Any, None, T_co]:
         """Enqueue it, and let other tasks run until the result is ready."""
-        from tilec_runtime.ops.future import awaited  # as above
+        from tilec_runtime.ops.future import awaited  # slow to import, see `future`
 
         return awaited(self)
 
@@ -218,7 +216,7 @@ class Op(OpBase, Uncopied, ABC, Generic[T_co]):
         return self._gone is not None
 
     def _used(self) -> UsedOpError:
-        """Return the error of using it again, which `_take` raises."""
+        """Return the error of a second use, which `_take` raises."""
         place = getattr(self, "_gone_at", None)
         return UsedOpError(
             f"<DeviceOp {self.label}> was used before: {self._gone}{f' at {place}' if place else ''}",
@@ -227,7 +225,7 @@ class Op(OpBase, Uncopied, ABC, Generic[T_co]):
         )
 
     def _run_in(self, ctx: ExecutionContext) -> T_co:
-        """Execute it after `_take`; its errors name it."""
+        """Execute it after `_take`; add its label to errors."""
         try:
             return self._execute(ctx)
         except BaseException as error:
@@ -238,12 +236,13 @@ class Op(OpBase, Uncopied, ABC, Generic[T_co]):
         """Release the tensors that it holds: it was used up and will never run."""
 
     def _require_here(self, ctx: ExecutionContext) -> None:
-        """Check that it may run in a context, before any of it does, where others could run it
-        elsewhere.
+        """Check that it may run in a context, before any part of it does.
+
+        A refused op can still be run in another context.
 
         Raises:
-            GraphCaptureError: it makes no sense in a graph.
-            DeviceError: it runs on another device alone.
+            GraphCaptureError: it cannot be captured into a graph.
+            DeviceError: it runs on another device only.
         """
 
 
@@ -251,7 +250,7 @@ def take_all(ops: Sequence[Op[Any]], where: str) -> None:
     """Use several ops up, or none of them.
 
     Raises:
-        UsedOpError: one was used before, or is there twice.
+        UsedOpError: an op was used before, or occurs twice.
     """
     taken: list[Op[Any]] = []
     try:

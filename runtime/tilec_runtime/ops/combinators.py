@@ -1,4 +1,4 @@
-"""Makes ops of values, of functions, and of other ops."""
+"""Makes ops from values, functions and other ops."""
 
 # ruff: noqa: SLF001 - parts of an op are ops too
 from __future__ import annotations
@@ -25,7 +25,7 @@ F = TypeVar("F")
 
 @final
 class Value(DeviceOp[T]):
-    """An op that gives a value, and does nothing."""
+    """An op that returns a value, and enqueues nothing."""
 
     _graph_node_: ClassVar[Literal[True]] = True
 
@@ -37,13 +37,13 @@ class Value(DeviceOp[T]):
         return len(self._content) if isinstance(self._content, tuple) else None
 
     def _execute(self, ctx: ExecutionContext) -> T:  # noqa: ARG002 - nothing is enqueued
-        content, self._content = self._content, None  # the op does not hold what it has given away
+        content, self._content = self._content, None  # the op must not keep the value alive
         return content  # type: ignore[return-value]
 
 
 @final
 class WithContext(DeviceOp[T]):
-    """An op that is a function of the context."""
+    """An op that calls a function with its context."""
 
     def __init__(self, function: Callable[[ExecutionContext], T | DeviceOp[T]]) -> None:
         """Use `with_context`."""
@@ -51,7 +51,7 @@ class WithContext(DeviceOp[T]):
 
     @property
     def name(self) -> str:
-        """`with_context`."""
+        """Always `with_context`."""
         return "with_context"
 
     def _execute(self, ctx: ExecutionContext) -> T:
@@ -63,7 +63,7 @@ class WithContext(DeviceOp[T]):
 
 @final
 class Zip(DeviceOp[tuple[Any, ...]]):
-    """Several ops on one stream, and their results as a tuple."""
+    """Several ops on one stream, whose results become a tuple."""
 
     def __init__(self, ops: tuple[DeviceOp[Any], ...]) -> None:
         """Use `zip_ops`."""
@@ -95,15 +95,18 @@ def shared(content: tuple[Any, ...]) -> SharedOp[Any]: ...
 @overload
 def shared(content: T) -> SharedOp[T]: ...
 def shared(content: Any) -> SharedOp[Any]:
-    """Return an op that gives an existing value and may be used any number of times.
+    """Return an op that returns an existing value, for any number of users.
 
-    It gives shares of tensors, also of those in a tuple.
+    A tensor, alone or in a tuple, comes as a share.
     """
     return SharedOp(SharedExecution(None, content), "shared")
 
 
 def as_op(content: T | DeviceOp[T]) -> DeviceOp[T]:
-    """Return an op unchanged, and any other value as an op that gives it and enqueues nothing."""
+    """Return an op unchanged, and any other value as an op that returns it.
+
+    Such an op enqueues nothing.
+    """
     return content if isinstance(content, DeviceOp) else Value(content)
 
 
@@ -117,10 +120,10 @@ def with_context(function: Callable[[ExecutionContext], Any]) -> DeviceOp[Any]:
     The function may enqueue work on the stream of the context.
 
     Args:
-        function: called when the op runs; gives the result, or an op whose result is this one's.
+        function: called when the op runs; returns the result, or an op whose result is this one's.
 
     Raises:
-        CallError: it is no function, or one that gives a coroutine.
+        CallError: `function` is not a function, or is a coroutine function.
     """
     require_function("with_context", function)
     return WithContext(function)
@@ -153,13 +156,11 @@ def zip_ops(
 @overload
 def zip_ops(*ops: DeviceOp[A]) -> DeviceOp[tuple[A, ...]]: ...
 def zip_ops(*ops: DeviceOp[Any]) -> DeviceOp[Any]:
-    """Return an op that runs several ops in order and gives a tuple of results.
-
-    They run on one stream.
+    """Return an op that runs several ops in order on one stream, and returns a tuple of results.
 
     Raises:
-        CallError: one of them is no op.
-        UsedOpError: one was used before, or is there twice.
+        CallError: an argument is not an op.
+        UsedOpError: an op was used before, or occurs twice.
     """
     foreign = [
         type(op).__qualname__ for op in cast("tuple[Any, ...]", ops) if not isinstance(op, DeviceOp)

@@ -1,6 +1,4 @@
-"""What an op has while it runs: its stream, the memory that it uses there, and what must live until
-the device is done.
-"""
+"""The context of an op while it runs: its stream, its memory, the objects it keeps alive."""
 
 from __future__ import annotations
 
@@ -25,15 +23,16 @@ T = TypeVar("T")
 
 
 class ExecutionContext:
-    """One execution on one stream. `_execute` gets it; afterwards it is of no use.
+    """One execution on one stream, passed to `_execute` and not usable afterwards.
 
-    It is a stream too: launchers and other libraries take it as one.
+    It is a stream too: launchers and other libraries accept it as one.
 
     Attributes:
-        driver: of the device.
-        device: its ordinal.
+        driver: the driver of the device.
+        device: the device's ordinal.
         stream: the stream's handle.
-        line: of its uses of memory. capturing: whether a graph captures what is enqueued.
+        line: the stream's line of memory uses.
+        capturing: whether enqueued work is captured into a graph.
     """
 
     __slots__ = (
@@ -43,11 +42,12 @@ class ExecutionContext:
     capturing = False
 
     def __init__(self, stream: Stream, *, blocking: bool = False) -> None:
-        """Begin on a stream.
+        """Begin an execution on a stream.
 
         Args:
-            stream: where.
-            blocking: let waits for its end sleep, and not spin: for those of a completion thread.
+            stream: the stream.
+            blocking: whether waits for its end sleep instead of spinning, as completion threads
+                need.
 
         Raises:
             SchedulingError: the stream is closed.
@@ -64,30 +64,29 @@ class ExecutionContext:
         self._blocking = blocking
 
     def __cuda_stream__(self) -> tuple[int, int]:
-        """Return (0, handle), as other libraries read it."""
+        """Return (0, handle): the protocol by which other libraries read streams."""
         return 0, self.stream
 
     def refuse_capture(self, what: str, *, cause: str, fix: str) -> None:
-        """Refuse an op that makes no sense in a graph, if this is a capture.
+        """Refuse an op that cannot be captured, if this is a capture.
 
         Raises:
-            GraphCaptureError: it is; the arguments say what was refused, why, and what to do.
+            GraphCaptureError: this is a capture.
         """
 
     def refuse_allocation(self, nbytes: int) -> None:
         """Refuse an allocation of more than 0 bytes, if this is a capture.
 
         Raises:
-            GraphCaptureError: it is.
+            GraphCaptureError: this is a capture.
         """
 
     def run(self, op: Runnable[T]) -> T:
-        """Enqueue another op here, as a part of this one; return its result, which is ready when
-        the stream gets there.
+        """Enqueue another op as a part of this one; return its result, ready in stream order.
 
         Raises:
             UsedOpError: it was used before.
-            CallError: it is no op.
+            CallError: the argument is not an op.
             SchedulingError: this execution is over.
         """
         self._require_running("run")
@@ -95,52 +94,52 @@ class ExecutionContext:
         op._take("executed as a part of another op")  # noqa: SLF001 - of every op
         return op._run_in(self)  # noqa: SLF001
 
-    # Memory that ops share
+    # Memory of tensors
 
     def reads(self, storage: Storage) -> None:
-        """Use memory that others may read too: the stream waits for the last write on any other."""
+        """Read memory: the stream waits for the last write, if that is on another stream."""
         self._touch(storage, write=False)
 
     def writes(self, storage: Storage) -> None:
-        """Use memory alone: the stream waits for the last write, and all reads since, on any other."""
+        """Write memory: the stream waits for the last write and all later reads elsewhere."""
         self._touch(storage, write=True)
 
     def wait_for(self, mark: Mark) -> None:
-        """Let the stream wait for a place in another one."""
+        """Make the stream wait for a mark of another stream."""
         if mark.driver is self.driver:
             mark.hold(self.device, self.stream)
         else:  # drivers cannot wait for each other's streams
             mark.sync()
 
     def mark(self) -> Mark:
-        """Return a mark behind what was enqueued so far."""
+        """Return a mark behind the work enqueued so far."""
         return Mark(self.driver, self.line, self._since, blocking=self._blocking)
 
     def keep(self, *things: Any) -> None:
         """Keep objects alive until the device is done with this execution.
 
         Raises:
-            SchedulingError: it is over.
+            SchedulingError: this execution is over.
         """
         self._require_running("keep")
         self._kept.extend(things)
 
-    # Memory of the op's own
+    # Memory that the op itself allocates
 
     @property
     def pool(self) -> PoolHandle | None:
-        """The pool of `use_pool` that new memory comes from; None for the device's own."""
+        """The pool of `use_pool` for allocations, or None for the device's own."""
         return pool_here(self.driver, self.device)
 
     def malloc_async(self, nbytes: int) -> int:
-        """Allocate memory in stream order; return its address. `free_async` gives it back, in this
-        execution or a later one.
+        """Allocate memory in stream order; return its address.
 
-        An execution that fails gives back what it allocated.
+        `free_async` frees it, in this execution or a later one. An execution that fails frees the
+        memory that it allocated.
 
         Raises:
             OutOfMemoryError: there is no memory of this size.
-            CallError: it is no size.
+            CallError: `nbytes` is not a size.
             SchedulingError: this execution is over.
         """
         self._require_running("malloc_async")
@@ -150,10 +149,10 @@ class ExecutionContext:
         return address
 
     def free_async(self, address: int) -> None:
-        """Give memory of `malloc_async` back, in stream order.
+        """Free memory of `malloc_async`, in stream order.
 
         Raises:
-            CallError: it is no address.
+            CallError: `address` is not an address.
             SchedulingError: this execution is over.
         """
         self._require_running("free_async")
@@ -165,12 +164,12 @@ class ExecutionContext:
         """Copy host memory to the device, in stream order.
 
         Args:
-            address: where to.
-            host: a NumPy array, or anything that NumPy makes one of. It is kept alive, and must not
-                change until the copy is done.
+            address: the target.
+            host: a NumPy array, or an object that NumPy converts to one. It is kept alive, and must
+                not change until the copy is done.
 
         Raises:
-            CallError: it is no address.
+            CallError: `address` is not an address.
             SchedulingError: this execution is over.
         """
         import numpy as np
@@ -179,10 +178,10 @@ class ExecutionContext:
         self._copy("memcpy_htod_async", address, np.ascontiguousarray(host), CopyKind.TO_DEVICE)
 
     def memcpy_dtoh_async(self, host: np.ndarray[Any, Any], address: int) -> None:
-        """Copy device memory into a C-contiguous NumPy array, in stream order. It is kept alive.
+        """Copy device memory to a C-contiguous NumPy array, in stream order; keep the array alive.
 
         Raises:
-            TensorError: it is no array, read only, or not C-contiguous.
+            TensorError: `host` is not an array, is read-only, or is not C-contiguous.
         """
         self._require_running("memcpy_dtoh_async")
         flags = getattr(host, "flags", None)
@@ -195,7 +194,7 @@ class ExecutionContext:
         """Copy device memory to device memory, in stream order.
 
         Raises:
-            CallError: `nbytes` is no size.
+            CallError: `nbytes` is not a size.
             SchedulingError: this execution is over.
         """
         self._require_running("memcpy_dtod_async")
@@ -228,19 +227,19 @@ class ExecutionContext:
                 fix="call it inside of _execute or of with_context's function, and keep no context",
             )
 
-    # Its end, for what runs ops
+    # Start and end, for `ops.execution`
 
     def begin(self) -> None:
-        """Note that uses of memory are numbered from now on before they are enqueued."""
+        """Mark the line as busy: from now on uses get numbers before they are enqueued."""
         self.line.busy[id(self)] = threading.get_ident()
 
     def finish(self, *, failed: bool = False, waited: bool = False) -> Mark | None:
-        """End it, and return the mark behind it. `release` gives up what it keeps.
+        """End the execution, and return the mark behind it. `release` gives up the kept objects.
 
         Args:
-            failed: give back what was allocated.
-            waited: the caller synchronizes the stream next, which needs no mark but where another
-                library may close the stream, and where the mark tells whose work failed.
+            failed: whether to free the memory that it allocated.
+            waited: whether the caller synchronizes the stream next. This needs no mark, except if
+                another library may close the stream, or if marks report failures.
         """
         self._over = True
         if failed:
@@ -252,33 +251,33 @@ class ExecutionContext:
         return self.mark()
 
     def abandon(self) -> None:
-        """End an execution that failed, whose error matters: nothing is raised here."""
+        """End an execution that failed. Raise nothing, so that the failure itself is reported."""
         try:
             mark = self.finish(failed=True)
-        except TilecError:  # the device is lost: nothing uses memory any more
+        except TilecError:  # the device is lost, so no work uses memory any more
             return
         assert mark is not None
         self.release(mark)
-        # The next op on the stream must not be told of a failure of this work.
+        # Consume a failure of this work: the next op on the stream must not report it.
         COMPLETIONS.watch(mark, self.stream, _ignore)
 
     def leave(self, mark: Mark) -> None:
-        """Let the device go on without a waiter: log the error of the work if it fails."""
+        """Let the device continue without a waiter; log the error of the work if it fails."""
         self.release(mark)
         COMPLETIONS.watch(mark, self.stream, _log)
 
     def release(self, mark: Mark) -> None:
-        """Give up what was kept once the mark is reached."""
+        """Give up the kept objects once the mark is reached."""
         kept, self._kept = self._kept, []
         if kept:
             COMPLETIONS.keep(mark, self.stream, kept)
 
 
 def require_op(given: object, method: str, fix: str = "") -> None:
-    """Check that a method was given an op.
+    """Check that an argument of a method is an op.
 
     Raises:
-        CallError: it was not.
+        CallError: it is not.
     """
     if not hasattr(given, "_run_in"):
         raise CallError(f"{method} takes an op, and this is a {type(given).__qualname__}", fix=fix)
@@ -292,4 +291,4 @@ def _log(error: BaseException | None) -> None:
 
 
 def _ignore(_: BaseException | None) -> None:
-    """Take an error that is reported to no caller."""
+    """Consume an error that no caller gets."""

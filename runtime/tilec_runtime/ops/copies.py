@@ -1,6 +1,4 @@
-"""Ops that copy the contents of a tensor: on its device, and to the host. They follow the order of
-streams.
-"""
+"""Ops that copy the contents of a tensor in stream order, on its device and to the host."""
 
 from __future__ import annotations
 
@@ -28,22 +26,23 @@ if TYPE_CHECKING:
     Array = np.ndarray[Any, Any]
 
 T = TypeVar("T")
-# Makes a kind of tensor in new memory: of this storage, shape and dtype.
+# Makes a tensor from a storage, a shape and a dtype.
 Make = Callable[[Storage, Shape, str], T]
 
 
 @final
 class ToHost(HoldingOp["Array"]):
-    """The contents of a tensor as a NumPy array. Packed elements are taken apart on the device, so
-    that the array is complete when the op is.
+    """An op that copies a tensor's contents to a NumPy array.
+
+    Packed elements are unpacked on the device, so that the array is complete when the op is.
     """
 
     def __init__(self, tensor: Described, out: Array | None) -> None:
         """Claim the tensor.
 
         Raises:
-            TensorError: the dtype is packed and there is `out`, `out` does not fit, or the strides
-                cannot be copied.
+            TensorError: `out` is given for a packed dtype or does not fit, or the strides cannot be
+                copied.
             OwnershipError: the tensor cannot be read.
         """
         who = holder("to_host")
@@ -58,7 +57,7 @@ class ToHost(HoldingOp["Array"]):
                     fix="pass a C-contiguous array, or use t.to_host(out=...), which waits",
                 )
         elif DTYPES[tensor.dtype].packed:
-            boxes((layout := byte_layout(tensor.facts)).dense, layout)  # refuses too many calls now
+            boxes((layout := byte_layout(tensor.facts)).dense, layout)  # report too many calls now
         self._hold(who, (tensor,))
 
     def _require_here(self, ctx: ExecutionContext) -> None:
@@ -104,7 +103,7 @@ class ToHost(HoldingOp["Array"]):
 
 @final
 class Dup(HoldingOp[T]):
-    """A contiguous copy of a tensor in memory of its own."""
+    """An op that makes a contiguous copy of a tensor in new memory."""
 
     def __init__(self, tensor: Described, make: Make[T]) -> None:
         """Claim the tensor.
@@ -131,12 +130,12 @@ class Dup(HoldingOp[T]):
 
 
 def to_host_op(tensor: Described, out: Array | None) -> DeviceOp[Array]:
-    """Return an op that gives the contents of a tensor; raises as `ToHost`."""
+    """Return an op that copies a tensor to the host. Errors are those of `ToHost`."""
     return ToHost(tensor, out)
 
 
 def scratch(ctx: ExecutionContext, shape: Shape, dtype: str) -> Described:
-    """Describe new memory that an execution writes."""
+    """Return a description of new memory that an execution writes."""
     size = DTYPES[dtype].size_of(math.prod(shape))
     storage = Storage.allocate(ctx.driver, ctx.device, size, ctx.stream, ctx.pool)
     ctx.writes(storage)
@@ -154,7 +153,7 @@ def dense_copy(ctx: ExecutionContext, source: Described, calls: list[CopyCall]) 
 def copy_boxes(
     ctx: ExecutionContext, calls: list[CopyCall], target: Described, source: Described
 ) -> None:
-    """Copy a tensor to another one on the same device, by calls that were planned."""
+    """Copy a tensor to another one on the same device, by planned calls."""
     if on_host(target):
         kind = CopyKind.ON_HOST if on_host(source) else CopyKind.TO_HOST
     else:
@@ -167,12 +166,12 @@ def copy_boxes(
 
 
 def on_host(tensor: Described) -> bool:
-    """Return whether a tensor of the cpu device lies in memory of NumPy, not of the device."""
+    """Return whether a tensor of the cpu device lies in another library's memory (NumPy's)."""
     return tensor.storage.ordinal == ON_CPU and tensor.storage.foreign
 
 
 def packed_error(name: str) -> TensorError:
-    """Return the error of a copy of packed elements to an array with one in each byte."""
+    """Return the error for a copy of packed elements to an array with one element per byte."""
     return TensorError(
         f"elements of {name} share bytes, and a device does not copy them to an array that is there and has one in each byte",
         fix='use the op without `out`, or t.to_host(out=...), which waits; or take the bytes: t.reinterpret("u8") first',
@@ -180,8 +179,8 @@ def packed_error(name: str) -> TensorError:
 
 
 def _spread(ctx: ExecutionContext, source: Described) -> Described:
-    """Put each of a tensor's packed elements in a byte of its own, on the device."""
-    from tilec_runtime.kernels import recipes  # with its bundle; copies of whole bytes need neither
+    """Unpack a tensor's elements to one per byte, on the device."""
+    from tilec_runtime.kernels import recipes  # only packed dtypes need it and its bundle
 
     layout = byte_layout(source.facts)
     pairs = dense_copy(ctx, source, boxes(layout.dense, layout))

@@ -1,4 +1,4 @@
-"""Runs one op on one stream: what sync, await, futures and `enqueue_on` have in common."""
+"""Runs one op on one stream, for sync, await, futures and `enqueue_on`."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ T = TypeVar("T")
 
 
 def label(error: BaseException, op: str, step: str = "") -> None:
-    """Let an error name the op that it came out of; the innermost op and step stay.
+    """Add an op's name to its error, unless the error names an inner op already.
 
     Args:
-        error: on its way through the op.
-        op: name of the op, with its call site where that is recorded.
-        step: the step of the op's chain, where no call site names it.
+        error: the error, while it passes through the op.
+        op: name of the op, with its call site if recorded.
+        step: the step of the op's chain, if no call site identifies it.
     """
     if isinstance(error, TilecError):
         error.op = error.op or op
         if ", step " not in error.op:
             error.op += step
     elif isinstance(error, Exception):
-        with contextlib.suppress(Exception):  # other libraries' errors may refuse a note
+        with contextlib.suppress(Exception):  # an error of another library may refuse a note
             add = getattr(error, "add_note", None)  # Python 3.11
             if add is not None and not getattr(error, "__notes__", None):
                 add(f"in the DeviceOp {op}{step}")
@@ -41,13 +41,14 @@ def submit(
     """Enqueue an op; return its result, its context, and the mark behind its work.
 
     Args:
-        op: runs once.
-        stream: where.
-        waited: the caller synchronizes the stream next: there may be no mark.
+        op: the op.
+        stream: the stream.
+        waited: whether the caller synchronizes the stream next; then the mark may be None.
 
     Raises:
-        NestedExecutionError: this thread enqueues another op.
+        NestedExecutionError: this thread executes another op.
         UsedOpError: it was used before.
+        GraphCaptureError: another library captures the stream.
     """
     refuse_nested(op)
     if stream.borrowed and recording_of(stream.driver, stream.device, stream.handle) is not None:
@@ -56,7 +57,7 @@ def submit(
             cause="an op waits for the device and keeps what it uses until then, and a capture does nothing yet",
             fix="capture the op itself (op.graph_on), or call launchers with the stream",
         )
-    # Before the op is used up: where the stream is closed, the op stays usable.
+    # Before the op is used up: if the stream is closed, the op stays usable.
     context = ExecutionContext(stream, blocking=not waited)
     op._take("executed")  # noqa: SLF001 - of every op
     context.begin()
@@ -64,7 +65,7 @@ def submit(
     try:
         return op._run_in(context), context, context.finish(waited=waited)  # noqa: SLF001
     except BaseException as error:
-        label(error, op.label)  # of the end of the execution too
+        label(error, op.label)  # `finish` may have failed, outside of `_run_in`
         context.abandon()
         raise
     finally:
@@ -72,7 +73,7 @@ def submit(
 
 
 def enqueue(op: Runnable[T], stream: Stream) -> tuple[T, ExecutionContext, Mark]:
-    """Do as `submit`, always with a mark."""
+    """Do as `submit`, and always return a mark."""
     value, context, mark = submit(op, stream)
     assert mark is not None
     return value, context, mark
@@ -82,7 +83,7 @@ def run(op: Runnable[T], stream: Stream) -> T:
     """Enqueue an op and synchronize its stream; return its result.
 
     Raises:
-        BaseException: the error of its work.
+        BaseException: the error of the op, or of its work on the device.
     """
     value, context, mark = submit(op, stream, waited=True)
     error: BaseException | None = None
@@ -96,7 +97,7 @@ def run(op: Runnable[T], stream: Stream) -> T:
             error = mark.failure
     except TilecError as lost:
         error = lost
-    except BaseException:  # Ctrl-C: the device goes on, and no caller gets the result
+    except BaseException:  # Ctrl-C: the device continues, and no caller gets the result
         context.leave(mark or context.mark())
         raise
     if error is None:
@@ -105,15 +106,15 @@ def run(op: Runnable[T], stream: Stream) -> T:
     try:
         raise error
     finally:
-        # The error's traceback has this frame: memory would wait for the collector.
+        # The error's traceback keeps this frame, which would keep memory until a collection.
         del error, value, context
 
 
 def require_function(verb: str, given: Any) -> None:
-    """Check that a step is a function that returns its result itself.
+    """Check that a step is a function that returns its result directly.
 
     Raises:
-        CallError: it is no function, or a coroutine function.
+        CallError: `given` is not a function, or is a coroutine function.
     """
     if not callable(given):
         raise CallError(

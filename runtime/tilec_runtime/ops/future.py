@@ -1,4 +1,4 @@
-"""DeviceFuture: an op that was enqueued, whose result threads and tasks can wait for."""
+"""DeviceFuture: the result of an enqueued op, for which threads and tasks can wait."""
 
 from __future__ import annotations
 
@@ -26,20 +26,22 @@ from tilec_runtime.sites import created
 from tilec_runtime.values import Uncopied
 
 T = TypeVar("T")
-# An op that was enqueued: its result, its context with what it keeps, and the mark behind it.
+# An enqueued op: its result, its context with the objects it keeps, and the mark behind its work.
 Work = tuple[T, ExecutionContext, Mark]
 _LOG = logging.getLogger("tilec_runtime")
-# Seconds for which `await op` polls: small ops are done before a completion thread wakes up.
+# Seconds for which `await op` polls: a small op is done before a completion thread wakes up.
 _SPIN = 20e-6
-# Filled once the process ends: failures from then on are not logged. It is called before the one of
-# `COMPLETIONS`, which was registered earlier and waits for the device.
+# Filled when the process ends: later failures are not logged. `atexit` calls this handler before that
+# of `COMPLETIONS`, which was registered earlier and waits for the device.
 _ENDING: list[bool] = []
 atexit.register(_ENDING.append, True)
 
 
 class _Callback:
-    """Settles a future on a completion thread. It drops the future, and so its arguments, once a
-    caller has settled that: the thread may wake up much later.
+    """Settles a future on a completion thread.
+
+    Once a caller has settled the future, the callback drops it and so its arguments, because the
+    thread may wake up much later.
     """
 
     __slots__ = ("future",)
@@ -61,13 +63,15 @@ class _Callback:
 
 @final
 class DeviceFuture(concurrent.futures.Future[T], Uncopied):
-    """The result of an op that was enqueued. Dropping it, or cancelling the task that awaits it,
-    leaves the work as it is: its arguments live until the device is done, and are given back then
-    (to `result`, or to their memory's pool).
+    """The result of an enqueued op.
 
-    It is a `concurrent.futures.Future` that runs, and cannot be cancelled. An error that was not
-    asked for when the future goes is logged (`tilec_runtime`), unless a task that awaited it was
-    cancelled.
+    Dropping the future, or cancelling the task that awaits it, does not stop the work. The
+    arguments live until the device is done, and are returned then (in `result`, or to their
+    memory's pool).
+
+    It is a running `concurrent.futures.Future`, which cannot be cancelled. An error that no caller
+    has read when the future is finalized is logged (`tilec_runtime`), unless a task that awaited it
+    was cancelled.
     """
 
     def __init__(self, op: Runnable[T]) -> None:
@@ -77,15 +81,15 @@ class DeviceFuture(concurrent.futures.Future[T], Uncopied):
         self._named = (op.name, op.created)
         self._work: Work[T] | None = None  # until it is settled
         self._callback: _Callback | None = None
-        self._heard = False  # a caller got the outcome, or its task was cancelled
+        self._heard = False  # whether a caller got the outcome, or its task was cancelled
 
     @property
     def label(self) -> str:
-        """The op with its call site, as errors show them."""
+        """The op with its call site, for messages."""
         return created(*self._named)
 
     def __del__(self) -> None:
-        """Log an error that was not asked for."""
+        """Log an error that no caller has read."""
         if (
             self.__dict__.get("_heard", True)
             or _ENDING
@@ -100,7 +104,7 @@ class DeviceFuture(concurrent.futures.Future[T], Uncopied):
             )
 
     def done(self) -> bool:
-        """Return whether the device is done, well or not; do not wait."""
+        """Return whether the device is done, successfully or not, without waiting."""
         work = self._work
         if work is not None and _reached(work[2]):
             self._settle(_failure(work[2]))
@@ -110,7 +114,7 @@ class DeviceFuture(concurrent.futures.Future[T], Uncopied):
         """Wait for the device, and return the op's result.
 
         Args:
-            timeout: most seconds to wait; None for as long as it takes.
+            timeout: most seconds to wait; None for no limit.
 
         Raises:
             TimeoutError: the device is not done by then.
@@ -125,15 +129,15 @@ class DeviceFuture(concurrent.futures.Future[T], Uncopied):
             del (
                 error,
                 self,
-            )  # an error's traceback has this frame, and the future has the error: memory would wait for the collector
+            )  # break the cycle of error, traceback and frame, which would keep memory
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
-        """Wait as `result` does; return the op's error, None for a result."""
+        """Wait as `result` does; return the op's error, or None if it succeeded."""
         work = self._work
         if timeout is not None:
             timeout = min(timeout, threading.TIMEOUT_MAX)
         elif work is not None:  # sooner than a completion thread would wake up
-            with contextlib.suppress(TilecError):  # told by the mark's failure
+            with contextlib.suppress(TilecError):  # `_failure` returns it
                 work[2].sync()
             self._settle(_failure(work[2]))
         del work
@@ -147,19 +151,19 @@ class DeviceFuture(concurrent.futures.Future[T], Uncopied):
         return error
 
     def add_done_callback(self, fn: Callable[[DeviceFuture[T]], object]) -> None:
-        """Call a function with this future once the device is done: at once where it is, else on a
-        completion thread.
+        """Call a function with this future once the device is done.
 
-        It should be short, and wait for nothing. What it raises is logged.
+        If the device is done, the call is made at once, else on a completion thread. The function
+        should be short and must not wait. Its errors are logged.
 
         Raises:
-            CallError: it is no function, or one that gives a coroutine.
+            CallError: `fn` is not a function, or is a coroutine function.
         """
         require_function("add_done_callback", fn)
         super().add_done_callback(functools.partial(_call, fn))
 
     def __await__(self) -> Generator[Any, None, T]:
-        """Let other tasks run until the device is done: under asyncio, trio, and anyio on either."""
+        """Let other tasks run until the device is done, under asyncio, trio or anyio."""
         if not self.done():
             try:
                 yield from _wait(self).__await__()
@@ -172,18 +176,18 @@ class DeviceFuture(concurrent.futures.Future[T], Uncopied):
             del self  # as in `result`
 
     def __repr__(self) -> str:
-        """State, and the op with its call site."""
+        """Show the state, and the op with its call site."""
         state = "running" if not super().done() else "failed" if super().exception() else "done"
         return f"<DeviceFuture {state}: {self.label}>"
 
     def _begin(self, work: Work[T], stream: int) -> None:
-        """Let a completion thread hold this future, and so the arguments, until the work is done."""
+        """Let a completion thread hold this future and its arguments until the work is done."""
         self._work = work
         self._callback = _Callback(self)
         COMPLETIONS.watch(work[2], stream, self._callback)
 
     def _settle(self, error: BaseException | None) -> None:
-        """Take the outcome of the work; the first caller does it."""
+        """Set the outcome of the work, unless another caller has done so."""
         with self._condition:
             work, self._work = self._work, None
         if work is None:
@@ -194,7 +198,7 @@ class DeviceFuture(concurrent.futures.Future[T], Uncopied):
             self.set_result(work[0])
             return
         label(error, self.label)
-        del work  # with what was kept for the device
+        del work  # and the objects kept for the device
         self.set_exception(error)
 
 
@@ -225,25 +229,26 @@ def awaited(op: Runnable[T]) -> Generator[Any, None, T]:
 
 
 def start(op: Runnable[T], policy: Callable[[], SchedulingPolicy]) -> DeviceFuture[T]:
-    """Enqueue an op on a stream of a policy; return its future, which has the error of a failure.
+    """Enqueue an op on a stream of a policy; return its future.
 
     Args:
-        op: runs once.
-        policy: gives the policy.
+        op: the op.
+        policy: returns the policy.
 
     Raises:
         UsedOpError: it was used before.
-        NestedExecutionError: this thread executes another op.
+        NestedExecutionError: this thread executes another op. Every other error is in the future.
     """
     refuse_nested(op)
-    # Taken out of this frame in the end: an error has its frames, and a future its error.
+    # A list, from which the future is popped in the end: an error keeps this frame, and the future
+    # keeps its error.
     futures = [DeviceFuture(op)]
     try:
         stream = stream_of(policy())
         futures[0]._begin(enqueue(op, stream), stream.handle)  # noqa: SLF001 - its own module
     except Exception as error:
         ours = isinstance(error, (UsedOpError, NestedExecutionError)) and not error.op
-        if ours:  # and not of an op inside of this one
+        if ours:  # it is about this op, not about an op inside of it
             raise
         without_frames(error)
         futures[0].set_exception(error)
@@ -251,20 +256,20 @@ def start(op: Runnable[T], policy: Callable[[], SchedulingPolicy]) -> DeviceFutu
 
 
 async def _wait(future: DeviceFuture[Any]) -> None:
-    """Let other tasks of the running loop, of trio or asyncio, run until a future is done."""
+    """Let other tasks of the running loop (trio or asyncio) run until a future is done."""
     trio = sys.modules.get("trio")
     event: Any = None
     if trio is not None:
-        with contextlib.suppress(RuntimeError):  # no loop of trio is running here
+        with contextlib.suppress(RuntimeError):  # trio does not run here
             call_soon = trio.lowlevel.current_trio_token().run_sync_soon
             event = trio.Event()
     if event is None:
-        import asyncio  # programs that await have imported it
+        import asyncio  # already imported by programs that await
 
         call_soon, event = asyncio.get_running_loop().call_soon_threadsafe, asyncio.Event()
 
     def wake(_: DeviceFuture[Any]) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed: no task waits any more
+        with contextlib.suppress(RuntimeError):  # the loop is closed, so no task waits
             call_soon(event.set)
 
     future.add_done_callback(wake)
@@ -272,8 +277,9 @@ async def _wait(future: DeviceFuture[Any]) -> None:
 
 
 def _spin(mark: Mark) -> bool:
-    """Wait a moment for a mark; return whether it was reached. Where others wait for the device
-    too, they have something to do meanwhile.
+    """Poll a mark briefly; return whether it was reached.
+
+    Poll once only if other tasks wait for the device: they should run meanwhile.
     """
     reached = _reached(mark)
     if not reached and not COMPLETIONS.busy:

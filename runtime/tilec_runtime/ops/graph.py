@@ -1,4 +1,4 @@
-"""CUDA graphs: work that was captured once, with all that it uses, and is replayed by one call."""
+"""CUDA graphs: work that is captured once, with all that it uses, and replayed by one call."""
 
 from __future__ import annotations
 
@@ -34,12 +34,11 @@ G = TypeVar("G")
 
 
 class Replays(Uncopied, Generic[T]):
-    """A graph, without the op that replays it: see `CudaGraph`.
+    """A graph, without the op that replays it; see `CudaGraph`.
 
     Attributes:
-        stream: the one that it was captured for: where `update` runs, and `replay` without a
-            stream.
-        nodes: number of works of one replay.
+        stream: the stream it was captured for: the one of `update`, and of `replay` by default.
+        nodes: number of nodes.
     """
 
     def __init__(self, stream: Stream, capture: Capture, output: T) -> None:
@@ -53,16 +52,16 @@ class Replays(Uncopied, Generic[T]):
         self._taken = ""
 
     def replay(self, stream: StreamLike | None = None) -> None:
-        """Enqueue a replay at once, and do not wait for it.
+        """Enqueue a replay, and do not wait for it.
 
         Args:
-            stream: where; None for the graph's own. Of a stream that does not say which device it
-                is on, it is the graph's.
+            stream: the stream; None for the graph's own. A stream that does not name its device
+                counts as one of the graph's device.
 
         Raises:
             GraphError: the graph is closed, or the stream is on another device.
             GraphCaptureError: the stream is captured.
-            BorrowError: a lease of another reader or writer conflicts with the graph.
+            BorrowError: a borrow of another user conflicts with the graph.
         """
         where: Any = self.stream if stream is None else stream
         handle = stream_handle(where, "CudaGraph.replay")
@@ -74,26 +73,25 @@ class Replays(Uncopied, Generic[T]):
         self._enqueue(self.stream.driver, ordinal, handle)
 
     def update(self, op: Op[U]) -> U:
-        """Run an op on the graph's stream, and do not wait for it: it is there to copy new contents
-        into what the graph reads.
+        """Run an op on the graph's stream without waiting: it copies new contents to inputs.
 
-        Its result is given at once, and may not be ready yet: see `DeviceOp.enqueue_on`. Replays
-        come after it.
+        Its result is returned at once, and may not be ready yet: see `DeviceOp.enqueue_on`. Later
+        replays wait for it.
 
         Raises:
             GraphError: the graph is closed.
-            CallError: it is no op.
-            BaseException: what the op raises.
+            CallError: `op` is not an op.
+            BaseException: the error of the op.
         """
         self._open("updated")
         require_op(op, "update", "pass an op that copies to what the graph reads: api.memcpy(t, x)")
         return op.enqueue_on(self.stream)
 
     def take_output(self) -> T:
-        """The result of the op that was captured: tensors that each replay writes. They are the
-        caller's from then on; replays go on.
+        """Return the result of the captured op: tensors that each replay writes.
 
-        Before the first replay their contents are whatever was there.
+        The caller owns them from then on; replays go on. Before the first replay their contents are
+        undefined.
 
         Raises:
             GraphError: it was taken before, or the graph is closed.
@@ -115,27 +113,28 @@ class Replays(Uncopied, Generic[T]):
     # Its end
 
     def close(self) -> None:
-        """Give it up. What it owns goes once its last replay is done; nothing waits for that. May
-        be called more than once.
+        """Destroy the graph, without waiting. Further calls do nothing.
+
+        The objects that it owns are released once its last replay is done.
         """
         with self._lock:
             self._state = self._output = None
 
     @property
     def closed(self) -> bool:
-        """Whether it was given up."""
+        """Whether it was closed."""
         return self._state is None
 
     def __enter__(self) -> Self:
-        """The graph itself."""
+        """Return the graph itself."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Give it up."""
+        """Close the graph."""
         self.close()
 
     def __repr__(self) -> str:
-        """`<CudaGraph of 12 nodes, captured at app.py:7>`."""
+        """Return, for example, `<CudaGraph of 12 nodes, captured at app.py:7>`."""
         return f"<CudaGraph of {self.nodes} nodes{_at('captured at', self._site)}{', closed' if self.closed else ''}>"
 
     def _open(self, verb: str) -> _State:
@@ -150,7 +149,7 @@ class Replays(Uncopied, Generic[T]):
         return state
 
     def _enqueue(self, driver: DeviceDriver, ordinal: int, stream: int) -> None:
-        # Of threads that replay it, each finds the order and takes its place in it at once.
+        # One thread at a time orders and enqueues a replay.
         with self._lock:
             state = self._state
             if (
@@ -172,7 +171,7 @@ class Replays(Uncopied, Generic[T]):
                 self._refuse_captured()
 
     def _require_place(self, driver: DeviceDriver, ordinal: int, stream: int) -> _State:
-        """Return what a replay needs; refuse a place where none can be, without asking the driver."""
+        """Return the state for a replay; refuse another device and a stream captured by tilec."""
         state = self._open("replayed")
         if driver is not state.driver or ordinal != state.ordinal:
             what = f"{self!r} was captured on device {state.ordinal}, and the stream is on device {ordinal}"
@@ -199,12 +198,12 @@ def _destroy(driver: DeviceDriver, ordinal: int, handle: ExecutableHandle) -> No
 
 
 class _State:
-    """What a graph that is open owns. The driver lets replays finish when it goes.
+    """The resources of an open graph. When it is finalized, the driver lets replays finish.
 
     Attributes:
-        driver, ordinal: of the device.
-        handle: what the driver replays.
-        nodes: number of works of one replay.
+        driver, ordinal: the driver and the device.
+        handle: the executable graph.
+        nodes: number of nodes.
         uses: the memory that a replay uses, and whether it writes it.
     """
 
@@ -214,7 +213,7 @@ class _State:
     )
 
     def __init__(self, capture: Capture) -> None:
-        """End a capture, and upload the graph: the first replay need not."""
+        """End a capture, and upload the graph, so that the first replay need not."""
         self.driver = driver = capture.driver
         self.ordinal = ordinal = capture.ordinal
         graph = capture.end()
@@ -229,11 +228,10 @@ class _State:
             driver.synchronize(ordinal, line)
         context = capture.context
         self._marks = context.marks
-        # Of the last replay: most are on the same stream as the one before.
+        # The line of the last replay: most replays are on the same stream as the one before.
         self._line: Line | None = None
-        # Memory of no bytes, which each replay writes: so replays come one after the other on
-        # whatever streams, and what the graph keeps lives until the last of them is done, as the
-        # owner of foreign memory does.
+        # Memory of no bytes, which each replay writes. It orders replays on different streams, and
+        # keeps the graph's objects, as the owner of foreign memory, until the last replay is done.
         kept = tuple(context.recording.kept.values()) or None
         own = Storage(driver, ordinal, 0, 0, owner=kept)
         self.uses: tuple[tuple[Storage, bool], ...] = (
@@ -243,11 +241,12 @@ class _State:
         self._uses = tuple((storage.lease, storage.uses, write) for storage, write in self.uses)
 
     def ready(self, graph: object, stream: int) -> bool:
-        """Return whether a replay waits for nothing and is noted: the last uses of its memory are
-        replays on the same stream.
+        """Return whether a replay needs no wait and no note of its uses.
+
+        This is so if the last uses of its memory are replays on the same stream.
 
         Raises:
-            BorrowError: a borrow is in the way; it names both.
+            BorrowError: a borrow conflicts; the message names both.
         """
         line = self._line
         if line is None or line.handle != stream or not line.open:
@@ -262,8 +261,9 @@ class _State:
         return ready
 
     def order(self, stream: int) -> None:
-        """Let a stream wait for what a replay has to come after, and note it and later ones there
-        as the next uses.
+        """Make a stream wait for the uses that a replay comes after.
+
+        Record this replay, and later ones there, as the next uses.
         """
         self._marks = [mark for mark in self._marks if not mark.reached]
         for mark in self._marks:
@@ -274,20 +274,20 @@ class _State:
 
 
 class GraphNode(Protocol[T_co]):
-    """An op that allocates nothing, so that a graph can replay it: a launch, a copy between tensors
-    that are there, a value.
+    """An op that allocates nothing, so that a graph can replay it.
 
-    This is for type checkers: an op of one's own that allocates nothing says so by the attribute.
+    Examples are a launch, a copy between existing tensors, and a value. The protocol is for type
+    checkers: an op of your own that allocates nothing declares it by the attribute.
     """
 
     _graph_node_: ClassVar[Literal[True]]
 
     def _execute(self, ctx: ExecutionContext) -> T_co:
-        """As for `DeviceOp`."""
+        """See `DeviceOp`."""
 
 
 class Scope(Uncopied, Generic[G]):
-    """A block in which ops are captured one after another: see `GraphScope`."""
+    """A block in which ops are captured one after another; see `GraphScope`."""
 
     def __init__(self, stream: Stream, make: Callable[[Stream, Capture, None], G]) -> None:
         """Use `CudaGraph.scope`."""
@@ -298,14 +298,13 @@ class Scope(Uncopied, Generic[G]):
         self._failed = ""
 
     def record(self, op: GraphNode[T]) -> T:
-        """Capture an op that allocates nothing. Its result is there at once for later records, and
-        replays make its contents.
+        """Capture an op that allocates nothing; return its result for later records.
 
-        Claims on what it borrowed end.
+        Replays write the contents of the result. Claims on borrowed tensors end.
 
         Raises:
-            GraphCaptureError: something in it cannot be captured, such as an allocation; the
-                capture is given up then.
+            GraphCaptureError: a part of the op, such as an allocation, cannot be captured; this
+                ends the capture.
             GraphError: the block has not begun, or is over.
         """
         require_op(op, "record", "record launches and copies; a value needs no graph")
@@ -339,10 +338,10 @@ class Scope(Uncopied, Generic[G]):
         return self._graph
 
     def __enter__(self) -> Self:
-        """Begin.
+        """Begin the capture.
 
         Raises:
-            GraphError: it has begun before.
+            GraphError: the scope was used before.
             SchedulingError: the stream is closed.
         """
         if self._capture is not None or self._graph is not None or self._failed:
@@ -351,7 +350,7 @@ class Scope(Uncopied, Generic[G]):
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        """Make the graph; a block that fails makes none.
+        """Make the graph, unless the block failed.
 
         Raises:
             GraphCaptureError: a record failed, and the block went on.
@@ -375,5 +374,5 @@ class Scope(Uncopied, Generic[G]):
 
 
 def _at(verb: str, site: Location | None) -> str:
-    """A call site in a message; empty where it was not recorded."""
+    """Return a call site for a message, or an empty string if it was not recorded."""
     return f", {verb} {site}" if site else ""

@@ -1,6 +1,4 @@
-"""Captures ops into a graph: on a stream that no other code has, so that whatever becomes of a
-capture, all streams stay usable.
-"""
+"""Captures ops into a graph, on an internal stream: a failed capture leaves all streams usable."""
 
 from __future__ import annotations
 
@@ -22,11 +20,11 @@ T = TypeVar("T")
 
 
 class CaptureContext(ExecutionContext):
-    """The context of an op that is captured: what it enqueues is done at each replay, and not now.
+    """The context of an op that is captured: its work runs at each replay, and not now.
 
     Attributes:
-        recording: what the graph will own.
-        marks: places in other streams that replays have to come after.
+        recording: everything that the graph will own.
+        marks: marks of other streams that replays have to wait for.
     """
 
     __slots__ = ("marks", "recording")
@@ -39,22 +37,25 @@ class CaptureContext(ExecutionContext):
         self.marks: list[Mark] = []
 
     def refuse_capture(self, what: str, *, cause: str, fix: str) -> None:
-        """Refuse it."""
+        """Refuse the op.
+
+        Raises:
+            GraphCaptureError: always.
+        """
         raise GraphCaptureError(f"{what} cannot be captured into a graph", cause=cause, fix=fix)
 
     def reads(self, storage: Storage) -> None:
-        """Use memory that others may use too: replays wait for the last write, wherever that was."""
+        """Read memory: replays wait for its last write on any stream."""
         self.recording.touch(storage, write=False)
 
     def writes(self, storage: Storage) -> None:
-        """Use memory alone: replays wait for its last write and for all reads since then, wherever
-        they were.
-        """
+        """Write memory: replays wait for its last write, and for all reads since, on any stream."""
         self.recording.touch(storage, write=True)
 
     def wait_for(self, mark: Mark) -> None:
-        """Let replays wait for a place in another stream; one in this capture comes before what
-        follows anyway.
+        """Make replays wait for a mark of another stream.
+
+        A mark of this capture needs no wait: it precedes later work anyway.
         """
         if isinstance(mark, CapturedMark):
             mark.hold(self.device, self.stream)
@@ -64,20 +65,20 @@ class CaptureContext(ExecutionContext):
             mark.sync()
 
     def mark(self) -> Mark:
-        """A place in the graph: there is nothing that others could wait for."""
+        """Return a mark in the graph, for which nothing outside of this capture can wait."""
         return CapturedMark(self.driver, self.device, self.recording)
 
     def keep(self, *things: Any) -> None:
-        """Keep objects as long as the graph."""
+        """Keep objects alive as long as the graph."""
         self.recording.keep(*things)
 
     def refuse_allocation(self, nbytes: int) -> None:
-        """Refuse it: each replay would need memory of its own."""
+        """Refuse an allocation: each replay would need memory of its own."""
         if nbytes:
             raise _no_memory(nbytes)
 
     def malloc_async(self, nbytes: int) -> int:
-        """Refused: each replay would need memory of its own.
+        """Refuse: each replay would need memory of its own.
 
         Raises:
             GraphCaptureError: always.
@@ -85,7 +86,7 @@ class CaptureContext(ExecutionContext):
         raise _no_memory(nbytes)
 
     def free_async(self, address: int) -> None:
-        """Refused: the next replay would use memory that is gone.
+        """Refuse: the next replay would use memory that was freed.
 
         Raises:
             GraphCaptureError: always.
@@ -98,12 +99,12 @@ class CaptureContext(ExecutionContext):
 
 
 class CapturedMark(Mark):
-    """A place in a graph that is being captured. Only the same capture can come after it."""
+    """A mark in a graph that is being captured. Only work of the same capture can come after it."""
 
     __slots__ = ("_recording",)
 
     def __init__(self, driver: DeviceDriver, ordinal: int, recording: Recording) -> None:
-        """Stand for what was captured so far: no event is needed."""
+        """Represent the work captured so far; no event is needed."""
         self.driver = driver
         self.ordinal = ordinal
         self.event = 0
@@ -111,10 +112,10 @@ class CapturedMark(Mark):
         self._recording = weakref.ref(recording)
 
     def hold(self, ordinal: int, stream: int, *, anyway: bool = False) -> None:  # noqa: ARG002 - there is nothing that could fail
-        """Let the same capture go on.
+        """Do nothing in the same capture; refuse any other wait.
 
         Raises:
-            GraphCaptureError: it is another one, or a stream that is not captured.
+            GraphCaptureError: the stream is not captured, or belongs to another capture.
         """
         recording = self._recording()  # it goes with the capture
         if recording is None or own_recording(self.driver, ordinal, stream) is not recording:
@@ -122,16 +123,20 @@ class CapturedMark(Mark):
 
     @property
     def reached(self) -> bool:
-        """It is never reached; only replays of the graph get there."""
+        """Refuse: only replays of the graph reach it.
+
+        Raises:
+            GraphCaptureError: always.
+        """
         raise _outside()
 
     @property
     def failure(self) -> BaseException | None:
-        """Nothing was done that could fail."""
+        """None: no work has run."""
         return None
 
     def sync(self) -> None:
-        """There is nothing to wait for.
+        """Refuse: no work runs that could be waited for.
 
         Raises:
             GraphCaptureError: always.
@@ -140,15 +145,15 @@ class CapturedMark(Mark):
 
 
 class Capture:
-    """A capture that is going on. It ends with `end` or with `abandon`.
+    """A capture in progress, which `end` or `abandon` ends.
 
     Attributes:
-        driver, ordinal: of the device.
-        context: what ops that are captured run in.
+        driver, ordinal: the driver and the device.
+        context: the context of captured ops.
     """
 
     def __init__(self, driver: DeviceDriver, ordinal: int) -> None:
-        """Begin."""
+        """Begin a capture."""
         self.driver = driver
         self.ordinal = ordinal
         self._exit: contextlib.ExitStack | None = None
@@ -161,22 +166,21 @@ class Capture:
 
     @classmethod
     def of(cls, stream: Stream) -> Capture:
-        """Begin a capture of work that a stream will replay: one that takes no work is refused now,
-        and not at the first replay.
+        """Begin a capture for replays on a stream; refuse a stream that takes no work now.
 
         Raises:
-            SchedulingError: it is closed, or none of the device, where that is known.
+            SchedulingError: the stream is closed, or is known not to be on the device.
         """
         stream.driver.position(stream.device, stream.handle)
         return cls(stream.driver, stream.device)
 
     def run(self, op: Runnable[T]) -> T:
-        """Capture an op; its result, which replays make. Where it fails, the capture is given up.
+        """Capture an op and return its result, which replays write. A failure ends the capture.
 
         Raises:
             UsedOpError: the op was used before.
-            NestedExecutionError: this thread executes another one.
-            GraphCaptureError: something in it cannot be captured.
+            NestedExecutionError: this thread executes another op.
+            GraphCaptureError: a part of the op cannot be captured.
         """
         try:
             refuse_nested(op)
@@ -191,7 +195,7 @@ class Capture:
             raise
 
     def end(self) -> GraphHandle:
-        """The graph, which is to be destroyed.
+        """End the capture and return its graph, which the caller has to destroy.
 
         Raises:
             DriverError: a call that cannot be captured broke the capture.
@@ -204,21 +208,19 @@ class Capture:
             return self.driver.end_capture(self.ordinal, self.context.stream)
 
     def abandon(self) -> None:
-        """End it without a graph; nothing is raised, and a second time is nothing."""
+        """End the capture without a graph, raising nothing. Further calls do nothing."""
         if self._exit is not None:
-            with contextlib.suppress(TilecError):  # the error that led here is what matters
+            with contextlib.suppress(TilecError):  # the error that led here is reported instead
                 self.driver.destroy_graph(self.ordinal, self.end())
 
     def __del__(self) -> None:
-        """Give up a capture that was not ended."""
+        """Abandon a capture that was not ended."""
         self.abandon()
 
 
 @contextlib.contextmanager
 def capture_stream(driver: DeviceDriver, ordinal: int) -> Iterator[int]:
-    """A stream that no other code has, so that whatever becomes of a capture, all streams stay
-    usable.
-    """
+    """Create an internal stream for a block; a failed capture then leaves other streams usable."""
     stream = driver.create_stream(ordinal)
     try:
         yield stream

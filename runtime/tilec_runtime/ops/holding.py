@@ -1,5 +1,6 @@
-"""Ops that hold their arguments until they have run, failed, or were dropped: their tensors are
-claimed, and ops among them run first.
+"""Ops that hold their arguments until they have run, failed, or were dropped.
+
+Tensors are claimed, and ops among the arguments run first.
 """
 
 # ruff: noqa: SLF001 - arguments are ops too
@@ -19,17 +20,17 @@ from tilec_runtime.tensors.described import Described
 from tilec_runtime.tensors.lease import LOCK, NUMBERS, Claim, Holder
 
 T_co = TypeVar("T_co", covariant=True)
-# Kinds of arguments that need neither a claim nor to be kept alive.
+# Types of arguments that need neither a claim nor to be kept alive.
 _PLAIN = (int, float, bool, type(None))
 
 
 class MovingClaims(NamedTuple):
-    """What an op claims into which tensors move.
+    """The claims of an op into which tensors move.
 
     Attributes:
         who: the op, for messages.
-        reads: of a shared tensor.
-        moves: of an owned one.
+        reads: the claim on a shared tensor.
+        moves: the claim on an owned tensor.
     """
 
     who: Holder
@@ -45,14 +46,14 @@ class MovingClaims(NamedTuple):
 class HoldingOp(DeviceOp[T_co]):
     """An op that holds its arguments, and works on them in `_work`."""
 
-    # `_who`: the op, for messages. `_number`: of the claims that the core took in one call; -1 where
-    # each tensor has its own in `_claims`. `_others`: places of ops, of other libraries' arrays, and
-    # of NumPy's numbers.
+    # `_who`: the op, for messages. `_number`: the number of the claims that the core took in one
+    # call; -1 if each tensor has its own number in `_claims`. `_others`: places of ops, arrays of
+    # other libraries and NumPy scalars.
     __slots__ = ("_claims", "_number", "_others", "_values", "_who")
     _who: Holder
     _values: tuple[Any, ...]
     _number: int
-    _claims: Any  # list[tuple[int, Described]]; empty where the core took them
+    _claims: Any  # list[tuple[int, Described]]; empty if the core took the claims
     _others: Any  # list[int]
 
     def _hold(
@@ -63,16 +64,16 @@ class HoldingOp(DeviceOp[T_co]):
         *,
         moved: bool = False,
     ) -> None:
-        """Take all arguments, or none where one is refused.
+        """Hold all arguments, or none if one is refused.
 
         Args:
             who: the op, for messages.
             values: the arguments.
-            written: places of those that the op writes.
-            moved: whether owned tensors move in: nothing else can use any part of them.
+            written: places of arguments that the op writes.
+            moved: whether owned tensors move in, so that no other code can use any part of them.
 
         Raises:
-            OwnershipError: a tensor was moved before, is used elsewhere, or is there twice.
+            OwnershipError: a tensor was moved before, is used elsewhere, or occurs twice.
             UsedOpError: an op was used before.
         """
         self._who, self._number = who, -1
@@ -85,7 +86,7 @@ class HoldingOp(DeviceOp[T_co]):
                 ops = [value for value in values if isinstance(value, DeviceOp)]
                 take_all(ops, f"moved into {who.what}")
         except BaseException:
-            for number, tensor in self._claims:  # borrows stay as they are: it never had them
+            for number, tensor in self._claims:  # not `give_back`, which would end borrows
                 tensor.lease.give_back(number)
             self._values, self._claims = (), []
             raise
@@ -93,24 +94,25 @@ class HoldingOp(DeviceOp[T_co]):
     def _move_in(
         self, claims: MovingClaims, values: tuple[Any, ...], written: tuple[int, ...]
     ) -> None:
-        """Take all arguments as `_hold` does, owned tensors moving in: in one call of the launch
-        core where it can.
+        """Hold all arguments as `_hold` does, with owned tensors moved in.
+
+        The launch core does so in one call if it can.
 
         Args:
-            claims: of the op.
+            claims: the op's claims.
             values: the arguments.
-            written: places of those that the op writes, in order.
+            written: places of arguments that the op writes, in order.
         """
         number = next(NUMBERS)
         if CORE is None or not CORE.claim(values, written, number, claims.reads, claims.moves):
-            # A holder of its own tells a tensor that is there twice from one in another op.
+            # A new holder object: a conflict with it means that a tensor occurs twice in this op.
             self._hold(Holder(*claims.who), values, written, moved=True)
             return
         self._who, self._values, self._number = claims.who, values, number
         self._claims = self._others = ()
 
     def _hold_more(self, who: Holder, value: Any, *, write: bool, moved: bool) -> None:
-        """Take one more argument; as `_hold`."""
+        """Hold one more argument; see `_hold`."""
         if isinstance(value, Described):
             number = next(NUMBERS)
             with LOCK:
@@ -122,7 +124,7 @@ class HoldingOp(DeviceOp[T_co]):
 
     @property
     def name(self) -> str:
-        """`dup`, `launch of add`."""
+        """For example `dup`, `launch of add`."""
         return self._who.what.removeprefix("the ")
 
     def _work(self, ctx: ExecutionContext, *values: Any) -> T_co:
@@ -137,15 +139,17 @@ class HoldingOp(DeviceOp[T_co]):
             self._end()
 
     def _ready(self, ctx: ExecutionContext) -> tuple[Any, ...]:
-        """Return the arguments where the op runs, with the results of ops. Where there are any, the
-        claims end, since a result may be on the memory of another argument.
+        """Return the arguments on the device of the context, with ops replaced by their results.
+
+        If there are ops, the claims end here, because a result may share memory with another
+        argument.
 
         Raises:
             OwnershipError: a borrow has ended meanwhile, or a result cannot be used.
         """
         if self._number >= 0 and CORE is not None and not CORE.are_usable(self._values):
             for tensor in self._tensors():
-                if not tensor.usable:  # others have moved: into this op
+                if not tensor.usable:  # those moved into this op count as usable
                     tensor.require(self._who)
         for _, tensor in self._claims:
             if tensor.lease.parent is not None:
@@ -166,7 +170,7 @@ class HoldingOp(DeviceOp[T_co]):
         if isinstance(value, DeviceOp):
             value = value._run_in(ctx)
             if isinstance(value, Described):
-                self._claims.append((-1, value))  # a borrow ends with the op
+                self._claims.append((-1, value))  # without a claim: `_end` ends a borrow
                 return value
         if not ctx.driver.holds_arguments and not is_number(value):
             ctx.keep(value)
@@ -195,7 +199,7 @@ class HoldingOp(DeviceOp[T_co]):
                 )
 
     def _end(self) -> None:
-        """Let go of all arguments, whatever became of the op; may be called more than once."""
+        """Release all arguments, after success or failure. Further calls do nothing."""
         values, self._values = self._values, ()
         if self._number >= 0 and CORE is not None:
             CORE.release(values, self._number)
@@ -211,6 +215,6 @@ class HoldingOp(DeviceOp[T_co]):
         self._end()
 
     def __del__(self) -> None:
-        """Let go of all arguments."""
+        """Release all arguments."""
         if getattr(self, "_values", ()):
             self._end()

@@ -1,4 +1,4 @@
-"""Launches of kernels that come without a bundle."""
+"""Ops that launch kernels without a bundle."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from tilec_runtime.values import value_class
 
 @value_class(frozen=True)
 class _Scalar:
-    """An argument by value: its dtype and the number, or a struct's bytes."""
+    """An argument by value: its dtype and the number, or `struct` and its bytes."""
 
     dtype: str
     number: Any
@@ -48,19 +48,20 @@ class _Scalar:
 
 @final
 class AsyncKernelLaunch(HoldingOp[tuple[Any, ...]]):
-    """An op that launches a function of a module. It gives back its arguments.
+    """An op that launches a function of a module, and returns its arguments.
 
-    Arguments are pushed in the order of the kernel's parameters. What is known of these is checked;
-    the rest is the caller's care: a kernel that takes other parameters reads what is not there.
+    Arguments are pushed in the order of the kernel's parameters. They are checked as far as the
+    parameters are known. The caller is responsible for the rest: a kernel with other parameters
+    reads memory outside of its arguments.
     """
 
     _graph_node_: ClassVar[Literal[True]] = True
 
     def __init__(self, function: KernelFunction) -> None:
-        """Launch a function, once its arguments and its configuration are there.
+        """Create a launch of a function; arguments and configuration are added later.
 
         Raises:
-            CallError: it is no function of a module.
+            CallError: `function` is not a function of a module.
         """
         fix = "pass module.function(name), of a module that was loaded or borrowed"
         require_kind("AsyncKernelLaunch", "a KernelFunction", function, KernelFunction, fix)
@@ -74,19 +75,19 @@ class AsyncKernelLaunch(HoldingOp[tuple[Any, ...]]):
     def push_arg(self, argument: Any, dtype: str = "") -> AsyncKernelLaunch:
         """Add a number, the address of a tensor, or the bytes of a struct by value.
 
-        The launch holds a tensor until it has run, and gives it back. One that can be written
-        counts as written; views, shared tensors and borrows to read are read. Other libraries'
-        arrays are kept alive.
+        The launch holds a tensor until it has run, and returns it. A tensor that is not read-only
+        counts as written; views, shared tensors and read-only borrows count as read. Arrays of
+        other libraries are kept alive.
 
         Args:
-            argument: a number, a NumPy scalar, a tensor of any library on the function's device,
-                or `bytes`.
-            dtype: of a number that neither the function's parameters nor NumPy tell.
+            argument: a number, a NumPy scalar, a tensor of any library on the function's device, or
+                `bytes`.
+            dtype: dtype of a number, if neither the function's parameters nor NumPy tell it.
 
         Raises:
-            ArgumentError: it is neither, does not fit its dtype, is on another device, or there are
-                more than the function takes.
-            OwnershipError: a tensor cannot be used so.
+            ArgumentError: the argument has another type, does not fit its dtype, is on another
+                device, or exceeds the function's parameters.
+            OwnershipError: a tensor cannot be used in this way.
             UsedOpError: the launch was used before.
         """
         place, wanted = self._next()
@@ -128,8 +129,8 @@ class AsyncKernelLaunch(HoldingOp[tuple[Any, ...]]):
         The caller guarantees that its memory exists, is large enough and has no other user.
 
         Raises:
-            ArgumentError: it is no address, the parameter is none, or there are more than the
-                function takes.
+            ArgumentError: `address` is not an address, the parameter takes none, or the function
+                has no further parameter.
         """
         place, wanted = self._next()
         if wanted not in ("", "ptr"):
@@ -139,10 +140,10 @@ class AsyncKernelLaunch(HoldingOp[tuple[Any, ...]]):
         return self
 
     def set_launch_config(self, config: LaunchConfig) -> AsyncKernelLaunch:
-        """Say how it is launched.
+        """Set grid, block and attributes of the launch.
 
         Raises:
-            CallError: it is no LaunchConfig.
+            CallError: `config` is not a `LaunchConfig`.
         """
         fix = "pass LaunchConfig(...) or LaunchConfig.for_num_elems(n)"
         require_kind("set_launch_config", "a LaunchConfig", config, LaunchConfig, fix)
@@ -188,7 +189,7 @@ class AsyncKernelLaunch(HoldingOp[tuple[Any, ...]]):
         return tuple(each.number if isinstance(each, _Scalar) else each for each in values)
 
     def _shape(self) -> LaunchShape:
-        """The launch's shape, checked against device and image."""
+        """Return the launch's shape, checked against device and image."""
         function, config = self._function, self._config
         name, device = function.symbol, function.device
         if config is None:
@@ -208,7 +209,7 @@ class AsyncKernelLaunch(HoldingOp[tuple[Any, ...]]):
         return shape
 
     def _next(self) -> tuple[int, str]:
-        """The next argument's place, and its dtype where it is known."""
+        """Return the next argument's place, and its dtype if known."""
         if self._is_used:
             raise self._used()
         place, function = len(self._values), self._function
@@ -282,21 +283,21 @@ def _enqueue(
     """Enqueue a launch.
 
     Args:
-        ctx: where.
-        function: what, of a shape that it has on this device.
-        shape: its shape.
-        packed: its arguments: the dtype of a number (`ptr` of an address) and the number,
-            `struct` and its bytes, or facts of a tensor and its address.
-        keep: what has to live until the launch is done, for drivers that see to that.
+        ctx: the context of the op.
+        function: the function.
+        shape: the launch's shape, checked for the device.
+        packed: the arguments: the dtype of a number (`ptr` for an address) and the number, `struct`
+            and its bytes, or facts of a tensor and its address.
+        keep: objects that must live until the launch is done, for drivers that hold arguments.
 
     Raises:
-        TilecError: the driver refuses it.
+        TilecError: the driver refuses the launch.
     """
     driver = ctx.driver
     layout, sizes, offsets = Layout(), list[int](), list[int]()
     for kind, value in packed:
         if kind == "struct":
-            raw, align = value, 16  # more than any needs
+            raw, align = value, 16  # enough for any struct
         else:
             raw = encoded(packed_format(kind if isinstance(kind, str) else "ptr"), value)
             align = len(raw)
@@ -318,7 +319,7 @@ def _enqueue(
     )
     driver.adopt(
         ctx.device
-    )  # the launches of other threads are refused without a context, and get it then
+    )  # without it, the driver refuses the first launch of a thread, and `launch_failed` retries it
     call = driver.bind_launch(ctx.device, function.handle, shape, ctx.stream, parts)
     result = call(block.address, kept)[0]
     if result:

@@ -1,5 +1,6 @@
-"""Launchers of a bundle as ops: `package.ops.NAME(...)` and `module.ops.NAME(...)` describe a launch
-that runs later, and gives back its arguments.
+"""Launchers as ops: `package.ops.NAME(...)` and `module.ops.NAME(...)` describe a launch.
+
+The op runs the launch later, and returns its arguments.
 """
 
 from __future__ import annotations
@@ -39,12 +40,12 @@ Axes = dict[str, AxisValue]
 
 
 class _Wish(NamedTuple):
-    """How a launch differs from the kernel's own.
+    """The differences of a launch from the kernel's own one.
 
     Attributes:
         axes, hints: names and values.
-        grid: instead of the kernel's.
-        config: of what the manifest leaves open.
+        grid: a grid instead of the kernel's.
+        config: the configuration for the open keys of the manifest.
     """
 
     axes: Axes
@@ -54,7 +55,7 @@ class _Wish(NamedTuple):
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """What is equal for equal wishes; True is another axis value than 1."""
+        """A key that is equal for equal wishes; as axis values, True and 1 differ."""
         return (
             *self.axes.items(),
             *map(type, self.axes.values()),
@@ -72,7 +73,7 @@ class Origin:
     """A kernel of lazy launches: its contract, and its launcher on each device.
 
     Attributes:
-        pinned: the axes that it is restricted to.
+        pinned: the axis values that it is restricted to.
     """
 
     def __init__(
@@ -81,10 +82,10 @@ class Origin:
         load: Callable[[DeviceDriver, int], Launcher],
         pinned: Axes,
     ) -> None:
-        """Take what gives the contract, before there is a device, and what loads the launcher."""
+        """Keep functions that return the contract (no device needed) and load the launcher."""
         self._find_contract = contract
         self._load = load
-        # Typed: True is another value of an axis than 1.
+        # Typed, because True and 1 are different axis values.
         self._axes = functools.lru_cache(maxsize=256, typed=True)(self._checked)
         self._launchers: dict[tuple[DeviceDriver, int], Launcher] = {}
         self._wished: dict[tuple[Any, ...], Launcher] = {}
@@ -93,13 +94,13 @@ class Origin:
 
     @classmethod
     def of(cls, launcher: Launcher) -> Origin:
-        """Return the kernel of a launcher, whose launches run on its device alone."""
+        """Return the kernel of a launcher, with launches on its device only."""
         load = functools.partial(_on, launcher)
         return cls(lambda: launcher.contract, load, launcher.pinned)
 
     @functools.cached_property
     def contract(self) -> Contract:
-        """What launches are checked against."""
+        """The contract that launches are checked against."""
         return self._find_contract()
 
     def make(
@@ -114,7 +115,7 @@ class Origin:
             values: every argument, in order.
             choices: the value of every axis that a caller chooses, in the manifest's order; None
                 leaves an axis open.
-            config: of what the manifest leaves open.
+            config: the configuration for the open keys of the manifest.
 
         Raises:
             As for a call of a `LazyLauncher`.
@@ -125,7 +126,7 @@ class Origin:
             return LazyLaunch(self, values, None, config)
         try:
             axes = self._axes(*choices)
-        except TypeError:  # a value that cannot be hashed is none of an axis
+        except TypeError:  # a value without a hash, which `_checked` refuses
             axes = self._checked(*choices)
         return LazyLaunch(self, values, axes, config)
 
@@ -136,7 +137,7 @@ class Origin:
         return axes
 
     def claims(self) -> MovingClaims:
-        """Return what a launch that is made now claims; in debug mode it has its call site."""
+        """Return the claims of a new launch; in debug mode they have its call site."""
         claims = self._claims
         if claims is None or recorded():
             claims = MovingClaims.of(holder(f"the launch of {self.contract.name}"))
@@ -156,7 +157,7 @@ class Origin:
         return known
 
     def wished(self, ctx: ExecutionContext, wish: _Wish) -> Launcher:
-        """Return the launcher on the device of an execution that launches as an op wishes."""
+        """Return the launcher on the device of an execution with an op's wishes."""
         launcher = self.launcher(ctx)
         key = (launcher, *wish.key)
         known = self._wished.get(key)
@@ -174,11 +175,11 @@ class Origin:
 
 
 class LazyLaunch(HoldingOp[R_co]):
-    """An op that launches a kernel, and gives back its arguments as a tuple: tensors as they were,
-    and of ops their results.
+    """An op that launches a kernel, and returns its arguments as a tuple.
 
-    The launch holds them until it has run, failed, or was dropped: who owns a tensor can use it
-    again then, and borrows end.
+    Tensors are returned as they were; an argument that is an op is replaced by its result. The
+    launch holds its arguments until it has run, failed, or was dropped. Then owned tensors can be
+    used again, and borrows end.
     """
 
     __slots__ = ("_origin", "_wish")
@@ -205,19 +206,20 @@ class LazyLaunch(HoldingOp[R_co]):
 
     @property
     def name(self) -> str:
-        """`launch of add`."""
+        """For example `launch of add`."""
         return f"launch of {self._origin.contract.name}"
 
     def _arity(self) -> int | None:
         return len(self._origin.contract.call_params)
 
     def grid(self, *extents: int | Sequence[int]) -> Self:
-        """Launch on this grid instead of the kernel's own, `grid(4, 2)` or `grid((4, 2))`; it has
-        to be that of the partitions that the kernel writes.
+        """Launch on this grid instead of the kernel's own: `grid(4, 2)` or `grid((4, 2))`.
+
+        It has to be the grid of the partitions that the kernel writes.
 
         Raises:
-            LaunchLimitError: it has none or more than three extents, or one that is no whole number
-                or negative.
+            LaunchLimitError: there are not one to three extents, or one is not a whole number or is
+                negative.
         """
         kernel = self._origin.contract.name
         only = extents[0] if len(extents) == 1 else extents
@@ -231,12 +233,13 @@ class LazyLaunch(HoldingOp[R_co]):
         return self
 
     def variant(self, *args: Any, **axes: Any) -> Self:
-        """Launch the variant of these axis values, by name: `variant(BM=64)`. They replace earlier
-        values of the same axes; None leaves an axis open again.
+        """Launch the variant with these axis values, by name: `variant(BM=64)`.
+
+        They replace earlier values of the same axes; None leaves an axis open again.
 
         Raises:
-            VariantError: an axis or a value that was not built, or no variant with these values
-                together.
+            VariantError: an axis does not exist, a value was not built, or no variant has all the
+                values.
         """
         origin = self._origin
         self._by_name("variant", args)
@@ -246,12 +249,11 @@ class LazyLaunch(HoldingOp[R_co]):
         return self
 
     def options(self, *args: Any, **hints: Any) -> Self:
-        """Launch a variant that was built with these compiler hints, by name:
-        `options(occupancy=4)`.
+        """Launch a variant that was built with these compiler hints: `options(occupancy=4)`.
 
         Raises:
-            VariantError: none was, on any target; names what was built. Whether one was built for
-                the device shows when the op runs.
+            VariantError: no variant was built with them for any target; the message names the hints
+                that were built. The device's own target is checked when the op runs.
         """
         origin = self._origin
         self._by_name("options", args)
@@ -273,7 +275,7 @@ class LazyLaunch(HoldingOp[R_co]):
         super()._require_here(ctx)
 
     def _execute(self, ctx: ExecutionContext) -> R_co:
-        """Launch. The launcher checks where the tensors are."""
+        """Launch the kernel. The launcher checks the devices of tensors."""
         wish, origin = self._wish, self._origin
         try:
             launcher = origin.launcher(ctx) if wish is _NO_WISH else origin.wished(ctx, wish)
@@ -291,7 +293,7 @@ class LazyLaunch(HoldingOp[R_co]):
 
 @final
 class LazyLaunchers:
-    """The launchers of a module as functions that give ops: `module.ops.add(z, x, y)`."""
+    """The launchers of a module as functions that return ops: `module.ops.add(z, x, y)`."""
 
     def __init__(
         self, kernels: Mapping[str, Launcher], named: Callable[[str, object], Launcher]
@@ -300,36 +302,35 @@ class LazyLaunchers:
 
         Args:
             kernels: the module's launchers.
-            named: gives the one of an attribute's name, or raises for the object without it.
+            named: returns the launcher of an attribute's name, or raises an error about the object.
         """
         self._kernels = kernels
         self._named = named
 
     def __getattr__(self, name: str) -> LazyLauncher:
         """Return the function of a kernel."""
-        # It is found without this method the next time.
+        # The next look-up finds it in `__dict__`, without this method.
         launcher = self.__dict__[name] = LazyLauncher(self._named(name, self))
         return launcher
 
     def __getitem__(self, name: str) -> LazyLauncher:
-        """Return the function of a kernel, whatever its name."""
+        """Return the function of a kernel by its name, which may be any string."""
         return LazyLauncher(self._kernels[name])
 
     def __dir__(self) -> list[str]:
-        """Return the kernels."""
+        """List the kernels."""
         return list(self._kernels)
 
 
 @final
 class LazyLauncher:
-    """A kernel, as a function that gives ops."""
+    """A kernel, as a function that returns ops."""
 
     def __init__(self, launcher: Launcher) -> None:
-        """Use `Module.ops`; or take the launcher of a generated package's kernel, restricted as
-        one likes.
+        """Use `Module.ops`, or pass a launcher, which may be restricted to variants.
 
         Raises:
-            CallError: it is no launcher.
+            CallError: `launcher` is not a launcher.
         """
         fix = 'pass one of a module: LazyLauncher(kernels["axpy"])'
         require_kind("LazyLauncher", "a launcher", launcher, Launcher, fix)
@@ -337,19 +338,20 @@ class LazyLauncher:
         self.origin = Origin.of(launcher)
 
     def __call__(self, *args: Any, **kwargs: Any) -> LazyLaunch[tuple[Any, ...]]:
-        """Describe a launch that runs later. Nothing is enqueued now; tensors are claimed, so that
-        conflicts show here.
+        """Describe a launch that runs later.
+
+        Nothing is enqueued now. Tensors are claimed, so that conflicts are reported here.
 
         Args:
             args: the kernel's arguments in order: tensors, partitions, views, arrays of other
-                libraries, numbers, or ops that give them.
+                libraries, numbers, or ops that return them.
             kwargs: arguments by name, axes (`BM=128`), and `config` for a kernel whose manifest
                 leaves grid or block open.
 
         Raises:
-            ArgumentError: count or names are off.
-            VariantError: an axis value that was not built.
-            OwnershipError: a tensor was moved before, is used elsewhere, or is there twice.
+            ArgumentError: too many or too few arguments, an unknown or a repeated name.
+            VariantError: an axis value was not built.
+            OwnershipError: a tensor was moved before, is used elsewhere, or occurs twice.
             UsedOpError: an op was used before.
         """
         contract = self.origin.contract
@@ -361,12 +363,12 @@ class LazyLauncher:
         return LazyLaunch(self.origin, values, axes, config)
 
     def __repr__(self) -> str:
-        """`<LazyLauncher add on device 0 (NVIDIA H200)>`."""
+        """Return, for example, `<LazyLauncher add on device 0 (NVIDIA H200)>`."""
         return f"<Lazy{repr(self._launcher).removeprefix('<')}"
 
 
 def _on(launcher: Launcher, driver: DeviceDriver, ordinal: int) -> Launcher:
-    """Return a launcher if it launches on this device."""
+    """Return a launcher if it launches on this device; raise otherwise."""
     site = launcher.site
     if driver is not site.driver or ordinal != site.device.ordinal:
         name = launcher.info.name

@@ -1,6 +1,4 @@
-"""Kernels that come as a file of the driver's own kinds (cubin, PTX, fatbin, Tile IR), without a
-bundle: modules and their functions.
-"""
+"""Modules of kernels without a bundle (cubin, PTX, fatbin, Tile IR), and their functions."""
 
 from __future__ import annotations
 
@@ -36,7 +34,7 @@ _ELF = b"\x7fELF"
 _FATBIN = bytes.fromhex("50ed55ba")
 _TILE_IR = b"\x7fTileIR\x00"
 
-Entry = CubinKernel | PtxEntry  # an entry point as its image describes it
+Entry = CubinKernel | PtxEntry  # an image's description of an entry point
 
 
 def load_module_from_file(path: Path | str, device: DeviceLike | None = None) -> KernelModule:
@@ -44,13 +42,13 @@ def load_module_from_file(path: Path | str, device: DeviceLike | None = None) ->
 
     Args:
         path: the file.
-        device: where; None for the default device.
+        device: the device; None for the default device.
 
     Raises:
-        CallError: it is no path.
+        CallError: `path` is not a path.
         OSError: the file cannot be read.
-        BundleError: it is damaged, or of no known kind.
-        KernelCacheError: the driver refuses it.
+        BundleError: the contents are damaged, or of no known kind.
+        KernelCacheError: the driver refuses the module.
     """
     fix = "load_module_from_bytes takes the contents, load_module_from_ptx the text of PTX"
     require_kind("load_module_from_file", "a path", path, (str, os.PathLike), fix)
@@ -61,22 +59,23 @@ def load_module_from_ptx(text: str, device: DeviceLike | None = None) -> KernelM
     """Load PTX, which the driver compiles for the device.
 
     Raises:
-        CallError: it is no text.
-        BundleError: it is no PTX.
-        KernelCacheError: the driver refuses it.
+        CallError: `text` is not a string.
+        BundleError: the text is not PTX.
+        KernelCacheError: the driver refuses the module.
     """
     require_kind("load_module_from_ptx", "text", text, str, "load_module_from_bytes takes bytes")
     return load_module_from_bytes(text.encode(errors="replace"), device)
 
 
 def load_module_from_bytes(data: bytes, device: DeviceLike | None = None) -> KernelModule:
-    """Load the contents of a file as `load_module_from_file` does. They are looked at first:
-    drivers crash over a damaged cubin.
+    """Load a module from bytes, the contents of a file for `load_module_from_file`.
+
+    The bytes are verified first, because drivers crash on a damaged cubin.
 
     Raises:
-        CallError: it is no bytes.
-        BundleError: they are damaged, or of no known kind.
-        KernelCacheError: the driver refuses them.
+        CallError: `data` is not bytes.
+        BundleError: the contents are damaged, or of no known kind.
+        KernelCacheError: the driver refuses the module.
     """
     fix = "read the file as bytes, or use load_module_from_file or load_module_from_ptx"
     require_kind("load_module_from_bytes", "bytes", data, (bytes, bytearray), fix)
@@ -94,7 +93,7 @@ def load_module_from_bytes(data: bytes, device: DeviceLike | None = None) -> Ker
 
 
 def _entries(data: bytes) -> tuple[Entry, ...]:
-    """The entry points of a cubin or of PTX; none where the image does not tell."""
+    """Return the entry points of a cubin or PTX; empty for images that do not list them."""
     if data.startswith(_ELF):
         return read_cubin(data).kernels
     if data.startswith((_FATBIN, _TILE_IR)):
@@ -107,11 +106,13 @@ def _entries(data: bytes) -> tuple[Entry, ...]:
 
 @final
 class KernelModule(Uncopied):
-    """A module on a device. It stays loaded as long as the process: kernels may still run from it.
+    """A module on a device.
+
+    It stays loaded until the process ends, because kernels may still run from it.
 
     Attributes:
-        handle: the driver's.
-        device: where it is.
+        handle: the driver's handle.
+        device: the device.
     """
 
     def __init__(self, handle: Any, device: Device, entries: tuple[Entry, ...] = ()) -> None:
@@ -122,27 +123,30 @@ class KernelModule(Uncopied):
 
     @classmethod
     def borrow_raw(cls, handle: Any, device: DeviceLike | None = None) -> KernelModule:
-        """A module that another library loaded (a `CUmodule`, or its number), and that it keeps
-        loaded.
+        """Return a module of another library, which keeps it loaded.
+
+        Args:
+            handle: a `CUmodule`, or its number.
+            device: the device; None for the default device.
 
         Raises:
-            CallError: it is no handle.
+            CallError: `handle` is not a handle.
         """
         number = _handle_of("module", handle)
         return cls(number, current_device() if device is None else Device(device))
 
     def function(self, symbol: str, params: tuple[str, ...] | None = None) -> KernelFunction:
-        """An entry point.
+        """Look up an entry point.
 
         Args:
             symbol: its name; for C++ the mangled one, unless it is extern "C".
-            params: dtypes of its parameters in order, `ptr` for addresses: launches are checked
-                against them. Of a cubin and of PTX, sizes are known anyway; None leaves it at that.
+            params: dtypes of its parameters in order, `ptr` for addresses, to check launches. With
+                None, launches are checked by the sizes that a cubin or PTX has.
 
         Raises:
             BundleError: the cubin or PTX has no such entry point.
-            KernelCacheError: the driver finds none.
-            CallError: `params` has a word that is no dtype, or they disagree with the image.
+            KernelCacheError: the driver finds no such entry point.
+            CallError: `params` has a name that is not a dtype, or disagrees with the image.
         """
         known = self._entries.get(symbol)
         if known is None and self._entries:
@@ -155,7 +159,7 @@ class KernelModule(Uncopied):
         return KernelFunction(handle, self.device, symbol, _checked(symbol, params, known), known)
 
     def __repr__(self) -> str:
-        """Kernels, where they are known, and device."""
+        """Show the kernels, if known, and the device."""
         kernels = f": {', '.join(self._entries)}" if self._entries else ""
         return f"<KernelModule on {self.device!r}{kernels}>"
 
@@ -165,13 +169,13 @@ class KernelFunction(Uncopied):
     """An entry point that `AsyncKernelLaunch` launches.
 
     Attributes:
-        handle: the driver's.
-        device: where it is.
+        handle: the driver's handle.
+        device: the device.
         symbol: its name.
-        params: dtypes of its parameters (`ptr` for addresses), where they are known.
-        sizes: their bytes, where they are known.
-        aligned: what addresses have to be multiples of, by the parameter's place, where PTX says so
-            (`.ptr .align 16`).
+        params: dtypes of its parameters (`ptr` for addresses), or None if unknown.
+        sizes: bytes of its parameters, or None if unknown.
+        aligned: required alignment of addresses by the parameter's place, if PTX declares it (`.ptr
+            .align 16`).
     """
 
     def __init__(
@@ -208,17 +212,16 @@ class KernelFunction(Uncopied):
         symbol: str = "function",
         params: tuple[str, ...] | None = None,
     ) -> KernelFunction:
-        """A function that another library looked up (a `CUfunction`, or its number), and whose
-        module it keeps loaded.
+        """Return a function that another library looked up; that library keeps its module loaded.
 
         Args:
-            handle: of the driver.
-            device: where; None for the default device.
-            symbol: what messages call it.
+            handle: a `CUfunction`, or its number.
+            device: the device; None for the default device.
+            symbol: its name in messages.
             params: as for `KernelModule.function`.
 
         Raises:
-            CallError: it is no handle, or `params` has a word that is no dtype.
+            CallError: `handle` is not a handle, or `params` has a name that is not a dtype.
         """
         return cls(
             _handle_of("function", handle),
@@ -229,12 +232,11 @@ class KernelFunction(Uncopied):
         )
 
     def residency(self, config: LaunchConfig) -> Residency:
-        """What the device holds of such launches at once: `max_active_blocks`,
-        `max_cooperative_grid`, `suggest_block_size` and more.
+        """Count the blocks and clusters that the device holds at once of such launches.
 
         Raises:
-            LaunchLimitError: the device has no such launches, whatever is resident.
-            CallError: it is no LaunchConfig.
+            LaunchLimitError: the device allows no such launch, apart from residency.
+            CallError: `config` is not a `LaunchConfig`.
         """
         from tilec_runtime.launch.occupancy import held_of  # no launch needs it
 
@@ -248,14 +250,14 @@ class KernelFunction(Uncopied):
 
     @functools.cached_property
     def loaded(self) -> LoadedFunction:
-        """Itself and its resources, for checks of limits."""
+        """The function and its resources, for checks of limits."""
         return LoadedFunction(
             handle=self.handle, facts=self.device.driver.function_facts(self.handle)
         )
 
     @functools.cached_property
     def image(self) -> ImageInfo:
-        """What is known of its image, for checks of limits."""
+        """The known facts of its image, for checks of limits."""
         entry = self._entry
         target = Target.parse("tileir" if self.device.info.interprets else "compute_80")
         if entry is None:
@@ -277,7 +279,7 @@ class KernelFunction(Uncopied):
         )
 
     def __repr__(self) -> str:
-        """Symbol, parameters, device."""
+        """Show symbol, parameters and device."""
         known = (
             ", ".join(self.params)
             if self.params is not None
@@ -292,7 +294,7 @@ def _handle_of(noun: str, handle: Any) -> Any:
     number = bare(handle)
     if (
         number is None or isinstance(number, (bool, float)) or (is_whole(number) and number <= 0)
-    ):  # a driver's may be anything else
+    ):  # the handles of a test's driver may be any other object
         raise CallError(
             f"{shown(handle)} is no handle of a {noun}",
             fix=f"pass a CU{noun} of cuda.bindings, or its number",
@@ -301,7 +303,7 @@ def _handle_of(noun: str, handle: Any) -> Any:
 
 
 def size_of(dtype: str) -> int:
-    """Bytes of a kernel argument."""
+    """Return the bytes of a kernel argument."""
     return 8 if dtype == "ptr" else DTYPES[dtype].bytes
 
 

@@ -1,4 +1,4 @@
-"""An execution that several ops need: it runs once, and each of them gets its result."""
+"""An execution that several ops share: it runs once, and each of them gets its result."""
 
 from __future__ import annotations
 
@@ -14,22 +14,23 @@ from tilec_runtime.ops.execution import label
 from tilec_runtime.running import Runnable
 
 T = TypeVar("T")
-# One lock for all shared executions: two of them may need each other, on two threads.
+# One lock for all shared executions. With a lock each, two executions that need each other could
+# deadlock on two threads.
 _LOCK = ForkLock()
 
 
 class SharedExecution(Generic[T]):
-    """An op that the first user executes on its own stream; the streams of the others wait for it.
+    """An op that its first user executes on its own stream; the streams of the others wait for it.
 
-    An error is kept, and repeated to every user.
+    An error is kept, and raised again for every user.
 
     Attributes:
-        op: what is executed; None once it was.
-        result: of the execution.
+        op: the op; None once it was executed.
+        result: the result of the execution.
     """
 
     def __init__(self, op: Runnable[T] | None, result: T | None = None) -> None:
-        """Take an op that was used up for this, or a result that is there."""
+        """Take an op that was used up for this, or an existing result."""
         self.op = op
         self.result = result
         self._busy = False
@@ -37,11 +38,12 @@ class SharedExecution(Generic[T]):
         self._error: BaseException | None = None
 
     def run(self, ctx: ExecutionContext, take: Callable[[T], Any]) -> Any:
-        """Execute it here, or let the stream wait for where it was executed; return what `take`
-        makes of the result, one user at a time.
+        """Execute the op here, or make the stream wait for its execution elsewhere.
+
+        Return the value of `take` for the result; users call it one at a time.
 
         Raises:
-            BaseException: what its execution raised, again.
+            BaseException: the error of the execution, again.
         """
         with _LOCK:
             if self._busy:
@@ -60,7 +62,7 @@ class SharedExecution(Generic[T]):
             return take(cast("T", self.result))
 
     def require_here(self, ctx: ExecutionContext) -> None:
-        """Check that it may be executed here, unless it was: a refusal leaves it to other users."""
+        """Check that the op may run here, if it has not run; a refusal leaves it to other users."""
         with _LOCK:
             if self.op is not None:
                 try:
@@ -78,7 +80,7 @@ class SharedExecution(Generic[T]):
         except Exception as error:
             self._error = copied(error)
             raise
-        except BaseException as error:  # Ctrl-C is this thread's alone
+        except BaseException as error:  # Ctrl-C is for this thread only
             self._error = SchedulingError(
                 f"<DeviceOp {op.label}> was interrupted while it was executed, and runs only once",
                 cause="Ctrl-C came while its functions ran on the host",
@@ -88,6 +90,6 @@ class SharedExecution(Generic[T]):
             raise
         finally:
             self._busy = False
-            # Also behind a failure, for what was enqueued; and before this execution ends, since
-            # other threads may need it by then.
+            # After a failure too, for the work that was enqueued; and before the lock is released,
+            # because other threads may need the mark then.
             self._mark = ctx.mark()

@@ -1,5 +1,6 @@
-"""DeviceOp: work for a device that is described now and done later, once; what ops are combined
-into; and the graphs that replay them. Each gives the others, so they live in one module.
+"""DeviceOp: lazy work for a device that runs once; its combinators; the graphs that replay it.
+
+Each of these classes creates the others, so they live in one module.
 """
 
 # ruff: noqa: SLF001 - all of these are ops
@@ -40,39 +41,39 @@ F = TypeVar("F")
 First = TypeVar("First")
 Last = TypeVar("Last")
 
-# The step whose function may execute ops itself; and all whose functions give an op to go on with.
+# The step whose function may run ops itself; all steps whose functions return the next op.
 _UNCHECKED = "then_unchecked"
 _RUNS = frozenset(("then", _UNCHECKED, "to_host", "dup"))
-# Steps of a chain that its name shows; characters of a name that the name of a shared op keeps.
+# Most steps of a chain in its name; most characters that a shared op's name keeps of its source's.
 _SHOWN, _LONGEST = 4, 80
 
 
 class DeviceOp(Op[T_co]):
-    """Work for a device, with a result of type `T`. Building it does no device work; running it
-    does, once.
+    """Work for a device, with a result of type `T`. It runs once; building it does no device work.
 
-    An op of one's own is a subclass with fields and `_execute`; it may be a dataclass.
+    To write an op, derive a class with fields and `_execute`; it may be a dataclass.
     """
 
     __slots__ = ()
 
     def graph(self) -> CudaGraph[T_co]:
-        """Capture it into a CUDA graph for a stream that the current policy picks; otherwise as
-        `graph_on`.
+        """Capture it into a CUDA graph for a stream of the current policy.
+
+        Everything else is as for `graph_on`.
         """
         refuse_nested(self)
         return self.graph_on(stream_of(current_policy()))
 
     def graph_on(self, stream: StreamLike) -> CudaGraph[T_co]:
-        """Capture it into a CUDA graph: its functions run now, the device works at each replay.
+        """Capture it into a CUDA graph: its functions run now, device work runs at each replay.
 
         Args:
-            stream: where replays run unless they name another; nothing is done there now.
+            stream: the default stream of replays; nothing runs there now.
 
         Raises:
             UsedOpError: it was used before.
             NestedExecutionError: this thread executes another op.
-            GraphCaptureError: something in it cannot be captured, such as an allocation.
+            GraphCaptureError: a part of it, such as an allocation, cannot be captured.
         """
         where = as_stream(stream)
         refuse_nested(self)
@@ -82,26 +83,26 @@ class DeviceOp(Op[T_co]):
     # Combining it
 
     def then(self, function: Callable[[T_co], DeviceOp[U]]) -> DeviceOp[U]:
-        """Go on with the op that a function makes of the result, on the same stream.
+        """Continue with the op that a function returns for the result, on the same stream.
 
         The function runs on the host while the work is enqueued, before the device has done it.
         """
         return self._chain("then", function)
 
     def then_unchecked(self, function: Callable[[T_co], DeviceOp[U]]) -> DeviceOp[U]:
-        """Do as `then`, with a function that may itself run ops, on whatever streams.
+        """Do as `then`, with a function that may itself run ops, on any stream.
 
-        Tensors of tilec stay in order; addresses and arrays of other libraries are the function's
-        to order.
+        Tensors of tilec stay in stream order. The function has to order addresses and arrays of
+        other libraries.
         """
         return self._chain(_UNCHECKED, function)
 
     def map(self, function: Callable[[T_co], U]) -> DeviceOp[U]:
-        """Apply a function to the result on the host; the device may not have made it yet."""
+        """Apply a function to the result on the host; the device may not have computed it yet."""
         return self._chain("map", function)
 
     def inspect(self, function: Callable[[T_co], object]) -> DeviceOp[T_co]:
-        """Show the result to a function, and go on with it as it is."""
+        """Call a function with the result, and continue with the result unchanged."""
         require_function("inspect", function)
 
         def look(value: Any) -> Any:
@@ -115,7 +116,7 @@ class DeviceOp(Op[T_co]):
     @overload
     def first(self: DeviceOp[tuple[First, ...]]) -> DeviceOp[First]: ...
     def first(self: DeviceOp[Any]) -> DeviceOp[Any]:
-        """Go on with the first element of a tuple."""
+        """Continue with the first element of a tuple."""
         return self._chain("first", lambda value: steps.element(value, 0))
 
     @overload
@@ -123,7 +124,7 @@ class DeviceOp(Op[T_co]):
     @overload
     def last(self: DeviceOp[tuple[Last, ...]]) -> DeviceOp[Last]: ...
     def last(self: DeviceOp[Any]) -> DeviceOp[Any]:
-        """Go on with the last element of a tuple."""
+        """Continue with the last element of a tuple."""
         return self._chain("last", lambda value: steps.element(value, -1))
 
     @overload
@@ -153,15 +154,16 @@ class DeviceOp(Op[T_co]):
         self: DeviceOp[tuple[A, ...]], count: int | None = None
     ) -> tuple[DeviceOp[A], ...]: ...
     def unzip(self: DeviceOp[Any], count: int | None = None) -> Any:
-        """Return one op for each element of a tuple. The first of them that runs runs this op; the
-        streams of the others wait for it.
+        """Return one op for each element of a tuple.
+
+        The first of these ops to run runs this op; the streams of the others wait for it.
 
         Args:
-            count: how many elements the tuple has; a launch, `zip_ops` and `as_op` of a tuple know it.
+            count: the number of elements; not needed for a launch, `zip_ops` or `as_op` of a tuple.
 
         Raises:
-            CallError: fewer than one, or no count where it is needed; or, when it runs, another
-                number than the tuple has.
+            CallError: `count` is below 1, or is missing and unknown. When an op runs: the tuple has
+                another number of elements.
         """
         if count is None and (count := self._arity()) is None:
             raise CallError(
@@ -186,9 +188,9 @@ class DeviceOp(Op[T_co]):
     @overload
     def shared(self: DeviceOp[T]) -> SharedOp[T]: ...
     def shared(self: DeviceOp[Any]) -> SharedOp[Any]:
-        """Return an op that may be used any number of times, from any thread: this one runs once.
+        """Return an op that any number of users on any thread may use; this op runs once.
 
-        Every user gets its result: tensors as shares, also in a tuple; an error again.
+        Every user gets its result, or its error. A tensor, alone or in a tuple, comes as a share.
         """
         if isinstance(self, SharedOp):
             return self.clone()
@@ -202,64 +204,65 @@ class DeviceOp(Op[T_co]):
     @overload
     def unshare(self: DeviceOp[T]) -> DeviceOp[T]: ...
     def unshare(self: DeviceOp[Any]) -> DeviceOp[Any]:
-        """Go on with the owned tensor of the only share, and with any other result as it is.
+        """Continue with the owned tensor of a single share, or with any other result unchanged.
 
         Raises:
             OwnershipError: when it runs, there are other owners.
         """
         return self._chain("unshare", steps.unwrap)
 
-    # Methods of the tensor that is its result
+    # Methods of the result, if that is a tensor
 
     def reshape(self: DeviceOp[steps.Reshapes[U]], *shape: Any) -> DeviceOp[U]:
-        """Go on with the tensor in another shape, without a copy; one extent may be -1."""
+        """Continue with the tensor in another shape, without a copy; one extent may be -1."""
         return self._step("reshape", *shape)
 
     def reinterpret(self: DeviceOp[steps.Reinterprets[U]], dtype: Any, *shape: Any) -> DeviceOp[U]:
-        """Go on with the bytes of the tensor as another dtype, without a copy."""
+        """Continue with the bytes of the tensor as another dtype, without a copy."""
         return self._step("reinterpret", dtype, *shape)
 
     def view(self: DeviceOp[steps.Views[U]], *shape: Any) -> DeviceOp[U]:
-        """Go on with a view of the tensor, to read (of a mutable borrow, to write)."""
+        """Continue with a read-only view of the tensor, or a writable one of a mutable borrow."""
         return self._step("view", *shape)
 
     def partition(self: DeviceOp[steps.Partitions[U]], *tile: Any) -> DeviceOp[U]:
-        """Go on with the tensor in tiles, for a kernel that writes one in each block."""
+        """Continue with the tensor cut into tiles, for a kernel that writes one per block."""
         return self._step("partition", *tile)
 
     def partition_prefix(self: DeviceOp[steps.PrefixPartitions[U]], *tile: Any) -> DeviceOp[U]:
-        """Do as `partition`, for kernels of fewer blocks than tiles."""
+        """Do as `partition`, for kernels with fewer blocks than tiles."""
         return self._step("partition_prefix", *tile)
 
     def try_partition(self: DeviceOp[steps.TriesPartition[U]], *tile: Any) -> DeviceOp[U]:
-        """Do as `partition`, of a shared tensor with one owner."""
+        """Do as `partition`, for a shared tensor with one owner."""
         return self._step("try_partition", *tile)
 
     def unpartition(self: DeviceOp[steps.Unpartitions[U]]) -> DeviceOp[U]:
-        """Go on with what the partition was cut out of."""
+        """Continue with the tensor that the partition was cut from."""
         return self._step("unpartition")
 
     def share(self: DeviceOp[steps.Shares[U]]) -> DeviceOp[U]:
-        """Go on with the tensor for many readers and no writer."""
+        """Continue with the tensor for many readers and no writer."""
         return self._step("share")
 
     def to_host(
         self: DeviceOp[steps.ReadsOut], *, out: np.ndarray[Any, Any] | None = None
     ) -> DeviceOp[np.ndarray[Any, Any]]:
-        """Go on with the contents of the tensor as a NumPy array, complete when the op is; see
-        `tilec_runtime.api.to_host`.
+        """Continue with the contents of the tensor as a NumPy array, complete when the op is.
+
+        See `tilec_runtime.api.to_host`.
         """
         return self._chain("to_host", lambda found: steps.having(found, "to_host").to_host_op(out))
 
     def dup(self: DeviceOp[steps.Copies[U]]) -> DeviceOp[U]:
-        """Go on with a contiguous copy of the tensor; see `tilec_runtime.api.dup`."""
+        """Continue with a contiguous copy of the tensor; see `tilec_runtime.api.dup`."""
         return self._step("dup")
 
     def _step(self, verb: str, *arguments: Any) -> DeviceOp[Any]:
         return self._chain(verb, lambda found: getattr(steps.having(found, verb), verb)(*arguments))
 
     def _chain(self, verb: str, function: Callable[[Any], Any]) -> DeviceOp[Any]:
-        """Go on with what a function makes of the result."""
+        """Return an op that continues with a function's value for the result."""
         require_function(verb, function)
         self._take(f"moved into {verb}")
         return Chain(self, verb, function, site() if recorded() else None)
@@ -267,7 +270,7 @@ class DeviceOp(Op[T_co]):
 
 @final
 class Chain(DeviceOp[Any]):
-    """An op with one step behind it. A chain of them runs in one loop, however long it is."""
+    """An op followed by one step. A chain of any length runs in one loop."""
 
     __slots__ = ("_function", "_place", "_source", "_verb")
 
@@ -279,7 +282,7 @@ class Chain(DeviceOp[Any]):
         place: Location | None,
     ) -> None:
         """Use the methods of `DeviceOp`, which use the source up."""
-        # The name of the source is left once it has run: it may hold tensors, as a function may.
+        # Once the source has run, only its name is kept, because sources may hold tensors.
         self._source: DeviceOp[Any] | str = source
         self._function: Callable[[Any], Any] | None = function
         self._verb = verb
@@ -287,7 +290,7 @@ class Chain(DeviceOp[Any]):
 
     @property
     def name(self) -> str:
-        """`zip.then.map`."""
+        """For example `zip.then.map`."""
         source, chain = self._parts()
         verbs = [step._verb for step in reversed(chain)]
         first = source if isinstance(source, str) else source.name
@@ -315,7 +318,7 @@ class Chain(DeviceOp[Any]):
             )
 
     def _parts(self) -> tuple[DeviceOp[Any] | str, list[Chain]]:
-        """Return what the chain begins with, and its steps, the last one first."""
+        """Return the chain's source, and its steps, the last one first."""
         chain = [self]
         source = self._source
         while type(source) is Chain:
@@ -325,8 +328,7 @@ class Chain(DeviceOp[Any]):
 
     def _execute(self, ctx: ExecutionContext) -> Any:
         value, todo = self._begun(ctx)
-        # Chains that functions of `then` return run in this loop too, so that their depth has no
-        # limit.
+        # Chains that functions of `then` return run in this loop too, so their depth is unlimited.
         while todo:
             step, function = todo.pop()
             verb = step._verb
@@ -352,7 +354,7 @@ class Chain(DeviceOp[Any]):
         return value
 
     def _begun(self, ctx: ExecutionContext) -> tuple[Any, list[tuple[Chain, Callable[[Any], Any]]]]:
-        """Run what it begins with; return the result, and the steps behind it, the last one first."""
+        """Run the source; return its result, and the steps behind it, the last one first."""
         source, chain = self._parts()
         self._require_checked(ctx, chain)
         todo = []
@@ -370,11 +372,10 @@ class Chain(DeviceOp[Any]):
 
 @final
 class SharedOp(DeviceOp[T]):
-    """An op that may be used any number of times, from any thread. What it was made of runs once;
-    all users get that result.
+    """An op for any number of users on any thread. Its source runs once; all users get the result.
 
-    A tensor, alone or in a tuple, is given as a `SharedTensor` of its own to every user; other
-    results are given as they are.
+    Every user gets a `SharedTensor` of its own for a tensor, alone or in a tuple. Other results are
+    passed unchanged.
     """
 
     def __init__(self, once: SharedExecution[T], name: str) -> None:
@@ -384,7 +385,7 @@ class SharedOp(DeviceOp[T]):
 
     @property
     def name(self) -> str:
-        """`zip.shared`."""
+        """For example `zip.shared`."""
         return self._name
 
     def clone(self) -> SharedOp[T]:
@@ -392,7 +393,7 @@ class SharedOp(DeviceOp[T]):
         return SharedOp(self._once, self._name)
 
     def _take(self, where: str) -> None:
-        """It is never used up."""
+        """Do nothing: it is never used up."""
 
     def _require_here(self, ctx: ExecutionContext) -> None:
         self._once.require_here(ctx)
@@ -401,14 +402,14 @@ class SharedOp(DeviceOp[T]):
         return cast("T", self._once.run(ctx, self._share))
 
     def _share(self, result: T) -> Any:
-        # The first user turns the result into a share, and every user gets one of its own.
+        # The first user turns a tensor into a share, and every user gets a share of its own.
         self._once.result = steps.shares_of(result)
         return steps.shares_of(self._once.result)
 
 
 @final
 class Part(DeviceOp[Any]):
-    """One element of a tuple that an op gives; see `DeviceOp.unzip`."""
+    """One element of an op's tuple; see `DeviceOp.unzip`."""
 
     def __init__(self, once: SharedExecution[list[Any]], place: int, count: int) -> None:
         """Use `DeviceOp.unzip`."""
@@ -418,7 +419,7 @@ class Part(DeviceOp[Any]):
 
     @property
     def name(self) -> str:
-        """`unzip[0]`."""
+        """For example `unzip[0]`."""
         return f"unzip[{self._place}]"
 
     def _require_here(self, ctx: ExecutionContext) -> None:
@@ -426,7 +427,7 @@ class Part(DeviceOp[Any]):
             self._once.require_here(ctx)
 
     def _execute(self, ctx: ExecutionContext) -> Any:
-        # The op does not keep what other parts may never ask for.
+        # Drop the reference, so that elements whose parts never run are not kept.
         once, self._once = self._once, None
         assert once is not None
         return once.run(ctx, self._pick)
@@ -437,38 +438,41 @@ class Part(DeviceOp[Any]):
                 f"unzip({self._count}) of a tuple of {len(elements)}",
                 fix=f"say unzip({len(elements)}), or unzip the op that gives {self._count}",
             )
-        # Moved out: nothing else holds what this part gives.
+        # Move the element out, so that only the caller of this part holds it.
         element, elements[self._place] = elements[self._place], None
         return element
 
 
 @final
 class CudaGraph(Replays[T]):
-    """Work that was captured, to be replayed any number of times. It is given back by `close`, at
-    the end of a `with` block, or when nothing refers to it.
+    """Captured work that can be replayed any number of times.
 
-    The graph owns what it uses: memory, arrays of other libraries, host memory that it copies from.
-    All of it stays until the graph is gone and its last replay is done. A replay uses memory as a
-    launch does: in order with other uses on all streams; while a borrow is in its way, it is
-    refused.
+    `close`, the end of a `with` block, or its finalization destroys it.
+
+    The graph owns everything that it uses: memory, arrays of other libraries, host memory that it
+    copies from. These live until the graph is destroyed and its last replay is done. A replay uses
+    memory as a launch does, in order with other uses on all streams. A replay is refused as long as
+    a conflicting borrow exists.
     """
 
     @staticmethod
     def scope(stream: StreamLike) -> GraphScope:
-        """Return a block in which ops are captured one after another: `with
-        CudaGraph.scope(stream) as s: s.record(op)`; then `s.graph`.
+        """Return a block in which ops are captured one after another.
+
+        Write `with CudaGraph.scope(stream) as s: s.record(op)`, then use `s.graph`.
         """
         return GraphScope(as_stream(stream), CudaGraph)
 
     def launch(self) -> DeviceOp[None]:
-        """Return an op that replays the graph, on the stream where it runs; one of any number."""
+        """Return an op that replays the graph on the op's stream; any number may exist."""
         return GraphLaunch(self)
 
 
 @final
 class GraphScope(Scope["CudaGraph[None]"]):
-    """`with CudaGraph.scope(stream) as s:` captures what `s.record(op)` is given; after the block,
-    `s.graph` is the graph.
+    """A block that captures ops: `with CudaGraph.scope(stream) as s: s.record(op)`.
+
+    After the block, `s.graph` is the graph.
     """
 
 
@@ -482,7 +486,7 @@ class GraphLaunch(DeviceOp[None]):
 
     @property
     def name(self) -> str:
-        """`graph launch`."""
+        """Always `graph launch`."""
         return "graph launch"
 
     def _require_here(self, ctx: ExecutionContext) -> None:

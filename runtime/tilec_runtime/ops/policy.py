@@ -1,6 +1,4 @@
-"""Scheduling policies, which pick the stream of an op that names none; and the default device and
-policy of a thread or task.
-"""
+"""Scheduling policies, which pick the streams of ops; the defaults of a thread or task."""
 
 from __future__ import annotations
 
@@ -19,7 +17,7 @@ from tilec_runtime.forks import ForkLock
 from tilec_runtime.protocols import DeviceLike, SchedulingPolicy, StreamLike
 from tilec_runtime.values import Uncopied
 
-# Streams of the policy that a device has by itself.
+# Number of streams of a device's default policy.
 _STREAMS = 4
 
 
@@ -27,14 +25,14 @@ class StreamPoolRoundRobin(Uncopied):
     """Runs each op on the next of a few streams, so that independent ops overlap."""
 
     def __init__(self, streams: int = _STREAMS, device: DeviceLike | None = None) -> None:
-        """Make streams when they are first needed.
+        """Create a policy; streams are created at their first use.
 
         Args:
-            streams: how many.
-            device: where; None for the default device of the caller.
+            streams: number of streams.
+            device: the device; None for the default device of the caller.
 
         Raises:
-            SchedulingError: fewer than one stream.
+            SchedulingError: `streams` is below 1.
         """
         streams = whole("StreamPoolRoundRobin: the number of streams", streams, SchedulingError)
         if streams < 1:
@@ -66,62 +64,60 @@ class StreamPoolRoundRobin(Uncopied):
             return stream
 
     def close(self) -> None:
-        """Give the streams back; work on them still finishes. May be called more than once."""
+        """Destroy the streams; work on them still finishes. Further calls do nothing."""
         with self._lock:
             streams, self._streams = self._streams, []
-        with contextlib.ExitStack() as stack:  # closes all of them, whichever raises
+        with contextlib.ExitStack() as stack:  # closes all of them even if one raises
             for stream in streams:
                 if stream is not None:
                     stack.callback(stream.close)
 
     def __repr__(self) -> str:
-        """Name and device."""
+        """Show name and device."""
         return f"<{type(self).__name__} on {self.device!r}>"
 
 
 class SingleStream(StreamPoolRoundRobin):
-    """Runs every op on one stream, in the order in which they are run."""
+    """Runs every op on one stream, in the order of their calls."""
 
     def __init__(self, device: DeviceLike | None = None) -> None:
-        """Make the stream when it is first needed.
+        """Create a policy; the stream is created at its first use.
 
         Args:
-            device: where; None for the default device of the caller.
+            device: the device; None for the default device of the caller.
         """
         super().__init__(1, device)
 
 
-# By device. Threads share the streams, so they live as long as the process.
+# Default policies by device. Threads share their streams, which are never destroyed.
 _POLICIES: dict[Device, StreamPoolRoundRobin] = {}
 _LOCK = ForkLock()
-# The last device with its policy: comparing one object costs less than the look-up.
+# The last device and its policy: one comparison costs less than a look-up.
 _last: tuple[Device | None, StreamPoolRoundRobin | None] = (None, None)
-# Device 0, once it was the default: each op would ask the driver for it.
+# Device 0, cached at its first use: otherwise each op would call the driver for it.
 _first: Device | None = None
 
 
 def current_device() -> Device:
-    """Return the default device: of the innermost `use_device`, else of `set_default_device`, else
-    device 0.
+    """Return the device of the innermost `use_device`, else of `set_default_device`, else device 0.
 
     Raises:
-        NoDeviceError: none was named, and there is no GPU.
+        NoDeviceError: no device was set, and there is no GPU.
     """
     return named_device() or _device_0()
 
 
 def current_policy() -> SchedulingPolicy:
-    """Return the default policy: of the innermost `use_policy` or `use_device`, else the default
-    device's own.
+    """Return the policy of the innermost `use_policy` or `use_device`, else the default device's.
 
     Raises:
-        NoDeviceError: none was named, and there is no GPU.
+        NoDeviceError: no device was set, and there is no GPU.
     """
     return HERE.get().policy or default_policy(current_device())
 
 
 def default_policy(device: Device) -> SchedulingPolicy:
-    """Return the policy of a device: four streams in turn, which all threads share."""
+    """Return a device's default policy: four streams in turn, which all threads share."""
     global _last
     last, policy = _last
     if policy is not None and last is device:
@@ -135,11 +131,12 @@ def default_policy(device: Device) -> SchedulingPolicy:
 
 
 def set_default_device(device: DeviceLike | None) -> None:
-    """Set the default device of the process, for every thread and task that is in no `use_device`;
-    None for device 0 again.
+    """Set the default device of the process, for all threads and tasks outside of `use_device`.
+
+    None resets it to device 0.
 
     Raises:
-        CallError: it names no device.
+        CallError: `device` does not name a device.
         NoDeviceError: there is no such device.
     """
     global _first
@@ -149,10 +146,10 @@ def set_default_device(device: DeviceLike | None) -> None:
 
 @contextlib.contextmanager
 def use_device(device: DeviceLike) -> Iterator[Device]:
-    """Make a device, and the policy that it has by itself, the default of this thread or task.
+    """Make a device, with its default policy, the default of this thread or task.
 
     Raises:
-        CallError: it names no device.
+        CallError: `device` does not name a device.
         NoDeviceError: there is no such device.
     """
     named = Device(device)
@@ -162,7 +159,7 @@ def use_device(device: DeviceLike) -> Iterator[Device]:
 
 @contextlib.contextmanager
 def use_policy(policy: SchedulingPolicy) -> Iterator[SchedulingPolicy]:
-    """Make a policy the default of this thread or task, and its device too where it has one.
+    """Make a policy, and its device if it has one, the default of this thread or task.
 
     Raises:
         SchedulingError: it has no `next_stream`.
@@ -176,7 +173,7 @@ def use_policy(policy: SchedulingPolicy) -> Iterator[SchedulingPolicy]:
 
 
 def require_policy(policy: Any) -> None:
-    """Check that something is a policy.
+    """Check that an object is a policy.
 
     Raises:
         SchedulingError: it has no `next_stream`.
@@ -192,7 +189,7 @@ def stream_of(policy: SchedulingPolicy) -> Stream:
     """Return the next stream of a policy.
 
     Raises:
-        SchedulingError: the policy gave something else.
+        SchedulingError: the policy returned an object that is not a stream.
     """
     given = policy.next_stream()
     try:
@@ -209,14 +206,14 @@ def as_stream(stream: StreamLike | Stream) -> Stream:
     """Return a stream of any library as one of tilec, with its device.
 
     Raises:
-        ArgumentError: it is none.
+        ArgumentError: `stream` is not a stream.
     """
     if isinstance(stream, Stream):
         return stream
     handle = stream_handle(stream, "DeviceOp")
     device = current_device()
     index = getattr(getattr(stream, "device", None), "index", None)
-    if type(index) is int and index != device.ordinal:  # torch streams say where they are
+    if type(index) is int and index != device.ordinal:  # torch streams name their device
         device = Device(index, driver=device.driver)
     return Stream.borrow_raw(handle, device, owner=stream, driver=device.driver)
 
@@ -227,7 +224,7 @@ def _within(defaults: Defaults) -> Iterator[None]:
     try:
         yield
     finally:
-        # A generator's block may end in another context than it began in: nothing is to be undone.
+        # In a generator the block may end in another context, which needs no reset.
         with contextlib.suppress(ValueError):
             HERE.reset(token)
 

@@ -1,5 +1,6 @@
-"""What steps of chains do with a result on the host, and the results that have the methods which
-ops lend: `op.reshape(4)` is an op of what the `reshape` of its result gives.
+"""Functions of chain steps on the host, and protocols of results whose methods ops offer.
+
+For example, `op.reshape(4)` is an op for `result.reshape(4)`.
 """
 
 from __future__ import annotations
@@ -41,12 +42,15 @@ class Unpartitions(Protocol[R_co]):
 
 
 class Shares(Generic[R_co]):
-    """Base of the tensors with `share`; type checkers tell overloads of protocols apart badly."""
+    """Base of the tensors with `share`.
+
+    A class, because type checkers resolve overloads of protocols badly.
+    """
 
     __slots__ = ()
 
     def share(self) -> R_co:
-        """Return it for many readers and no writer."""
+        """Return the tensor for many readers and no writer."""
         raise NotImplementedError
 
 
@@ -66,7 +70,7 @@ def having(result: Any, verb: str) -> Any:
     """Return a tensor or partition that has a method.
 
     Raises:
-        CallError: it is none, or of a kind without the method.
+        CallError: the result is not a tensor, or is of a kind without the method.
     """
     if hasattr(type(result), "_tilec_facts_") and hasattr(result, verb):
         return result
@@ -99,7 +103,11 @@ def listed(result: Any) -> list[Any]:
 
 
 def require_op(verb: str, value: Any) -> None:
-    """Check that a function of `then` gave an op."""
+    """Check that a function of `then` returned an op.
+
+    Raises:
+        CallError: it did not.
+    """
     if not hasattr(value, "_run_in"):
         raise CallError(
             f"the function of `{verb}` gave a {type(value).__qualname__}, and not a DeviceOp",
@@ -108,20 +116,20 @@ def require_op(verb: str, value: Any) -> None:
 
 
 def unwrap(content: Any) -> Any:
-    """Return the owned value behind a share that is the only one, and anything else as it is.
+    """Return the owned tensor of a single share, and any other value unchanged.
 
     Raises:
-        OwnershipError: there are other shares.
+        OwnershipError: there are other owners.
     """
     take = getattr(content, "try_unwrap", None)
     return content if take is None else take()
 
 
 def shares_of(result: Any) -> Any:
-    """Return a share of a tensor, alone or in a tuple, and anything else as it is."""
+    """Return a share of a tensor, alone or in a tuple, and any other value unchanged."""
     if type(result) is tuple:
         return tuple(shares_of(element) for element in result)
-    if hasattr(result, "try_unwrap"):  # a share, which others may follow
+    if hasattr(result, "try_unwrap"):  # a share already
         return result.clone()
     is_tensor = hasattr(result, "_tilec_facts_") and hasattr(result, "share")
     return result.share() if is_tensor else result

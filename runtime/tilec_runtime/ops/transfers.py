@@ -1,4 +1,4 @@
-"""Ops that make tensors of host arrays, and that copy contents to tensors that are there."""
+"""Ops that copy host arrays to new tensors, and contents to existing tensors."""
 
 from __future__ import annotations
 
@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 
     Array = np.ndarray[Any, Any]
 
-# Bytes of a new tensor up to which they wait for its stream in pinned memory. The driver copies more
-# of them as fast from pageable memory (10 GB/s on an H100), on a stream of its own.
+# Most bytes of a host array that are staged in pinned memory for a copy on the op's stream. The
+# driver copies larger arrays as fast from pageable memory (10 GB/s on an H100), on a stream of its
+# own.
 _SMALL = 64 << 10
 _READ_ONCE = "the array is read while the op is enqueued, and a graph would copy the same contents again and again"
 
@@ -46,20 +47,20 @@ def _uninitialized(ctx: ExecutionContext, shape: Shape, dtype: str, stream: int)
 
 @final
 class FromHost(DeviceOp[Tensor]):
-    """A new tensor with the contents of a host array."""
+    """An op that makes a new tensor with the contents of a host array."""
 
     def __init__(self, source: Any) -> None:
         """Keep the array until the op runs.
 
         Raises:
-            TensorError: no tensor can be made of it.
+            TensorError: the array cannot become a tensor.
         """
         self._array: Array | None = host.as_array(source)
         self._dtype = host.dtype_of(self._array)
 
     @property
     def name(self) -> str:
-        """`from_host`."""
+        """Always `from_host`."""
         return "from_host"
 
     def _require_here(self, ctx: ExecutionContext) -> None:
@@ -78,7 +79,7 @@ class FromHost(DeviceOp[Tensor]):
             tensor = new_tensor(ctx, array.shape, self._dtype)
             _send(ctx, tensor, memory)
             return tensor
-        # No stream uses new memory: the copy need not wait for the work of this one.
+        # The memory is new, so the copy need not wait for this stream's work.
         staging = staging_of(ctx.driver, ctx.device)
         tensor = _uninitialized(ctx, array.shape, self._dtype, staging.stream)
         ctx.driver.copy_in(
@@ -91,18 +92,21 @@ class FromHost(DeviceOp[Tensor]):
 
 @final
 class Memcpy(HoldingOp[None]):
-    """The contents of one tensor for another one. It allocates nothing, so a graph may hold it."""
+    """An op that copies one tensor's contents to another.
+
+    It allocates nothing, so that a graph can replay it.
+    """
 
     _graph_node_: ClassVar[Literal[True]] = True
 
     def __init__(self, target: Described, source: Described) -> None:
-        """Claim both.
+        """Claim both tensors.
 
         Raises:
             TensorError: the contents do not fit, or the copy would take too many calls of the
                 driver.
-            AliasError: they share memory.
-            OwnershipError: one cannot be used so.
+            AliasError: the tensors share memory.
+            OwnershipError: a tensor cannot be read or written.
         """
         who = holder("memcpy")
         target.require(who)
@@ -110,14 +114,14 @@ class Memcpy(HoldingOp[None]):
         source.require(who)
         to, of = target.facts, source.facts
         _check_fits(target, of.dtype, of.shape, dense=source.is_contiguous)
-        if target is source or may_overlap(to, of):  # the same one without elements shares none
+        if target is source or may_overlap(to, of):  # an empty tensor does not overlap itself
             raise AliasError(
                 f"memcpy: the source {source!r} shares memory with the target {target!r}",
                 cause=f"the source is {source._tilec_origin_} and the target {target._tilec_origin_}, in {who}",
                 fix="copy it first (dup)",
             )
         there = byte_layout(to)
-        # Tensors of other shapes both lie without gaps.
+        # Two tensors of different shapes both have no gaps.
         self._boxes = boxes(there, byte_layout(of) if to.shape == of.shape else there)
         self._hold(who, (target, source), (0,))
 
@@ -130,14 +134,13 @@ class Memcpy(HoldingOp[None]):
 
 @final
 class Upload(HoldingOp[None]):
-    """The contents of a host array for a tensor that is there."""
+    """An op that copies a host array to an existing tensor."""
 
     def __init__(self, target: Described, source: Any) -> None:
         """Claim the target, and keep the array until the op runs.
 
         Raises:
-            TensorError: no tensor can be made of the array, it does not fit, or the target has
-                gaps.
+            TensorError: the array cannot become a tensor or does not fit, or the target has gaps.
             OwnershipError: the target cannot be written.
         """
         self._array: Array | None = host.as_array(source)
@@ -169,9 +172,7 @@ class Upload(HoldingOp[None]):
 
 
 def _send(ctx: ExecutionContext, target: Described, memory: Array) -> None:
-    """Copy host memory to a tensor in stream order: until then it waits in pinned memory, and the
-    host need not.
-    """
+    """Stage host memory in pinned memory, and copy that to a tensor in stream order."""
     if memory.nbytes:
         own = pinned_bytes(ctx.driver, ctx.device, memory.nbytes)
         own[...] = memory
@@ -183,8 +184,9 @@ def _send(ctx: ExecutionContext, target: Described, memory: Array) -> None:
 
 
 def _check_fits(tensor: Described, dtype: str, shape: Shape, *, dense: bool) -> None:
-    """Check that contents can go to a tensor element by element: of the same shape, or as many on
-    both sides without gaps (`dense`).
+    """Check that contents can be copied to a tensor element by element.
+
+    The shapes have to be equal, or the numbers of elements if both sides have no gaps (`dense`).
     """
     target = tensor.facts
     in_order = (
