@@ -25,7 +25,7 @@ from tilec_runtime.errors import CaseError, ExpressionError, Location, MissingEr
 from tilec_runtime.model import expr
 from tilec_runtime.model.digest import canonical_json, sha256
 
-# The host's cost of a launch: so many samples, unless they keep the device busy for longer.
+# Samples of the host's cost of a launch, and their limit in device time.
 HOST_SAMPLES, HOST_SECONDS = 15, 0.5
 # Measuring stops when intervals are narrower than this part of the median.
 PRECISE = 0.01
@@ -33,7 +33,7 @@ PRECISE = 0.01
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class BenchOptions:
-    """How cases are measured.
+    """Options of measurements.
 
     Attributes:
         measure: number and duration of samples.
@@ -218,7 +218,7 @@ def check_rivals(cases: Sequence[BoundCase]) -> None:
 
 
 def host_cost(timed: Timed, each: float, clock: Callable[[], float]) -> float | None:
-    """Return the host's seconds for a launch of `each` seconds; None where it is not known."""
+    """Return the host's seconds for a launch of `each` device seconds, or None if unknown."""
     launches = max(1, min(HOST_LAUNCHES, int(HOST_SECONDS / HOST_SAMPLES / each)))
     samples = max(1, min(HOST_SAMPLES, int(HOST_SECONDS / (launches * each))))
     costs = [timed.host_seconds(launches, clock) for _ in range(samples)]

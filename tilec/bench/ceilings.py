@@ -1,7 +1,7 @@
-"""Measures what a device can do at most, a copy and matrix products, and caches it.
+"""Measures and caches the ceilings of a device: copy bandwidth and matrix products.
 
-A process of its own measures: what torch leaves in a GPU's memory made kernels of the same process
-8 % slower. It prints one line of JSON.
+A separate process measures, and prints one line of JSON: kernels ran 8 % slower in a process in
+which torch had used the GPU.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def known_ceilings(
         path: of the cache entry; None for no cache.
         about: facts to write beside them.
         measure: measures them; without a copy rate they are not cached.
-        rest: waits so many seconds.
+        rest: waits for a number of seconds.
     """
     if path is not None:
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):

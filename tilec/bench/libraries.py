@@ -136,7 +136,7 @@ class TorchLibrary:
 
 
 class CupyLibrary:
-    """CuPy on a GPU. Its memory pool gives what a graph has used to other arrays: no graphs."""
+    """CuPy on a GPU, without graphs: its memory pool reuses the memory of captured calls."""
 
     note = "CuPy's launches are enqueued one by one, so that times of short ones hold what that costs the host"
 

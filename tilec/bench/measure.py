@@ -33,7 +33,7 @@ class Subject(Protocol):
     """Launches that can be measured."""
 
     def seconds(self, launches: int) -> float:
-        """Return the seconds that the device is busy with so many launches in a row."""
+        """Return the device time of consecutive launches in seconds."""
 
     def clocks(self) -> ClockReading | None:
         """Return the clocks now; None where they cannot be read."""
@@ -41,7 +41,7 @@ class Subject(Protocol):
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class MeasureOptions:
-    """How to measure.
+    """Options of one measurement.
 
     Attributes:
         sample: seconds that a sample should last; shorter launches are repeated.
@@ -148,7 +148,7 @@ class _Run:
 
 
 def launches_of(subject: Subject, sample: float) -> int:
-    """Return how many launches make a sample of so many seconds."""
+    """Return the number of launches that last `sample` seconds."""
     subject.seconds(1)  # it may load code
     one = max(subject.seconds(1), 1e-9)
     return max(1, min(MOST_LAUNCHES, math.ceil(sample / one)))

@@ -1,4 +1,4 @@
-"""Where cases are measured: a bundle on a device, or a test's planned times."""
+"""Measuring on a device, or by a test's planned times."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Timed(Subject, Protocol):
     cache: str
 
     def host_seconds(self, launches: int, clock: Clock) -> float | None:
-        """Return the host's seconds for one launch, the mean of so many."""
+        """Return the host's seconds for one launch, the mean of `launches`."""
 
 
 class Contender(Subject, Protocol):
@@ -47,7 +47,7 @@ class Contender(Subject, Protocol):
     note: str
 
     def close(self) -> None:
-        """Free what it holds."""
+        """Free its memory."""
 
 
 class Place(Protocol):
@@ -60,7 +60,7 @@ class Place(Protocol):
         """Return the host's seconds."""
 
     def ceilings(self, *, fresh: bool) -> Ceilings | None:
-        """Return what the device can do at most; None on the cpu device."""
+        """Return the ceilings of the device, or None on the cpu device."""
 
     def refusal(self, case: BoundCase) -> str:
         """Return why the device cannot run a case; empty where it can."""

@@ -39,7 +39,7 @@ def can_plot() -> bool:
 
 
 def group_plots(group: Group, ceilings: Ceilings | None) -> list[str]:
-    """Return the plots of a sweep: its rates, where they are known, and its times."""
+    """Return the plots of a sweep: rates if known, and times."""
     return [_sweep(group, unit, ceilings) for unit in (group.unit, MICROSECONDS) if unit]
 
 

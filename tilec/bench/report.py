@@ -16,7 +16,7 @@ from tilec_runtime.errors import TilecError
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Setting:
-    """What two measurements must have in common to be compared.
+    """The conditions under which two measurements are comparable.
 
     Attributes:
         kind: `cuda` or `cpu`.

@@ -1,4 +1,4 @@
-"""Reads what a case is compared with: `torch:matmul(a, b)` or `torch:bench/mine.py:matmul`."""
+"""Reads rivals of cases: `torch:matmul(a, b)` or `torch:bench/mine.py:matmul`."""
 
 from __future__ import annotations
 
@@ -126,10 +126,10 @@ def function_of(
 
 
 def _parse(text: str, inputs: Collection[str]) -> ast.expr:
-    """Parse a call and check what it holds.
+    """Parse and check a call.
 
     Raises:
-        SyntaxError, ValueError: it is no such call.
+        SyntaxError, ValueError: it is not a valid call.
     """
     tree = ast.parse(text, mode="eval").body
     if not isinstance(tree, ast.Call | ast.BinOp | ast.UnaryOp):
@@ -145,7 +145,7 @@ def _evaluator(node: ast.expr, inputs: Collection[str], find: Callable[[str], An
     """Return a function of the inputs' values; `find` looks up names of the library.
 
     Raises:
-        ValueError: the expression is none that a call may hold.
+        ValueError: a call may not contain this expression.
     """
     rest = functools.partial(_evaluator, inputs=inputs, find=find)
     match node:

@@ -31,7 +31,7 @@ _SHARE = 4
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class CachePlan:
-    """How the L2 cache is kept cold.
+    """Method by which the L2 cache is kept cold.
 
     Attributes:
         cache: "as it is" (the arguments are larger than the cache, or its size is unknown),
@@ -76,7 +76,7 @@ class Timer:
         graphs: capture samples of several launches in CUDA graphs.
     """
 
-    note = ""  # what makes the times doubtful
+    note = ""  # reason to doubt the times
 
     def __init__(
         self,
@@ -100,14 +100,14 @@ class Timer:
         self._replays: dict[int, Launch] = {}
 
     def seconds(self, launches: int) -> float:
-        """Return the seconds that the device is busy with so many launches in a row."""
+        """Return the device time of consecutive launches in seconds."""
         if self._flush is None:
             return self._time(self._enqueuer(launches))
         taken, left = 0.0, launches
         while left:
             part = min(left, len(self._launches))
             enqueue = self._enqueuer(part)
-            # The device is busy with this while the host enqueues what is timed.
+            # Keeps the device busy while the host enqueues the timed launches.
             self._flush.fill(left & 0xFF, self._stream)
             taken += self._time(enqueue)
             left -= part
@@ -134,7 +134,7 @@ class Timer:
         return self._end.since(self._start)
 
     def _enqueuer(self, launches: int) -> Launch:
-        """Return what enqueues so many launches: a graph of them, or a loop."""
+        """Return a function that enqueues the launches: by a graph, or by a loop."""
 
         def enqueue() -> None:
             for place in range(launches):
@@ -210,7 +210,7 @@ class KernelTimer(Timer):
         super().__init__(device, driver, launches, stream=stream, flush=plan.flush, clocks=clocks)
 
     def host_seconds(self, launches: int, clock: Clock) -> float | None:
-        """Return the host's seconds for one launch with its checks, the mean of so many.
+        """Return the host's seconds for one launch with its checks, the mean of `launches`.
 
         None on the cpu device, where kernels run on the host.
         """
@@ -230,7 +230,7 @@ class KernelTimer(Timer):
 class RivalTimer(Timer):
     """Times calls of another library on a GPU, on a stream of tilec's.
 
-    What the library cannot capture in a CUDA graph is launched one by one, and `note` says so.
+    Calls that cannot be captured in a CUDA graph are launched one at a time, with a `note`.
     """
 
     def __init__(
@@ -248,7 +248,7 @@ class RivalTimer(Timer):
         self._library, self.note = library, library.note
 
     def seconds(self, launches: int) -> float:
-        """Return the seconds that the device is busy with so many launches in a row."""
+        """Return the device time of consecutive launches in seconds."""
         with self._library.on(self._stream.handle):
             return super().seconds(launches)
 
@@ -271,7 +271,7 @@ class HostTimer:
         self._calls, self._clock = calls, clock
 
     def seconds(self, launches: int) -> float:
-        """Return the seconds of so many calls."""
+        """Return the seconds that the calls take."""
         begun = self._clock()
         for place in range(launches):
             self._calls[place % len(self._calls)]()

@@ -6,13 +6,13 @@ import dataclasses
 import math
 from collections.abc import Mapping
 
-# Operations for each byte below which no GPU is bound by arithmetic, whatever the float dtype.
+# Operations per byte below which no GPU is bound by arithmetic, for any float dtype.
 MEMORY_BOUND = 8.0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Work:
-    """The work of one launch; None for what the case does not state.
+    """The work of one launch; None if the case does not state it.
 
     Attributes:
         flops: floating-point operations. bytes: read and written.
@@ -67,7 +67,7 @@ NO_WORK, NO_RATES = Work(), Rates()
 
 
 def rates_of(work: Work, seconds: float, ceilings: Ceilings | None = None) -> Rates:
-    """Return the rates of a launch that takes so many seconds.
+    """Return the rates of a launch of this duration.
 
     If the ceiling of the dtype's products is unknown, memory alone bounds launches of low
     intensity, and others have no share.

@@ -161,7 +161,7 @@ class _Binder:
         axes: Mapping[str, Sequence[AxisValue]],
         at: Location | None,
     ) -> None:
-        """Add what a step says of an input: kind, dtype, written or not; all steps must agree."""
+        """Merge a step's facts of an input: kind, dtype, written or not; all steps must agree."""
         if not operand.name:
             if param.kind is ParamKind.TENSOR or isinstance(operand.value, str):
                 raise self._error(

@@ -42,7 +42,7 @@ _BITS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Comparison:
-    """How two arrays differ.
+    """Differences of two arrays.
 
     Attributes:
         ok: every element is within the tolerance.

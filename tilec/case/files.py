@@ -46,7 +46,7 @@ class Place:
     key: str = ""
 
     def __str__(self) -> str:
-        """As on a command line."""
+        """Return the text for a command line."""
         return f"{self.path}:{self.key}" if self.key else str(self.path)
 
 
@@ -65,7 +65,7 @@ def parse_place(text: str, *, cwd: Path) -> Place:
     """Read `x.npy`, `x.npz:key` or `x.safetensors:key`.
 
     Raises:
-        UsageError: it is none of them.
+        UsageError: it has none of these forms.
     """
     if text.endswith(".npy"):
         return Place(path=cwd / text)

@@ -44,7 +44,7 @@ MOST_ELEMENTS = (2**63 - 1) // 8
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class TensorFacts:
-    """What expressions see of a tensor: extents and strides in elements, `nbytes` in bytes."""
+    """A tensor in expressions: extents and strides in elements, `nbytes` in bytes."""
 
     shape: tuple[int, ...]
     stride: tuple[int, ...]
@@ -187,7 +187,7 @@ def _made(
     made: Mapping[str, Value],
     env: Env,
 ) -> Array:
-    """Return what a function of the project makes."""
+    """Return the value that a function of the project makes."""
     dtype = numpy_dtype(DTYPES[item.dtype])
     shape = None if item.shape is None else _shape(case, item, env)
     more = {**dict(case.known), "shape": shape, "dtype": dtype, "seed": _seed(item)}
@@ -200,7 +200,7 @@ def _made(
         wanted = f"{dtype}{'' if shape is None else list(shape)}"
         what = f"{item.make} returned {array.dtype}{list(array.shape)}, and {wanted} is taken"
         raise _error(case, item, what)
-    # A copy: what it returns may be an earlier input, or a part of one.
+    # A copy: the value may be an earlier input, or a view of one.
     return np.array(array, dtype, order="C")
 
 

@@ -69,7 +69,7 @@ def _results(case: BoundCase, result: object, inputs: Mapping[str, Value]) -> di
     else:
         what = f"it returned one result; the kernel writes {', '.join(outs) or 'nothing'}"
         raise _result_error(case, what)
-    # What a chain's reference gives are arrays of its choice: many are only on the way.
+    # A chain's reference chooses which arrays it returns; intermediate ones may be left out.
     if set(named) != set(outs) and not (case.steps and set(named) < set(outs)):
         returned = ", ".join(map(str, named)) or "nothing"
         raise _result_error(case, f"it returned {returned}; the kernel writes {', '.join(outs)}")

@@ -16,7 +16,7 @@ from tilec_runtime.model.dtype import DTYPES, DType
 
 
 class Device(Protocol):
-    """What a run needs of a device."""
+    """The operations of a device that a run needs."""
 
     def refusal(self, case: BoundCase) -> str:
         """Return why the device cannot run a case; empty where it can."""

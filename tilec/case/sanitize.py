@@ -49,7 +49,7 @@ DEFAULT_ORDERS: tuple[str | int, ...] = ("forward", "reverse", 0)
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class SanitizeOptions:
-    """How to check.
+    """Options of a check.
 
     Attributes:
         orders: of the blocks, one run each: "forward", "reverse", or the seed of a random order.
@@ -268,7 +268,7 @@ class _Seen:
         self._notes[about] = text
 
     def take(self, watch: Watch) -> None:
-        """Add what the checkers of one execution found."""
+        """Add the findings of one execution."""
         launches = watch.take()
         for run, checker in launches:
             self.keep(dataclasses.replace(each, kernel=run.kernel) for each in checker.findings)
@@ -326,8 +326,8 @@ def sanitize_cases(
 
     Args:
         cases: what to check.
-        sanitizer: None where every kernel is absent.
-        absent: returns why a case is not in the bundle; empty where it is.
+        sanitizer: None if every kernel is absent.
+        absent: returns why the bundle lacks a case; empty if it has it.
         on_case: called before each check.
         on_result: called with each result.
     """

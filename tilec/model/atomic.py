@@ -58,10 +58,10 @@ _STALE = 3600.0  # seconds after which no process still writes a file
 
 @final
 class Stage:
-    """Files on the way to their places, which they take together once all of them are written.
+    """Files written beside their destinations, and renamed into place once all are complete.
 
-    A context manager: when it is left, what was not put in place is removed. So are leftovers of
-    processes that were killed, an hour later and from the directories that it writes to.
+    The context manager removes staged files that were not put in place. It also removes files that
+    killed processes left in the same directories over an hour ago.
     """
 
     def __init__(self) -> None:
@@ -73,7 +73,7 @@ class Stage:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Remove what is still on the way."""
+        """Remove staged files that were not put in place."""
         for temporary in self._waiting.values():
             with contextlib.suppress(OSError):
                 temporary.unlink()
@@ -95,7 +95,7 @@ class Stage:
         return write_if_changed(path, data, stage=self)
 
     def where(self, path: Path) -> Path:
-        """Where the content of `path` lies now."""
+        """Return the path that has the content of `path` now: the staged file, if there is one."""
         return self._waiting.get(path, path)
 
     @property
@@ -166,8 +166,7 @@ def atomic_write(
 
 
 def write_if_changed(path: Path, data: bytes, *, stage: Stage | None = None) -> bool:
-    """Give `path` the content `data` (at once, or with all the files of a stage), without touching
-    it where it has it already.
+    """Write `data` to `path`, at once or with a stage, unless it has this content already.
 
     Returns:
         Whether the file was written.

@@ -55,7 +55,7 @@ _NAMESPACES = ("cuda::std::", "std::")
 
 
 def dtype_of(name: str) -> str:
-    """The dtype of a C++ type name, or empty where it is none."""
+    """Return the dtype of a C++ type name, or an empty text."""
     return _NAMES.get(plain(name), "")
 
 
@@ -86,7 +86,7 @@ def plain(name: str) -> str:
 
 
 def cut(text: str) -> tuple[str, list[str] | None]:
-    """(name, template arguments) of `name<a, b>`; None where there is no argument list."""
+    """Return (name, template arguments) of `name<a, b>`, or None without an argument list."""
     text = text.strip().removeprefix("::")
     if "<" not in text or not text.endswith(">"):
         return text, None

@@ -17,19 +17,17 @@ class ParamDecl:
 
     Attributes:
         name: its name in the source.
-        type: its type as written, for messages (`const T*`, `ct.Constant[int]`); empty where the
-            language has none.
+        type: its type as written, for messages (`const T*`, `ct.Constant[int]`); may be empty.
         kind: `tensor` (a pointer or array), `scalar`, `struct`, `empty` (a tag without a value) or
             `constant` (a compile-time constant, bound by a matrix axis).
-        dtype: a dtype's name, or the name of a template parameter, or empty where the source does
-            not say.
-        out: True where the source says that it is written, False where it says that it is only
-            read, None where it does not say.
-        size: bytes of a struct, 0 where the source does not say.
+        dtype: a dtype's name, the name of a template parameter, or empty if the source does not
+            declare it.
+        out: True if the source declares it as written, False as read-only, None if unknown.
+        size: bytes of a struct, 0 if unknown.
         default: default value of a scalar or constant, if the source gives one.
         location: where it is declared.
-        rank: dimensions of a tensor, -1 where the source does not say.
-        read: the kernel writes it, and the source says that it reads it before.
+        rank: dimensions of a tensor, -1 if unknown.
+        read: the kernel reads this output before it writes it.
         computed_from: of a constant, the parameter that the source computes it from.
     """
 
@@ -64,7 +62,7 @@ class AxisUse:
 
 @value_class(frozen=True, kw_only=True)
 class KernelDecl:
-    """A kernel as a frontend finds it in a source.
+    """A kernel as its source declares it.
 
     Attributes:
         name: function name, without namespace or template arguments.
@@ -73,35 +71,32 @@ class KernelDecl:
         doc: its docstring or leading comment.
         params: in ABI order, compile-time constants included.
         template: names of its template parameters, in order (C++); that of a pack ends in `...`.
-        max_threads: threads per block that the source bounds it to, 0 for none or not a literal.
+        max_threads: bound of threads per block in the source, 0 for none or not a literal.
         cluster: cluster dimensions fixed in the source.
-        together: most variants of the source that the frontend compiles in one go; 1 where each is
-            compiled alone.
+        together: most variants of the source per compile; 1 if each is compiled alone.
         axes: axes of the matrix that the source names besides its constants.
-        grid: how many blocks the source says there are; then the manifest says nothing else, unless
+        grid: number of blocks that the source fixes; the manifest may change it only with
             `grid_free`.
-        requires: conditions on the arguments that the source demands.
-        alike: extents that have to be equal unless a requirement says otherwise.
-        safety: what is known of its safety, None where the language does not say.
-        unproven: accesses that need a check inside of the kernel, each with what would prove it,
-            and notes of the calls on the way to it.
-        unfollowed: loads whose tile is not followed, so that extents of the array meet no others:
-            the array, and the place.
-        refused: why it cannot be compiled, each at its place; other kernels of the source can be.
-        named: its parameters have names of their own; where not, the manifest's `params` name them
-            in order.
-        simt: the manifest says how many threads a block has; None as the language has it.
+        requires: preconditions in the source.
+        alike: extents that must be equal unless a requirement overrides it.
+        safety: its safety properties, None if the language has none.
+        unproven: accesses that need a check in the kernel, each with a condition that would prove
+            it, and notes on the calls that lead to it.
+        unfollowed: loads of tiles of unknown extents, so that no extent is compared: the array and
+            the location.
+        refused: errors that prevent its compile, each with its location.
+        named: its parameters have names; otherwise the manifest's `params` name them in order.
+        simt: the manifest gives the threads of a block; None for the language's rule.
         block: block that the code was compiled for (`reqntid`), empty for any.
-        kinds: kinds of targets that can be made of it (`cubin`, `ptx`, `tileir`); empty for all
-            that the language makes.
+        kinds: kinds of targets it can be compiled for (`cubin`, `ptx`, `tileir`); empty for all of
+            the language.
         captures: variables around the kernel that it reads. Those of kind `scalar` are numbers,
-            which the manifest may make parameters of the launch; of the others, `type` says what
-            they are.
-        configs: values of constants and hints that the source lists to be tried, each for one
-            variant (`@triton.autotune`).
-        note: what a build says once of how the source is compiled.
-        typed: the compiled entry's name holds the types of its parameters, so that dtypes may be
-            left to it.
+            which the manifest may make launch parameters; `type` describes the others.
+        configs: values of constants and hints that the source lists, each for one variant
+            (`@triton.autotune`).
+        note: a note that a build prints once.
+        typed: the compiled entry's name encodes the types of its parameters, so that dtypes may be
+            omitted.
     """
 
     name: str
@@ -152,7 +147,7 @@ class KernelDecl:
         )
 
     def bound(self, arguments: Sequence[str]) -> dict[str, str]:
-        """Each template parameter's argument; that of a pack where it has just one."""
+        """Return each template parameter's argument; a pack's only if it has exactly one."""
         pairs = zip(self.template, arguments, strict=False)
         several = len(arguments) > len(self.template)
         return {

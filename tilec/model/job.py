@@ -62,7 +62,7 @@ class Variant:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class KernelSpec:
-    """What all jobs of one kernel share.
+    """The facts that all jobs of one kernel share.
 
     Attributes:
         name: the kernel's name in the manifest.
@@ -71,19 +71,17 @@ class KernelSpec:
         decl: the kernel as the frontend declared it.
         symbol: name or template instance to compile, with `{axis}` places (`rmsnorm<{T}, {VEC}>`).
         params: the launcher's parameters.
-        abi: the entry point's arguments as the manifest gives them; empty where the frontend
-            derives them.
-        cluster: cluster dimensions asked for by the manifest.
-        cooperative: whether its launches are.
+        abi: the entry point's arguments from the manifest; empty if the frontend derives them.
+        cluster: cluster dimensions from the manifest.
+        cooperative: whether its launches are cooperative.
         opt: optimisation level, 0 to 3.
         lineinfo: keep source lines in the code.
-        debug: make code for a debugger: not optimized, and with its variables where the language
-            has them.
-        bounds: check indices in languages that can.
+        debug: make unoptimized code for a debugger, with variables if the language supports them.
+        bounds: check indices, in languages that support it.
         max_isa: newest PTX ISA (and Tile IR version) that the oldest supported driver reads, None
             for no bound.
         timeout: seconds one compile may take.
-        checks: what becomes of the checks that the kernel needs inside.
+        checks: whether unproven accesses keep their bounds checks.
     """
 
     name: str
@@ -118,9 +116,9 @@ class Job:
 
     Attributes:
         spec, variant, target: what is compiled for what.
-        hints: those that hold for this variant and target.
-        group: what is compiled in one go for this target, this job's own entry point among it;
-            empty where it is compiled alone.
+        hints: compiler hints of this variant and target.
+        group: entry points that compile together for this target, this job's included; empty if it
+            compiles alone.
     """
 
     spec: KernelSpec

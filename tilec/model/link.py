@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 
 
 class LinkKind(enum.Enum):
-    """What a linked file is; the value is how messages call it."""
+    """Kind of a linked file; messages use the value."""
 
     CUDA = "CUDA C++"
     LIBRARY = "a device library"
@@ -27,7 +27,7 @@ class LinkEntry:
 
     Attributes:
         path: relative to the project.
-        kind: what it is, by its suffix.
+        kind: by its suffix.
     """
 
     path: str
@@ -49,10 +49,10 @@ class LinkEntry:
 
 
 def entries(texts: Iterable[str]) -> tuple[LinkEntry, ...]:
-    """Return the entries in their order.
+    """Return the entries in order.
 
     Raises:
-        ValueError: one is none, or is given twice.
+        ValueError: one is invalid, or is given twice.
     """
     found: dict[str, LinkEntry] = {}
     for text in texts:

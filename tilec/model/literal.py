@@ -8,7 +8,7 @@ from tilec_runtime.model.kernel import AxisValue
 
 
 def read_number(text: str) -> int | float | bool | None:
-    """`0x10`, `2.5`, `true`; None for what is no number."""
+    """Return the value of `0x10`, `2.5` or `true`, or None if it is not a number."""
     if text in ("true", "false"):
         return text == "true"
     for read in (lambda v: int(v, 0), float):
@@ -26,5 +26,5 @@ def axis_text(value: AxisValue) -> str:
 
 
 def read_axis_value(text: str, built: Iterable[AxisValue]) -> AxisValue | None:
-    """The value of an axis that is written so; None where there is none."""
+    """Return the built value of an axis with this text, or None."""
     return next((value for value in built if text == axis_text(value)), None)

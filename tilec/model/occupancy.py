@@ -19,13 +19,13 @@ _PARTITIONS = 4
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Occupancy:
-    """What one multiprocessor holds.
+    """Occupancy of one multiprocessor.
 
     Attributes:
         blocks_per_sm: resident blocks; 0 if a block does not fit at all.
-        limiter: what allows no more: `threads`, `blocks`, `registers` or `shared`.
+        limiter: the limiting resource: `threads`, `blocks`, `registers` or `shared`.
         warps: resident warps.
-        fraction: resident warps out of the most there can be, 0 to 1.
+        fraction: resident warps divided by the maximum, 0 to 1.
     """
 
     blocks_per_sm: int

@@ -92,7 +92,7 @@ class RemoteUrl:
 
     @property
     def origin(self) -> tuple[str, str, int]:
-        """What credentials are bound to."""
+        """Scheme, host and port, to which credentials are bound."""
         return (self.scheme, self.host, self.port)
 
     @property

@@ -1,5 +1,5 @@
-"""What tuning found: the record that a project commits, with all that says where it is from; and
-the table that a bundle ships of it.
+"""Tuning results: the record that a project commits, with its provenance, and the table that a
+bundle ships.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from tilec_runtime.values import value_class
 
 @value_class(frozen=True, kw_only=True)
 class TuningRecord:
-    """A tuning file: what `tilec tune` writes, a project commits, and a build takes up.
+    """A tuning file: `tilec tune` writes it, a project commits it, a build reads it.
 
     Attributes:
         kernel: its name in the manifest.
-        kernel_digest: of what the kernel is compiled from (`plan.tuning.kernel_digest`).
-        space_digest: of what was searched (`plan.tuning.space_digest`).
-        toolchain: what the candidates were compiled with.
-        sizes: expressions over the launcher's parameters that tell launches apart.
-        devices: in the order of their names.
+        kernel_digest: of the kernel's sources and options (`plan.tuning.kernel_digest`).
+        space_digest: of the search space (`plan.tuning.space_digest`).
+        toolchain: the candidates' compilers.
+        sizes: expressions over the launcher's parameters by which entries are chosen.
+        devices: sorted by name.
     """
 
     kernel: str
@@ -37,7 +37,7 @@ class TuningRecord:
 
 
 class Status(enum.Enum):
-    """What became of a candidate."""
+    """Outcome of a candidate."""
 
     BEST = "best"
     MEASURED = "measured"
@@ -49,14 +49,14 @@ class Status(enum.Enum):
 
 @value_class(frozen=True, kw_only=True)
 class Candidate:
-    """One point of the matrix that was tried.
+    """One measured point of the matrix.
 
     Attributes:
         point: every axis with its value.
-        status: what became of it; `reason` says why, where it is not the best.
-        median_us: of the launches, in microseconds; None where it was not measured.
+        status: its outcome; `reason` explains it unless it is the best.
+        median_us: of the launches, in microseconds; None if it was not measured.
         interval_us: 95 % interval of the median.
-        samples: how many there are.
+        samples: their number.
     """
 
     point: Point
@@ -69,19 +69,18 @@ class Candidate:
 
 @value_class(frozen=True, kw_only=True)
 class TunedEntry:
-    """What a launch of some sizes takes on a device, and how that was found.
+    """The variant for launches of some sizes on a device, and its measurements.
 
     Attributes:
         case: of the manifest, whose inputs were measured.
-        ranges: per size expression of the record the least and the greatest value that this speaks
-            of.
-        at: per size expression the value that was measured.
+        ranges: per size expression of the record, the least and the greatest value covered.
+        at: per size expression, the measured value.
         point: every axis with its value, dtypes included.
-        variant: id of the variant that ran, which says what it assumed.
+        variant: id of the variant that ran, with its assumptions.
         code: digest of the images of the point's variants (`tune.record.code_of`).
-        hints: compiler hints that its image was made with.
-        median_us, interval_us, samples: of the winner, as of a candidate.
-        candidates: all that were tried, the winner first.
+        hints: compiler hints of its image.
+        median_us, interval_us, samples: of the winner, as in `Candidate`.
+        candidates: all measured points, the winner first.
     """
 
     case: str
@@ -170,7 +169,7 @@ def size_expressions(kernel: KernelInfo) -> tuple[str, ...]:
 
 
 def table_of(record: TuningRecord, source: str, targets: Sequence[Target]) -> TuningTable:
-    """What a bundle with images for these targets ships of a record."""
+    """Return the part of a record that a bundle with images for these targets ships."""
     devices = tuple(
         TableDevice(
             name=device.name,

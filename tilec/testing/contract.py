@@ -1,5 +1,6 @@
-"""What every frontend promises, as functions that its own tests call with a sample; each raises
-AssertionError saying what is off.
+"""The contract of frontends, as functions that their tests call with a sample.
+
+Each raises AssertionError with the difference.
 """
 
 from __future__ import annotations
@@ -98,9 +99,7 @@ def check_attributes(sample: Sample) -> None:
 
 
 def check_inputs(sample: Sample, folder: Path) -> None:
-    """The files of a compile are named relative to the project, sorted, with their digests, and
-    follow what they hold.
-    """
+    """Check that input files are sorted, relative to the project, with digests of their content."""
     source = _lay_out(sample, folder / "project")
     frontend = sample.make(sample.search)
     before = tuple(frontend.inputs(source))

@@ -2,7 +2,7 @@
 may run a Python function.
 """
 
-# ruff: noqa: ARG002 - a double takes what the driver takes
+# ruff: noqa: ARG002 - a double has the driver's signatures
 from __future__ import annotations
 
 import contextlib
@@ -52,8 +52,8 @@ _PLAIN = FunctionFacts(max_threads=1024, static_shared=0, registers=32)
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class FakeKernel:
-    """What a fake image's entry point is: its ABI, its resources, and (optionally) a function of
-    the unpacked arguments to run.
+    """The entry point of a fake image: ABI, resources, and optionally a Python function that a launch
+    calls with the unpacked arguments.
     """
 
     abi: Sequence[AbiSlot] = ()
@@ -77,9 +77,7 @@ class FakeLaunch:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class FakeStep:
-    """One call that a stream orders: `stream` is None for what is done at once, `what` an address
-    or an event.
-    """
+    """One call in stream order; `stream` is None for an immediate call. `what`: address or event."""
 
     call: str
     stream: int | None
@@ -208,8 +206,8 @@ class FakeDriver(GraphDouble):
         shape: tuple[int, ...],
         strides: tuple[int, ...],
     ) -> bytes:
-        """What it was asked for, readable: element, swizzle, address, then box, shape and strides
-        of each dimension.
+        """Return the request as 16 numbers: element, swizzle, address, then box, shape and stride of
+        each dimension.
         """
         with self.current(ordinal):
             self._note("tensor_map", ordinal)
@@ -236,10 +234,10 @@ class FakeDriver(GraphDouble):
     def bind_launch(
         self, ordinal: int, function: str, shape: LaunchShape, stream: int, parts: LaunchParts
     ) -> LaunchCall:
-        """A call that decodes its arguments, records itself, and runs the kernel's function.
+        """Return a call that decodes its arguments, records itself, and runs the kernel's function.
 
-        Where there are several devices it makes its own current, as the real one does; else the
-        thread has to have it.
+        With several devices it makes its own current, as the real driver does; with one, the thread
+        must have its context.
         """
         kernel = self._kernel(function)
         lost = self._losses.errors
@@ -274,7 +272,7 @@ class FakeDriver(GraphDouble):
 
             try:
                 self._work(stream, f"launch of {parts.kernel}", work)
-            except DriverError as error:  # of a capture that is broken
+            except DriverError as error:  # the capture is invalid
                 return (error.result,)
             return (self.fail.get("launch", ""),)
 
@@ -318,7 +316,7 @@ class FakeDriver(GraphDouble):
         return self._foreign.get(address, self._memory.get(address, (None, None))[0])
 
     def allocation(self, address: int) -> tuple[int, int] | None:
-        """Of memory that was allocated here."""
+        """Return the allocation that contains an address."""
         held = ((start, len(buffer) - 256) for start, (_, buffer) in self._memory.items())
         return next(
             ((start, size) for start, size in held if start <= address < start + size), None
@@ -437,7 +435,7 @@ class FakeDriver(GraphDouble):
         self._pools[pool].threshold = size
 
     def pool_stats(self, ordinal: int, pool: int) -> PoolStats:
-        """What is allocated; nothing is kept for later."""
+        """Return the allocated bytes; the pool caches nothing."""
         found = self._pools[pool]
         used = sum(found.sizes.values())
         return PoolStats(
@@ -483,7 +481,7 @@ class FakeDriver(GraphDouble):
         self._given_back("destroy_event", ordinal)
 
     def position(self, ordinal: int, stream: int) -> int:
-        """Works are not told apart."""
+        """Return 0: this driver does not number its work."""
         return 0
 
     def event_failure(self, ordinal: int, event: int) -> BaseException | None:
@@ -510,7 +508,7 @@ class FakeDriver(GraphDouble):
         return event not in self.pending
 
     def synchronize_event(self, ordinal: int, event: int) -> None:
-        """Wait until it is none of `pending`."""
+        """Wait until the event is no longer in `pending`."""
         self._note("synchronize_event", ordinal)
         self._captures.ask(event, "cuEventSynchronize")
         while event in self.pending:
@@ -527,7 +525,7 @@ class FakeDriver(GraphDouble):
             work(stream)
 
     def _replay(self, executable: Executable, nodes: tuple[Node, ...], stream: int) -> None:
-        """Do what a graph says at once."""
+        """Run the nodes of a graph at once."""
         for node in nodes:
             node.work(stream)
 
@@ -545,7 +543,7 @@ class FakeDriver(GraphDouble):
         return self.kernels.get(symbol, FakeKernel())
 
     def _note(self, call: str, ordinal: int = 0) -> None:
-        """Count a call, which fails where it is to, or where the device's context is lost."""
+        """Count a call; raise if it is set to fail, or if the device's context is lost."""
         self.calls.append(call)
         self._losses.check(ordinal)
         if call in self.fail:

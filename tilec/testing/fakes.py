@@ -71,7 +71,7 @@ class FakeFrontend:
         )
 
     def inputs(self, source: Source) -> Sequence[InputFile]:
-        """The source and what it includes, directly and indirectly."""
+        """Return the source and its includes, transitively."""
         return tuple(
             InputFile(name=name, digest=hashlib.sha256(data).hexdigest())
             for name, data in sorted(_closure(source).items())

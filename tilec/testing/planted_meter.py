@@ -18,7 +18,7 @@ from tilec_runtime.model.kernel import AxisValue
 
 
 class Case(Protocol):
-    """What is asked of a bound case."""
+    """The part of a bound case that tuning reads."""
 
     @property
     def kernel(self) -> str:
@@ -30,7 +30,7 @@ class Case(Protocol):
 
     @property
     def choose(self) -> tuple[tuple[str, AxisValue], ...]:
-        """What the launcher is told."""
+        """Return the axes for the launcher."""
 
 
 class PlantedMeter:
@@ -56,7 +56,7 @@ class PlantedMeter:
         return Path(self._clauses["flag"]) if "flag" in self._clauses else None
 
     def clock(self) -> float:
-        """Goes by what is launched."""
+        """Return the planted time of the launches so far."""
         return self._now
 
     def timed(
@@ -66,7 +66,7 @@ class PlantedMeter:
         case: Case,
         make: Callable[[], Mapping[str, Any]],
     ) -> PlantedLaunches:
-        """Launches that take what is planted."""
+        """Return a timer whose launches take the planted time."""
         axes = dict(case.axes)
         launcher = module.kernels[case.kernel]
         variant = launcher.explain(**make(), **dict(case.choose)).variant.id
@@ -81,7 +81,7 @@ class PlantedMeter:
         )
 
     def pass_time(self, seconds: float) -> None:
-        """Let time go by."""
+        """Advance the clock."""
         self._now += seconds
 
     def _holds(self, clause: str, axes: Mapping[str, AxisValue]) -> bool:
@@ -97,17 +97,17 @@ class PlantedLaunches:
         self._meter, self._each, self.variant = meter, each, variant
 
     def seconds(self, launches: int) -> float:
-        """What is planted, for each."""
+        """Return the planted time of the launches."""
         self._meter.pass_time(self._each * launches)
         return self._each * launches
 
     def clocks(self) -> None:
-        """There are none."""
+        """Return None: nothing throttles."""
 
     def close(self) -> None:
-        """There is nothing to give back."""
+        """Do nothing."""
 
 
 def planted(text: str, device: DeviceInfo) -> PlantedMeter:
-    """A meter by its clauses."""
+    """Return the meter that a text of clauses describes."""
     return PlantedMeter(text, device)

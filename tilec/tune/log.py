@@ -18,7 +18,7 @@ VERSION = 4
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Header:
-    """What a log is about; trials of another header are not reused."""
+    """Subject of a log; trials under another header are not reused."""
 
     kernel: str
     kernel_digest: str

@@ -24,7 +24,7 @@ class Timed(Subject, Protocol):
     cache: str
 
     def close(self) -> None:
-        """Free what it holds."""
+        """Free its memory."""
 
 
 class Meter(Protocol):

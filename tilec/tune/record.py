@@ -154,7 +154,7 @@ def merged(
 
 
 def read_old(path: Path, shown: str) -> TuningRecord | None:
-    """Read the record at a path; None if there is none.
+    """Read the record at a path, or return None if the file does not exist.
 
     Raises:
         ManifestError: it is damaged.

@@ -1,4 +1,4 @@
-"""Searchers choose which candidate to try next, by number; they do not know what a candidate is."""
+"""Search strategies: each chooses the next candidate by its number alone."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from tilec.tune.space import Point
 from tilec_runtime.errors import MissingError
 from tilec_runtime.model.kernel import AxisValue
 
-ETA = 3  # halving keeps one candidate of so many, and measures it so many times as long
+ETA = 3  # halving keeps one candidate in 3, and measures it 3 times as long
 _FINALISTS = 3
 # Proposals of optuna in a row without a new candidate, before the next of a random order is taken.
 _TRIES = 32
 
 
 class Search(enum.Enum):
-    """How candidates are chosen."""
+    """Search strategy."""
 
     GRID = "grid"
     RANDOM = "random"
@@ -37,13 +37,13 @@ class Ask:
 
 
 class Searcher(Protocol):
-    """Chooses candidates. Several devices measure at once: it is asked before it is told."""
+    """Chooses candidates. Devices measure in parallel, so that asks may precede earlier results."""
 
     def ask(self) -> Ask | None:
         """Return what to try next; None if nothing is to be tried now."""
 
     def tell(self, ask: Ask, seconds: float | None) -> None:
-        """Take the time of a candidate, or None without one. Each ask is told once."""
+        """Record the time of a candidate, or None if it failed; once per ask."""
 
     @property
     def done(self) -> bool:
@@ -138,7 +138,7 @@ class HalvingSearcher:
         self._times: dict[int, float] = {}
 
     def ask(self) -> Ask | None:
-        """Return the next of this round; the next round begins when this one is told."""
+        """Return the next candidate of this round; a round ends when all its results are in."""
         if not self._left and not self._open and self._effort < 1.0:
             best = sorted(self._times, key=lambda place: (self._times[place], place))
             self._left = list(reversed(best[: max(_FINALISTS, -(-len(best) // ETA))]))

@@ -21,7 +21,7 @@ from tilec.tune.workplace import StoppedError, Workplace
 from tilec_runtime.errors import MissingError, TilecError
 from tilec_runtime.model.kernel import KernelInfo, VariantInfo
 
-# Seconds between looks at the clock while there is nothing to compile.
+# Poll interval in seconds while there is nothing to compile.
 _LOOK = 0.2
 # The part of samples and warm-up that a measurement of the least effort gets.
 _PART = 0.4
@@ -33,7 +33,7 @@ _MEASURE, _RUN_OFF = MeasureOptions(), MeasureOptions(least=30, seconds=0.5, pre
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class SessionOptions:
-    """How to tune.
+    """Options of a tuning session.
 
     Attributes:
         search: how candidates are chosen.
@@ -153,7 +153,7 @@ class Session:
         return tuple(variant for point in self._compiled.values() for variant in point.variants)
 
     def run(self) -> tuple[CaseResult, ...]:
-        """Tune every case; whatever ends the tuning, the log has its trials.
+        """Tune every case; the log has all trials even if an error ends the session.
 
         Raises:
             MissingError: no device is left.

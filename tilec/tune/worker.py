@@ -90,7 +90,7 @@ class Worker:
             recovers = isinstance(error, KernelCacheError | OutOfMemoryError)
             fatal = isinstance(error, DriverError) and not recovers
             return wire.Measured(status=Status.FAILED, reason=error.what, fatal=fatal)
-        except Exception as error:  # noqa: BLE001 - whatever it is, it costs one candidate
+        except Exception as error:  # noqa: BLE001 - any failure costs one candidate
             traceback.print_exc()
             return wire.Measured(
                 status=Status.FAILED, reason=f"{type(error).__name__}: {error}", fatal=True
@@ -146,7 +146,7 @@ class Worker:
         self._at = at
 
     def _check(self, module: Module, case: BoundCase) -> tuple[str, str]:
-        """Launch once and compare; return what is wrong, empty for nothing, and the variant."""
+        """Launch once and compare; return the error (empty for none) and the variant."""
         device = ModuleDevice(module, self._driver)
         refusal = device.refusal(case)
         if refusal:

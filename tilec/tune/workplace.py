@@ -90,7 +90,7 @@ class Workplace:
         if isinstance(message, str):
             reason = f"its process {message}{self._printed()}"
             self._end()
-            self.start()  # where the device went with it, the candidate is none to blame
+            self.start()  # raises if the device is gone, which is not the candidate's fault
             return wire.Measured(status=Status.FAILED, reason=reason)
         if isinstance(message, wire.Measured) and message.fatal:
             self._end()
