@@ -1,0 +1,67 @@
+"""Groups of jobs that a frontend compiles in one go."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterable
+
+from tilec.model.job import Job, Member, Source
+from tilec_runtime.model.arch import Target
+
+_PLACE = re.compile(r"\{\s*(\w+)\s*\}")
+_Where = tuple[str, Source, tuple[tuple[str, int], ...], Target]
+
+
+class Groups:
+    """Variants that are compiled in one go: one source, equal options, one target.
+
+    Groups are made from all jobs of a manifest, so that an image does not depend on what is
+    selected.
+    """
+
+    def __init__(self, jobs: Iterable[Job]) -> None:
+        """Divide jobs into groups of at most as many members as the frontend takes."""
+        self._groups: dict[tuple[_Where, Member], tuple[Member, ...]] = {}
+        counts: dict[_Where, dict[Member, int]] = {}
+        most: dict[_Where, int] = {}
+        for job in jobs:
+            if job.spec.decl.together > 1:
+                where, member = _where(job), _member(job)
+                found = counts.setdefault(where, {})
+                found[member] = found.get(member, 0) + 1
+                most[where] = job.spec.decl.together
+        for where, found in counts.items():
+            # By what they are, not by their place in the manifest: moving a kernel rebuilds
+            # nothing.
+            ordered = sorted(
+                found,
+                key=lambda member: (
+                    member.symbol,
+                    *((name, type(v).__name__, v) for name, v in member.axes),
+                ),
+            )
+            for start in range(0, len(ordered), most[where]):
+                chunk = tuple(ordered[start : start + most[where]])
+                if sum(found[member] for member in chunk) > 1:
+                    self._groups.update(((where, member), chunk) for member in chunk)
+
+    def of(self, job: Job) -> Job:
+        """Return the job with its group, or unchanged if it is compiled alone."""
+        if job.spec.decl.together <= 1:
+            return job
+        group = self._groups.get((_where(job), _member(job)))
+        return dataclasses.replace(job, group=group) if group else job
+
+
+def _where(job: Job) -> _Where:
+    return job.spec.language, job.spec.source, job.hints, job.target
+
+
+def _member(job: Job) -> Member:
+    """Return what names the job's entry point; axes outside the symbol do not matter."""
+    named = set(_PLACE.findall(job.spec.symbol))
+    return Member(
+        symbol=job.spec.symbol,
+        axes=tuple((name, value) for name, value in job.variant.constants if name in named),
+    )

@@ -1,0 +1,314 @@
+"""Plans one kernel after the other: its variants, its jobs and its row of the index."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+
+from tilec.manifest.types import Kernel, Manifest, Profile
+from tilec.model.declaration import KernelDecl
+from tilec.model.job import Job, KernelSpec, Source, Variant
+from tilec.model.tuning import table_of
+from tilec.plan.captures import with_captures
+from tilec.plan.checks import check_entry, check_kernel, check_names
+from tilec.plan.launch_checks import check_clusters, check_shared
+from tilec.plan.lists import in_manifest, list_params, with_lists, with_optional
+from tilec.plan.matrix import expand
+from tilec.plan.operators import operator_of
+from tilec.plan.params import Resolver, abi_of_args, with_slices
+from tilec.plan.points import for_targets, inlined, is_for, with_configs, with_derived
+from tilec.plan.source import (
+    check_checks,
+    check_source_axes,
+    safety_of,
+    unfollowed_note,
+    with_names,
+    with_source,
+)
+from tilec.plan.targets import LanguageFacts, Reach, Selection, no_target
+from tilec.plan.tuning import PASSED_OVER, Tuned, check_record, newer_tools, space_digest, winners
+from tilec_runtime.errors import Diagnostic
+from tilec_runtime.model.arch import Target
+from tilec_runtime.model.driver import cuda_of_branch, ptx_isa_of_cuda
+from tilec_runtime.model.kernel import AxisValue, KernelInfo, LaunchInfo
+from tilec_runtime.model.safety import Checks
+from tilec_runtime.model.signature import Param
+from tilec_runtime.model.table import DispatchRule, TuningTable
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class PlannedKernel:
+    """A kernel with its index row to be, and its jobs by variant, then target.
+
+    Attributes:
+        space: digest of what there is to choose from, for tuning records.
+    """
+
+    info: KernelInfo
+    jobs: tuple[Job, ...]
+    manifest: Kernel
+    space: str = ""
+
+
+class Planner:
+    """Plans the kernels of a manifest one by one, and collects what they share.
+
+    Attributes:
+        problems: each once, as several variants may have one in common.
+        offered: jobs that there would be without `--select`. remarks: notes on tuning files.
+    """
+
+    def __init__(
+        self,
+        manifest: Manifest,
+        wanted: Sequence[Target],
+        profile: Profile,
+        selection: Selection,
+        *,
+        shipped: bool,
+    ) -> None:
+        self.manifest, self.wanted, self.profile, self.selection, self.shipped = (
+            manifest,
+            wanted,
+            profile,
+            selection,
+            shipped,
+        )
+        self.problems: dict[Diagnostic, None] = {}
+        self.offered: list[Job] = []
+        self.remarks: list[str] = []
+
+    def report(self, what: str, path: tuple[str | int, ...], column: int = 0) -> None:
+        """Collect a problem."""
+        self.problems[
+            self.manifest.locate.problem(path, what, index=column - 1 if column else None)
+        ] = None
+
+    def kernel(
+        self,
+        kernel: Kernel,
+        decl: KernelDecl,
+        source: Source,
+        language: LanguageFacts,
+        tuned: Tuned | None,
+    ) -> PlannedKernel:
+        """Plan a kernel. Its jobs mean nothing if problems were reported."""
+        report = self.report
+        self.problems.update(dict.fromkeys(check_checks(kernel, decl, report)))
+        kernel = with_derived(with_configs(kernel, decl, report), report)
+        written = kernel
+        kernel, decl, lists = with_lists(kernel, decl, report)
+        once = in_manifest(written, report) if lists else report
+        decl = with_captures(kernel, with_names(kernel, decl, report), report)
+        kernel = with_slices(kernel, decl, report)
+        language = language.of(decl)
+        if not check_entry(kernel, decl, report) or not check_source_axes(kernel, decl, report):
+            return PlannedKernel(info=_info(kernel, decl, (), ()), jobs=(), manifest=kernel)
+        kernel = with_source(kernel, decl, report)
+        self.remarks.extend(filter(None, (decl.note, unfollowed_note(kernel, decl))))
+        resolver = Resolver(kernel, decl, report)
+        params = with_optional(resolver.params(), lists)
+        unresolved = sorted(resolver.unresolved)
+        everything = expand(kernel, params, report, unresolved=unresolved, lists=lists)
+        check_kernel(kernel, decl, params, everything, language, once, unresolved=unresolved)
+        reach = language.reach(self.wanted)
+        variants, table = self._taken_up(kernel, params, everything, reach.targets, tuned)
+        variants = for_targets(kernel, variants, reach.targets)
+        self._note_overrides(kernel, set(everything).difference(variants), reach)
+        spec = self._spec(kernel, decl, source, params)
+        jobs = tuple(
+            job
+            for variant in variants
+            for job in self._jobs(spec, kernel, variant, reach, language)
+        )
+        self._check_targets(kernel, variants, reach, language)
+        check_clusters(kernel, decl, [job.target for job in jobs], report)
+        check_shared(kernel, jobs, report)
+        check_names(kernel, jobs, report)
+        info = dataclasses.replace(
+            _info(kernel, decl, params, variants),
+            table=table,
+            op=None if unresolved else operator_of(kernel, decl, params, report),
+            lists=list_params(params, lists),
+        )
+        space = space_digest(self.manifest, kernel, everything)
+        return PlannedKernel(info=info, jobs=jobs, manifest=kernel, space=space)
+
+    def _note_overrides(self, kernel: Kernel, variants: Iterable[Variant], reach: Reach) -> None:
+        """Count overrides of variants that are not built: a tuning table may leave them out."""
+        for variant, target in itertools.product(variants, reach.targets):
+            self.selection.hints(kernel, variant.id, target)
+
+    def _check_targets(
+        self, kernel: Kernel, variants: Sequence[Variant], reach: Reach, language: LanguageFacts
+    ) -> None:
+        """Report selected targets that the language cannot make, and a kernel without a target."""
+        selection, path = self.selection, ("kernel", kernel.name)
+        for variant, (target, reason) in itertools.product(variants, reach.refused.items()):
+            # An override or `--select` may keep a kernel from a target that its language cannot
+            # make.
+            if selection.allows(variant.id, target) and selection.takes(
+                kernel.name, variant.id, target
+            ):
+                self.report(f"target {target}: {reason}", path)
+        if not reach and selection.asks_for(kernel.name, [v.id for v in variants], self.wanted):
+            self.report(no_target(kernel, language, self.wanted), path)
+
+    def _jobs(
+        self,
+        spec: KernelSpec,
+        kernel: Kernel,
+        variant: Variant,
+        reach: Reach,
+        language: LanguageFacts,
+    ) -> Iterator[Job]:
+        """Yield the selected jobs of a variant."""
+        if (
+            kernel.args is not None
+        ):  # variants differ in what `args` packs where it packs dtype axes
+            spec = dataclasses.replace(
+                spec,
+                abi=abi_of_args(
+                    kernel, spec.decl, spec.params, dict(variant.constants), self.report
+                ),
+            )
+        # Hints that are axes of the matrix are the variant's identity, so nothing overrides them.
+        axes = {
+            name: value
+            for name, value in variant.axes
+            if name in language.hints and isinstance(value, int)
+        }
+        for target in reach.targets:
+            hints = self.selection.hints(kernel, variant.id, target)
+            if self.selection.allows(variant.id, target) and is_for(kernel, variant.axes, target):
+                job = Job(
+                    spec=spec,
+                    variant=variant,
+                    target=target,
+                    hints=tuple(sorted({**dict(hints), **axes}.items())),
+                )
+                self.offered.append(job)
+                if self.selection.takes(kernel.name, variant.id, target):
+                    yield job
+
+    def _taken_up(
+        self,
+        kernel: Kernel,
+        params: tuple[Param, ...],
+        variants: tuple[Variant, ...],
+        targets: Sequence[Target],
+        tuned: Tuned | None,
+    ) -> tuple[tuple[Variant, ...], TuningTable | None]:
+        """Return the variants to build and the tuning table to ship.
+
+        A kernel that names a tuning file has a table in any case: launches then choose by their
+        arguments, whether or not the default fits.
+        """
+        empty = TuningTable(source=kernel.table, sizes=(), devices=()) if kernel.table else None
+        if tuned is None:
+            if kernel.table and not self.shipped:
+                self.remarks.append(
+                    f"{kernel.table} {PASSED_OVER}: it is not there, or cannot be read; `tilec check` says more"
+                )
+            return variants, empty
+        found = list(check_record(tuned, self.manifest, kernel, params, variants))
+        if found and self.shipped:
+            self.problems.update(dict.fromkeys(found))
+        elif found:
+            self.remarks.append(f"{kernel.table} {PASSED_OVER}: {found[0].message}")
+        if found:
+            return variants, empty
+        self.remarks.extend(newer_tools(tuned))
+        kept = (
+            winners(kernel, params, variants, tuned.record)
+            if kernel.keep == "winners" and self.shipped
+            else variants
+        )
+        return kept, table_of(tuned.record, tuned.path, targets)
+
+    def _spec(
+        self, kernel: Kernel, decl: KernelDecl, source: Source, params: tuple[Param, ...]
+    ) -> KernelSpec:
+        cuda = (
+            cuda_of_branch(self.manifest.targets.min_driver)
+            if self.manifest.targets.min_driver
+            else None
+        )
+        return KernelSpec(
+            name=kernel.name,
+            language=kernel.language,
+            source=source,
+            decl=decl,
+            symbol=kernel.symbol or decl.qualified or decl.name,
+            params=params,
+            cluster=kernel.launch.cluster,
+            cooperative=kernel.launch.cooperative,
+            opt=self.profile.opt,
+            lineinfo=self.profile.lineinfo,
+            debug=self.profile.debug,
+            bounds=self.profile.bounds,
+            max_isa=ptx_isa_of_cuda(cuda) if cuda else None,
+            timeout=self.manifest.toolchain.timeout,
+            checks=Checks(kernel.checks or Checks.ON.value),
+        )
+
+
+def _info(
+    kernel: Kernel, decl: KernelDecl, params: tuple[Param, ...], variants: Sequence[Variant]
+) -> KernelInfo:
+    axes = _built_axes(kernel, variants)
+    bound = {p.dtype for p in params}
+    default = dict(kernel.default)
+    for name, values in axes:
+        if len(values) == 1 and name not in bound:
+            default.setdefault(name, values[0])
+    return KernelInfo(
+        name=kernel.name,
+        language=kernel.language,
+        location=decl.location,
+        doc=decl.doc,
+        params=params,
+        axes=axes,
+        dtype_axes=tuple(name for name, _ in axes if name in bound),
+        default=tuple(default.items()),
+        rules=tuple(DispatchRule(when=rule.when, take=rule.take) for rule in kernel.rules),
+        launch=_launch_info(kernel, decl),
+        safety=safety_of(kernel, decl),
+    )
+
+
+def _built_axes(
+    kernel: Kernel, variants: Sequence[Variant]
+) -> tuple[tuple[str, tuple[AxisValue, ...]], ...]:
+    """Return the axes that callers see, each with the values that variants have, in order."""
+    derived = dict(kernel.let)
+    listed = {name: values for name, values in kernel.matrix.axes if name not in derived}
+    built: dict[str, dict[AxisValue, None]] = {name: {} for name in listed}
+    for variant in variants:
+        for name, value in variant.axes:
+            built[name][value] = None
+    # Excluded points change which value is met first, and included ones bring values of their own.
+    return tuple(
+        (name, tuple(v for v in dict.fromkeys((*values, *built[name])) if v in built[name]))
+        for name, values in listed.items()
+    )
+
+
+def _launch_info(kernel: Kernel, decl: KernelDecl) -> LaunchInfo:
+    launch = kernel.launch
+
+    def texts(expressions: Iterable[str]) -> tuple[str, ...]:
+        return tuple(inlined(kernel, text) for text in expressions)
+
+    return LaunchInfo(
+        grid=texts(launch.grid),
+        block=texts(launch.block) or ("1",),
+        shared=inlined(kernel, launch.shared),
+        cluster=launch.cluster or decl.cluster,
+        cooperative=launch.cooperative,
+        programmatic=launch.programmatic,
+        requires=texts(launch.requires),
+        open=launch.open,
+        preset=launch.preset,
+    )
