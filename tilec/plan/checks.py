@@ -11,7 +11,7 @@ from tilec.model.job import Job, Variant
 from tilec.plan.case_checks import check_cases
 from tilec.plan.launch_checks import check_launch
 from tilec.plan.params import misspelt_axis, suggest, symbol_places
-from tilec.plan.points import Report, extent_faults
+from tilec.plan.points import Report, axis_values, extent_faults
 from tilec.plan.targets import LanguageFacts
 from tilec.plan.tuning import misread
 from tilec_runtime.errors import ExpressionError
@@ -37,7 +37,11 @@ def check_kernel(
 
     `unresolved` names parameters that were reported already.
     """
-    _check_axes(kernel, decl, params, language, unresolved, report)
+    _check_constants(kernel, decl, report)
+    _check_hint_axes(kernel, decl, language, report)
+    if not unresolved:
+        _check_used_axes(kernel, decl, params, language, report)
+    _check_dtype_axes(kernel, params, report)
     check_launch(kernel, decl, language, report)
     _check_expressions(kernel, params, unresolved, report)
     _check_used(kernel, params, report)
@@ -55,43 +59,58 @@ def check_kernel(
     check_cases(kernel, params, unresolved, variants, report)
 
 
-def _check_axes(
+def _check_constants(kernel: Kernel, decl: KernelDecl, report: Report) -> None:
+    """Report constants of the source without a value."""
+    axes = dict(kernel.matrix.axes)
+    for constant in decl.params:
+        if constant.kind != "constant" or constant.name in axes or constant.default is not None:
+            continue
+        advice = f": give it some values, such as matrix.{constant.name} = [128]"
+        advice += misspelt_axis(constant.name, axes, decl)
+        if constant.computed_from:
+            advice = _heuristic(constant, kernel, decl)
+        report(
+            f"constant {constant.name!r} of the kernel is bound by no axis of the matrix{advice}",
+            ("kernel", kernel.name, "matrix"),
+        )
+
+
+def _check_hint_axes(
+    kernel: Kernel, decl: KernelDecl, language: LanguageFacts, report: Report
+) -> None:
+    """Report axes that are compiler hints and have other values than integers."""
+    params = {p.name for p in decl.params}
+    for name, values in kernel.matrix.axes:
+        strange = [value for value in values if type(value) is not int]
+        if name in language.hints and name not in params and strange:
+            what = f"{name} is a hint of the compiler, and {strange[0]!r} is no integer"
+            report(what, ("kernel", kernel.name, "matrix", name))
+
+
+def _check_used_axes(
     kernel: Kernel,
     decl: KernelDecl,
     params: Sequence[Param],
     language: LanguageFacts,
-    unresolved: Collection[str],
     report: Report,
 ) -> None:
-    axes, path = dict(kernel.matrix.axes), ("kernel", kernel.name, "matrix")
-    constants = [p for p in decl.params if p.kind == "constant"]
-    for constant in constants:
-        if constant.name not in axes and constant.default is None:
-            what = f"constant {constant.name!r} of the kernel is bound by no axis of the matrix"
-            if constant.computed_from:
-                report(what + _heuristic(constant, kernel, decl), path)
-                continue
-            fix = f"give it some values, such as matrix.{constant.name} = [128]"
-            report(f"{what}: {fix}{misspelt_axis(constant.name, axes, decl)}", path)
-    named = {p.name for p in decl.params}
-    for name in [name for name in axes if name in language.hints and name not in named]:
-        if strange := [value for value in axes[name] if type(value) is not int]:
-            what = f"{name} is a hint of the compiler, and {strange[0]!r} is no integer"
-            report(what, (*path, name))
-    used = {*named, *(p.dtype for p in params), *(use.name for use in decl.axes)}
-    used |= {*symbol_places(kernel.symbol), *language.hints}
-    for name in axes:
-        if name not in used and not unresolved and not _in_expressions(kernel, name):
+    """Report axes that neither the source nor the manifest uses."""
+    used = {p.name for p in decl.params} | {p.dtype for p in params}
+    used |= {use.name for use in decl.axes} | {*symbol_places(kernel.symbol), *language.hints}
+    for name, _ in kernel.matrix.axes:
+        if name not in used and not _in_expressions(kernel, name):
             table = "let" if name in dict(kernel.let) else "matrix"
             report(_unused(name, decl), ("kernel", kernel.name, table, name))
+
+
+def _check_dtype_axes(kernel: Kernel, params: Sequence[Param], report: Report) -> None:
+    """Report values of dtype axes that are no dtypes."""
     for param in params:
-        included = [
-            value for point in kernel.matrix.include for name, value in point if name == param.dtype
-        ]
-        for value in (*axes.get(param.dtype, ()), *included):
+        for value in axis_values(kernel, param.dtype):
             if value not in DTYPES:
                 what = f"axis {param.dtype} is the dtype of {param.name}, and {value!r} is no dtype"
-                report(what + suggest(str(value), list(DTYPES)), (*path, param.dtype))
+                path = ("kernel", kernel.name, "matrix", param.dtype)
+                report(what + suggest(str(value), list(DTYPES)), path)
 
 
 def _heuristic(constant: ParamDecl, kernel: Kernel, decl: KernelDecl) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from tilec.manifest.types import Backward, Kernel, OpOutput
 from tilec.model.declaration import KernelDecl
 from tilec.plan.params import suggest
-from tilec.plan.points import Report, extent_faults, inlined
+from tilec.plan.points import Report, axis_values, extent_faults, inlined
 from tilec_runtime.errors import ExpressionError
 from tilec_runtime.model import expr
 from tilec_runtime.model.dtype import DTYPES
@@ -197,11 +197,7 @@ def _dtype(
 
 def dtypes_of(kernel: Kernel, param: Param) -> set[str]:
     """Return the dtypes that a parameter may have."""
-    points = [
-        value for point in kernel.matrix.include for name, value in point if name == param.dtype
-    ]
-    values = (*dict(kernel.matrix.axes).get(param.dtype, ()), *points)
-    return set(map(str, values)) or {param.dtype}
+    return set(map(str, axis_values(kernel, param.dtype))) or {param.dtype}
 
 
 def _listed(names: set[str]) -> str:

@@ -20,6 +20,12 @@ from tilec_runtime.model.kernel import AxisValue
 Point = tuple[tuple[str, AxisValue], ...]
 
 
+def axis_values(kernel: Kernel, name: str) -> list[AxisValue]:
+    """Return the values of an axis, with those of included points; nothing for another name."""
+    included = [value for point in kernel.matrix.include for axis, value in point if axis == name]
+    return [*dict(kernel.matrix.axes).get(name, ()), *included]
+
+
 class Report(Protocol):
     """Collects a problem."""
 
