@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import os
 import queue
-import re
 import shutil
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
@@ -16,13 +15,14 @@ from typing import TYPE_CHECKING, final
 
 from tilec.compile.cache import Cache
 from tilec.compile.events import Done, Failed, Observer, Outcome
+from tilec.compile.failures import COMPILING, READING, failure_folder, keep_failure, lost
 from tilec.compile.keys import KeyedJob
+from tilec.compile.tasks import compile_task, shared_work
 from tilec.compile.timings import expected_seconds
 from tilec.frontends.base import ToolSearch
 from tilec.model.declaration import KernelDecl
 from tilec.model.job import Job, Source
 from tilec_runtime.errors import CompileError, MissingError, TilecError
-from tilec_runtime.model.digest import sha256
 
 # An up-to-date build needs no worker: it does not wait for the imports of these.
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ class JobRunner:
             assert isinstance(request, Declare)
             reply = answer.reply
             if isinstance(reply, Lost):
-                results[request] = _lost(answer, request.source.path, self._timeout, _READING)
+                results[request] = lost(answer, request.source.path, self._timeout, READING)
                 return ()
             self._tell(reply.notes)
             assert isinstance(reply.result, tuple | TilecError)
@@ -236,7 +236,7 @@ class JobRunner:
 
         work: dict[Hashable, list[KeyedJob]] = {}
         for keyed in order:
-            work.setdefault(_work(keyed), []).append(keyed)
+            work.setdefault(shared_work(keyed), []).append(keyed)
         tasks = [compile_task(together, fresh=fresh) for together in work.values()]
         self._run(tasks, on_done, on_start)
         return outcomes
@@ -250,7 +250,7 @@ class JobRunner:
         first = twins[0]
         reply = answer.reply
         if isinstance(reply, Lost):
-            error = _lost(answer, first.job.id, limit, _COMPILING)
+            error = lost(answer, first.job.id, limit, COMPILING)
             outcome = self._outcome(first.job, error, answer.printed)
         else:
             self._tell(reply.notes)
@@ -366,8 +366,8 @@ class JobRunner:
         """Return jobs by expected time; those of a group count as one and stay together."""
         totals: defaultdict[Hashable, float] = defaultdict(float)
         for keyed in jobs:
-            totals[_work(keyed)] += expected_seconds(keyed.job)
-        return sorted(jobs, key=lambda keyed: totals[_work(keyed)], reverse=True)
+            totals[shared_work(keyed)] += expected_seconds(keyed.job)
+        return sorted(jobs, key=lambda keyed: totals[shared_work(keyed)], reverse=True)
 
     def _outcome(self, job: Job, result: object, printed: str) -> Outcome:
         if isinstance(result, Done):
@@ -382,7 +382,7 @@ class JobRunner:
             result.log = result.log or printed
             if not result.kept:
                 try:
-                    _keep_failure(self._kept, job, result, printed)
+                    keep_failure(self._kept, job, result, printed)
                 except OSError as exc:
                     what = f"inputs of failed jobs are not kept: {exc.strerror}: {self._kept}"
                     self._tell((what,))
@@ -395,142 +395,9 @@ class JobRunner:
                 self._observer.note(text)
 
 
-def compile_task(together: Sequence[KeyedJob], *, fresh: bool, apart: bool = False) -> Task:
-    """Return the task of a job, or of jobs that are compiled in one go.
-
-    Args:
-        together: the jobs.
-        fresh: compile even what is in the cache.
-        apart: compile the job without its group.
-    """
-    from tilec.compile.pool import Task
-    from tilec.compile.worker import Compile
-
-    first = together[0].job
-    limit = first.spec.timeout * (1 if apart else max(1, len(first.group)))
-    requests = tuple(
-        Compile(
-            job=keyed.job,
-            key=keyed.key,
-            fresh=fresh,
-            inputs=keyed.inputs,
-            apart=apart,
-        )
-        for keyed in together
-    )
-    return Task(
-        requests=requests,
-        limit=limit,
-        affinity=_neighbours(first),
-        files=together[0].files,
-        tools=together[0].tools,
-    )
-
-
-def _work(keyed: KeyedJob) -> Hashable:
-    """Return what the jobs of a group share, PTX and machine code of one architecture together."""
-    job = keyed.job
-    if not job.group:
-        return keyed.key
-    return (job.spec.source, job.target.number, job.hints, job.group)
-
-
-def _neighbours(job: Job) -> Hashable:
-    """Return what jobs share that are compiled alone and are faster on one worker.
-
-    Instances of a template share precompiled headers; PTX and machine code of one architecture
-    share the compiler's first half.
-    """
-    variant = "" if "<" in job.spec.symbol else job.variant.id
-    return (job.spec.source.path, variant, job.target.number)
-
-
 def _apart_note(job: Job) -> str:
     return (
         f"variants of {job.spec.source.path} that are compiled in one go for {job.target} took too "
         "long or crashed the compiler: each is compiled alone, and not kept for the next build; "
         "`group = 1` says so from the start"
     )
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class _Activity:
-    """Words of messages about a worker that was lost."""
-
-    doing: str
-    does: str
-    slow: str
-    faster: str
-    crash: str
-    silent: str
-
-
-_RAISE = "raise `timeout` in [toolchain], in seconds"
-_READING = _Activity(
-    doing="reading",
-    does="reads",
-    slow="code at the top level of the source is run when it is read, and it waits or does much",
-    faster=_RAISE,
-    crash="code of the source ends or crashes its process when it is imported",
-    silent="it said nothing: look for os._exit and extension modules in what the source imports",
-)
-_COMPILING = _Activity(
-    doing="compiling",
-    does="compiles",
-    slow="the compiler hangs, or the variant is very large",
-    faster=f"{_RAISE}, or exclude the variant from the matrix",
-    crash="a bug in the compiler",
-    silent="report it with its source",
-)
-
-
-def _lost(answer: Answer, subject: str, limit: float, activity: _Activity) -> CompileError:
-    """Return the error of a request whose worker died or was killed at its time limit."""
-    from tilec.compile.pool import Lost
-
-    assert isinstance(answer.reply, Lost)
-    death, where, printed = answer.reply.death, answer.reply.where, answer.printed
-    if not death:
-        return CompileError(
-            f"{subject}: {activity.doing} it did not end within {limit:g} s{where}",
-            cause=activity.slow,
-            fix=activity.faster,
-            log=printed,
-            overtime=True,
-        )
-    cause = activity.crash
-    fix = "its last words are in the log" if printed.strip() else activity.silent
-    if "SIGKILL" in death:
-        cause = "the machine ran out of memory"
-        fix = "run fewer jobs at once (`-j`), or make the tile smaller"
-    what = f"{subject}: the process that {activity.does} it {death}{where}"
-    return CompileError(what, cause=cause, fix=fix, log=printed)
-
-
-def failure_folder(kept: Path, job: Job) -> Path:
-    """Return where the files of a failed job go: its id, made safe as a file name."""
-    name = re.sub(r"[^A-Za-z0-9._+=,-]", "_", job.id)
-    if name != job.id or len(name) > 200 or name.startswith("."):
-        name = f"{name[:180].lstrip('.')}-{sha256(job.id.encode('utf-8', 'surrogatepass'))[:12]}"
-    return kept / name
-
-
-def _keep_failure(kept: Path, job: Job, error: CompileError, printed: str) -> None:
-    """Write log, command line and source of a failed job, and set `error.kept` to their directory.
-
-    Raises:
-        OSError: they cannot be written.
-    """
-    place = failure_folder(kept, job)
-    shutil.rmtree(place, ignore_errors=True)
-    place.mkdir(parents=True)
-    log = error.log
-    if printed.strip() not in log:
-        log = f"{log}\n--- printed meanwhile ---\n{printed}".lstrip("\n")
-    (place / "log.txt").write_text(f"{error}\n\n{log}\n", encoding="utf-8", errors="replace")
-    if error.command:
-        (place / "command.txt").write_text(f"{error.command}\n", encoding="utf-8", errors="replace")
-    source = Path(job.spec.source.root, job.spec.source.path)
-    if source.is_file():
-        shutil.copyfile(source, place / source.name)
-    error.kept = str(place)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import base64
 import dataclasses
-import functools
 import hashlib
 import importlib.util
 import json
@@ -15,6 +13,7 @@ from pathlib import Path
 
 from tilec.frontends.base import ToolSearch
 from tilec.frontends.tools.digests import DigestTable, actual_rows
+from tilec.frontends.tools.wheels import owner_of, records
 from tilec_runtime.errors import TilecError, ToolchainError, UsageError
 from tilec_runtime.model.kernel import ToolInfo
 
@@ -261,7 +260,7 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 def _version(name: str, path: Path, root: _Root, search: ToolSearch) -> str:
     if root.site is not None:
-        owner = _owner(
+        owner = owner_of(
             root.site, path if _TABLE[name].kind != "include" else path / _TABLE[name].sentinel
         )
         if owner is not None:
@@ -411,48 +410,6 @@ def _existing(path: Path, row: _Row) -> Path | None:
     return next((h for h in hits if h.is_file()), None)
 
 
-# --- wheels' file lists
-
-
-def _owner(site: Path, path: Path) -> tuple[str, str, int] | None:
-    """Return version, SHA-256 and size of a file as the wheel that installed it states them."""
-    if not path.is_relative_to(site):
-        return None
-    name = re.escape(path.relative_to(site).as_posix())
-    row = re.compile(rf"^{name},(?:sha256=([\w-]{{43}})=*)?,(\d*)\s*$", re.MULTILINE)
-    for version, record in _records(site):
-        if found := row.search(record):
-            digest = base64.urlsafe_b64decode(f"{found[1] or ''}==").hex()
-            return version, digest, int(found[2] or -1)
-    return None
-
-
-def _records(site: Path) -> tuple[tuple[str, str], ...]:
-    """Return version and RECORD of every NVIDIA wheel in a site-packages directory."""
-    try:
-        # Installing, upgrading or removing a wheel changes the directory's time.
-        return _read_records(str(site), site.stat().st_mtime_ns)
-    except OSError:
-        return ()
-
-
-@functools.lru_cache(maxsize=8)
-def _read_records(site: str, mtime: int) -> tuple[tuple[str, str], ...]:
-    del mtime  # part of the key only
-    found = []
-    for name in sorted(
-        e.name
-        for e in os.scandir(site)
-        if e.name.startswith("nvidia_") and e.name.endswith(".dist-info")
-    ):
-        try:
-            text = Path(site, name, "RECORD").read_text(encoding="utf-8", errors="replace")
-        except OSError:
-            continue
-        found.append((name[: -len(".dist-info")].rpartition("-")[2], text))
-    return tuple(found)
-
-
 # --- digests
 
 
@@ -462,7 +419,7 @@ def _digest(tool: Tool, table: DigestTable, *, verify: bool) -> str:
     try:
         if _TABLE[tool.name].kind == "include":
             return _headers_digest(path, site, table, verify=verify)
-        owner = _owner(site, path) if site and not verify else None
+        owner = owner_of(site, path) if site and not verify else None
         if owner and owner[1] and owner[2] == path.stat().st_size:
             return owner[1]
         return table.sha256(path.resolve())
@@ -482,7 +439,7 @@ def _headers_digest(include: Path, site: Path | None, table: DigestTable, *, ver
         prefix = include.relative_to(site).as_posix() + "/"
         lines = sorted(
             line.strip()
-            for _, record in _records(site)
+            for _, record in records(site)
             if prefix in record
             for line in record.splitlines()
             if line.startswith(prefix)
