@@ -1,5 +1,7 @@
-"""The shipped half: loads bundles and launches their kernels. Every name is imported when it is
-first asked for: loading a package and launching its kernels needs few of them.
+"""The shipped half: loads bundles and launches their kernels.
+
+Every name is imported at its first use, because loading a package and launching its kernels needs
+few of them.
 """
 
 from __future__ import annotations
@@ -108,7 +110,7 @@ __all__ = [
     "zip_ops",
 ]
 
-# What each module has to offer; a test holds this against the imports above.
+# The public names of each module; a test compares them with the imports above.
 _NAMES = {
     "device.device": "Device",
     "device.devices": "devices",
@@ -138,7 +140,7 @@ _HOMES = {name: home for home, names in _NAMES.items() for name in names.split()
 
 
 def __getattr__(name: str) -> Any:
-    """A name of `__all__`, out of its module; `api` is one."""
+    """Return a name of `__all__` from its module; `api` is a module itself."""
     if name == "api":
         return importlib.import_module(f"{__name__}.api")
     home = _HOMES.get(name)
@@ -149,5 +151,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """What there is to use."""
+    """List the public names."""
     return list(__all__)

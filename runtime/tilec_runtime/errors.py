@@ -1,53 +1,53 @@
 """Every exception that tilec raises.
 
-The number is the exit code that the class gives the command line::
+The number is the command line's exit code for the class::
 
     TilecError                      1   base: what happened, the usual cause, the next step
-    |- UsageError                   2   the command line or an API call is off
-    |  |- ManifestError             2   tilec.toml and what it names; carries every problem found
-    |  |- LinkError                 2   a symbolic link of a project leads out of it
+    |- UsageError                   2   the command line or an API call is not valid
+    |  |- ManifestError             2   tilec.toml or a file it names is not valid; has all problems
+    |  |- LinkError                 2   a symbolic link inside a project leads out of it
     |  `- ExpressionError           2   an expression of the manifest's small language
-    |- MissingError                 3   something outside tilec is not there
+    |- MissingError                 3   a program or file outside of tilec is missing
     |  `- ToolchainError            3   a compiler is missing, too old or half installed
-    |- BuildError                   1   the build's end: every failed job, grouped
+    |- BuildError                   1   a build failed; carries all failures
     |- CompileError                 1   one job failed; carries diagnostics
-    |- BudgetError                  1   an image is over its kernel's budget
+    |- BudgetError                  1   an image exceeds its kernel's budget
     |- OutputError                  1   results could not be written
     |- CacheError                   1   a compiled image was lost or damaged before it reached the bundle
-    |- CaseError                    1   a case's reference failed or gives something else than the kernel's outputs
+    |- CaseError                    1   a case's reference failed, or its results do not fit
     `- DeviceError                  1   the host runtime; carries device, kernel, and the CUDA result's name and number
-       |- CallError                 2   a call of the runtime is off (also a UsageError)
+       |- CallError                 2   a call of the runtime is not valid (also a UsageError)
        |- NoDeviceError             3   no driver or no such GPU (also a MissingError)
        |- BundleError               1   a bundle is damaged, of an unknown version, or not a bundle
-       |- TileIRError               1   Tile IR that is damaged, or has something that is not known
-       |- KernelCacheError          1   an image cannot be used: the driver or nvJitLink refuses it, or it has no such entry point
+       |- TileIRError               1   Tile IR is damaged, or has an unknown version or operation
+       |- KernelCacheError          1   an image cannot be used: refused, or without its entry point
        |  |- NoImageError           1   no image of the bundle fits this device; lists every candidate
        |  `- LinkerError            3   nvJitLink is missing, or too old for an image (also a MissingError)
        |- DriverError               1   a CUDA driver call failed
-       |  `- OutOfMemoryError       1   a device's memory is used up (also a MemoryError); carries what was asked, used and reserved
+       |  `- OutOfMemoryError       1   a device's memory is used up (also a MemoryError)
        |- ContextError              1   no usable context for a device
-       |  `- ContextLostError       1   a fault ended all use of a device (also a DriverError); names launches that may be to blame
-       |- SchedulingError           1   streams and policies
-       |  |- NestedExecutionError   1   an op was executed while another one is, on the same thread
-       |  |- UsedOpError            1   an op was used a second time; names where it went
-       |  `- GraphError             1   a CUDA graph that is closed, or used where it cannot be
+       |  `- ContextLostError       1   a fault ended all use of a device (also a DriverError)
+       |- SchedulingError           1   a use of streams or policies is not valid
+       |  |- NestedExecutionError   1   an op was run inside of another op, on the same thread
+       |  |- UsedOpError            1   an op was used a second time; names its first use
+       |  `- GraphError             1   a CUDA graph is closed, or is used in a wrong way
        |     `- GraphCaptureError   1   an op or a call cannot be part of a CUDA graph; names the op
        |- InternalError             1   a broken invariant of tilec itself
-       |- TensorError               1   a shape, slice, dtype or partition that does not fit a tensor (also a ValueError)
-       |- OwnershipError            1   who may use a tensor
-       |  |- UseAfterMoveError      1   it was moved elsewhere; names where
-       |  `- BorrowError            1   a lease of another reader or writer; names both
-       |- FaultError                1   a kernel did on the cpu device what it must not: operation, block, element
-       `- LaunchError               1   refused before the driver was asked; starts with the kernel's name
-          |- ArgumentError          1   count, name or kind of an argument (also a TypeError)
-          |  |- DTypeError          1   its dtype
-          |  |- RankError           1   its number of dimensions
-          |  |- LayoutError         1   strides, contiguity, alignment
-          |  |- PlacementError      1   the argument lives on another device
+       |- TensorError               1   a shape, dtype or partition does not fit (also a ValueError)
+       |- OwnershipError            1   a use of a tensor conflicts with its owner or another user
+       |  |- UseAfterMoveError      1   the tensor was moved; names its new owner
+       |  `- BorrowError            1   the lease of another reader or writer conflicts; names both
+       |- FaultError                1   a kernel made an invalid access on the cpu device
+       `- LaunchError               1   a launch was refused before any driver call
+          |- ArgumentError          1   an argument's count, name or kind (also a TypeError)
+          |  |- DTypeError          1   an argument's dtype
+          |  |- RankError           1   an argument's number of dimensions
+          |  |- LayoutError         1   an argument's strides, contiguity or alignment
+          |  |- PlacementError      1   an argument is on another device
           |  `- AliasError          1   an output overlaps another argument
           |- RequirementError       1   a `requires` of the manifest does not hold (also a ValueError)
-          |- VariantError           1   no such variant was built; names those that were (also a ValueError)
-          `- LaunchLimitError       1   grid, block or shared memory beyond the device (also a ValueError)
+          |- VariantError           1   no such variant was built (also a ValueError)
+          `- LaunchLimitError       1   a launch exceeds the device's limits (also a ValueError)
 """
 
 from __future__ import annotations
@@ -60,14 +60,14 @@ from tilec_runtime.values import value_class
 
 @value_class(frozen=True, kw_only=True)
 class Location:
-    """A place in a source file; line and column count from 1, 0 means unknown."""
+    """A position in a source file; line and column count from 1, 0 means unknown."""
 
     file: str
     line: int = 0
     column: int = 0
 
     def __str__(self) -> str:
-        """`file:line:column`, without the parts that are unknown."""
+        """Return `file:line:column`, without unknown parts."""
         parts = [self.file]
         if self.line:
             parts.append(str(self.line))
@@ -78,10 +78,11 @@ class Location:
 
 @value_class(frozen=True, kw_only=True)
 class Diagnostic:
-    """One message about the user's source, from a compiler or from a check of tilec.
+    """A message about the user's source, from a compiler or from a check of tilec.
 
-    `excerpt` is the source line (without its newline); the caret is drawn under `location.column`.
-    `hint` is tilec's own advice.
+    Attributes:
+        excerpt: the source line, without its newline; the caret is drawn under `location.column`.
+        hint: tilec's own advice.
     """
 
     message: str
@@ -91,9 +92,7 @@ class Diagnostic:
     hint: str = ""
 
     def render(self) -> str:
-        """The message as text: location, severity, message, then source line with caret, then the
-        hint.
-        """
+        """Return the message as text: location, severity, message, source line with caret, hint."""
         head = f"{self.location}: " if self.location else ""
         lines = [f"{head}{self.severity}: {self.message}"]
         if self.excerpt:
@@ -109,18 +108,18 @@ class Diagnostic:
 
 
 class TilecError(Exception):
-    """Base of everything tilec raises on purpose.
+    """Base of all errors that tilec raises.
 
     Args:
         what: what happened, with the values that did not fit.
-        cause: the usual cause, where it is not plain from `what`.
+        cause: the usual cause, unless `what` makes it obvious.
         fix: the next step.
-        kernel: kernel or variant id the error is about.
-        target: target the error is about.
-        location: where in the user's sources.
+        kernel: the kernel or variant id concerned.
+        target: the target concerned.
+        location: the position in the user's sources.
 
     Attributes:
-        op: the DeviceOp that it came out of, with where that was made; empty for none.
+        op: the DeviceOp that failed, with its call site; empty for none.
     """
 
     exit_code: ClassVar[int] = 1
@@ -145,9 +144,7 @@ class TilecError(Exception):
         self.op = ""
 
     def __str__(self) -> str:
-        """What happened, then cause, next step and op on lines of their own; control characters in
-        them are escaped.
-        """
+        """Return `what`, then cause, next step and op on own lines; escape control characters."""
         text = f"{self.location}: {self.what}" if self.location else self.what
         if self.cause:
             text += f"\n  cause: {self.cause}"
@@ -167,20 +164,20 @@ def _rebuild(
 ) -> TilecError:
     error: TilecError = BaseException.__new__(
         cls, *args
-    )  # `cls.__new__` refuses a class that is a MemoryError too
+    )  # `cls.__new__` fails for a class that also derives from MemoryError
     error.args = args
     error.__dict__.update(state)
     return error
 
 
 class UsageError(TilecError):
-    """The command line or an API call is off."""
+    """The command line or an API call is not valid."""
 
     exit_code = 2
 
 
 class ManifestError(UsageError):
-    """tilec.toml, or a file it names, is off; `problems` holds all of them."""
+    """tilec.toml, or a file it names, is not valid; `problems` holds all problems."""
 
     def __init__(self, problems: tuple[Diagnostic, ...], *, fix: str = "") -> None:
         super().__init__("\n".join(p.render() for p in problems), fix=fix)
@@ -188,12 +185,13 @@ class ManifestError(UsageError):
 
 
 class LinkError(UsageError):
-    """A symbolic link of a project leads out of it."""
+    """A symbolic link inside a project leads out of the project."""
 
 
 class ExpressionError(UsageError):
-    """An expression is not of the manifest's small language, or cannot be evaluated; `column`
-    counts from 1 inside the expression.
+    """An expression does not belong to the manifest's small language, or cannot be evaluated.
+
+    `column` counts from 1 inside the expression.
     """
 
     def __init__(self, what: str, *, text: str = "", column: int = 0, fix: str = "") -> None:
@@ -203,7 +201,7 @@ class ExpressionError(UsageError):
 
 
 class MissingError(TilecError):
-    """Something outside tilec is needed and not there."""
+    """A program or file outside of tilec is needed, and is missing."""
 
     exit_code = 3
 
@@ -215,8 +213,12 @@ class ToolchainError(MissingError):
 class CompileError(TilecError):
     """One job failed.
 
-    `diagnostics` are located messages, `log` the compiler's own words, `command` what was run,
-    `kept` where its input lies. `overtime` says that it reached its time limit.
+    Attributes:
+        diagnostics: messages with locations.
+        log: the compiler's output.
+        command: the compiler's command line.
+        kept: path of the kept input.
+        overtime: whether the job reached its time limit.
     """
 
     def __init__(
@@ -242,8 +244,9 @@ class CompileError(TilecError):
 
 
 class BuildError(TilecError):
-    """The build's end: every source that cannot be read and every job that failed, in plan order;
-    `summary` replaces the count.
+    """The result of a failed build: all sources that cannot be read and all failed jobs.
+
+    They are in plan order. `summary` replaces the count in the message.
     """
 
     def __init__(
@@ -260,7 +263,7 @@ class BuildError(TilecError):
 
     @property
     def problems(self) -> tuple[Diagnostic, ...]:
-        """Every failure as diagnostics, also of errors that have none."""
+        """Every failure as diagnostics, including errors that have none themselves."""
         diagnostics: list[Diagnostic] = []
         for failure in self.failures:
             located = failure.diagnostics if isinstance(failure, CompileError) else ()
@@ -276,26 +279,25 @@ class BudgetError(TilecError):
 
 
 class OutputError(TilecError):
-    """Results could not be written; what was there before is untouched."""
+    """Results could not be written; existing files are unchanged."""
 
 
 class CacheError(TilecError):
-    """A compiled image was lost or damaged before it reached the bundle; compiling it again helps."""
+    """A compiled image was lost or damaged before it reached the bundle; compile it again."""
 
 
 class CaseError(TilecError):
-    """A case's reference failed, or gives something else than the kernel's outputs."""
+    """A case's reference failed, or its results do not match the kernel's outputs."""
 
 
 class DeviceError(TilecError):
     """Base of the host runtime's errors.
 
     Attributes:
-        device: ordinal of the device it is about, -1 for the cpu device; None where it is about
-            none.
-        result: name of the CUDA driver's result code, such as `CUDA_ERROR_OUT_OF_MEMORY`; empty
-            where no driver was asked.
-        code: its number.
+        device: ordinal of the device, -1 for the cpu device; None if no device is concerned.
+        result: name of the CUDA driver's result, such as `CUDA_ERROR_OUT_OF_MEMORY`; empty if no
+            driver call failed.
+        code: number of the result.
     """
 
     def __init__(
@@ -320,29 +322,27 @@ class DeviceError(TilecError):
 
 
 class CallError(DeviceError, UsageError):
-    """A call of the runtime is off: an argument of a wrong type, or a value that makes no sense."""
+    """A call of the runtime is not valid: an argument has a wrong type, or makes no sense."""
 
 
 class NoDeviceError(DeviceError, MissingError):
-    """No driver, or no such GPU."""
+    """There is no driver, or no such GPU."""
 
 
 class BundleError(DeviceError):
-    """A bundle is damaged, of an unknown version, or no bundle at all."""
+    """A bundle is damaged, has an unknown version, or is not a bundle."""
 
 
 class TileIRError(DeviceError):
-    """Tile IR that is damaged, or of a version or with an operation that is not known."""
+    """Tile IR is damaged, or has an unknown version or operation."""
 
 
 class KernelCacheError(DeviceError):
-    """The image of a kernel cannot be used: nothing was launched."""
+    """The image of a kernel cannot be used; nothing was launched."""
 
 
 class NoImageError(KernelCacheError):
-    """No image of the bundle fits the device; the message lists every candidate and why it was
-    refused.
-    """
+    """No image of the bundle fits the device; the message lists every candidate with a reason."""
 
 
 class LinkerError(KernelCacheError, MissingError):
@@ -350,16 +350,15 @@ class LinkerError(KernelCacheError, MissingError):
 
 
 class DriverError(DeviceError):
-    """A CUDA driver call failed: `result` and `code` say how."""
+    """A CUDA driver call failed, with `result` and `code`."""
 
 
 class OutOfMemoryError(DriverError, MemoryError):
-    """A device has no memory of the size that was asked for. Everything that was there before still
-    works.
+    """A device has no memory of the requested size. Everything allocated before stays valid.
 
     Attributes:
-        requested: bytes that were asked for.
-        used, reserved: bytes of the pool that are allocated, and that it has of the device.
+        requested: bytes requested.
+        used, reserved: bytes that the pool has allocated, and has reserved on the device.
         free, total: bytes of the device.
     """
 
@@ -391,34 +390,34 @@ class TensorError(DeviceError, ValueError):
 
 
 class OwnershipError(DeviceError):
-    """Who may use a tensor: it has other owners, or another user."""
+    """A use of a tensor conflicts with its owner or with another user."""
 
 
 class UseAfterMoveError(OwnershipError):
-    """A tensor was moved elsewhere; the message names where to."""
+    """A tensor was moved before; the message names its new owner."""
 
 
 class BorrowError(OwnershipError):
-    """Another lease conflicts with this use, or a borrow has ended; the message names both sides
-    and where each was made.
+    """Another lease conflicts with this use, or a borrow has ended.
+
+    The message names both sides and their call sites.
     """
 
 
 class ContextError(DeviceError):
-    """There is no usable context for a device."""
+    """A device has no usable context."""
 
 
 class ContextLostError(ContextError, DriverError):
-    """A kernel or the hardware failed in a way that ends all use of a device in this process: every
-    later call there raises this too.
+    """A kernel or the hardware failed, and every later call on the device fails in this process.
 
-    `result` and `code` are the first failure's. `kernel` is the launch that failed where that is
-    known for sure.
+    `result` and `code` are those of the first failure. `kernel` is the failed launch if that is
+    certain.
 
     Attributes:
-        since: the driver's call that told of it first; that is seldom the launch that failed.
-        launches: those that may be to blame, the latest first, as text.
-        again: whether this is a later call, after it was told once.
+        since: the driver call that reported the failure first, which is rarely the failed launch.
+        launches: launches that may be the cause, the latest first, as text.
+        again: whether this error was raised by a later call.
     """
 
     def __init__(
@@ -444,40 +443,36 @@ class ContextLostError(ContextError, DriverError):
 
 
 class SchedulingError(DeviceError):
-    """Streams and scheduling policies."""
+    """A use of streams or scheduling policies is not valid."""
 
 
 class NestedExecutionError(SchedulingError):
-    """An op was executed while another one is, on the same thread: inside of `then`, for example."""
+    """An op was run while this thread was running another op, for example inside of `then`."""
 
 
 class UsedOpError(SchedulingError):
-    """An op was used a second time. It is single use: the message names where it went."""
+    """An op was used a second time; the message names its first use."""
 
 
 class GraphError(SchedulingError):
-    """A CUDA graph is closed, or is used where it cannot be: on another device, or its output a
-    second time.
-    """
+    """A CUDA graph is closed, is used on another device, or its output is taken twice."""
 
 
 class GraphCaptureError(GraphError):
-    """An op or a call cannot be part of a CUDA graph: what it allocates or waits for is not there
-    when the graph is replayed.
-    """
+    """An op or a call cannot be part of a CUDA graph, such as an allocation or a wait."""
 
 
 class InternalError(DeviceError):
-    """A broken invariant of tilec itself: please report it."""
+    """An invariant of tilec itself is broken: please report it."""
 
 
 class FaultError(DeviceError):
-    """A kernel did on the cpu device what it must not. The message starts with the kernel's name.
+    """A kernel made an invalid access on the cpu device; the message starts with its name.
 
     Attributes:
-        block: x, y and z of the block; empty where the fault is not one block's.
-        parameter: the parameter whose memory it is about; empty where there is none.
-        index: the element, one number per dimension; empty where there is none.
+        block: x, y and z of the block; empty if no single block is concerned.
+        parameter: the parameter whose memory is concerned, or an empty string.
+        index: the element, one number per dimension, or an empty tuple.
     """
 
     def __init__(
@@ -499,11 +494,11 @@ class FaultError(DeviceError):
 
 
 class LaunchError(DeviceError):
-    """A launch was refused before the driver was asked; the message starts with the kernel's name."""
+    """A launch was refused before any driver call; the message starts with the kernel's name."""
 
 
 class ArgumentError(LaunchError, TypeError):
-    """Count, name or kind of an argument."""
+    """The count, name or kind of an argument is not valid."""
 
 
 class DTypeError(ArgumentError):
@@ -519,7 +514,7 @@ class LayoutError(ArgumentError):
 
 
 class PlacementError(ArgumentError):
-    """An argument lives on another device than the kernel is launched on."""
+    """An argument is on another device than the kernel."""
 
 
 class AliasError(ArgumentError):
@@ -531,8 +526,8 @@ class RequirementError(LaunchError, ValueError):
 
 
 class VariantError(LaunchError, ValueError):
-    """No such variant was built; the message names those that were."""
+    """There is no such variant; the message names the variants that were built."""
 
 
 class LaunchLimitError(LaunchError, ValueError):
-    """Grid, block or shared memory beyond what the device allows."""
+    """Grid, block or shared memory exceeds the limits of the device."""

@@ -1,11 +1,11 @@
-"""Text of others (bundles, manifests, compilers, file names) as a terminal may show it."""
+"""Text from other sources (bundles, manifests, compilers, file names), made safe for a terminal."""
 
 from __future__ import annotations
 
 __all__ = ["CONTROLS", "is_one_line", "printable"]
 
-# What a terminal acts on: C0 without tab and newline, DEL, C1; then line separators and what turns
-# the direction of text around.
+# Characters that control a terminal: C0 without tab and newline, DEL, C1; line separators; and
+# characters that change the direction of text.
 CONTROLS = (
     *range(9),
     *range(0xB, 0x20),
@@ -20,12 +20,10 @@ _ESCAPES = {code: f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" for cod
 
 
 def printable(text: str) -> str:
-    """Escape control characters so that they are seen, as `repr` does. Newlines and tabs stay, and
-    CR LF is a newline.
-    """
+    """Escape control characters as `repr` does. Newlines and tabs stay; CR LF becomes a newline."""
     return text if text.isprintable() else text.replace("\r\n", "\n").translate(_ESCAPES)
 
 
 def is_one_line(text: str) -> bool:
-    """Whether a text is one line without control characters, tabs included."""
+    """Whether a text is one line without control characters and tabs."""
     return text.isprintable() or ("\n" not in text and "\t" not in text and printable(text) == text)

@@ -1,4 +1,4 @@
-"""Locks that a forked child finds free, and values that a process makes once."""
+"""Locks that are free in a forked child, and values that a process makes once."""
 
 from __future__ import annotations
 
@@ -15,22 +15,21 @@ _LOCKS: weakref.WeakSet[ForkLock] = weakref.WeakSet()
 
 
 class ForkLock:
-    """A reentrant lock of something that lives as long as the process or a device: a child may need
-    it whichever thread had it.
+    """A reentrant lock that is free in a forked child, even if another thread held it.
 
-    Locks of tensors and ops are plain ones: a program that forks in the middle of an op cannot use
-    its tensors in the child.
+    It protects state that lives as long as the process or a device. Tensors and ops have plain
+    locks: a program that forks in the middle of an op cannot use its tensors in the child.
     """
 
     __slots__ = ("__weakref__", "_lock")
 
     def __init__(self) -> None:
-        """Make a lock that no thread has."""
+        """Create a lock that no thread holds."""
         self.renew()
         _LOCKS.add(self)
 
     def renew(self) -> None:
-        """Let no thread have it."""
+        """Replace the lock by a free one."""
         self._lock = threading.RLock()
 
     def __enter__(self) -> None:
@@ -51,11 +50,10 @@ os.register_at_fork(after_in_child=_renew_all)
 
 
 class Once(Generic[T]):
-    """Decorate a function without arguments: its first call makes the value that every call
-    returns.
+    """A decorator for a function without arguments; its first call makes the value of all calls.
 
-    `functools.cache` calls the function once for each thread that comes before the first value is
-    there. A call that raises leaves nothing: the next one tries again.
+    `functools.cache` may call the function once per thread before the first value exists. A call
+    that raises caches nothing, so the next call tries again.
     """
 
     def __init__(self, make: Callable[[], T]) -> None:
@@ -65,7 +63,7 @@ class Once(Generic[T]):
         functools.update_wrapper(self, make)
 
     def __call__(self) -> T:
-        """Return the value; make it if this is the first call."""
+        """Return the value; make it at the first call."""
         if not self._made:
             with self._lock:
                 if not self._made:

@@ -1,8 +1,8 @@
-"""Kernels of a standalone package: for torch's CUDA tensors, with nothing to install.
+"""Kernels of a standalone package, for torch's CUDA tensors, without an installation.
 
-`tilec build --emit hub` copies this module, and what it imports, into the package. Each launch is
-made in Python: it is the slow way of launching, and the only one that Hugging Face's `kernels`
-allows. The package's own Python and bundle are checked before they are used.
+`tilec build --emit hub` copies this module, and the modules it imports, into the package. Each
+launch is made in Python: this is the slow path, and the only one that Hugging Face's `kernels`
+allows. The package's Python files and bundle are checked before they are used.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tilec_runtime.model.kernel import AxisValue
 from tilec_runtime.tensors.facts import is_torch
 from tilec_runtime.values import value_class
 
-# Why tensors are refused, and what to do.
+# Cause and fix of a refused tensor.
 _CAUSE = "kernels of a standalone package take torch's CUDA tensors alone"
 _FIX = "pass CUDA tensors, or install the kernels as a wheel (`tilec build --emit wheel`)"
 
@@ -43,7 +43,7 @@ class Kernels:
         index: SHA-256 of its index (hex).
 
     Raises:
-        BundleError: the bundle cannot be read, or is another one.
+        BundleError: the bundle cannot be read, or has another index.
     """
 
     def __init__(self, path: Path, index: str) -> None:
@@ -60,7 +60,7 @@ class Kernels:
         Args:
             kernel: its name.
             values: every argument, in order.
-            choices: the value of every axis that a caller chooses; None leaves one open.
+            choices: the value of every axis that a caller chooses; None leaves an axis open.
 
         Raises:
             LaunchError: the call was refused; nothing was enqueued.
@@ -70,10 +70,10 @@ class Kernels:
         self.load(_ordinal(kernel, values)).kernels[kernel].launch(None, values, choices)
 
     def load(self, device: int | str) -> Loaded:
-        """The kernels on a device by its number.
+        """Return the kernels on a device, by its number.
 
         Raises:
-            ArgumentError: it is the CPU.
+            ArgumentError: the device is the CPU.
             NoDeviceError: there is no driver or no such device.
         """
         if isinstance(device, str):
@@ -96,10 +96,10 @@ class Kernels:
 
 
 def _ordinal(kernel: str, values: tuple[Any, ...]) -> int:
-    """The device of the first tensor; of no tensor, the first device.
+    """Return the device of the first tensor, or device 0 if there is no tensor.
 
     Raises:
-        ArgumentError: it is none of torch's on a GPU.
+        ArgumentError: the tensor is not torch's, or not on a GPU.
     """
     for value in values:
         if hasattr(value, "__dlpack__"):

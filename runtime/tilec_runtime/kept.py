@@ -1,6 +1,4 @@
-"""Errors that are kept for a later caller: without the frames that they went through,
-which hold tensors.
-"""
+"""Errors that are kept for a later caller, without their frames, which hold tensors."""
 
 from __future__ import annotations
 
@@ -10,22 +8,23 @@ import traceback
 from tilec_runtime.errors import SchedulingError
 
 
-class Trace(Exception):  # noqa: N818 - it is none: it is shown where the cause of one is
-    """Where an error came from, in words."""
+class Trace(Exception):  # noqa: N818 - not an error of its own: tracebacks show it as a cause
+    """The origin of an error as text."""
 
     def __init__(self, stack: traceback.StackSummary) -> None:
-        """Take the places."""
+        """Keep the stack's lines, without frames."""
         super().__init__()
         self._stack = stack
 
     def __str__(self) -> str:
-        """As tracebacks are shown."""
+        """Return the lines in the format of a traceback."""
         return "the error was kept; it came from\n" + "".join(self._stack.format()).rstrip()
 
 
 def without_frames(error: BaseException) -> None:
-    """Turn the frames that an error and those behind it went through into words, as the last cause.
-    Frames have their callers too.
+    """Replace the frames of an error and of its causes by text, as the last cause.
+
+    A frame keeps its callers alive too.
     """
     stack: traceback.StackSummary | None = None
     current: BaseException | None = error
@@ -40,15 +39,15 @@ def without_frames(error: BaseException) -> None:
             current.__traceback__ = None
         current = (
             current.__context__ if current.__cause__ is None else current.__cause__
-        )  # some have a truth of their own
+        )  # not `or`: an error's class may define `__bool__`
     if stack:
         last.__cause__ = Trace(stack)
 
 
 def copied(error: BaseException) -> BaseException:
-    """The same error without the frames that it went through."""
+    """Return a copy of an error without its frames."""
     try:
         duplicate = copy.copy(error)
-    except Exception:  # noqa: BLE001 - classes of others need not support it
+    except Exception:  # noqa: BLE001 - errors of other libraries may not support it
         duplicate = SchedulingError(f"work of the stream failed: {type(error).__name__}: {error}")
     return duplicate.with_traceback(None)

@@ -1,5 +1,6 @@
-"""A generated package's bundle: opened once, and loaded once on each device. Imports nothing of
-weight: a package does so when it is.
+"""A generated package's bundle: opened once, and loaded once on each device.
+
+The package imports this module when it is imported, so the module imports nothing slow.
 """
 
 from __future__ import annotations
@@ -23,23 +24,23 @@ if TYPE_CHECKING:
 
 
 class Package:
-    """What stands behind the functions of a generated package. Usable from any thread.
+    """The state behind the functions of a generated package. Any thread may use it.
 
     Attributes:
         name: import name of the package.
-        file: of the bundle inside it.
-        index: SHA-256 of the index of that bundle (hex).
-        makers: of launches that run later, on whatever device they are run on.
+        file: name of the bundle inside it.
+        index: SHA-256 of the bundle's index (hex).
+        makers: functions that make lazy launches, for any device.
     """
 
     def __init__(self, name: str, file: str, index: str = "") -> None:
-        """Open nothing yet.
+        """Create the package; nothing is opened yet.
 
         Args:
             name: import name of the package.
             file: name of the bundle inside the package.
-            index: SHA-256 of the index of that bundle (hex); empty takes any, as for packages that
-                were built before there was one.
+            index: SHA-256 of the bundle's index (hex); empty accepts any index, for packages of
+                older builds.
         """
         self.name = name
         self.file = file
@@ -50,17 +51,18 @@ class Package:
         self.makers = Makers(self._packaged)
 
     def __repr__(self) -> str:
-        """Package and bundle."""
+        """Show package and bundle."""
         return f"<Package {self.name}: {self.file}>"
 
     @property
     def bundle(self) -> Bundle:
-        """The bundle. Reading its index asks no device. The index has the digest of each image,
-        which is verified when it is loaded.
+        """The bundle. Reading its index needs no device.
+
+        The index has the digest of each image; loading an image verifies it.
 
         Raises:
-            BundleError: it cannot be read, or has another index than the one that the package was
-                built with.
+            BundleError: the bundle cannot be read, or has another index than the package was built
+                with.
         """
         with self._lock:
             if self._bundle is None:
@@ -77,22 +79,24 @@ class Package:
             return self._bundle
 
     def _source(self) -> Path | bytes:
-        """The bundle's path; its bytes where it has none, as in a package in a zip file."""
+        """Return the bundle's path, or its bytes if it has no path, as in a zip file."""
         beside = getattr(sys.modules.get(self.name), "__file__", None)
         if beside and (path := Path(beside).with_name(self.file)).is_file():
             return path
-        from importlib.resources import files  # it imports what reads zip files
+        from importlib.resources import files  # slow to import: it imports zipfile
 
         resource = files(self.name).joinpath(self.file)
         return resource if isinstance(resource, Path) else resource.read_bytes()
 
     def load(self, device: DeviceLike | None = None, *, strict: bool = False) -> Module:
-        """The kernels on a device; `strict` sees that every variant has machine code for it.
+        """Return the kernels on a device.
+
+        With `strict`, check that every variant has machine code for it.
 
         Raises:
             NoDeviceError: there is no driver or no such device.
             BundleError: the bundle is damaged.
-            NoImageError: with `strict`, names the variants without machine code.
+            NoImageError: with `strict`, some variants have no machine code; the message names them.
         """
         from tilec_runtime.device.devices import driver_of, ordinal_of
 
@@ -102,7 +106,7 @@ class Package:
         return module
 
     def on(self, driver: DeviceDriver, ordinal: int) -> Module:
-        """The kernels on the device of a driver, loaded at the first call."""
+        """Return the kernels on a driver's device, loaded at the first call."""
         module = self._modules.get((driver, ordinal))
         if module is None:
             from tilec_runtime.launch.load import load
@@ -119,7 +123,7 @@ class Package:
         """Refuse an attribute that the package's module does not have.
 
         Raises:
-            AttributeError: always; says where kernels are called, and names the nearest one.
+            AttributeError: always; the message names the nearest kernel, and how to call it.
         """
         what = f"module {self.name!r} has no attribute {name!r}"
         if not name.startswith("_"):
@@ -137,22 +141,22 @@ class Package:
         from tilec_runtime.launch.contract import Contract
         from tilec_runtime.ops.lazy import Origin
 
-        contract = Contract(self.bundle.kernel(kernel))  # a kernel that is not there shows at once
+        contract = Contract(self.bundle.kernel(kernel))  # fails at once for an unknown kernel
         return Origin(
             lambda: contract, lambda driver, ordinal: self.on(driver, ordinal).kernels[kernel], {}
         ).make
 
 
 class Makers(dict[str, "Callable[..., Any]"]):
-    """What makes launches that run later, by kernel; each is made when it is first asked for."""
+    """Functions that make lazy launches, by kernel; each is made at its first use."""
 
     def __init__(self, make: Callable[[str], Callable[..., Any]]) -> None:
-        """Let `make` make that of a kernel."""
+        """Keep the function that makes the function of a kernel."""
         super().__init__()
         self._make = make
 
     def __missing__(self, kernel: str) -> Callable[..., Any]:
-        """Make it. Threads that ask at once may each do so; one of theirs stays."""
+        """Make a kernel's function. Several threads may do so at once; one result stays."""
         return self.setdefault(kernel, self._make(kernel))
 
 
@@ -168,32 +172,32 @@ class PackageKernels:
 
     @functools.cached_property
     def ops(self) -> PackageOps:
-        """The same kernels as functions that give ops, to be run on this device."""
+        """The same kernels as functions that return ops, which run on this device."""
         from tilec_runtime.ops.lazy import Origin  # launches need no ops
 
         return self._ops(Makers(lambda kernel: Origin.of(self._launchers[kernel]).make))
 
     @property
     def compiled(self) -> tuple[Compiled, ...]:
-        """The images that were no machine code of this device and were compiled so far."""
+        """The images that were compiled at load for this device so far."""
         return self._loaded.compiled
 
     def preload(self, *kernels: str) -> int:
-        """Load all images that launches may take, or those of some kernels; return how many."""
+        """Load the images of some or all kernels; return the number of images."""
         return self._loaded.preload(*kernels)
 
     def __getitem__(self, kernel: str) -> Launcher:
         """Return the launcher of a kernel.
 
         Raises:
-            KeyError: there is no such kernel; names the nearest one.
+            KeyError: there is no such kernel; the message names the nearest one.
         """
         if kernel not in self._loaded.kernels:
             raise KeyError(self._unknown(kernel))
         return self._loaded.kernels[kernel]
 
     def __getattr__(self, name: str) -> NoReturn:
-        """Refuse a name that no kernel has, with the nearest one.
+        """Refuse a name that no kernel has; the message names the nearest one.
 
         Raises:
             AttributeError: always.
@@ -209,7 +213,7 @@ class PackageKernels:
         return f"{self._loaded.info.package.name} has no kernel {name!r}{hint}"
 
     def __repr__(self) -> str:
-        """Package, version, device."""
+        """Show package, version and device."""
         package = self._loaded.info.package
         return f"<kernels of {package.name} {package.version} on {self._loaded.device}>"
 

@@ -1,5 +1,6 @@
-"""What generated launchers take: the types of tensors, streams, devices and structs, for type
-checkers and for readers.
+"""Types that generated launchers take: tensors, streams, devices and structs.
+
+They are for type checkers and for readers.
 """
 
 from __future__ import annotations
@@ -9,17 +10,15 @@ from typing import Any, Protocol, runtime_checkable
 
 
 class SupportsDLPack(Protocol):
-    """A tensor that other libraries can look at through DLPack; the methods' exact signatures
-    differ between releases.
-    """
+    """A tensor with DLPack. The methods' exact signatures differ between its releases."""
 
     @property
     def __dlpack__(self) -> Callable[..., Any]:
-        """Give a capsule that describes the tensor."""
+        """Return a capsule that describes the tensor."""
 
     @property
     def __dlpack_device__(self) -> Callable[..., Any]:
-        """Give (device type, device number)."""
+        """Return (device type, device number)."""
 
 
 class SupportsCudaArray(Protocol):
@@ -27,15 +26,15 @@ class SupportsCudaArray(Protocol):
 
     @property
     def __cuda_array_interface__(self) -> Any:
-        """Describe address, shape, strides and element type."""
+        """Return address, shape, strides and element type."""
 
 
 class SupportsCudaStream(Protocol):
-    """A stream with `__cuda_stream__`, which gives (version, handle)."""
+    """A stream with `__cuda_stream__`, which returns (version, handle)."""
 
     @property
     def __cuda_stream__(self) -> Any:
-        """Give (0, handle)."""
+        """Return (0, handle)."""
 
 
 class HasStreamHandle(Protocol):
@@ -61,7 +60,7 @@ DeviceLike = Any
 
 @runtime_checkable
 class SchedulingPolicy(Protocol):
-    """Picks the stream of an op, and nothing else. It may be asked from any thread."""
+    """Picks the stream of an op. Any thread may call it."""
 
     def next_stream(self) -> StreamLike:
-        """The stream of the next op; its device is where the op runs."""
+        """Return the stream of the next op, which runs on the stream's device."""

@@ -1,4 +1,4 @@
-"""The op that each thread enqueues at the moment, and on which stream."""
+"""The op that each thread is running, and its stream."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Labelled(Protocol):
-    """An op, as far as messages name it."""
+    """The part of an op that messages use."""
 
     @property
     def name(self) -> str:
-        """What it is."""
+        """Its name in messages."""
 
     @property
     def created(self) -> Location | None:
@@ -29,7 +29,10 @@ class Labelled(Protocol):
 
 
 class Runnable(Labelled, Protocol[T_co]):
-    """An op, as far as what runs it needs: `DeviceOp`, whose methods name futures and graphs."""
+    """The part of an op that runs it.
+
+    `DeviceOp` cannot be named here, because its methods name futures and graphs.
+    """
 
     def _take(self, where: str) -> None: ...
 
@@ -39,7 +42,7 @@ class Runnable(Labelled, Protocol[T_co]):
 
 
 class _Running(threading.local):
-    """The op that this thread enqueues at the moment, and the handle of its stream; None for none."""
+    """The op that this thread is running, and the handle of its stream, or None."""
 
     op: Labelled | None = None
     stream: int | None = None
@@ -50,7 +53,7 @@ RUNNING = _Running()
 
 @contextlib.contextmanager
 def unchecked() -> Iterator[None]:
-    """Let this thread execute ops although it enqueues one: that one said so."""
+    """Let this thread run ops inside of a `then_unchecked` step."""
     outer, RUNNING.op = RUNNING.op, None
     try:
         yield
@@ -59,10 +62,10 @@ def unchecked() -> Iterator[None]:
 
 
 def refuse_nested(op: Labelled | str) -> None:
-    """Check that this thread may execute an op, or a transfer of this name that is no op.
+    """Check that this thread may run an op, or a transfer that is not an op, by its name.
 
     Raises:
-        NestedExecutionError: it enqueues another one at the moment.
+        NestedExecutionError: the thread is running another op.
     """
     outer = RUNNING.op
     if outer is not None:

@@ -1,6 +1,4 @@
-"""Call sites: the line of a program that made an op or acquired a lease. They are recorded in debug
-mode only.
-"""
+"""Call sites: the line of a program that made an op or acquired a lease, recorded in debug mode."""
 
 from __future__ import annotations
 
@@ -14,15 +12,14 @@ _HINT = "TILEC_DEBUG=1 shows the lines"
 
 
 def site() -> Location | None:
-    """Return the innermost line outside of tilec and of generated packages; None outside of debug
-    mode.
+    """Return the innermost line outside of tilec and of generated packages, or None.
 
-    Debug mode is asyncio's convention: `python -X dev`, or `TILEC_DEBUG=1`. A line costs
-    some microseconds, which each op and each lease would pay.
+    Lines are recorded only in debug mode, by asyncio's convention: `python -X dev`, or
+    `TILEC_DEBUG=1`. A line costs a few microseconds for each op and each lease.
     """
     if not recorded():
         return None
-    import inspect  # it takes longer to import than a first launch does
+    import inspect  # importing it takes longer than a first launch
 
     frame = inspect.currentframe()
     while frame is not None:
@@ -37,16 +34,16 @@ def site() -> Location | None:
 
 
 def created(name: str, at: Location | None) -> str:
-    """Return the name of an op with its call site, if that was recorded."""
+    """Return the name of an op with its call site, if recorded."""
     return name if at is None else f"{name}, created at {at}"
 
 
 def hinted(fix: str) -> str:
-    """Return the next step of an error, with how to get its call sites where none are recorded."""
+    """Return an error's next step; without call sites, add how to record them."""
     return fix if recorded() else f"{fix}; {_HINT}"
 
 
-@functools.cache  # each op and each lease asks
+@functools.cache  # each op and each lease calls it
 def recorded() -> bool:
     """Return whether call sites are recorded."""
     return sys.flags.dev_mode or os.environ.get("TILEC_DEBUG", "") not in ("", "0")

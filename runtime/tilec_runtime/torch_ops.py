@@ -1,6 +1,6 @@
 """Operators of a package in torch: schemas, kernels for CUDA and the cpu device, fake kernels.
 
-Generated modules (`demo.torch`) import this; nothing else does. Needs torch 2.7.
+Only generated modules (`demo.torch`) import this. It needs torch 2.7.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tilec_runtime.bundle.read import Bundle
     from tilec_runtime.launch.launcher import Launcher
 
-# Inductor passes arrays with the strides that they were traced with.
+# With this tag, Inductor passes arrays with the strides that they had when traced.
 _TAGS = (torch.Tag.pt2_compliant_tag, torch.Tag.needs_exact_strides)
 _NUMBERS = {"bool": "bool", "int": "SymInt", "uint": "SymInt", "float": "float"}
 _AXES = {bool: "bool", int: "int", float: "float", str: "str"}
@@ -37,27 +37,27 @@ class Loaded(Protocol):
 
 
 class Bundled(Protocol):
-    """What operators ask of a package."""
+    """The part of a package that operators use."""
 
     @property
     def bundle(self) -> Bundle:
-        """Its bundle."""
+        """The package's bundle."""
 
     def load(self, device: int | str) -> Loaded:
-        """Its kernels on a device."""
+        """Return the package's kernels on a device."""
 
 
 class Operators:
-    """The operators of one package, in one namespace. They live as long as this object."""
+    """The operators of one package, in one namespace. They exist as long as this object."""
 
     def __init__(self, package: Bundled, namespace: str, *, shared: bool = False) -> None:
-        """Define nothing yet.
+        """Create the namespace, without operators.
 
         Args:
-            package: what is launched.
-            namespace: of the operators.
-            shared: the namespace has the build's digest: operators that are there already are of
-                the same build, which was loaded from another place, and are taken.
+            package: the package with the kernels.
+            namespace: namespace of the operators.
+            shared: whether the namespace contains the build's digest. Then existing operators
+                belong to the same build, loaded from another place, and are reused.
         """
         self._package = package
         self._namespace = namespace
@@ -69,7 +69,7 @@ class Operators:
 
         Raises:
             BundleError: the bundle cannot be read.
-            RuntimeError: there is such an operator already.
+            RuntimeError: such an operator exists already.
         """
         known = getattr(torch.ops, self._namespace)
         if self._shared and hasattr(known, kernel):
@@ -103,9 +103,10 @@ class _Launchers(dict[int, "Launcher"]):
 
 
 def schema_of(info: KernelInfo) -> str:
-    """The schema of a kernel's operator, without its name: `(Tensor x, float eps=1e-06) -> Tensor`.
+    """Return the schema of a kernel's operator, without its name.
 
-    Tensors that the kernel writes and the caller gives are marked as mutated.
+    An example is `(Tensor x, float eps=1e-06) -> Tensor`. Tensors that the caller passes and the
+    kernel writes are marked as mutated.
     """
     inputs = info.inputs
     written = [param.name for param in inputs if param.out]
@@ -129,8 +130,9 @@ def schema_of(info: KernelInfo) -> str:
 
 
 def _defaults(inputs: tuple[Param, ...]) -> list[str]:
-    """The defaults of a schema: a number that schemas cannot write has none, nor has what is before
-    it.
+    """Return the defaults of a schema.
+
+    A number that schemas cannot express gets none, and neither do the parameters before it.
     """
     texts: list[str] = []
     for param in reversed(inputs):
@@ -142,7 +144,7 @@ def _defaults(inputs: tuple[Param, ...]) -> list[str]:
 
 
 def _runner(info: KernelInfo, outputs: Outputs, launchers: _Launchers) -> Callable[..., Any]:
-    """What an operator does with real tensors: it launches on torch's current stream."""
+    """Return an operator's function for real tensors: it launches on torch's current stream."""
     inputs = info.inputs
     template = outputs.template
     defaults = tuple(param.default for param in inputs)
@@ -150,7 +152,7 @@ def _runner(info: KernelInfo, outputs: Outputs, launchers: _Launchers) -> Callab
     choices, count = info.choices, len(inputs)
 
     def run(*args: Any, **axes: AxisValue | None) -> Any:
-        if len(args) != count:  # torch leaves defaults at the end out
+        if len(args) != count:  # torch omits trailing defaults
             args += defaults[len(args) :]
         allocated = outputs.allocate(args)
         values = outputs.values(allocated, args)

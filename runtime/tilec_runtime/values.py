@@ -1,9 +1,7 @@
-"""Value classes that cost next to nothing to define: what a frozen dataclass does, by methods that
-all of them share.
-"""
+"""Value classes that are cheap to define: frozen dataclasses that share their methods."""
 
-# A dataclass writes the source of its methods and compiles it at each import: that is most of what
-# importing the launch path would cost.
+# A dataclass generates and compiles the source of its methods at each import. That would be most of
+# the import time of the launch path.
 from __future__ import annotations
 
 import functools
@@ -26,7 +24,7 @@ else:
 
 
 class _Fields:
-    """`__dataclass_fields__` of a value class: `dataclasses.asdict` and `fields` take its instances."""
+    """`__dataclass_fields__` of a value class, for `dataclasses.asdict` and `fields`."""
 
     def __get__(self, instance: object, owner: Any) -> Any:
         return _dataclass_of(owner).__dataclass_fields__
@@ -98,12 +96,12 @@ def _defined(cls: Any) -> Any:
 
 
 def replace(value: T, /, **changes: Any) -> T:
-    """Return a value with other fields; `dataclasses.replace` imports `inspect` first."""
+    """Return a value with some fields changed; `dataclasses.replace` would import `inspect`."""
     return type(value)(**value.__dict__ | changes)
 
 
 class Uncopied:
-    """Base of objects that can be neither pickled nor copied: there would be two of one thing."""
+    """Base of objects that can be neither pickled nor copied, because a resource has one object."""
 
     __slots__ = ()
 

@@ -1,4 +1,4 @@
-"""What makes tensors and carries their contents, each as a lazy op: `api.zeros((4, 8)).sync()`."""
+"""Lazy ops that make tensors and copy their contents: `api.zeros((4, 8)).sync()`."""
 
 from __future__ import annotations
 

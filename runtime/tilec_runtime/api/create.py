@@ -1,6 +1,4 @@
-"""Functions that make tensors, each a lazy op that allocates, and fills with what is known, on the
-stream where it runs.
-"""
+"""Functions that make tensors. Each returns a lazy op that allocates and fills on its stream."""
 
 from __future__ import annotations
 
@@ -32,39 +30,39 @@ _UNKNOWN = tuple(name for name in DTYPES if name not in SUPPORTED)
 
 
 def empty(shape: Any, dtype: Any = "f32") -> DeviceOp[Tensor]:
-    """A tensor whose contents are whatever was there: for what writes all of it.
+    """Return an op that makes an uninitialized tensor, to be written by another op.
 
     Args:
         shape: extents: an int or a tuple.
         dtype: tilec's name, or a dtype of NumPy or torch.
 
     Raises:
-        TensorError: the shape or the dtype is off.
+        TensorError: the shape or the dtype is not valid.
     """
     name = known("empty", dtype)
     return Make("empty", sized("empty", shape, name), name, None)
 
 
 def zeros(shape: Any, dtype: Any = "f32") -> DeviceOp[Tensor]:
-    """A tensor of zeros.
+    """Return an op that makes a tensor of zeros.
 
     Args:
         shape: extents: an int or a tuple.
         dtype: tilec's name, or a dtype of NumPy or torch.
 
     Raises:
-        TensorError: the shape or the dtype is off; f8e8m0 has no zero.
+        TensorError: the shape or the dtype is not valid; f8e8m0 has no zero.
     """
     return _constant("zeros", shape, 0, known("zeros", dtype, but=_NO_ZERO))
 
 
 def ones(shape: Any, dtype: Any = "f32") -> DeviceOp[Tensor]:
-    """A tensor of ones. Everything else as for `zeros`."""
+    """Return an op that makes a tensor of ones. Everything else is as for `zeros`."""
     return _constant("ones", shape, 1, known("ones", dtype))
 
 
 def full(shape: Any, value: Any, dtype: Any = "f32") -> DeviceOp[Tensor]:
-    """A tensor of one value.
+    """Return an op that makes a tensor filled with one value.
 
     Args:
         shape: extents: an int or a tuple.
@@ -72,7 +70,7 @@ def full(shape: Any, value: Any, dtype: Any = "f32") -> DeviceOp[Tensor]:
         dtype: tilec's name, or a dtype of NumPy or torch.
 
     Raises:
-        TensorError: the shape or the dtype is off, or the dtype does not hold the value.
+        TensorError: the shape or the dtype is not valid, or the dtype cannot hold the value.
     """
     name = known("full", dtype)
     return Make("full", sized("full", shape, name), name, filled("full", value, name))
@@ -83,42 +81,41 @@ def fill(tensor: DeviceOp[Any], value: Any) -> DeviceOp[Any]: ...
 @overload
 def fill(tensor: Described, value: Any) -> FillIn: ...
 def fill(tensor: Any, value: Any) -> DeviceOp[Any]:
-    """Set all elements of a tensor; the op gives the tensor back.
+    """Return an op that sets all elements of a tensor, and returns the tensor.
 
     Args:
         tensor: a tensor or partition, which moves in if it is owned; a mutable borrow; or an op
-            that gives one of these.
+            that returns one of these.
         value: a number.
 
     Raises:
-        TensorError: it is no tensor, its dtype does not hold the value, or its elements do not lie
-            side by side.
+        TensorError: `tensor` is not a tensor, its dtype cannot hold the value, or its elements have
+            gaps.
         OwnershipError: it cannot be written.
     """
     if isinstance(tensor, DeviceOp):
         return tensor.then(lambda found: fill(found, value))
     require_tensor(tensor, "fill")
-    if not tensor.readonly:  # which is refused anyway, and nothing that is said of gaps would help
+    if not tensor.readonly:  # `FillIn` refuses a read-only tensor; gaps do not matter then
         dense(tensor)
     return FillIn(tensor, filled("fill", value, tensor.dtype))
 
 
 def arange(start: Any, stop: Any = None, step: Any = 1, *, dtype: Any = "f32") -> DeviceOp[Tensor]:
-    """Numbers from `start` on, `step` apart, up to `stop` and without it. With one argument, from 0
-    up to that.
+    """Return an op that makes the numbers from `start` to below `stop` in steps of `step`.
 
-    Element i is start + i * step. Integer dtypes take integers and compute exactly; float dtypes
-    compute in f64 and round once.
+    With one argument, that is `stop`, and the numbers start at 0. Element i is start + i * step.
+    Integer dtypes take integers and compute exactly. Float dtypes compute in f64 and round once.
 
     Args:
         start: the first number.
-        stop: where to end.
-        step: may be negative.
+        stop: the end, which is excluded.
+        step: the step, which may be negative.
         dtype: tilec's name, or a dtype of NumPy or torch; not bool.
 
     Raises:
-        CallError: the step is 0, or an argument is no finite number.
-        TensorError: the dtype is off, or does not hold a number.
+        CallError: the step is 0, or an argument is not a finite number.
+        TensorError: the dtype is not valid, or cannot hold an element.
     """
     name = known("arange", dtype, but=NOT_COUNTED)
     first, end = (0, start) if stop is None else (start, stop)
@@ -147,20 +144,20 @@ def arange(start: Any, stop: Any = None, step: Any = 1, *, dtype: Any = "f32") -
 
 
 def linspace(start: Any, stop: Any, num: Any, *, dtype: Any = "f32") -> DeviceOp[Tensor]:
-    """`num` numbers from `start` to `stop`, both of them included and exact, evenly apart.
+    """Return an op that makes `num` evenly spaced numbers from `start` to `stop`, both exact.
 
     Element i is start + i * ((stop - start) / (num - 1)), computed in f64 with each operation
-    rounded, and then rounded to the dtype; integer dtypes take what is not above it.
+    rounded, and then rounded to the dtype. Integer dtypes round down.
 
     Args:
         start: the first number.
         stop: the last number.
-        num: how many; one only where `start` is `stop`.
+        num: the number of elements; 1 only if `start` equals `stop`.
         dtype: tilec's name, or a dtype of NumPy or torch; not bool.
 
     Raises:
-        CallError: an argument is no finite number.
-        TensorError: `num` is off, the dtype is off, or does not hold an end.
+        CallError: an argument is not a finite number.
+        TensorError: `num` or the dtype is not valid, or the dtype cannot hold `start` or `stop`.
     """
     name = known("linspace", dtype, but=NOT_COUNTED)
     first, last = float(real("linspace", "start", start)), float(real("linspace", "stop", stop))
@@ -178,7 +175,7 @@ def linspace(start: Any, stop: Any, num: Any, *, dtype: Any = "f32") -> DeviceOp
 
 
 def eye(n: Any, columns: Any = None, dtype: Any = "f32") -> DeviceOp[Tensor]:
-    """A matrix of zeros with ones on its diagonal.
+    """Return an op that makes a matrix of zeros with ones on its diagonal.
 
     Args:
         n: the number of rows.
@@ -186,7 +183,7 @@ def eye(n: Any, columns: Any = None, dtype: Any = "f32") -> DeviceOp[Tensor]:
         dtype: tilec's name, or a dtype of NumPy or torch.
 
     Raises:
-        TensorError: the shape or the dtype is off; f8e8m0 has no zero.
+        TensorError: the shape or the dtype is not valid; f8e8m0 has no zero.
     """
     name = known("eye", dtype, but=(*_NO_ZERO, *_UNKNOWN))
     rows = _index("eye", "n", n)
@@ -198,22 +195,26 @@ def eye(n: Any, columns: Any = None, dtype: Any = "f32") -> DeviceOp[Tensor]:
 
 
 def convert(source: Any, dtype: Any) -> DeviceOp[Tensor]:
-    """A contiguous copy of a tensor with another dtype.
+    """Return an op that makes a contiguous copy of a tensor with another dtype.
 
-    Numbers are rounded once, to nearest even. Floats become integers towards zero: what is too
-    large becomes the nearest bound, and NaN 0. Integers become integers by their low bits, and
-    bools by being other than 0. What is too large for a float becomes infinite, or NaN for f8e4m3
-    and f8e8m0; f8e8m0 has powers of two alone, and NaN for what is not above 0. f4e2m1 has neither
-    infinity nor NaN: both become its largest number, 6, and what is too large too.
+    - Numbers are rounded once, to nearest even.
+    - Floats become integers by truncation towards zero. A value out of range becomes the nearest
+      bound, and NaN becomes 0.
+    - Integers become integers by their low bits, and bools by a comparison with 0.
+    - A value out of range of a float becomes infinity, or NaN for f8e4m3 and f8e8m0. f8e8m0 has
+      only powers of two; a value that is not above 0 becomes NaN.
+    - f4e2m1 has neither infinity nor NaN: both, and values out of range, become its largest number,
+      6.
 
     Args:
         source: a tensor, view, shared tensor or borrow, which is claimed for reading until the op
-            has run; a tensor of another library; or an op that gives one of these.
+            has run; a tensor of another library; or an op that returns one of these.
         dtype: tilec's name, or a dtype of NumPy or torch.
 
     Raises:
-        TensorError: it is no tensor, the dtype is none, or its elements would not fill their bytes.
-        OwnershipError: it cannot be read.
+        TensorError: `source` is not a tensor, the dtype is not valid, or its packed elements would
+            not fill their bytes.
+        OwnershipError: the tensor cannot be read.
     """
     name = known("convert", dtype)
     if isinstance(source, DeviceOp):
@@ -235,7 +236,7 @@ def _steps(dtype: str, start: float, step: float, count: int) -> recipes.Recipe:
 
 
 def _count(start: float, stop: float, step: float) -> int:
-    """How many numbers there are from `start` up to `stop`."""
+    """Count the numbers from `start` to below `stop`."""
     if all(isinstance(number, int) for number in (start, stop, step)):
         return max(0, -int((start - stop) // step))
     steps = (stop - start) / step
@@ -247,7 +248,7 @@ def _count(start: float, stop: float, step: float) -> int:
 
 
 def _held(what: str, number: float, dtype: str) -> None:
-    """Check that a dtype holds a number, as its nearest element."""
+    """Check that a dtype can hold a number, rounded to the nearest element."""
     why = refusal(number, dtype)
     if why:
         raise TensorError(f"{what}: an element {why}", fix="take a wider dtype, or a smaller range")

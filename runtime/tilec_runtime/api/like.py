@@ -1,4 +1,4 @@
-"""Functions that make a tensor of another one's shape and dtype, as those of `create` do."""
+"""Functions that make a tensor with another one's shape and dtype, like those of `create`."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ _Make = Callable[[Any, Any], DeviceOp[Tensor]]
 
 
 def empty_like(source: Any, dtype: Any = None) -> DeviceOp[Tensor]:
-    """A contiguous tensor of the shape of another one, on the device where the op runs; its
-    contents are whatever was there.
+    """Return an op that makes an uninitialized contiguous tensor with another one's shape.
+
+    The new tensor is on the device where the op runs.
 
     Args:
-        source: a tensor of tilec of any kind, also one that has moved; an array
-            or tensor of another library; or an op that gives one of these, which runs as a part of
-            this one.
+        source: a tensor of tilec of any kind, even one that was moved; an array or tensor of
+            another library; or an op that returns one of these, which runs as a part of this op.
         dtype: tilec's name, or a dtype of NumPy or torch; None for the source's.
 
     Raises:
-        TensorError: the source has no shape and dtype, or the dtype is off.
+        TensorError: the source has no shape and dtype, or the dtype is not valid.
     """
     return _like("empty_like", source, dtype, empty)
 
 
 def zeros_like(source: Any, dtype: Any = None) -> DeviceOp[Tensor]:
-    """A tensor of zeros. Everything else as for `empty_like`."""
+    """Return an op that makes a tensor of zeros. Everything else is as for `empty_like`."""
     return _like("zeros_like", source, dtype, zeros)
 
 
 def ones_like(source: Any, dtype: Any = None) -> DeviceOp[Tensor]:
-    """A tensor of ones. Everything else as for `empty_like`."""
+    """Return an op that makes a tensor of ones. Everything else is as for `empty_like`."""
     return _like("ones_like", source, dtype, ones)
 
 
 def full_like(source: Any, value: Any, dtype: Any = None) -> DeviceOp[Tensor]:
-    """A tensor of one value. Everything else as for `empty_like`."""
+    """Return an op that makes a tensor of one value. Everything else is as for `empty_like`."""
     return _like("full_like", source, dtype, lambda shape, name: full(shape, value, name))
 
 

@@ -1,6 +1,4 @@
-"""The ops that make, fill and convert tensors, and the checks that they have in common: all of them
-before anything is enqueued.
-"""
+"""The ops that make, fill and convert tensors, and their checks, which come before any enqueue."""
 
 from __future__ import annotations
 
@@ -23,29 +21,29 @@ from tilec_runtime.tensors.lease import holder
 from tilec_runtime.tensors.shapes import checked_packing, checked_shape
 from tilec_runtime.tensors.tensor import Tensor
 
-# Dtypes that kernels know, and those among all that have no zero or too few numbers to count with.
+# Dtypes that the kernels support; dtypes without a zero, or with too few numbers to count.
 SUPPORTED = tuple(CODES)
 NOT_COUNTED = ("bool", "f8e8m0", *(name for name in DTYPES if name not in CODES))
-# The largest tensor that addresses can name, in bytes.
+# The largest tensor that virtual addresses allow, in bytes.
 _MOST = 1 << 48
-# Of the largest integers that f64 holds.
+# Bits of the largest integers that f64 can hold.
 _BITS = 1023
 
 
 @final
 class Make(DeviceOp[Tensor]):
-    """A new tensor, and what fills it."""
+    """An op that makes a tensor and fills it."""
 
     def __init__(
         self, what: str, shape: tuple[int, ...], dtype: str, recipe: recipes.Recipe | None
     ) -> None:
-        """Keep what was checked.
+        """Keep arguments that were checked.
 
         Args:
             what: the function, for messages.
             shape: extents.
             dtype: tilec's name.
-            recipe: fills it; None leaves in it whatever was there.
+            recipe: fills the tensor; None leaves it uninitialized.
         """
         self._what, self._shape, self._dtype, self._recipe = what, shape, dtype, recipe
 
@@ -54,7 +52,7 @@ class Make(DeviceOp[Tensor]):
 
     @property
     def name(self) -> str:
-        """`zeros`."""
+        """For example `zeros`."""
         return self._what
 
     def _execute(self, ctx: ExecutionContext) -> Tensor:
@@ -66,14 +64,15 @@ class Make(DeviceOp[Tensor]):
 
 @final
 class FillIn(HoldingOp[Any]):
-    """One value for all elements of a tensor that is there. It is held as in a launch, and comes
-    out of the result.
+    """An op that sets all elements of an existing tensor, and returns it.
+
+    It holds the tensor as a launch does.
     """
 
     _graph_node_: ClassVar[Literal[True]] = True
 
     def __init__(self, tensor: Described, recipe: recipes.Fill) -> None:
-        """Take the tensor.
+        """Hold the tensor.
 
         Raises:
             OwnershipError: it cannot be written.
@@ -90,22 +89,22 @@ class FillIn(HoldingOp[Any]):
 
 @final
 class Convert(HoldingOp[Tensor]):
-    """The elements of a tensor as those of another dtype, in memory of their own."""
+    """An op that converts the elements of a tensor to another dtype, in new memory."""
 
     def __init__(self, source: Described, dtype: str) -> None:
         """Claim the tensor for reading, until the op has run.
 
         Raises:
             OwnershipError: it cannot be read.
-            TensorError: it has strides that cannot be copied, or the dtype's elements share bytes
-                and would not fill them.
+            TensorError: its strides cannot be copied, or packed elements would not fill their
+                bytes.
         """
         who = holder("convert")
         source.require(who)
         checked_packing(dtype, source.shape)
         self._dtype, self._nbytes = dtype, DTYPES[dtype].size_of(source.size)
-        # Elements that lie apart are put together first; and a copy is all that the same dtype
-        # takes.
+        # The kernels read contiguous elements, so gaps are closed first. For the same dtype, that
+        # copy is the result.
         self._boxes: list[CopyCall] | None = None
         if not source.is_contiguous or source.dtype == dtype:
             layout = byte_layout(source.facts)
@@ -129,15 +128,15 @@ class Convert(HoldingOp[Tensor]):
 
 
 def known(what: str, dtype: Any, *, but: tuple[str, ...] = ()) -> str:
-    """A dtype's name.
+    """Return the name of a dtype that a function supports.
 
     Args:
         what: the function, for messages.
         dtype: tilec's name, or a dtype of NumPy or torch.
-        but: dtypes that the function makes nothing of.
+        but: dtypes that the function does not support.
 
     Raises:
-        TensorError: it is none, or the function does not take it.
+        TensorError: there is no such dtype, or the function does not support it.
     """
     name = dtype_name(dtype)
     if name in but:
@@ -149,10 +148,10 @@ def known(what: str, dtype: Any, *, but: tuple[str, ...] = ()) -> str:
 
 
 def sized(what: str, shape: Any, dtype: str) -> tuple[int, ...]:
-    """The extents of a tensor.
+    """Return the extents of a new tensor.
 
     Raises:
-        TensorError: it has no shape, a negative extent, or more bytes than there are addresses.
+        TensorError: the shape is not valid, has a negative extent, or exceeds virtual addresses.
     """
     extents = checked_shape(shape)
     checked_packing(dtype, extents)
@@ -164,10 +163,10 @@ def sized(what: str, shape: Any, dtype: str) -> tuple[int, ...]:
 
 
 def filled(what: str, value: Any, dtype: str) -> recipes.Fill:
-    """What fills a tensor with a value.
+    """Return the recipe that fills a tensor with a value.
 
     Raises:
-        TensorError: the dtype does not hold the value.
+        TensorError: the dtype cannot hold the value.
     """
     row = DTYPES[dtype]
     if not is_number(value):
@@ -184,10 +183,10 @@ def filled(what: str, value: Any, dtype: str) -> recipes.Fill:
 
 
 def real(what: str, name: str, value: Any) -> float:
-    """A number that is no bool.
+    """Return a number that is not a bool.
 
     Raises:
-        CallError: it is none, not finite, or beyond f64.
+        CallError: the value is not a number, is not finite, or exceeds f64.
     """
     plain = value.item() if is_number(value) and hasattr(value, "item") else value
     if isinstance(plain, bool) or not isinstance(plain, int | float):
@@ -202,10 +201,10 @@ def real(what: str, name: str, value: Any) -> float:
 
 
 def dense(tensor: Described) -> None:
-    """Check that a tensor's elements fill a stretch of memory, in whatever order.
+    """Check that a tensor's elements have no gaps, in any order of its dimensions.
 
     Raises:
-        TensorError: there are gaps between them.
+        TensorError: there are gaps.
     """
     first, end = byte_range(tensor.facts)
     if end - first != tensor.nbytes:

@@ -1,4 +1,5 @@
 """Random tensors: Philox 4x32-10 by seed and element, with the same bits on every device.
+
 docs/reference/random.md says how to reproduce them.
 """
 
@@ -21,17 +22,19 @@ _OTHERS = tuple(name for name in DTYPES if name not in _MADE)
 
 
 def rand(shape: Any, *, dtype: Any = "f32", seed: int | None = None) -> DeviceOp[Tensor]:
-    """Random numbers that are uniform in [0, 1): multiples of 2^-24 (f64: 2^-53, f16: 2^-11, bf16:
-    2^-8).
+    """Return an op that makes random numbers, uniform in [0, 1).
+
+    They are multiples of 2^-24 (f64: 2^-53, f16: 2^-11, bf16: 2^-8).
 
     Args:
         shape: extents: an int or a tuple.
         dtype: f16, bf16, f32 or f64.
-        seed: from 0 to 2^64 - 1; one seed gives the same bits on every device. None draws one.
+        seed: from 0 to 2^64 - 1; the same seed gives the same bits on every device. None draws a
+            seed.
 
     Raises:
-        TensorError: the shape or the dtype is off.
-        CallError: the seed is.
+        TensorError: the shape or the dtype is not valid.
+        CallError: the seed is not valid.
     """
     name = known("rand", dtype, but=_OTHERS)
     return Make("rand", sized("rand", shape, name), name, recipes.Uniform(seed=_seed("rand", seed)))
@@ -40,18 +43,20 @@ def rand(shape: Any, *, dtype: Any = "f32", seed: int | None = None) -> DeviceOp
 def randn(
     shape: Any, *, mean: float = 0.0, std: float = 1.0, dtype: Any = "f32", seed: int | None = None
 ) -> DeviceOp[Tensor]:
-    """Random numbers of a normal distribution. For f16 and bf16 they are made in f32, and rounded.
+    """Return an op that makes random numbers of a normal distribution.
+
+    For f16 and bf16 they are computed in f32, and rounded.
 
     Args:
         shape: extents: an int or a tuple.
-        mean: of the distribution.
-        std: its standard deviation, which is not negative.
+        mean: mean of the distribution.
+        std: standard deviation; not negative.
         dtype: f16, bf16, f32 or f64.
         seed: as for `rand`.
 
     Raises:
-        TensorError: the shape or the dtype is off.
-        CallError: the seed, the mean or the deviation is.
+        TensorError: the shape or the dtype is not valid.
+        CallError: the seed, the mean or the deviation is not valid.
     """
     name = known("randn", dtype, but=_OTHERS)
     middle = _computed("mean", mean, name)
@@ -63,7 +68,7 @@ def randn(
 
 
 def _computed(name: str, value: Any, dtype: str) -> float:
-    """A number in the type that the distribution is computed in: f64, or f32 for all other dtypes."""
+    """Round a number to the type of the computation: f64, or f32 for all other dtypes."""
     number = real("randn", name, value)
     code = "<d" if dtype == "f64" else "<f"
     try:
@@ -71,7 +76,7 @@ def _computed(name: str, value: Any, dtype: str) -> float:
     except (OverflowError, struct.error) as error:
         raise CallError(
             f"randn: {name} is {shown(value)}, which f32 cannot hold"
-        ) from error  # f64 holds all that `real` gives
+        ) from error  # only f32: `real` has checked for f64
     return rounded
 
 

@@ -1,5 +1,6 @@
-"""Transfers as lazy ops: host to device and back, and copies on the device. None of them makes the
-host wait for the device.
+"""Transfers as lazy ops: host to device, device to host, and copies on the device.
+
+The host does not wait for the device.
 """
 
 from __future__ import annotations
@@ -27,38 +28,39 @@ if TYPE_CHECKING:
 
 
 def from_host(source: Any) -> DeviceOp[Tensor]:
-    """A new tensor with the contents of a host array, on the device where the op runs.
+    """Return an op that makes a tensor with the contents of a host array, on its device.
 
-    The array is kept, and read while the op is enqueued (by `sync`, `future` or `await`):
-    afterwards it may change. Large arrays are copied on a stream of their own, so that nothing
-    waits for what the device has to compute.
+    The array is kept, and read while the op is enqueued (by `sync`, `future` or `await`);
+    afterwards it may change. Large arrays are copied on an internal stream, so that they wait for
+    no other device work.
 
     Args:
         source: a NumPy or ml_dtypes array of any strides, a tensor of another library in host
             memory, or a buffer (bytes, array.array, memoryview). Elements of packed dtypes are
-            packed on the way.
+            packed during the transfer.
 
     Raises:
-        TensorError: it is none of these, or has a dtype that tensors have not.
+        TensorError: `source` is none of these, or has a dtype that tensors do not have.
     """
     return FromHost(source)
 
 
 def to_host(tensor: Described | DeviceOp[Any], *, out: Array | None = None) -> DeviceOp[Array]:
-    """The contents of a tensor as a NumPy array, which is complete when the op is. `Tensor.to_host`
-    is the call that waits.
+    """Return an op that copies a tensor to a NumPy array, which is complete when the op is.
+
+    `Tensor.to_host` is the call that waits.
 
     Args:
-        tensor: of any kind, which is claimed for reading until the op has run; or an op that gives
-            one.
-        out: a C-contiguous array to copy to. To memory of `pinned` the device copies by itself;
-            with other memory, enqueuing waits for the device. Without `out` the array is made of
-            such memory; one of a tensor with gaps may have strides.
+        tensor: a tensor of any kind, which is claimed for reading until the op has run; or an op
+            that returns one.
+        out: a C-contiguous array to copy to. The device copies to memory of `pinned` by itself;
+            with other memory, the enqueue waits for the device. Without `out`, the op makes a
+            pinned array; if the tensor has gaps, that array may have strides.
 
     Raises:
-        TensorError: it is no tensor, or `out` does not fit: nothing is copied to `out` from packed
-            elements.
-        OwnershipError: it cannot be read.
+        TensorError: `tensor` is not a tensor, or `out` does not fit. A packed dtype cannot be
+            copied to `out`.
+        OwnershipError: the tensor cannot be read.
     """
     if isinstance(tensor, DeviceOp):
         return tensor.then(lambda found: to_host(found, out=out))
@@ -66,14 +68,15 @@ def to_host(tensor: Described | DeviceOp[Any], *, out: Array | None = None) -> D
 
 
 def dup(tensor: Described | DeviceOp[Any]) -> DeviceOp[Tensor]:
-    """A contiguous copy of a tensor or view, in memory of its own on the same device.
+    """Return an op that makes a contiguous copy of a tensor or view, on the same device.
 
     Args:
-        tensor: of any kind, which is claimed for reading until the op has run; or an op that gives
-            one.
+        tensor: a tensor of any kind, which is claimed for reading until the op has run; or an op
+            that returns one.
 
     Raises:
-        TensorError: it is no tensor, or its strides would take more than 4,096 calls of the driver.
+        TensorError: `tensor` is not a tensor, or its strides would take more than 4,096 calls of
+            the driver.
         OwnershipError: it cannot be read.
     """
     if isinstance(tensor, DeviceOp):
@@ -86,20 +89,20 @@ def memcpy(target: Described, source: Described) -> Memcpy: ...
 @overload
 def memcpy(target: Described, source: Any) -> DeviceOp[None]: ...
 def memcpy(target: Described, source: Any) -> DeviceOp[None]:
-    """Copy contents to a tensor that is there, and stays where it is.
+    """Return an op that copies contents to an existing tensor, which does not move.
 
     Args:
-        target: a tensor, a mutable borrow, or a partition. It is claimed for writing until the op
-            has run, and does not move.
-        source: a tensor or view of the same dtype, shape and device, which is claimed for reading,
-            strides being free on both sides; an op that gives one; or a host array, which is read
-            while the op is enqueued. The shape may be another of as many elements where neither
-            side has gaps.
+        target: a tensor, a mutable borrow, or a partition, which is claimed for writing until the
+            op has run.
+        source: a tensor or view of the same dtype, shape and device, which is claimed for reading;
+            an op that returns one; or a host array, which is read while the op is enqueued. Strides
+            may differ. If neither side has gaps, shapes with the same number of elements may differ
+            too.
 
     Raises:
-        TensorError: the contents do not fit, or the target is no tensor.
-        AliasError: they share memory.
-        OwnershipError: the target cannot be written, or the source not be read.
+        TensorError: the contents do not fit, or the target is not a tensor.
+        AliasError: target and source share memory.
+        OwnershipError: the target cannot be written, or the source cannot be read.
     """
     written = require_tensor(target, "memcpy")
     if isinstance(source, DeviceOp):
@@ -108,17 +111,18 @@ def memcpy(target: Described, source: Any) -> DeviceOp[None]:
 
 
 def pinned(shape: Any, dtype: Any, device: DeviceLike | None = None) -> Array:
-    """A NumPy array in memory that a device copies to by itself, for `to_host(out=)`. Its contents
-    are whatever was there.
+    """Return an uninitialized NumPy array in pinned memory, for `to_host(out=)`.
+
+    A device copies to pinned memory by itself.
 
     Args:
         shape: extents.
         dtype: tilec's name, or a dtype of NumPy or torch.
-        device: whose driver makes it; None for the default device.
+        device: the device; None for the default device.
 
     Raises:
-        TensorError: the dtype is packed, or none.
-        DriverError: there is no such memory.
+        TensorError: the dtype is packed, or there is no such dtype.
+        DriverError: the driver has no pinned memory left.
     """
     extents, name = checked_shape(shape), dtype_name(dtype)
     if DTYPES[name].packed:

@@ -1,6 +1,4 @@
-"""The kernels behind `tilec_runtime.api`: CUDA C++ that tilec itself builds into kernels.tilec, and
-NumPy twins with the same bits.
-"""
+"""The kernels of `tilec_runtime.api`: CUDA C++ in kernels.tilec, and NumPy twins, bit for bit."""
 
 from __future__ import annotations
 
@@ -14,7 +12,7 @@ if TYPE_CHECKING:
     from tilec_runtime.launch.load import Module
 
 BUNDLE = "kernels.tilec"
-# What the kernels call a dtype: its place here, as in elements.cuh.
+# The kernels' code of each dtype: its place in this tuple, as in elements.cuh.
 CODES = {
     name: code
     for code, name in enumerate(
@@ -38,15 +36,15 @@ CODES = {
         )
     )
 }
-# What f32 is converted to by code of its own.
+# Dtypes with a special conversion from f32.
 _FROM_F32 = frozenset(("f16", "bf16", "f64", "f8e4m3", "f8e5m2"))
-# By driver and device: for the life of the process, as images are.
+# Loaded kernels by driver and device, kept until the process ends, as images are.
 _LOADED: dict[tuple[DeviceDriver, int], Module] = {}
 _LOCK = ForkLock()
 
 
 def kernels(driver: DeviceDriver, ordinal: int) -> Module:
-    """The kernels on a GPU, loaded at the first call for it.
+    """Return the kernels on a GPU, loaded at the first call for it.
 
     Raises:
         BundleError: the bundle that was installed with tilec is damaged.
@@ -59,7 +57,7 @@ def kernels(driver: DeviceDriver, ordinal: int) -> Module:
 
 
 def held_of(source: str, target: str) -> int:
-    """What a conversion's kernel holds numbers in, as convert.cu calls it."""
+    """Return the intermediate form of a conversion: `HELD` in convert.cu."""
     kind = DTYPES[source].kind
     if kind != "float" or source == "f64":
         return 0 if kind != "float" else 2
@@ -67,19 +65,19 @@ def held_of(source: str, target: str) -> int:
 
 
 def width_of(dtype: str) -> int:
-    """Bytes of an element, as a power of two."""
+    """Return the base-2 logarithm of an element's bytes."""
     return DTYPES[dtype].bytes.bit_length() - 1
 
 
 def _load(driver: DeviceDriver, ordinal: int) -> Module:
-    # Imported here: zeros, and everything on the cpu device, need neither.
+    # Imported here: zeros, and the cpu device, need no bundle.
     from importlib.resources import files
     from pathlib import Path
 
     from tilec_runtime.launch.load import load
 
     resource = files(__name__).joinpath(BUNDLE)
-    # tilec in a zip file has no path: its bundle is then held in memory.
+    # In a zip file, tilec has no path, so the bundle is held in memory.
     return load(
         resource if isinstance(resource, Path) else resource.read_bytes(), ordinal, driver=driver
     )

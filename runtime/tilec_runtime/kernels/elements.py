@@ -1,6 +1,4 @@
-"""Elements of one dtype as those of another with NumPy: the twin of elements.cuh and convert.cu,
-bit for bit.
-"""
+"""Conversion of elements with NumPy: the twin of elements.cuh and convert.cu, bit for bit."""
 
 from __future__ import annotations
 
@@ -17,7 +15,7 @@ from tilec_runtime.tensors.host import numpy_dtype, paired, unpaired
 Array: TypeAlias = "np.ndarray[Any, Any]"
 
 
-# The one NaN of each float that has any. f4e2m1 has none: its largest number stands there.
+# The only NaN that conversions to a float dtype give. f4e2m1 has no NaN: its largest number.
 _NANS = {
     "f64": 0x7FF8000000000000,
     "f32": 0x7FC00000,
@@ -28,22 +26,23 @@ _NANS = {
     "f4e2m1": 7,
 }
 _SCALE, _FOURS = "f8e8m0", "f4e2m1"
-# Digits beyond these of an integer are put together into one before it becomes a float64: what is
-# rounded to has fewer by far.
+# An integer of more than 40 bits drops its 24 low bits, and sets its last bit if any of them is set
+# (a sticky bit). Then float64 holds it exactly. Targets of 4 to 16 bits keep far fewer bits.
 _KEPT, _DROPPED = np.uint64(1 << 40), np.uint64(24)
 
 
 def convert(bits: Array, source: str, target: str) -> Array:
-    """The bits of elements as those of another dtype, rounded once, to nearest even.
+    """Convert the bits of elements to another dtype, rounded once, to nearest even.
 
-    Floats become integers towards zero; what is too large becomes the nearest bound, NaN becomes 0.
-    Integers become integers by their low bits. Every NaN is the same one.
+    Floats become integers by truncation towards zero. A value out of range becomes the nearest
+    bound, and NaN becomes 0. Integers become integers by their low bits. Every NaN becomes the same
+    one.
 
     Args:
-        bits: unsigned integers of the source's size; of f4e2m1, bytes of two elements, the first in
-            the low half.
-        source: its dtype.
-        target: the dtype wanted, another one.
+        bits: unsigned integers of the source's size; for f4e2m1, bytes of two elements, the first
+            in the low half.
+        source: the dtype of the elements.
+        target: another dtype.
     """
     if source == _FOURS:
         bits = unpaired(bits)
@@ -62,13 +61,13 @@ def _converted(bits: Array, source: str, target: str) -> Array:
 
 
 def numbers(bits: Array, dtype: str) -> Array:
-    """What bits of a float stand for: float64 for f64, else float32, which has them all."""
+    """Return the values of a float's bits: float64 for f64, float32 for all others, exactly."""
     held = bits.view(numpy_dtype(dtype))
     return held if dtype in ("f32", "f64") else held.astype(np.float32)
 
 
 def encode(values: Array, dtype: str) -> Array:
-    """The bits of float64 or float32 numbers as elements of a dtype; may be a view."""
+    """Return the bits of float64 or float32 values as elements of a dtype; may be a view."""
     with np.errstate(all="ignore"):
         row = DTYPES[dtype]
         if row.kind == "bool":
@@ -81,25 +80,26 @@ def encode(values: Array, dtype: str) -> Array:
 
 
 def narrow(values: Array, dtype: str) -> Array:
-    """The bits of the nearest floats. For those of 4 to 16 bits, the float32 numbers may have been
-    rounded to odd.
+    """Return the bits of the nearest floats.
+
+    For targets of 4 to 16 bits, the float32 values may have been rounded to odd.
     """
     if dtype == _SCALE:
         bits = np.ascontiguousarray(values).view(np.uint32)
         return _scales(bits, bits & np.uint32(0x7FFFFFFF))
-    if dtype == "f16":  # NumPy's own conversion takes ten times as long for tiny numbers
+    if dtype == "f16":  # NumPy's conversion takes ten times as long for subnormal numbers
         nearest = formats.narrow(values, Scalar.F16)
     else:
         nearest = values.astype(numpy_dtype(dtype))
     bits = nearest.view(f"u{DTYPES[dtype].bytes}")
     missing = np.isnan(values)
-    if dtype == "f8e4m3":  # what is too large is a NaN there
+    if dtype == "f8e4m3":  # a value out of range becomes NaN
         missing |= (bits & np.uint8(0x7F)) == np.uint8(_NANS[dtype])
     return np.where(missing, bits.dtype.type(_NANS[dtype]), bits)
 
 
 def _scales(bits: Array, size: Array) -> Array:
-    """Powers of two, the upper one of two that are as near; what is not above 0 has none."""
+    """Return the nearest powers of two, the upper of two equally near; NaN if not above 0."""
     result = (size + np.uint32(0x00400000)) >> np.uint32(23)
     result[size < np.uint32(0x00800000)] = 1
     result[size < np.uint32(0x00600000)] = 0
@@ -108,13 +108,13 @@ def _scales(bits: Array, size: Array) -> Array:
 
 
 def _clipped(values: Array, dtype: str) -> Array:
-    """Float64 numbers as an integer type, towards zero and within its bounds."""
+    """Truncate float64 values towards zero, and clip them to an integer dtype."""
     bounds = np.iinfo(DTYPES[dtype].numpy)
     low, high = float(bounds.min), float(bounds.max)
     whole = np.trunc(values)
     inside = (whole >= low) & (
         whole < high
-    )  # a float64 above all of i64 or u64 rounds to their highest, plus 1
+    )  # `high` of i64 and u64 rounds up to a power of two in float64, which is out of range
     result = np.where(inside, whole, 0.0).astype(DTYPES[dtype].numpy)
     result[whole >= high] = bounds.max
     result[whole < low] = bounds.min

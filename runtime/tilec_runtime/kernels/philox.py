@@ -1,6 +1,4 @@
-"""Philox 4x32-10 and the numbers that are made of its words, with NumPy: the twin of philox.cuh and
-random.cu, bit for bit.
-"""
+"""Philox 4x32-10 and random numbers with NumPy: twin of philox.cuh and random.cu, bit for bit."""
 
 from __future__ import annotations
 
@@ -11,7 +9,7 @@ import numpy as np
 from tilec_runtime.cpu.tileir.floats import fused_float32 as fma
 from tilec_runtime.kernels.elements import Array, narrow
 
-# Counters at a time: what they need stays in the cache.
+# Counters per step, few enough for the processor's cache.
 CHUNK = 1 << 14
 _MULTIPLIERS = (np.uint64(0xD2511F53), np.uint64(0xCD9E8D57))
 _WEYL = (0x9E3779B9, 0xBB67AE85)
@@ -24,8 +22,8 @@ def _hex(*texts: str) -> tuple[Any, ...]:
     return tuple(np.float32(float.fromhex(text)) for text in texts)
 
 
-# Polynomials, highest power first: -2 log(1 + f) / f between the roots of 1/2 and of 2; sin(pi/4 t)
-# / t and cos(pi/4 t) of t^2.
+# Polynomials, highest power first: -2 log(1 + f) / f for 1 + f from sqrt(1/2) to sqrt(2); in t^2,
+# sin(pi/4 t) / t and cos(pi/4 t).
 _LOG = _hex(
     "-0x1.6626eap-3",
     "0x1.26729ep-2",
@@ -43,8 +41,11 @@ _OCTAVE = _hex("-0x1.62e430p-23")[0]
 
 
 def philox(counter: tuple[Array, ...], key: tuple[int, int]) -> tuple[Array, ...]:
-    """The four words of each counter, whose four words are given lowest first, under a key of two
-    words.
+    """Return the four random words of each counter.
+
+    Args:
+        counter: the four words of the counters, lowest first.
+        key: two words.
     """
     c0, c1, c2, c3 = (np.asarray(word, np.uint64) for word in counter)
     key0, key1 = key
@@ -61,13 +62,13 @@ def philox(counter: tuple[Array, ...], key: tuple[int, int]) -> tuple[Array, ...
 
 
 def write_uniform(to: Array, dtype: str, seed: int, first: int = 0) -> None:
-    """Fill the bits of elements, from element `first` of the sequence on, with numbers in [0, 1).
+    """Write the bits of uniform random numbers in [0, 1).
 
     Args:
         to: unsigned integers of the dtype's size.
         dtype: f16, bf16, f32 or f64.
-        seed: of the sequence.
-        first: a multiple of 4.
+        seed: seed of the sequence.
+        first: the sequence's element to start with; a multiple of 4.
     """
     _write(to, dtype, seed, first, lambda words: _uniform(words, dtype))
 
@@ -75,7 +76,10 @@ def write_uniform(to: Array, dtype: str, seed: int, first: int = 0) -> None:
 def write_normal(
     to: Array, dtype: str, seed: int, mean: float, deviation: float, first: int = 0
 ) -> None:
-    """The same with numbers of a normal distribution, made in float32 for all dtypes but f64."""
+    """Write the bits of normal random numbers, computed in float32 for all dtypes but f64.
+
+    The arguments are those of `write_uniform`, with mean and deviation.
+    """
     if dtype == "f64":
         _write(to, dtype, seed, first, lambda words: _normal64(words, mean, deviation))
     else:
@@ -124,10 +128,10 @@ def _normal32(words: tuple[Array, ...], dtype: str, mean: Any, deviation: Any) -
 
 
 def _pair32(first: Array, second: Array) -> tuple[Array, Array]:
-    """Two numbers of the standard normal distribution out of two words, by Box and Muller."""
+    """Return two standard normal numbers from two words, by Box and Muller."""
     cut = first.astype(np.float64).view(np.uint64) & ~np.uint64(
         (1 << 29) - 1
-    )  # towards zero with 24 digits, as float32 has
+    )  # truncated to the 24 significant bits of float32
     u = fma(cut.view(np.float64).astype(np.float32), np.float32(2.0**-32), np.float32(2.0**-33))
     bits = u.view(np.uint32)
     exponent = (bits - np.uint32(0x3F3504F3)) & np.uint32(0xFF800000)
@@ -168,7 +172,7 @@ def _normal64(words: tuple[Array, ...], mean: float, deviation: float) -> Array:
     )
     z = -(t * t)
     sine, cosine = np.ones_like(t), np.ones_like(t)
-    for k in range(16, 0, -2):  # Taylor's series, from the far end
+    for k in range(16, 0, -2):  # Taylor series, highest power first
         sine = (sine * z) * (1.0 / (k * (k + 1))) + 1.0
         cosine = (cosine * z) * (1.0 / (k * (k - 1))) + 1.0
     sine = sine * t
@@ -178,10 +182,10 @@ def _normal64(words: tuple[Array, ...], mean: float, deviation: float) -> Array:
 
 
 def _joined(words: tuple[Array, ...]) -> tuple[Array, Array]:
-    """Pairs of words as 64 bits, the first one lowest."""
+    """Join pairs of words to 64-bit words, the first of each pair lowest."""
     return words[1] << _HALF | words[0], words[3] << _HALF | words[2]
 
 
 def _woven(columns: Any) -> Array:
-    """Arrays element by element in turn."""
+    """Interleave arrays, element by element."""
     return np.stack(columns, axis=-1).reshape(-1)

@@ -1,6 +1,4 @@
-"""What fills memory: each recipe by a kernel on a GPU, and by its NumPy twin on the cpu device,
-with the same bits.
-"""
+"""Recipes that fill memory: a kernel on a GPU, its NumPy twin on the cpu device, the same bits."""
 
 from __future__ import annotations
 
@@ -19,17 +17,18 @@ if TYPE_CHECKING:
     from tilec_runtime.kernels.elements import Array
     from tilec_runtime.launch.load import Module
 
-# Elements that a twin makes at a time.
+# Elements per step of a twin.
 _CHUNK = 1 << 16
 
 
 class Raw:
-    """The bytes of a tensor without lease and order: launches take their address, and the storage
-    keeps the memory.
+    """The bytes of a tensor, without lease and stream order.
+
+    Launches take its address, and the storage keeps the memory.
     """
 
     def __init__(self, tensor: Described) -> None:
-        """Take a contiguous tensor, whose order is seen to."""
+        """Take a contiguous tensor that the caller has ordered."""
         self.storage = tensor.storage
         self.facts = facts_of(self.storage, (tensor.nbytes,), "u8", start=tensor.facts.ptr)
 
@@ -38,7 +37,7 @@ class Raw:
 
 
 def enqueue(recipe: Recipe, ctx: ExecutionContext, to: Described) -> None:
-    """Fill a contiguous tensor on the stream of an execution, which sees to its order."""
+    """Fill a contiguous tensor on the stream of an execution, which the caller has ordered."""
     if not to.nbytes:
         return
     if _runs_kernels(ctx):
@@ -52,8 +51,9 @@ def enqueue(recipe: Recipe, ctx: ExecutionContext, to: Described) -> None:
 
 
 def convert(ctx: ExecutionContext, to: Described, source: Described) -> None:
-    """Convert the elements of a contiguous tensor to those of another one with as many, of another
-    dtype.
+    """Convert the elements of a contiguous tensor to those of another one with another dtype.
+
+    Both have the same number of elements.
     """
     if not to.nbytes:
         return
@@ -75,7 +75,7 @@ def convert(ctx: ExecutionContext, to: Described, source: Described) -> None:
 
 
 def spread(ctx: ExecutionContext, to: Described, source: Described) -> None:
-    """Write the bits of packed elements, one of them in each byte: what ml_dtypes has on the host."""
+    """Write packed elements to one byte each, as ml_dtypes has them on the host."""
     if not to.nbytes:
         return
     if _runs_kernels(ctx):
@@ -89,7 +89,7 @@ def spread(ctx: ExecutionContext, to: Described, source: Described) -> None:
 
 
 def _runs_kernels(ctx: ExecutionContext) -> bool:
-    """Return whether the device runs the kernels: the cpu device has their NumPy twins instead."""
+    """Return whether the device runs the kernels; the cpu device runs their NumPy twins instead."""
     return ctx.driver.device(ctx.device).interprets is None
 
 
@@ -97,12 +97,12 @@ def _call_on_host(
     ctx: ExecutionContext, name: str, work: Callable[..., None], *tensors: Described
 ) -> None:
     """Let the cpu device call a function with the bytes of tensors, in stream order."""
-    driver: Any = ctx.driver  # no other one calls functions
+    driver: Any = ctx.driver  # the cpu driver, which alone has `call`
     driver.call(ctx.stream, name, work, [(tensor.facts.ptr, tensor.nbytes) for tensor in tensors])
 
 
 def _launch_convert(ctx: ExecutionContext, to: Described, source: Described) -> None:
-    """Convert by the kernel for packed elements on one side, or by the one for all others."""
+    """Launch the kernel for packed elements on one side, or the kernel for all others."""
     module, form = _module(ctx), held_of(source.dtype, to.dtype)
     into, of, stream = Raw(to), Raw(source), ctx.stream
     if DTYPES[to.dtype].packed:
@@ -116,18 +116,18 @@ def _launch_convert(ctx: ExecutionContext, to: Described, source: Described) -> 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Fill:
-    """One value everywhere.
+    """One value for all elements.
 
     Attributes:
-        bits: of an element, or of a byte of packed ones.
-        width: bytes of it, as a power of two.
+        bits: bits of an element, or of a byte of packed elements.
+        width: base-2 logarithm of the bytes of `bits`.
     """
 
     bits: int
     width: int
 
     def launch(self, ctx: ExecutionContext, to: Described) -> None:
-        """By the driver where all bytes are equal, else by a kernel."""
+        """Fill by the driver if all bytes are equal, else by a kernel."""
         pattern = self.bits.to_bytes(1 << self.width, "little") * (8 >> self.width)
         if len(set(pattern)) == 1:
             ctx.driver.fill(ctx.device, to.facts.ptr, pattern[0], to.nbytes, ctx.stream)
@@ -137,7 +137,7 @@ class Fill:
             )
 
     def compute(self, to: Array, dtype: str) -> None:  # noqa: ARG002 - of a recipe
-        """As `launch`."""
+        """Do as `launch`, with NumPy."""
         to[...] = self.bits
 
 
@@ -146,8 +146,8 @@ class Diagonal:
     """A matrix of zeros with one value on its diagonal.
 
     Attributes:
-        bits: of the value.
-        rows, columns: of the matrix.
+        bits: bits of the value.
+        rows, columns: extents of the matrix.
     """
 
     bits: int
@@ -155,7 +155,7 @@ class Diagonal:
     columns: int
 
     def launch(self, ctx: ExecutionContext, to: Described) -> None:
-        """Zeros first, then the diagonal."""
+        """Write zeros, then the diagonal."""
         ctx.driver.fill(ctx.device, to.facts.ptr, 0, to.nbytes, ctx.stream)
         count, step = min(self.rows, self.columns), self.columns + 1
         _module(ctx).diagonal(
@@ -163,7 +163,7 @@ class Diagonal:
         )
 
     def compute(self, to: Array, dtype: str) -> None:  # noqa: ARG002 - of a recipe
-        """As `launch`."""
+        """Do as `launch`, with NumPy."""
         to[...] = 0
         count, step = min(self.rows, self.columns), self.columns + 1
         to[: (count - 1) * step + 1 : step] = self.bits
@@ -171,13 +171,13 @@ class Diagonal:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Integers:
-    """start + i * step, in integers of 64 bits whose low bits are taken."""
+    """start + i * step in 64-bit integers, reduced to their low bits."""
 
     start: int
     step: int
 
     def launch(self, ctx: ExecutionContext, to: Described) -> None:
-        """By a kernel."""
+        """Launch the kernel."""
         _module(ctx).integers(
             Raw(to),
             to.size,
@@ -188,7 +188,7 @@ class Integers:
         )
 
     def compute(self, to: Array, dtype: str) -> None:  # noqa: ARG002 - of a recipe
-        """As `launch`."""
+        """Do as `launch`, with NumPy."""
         import numpy as np
 
         start, step = np.uint64(self.start % 2**64), np.uint64(self.step % 2**64)
@@ -202,8 +202,9 @@ class Integers:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Numbers:
-    """start + i * step, in f64 with each operation rounded, and `last` at the end; integer dtypes
-    take what is not above.
+    """start + i * step in f64 with each operation rounded, and `last` as the last element.
+
+    Integer dtypes round down.
     """
 
     start: float
@@ -211,13 +212,13 @@ class Numbers:
     last: float
 
     def launch(self, ctx: ExecutionContext, to: Described) -> None:
-        """By a kernel."""
+        """Launch the kernel."""
         _module(ctx).numbers(
             Raw(to), to.size, self.start, self.step, self.last, CODES[to.dtype], stream=ctx.stream
         )
 
     def compute(self, to: Array, dtype: str) -> None:
-        """As `launch`."""
+        """Do as `launch`, with NumPy."""
         import numpy as np
 
         from tilec_runtime.kernels import elements
@@ -234,16 +235,16 @@ class Numbers:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Uniform:
-    """Random numbers in [0, 1)."""
+    """Uniform random numbers in [0, 1)."""
 
     seed: int
 
     def launch(self, ctx: ExecutionContext, to: Described) -> None:
-        """By a kernel."""
+        """Launch the kernel."""
         _module(ctx).uniform(Raw(to), to.size, self.seed, CODE=CODES[to.dtype], stream=ctx.stream)
 
     def compute(self, to: Array, dtype: str) -> None:
-        """As `launch`."""
+        """Do as `launch`, with NumPy."""
         from tilec_runtime.kernels import philox
 
         philox.write_uniform(to, dtype, self.seed)
@@ -251,8 +252,9 @@ class Uniform:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Normal:
-    """Random numbers of a normal distribution. For dtypes other than f64, mean and deviation are
-    numbers that f32 has.
+    """Random numbers of a normal distribution.
+
+    For dtypes other than f64, f32 can represent mean and deviation.
     """
 
     seed: int
@@ -260,7 +262,7 @@ class Normal:
     deviation: float
 
     def launch(self, ctx: ExecutionContext, to: Described) -> None:
-        """By a kernel."""
+        """Launch the kernel."""
         _module(ctx).normal(
             Raw(to),
             to.size,
@@ -272,13 +274,13 @@ class Normal:
         )
 
     def compute(self, to: Array, dtype: str) -> None:
-        """As `launch`."""
+        """Do as `launch`, with NumPy."""
         from tilec_runtime.kernels import philox
 
         philox.write_normal(to, dtype, self.seed, self.mean, self.deviation)
 
 
-# Fills a contiguous tensor: `launch` on a GPU, `compute` at once in unsigned integers of the
+# Fills a contiguous tensor: `launch` on a GPU, `compute` in an array of unsigned integers of the
 # element's size.
 Recipe: TypeAlias = Fill | Diagonal | Integers | Numbers | Uniform | Normal
 

@@ -31,8 +31,8 @@ Work = tuple[T, ExecutionContext, Mark]
 _LOG = logging.getLogger("tilec_runtime")
 # Seconds for which `await op` polls: a small op is done before a completion thread wakes up.
 _SPIN = 20e-6
-# Filled when the process ends: later failures are not logged. `atexit` calls this handler before that
-# of `COMPLETIONS`, which was registered earlier and waits for the device.
+# Filled when the process ends: later failures are not logged. `atexit` calls this handler before
+# the handler of `COMPLETIONS`, which was registered earlier and waits for the device.
 _ENDING: list[bool] = []
 atexit.register(_ENDING.append, True)
 
