@@ -1,6 +1,4 @@
-"""The memory that a kernel on the cpu device may touch: named regions of bytes, each at an address
-of its own.
-"""
+"""The memory that a kernel on the cpu device may access: named regions of bytes with addresses."""
 
 from __future__ import annotations
 
@@ -14,10 +12,10 @@ import numpy as np
 
 from tilec_runtime.cpu.tileir.values import Array
 
-# Addresses of regions that tilec makes start beyond what a process can have, so that they meet no
-# array of the caller.
+# Addresses of regions that tilec creates are beyond the address space of a process, so that they do
+# not overlap the caller's arrays.
 _FIRST_NEW = 1 << 48
-# Left free after each such region: an index that is a little off hits nothing.
+# Bytes left free after each such region, so that an index slightly out of range hits no memory.
 _GAP = 1 << 20
 _LARGE = 31 << 20
 
@@ -26,15 +24,14 @@ class MemoryRegion:
     """Bytes at an address.
 
     Attributes:
-        name: of the parameter or the variable, for messages.
-        address: of the first byte, as the kernel sees it.
-        data: the bytes: one-dimensional, uint8, a view of the caller's.
-        writable: whether a kernel may store here.
-        itemsize: bytes of an element of the parameter, 1 if unknown.
-        shape, strides: of the parameter's tensor, in elements; None if unknown. They only serve
-            messages.
-        origin: byte offset of the tensor's first element, which is not 0 where a stride is
-            negative.
+        name: name of the parameter or the variable, for messages.
+        address: address of the first byte, as the kernel sees it.
+        data: the bytes, a one-dimensional uint8 view of the caller's memory.
+        writable: whether a kernel may write to it.
+        itemsize: size of the parameter's elements in bytes, 1 if unknown.
+        shape, strides: shape and strides of the parameter's tensor in elements; None if unknown.
+            They serve messages only.
+        origin: byte offset of the tensor's first element; nonzero if a stride is negative.
     """
 
     __slots__ = (
@@ -73,8 +70,9 @@ class MemoryRegion:
 
     @classmethod
     def of(cls, name: str, array: Array, writable: bool = True) -> MemoryRegion:
-        """The bytes from an array's first to its last element, whatever its strides, at their real
-        address.
+        """Create a region of the bytes between an array's lowest and highest element.
+
+        The strides may be any; the region has the array's real address.
         """
         low, size = _extent(array)
         shape: tuple[int, ...] | None = array.shape
@@ -99,13 +97,11 @@ class MemoryRegion:
 
     @property
     def end(self) -> int:
-        """The address after the last byte."""
+        """The address behind the last byte."""
         return self.address + self.data.size
 
     def typed(self, dtype: np.dtype[Any]) -> tuple[Array, int]:
-        """All whole elements of a type at addresses that are multiples of its size, and the byte
-        offset of the first.
-        """
+        """Return the region as an array of aligned elements, and the byte offset of its first."""
         view = self._typed.get(dtype)
         if view is None:
             size = dtype.itemsize
@@ -115,15 +111,16 @@ class MemoryRegion:
         return view
 
     def element(self, offset: int) -> tuple[int, ...]:
-        """Which element of the parameter lies at a byte offset, one number per dimension; beyond
-        the bytes one number.
+        """Return the index of the parameter's element at a byte offset.
+
+        It has one number per dimension, or a single number if the offset is outside of the bytes.
         """
         flat = (offset - self.origin) // self.itemsize
         if self.shape is None or self.strides is None or not 0 <= offset < self.data.size:
             return (flat,)
         index = [0] * len(self.shape)
-        # From the widest stride down, each index takes what it can. A negative stride counts from
-        # its far end.
+        # Divide the offset by the strides, the largest first. A negative stride counts from its far
+        # end.
         far = sum(
             -stride * (extent - 1)
             for stride, extent in zip(self.strides, self.shape, strict=True)
@@ -141,13 +138,14 @@ class MemoryRegion:
         return tuple(index)
 
     def __repr__(self) -> str:
-        """Name, address and size."""
+        """Show name, address and size."""
         return f"MemoryRegion({self.name!r}, {self.address:#x}, {self.data.size} bytes)"
 
 
 class Memory:
-    """All regions of a launch or of a device. Regions may overlap: one array can be given for two
-    parameters. Threads may share it.
+    """All regions of a launch or of a device; thread-safe.
+
+    Regions overlap if a launch passes one array for two parameters.
     """
 
     def __init__(self, regions: Iterable[MemoryRegion] = ()) -> None:
@@ -158,21 +156,21 @@ class Memory:
 
     @property
     def regions(self) -> tuple[MemoryRegion, ...]:
-        """Sorted by address."""
+        """All regions, sorted by address."""
         return self._table.regions
 
     def add(self, region: MemoryRegion) -> None:
-        """From now on kernels may touch this region."""
+        """Add a region, so that kernels may access it."""
         with self._lock:
             self._table = _Table((*self._table.regions, region))
 
     def discard(self, region: MemoryRegion) -> None:
-        """From now on kernels may not touch this region; nothing happens if they could not."""
+        """Remove a region; a missing region is no error."""
         with self._lock:
             self._table = _Table(tuple(item for item in self._table.regions if item is not region))
 
     def new(self, name: str, size: int, alignment: int = 16) -> MemoryRegion:
-        """A region of zeros at an address that overlaps no other's."""
+        """Create a region of zeros at an unused address."""
         with self._lock:
             address = -(-self._next // alignment) * alignment
             self._next = address + size + _GAP
@@ -181,13 +179,14 @@ class Memory:
         return region
 
     def find(self, address: int, writing: bool = False) -> MemoryRegion | None:
-        """The region that holds an address: of several the one that reaches furthest, `writing` one
-        that may be written if there is.
+        """Return the region that contains an address, or None.
+
+        Of several, it is the one with the highest end; if `writing`, writable ones go first.
         """
         return self._table.find(address, writing)
 
     def nearest(self, address: int) -> MemoryRegion | None:
-        """The region that an address is in or closest to; None if there is none."""
+        """Return the region that contains an address or is closest to it; None without regions."""
         held = self.find(address)
         if held is not None:
             return held
@@ -199,14 +198,14 @@ class Memory:
 
 
 class _Table:
-    """Regions sorted for searching; never changed, so that a search needs no lock."""
+    """A sorted, immutable table of regions; a search needs no lock."""
 
     __slots__ = ("reach", "regions", "starts")
 
     def __init__(self, regions: tuple[MemoryRegion, ...]) -> None:
         self.regions = tuple(sorted(regions, key=lambda region: (region.address, region.data.size)))
         self.starts = [region.address for region in self.regions]
-        # The furthest end of each region and all before it: says when a search may stop.
+        # The highest end of each region and all before it; a search stops there.
         reach = 0
         self.reach = [reach := max(reach, region.end) for region in self.regions]
 
@@ -225,17 +224,17 @@ class _Table:
 
 @functools.cache
 def _keep_pages() -> None:
-    """Let the C library keep memory that tiles leave.
+    """Make the C library keep the memory of freed tiles.
 
-    glibc gives freed memory back to the system, and fresh pages cost more than what most operations
-    do with them. It stops doing so for sizes up to that of the largest block, of less than 32 MiB,
-    that it saw freed. A block that is never accessed takes no memory.
+    glibc returns freed memory to the system, and new pages cost more than most operations on them.
+    It keeps blocks up to the size of the largest block below 32 MiB that was freed. This allocates
+    and frees such a block, which takes no physical memory, since it is never accessed.
     """
     np.empty(_LARGE, np.uint8)
 
 
 class _Bytes:
-    """Lets NumPy see an array's extent as bytes; keeps the array alive."""
+    """Exposes the bytes of an array to NumPy, and keeps the array alive."""
 
     def __init__(self, array: Array, low: int, size: int, writeable: bool) -> None:
         self.array = array
@@ -248,7 +247,7 @@ class _Bytes:
 
 
 def _extent(array: Array) -> tuple[int, int]:
-    """Lowest address and number of bytes of an array's elements."""
+    """Return the lowest address of an array's elements, and the number of bytes they span."""
     if array.size == 0:
         return array.ctypes.data, 0
     low = high = array.ctypes.data

@@ -1,5 +1,7 @@
-"""Matrix products. Products of elements are exact; sums are made in float32 or float64, and rounded
-once to the accumulator's type.
+"""Matrix products.
+
+Products of elements are exact. Sums are computed in float32 or float64, and rounded once to the
+accumulator's type.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from tilec_runtime.cpu.tileir.values import Array
 
 Bodies = Callable[[Block], "Body"]
 
-_FLOAT32_EXACT = 2**24  # float32 holds all whole numbers up to it
+_FLOAT32_EXACT = 2**24  # integers up to it are exact in float32
 
 
 def _floats(op: Op, _: Bodies) -> Step:
@@ -31,9 +33,7 @@ def _floats(op: Op, _: Bodies) -> Step:
 
 
 def _scaled(op: Op, _: Bodies) -> Step:
-    """Each run of elements along the inner dimension has one scale; how long it is follows from the
-    shapes.
-    """
+    """Build `mmaf_scaled`; every `run` elements along the inner dimension share one scale."""
     kinds = [element(op.operand(name)) for name in ("lhs", "rhs", "lhs_scale", "rhs_scale")]
     target = element(op.operand("acc"))
     lhs_run = _run(op.operand("lhs"), op.operand("lhs_scale"), -1)
@@ -44,7 +44,7 @@ def _scaled(op: Op, _: Bodies) -> Step:
             widen(held, kind)
             for held, kind in zip((lhs, rhs, lhs_scale, rhs_scale), kinds, strict=True)
         ]
-        # A scaled element has at most 8 digits. In float64 no scale leads out of the range.
+        # A scaled element has at most 8 digits, and no scale exceeds the range of float64.
         first = wide[0] * np.repeat(wide[2].astype(np.float64), lhs_run, axis=-1)
         second = wide[1] * np.repeat(wide[3].astype(np.float64), rhs_run, axis=-2)
         return _accumulated(product(first, second), acc, target)
@@ -76,12 +76,11 @@ def _integers(op: Op, _: Bodies) -> Step:
 
 
 def product(lhs: Array, rhs: Array) -> Array:
-    """The matrix product of every block, an array of its own. A block's bits do not depend on which
-    others are in the batch.
+    """Return the matrix product of each block; its bits do not depend on other blocks of the batch.
 
-    BLAS adds up in an order that follows from the shape, the layout and, for vectors, the address.
-    So each block is multiplied by itself, always laid out alike, and vectors are left to sums of
-    their own.
+    The order of BLAS's sums depends on the shape, the layout and, for vectors, the address.
+    Therefore each block is multiplied separately, in the same layout, and products with vectors do
+    not use BLAS.
     """
     if lhs.shape[-2] == 1:
         return halving(np.swapaxes(lhs, -1, -2) * rhs, rhs.ndim - 2, np.add)[..., np.newaxis, :]

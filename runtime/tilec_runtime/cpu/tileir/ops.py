@@ -1,6 +1,4 @@
-"""Every operation of Tile IR 13.1 to 13.4 as one table: number, names of results, attributes and
-operands, and since when.
-"""
+"""A table of the operations of Tile IR 13.1 to 13.4, with their encoding."""
 
 from __future__ import annotations
 
@@ -21,7 +19,7 @@ from tilec_runtime.cpu.tileir.ir import (
 
 
 class Kind(enum.Enum):
-    """How an attribute that is no enum is stored."""
+    """The encoding of an attribute that is not an enum."""
 
     INT = enum.auto()  # varint
     BOOL = enum.auto()  # one byte
@@ -35,20 +33,21 @@ class Kind(enum.Enum):
 
 
 class Arity(enum.Enum):
-    """How many values an operand stands for, and how that is stored."""
+    """The number of an operand's values, and its encoding."""
 
     ONE = enum.auto()
-    OPTIONAL = enum.auto()  # a bit of the flags says whether it is there
-    MANY = enum.auto()  # count first
+    OPTIONAL = enum.auto()  # present if its bit in the flags is set
+    MANY = enum.auto()  # preceded by a count
     REST = (
         enum.auto()
-    )  # the operation starts with the count of all its operands; this takes what is left
+    )  # the remaining values of the operation, which starts with the count of all operands
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class AttributeSpec:
-    """An attribute: how it is stored, since which version, and what holds before that (None: it is
-    simply absent).
+    """An attribute: its encoding, its first version, and its value in earlier versions.
+
+    `before` is None if the attribute is absent in earlier versions.
     """
 
     name: str
@@ -60,7 +59,7 @@ class AttributeSpec:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class OperandSpec:
-    """An operand and how many values it stands for."""
+    """An operand and its number of values."""
 
     name: str
     arity: Arity = Arity.ONE
@@ -68,18 +67,20 @@ class OperandSpec:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class OpSpec:
-    """How an operation is stored.
+    """The encoding of an operation.
 
     Attributes:
-        code: its number in the bytecode.
-        name: in the text form.
-        results: names of its results; None where their number is stored.
-        counted_results: whether the number of results is stored, also where it is fixed.
-        flags: names of the bits of the flags field, lowest first: boolean attributes, and optional
-            attributes and operands that are there.
-        flags_since: version since which there is a flags field at all.
+        code: number in the bytecode.
+        name: name in the text form.
+        results: names of its results; None if the bytecode stores their number.
+        counted_results: whether the bytecode stores the number of results although it is fixed.
+        flags: names of the bits of the flags field, lowest first: boolean attributes, and presence
+            of optional attributes and operands.
+        flags_since: first version with a flags field.
+        attributes: attributes in order.
+        operands: operands in order.
         regions: number of nested blocks.
-        since: first version that has the operation.
+        since: first version with the operation.
     """
 
     code: int

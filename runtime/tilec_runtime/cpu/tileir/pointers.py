@@ -1,6 +1,4 @@
-"""Operations on pointers: arithmetic, conversions, loads and stores of the elements that they point
-to.
-"""
+"""Operations on pointers: arithmetic, conversions, allocation, loads and stores."""
 
 from __future__ import annotations
 
@@ -25,26 +23,26 @@ from tilec_runtime.cpu.tileir.values import Array, Layout, layout
 
 
 def pointee(value: Value) -> Scalar:
-    """What a tile of pointers points to."""
+    """Return the element type that a tile of pointers points to."""
     pointer = tile(value).element
     assert isinstance(pointer, Pointer)
     return pointer.pointee
 
 
 def pointed(kind: Kind, frame: Frame, addresses: Array, mask: Array | None) -> Elements:
-    """The elements at some addresses, the mask having as many rows as they."""
+    """Return the elements at addresses; the mask is broadcast to their rows."""
     if mask is not None:
         addresses, mask = np.broadcast_arrays(addresses, mask)
     return Elements(kind=kind, frame=frame, addresses=addresses, mask=mask)
 
 
 def garbage_of(op: Op, form: Layout) -> Garbage:
-    """What an operation on pointers gives for elements that its mask leaves out."""
+    """Return the source of values for masked elements of an operation."""
     return Garbage(op=op, layout=form, shape=tile(op.results[0]).shape)
 
 
 def first_address(elements: Elements) -> int:
-    """The address of the first element that the mask lets through; without one, of the first."""
+    """Return the address of the first element that is not masked, or of the first if all are."""
     place = 0 if elements.mask is None else int(elements.mask.argmax())
     return int(elements.addresses.reshape(-1)[place]) & ~UPPER
 
@@ -73,8 +71,8 @@ def _pass(op: Op, _bodies: Callable[[Block], Body]) -> Step:
     source, result = op.operand("source"), op.results[0]
 
     def step(frame: Frame) -> None:
-        # Pointers are held as integers; only those to the upper half of a byte have a mark, which
-        # no number and no other pointer has.
+        # Clear `UPPER`, the mark of pointers to the upper half of a byte: an integer or a pointer
+        # to another type must not have it.
         frame.set(result, frame.get(source) & ~UPPER)
 
     kind = source.type
@@ -100,8 +98,9 @@ def _alloca(op: Op, _bodies: Callable[[Block], Body]) -> Step:
     apart = -(-size // aligned) * aligned + aligned
 
     def step(frame: Frame) -> None:
-        """Memory of each block's own. In a loop a block gets the same again: what it had ended with
-        the pass.
+        """Allocate memory per block.
+
+        In a loop, a block gets the same memory again, since its lifetime is one iteration.
         """
         known = frame.batch.addresses.setdefault(op.number, {})
         blocks = frame.blocks.tolist()

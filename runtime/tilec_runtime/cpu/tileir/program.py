@@ -1,4 +1,4 @@
-"""A kernel of a Tile IR module made ready to run: every operation is bound to what does it, once."""
+"""Prepared kernels of Tile IR: every operation is bound once to the function that executes it."""
 
 from __future__ import annotations
 
@@ -57,17 +57,16 @@ BINDERS: Mapping[str, Binder] = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Program:
-    """A kernel that is ready to run, as often and from as many threads as one likes.
+    """A prepared kernel, for any number of runs and threads.
 
     Attributes:
-        module: what it is part of.
-        function: its entry.
-        code: its operations.
-        footprint: what one block takes.
-        waits: loops in which a block may wait for another one; where there are any, blocks take
-            turns.
-        watched: whether the run stops at every operation.
-        variables: memory of the module's variables; empty where every launch has its own.
+        module: module of the kernel.
+        function: entry point.
+        code: operations bound to functions.
+        footprint: memory and work of one block.
+        waits: loops in which a block may wait for another; if it has any, blocks take turns.
+        watched: whether a run pauses at every operation.
+        variables: memory of the module's variables; empty if each launch has its own.
     """
 
     module: Module
@@ -90,10 +89,15 @@ class Program:
 
 
 def bind(module: Module, entry: str = "", watch: bool = False) -> Program:
-    """Make a kernel ready to run. `entry` may be empty where the module has one.
+    """Prepare a kernel.
+
+    Args:
+        module: the module.
+        entry: name of the entry; may be empty if the module has only one.
+        watch: pause at every operation.
 
     Raises:
-        TileIRError: there is no such entry.
+        TileIRError: the module has no such entry.
     """
     function = _entry(module, entry)
     waits = waiting_loops(function)
@@ -109,8 +113,9 @@ def bind(module: Module, entry: str = "", watch: bool = False) -> Program:
 
 
 def body_of(block: Block) -> Body:
-    """A nested block that an operation runs itself, such as a reduction: it ends in a plain
-    `yield`.
+    """Prepare a nested block that an operation runs itself, such as the block of a reduction.
+
+    The block ends in a plain `yield`.
     """
     code = _Coder(frozenset(), frozenset(), False).code(block)
     return lambda frame: finish(code, frame)
@@ -132,7 +137,7 @@ def _entry(module: Module, entry: str) -> Function:
 
 
 class _Coder:
-    """Makes code of blocks."""
+    """Prepares the code of blocks."""
 
     def __init__(self, waits: frozenset[Op], kept: frozenset[int], watch: bool) -> None:
         self._waits = waits
@@ -140,7 +145,7 @@ class _Coder:
         self._watch = watch
 
     def code(self, block: Block) -> Code:
-        """Code of a block."""
+        """Prepare the code of a block."""
         parts: list[tuple[tuple[Step, ...], Control | None]] = []
         steps: list[Step] = []
         ops: dict[Step, Op] = {}
@@ -165,7 +170,7 @@ class _Coder:
         )
 
     def _control(self, op: Op) -> Control | None:
-        """What runs an operation of control flow; None for any other."""
+        """Return the function of a control flow operation, or None for another operation."""
         if op.name == "if":
             control = branch(op, *[self.code(region) for region in op.regions])
         elif op.name in ("loop", "for"):
@@ -176,15 +181,13 @@ class _Coder:
 
 
 def _forgetting(indices: tuple[int, ...], kept: frozenset[int]) -> Step:
-    """Free values; those in `kept` only where no observer may ask for them."""
+    """Return a step that frees values; those in `kept` only if no observer needs them."""
     plain = tuple(index for index in indices if index not in kept)
     return lambda frame: frame.forget(indices if frame.launch.observer is None else plain)
 
 
 def _index_values(function: Function) -> frozenset[int]:
-    """Numbers of the values that pointers were computed from, which the checker looks at when these
-    are used.
-    """
+    """Return the numbers of the indices of accesses, which the checker reads at the access."""
     return frozenset(
         value.index
         for indexed in indexed_accesses(function).values()
@@ -194,8 +197,9 @@ def _index_values(function: Function) -> frozenset[int]:
 
 
 def _last_uses(block: Block) -> dict[int, tuple[int, ...]]:
-    """For each place in a block the tiles of the block that nothing needs behind it. Scalars are
-    too small to be worth it.
+    """Return, for each position in a block, the tiles that no later operation needs.
+
+    Scalars are left out, since they are small.
     """
     last: dict[int, int] = {}
     for argument in block.args:
@@ -215,7 +219,7 @@ def _last_uses(block: Block) -> dict[int, tuple[int, ...]]:
 
 
 def _uses(op: Op) -> set[int]:
-    """Numbers of the values that an operation and its regions read."""
+    """Return the numbers of the values that an operation and its regions read."""
     nested = [inner for region in op.regions for inner in region.walk()]
     return {
         value.index for one in (op, *nested) for values in one.operands.values() for value in values
@@ -223,6 +227,6 @@ def _uses(op: Op) -> set[int]:
 
 
 def run_whole(program: Program, frame: Frame) -> None:
-    """Run a program on a batch to its end, without stopping for anything."""
+    """Run a program on a batch to its end, ignoring pauses."""
     for _ in program.code.run(frame):
         pass

@@ -1,6 +1,4 @@
-"""What a kernel says about its own values: `assert`, and `assume`, which only an observer makes
-anything of.
-"""
+"""The operations `assert`, `assume` (checked only for an observer) and `print_tko`."""
 
 from __future__ import annotations
 
@@ -27,7 +25,7 @@ from tilec_runtime.cpu.tileir.ir import (
 from tilec_runtime.cpu.tileir.values import Array, storage
 from tilec_runtime.errors import TileIRError
 
-# Gives for each row, or for all at once, whether the promise is broken.
+# Returns whether an assumption is violated, per row or for all rows at once.
 _Check = Callable[[Any], Array]
 _Show = Callable[[Any], str]
 
@@ -72,7 +70,7 @@ def _assume(op: Op, _bodies: Callable[[Block], Body]) -> Step:
 
 
 def _check(predicate: Any, kind: Type) -> _Check:
-    """What finds the rows that break a promise."""
+    """Return the function that finds the rows which violate an assumption."""
     if not isinstance(kind, Tile):
         return lambda held: np.asarray(held.base % predicate.divisor != 0)
     step = storage_step(kind)
@@ -89,7 +87,7 @@ def _check(predicate: Any, kind: Type) -> _Check:
 
 
 def storage_step(kind: Tile) -> int:
-    """How far the next element of a run is: one, or for pointers the size of what they point to."""
+    """Return the step between consecutive elements of a run: 1, or the pointee's size in bytes."""
     return storage(kind.element.pointee).itemsize if isinstance(kind.element, Pointer) else 1
 
 
@@ -103,14 +101,15 @@ def _beyond(held: Array, lower: int | None, upper: int | None) -> Array:
 
 
 def _remainder(held: Array, divisor: int) -> Array:
-    # Powers of two, which divide the bits whatever their sign.
+    # Divisors are powers of two, so the sign does not matter.
     remainder: Array = held.astype(np.int64) & (divisor - 1)
     return remainder
 
 
 def _off_run(held: Array, divisor: int, every: int, axis: int, step: int) -> Array:
-    """Elements that break runs of `every` along an axis: the first one is divisible, each other one
-    follows the one before.
+    """Return the elements that violate runs of `every` along an axis.
+
+    The first element of a run is divisible, and each other one follows its predecessor.
     """
     values = np.moveaxis(held.astype(np.int64), axis, -1)
     place = np.arange(values.shape[-1]) % every
@@ -121,14 +120,14 @@ def _off_run(held: Array, divisor: int, every: int, axis: int, step: int) -> Arr
 
 
 def _leaders(held: Array, groups: tuple[int, ...]) -> Array:
-    """For each element the first one of its group."""
+    """Return the first element of each element's group."""
     for axis, size in enumerate(groups, start=1):
         held = np.take(held, np.arange(held.shape[axis]) // size * size, axis=axis)
     return held
 
 
 def _rows(held: Array, combine: Callable[..., Any]) -> Array:
-    """One answer for each row."""
+    """Combine the elements of each row."""
     combined: Array = combine(held.reshape(held.shape[0], -1), axis=1)
     return combined
 
@@ -155,7 +154,7 @@ def _print(op: Op, _bodies: Callable[[Block], Body]) -> Step:
 
 
 def _parse(op: Op) -> tuple[list[str], list[_Show]]:
-    """The text around the values, and what formats an element of each."""
+    """Return the literal texts around the values, and a format function per value."""
     text, args = str(op.attributes["text"]), op.operands.get("args", ())
     literals, end = [""], 0
     formats: list[_Show] = []
@@ -210,7 +209,7 @@ def _hexadecimal_format(flags: str, width: str, precision: str | None, *, upper:
 
 
 def _hexadecimal(number: float, digits: int | None) -> str:
-    """A number as C's %a writes it: as many digits as it needs, or as were asked for."""
+    """Format a number like C's %a, with all needed digits, or with `digits` digits."""
     text = number.hex()
     if "p" not in text:
         return text

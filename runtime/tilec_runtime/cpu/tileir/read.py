@@ -1,4 +1,4 @@
-"""Reads Tile IR bytecode, versions 13.1 to 13.4, into `ir.Module`."""
+"""A reader for Tile IR bytecode, versions 13.1 to 13.4."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from tilec_runtime.errors import TileIRError
 MAGIC = b"\x7fTileIR\x00"
 OLDEST: Version = (13, 1)
 NEWEST: Version = (13, 4)
-MAX_SIZE = 64 << 20  # bytes; a kernel's module has some thousands
+MAX_SIZE = 64 << 20  # bytes; a kernel's module has a few thousand
 
 _END, _STRING, _FUNCTION, _DEBUG, _CONSTANT, _TYPE, _GLOBAL, _PRODUCER = range(8)
 _SECTIONS = {
@@ -47,15 +47,14 @@ _SECTIONS = {
     _PRODUCER: "producer section",
 }
 _ENTRY, _HINTS = 0x02, 0x04
-_FUNCTION_ITEMS = 16  # what a function counts for in the file's budget
+_FUNCTION_ITEMS = 16  # cost of a function in the file's budget
 
 
 def read_module(data: bytes) -> Module:
-    """Read a whole bytecode file, and check that its operations fit together (see `verify`).
+    """Read a bytecode file and verify its operations (see `verify`).
 
     Raises:
-        TileIRError: it is damaged, or has a version, an operation or a type that is not known; the
-            message says which.
+        TileIRError: the file is damaged, or has an unknown version, operation or type.
     """
     module = decode(data)
     verify(module)
@@ -63,7 +62,7 @@ def read_module(data: bytes) -> Module:
 
 
 def decode(data: bytes) -> Module:
-    """Read a whole bytecode file without looking at what the operations mean."""
+    """Read a bytecode file without verifying its operations."""
     version = read_version(data)
     sections = _sections(Cursor(data, "file", len(MAGIC) + 4))
     strings = Items(_table(sections, _STRING, 4), string)
@@ -82,8 +81,10 @@ def decode(data: bytes) -> Module:
 
 
 def too_large_tile(data: bytes) -> tuple[int, ...]:
-    """Extents of a tile with more elements than Tile IR allows; empty where there is none.
-    Compilers write such bytecode without a word.
+    """Return the extents of the first tile with too many elements for Tile IR, or an empty tuple.
+
+    Compilers write such bytecode without an error.
+
 
     Raises:
         TileIRError: the file is damaged.
@@ -94,10 +95,10 @@ def too_large_tile(data: bytes) -> tuple[int, ...]:
 
 
 def read_version(data: bytes) -> Version:
-    """The version of a bytecode file, from its first bytes.
+    """Read the version of a bytecode file.
 
     Raises:
-        TileIRError: it is no Tile IR, or of a version that is not known.
+        TileIRError: the file is not Tile IR, or its version is unknown.
     """
     if data[: len(MAGIC)] != MAGIC:
         raise damaged("it does not start as Tile IR does")
@@ -137,7 +138,7 @@ def _table(sections: dict[int, Cursor], number: int, width: int) -> Table:
 
 
 class _Debug:
-    """Which location belongs to which operation."""
+    """The debug section: locations of operations."""
 
     def __init__(self, cursor: Cursor | None, strings: Strings) -> None:
         self._bounds: Array = np.zeros(1, np.int64)
@@ -158,8 +159,9 @@ class _Debug:
         self._locs = Locs(Table(cursor, 4, base), strings)
 
     def of_function(self, number: int) -> list[Loc | None]:
-        """Locations of a function and its operations; empty without debug information. `number`
-        counts from 1.
+        """Return the locations of a function and its operations; empty without debug information.
+
+        `number` counts from 1.
         """
         if number == 0 or len(self._bounds) == 1:
             return []

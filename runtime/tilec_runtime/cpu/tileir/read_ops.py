@@ -1,4 +1,4 @@
-"""Reads the operations of one function, as `ops.OPS` says they are stored."""
+"""A reader for the operations of a function, driven by the table `ops.OPS`."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Attributes:
         self._constants = constants
 
     def read(self, spec: AttributeSpec, cursor: Cursor) -> Attribute:
-        """One attribute of an operation, stored as `spec` says."""
+        """Read one attribute of an operation."""
         if not isinstance(spec.kind, Kind):
             return _member(spec.kind, cursor)
         match spec.kind:
@@ -60,14 +60,14 @@ class Attributes:
                 return HintsAttr(self._dictionary(cursor, 0))
 
     def hints(self, cursor: Cursor) -> HintsAttr:
-        """The tagged optimization hints of a function."""
+        """Read the tagged optimization hints of a function."""
         attribute = self.tagged(cursor)
         if not isinstance(attribute, HintsAttr):
             raise cursor.fail("optimization hints are expected here")
         return attribute
 
     def tagged(self, cursor: Cursor, depth: int = 0) -> Attribute:
-        """An attribute that starts with its kind."""
+        """Read an attribute that starts with its kind."""
         if depth > _MAX_ATTRIBUTES:
             raise cursor.fail("attributes are nested too deeply")
         tag = cursor.byte()
@@ -106,7 +106,7 @@ class Attributes:
     def _float(self, cursor: Cursor) -> FloatAttr:
         kind = self._types.scalar(cursor.varint())
         width = 19 if kind is Scalar.TF32 else kind.bits
-        # Up to 8 bits are a byte; more are a signed number, of which only the low bits count.
+        # Up to 8 bits are stored in a byte, more in a signed varint whose low bits count.
         bits = cursor.byte() if width <= 8 else cursor.signed_varint() & ((1 << width) - 1)
         return FloatAttr(kind, bits)
 
@@ -138,12 +138,12 @@ def _div_by(cursor: Cursor) -> DivBy:
     )
 
 
-_OP_ITEMS = 4  # what an operation counts for in the file's budget
-_MAX_REGIONS = 50  # of regions in regions; each level takes some frames of Python's stack
+_OP_ITEMS = 4  # cost of an operation in the file's budget
+_MAX_REGIONS = 50  # nesting depth; each level takes some frames of Python's stack
 
 
 class OpReader:
-    """Reads a function's body. `values` counts what it has numbered."""
+    """Reads a function's body; `values` is the number of values so far."""
 
     def __init__(
         self, version: Version, types: Types, attributes: Attributes, locs: list[Loc | None]
@@ -154,11 +154,11 @@ class OpReader:
         self._attributes = attributes
         self._locs = locs
         self._ops = 0
-        self._located = 0  # how many operations of the file there were: those that are made here have no location
-        self._scope: list[Value] = []  # by the file's numbers, which are used again after a region
+        self._located = 0  # operations of the file; those added by the reader have no location
+        self._scope: list[Value] = []  # by the file's numbers, which repeat after a region
 
     def body(self, cursor: Cursor, params: tuple[Value, ...]) -> Block:
-        """A function's body: operations up to the end of the data."""
+        """Read a function's body: operations up to the end of the data."""
         self._scope = list(params)
         self.values = len(params)
         ops = []
@@ -293,7 +293,7 @@ class OpReader:
         return Block(args, ops)
 
     def _nothing(self) -> Block:
-        """What an `if` without an `else` does there: it yields nothing."""
+        """Return the missing `else` block of an `if`, which yields nothing."""
         number = self._ops
         self._ops += 1
         end = Op(

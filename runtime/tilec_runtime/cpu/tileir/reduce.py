@@ -1,8 +1,8 @@
-"""Reductions and scans. Known ways of combining run as NumPy's own; any other runs its region for
-all pairs of neighbours at once.
+"""Reductions and scans.
 
-Sums add up pairs, pairs of pairs and so on, each sum rounded to the type: no element goes through
-more than 11 + log2 n roundings.
+A region with one known operation uses NumPy's functions. Any other region runs for all pairs of
+neighbours at once. Sums are pairwise with each partial sum rounded to the type, so that an element
+takes part in at most 11 + log2 n roundings.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tilec_runtime.cpu.tileir.values import Array
 
 Bodies = Callable[[Block], "Body"]
 Combine = Callable[[Array, Array], Array]
-# Combines tuples of tiles, one for each operand: earlier elements, later elements.
+# Combines two tuples of tiles, one tile per operand: earlier elements, later elements.
 Pairwise = Callable[[tuple[Array, ...], tuple[Array, ...]], tuple[Array, ...]]
 
 _EXACT_FLOATS = {"maxf", "minf"}
@@ -56,9 +56,7 @@ def _bind(op: Op, bodies: Bodies) -> Step:
 
 
 def _known(op: Op) -> Op | None:
-    """The region's one operation, if the region combines two elements by that alone and does so in
-    either order.
-    """
+    """Return the single commutative operation of a region, or None if it has others."""
     block = op.regions[0]
     if len(block.args) != 2 or len(block.ops) != 2:
         return None
@@ -79,7 +77,7 @@ def _known(op: Op) -> Op | None:
 
 
 def _reduction(inner: Op, kind: Scalar) -> Callable[[Array, int], Array]:
-    """A reduction along an axis of an array."""
+    """Return the reduction along an axis."""
     name = inner.name
     if name in _EXACT_FLOATS:
         return _extreme(name, kind, bool(attribute(inner, "propagate_nan", False)))
@@ -105,7 +103,7 @@ def _extreme(name: str, kind: Scalar, propagate: bool) -> Callable[[Array, int],
         result: Array = ufunc.reduce(numbers, axis=axis)
         zero = result == 0
         if zero.any():
-            # The order of zeros: +0 is greater than -0.
+            # +0 is greater than -0.
             negative = np.signbit(numbers) & (numbers == 0)
             positive = ~np.signbit(numbers) & (numbers == 0)
             minus = ~positive.any(axis=axis) if largest else negative.any(axis=axis)
@@ -119,8 +117,8 @@ def _rounded_tree(name: str, kind: Scalar) -> Callable[[Array, int], Array]:
     ufunc = np.add if name == "addf" else np.multiply
     if kind in (Scalar.F32, Scalar.F64):
         if name == "addf":
-            # Along the last axis NumPy adds up pairwise itself, and fastest. The order follows from
-            # the layout, so that is always the same.
+            # Along the last axis NumPy's sum is pairwise and fastest. Its order depends on the
+            # layout, which is therefore always contiguous.
             return lambda held, axis: (
                 ufunc.reduce(np.ascontiguousarray(held), axis=axis)
                 if axis == held.ndim - 1
@@ -135,8 +133,9 @@ def _rounded_tree(name: str, kind: Scalar) -> Callable[[Array, int], Array]:
 
 
 def halving(held: Array, axis: int, combine: Combine) -> Array:
-    """Combines the first half of an axis with the second until one element is left. The order of
-    combining is free to choose.
+    """Reduce an axis by repeatedly combining its first half with its second half.
+
+    The operation must be commutative.
     """
     rest = held
     while rest.shape[axis] > 1:
@@ -152,7 +151,7 @@ def halving(held: Array, axis: int, combine: Combine) -> Array:
 
 
 def _accumulation(inner: Op, kind: Scalar) -> Callable[[Array, int], Array]:
-    """A scan along an axis of an array: each element combined with all before it."""
+    """Return the scan along an axis, which combines each element with all before it."""
     name = inner.name
     signedness = attribute(inner, "signedness", Signedness.SIGNED)
     if name in _FLOATS:
@@ -174,15 +173,13 @@ def _accumulation(inner: Op, kind: Scalar) -> Callable[[Array, int], Array]:
 
 
 def _region(op: Op, body: Body, frame: Frame) -> tuple[tuple[Array, ...], Pairwise]:
-    """The operands' tiles, all with a row for each block, and what runs the region on many pairs of
-    elements.
-    """
+    """Return the operands' tiles with one row per block, and a function to combine pairs."""
     sources = op.operands["operands"]
     args = op.regions[0].args
     held = [frame.get(source) for source in sources]
     size = max(item.shape[0] for item in held)
     if size == 1 and frame.size > 1 and len(op.regions[0].ops) > 0:
-        size = frame.size  # what the region reads from outside may differ between blocks
+        size = frame.size  # values captured by the region may differ between blocks
     tiles = tuple(whole(item, size) for item in held)
 
     def combine(earlier: tuple[Array, ...], later: tuple[Array, ...]) -> tuple[Array, ...]:
@@ -198,7 +195,7 @@ def _region(op: Op, body: Body, frame: Frame) -> tuple[tuple[Array, ...], Pairwi
 
 
 def _tree(tiles: tuple[Array, ...], axis: int, combine: Pairwise) -> tuple[Array, ...]:
-    """Combines neighbours until one element is left, so that their order is kept."""
+    """Reduce an axis by repeatedly combining neighbours, which keeps their order."""
     while tiles[0].shape[axis] > 1:
         number = tiles[0].shape[axis]
         even = number - number % 2
@@ -215,7 +212,7 @@ def _tree(tiles: tuple[Array, ...], axis: int, combine: Pairwise) -> tuple[Array
 
 
 def _doubling(tiles: tuple[Array, ...], axis: int, combine: Pairwise) -> tuple[Array, ...]:
-    """Each element combined with all before it: with the 1, then 2, then 4 before, and so on."""
+    """Scan by doubling: combine each element with the 1, then 2, then 4 before it, and so on."""
     number = tiles[0].shape[axis]
     distance = 1
     while distance < number:

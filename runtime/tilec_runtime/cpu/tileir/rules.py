@@ -1,5 +1,6 @@
-"""What rules about operations are made of. A rule looks at one operation and says what does not
-fit, or gives an empty text.
+"""Building blocks of rules for operations.
+
+A rule checks one operation and returns the violation, or an empty string.
 """
 
 from __future__ import annotations
@@ -32,20 +33,21 @@ POINTERS: Elements = frozenset({Pointer})
 NUMBERS: Elements = frozenset(Scalar)
 ANY_FLOAT: Elements = frozenset(kind for kind in Scalar if kind.is_float)
 ANY: Elements = NUMBERS | POINTERS
-STORED: Elements = NUMBERS - {Scalar.I4}  # what memory holds
+STORED: Elements = NUMBERS - {Scalar.I4}  # element types in memory
 IEEE = frozenset(
     {Rounding.NEAREST_EVEN, Rounding.ZERO, Rounding.NEGATIVE_INF, Rounding.POSITIVE_INF}
 )
 
 
 def rule(check: Callable[Concatenate[Op, Args], str]) -> Callable[Args, Rule]:
-    """Make rules of a check: called with what it takes behind the operation, it gives one."""
+    """Turn a check of an operation into a factory of rules, which takes its other parameters."""
     return lambda *args, **more: lambda op: check(op, *args, **more)
 
 
 def values(op: Op, ref: str) -> tuple[Value, ...]:
-    """The values that a reference names: `lhs` is an operand (of many values, or none), `>result` a
-    result, `>` all of them.
+    """Return the values of a reference.
+
+    `lhs` is an operand with any number of values, `>result` a result, and `>` all results.
     """
     if not ref.startswith(">"):
         return op.operands[ref]
@@ -54,7 +56,7 @@ def values(op: Op, ref: str) -> tuple[Value, ...]:
 
 
 def kinds(op: Op, *refs: str) -> Iterator[tuple[str, Type]]:
-    """Names and types of all values that are there."""
+    """Yield the names and types of all present values."""
     for ref in refs:
         operands = values(op, ref)
         for place, value in enumerate(operands):
@@ -65,7 +67,7 @@ def kinds(op: Op, *refs: str) -> Iterator[tuple[str, Type]]:
 
 
 def tile(op: Op, ref: str) -> Tile:
-    """The type of a value that earlier rules found to be a tile."""
+    """Return the type of a value that an earlier rule has checked to be a tile."""
     kind = values(op, ref)[0].type
     assert isinstance(kind, Tile)
     return kind
@@ -73,7 +75,7 @@ def tile(op: Op, ref: str) -> Tile:
 
 @rule
 def tiles(op: Op, elements: Elements, *refs: str, rank: int | None = None) -> str:
-    """Values are tiles of these elements, of this rank if one is given."""
+    """Require tiles of these elements, and of this rank if given."""
     for name, kind in kinds(op, *refs):
         if not isinstance(kind, Tile) or element_class(kind.element) not in elements:
             return f"{name} is {type_text(kind)}, not a tile of {names(elements)}"
@@ -83,12 +85,12 @@ def tiles(op: Op, elements: Elements, *refs: str, rank: int | None = None) -> st
 
 
 def element_class(element: Scalar | Pointer) -> Scalar | type[Pointer]:
-    """What stands for an element in a set of elements."""
+    """Return the representative of an element type in a set of elements."""
     return Pointer if isinstance(element, Pointer) else element
 
 
 def names(elements: Elements) -> str:
-    """A set of elements as text."""
+    """Format a set of elements."""
     numbers = sorted(
         (kind for kind in elements if isinstance(kind, Scalar)), key=list(Scalar).index
     )
@@ -98,7 +100,7 @@ def names(elements: Elements) -> str:
 
 @rule
 def equal(op: Op, *refs: str) -> str:
-    """Values that are there have one type."""
+    """Require equal types of all present values."""
     first: tuple[str, Type] | None = None
     for name, kind in kinds(op, *refs):
         first = first or (name, kind)
@@ -109,7 +111,7 @@ def equal(op: Op, *refs: str) -> str:
 
 @rule
 def shapes(op: Op, *refs: str) -> str:
-    """Tiles that are there have one shape."""
+    """Require equal shapes of all present tiles."""
     first: tuple[str, Tile] | None = None
     for name, kind in kinds(op, *refs):
         assert isinstance(kind, Tile)
@@ -121,7 +123,7 @@ def shapes(op: Op, *refs: str) -> str:
 
 @rule
 def tokens(op: Op, *refs: str) -> str:
-    """Values that are there are tokens."""
+    """Require tokens."""
     for name, kind in kinds(op, *refs):
         if not isinstance(kind, Token):
             return f"{name} is {type_text(kind)}, not a token"
@@ -130,14 +132,14 @@ def tokens(op: Op, *refs: str) -> str:
 
 @rule
 def rounding(op: Op, allowed: Collection[Rounding], f32: Collection[Rounding] = ()) -> str:
-    """The rounding is one of these; for f32 also one of those."""
+    """Require a rounding mode in `allowed`, or for f32 also in `f32`."""
     mode, element = op.attributes["rounding"], tile(op, ">result").element
     fits = mode in allowed or (mode in f32 and element is Scalar.F32)
     return "" if fits else f"rounding {mode.name.lower()} is not for {type_text(element)}"
 
 
 def flush(op: Op) -> str:
-    """Only f32 is flushed to zero."""
+    """Allow `flush_to_zero` for f32 only."""
     element = tile(op, ">result").element
     return (
         f"flush_to_zero is not for {type_text(element)}"
@@ -147,10 +149,10 @@ def flush(op: Op) -> str:
 
 
 def size(kind: Tile) -> int:
-    """How many elements a tile has."""
+    """Return the number of elements of a tile."""
     return math.prod(kind.shape)
 
 
 def widest(kind: Scalar) -> tuple[int, int]:
-    """The signed range of an integer type."""
+    """Return the signed range of an integer type."""
     return -(1 << (kind.bits - 1)), (1 << (kind.bits - 1)) - 1

@@ -1,4 +1,4 @@
-"""Rules of operations on memory, views, tokens, assumptions, block indices."""
+"""Rules for operations on memory, views, tokens, assumptions and block indices."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ from tilec_runtime.cpu.tileir.rules import (
     widest,
 )
 
-# A conversion of printf: flags, width, precision, length, letter; `%%` is a plain sign, and any
-# other `%` begins nothing.
+# A conversion of printf: flags, width, precision, length, letter. `%%` is a literal percent sign,
+# and another `%` is an error.
 CONVERSION = re.compile(r"%[-+ #0*]*\d*(?:\.\d+)?(?:hh|h|ll|l|j|z|t|L)?[diouxXeEfFgGaAcsp]|%%|%")
 _WORDS = frozenset({Scalar.I32, Scalar.I64})
 _SUMMED = frozenset({Scalar.F16, Scalar.BF16, Scalar.F32, Scalar.F64})
@@ -61,7 +61,7 @@ def _points_to(op: Op, pointers: str, ref: str) -> str:
 
 @rule
 def _orders(op: Op, *allowed: MemoryOrder, weak: bool = True, system: bool = True) -> str:
-    """Verify the memory order: weak has no scope, every other order has one."""
+    """Check the memory order: weak has no scope, every other order has one."""
     order, scope = op.attributes["order"], op.attributes.get("scope")
     name = order.name.lower()
     if order not in allowed and not (weak and order is MemoryOrder.WEAK):
@@ -88,7 +88,7 @@ def _atomic(op: Op) -> str:
 
 
 def _view(op: Op) -> str:
-    """Verify that a view, its index and the loaded or stored tile fit together."""
+    """Check the types of a view, its indices, and the loaded or stored tile."""
     view, index = op.operands["view"][0].type, op.operands["index"]
     if not isinstance(view, PartitionView | StridedView | GatherScatterView):
         return f"view is {type_text(view)}, not a view"

@@ -1,4 +1,4 @@
-"""Rules of the operations on numbers and on shapes: which elements, which shapes, which rounding."""
+"""Rules for operations on numbers and shapes: their elements, shapes and rounding modes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _ALL_ROUNDINGS = IEEE | {Rounding.NEAREST_AWAY}
 _TO_INT = {Rounding.NEAREST_INT_TO_ZERO}
 _NARROW = frozenset({Scalar.F8E4M3FN, Scalar.F8E5M2, Scalar.F8E5M3FNU, Scalar.F4E2M1FN})
 _WIDE = frozenset({Scalar.F16, Scalar.BF16, Scalar.F32, Scalar.TF32, Scalar.F64})
-# Conversions that lose nothing; there any rounding may be written.
+# Exact conversions, which allow any rounding mode.
 _EXACT: dict[Scalar, frozenset[Scalar]] = {
     Scalar.F16: frozenset({Scalar.F32, Scalar.TF32, Scalar.F64}),
     Scalar.BF16: frozenset({Scalar.F32, Scalar.TF32, Scalar.F64}),
@@ -54,7 +54,7 @@ _EXACT: dict[Scalar, frozenset[Scalar]] = {
     Scalar.F4E2M1FN: _WIDE,
     Scalar.F64: frozenset(),
 }
-# What else than to nearest even and to zero a conversion that loses digits may round to.
+# Rounding modes of inexact conversions besides nearest even and zero.
 _INEXACT: dict[tuple[Scalar, Scalar], frozenset[Rounding]] = {
     (Scalar.F64, Scalar.F32): IEEE,
     (Scalar.F32, Scalar.TF32): frozenset({Rounding.NEAREST_AWAY}),
@@ -69,7 +69,7 @@ _SAME_BITS: tuple[frozenset[Scalar], ...] = (
     frozenset({Scalar.F4E2M1FN}),
 )
 _PACKED: Elements = NUMBERS - _SAME_BITS[1]
-# Element of both factors: elements of what is summed.
+# Element type of both factors: element types of the accumulator.
 _SUMS: dict[Scalar, frozenset[Scalar]] = {
     Scalar.F16: frozenset({Scalar.F16, Scalar.F32}),
     Scalar.BF16: frozenset({Scalar.F32}),
@@ -80,7 +80,7 @@ _SUMS: dict[Scalar, frozenset[Scalar]] = {
     Scalar.F8E5M2: frozenset({Scalar.F16, Scalar.F32}),
     Scalar.I8: frozenset({Scalar.I32}),
 }
-# Factor and scale: how many elements may share one scale.
+# Element types of factor and scale: numbers of elements that may share one scale.
 _SCALES: dict[tuple[Scalar, Scalar], frozenset[int]] = {
     (Scalar.F8E4M3FN, Scalar.F8E8M0FNU): frozenset({32}),
     (Scalar.F8E5M2, Scalar.F8E8M0FNU): frozenset({32}),

@@ -1,5 +1,6 @@
-"""Tiles as they are: constants, ranges, changes of shape, parts of tiles, choice between two. Views
-where no element has to move.
+"""Constants, ranges, reshapes, parts of tiles, `select`, and block indices.
+
+Results are NumPy views if no element has to move.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ def _constant(op: Op, _: Bodies) -> Step:
 def _iota(op: Op, _: Bodies) -> Step:
     result = op.results[0]
     kind = tile(result)
-    # Elements count from zero; where they do not fit the type they wrap.
+    # Elements count from zero, and wrap if they exceed the type.
     held = (
         np.arange(math.prod(kind.shape), dtype=np.int64)
         .astype(storage(kind.element))
@@ -66,7 +67,8 @@ def _select(op: Op, _: Bodies) -> Step:
     bits = np.dtype(f"i{held.itemsize}")
 
     def select(condition: Array, if_true: Array, if_false: Array) -> Array:
-        # Chosen bit by bit: several times as fast as `where`, whose branches are hard to predict.
+        # Select by bit operations: several times faster than `where`, whose branches are hard to
+        # predict.
         first, second = if_true.view(bits), if_false.view(bits)
         result = np.bitwise_xor(first, second)
         mask = np.negative(condition.view(np.int8), dtype=bits)
@@ -81,7 +83,7 @@ def _select(op: Op, _: Bodies) -> Step:
 
 
 class _Parts:
-    """The parts that a tile is cut into, and which of them each block means."""
+    """The equal parts of a tile, and the part that each block selects."""
 
     def __init__(self, large: Value, small: Value, indices: tuple[Value, ...]) -> None:
         self.part = tile(small).shape
@@ -90,17 +92,14 @@ class _Parts:
         )
         self._indices = indices
         rank = len(self.part)
-        # One axis for the blocks, one per dimension for the part's number, one per dimension inside
-        # the part.
+        # Axes: blocks, the part's index per dimension, the position in the part per dimension.
         self.cut = tuple(
             extent for pair in zip(self.counts, self.part, strict=True) for extent in pair
         )
         self.order = (0, *range(1, 2 * rank + 1, 2), *range(2, 2 * rank + 1, 2))
 
     def places(self, frame: Frame) -> list[Rows]:
-        """For each dimension the part's number, one for all blocks or one for each. What does not
-        exist becomes the nearest one.
-        """
+        """Return the part's index per dimension, shape (blocks or 1,), clipped to valid ones."""
         starts = []
         for index, count in zip(self._indices, self.counts, strict=True):
             held = frame.get(index)
@@ -111,9 +110,7 @@ class _Parts:
         return starts
 
     def split(self, held: Array) -> Array:
-        """A view of a tile with the numbers of the parts as axes of their own, behind that of the
-        blocks.
-        """
+        """Return a view of a tile with the parts' indices as additional axes after the blocks."""
         return held.reshape(held.shape[0], *self.cut).transpose(self.order)
 
 
@@ -165,7 +162,7 @@ def _block_id(op: Op, _bodies: Callable[[Block], Body]) -> Step:
             results, coordinates(frame.launch.grid, frame.blocks), strict=True
         ):
             held = place.astype(np.int32)
-            # One row for all makes everything that hangs on it cheaper.
+            # A single row for all blocks makes dependent operations cheaper.
             frame.set(result, held[:1] if held[0] == held[-1] and (held == held[0]).all() else held)
 
     return step
@@ -182,8 +179,7 @@ def _grid_size(op: Op, _bodies: Callable[[Block], Body]) -> Step:
 
 
 def _token(op: Op, _bodies: Callable[[Block], Body]) -> Step:
-    # The operations of a block run in the order of the text, each to its end, which every token
-    # already promises.
+    # Tokens need no work, since the operations of a block run in program order.
     results = op.results
 
     def step(frame: Frame) -> None:

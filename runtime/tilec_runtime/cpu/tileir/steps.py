@@ -1,4 +1,4 @@
-"""Steps of operations that compute each result from the operands' arrays alone."""
+"""Steps of operations that compute one result from the operands' arrays."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tilec_runtime.cpu.tileir.values import Array
 
 
 def compute(op: Op, function: Callable[..., Array], *names: str) -> Step:
-    """Sets the one result to what `function` makes of the operands with these names."""
+    """Return a step that sets the result to `function` of the operands with these names."""
     result = op.results[0]
     sources = [op.operand(name) for name in names]
     if len(sources) == 1:
@@ -23,7 +23,7 @@ def compute(op: Op, function: Callable[..., Array], *names: str) -> Step:
 
 
 def told(op: Op, step: Step) -> Step:
-    """A step of which an observer is told, where it gives floating point numbers."""
+    """Extend a step with floating point results by a call of the observer."""
     if not any(
         isinstance(kind := tile(result).element, Scalar) and kind.is_float for result in op.results
     ):
@@ -39,23 +39,23 @@ def told(op: Op, step: Step) -> Step:
 
 
 def tile(value: Value) -> Tile:
-    """The type of a value that is a tile."""
+    """Return the type of a tile."""
     assert isinstance(value.type, Tile)
     return value.type
 
 
 def element(value: Value) -> Scalar:
-    """The element type of a tile of numbers."""
+    """Return the element type of a tile of numbers."""
     kind = tile(value).element
     assert isinstance(kind, Scalar)
     return kind
 
 
 def element_or_pointer(value: Value) -> Scalar | Pointer:
-    """The element type of any tile."""
+    """Return the element type of any tile."""
     return tile(value).element
 
 
 def attribute(op: Op, name: str, default: Any) -> Any:
-    """An attribute, or what holds where the operation's version lacks it."""
+    """Return an attribute, or the default if the operation's version lacks it."""
     return op.attributes.get(name, default)

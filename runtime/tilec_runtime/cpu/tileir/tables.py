@@ -1,6 +1,4 @@
-"""Tables of a Tile IR file (strings, constants, debug locations): found by number, decoded when
-first asked for.
-"""
+"""Tables of a Tile IR file (strings, constants, debug locations), decoded on first use."""
 
 from __future__ import annotations
 
@@ -14,12 +12,12 @@ from tilec_runtime.cpu.tileir.ir import Loc
 from tilec_runtime.cpu.tileir.values import Array
 from tilec_runtime.errors import TileIRError
 
-_MAX_VARINT = 10  # bytes: 64 bits at 7 a byte
-MAX_ITEMS = 500_000  # things that one file may make: a large kernel has some ten thousand
+_MAX_VARINT = 10  # bytes: 64 bits at 7 bits per byte
+MAX_ITEMS = 500_000  # objects of one file; a large kernel has about ten thousand
 
 
 class Budget:
-    """How many more things a file may make, so that a small file cannot fill the memory."""
+    """The number of objects that a file may still create, so that none can exhaust the memory."""
 
     __slots__ = ("left",)
 
@@ -27,16 +25,14 @@ class Budget:
         self.left = items
 
     def spend(self, items: int) -> None:
-        """Take `items` off."""
+        """Subtract `items`."""
         self.left -= items
         if self.left < 0:
             raise damaged(f"it has more than {MAX_ITEMS} operations, values and attributes")
 
 
 class Cursor:
-    """A place in `data[start:end]` that moves on as it reads. Offsets in messages count from the
-    file's start.
-    """
+    """A read position in `data[start:end]`; offsets in messages count from the file's start."""
 
     __slots__ = ("_budget", "_data", "at", "end", "where")
 
@@ -55,25 +51,25 @@ class Cursor:
         self.end = len(data) if end is None else end
 
     def fail(self, what: str) -> TileIRError:
-        """The error for damage at this place."""
+        """Return the error for damage at this position."""
         return damaged(f"{what} (in the {self.where} at byte {self.at})")
 
     def byte(self) -> int:
-        """One byte."""
+        """Read one byte."""
         if self.at >= self.end:
             raise self.fail("the data ends too early")
         self.at += 1
         return self._data[self.at - 1]
 
     def take(self, size: int) -> bytes:
-        """The next `size` bytes."""
+        """Read `size` bytes."""
         if size < 0 or size > self.end - self.at:
             raise self.fail("the data ends too early")
         self.at += size
         return self._data[self.at - size : self.at]
 
     def varint(self) -> int:
-        """An unsigned number, 7 bits a byte, lowest first."""
+        """Read an unsigned integer, 7 bits per byte, lowest first."""
         first = self.byte()
         if first < 0x80:
             return first
@@ -87,31 +83,32 @@ class Cursor:
         raise self.fail("a number has too many bytes")
 
     def signed_varint(self) -> int:
-        """A signed number: the sign is the lowest bit."""
+        """Read a signed integer, whose lowest bit is the sign."""
         raw = self.varint()
         return ~(raw >> 1) if raw & 1 else raw >> 1
 
     def size(self) -> int:
-        """A number of bytes that follow."""
+        """Read a number of bytes that follow."""
         number = self.varint()
         if number > self.end - self.at:
             raise self.fail(f"a list of {number} items is longer than the data")
         return number
 
     def count(self) -> int:
-        """A number of things that follow, each of at least one byte: more than the data holds is
-        damage, not memory.
+        """Read a number of items that follow.
+
+        Each has at least one byte, so a number beyond the remaining data is an error.
         """
         number = self.size()
         self._budget.spend(number)
         return number
 
     def spend(self, items: int) -> None:
-        """Count things against what the file may make."""
+        """Subtract items from the file's budget."""
         self._budget.spend(items)
 
     def ints(self, width: int) -> tuple[int, ...]:
-        """A count, then signed little-endian numbers of `width` bytes."""
+        """Read a count, then signed little-endian integers of `width` bytes."""
         raw = self.take(self.count() * width)
         return tuple(
             int.from_bytes(raw[i : i + width], "little", signed=True)
@@ -123,7 +120,7 @@ class Cursor:
         self.take(-(self.at - base) % alignment)
 
     def inner(self, size: int, where: str) -> Cursor:
-        """A cursor over the next `size` bytes, which this one skips."""
+        """Return a cursor over the next `size` bytes, and skip them."""
         start = self.at
         if size > self.end - start:
             raise self.fail(f"the {where} is longer than the data")
@@ -131,13 +128,13 @@ class Cursor:
         return Cursor(self._data, where, start, self.at, self._budget)
 
     def part(self, begin: int, end: int) -> Cursor:
-        """A cursor over bytes `begin` to `end` from here, which stay unread."""
+        """Return a cursor over the bytes `begin` to `end` from here, without skipping them."""
         if not 0 <= begin <= end <= self.end - self.at:
             raise self.fail("an offset of a table points outside")
         return Cursor(self._data, self.where, self.at + begin, self.at + end, self._budget)
 
     def rest(self) -> int:
-        """How many bytes are left."""
+        """Return the number of remaining bytes."""
         return self.end - self.at
 
 
@@ -146,18 +143,16 @@ FIX = "build it again"
 
 
 def damaged(what: str) -> TileIRError:
-    """The error for bytes that are no sound Tile IR."""
+    """Return the error for damaged Tile IR."""
     return TileIRError(f"Tile IR cannot be read: {what}", cause=CAUSE, fix=FIX)
 
 
-_MAX_DEPTH = 64  # of call sites in call sites: files of compilers stay far below
+_MAX_DEPTH = 64  # nesting depth of call sites; compilers stay far below
 _UNKNOWN, _COMPILE_UNIT, _FILE, _LEXICAL_BLOCK, _LOC, _SUBPROGRAM, _CALL_SITE = range(7)
 
 
 class Table:
-    """Items of one section: a count, offsets of `width` bytes, then what they point into. Items do
-    not overlap.
-    """
+    """The table of a section: a count, offsets of `width` bytes, then the items without overlap."""
 
     def __init__(self, cursor: Cursor | None, width: int, base: int) -> None:
         self._data = cursor
@@ -175,7 +170,7 @@ class Table:
         return len(self._offsets) - 1
 
     def __getitem__(self, number: int) -> Cursor:
-        """A fresh cursor over one item."""
+        """Return a new cursor over one item."""
         if self._data is None or not 0 <= number < len(self):
             raise damaged(f"something refers to item {number} of a table that has {len(self)}")
         return self._data.part(int(self._offsets[number]), int(self._offsets[number + 1]))
@@ -185,9 +180,7 @@ Item = TypeVar("Item")
 
 
 class Items(Generic[Item]):
-    """Items of a table by number, each decoded once, when it is first asked for. Decoding one may
-    ask for others.
-    """
+    """Items of a table by number, each decoded on first use; decoding one may need others."""
 
     def __init__(
         self, table: Table, decode: Callable[[Cursor], Item], what: str = "items", deepest: int = 0
@@ -214,7 +207,7 @@ Constants: TypeAlias = Items[bytes]
 
 
 def string(item: Cursor) -> str:
-    """An item of the string table."""
+    """Decode an item of the string table."""
     try:
         return item.take(item.rest()).decode("utf-8")
     except UnicodeDecodeError as exc:
@@ -222,7 +215,7 @@ def string(item: Cursor) -> str:
 
 
 class Locs:
-    """The table of debug locations; 0 is none."""
+    """The table of debug locations; number 0 means none."""
 
     def __init__(self, table: Table, strings: Strings) -> None:
         self._table = table
@@ -235,9 +228,9 @@ class Locs:
     def _read(self, item: Cursor) -> Loc | None:
         tag = item.byte()
         if tag == _LOC:
-            item.varint()  # the scope: its file is the one that the location names
+            item.varint()  # skip the scope, whose file is also the location's
             file, line, column = self._strings[item.varint()], item.varint(), item.varint()
-            # Of Python sources columns are counted from 0, of C++ sources from 1.
+            # Columns count from 0 in Python sources, from 1 in C++ sources.
             return Loc(file, line, column if file.endswith(".py") else max(column - 1, 0))
         if tag == _CALL_SITE:
             return _inlined(item, self[item.varint()], self[item.varint()])
@@ -258,7 +251,7 @@ class Locs:
 
 
 def _inlined(item: Cursor, callee: Loc | None, caller: Loc | None) -> Loc | None:
-    """The callee's place, and behind whatever it was inlined into already, the caller's."""
+    """Append the caller's location to the callee's chain of call sites."""
     chain: list[Loc] = []
     while callee is not None:
         chain.append(callee)

@@ -1,5 +1,6 @@
-"""Prints Tile IR for people: a form close to that of NVIDIA's tools, each operation with its place,
-under the source line it comes from.
+"""A printer for Tile IR, in a form similar to NVIDIA's tools.
+
+Each operation is printed with its location, under its source line.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from tilec_runtime.cpu.tileir.values import Array, elements, scalar
 Sources: TypeAlias = "Mapping[str, Sequence[str]]"
 
 _INDENT = "  "
-_SHOWN = 16  # elements of a constant that are written out; of more, the first half of that
+_SHOWN = 16  # elements of a constant to print; a larger constant shows half as many
 _FIELD = re.compile(r"\{([^{}:]+)(?::(\w))?\}")
 _PART = re.compile(rf"\[\[(.*?)\]\]|{_FIELD.pattern}")
 _USUAL = {
@@ -61,16 +62,16 @@ _SCOPES = {
     MemoryScope.SYSTEM: "sys",
 }
 _FLAGS = {"unsigned_cmp": "unsigned"}
-_QUIET = frozenset({"yield", "continue"})  # without values, the end of a block says as much
+_QUIET = frozenset({"yield", "continue"})  # omitted without values: the end of a block implies them
 
 
 def render(module: Module, sources: Sources | None = None) -> str:
-    """A module as text.
+    """Format a module.
 
     Args:
-        module: what to print.
-        sources: lines of source files by the names in the debug information; where there are any,
-            each run of operations stands under the line that it comes from.
+        module: module to print.
+        sources: lines of source files by their names in the debug information; operations are
+            printed under their source line if it is given.
     """
     by = f", by {module.producer}" if module.producer else ""
     lines = [f"// Tile IR {module.version[0]}.{module.version[1]}{by}"]
@@ -85,23 +86,22 @@ def render(module: Module, sources: Sources | None = None) -> str:
 
 
 def located(module: Module) -> Iterator[tuple[str, Loc | None]]:
-    """The functions of a module line by line, each with where it comes from in place of a comment
-    that says so.
-    """
+    """Yield the lines of a module's functions with their source locations."""
     for function in module.functions:
         for line in _Printer(function, {}).lines():
             yield line.text, line.loc
 
 
 def op_text(op: Op) -> str:
-    """An operation on one line, without its nested blocks."""
+    """Format an operation on one line, without its nested blocks."""
     named = ", ".join(map(_name, op.results))
     return f"{named} = {_after_name(op)}" if named else _after_name(op)
 
 
 def place_text(loc: Loc | None) -> str:
-    """`file:line:column` with the columns counted from 1, then the call sites it was inlined at;
-    empty where it is not known.
+    """Format a location as `file:line:column` with its call sites; empty if unknown.
+
+    Columns count from 1.
     """
     places = []
     while loc is not None:
@@ -111,7 +111,7 @@ def place_text(loc: Loc | None) -> str:
 
 
 class _Line(NamedTuple):
-    """A line: what it says, its place for a comment behind that, and the place itself."""
+    """A line: text, location for a trailing comment, and the location itself."""
 
     text: str
     place: str = ""
@@ -124,10 +124,10 @@ class _Printer:
     def __init__(self, function: Function, sources: Sources) -> None:
         self._function = function
         self._sources = sources
-        self._line: tuple[str, int] | None = None  # what the operations are under
+        self._line: tuple[str, int] | None = None  # the last printed source line
 
     def lines(self) -> Iterator[_Line]:
-        """The lines of the function."""
+        """Yield the lines of the function."""
         function = self._function
         hints = f" optimization_hints=<{_hints(function.hints)}>" if function.hints else ""
         results = ", ".join(map(type_text, function.signature.results))
@@ -152,18 +152,14 @@ class _Printer:
                 yield _Line(f"{indent}}}")
 
     def _source(self, loc: Loc | None, indent: str) -> Iterator[_Line]:
-        """The source line of an operation, where it is another one than that of the operation
-        before.
-        """
+        """Yield the source line of an operation if it differs from the last one."""
         place = self._shown(loc)
         if place is not None and (place.file, place.line) != self._line:
             self._line = (place.file, place.line)
             yield _Line(f"{indent}// {place.file}:{place.line} | {self._source_line(place)}")
 
     def _shown(self, loc: Loc | None) -> Loc | None:
-        """The place whose source line an operation stands under: where the function's own is not
-        known, that of a call.
-        """
+        """Return the innermost location with a known source line: the operation's or a caller's."""
         while loc is not None and not self._source_line(loc):
             loc = loc.caller
         return loc
@@ -173,7 +169,7 @@ class _Printer:
         return text[loc.line - 1].strip() if 0 < loc.line <= len(text) else ""
 
     def _place(self, loc: Loc | None) -> str:
-        """Where an operation comes from; under its own source line, that needs no file."""
+        """Format the location of an operation, without the file if its source line was printed."""
         if loc is None or self._shown(loc) is not loc:
             return place_text(loc)
         called = f", called at {place_text(loc.caller)}" if loc.caller else ""
@@ -208,7 +204,7 @@ def _says_nothing(block: Block) -> bool:
 def _opening(op: Op) -> str:
     if not op.regions:
         return ""
-    # The arguments of a loop's block stand in its own form already.
+    # The form of a loop already has the arguments of its block.
     args = f" ({_typed(op.regions[0].args)})" if op.name in ("reduce", "scan") else ""
     return f"{args} {{"
 
@@ -247,8 +243,9 @@ def _field(op: Op, name: str, form: str) -> str:
 
 
 def _dynamic(op: Op) -> list[Type]:
-    """Types that a tensor view's own does not tell: of its extents, and of its base where that has
-    an attribute.
+    """Return the types that a tensor view's type does not imply.
+
+    These are the type of its dynamic extents, and that of its base if it has an attribute.
     """
     base = op.operand("base").type
     marked = (
@@ -261,8 +258,9 @@ def _dynamic(op: Op) -> list[Type]:
 
 
 def _arguments(op: Op, start: int) -> str:
-    """Arguments of a loop's block from one on: of a `for` the counter, else what is carried with
-    what it begins with.
+    """Format arguments of a loop's block from `start`: a `for`'s counter, or carried values.
+
+    Carried values are printed with their initial values.
     """
     args = op.regions[0].args
     if op.name == "for" and start == 0:
@@ -274,7 +272,7 @@ def _arguments(op: Op, start: int) -> str:
 
 
 def _extents(op: Op, name: str) -> str:
-    """Extents of a tensor view: numbers where they are known, else values."""
+    """Format extents or strides of a tensor view: numbers if known, values otherwise."""
     given = iter(op.operands[name])
     known: tuple[int | None, ...] = getattr(op.results[0].type, name)
     return (
@@ -285,7 +283,7 @@ def _extents(op: Op, name: str) -> str:
 
 
 def attribute_text(op: Op, name: str) -> str:
-    """What an attribute says, empty where it is as usual."""
+    """Format an attribute; empty if it has the usual value."""
     value = op.attributes.get(name)
     match value:
         case None:
@@ -361,7 +359,7 @@ def _constant(kind: Tile, data: bytes) -> str:
 
 
 def _alike(found: Array) -> bool:
-    # By bits, so that a NaN is like itself and a zero unlike a negative one.
+    # Compare bits, so that NaNs are equal and -0 differs from +0.
     raw = np.ascontiguousarray(found).reshape(-1).view(np.uint8).reshape(found.size, -1)
     return bool((raw == raw[0]).all())
 

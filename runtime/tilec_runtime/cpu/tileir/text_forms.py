@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-# `{lhs}` is an operand or an attribute and `{lhs:t}` its type, or `{lhs:i}` where the values have
-# one type; `{>:t}` the results' types and `{>0:t}` the first one's; `{@0}` an argument of the
-# nested block. `[[...]]` is left out where what it names is not there or goes without saying.
+# `{lhs}` is an operand or an attribute; `{lhs:t}` its types, `{lhs:i}` one type if they are equal;
+# `{>:t}` the types of the results, `{>0:t}` the type of the first; `{@0}` an argument of the nested
+# block. `[[...]]` is omitted if its field is absent or has the usual value.
 _PLAIN = "{source} : {>:t}"
 _BOTH = "{lhs}, {rhs} : {>:t}"
 _ROUNDED = "{lhs}, {rhs}[[ {rounding}]][[ {flush_to_zero}]] : {>:t}"

@@ -1,5 +1,6 @@
-"""Copies whole tiles between memory and arrays in few strided copies: one for all blocks whose
-tiles lie alike in their tensor.
+"""Copies of whole tiles between memory and arrays.
+
+One strided copy serves all blocks whose tiles have the same part inside the tensor.
 """
 
 from __future__ import annotations
@@ -15,24 +16,22 @@ from tilec_runtime.cpu.tileir.memory import Memory, MemoryRegion
 from tilec_runtime.cpu.tileir.values import Array, Rows
 from tilec_runtime.cpu.tileir.views import Tensor
 
-# With more ways for tiles to lie across their tensor's edges than this, elements are copied one by
-# one.
+# With more kinds of tiles across the tensor's edges than this, single elements are copied.
 _MANY = 64
-# Strides of so many bytes, which no tensor has, lead out of 64 bits.
+# Strides of this many bytes would overflow 64 bits; no tensor has them.
 _FARTHEST = 1 << 62
 _ALL = slice(None)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class TileBox:
-    """The part of their tiles that some blocks have inside the tensor: the same part for all of
-    them.
+    """Blocks with the same part of their tile inside the tensor.
 
     Attributes:
-        rows: the blocks.
-        part: of the tile, a range along each dimension; None for all of it.
-        extents: of the part.
-        addresses: of its first element, one for each block.
+        rows: rows of the blocks.
+        part: range of the part along each dimension of the tile; None for the whole tile.
+        extents: extents of the part.
+        addresses: address of the part's first element, one per block.
     """
 
     rows: slice | Rows
@@ -43,13 +42,15 @@ class TileBox:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class TilePlan:
-    """Where the tiles of a batch lie. Rows that are in no box lie outside the tensor.
+    """The boxes of a batch's tiles. Rows in no box are outside of the tensor.
 
     Attributes:
-        rows: how many tiles there are; 1 where all blocks have the same.
+        rows: number of tiles; 1 if all blocks have the same one.
+        tile: extents of a tile.
         strides: bytes between elements along each dimension of the tile.
-        regions: the memory of each box.
-        injective: whether no two elements of the tensor lie at the same place.
+        boxes: the parts inside the tensor.
+        regions: memory of each box.
+        injective: whether all elements of the tensor have different addresses.
     """
 
     rows: int
@@ -61,12 +62,13 @@ class TilePlan:
 
     @property
     def complete(self) -> bool:
-        """Whether no part of a tile lies outside."""
+        """Whether all tiles are completely inside the tensor."""
         return len(self.boxes) == 1 and self.boxes[0].part is None and self.boxes[0].rows is _ALL
 
     def load(self, dtype: np.dtype[Any], padding: Any = 0) -> Array:
-        """A copy of the tiles, (rows, *tile), `padding` (to be broadcast to them) where they lie
-        outside.
+        """Return a copy of the tiles, shape (rows, *tile).
+
+        Elements outside of the tensor get `padding`, which is broadcast to the tiles.
         """
         if self.complete:
             window, index = _window(self.boxes[0], self.regions[0], self.strides, dtype)
@@ -79,12 +81,10 @@ class TilePlan:
         return loaded
 
     def store(self, raw: Array) -> None:
-        """Write the parts of the tiles that lie inside; of several blocks' at one place the last
-        stays.
-        """
+        """Write the parts inside the tensor; at one address, the last block's value stays."""
         if self.rows == 1:
             raw = raw[-1:]
-        # NumPy stores the last axis fastest: let it be the one along which memory is contiguous.
+        # NumPy is fastest if the last axis is the contiguous one.
         order = (
             0,
             *sorted(range(1, len(self.tile) + 1), key=lambda axis: -abs(self.strides[axis - 1])),
@@ -100,11 +100,10 @@ class TilePlan:
             window.transpose(order)[... if index is None else index] = part.transpose(order)
 
     def update(self, raw: Array, combine: Callable[[Array, Array], Array]) -> None:
-        """Replace each element by what `combine` makes of it and of a block's: the blocks one after
-        the other where they meet.
+        """Replace each element by `combine(element, block's value)`, in the order of the blocks.
 
-        `raw` has a row for each block, also where all of these have the same tile, which must lie
-        in a tensor that is injective.
+        `raw` has one row per block, even if all blocks have the same tile. The tensor must be
+        injective.
         """
         for box, region in zip(self.boxes, self.regions, strict=True):
             part = raw[box.rows] if self.rows > 1 else raw
@@ -130,20 +129,19 @@ def plan(
     checked: Sequence[bool],
     writing: bool,
 ) -> TilePlan | None:
-    """Where tiles lie that start at these elements of a tensor; None where that is for `elements`
-    to find out, element by element.
+    """Plan the access of tiles, or return None if single elements must be accessed.
 
     Args:
-        memory: what there is.
+        memory: memory of the launch.
         tensor: the tensor.
-        starts: the first element along each dimension of the tile, shape (blocks or 1,); it may lie
-            outside the tensor.
+        starts: index of the first element along each dimension of the tile, shape (blocks or 1,);
+            it may be outside of the tensor.
         tile: extents of a tile.
-        dims: the tensor's dimensions that they run along.
-        size: bytes of an element.
-        checked: for each dimension of the tile, whether elements outside the tensor are left out;
-            else they are taken as being there.
-        writing: whether the memory is to be written.
+        dims: the tensor's dimension of each dimension of the tile.
+        size: size of an element in bytes.
+        checked: per dimension of the tile, whether elements outside of the tensor are masked;
+            otherwise they count as inside.
+        writing: whether the memory will be written.
     """
     if len(tensor.strides) > 1 or (tensor.base & (size - 1)).any():
         return None
@@ -185,7 +183,7 @@ def _boxes(
     rows: int,
     checked: Sequence[bool],
 ) -> list[TileBox] | None:
-    """The boxes of all tiles, without empty ones; None if there are too many."""
+    """Return the nonempty boxes of all tiles, or None if there are too many."""
     edges = []
     for axis, (start, dim) in enumerate(zip(starts, dims, strict=True)):
         if not checked[axis]:
@@ -212,7 +210,10 @@ def _cut(
     addresses: Array,
     rows: int,
 ) -> list[TileBox] | None:
-    """Boxes of tiles that lie across edges: along each axis in `edges` from its lows to its highs."""
+    """Return the boxes of tiles across edges, or None if there are too many.
+
+    Each item of `edges` is an axis with the ranges of the tiles' parts along it.
+    """
     if math.prod((tile[axis] + 1) ** 2 for axis, _, _ in edges) >= 1 << 62:
         return None
     key = np.zeros(1, np.int64)
@@ -248,8 +249,9 @@ def _cut(
 
 
 def _injective(extents: list[int], strides: list[int]) -> bool:
-    """Whether no two elements can lie at the same place: each stride goes past all that the smaller
-    ones reach.
+    """Whether all elements have different addresses.
+
+    Each stride must exceed the distance that the smaller strides reach.
     """
     reach = 0
     for stride, extent in sorted(zip(map(abs, strides), extents, strict=True)):
@@ -260,7 +262,7 @@ def _injective(extents: list[int], strides: list[int]) -> bool:
 
 
 def _range(rows: Rows) -> slice | Rows:
-    """A slice, which NumPy copies faster, where the rows follow each other."""
+    """Convert consecutive rows to a slice, which NumPy copies faster."""
     return (
         slice(int(rows[0]), int(rows[-1]) + 1)
         if int(rows[-1]) - int(rows[0]) + 1 == len(rows)
@@ -276,7 +278,7 @@ def _region(
     origin: int | None,
     writing: bool,
 ) -> MemoryRegion | None:
-    """The memory that all of a box lies in; None if there is none, or it may not be written."""
+    """Return the region that contains a whole box, or None if there is none to read or write."""
     low, high = _bounds(box.addresses)
     for extent, stride in zip(box.extents, strides, strict=True):
         if stride < 0:
@@ -308,10 +310,10 @@ def _window(
     dtype: np.dtype[Any],
     disjoint: bool = False,
 ) -> tuple[Array, Array | None]:
-    """The elements of a box as a view of memory, (blocks, *extents); or a view that has these at an
-    index along its first axis.
+    """Return the elements of a box as a view of memory, and an index along its first axis.
 
-    Where blocks' parts may overlap and `disjoint` is wanted, the index is what keeps their order.
+    Without an index (None), the view has the shape (blocks, *extents). If blocks may overlap and
+    `disjoint` is set, the result has an index, which keeps the order of the blocks.
     """
     addresses, offset = box.addresses, int(box.addresses[0]) - region.address
     if len(addresses) == 1:
@@ -336,7 +338,7 @@ def _window(
 
 
 def _span(extents: tuple[int, ...], strides: tuple[int, ...], size: int) -> int:
-    """Bytes from a box's lowest to its highest element."""
+    """Return the bytes from a box's lowest to its highest element."""
     return size + sum(
         abs(stride) * (extent - 1) for extent, stride in zip(extents, strides, strict=True)
     )

@@ -1,6 +1,6 @@
-"""Steps through a kernel on the cpu device, operation by operation.
+"""A stepper through the operations of a kernel on the cpu device.
 
-Each step has the source line of an operation and its tiles as arrays.
+Each step gives the source line of an operation, and its tiles as arrays.
 """
 
 from __future__ import annotations
@@ -47,18 +47,18 @@ _SHOWN = 6  # elements of a tile in a line
 
 
 class Places:
-    """Names addresses of one launch: `x+16` is 16 elements after the start of `x`."""
+    """Formats addresses of one launch: `x+16` is 16 elements after the start of `x`."""
 
     def __init__(self, function: Function, arguments: Sequence[Any], memory: Memory) -> None:
         """Find the parameter that each pointer derives from.
 
         Args:
             function: the kernel.
-            arguments: of the launch.
-            memory: what it may touch.
+            arguments: arguments of the launch.
+            memory: memory of the launch.
         """
         self._memory = memory
-        self._roots: dict[int, MemoryRegion] = {}  # by number of a value
+        self._roots: dict[int, MemoryRegion] = {}  # by value number
         for parameter, argument in zip(function.body.args, arguments, strict=True):
             if _points(parameter) and (region := self._own(int(argument))) is not None:
                 self._roots[parameter.index] = region
@@ -66,8 +66,9 @@ class Places:
             self._follow(op)
 
     def _own(self, address: int) -> MemoryRegion | None:
-        """The region of the next parameter that points here: the same memory may be given for
-        several, and each has its name.
+        """Return the first unused region that contains an address.
+
+        Several parameters may have the same memory; each has a region with its own name.
         """
         used = {region.name for region in self._roots.values()}
         held = (
@@ -78,7 +79,7 @@ class Places:
         return next(held, None) or self._memory.find(address)
 
     def _follow(self, op: Op) -> None:
-        """Give derived pointers the parameter of their pointer, even out of bounds."""
+        """Assign the source pointer's parameter to derived pointers, even if out of bounds."""
         sources = [value for values in op.operands.values() for value in values if _points(value)]
         if (
             not op.regions
@@ -105,7 +106,7 @@ class Places:
 
 
 def words(op: Op) -> str:
-    """Return an operation's name and attributes without data: `cmpi less_than signed`."""
+    """Format an operation's name and attributes without data, as `cmpi less_than signed`."""
     attributes = (
         attribute_text(op, name)
         for name, value in op.attributes.items()
@@ -115,7 +116,7 @@ def words(op: Op) -> str:
 
 
 def short(item: Any, value: Value | None = None, places: Places | None = None) -> str:
-    """Return a short text of a value: type, shape and first elements."""
+    """Format a value briefly: type, shape and first elements."""
     if isinstance(item, Tensor):
         base, tensor = int(item.base[0]), _tensor(value)
         where = f"{base:#x}"
@@ -163,15 +164,15 @@ Coordinates = tuple[int, int, int]
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Executed:
-    """An operation that a block has executed or, if it has regions, is about to start.
+    """An operation that a block has executed or, if it has regions, will start next.
 
     Attributes:
         op: the operation.
-        block: its block.
-        operands: what each operand holds, in order, without the axis of blocks; None for tokens.
-        results: what each result holds; empty where the operation is about to start.
-        starts: whether it is about to start.
-        places: names the addresses that they hold.
+        block: the block, as (x, y, z).
+        operands: contents of the operands by name, without the axis of blocks; None for tokens.
+        results: contents of the results; empty if the operation will start next.
+        starts: whether the operation will start next.
+        places: formats addresses.
     """
 
     op: Op
@@ -192,7 +193,7 @@ class Executed:
         return self.op.loc.line if self.op.loc else 0
 
     def __str__(self) -> str:
-        """One line: place in the source, values, operation, and a short view of its tiles."""
+        """Format on one line: location, result numbers, operation, and its tiles in short."""
         names = ", ".join(f"%{result.index}" for result in self.op.results)
         operands = ", ".join(
             f"%{value.index}" for values in self.op.operands.values() for value in values
@@ -210,14 +211,14 @@ class Executed:
 
 
 class Stepper:
-    """Steps through the operations of chosen blocks; an iterator to be closed.
+    """Steps through the operations of chosen blocks; an iterator and a context manager.
 
-    The blocks write to memory immediately, as in a launch. `step` of a launcher on the cpu
-    device makes one, for the arguments of a call: `with module.add.step(z, x, y, block=(3, 0, 0))
-    as stepper: ...`. `step` of this module is below that: it takes addresses and regions of memory.
+    The blocks write to memory immediately, as in a launch. A launcher on the cpu device creates one
+    for the arguments of a call: `with module.add.step(z, x, y, block=(3, 0, 0)) as stepper: ...`.
+    The function `step` of this module takes addresses and memory regions instead.
 
     Attributes:
-        last: what was executed last; None before the first step.
+        last: the last executed operation; None before the first step.
     """
 
     def __init__(
@@ -241,11 +242,11 @@ class Stepper:
         self._pauses = iter(()) if start is None else _pauses(start, chosen, options)
 
     def __iter__(self) -> Self:
-        """It is its own iterator."""
+        """Return itself."""
         return self
 
     def __next__(self) -> Executed:
-        """The next operation."""
+        """Execute up to the next operation and return it."""
         with np.errstate(all="ignore"):
             pause = next(self._pauses, None)
         if pause is None:
@@ -256,7 +257,7 @@ class Stepper:
         return self.last
 
     def __enter__(self) -> Self:
-        """For `with`."""
+        """Return itself."""
         return self
 
     def __exit__(
@@ -265,16 +266,16 @@ class Stepper:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Close it."""
+        """Close the stepper."""
         self.close()
 
     def close(self) -> None:
-        """Stop: the rest of the blocks does not run."""
+        """Stop without running the rest of the blocks."""
         self._pauses = iter(())
         self._stack.close()
 
     def run_to(self, line: int, file: str = "") -> Executed | None:
-        """Continue to the next operation of a source line; return None if none follows.
+        """Continue to the next operation of a source line, or return None if none follows.
 
         `file` may be the end of the file's path.
         """
@@ -289,19 +290,19 @@ class Stepper:
         collections.deque(self, maxlen=0)
 
     def parameters(self) -> list[tuple[Value, str]]:
-        """The entry point's parameters with their values as text; none of an empty grid."""
+        """Return the entry point's parameters with formatted values; empty for an empty grid."""
         if self._start is None:
             return []
         held = zip(self._program.function.body.args, self._start.values, strict=True)
         return [(value, short(_alone(item), value, self._places)) for value, item in held]
 
     def value(self, value: Value | int) -> Any:
-        """Return the current content of a value: of a tile, an array.
+        """Return the current content of a value, for a tile an array without the axis of blocks.
 
-        It has no axis of blocks.        An int is the number of a value: 7 for `%7`.
+        An int is the number of a value, such as 7 for `%7`.
 
         Raises:
-            KeyError: it has no value yet.
+            KeyError: the value is not defined yet.
         """
         index = value if isinstance(value, int) else value.index
         if self._frame is None or index not in self._frame.values:
@@ -319,11 +320,11 @@ def step(
 ) -> Stepper:
     """Return a stepper through one block of a launch, or through several in order.
 
-    Other blocks run only in kernels whose blocks may wait for each other; they are not shown.
+    Other blocks run only if blocks of the kernel may wait for each other; they are not shown.
 
     Raises:
-        ArgumentError: a grid or a block that is no whole number, nor up to three of them.
-        CallError: a block outside the grid.
+        ArgumentError: the grid or a block is not one to three integers.
+        CallError: a block is outside of the grid.
     """
     several = isinstance(block, list | tuple) and all(
         isinstance(one, list | tuple) for one in block
@@ -356,7 +357,7 @@ def _pauses(start: Start, chosen: list[int], options: Options) -> Iterator[Pause
             frame = start.frame(np.array([number]))
             try:
                 for pause in start.program.code.run(frame):
-                    frame.say()  # in the order of the operations that are shown
+                    frame.say()  # print before the operation is shown
                     yield pause
             finally:
                 frame.flush()
@@ -390,7 +391,7 @@ def _executed(pause: Pause, places: Places) -> Executed:
 
 
 def _alone(held: Any) -> Any:
-    """Return a value of a frame that has a single block."""
+    """Return a value of a frame with a single block, without the axis of blocks."""
     return held[0, ...] if isinstance(held, np.ndarray) else held
 
 

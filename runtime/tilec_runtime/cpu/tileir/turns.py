@@ -1,5 +1,6 @@
-"""Blocks that may wait for each other: each runs by itself and hands on where it starts another
-pass of a loop that waits.
+"""A scheduler for blocks that may wait for each other.
+
+Each block runs alone, and yields before each iteration of a loop that waits.
 """
 
 from __future__ import annotations
@@ -16,14 +17,13 @@ from tilec_runtime.cpu.tileir.frame import Frame
 from tilec_runtime.cpu.tileir.ir import Op
 from tilec_runtime.errors import FaultError
 
-# Passes of a loop after which a block is suspected to wait for ever ...
+# Iterations of a loop after which a block is suspected to wait forever.
 _PATIENCE = 32
-# ... and how often nothing that it knows may have changed then, for all blocks in flight, before
-# that is taken for certain.
+# Iterations without any change of state, of all blocks in flight, that prove a deadlock.
 _PROOF = 8
-# A block that waits again and again is asked less and less often, but every so many rounds.
+# A waiting block runs less and less often, but at least once in this many rounds.
 _SELDOM = 32
-# Times that a block may run in one round, on average.
+# Average number of times that a block may run in one round.
 _MOVES = 64
 
 
@@ -47,19 +47,18 @@ def take_turns(
     order: str | int = "forward",
     cancelled: Callable[[], bool] | None = None,
 ) -> Iterator[Pause]:
-    """Run blocks to their end, at most `most` at a time; gives every pause that is not for another
-    block.
+    """Run blocks to their end; yield every pause except for those of waiting loops.
 
     Args:
-        numbers: blocks, in the order in which they start.
-        start: makes the frame and the run of one.
-        most: blocks in flight.
-        order: of the blocks within a round, as for `batches`.
-        cancelled: asked every round whether to stop.
+        numbers: numbers of the blocks, in the order of their start.
+        start: creates the frame and the run of a block.
+        most: limit of blocks in flight.
+        order: order of the blocks within a round, as for `batches`.
+        cancelled: returns whether to stop, called once per round.
 
     Raises:
-        FaultError: all blocks in flight wait for something that none of them will do; names the
-            loop.
+        FaultError: all blocks in flight wait, and none can end the wait of another; the message
+            names the loop.
     """
     chance = random.Random(order) if isinstance(order, int) else None  # noqa: S311 - an order, no secret
     flight: list[_Turn] = []
@@ -86,7 +85,7 @@ def take_turns(
 
 
 def _round(flight: list[_Turn], turns: list[_Turn], number: int) -> Generator[Pause, None, bool]:
-    """Let every block that is due run; gives whether any got on."""
+    """Run every block that is due; return whether any made progress."""
     neighbours = {
         id(turn): flight[max(0, place - 1) : place + 2] for place, turn in enumerate(flight)
     }
@@ -100,7 +99,7 @@ def _round(flight: list[_Turn], turns: list[_Turn], number: int) -> Generator[Pa
             continue
         if (yield from _resume(turn)):
             moved, turn.waits = True, 0
-            # In a chain the next block waits for just this.
+            # In a chain of waiting blocks, a neighbour waits for this progress.
             pending.extendleft(other for other in neighbours[id(turn)] if other.waits)
         else:
             turn.waits += 1
@@ -112,7 +111,7 @@ def _round(flight: list[_Turn], turns: list[_Turn], number: int) -> Generator[Pa
 
 
 def _resume(turn: _Turn) -> Generator[Pause, None, bool]:
-    """Run a block until it waits or ends; gives whether it got out of where it waited before."""
+    """Run a block until it waits or ends; return whether it left the loop that it waited in."""
     for pause in turn.run:
         if pause.moment is not Moment.WAIT:
             yield pause
@@ -126,7 +125,7 @@ def _resume(turn: _Turn) -> Generator[Pause, None, bool]:
 
 
 def _state(frame: Frame) -> int:
-    """A digest of all that a block holds."""
+    """Return a digest of a block's values."""
     return hash(
         tuple(
             (index, held.tobytes())

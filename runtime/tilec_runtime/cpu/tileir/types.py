@@ -1,6 +1,4 @@
-"""The type table of a Tile IR file, and what makes a type sound: extents are powers of two, views
-fit their tensors.
-"""
+"""The type table of a Tile IR file, with checks of extents, views and versions."""
 
 from __future__ import annotations
 
@@ -23,11 +21,11 @@ from tilec_runtime.cpu.tileir.ir import (
 )
 from tilec_runtime.cpu.tileir.tables import Cursor, Items, Table, damaged
 
-MAX_ELEMENTS = 1 << 24  # of a tile
+MAX_ELEMENTS = 1 << 24  # elements of a tile
 _TILE, _PARTITION, _GATHER_SCATTER, _STRIDED = 13, 15, 20, 21
 _DYNAMIC = -(2**63)
-_MAX_RANK = 30  # one less than what every NumPy has, for the axis of the blocks
-_MAX_DEPTH = 8  # of types in types: a view of a tensor in a signature is 3 deep
+_MAX_RANK = 30  # NumPy's limit, less one for the axis of the blocks
+_MAX_DEPTH = 8  # nesting depth of types; a view of a tensor in a signature has depth 3
 SCALARS: dict[int, tuple[Scalar, Version]] = {
     0: (Scalar.I1, (13, 1)),
     1: (Scalar.I8, (13, 1)),
@@ -50,7 +48,7 @@ _PADDINGS = dict(enumerate(Padding))
 
 
 class Types:
-    """The type table. A type that contains itself is damage."""
+    """The type table; a type that contains itself is an error."""
 
     def __init__(self, table: Table, version: Version) -> None:
         self._table = table
@@ -61,7 +59,7 @@ class Types:
         return self._items[number]
 
     def too_large(self) -> tuple[int, ...]:
-        """Extents of the first tile with more elements than a tile may have; empty where none has."""
+        """Return the extents of the first tile with too many elements, or an empty tuple."""
         for number in range(len(self._table)):
             item = self._table[number]
             if item.varint() == _TILE:
@@ -72,14 +70,14 @@ class Types:
         return ()
 
     def scalar(self, number: int) -> Scalar:
-        """A type that has to be an element type."""
+        """Return an element type; refuse other types."""
         kind = self[number]
         if not isinstance(kind, Scalar):
             raise damaged(f"type {number} is no element type")
         return kind
 
     def value(self, number: int) -> Type:
-        """A type that a value may have: a tile, a view or a token."""
+        """Return the type of a value, which is a tile, a view or a token; refuse other types."""
         kind = self[number]
         if isinstance(kind, Scalar | Pointer | Signature):
             raise damaged(f"type {number} is no tile, view or token")
@@ -169,7 +167,7 @@ class Types:
         return kind
 
     def _padding(self, item: Cursor, flags: int, tensor: TensorView) -> Padding | None:
-        # Before 13.3 the flag stands right before the value.
+        # Before 13.3 the flag directly precedes the value.
         if self._version < (13, 3):
             flags = item.varint()
         if not flags & 1:

@@ -1,6 +1,4 @@
-"""How values of Tile IR are held while a batch of blocks runs: NumPy arrays whose first axis counts
-blocks.
-"""
+"""The storage of Tile IR values for a batch: NumPy arrays whose first axis is the blocks."""
 
 from __future__ import annotations
 
@@ -17,10 +15,10 @@ from tilec_runtime.cpu.tileir.ir import FloatAttr, IntegerAttr, Padding, Pointer
 Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 Rows: TypeAlias = "np.ndarray[Any, np.dtype[np.intp]]"
 
-# Tiles are arrays of shape (blocks, *tile) or (1, *tile): the latter where every block of the batch
-# holds the same. Integers are held signed, i1 as bool, i4 in int8 with its sign extended, tf32 as
-# float32 that is already rounded. f8E5M3FNU, which no NumPy library knows, is held as its bits.
-# Pointers are addresses. Tokens are None. Views of tensors are tuples of arrays.
+# Tiles are arrays of shape (blocks, *tile), or (1, *tile) if all blocks have the same value.
+# Integers are stored signed, i1 as bool, i4 as sign-extended int8, tf32 as rounded float32.
+# f8E5M3FNU is stored as bits, since no NumPy library has it. Pointers are addresses, tokens are
+# None, and views of tensors are tuples of arrays.
 STORAGE: dict[Scalar, np.dtype[Any]] = {
     Scalar.I1: np.dtype(np.bool_),
     Scalar.I4: np.dtype(np.int8),
@@ -42,12 +40,12 @@ STORAGE: dict[Scalar, np.dtype[Any]] = {
 
 
 def storage(element: Scalar | Pointer) -> np.dtype[Any]:
-    """The type of the array that holds a tile of these elements."""
+    """Return the dtype of the array that stores a tile of these elements."""
     return np.dtype(np.int64) if isinstance(element, Pointer) else STORAGE[element]
 
 
 def take(item: Any, rows: Rows) -> Any:
-    """The part of a held value that belongs to some blocks of a batch."""
+    """Return the part of a value that belongs to some blocks of a batch."""
     if item is None:
         return None
     if isinstance(item, np.ndarray):
@@ -56,8 +54,9 @@ def take(item: Any, rows: Rows) -> Any:
 
 
 def join(items: list[Any], places: list[Rows], size: int) -> Any:
-    """One value for `size` blocks from values for parts of them; `places[i]` says which blocks
-    `items[i]` is for.
+    """Join values of parts of a batch to one value for `size` blocks.
+
+    `places[i]` are the blocks of `items[i]`.
     """
     first = items[0]
     if len(items) == 1 and len(places[0]) == size:
@@ -70,7 +69,7 @@ def join(items: list[Any], places: list[Rows], size: int) -> Any:
 
 
 def _joined(parts: Sequence[Array], places: Sequence[Rows], size: int) -> Array:
-    """The same for the arrays of a tensor, which often agree."""
+    """Join arrays of a tensor, which are often equal."""
     first = parts[0]
     if len(first) == 1 and all(np.array_equal(part, first) for part in parts):
         return first
@@ -92,21 +91,21 @@ _FLOATS = {
     Padding.NEG_INF: -np.inf,
 }
 _BYTE = np.dtype(np.uint8)
-# The fraction bits of a float32 that tf32 does not have.
+# Mask of the float32 bits that tf32 keeps.
 _TF32_KEPT = np.uint32(0xFFFFE000)
 _E5M3_NAN = 0xFF
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Layout:
-    """Elements of one type in memory.
+    """The memory layout of an element type.
 
     Attributes:
-        element: the type.
-        held: type of the arrays that hold tiles of it.
-        raw: type of the memory; for four-bit types a byte, which holds two elements.
-        size: bytes of an element; 1 for four-bit types.
-        packed: whether two elements share a byte, the one at the even place in its low half.
+        element: the element type.
+        held: dtype of arrays that store tiles of it.
+        raw: dtype of the memory; for four-bit types a byte, which has two elements.
+        size: size of an element in bytes; 1 for four-bit types.
+        packed: whether two elements share a byte; even elements are in the low half.
     """
 
     element: Scalar
@@ -116,9 +115,7 @@ class Layout:
     packed: bool
 
     def decode(self, raw: Array) -> Array:
-        """What is held for elements as read from memory; for four-bit types each comes in a byte of
-        its own.
-        """
+        """Convert raw elements to their storage; each four-bit element takes one byte."""
         decoded: Array
         if self.element is Scalar.I1:
             decoded = raw != 0
@@ -133,8 +130,9 @@ class Layout:
         return raw if raw.dtype == self.held else raw.view(self.held)
 
     def encode(self, held: Array) -> Array:
-        """The elements as they lie in memory; for four-bit types each in a byte of its own, its
-        high half zero.
+        """Convert stored elements to raw ones.
+
+        Each four-bit element takes one byte, whose high half is zero.
         """
         if self.packed:
             encoded: Array = held.view(_BYTE) & np.uint8(15)
@@ -142,7 +140,7 @@ class Layout:
         return held if held.dtype == self.raw else held.view(self.raw)
 
     def bytes_of(self, held: Array) -> Array:
-        """The bytes of a tile's elements in memory, one after the other."""
+        """Return the memory bytes of a tile's elements in order."""
         raw = np.ascontiguousarray(self.encode(held)).reshape(-1)
         if not self.packed:
             return raw.view(_BYTE)
@@ -150,10 +148,9 @@ class Layout:
         return even[::2] | even[1::2] << np.uint8(4)
 
     def hostile(self) -> Array:
-        """Return three elements, as in memory, that a kernel must not meet: NaN, the largest and
-        the lowest number.
+        """Return three hostile raw elements: NaN, the largest and the lowest number.
 
-        Without a NaN in the type, the largest number takes its place.
+        A type without a NaN has the largest number in its place.
         """
         if self.element is Scalar.I1:
             return np.array([1, 0, 1], self.raw)
@@ -162,16 +159,14 @@ class Layout:
         if self.element.is_float:
             limits: Any = ml_dtypes.finfo(self.held)  # type: ignore[no-untyped-call]
             first = np.array(np.nan, np.float32).astype(self.held)
-            if not np.isnan(first.astype(np.float32)):  # f4E2M1FN has none
+            if not np.isnan(first.astype(np.float32)):  # f4E2M1FN has no NaN
                 first = np.array(limits.max, self.held)
             return self.encode(np.array([first, limits.max, limits.min], self.held))
         lowest, highest = -(1 << (self.element.bits - 1)), (1 << (self.element.bits - 1)) - 1
         return self.encode(np.array([highest, lowest, highest], self.held))
 
     def one(self) -> Array:
-        """Return the number 1 as an element in memory; of a type without sign and infinity, its
-        largest.
-        """
+        """Return the raw element 1, or for f8E5M3FNU the largest number."""
         if self.element is Scalar.F8E5M3FNU:
             return self.hostile()[1:2]
         return (
@@ -181,11 +176,11 @@ class Layout:
         )
 
     def padding(self, padding: Padding) -> Any:
-        """What a view's load gives outside its tensor, as an element in memory."""
+        """Return the raw element that a view's load gives outside of its tensor."""
         if padding is Padding.ZERO:
             return np.zeros((), self.raw)[()]
         if self.element is Scalar.F8E5M3FNU:
-            # It has neither sign nor infinity.
+            # f8E5M3FNU has no sign and no infinity.
             return np.uint8(0 if padding is Padding.NEG_ZERO else _E5M3_NAN)
         if not self.element.is_float:
             return np.zeros((), self.raw)[()]
@@ -203,7 +198,7 @@ LAYOUTS: dict[Scalar, Layout] = {element: _layout(element) for element in Scalar
 
 
 def layout(element: Scalar | Pointer) -> Layout:
-    """How elements of a type lie in memory. Pointers lie there as 64-bit integers."""
+    """Return the memory layout of an element type; pointers are 64-bit integers."""
     return LAYOUTS[Scalar.I64 if isinstance(element, Pointer) else element]
 
 
@@ -211,9 +206,7 @@ _TF32_BYTES = 3  # 19 bits
 
 
 def sizes(kind: Tile) -> tuple[int, ...]:
-    """How many bytes the data of such a tile may have: for all elements, or for one that is the
-    same everywhere.
-    """
+    """Return the valid sizes of a tile's data in bytes: all elements, or one for all."""
     assert isinstance(kind.element, Scalar)
     number = math.prod(kind.shape)
     if kind.element is Scalar.I1:
@@ -223,15 +216,14 @@ def sizes(kind: Tile) -> tuple[int, ...]:
 
 
 def element_bytes(element: Scalar) -> int:
-    """Bytes of one element in the data of a constant, where each lies in bytes of its own (those of
-    i1 do not).
-    """
+    """Return the bytes per element in the data of a constant; not valid for i1, which is packed."""
     return _TF32_BYTES if element is Scalar.TF32 else -(-element.bits // 8)
 
 
 def elements(kind: Tile, data: bytes) -> Array:
-    """The tile that `data` stands for, read-only, of `values.STORAGE`'s type. Data of one element
-    costs no memory for the others.
+    """Decode the data of a tile to a read-only array of the dtype in `STORAGE`.
+
+    Data of a single element is broadcast, without memory for the others.
     """
     assert isinstance(kind.element, Scalar)
     if kind.element is Scalar.I1:
@@ -255,7 +247,7 @@ def elements(kind: Tile, data: bytes) -> Array:
 
 
 def scalar(number: IntegerAttr | FloatAttr) -> Array:
-    """The number of an attribute, such as the identity of a reduction, as an array of rank 0."""
+    """Decode the number of an attribute, such as a reduction's identity, to an array of rank 0."""
     bits = (
         number.bits
         if isinstance(number, FloatAttr)
@@ -273,7 +265,7 @@ def _bits(number: int, data: bytes) -> Array:
 
 
 def _tf32(data: bytes) -> Array:
-    # Sign, 8 bits of exponent and 10 of fraction: the upper bits of a float32.
+    # Sign, 8 bits of exponent and 10 bits of fraction are the upper bits of a float32.
     raw = np.frombuffer(data, np.uint8).reshape(-1, _TF32_BYTES).astype(np.uint32)
     return ((raw[:, 0] | raw[:, 1] << 8 | raw[:, 2] << 16) << 13).view(np.float32)
 

@@ -1,4 +1,4 @@
-"""Checks that the operations of a module fit together: execution relies on it."""
+"""A verifier for modules; execution relies on its checks."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from tilec_runtime.cpu.tileir.tables import FIX, damaged
 from tilec_runtime.cpu.tileir.values import sizes
 from tilec_runtime.errors import Location, TileIRError
 
-_SHOWN = 8  # types of a list in a message
+_SHOWN = 8  # types to list in a message
 _TERMINATORS = frozenset({"return", "yield", "break", "continue"})
-# Which terminators may end the block of an operation. Those of an `if` may end with all that may
-# end what is around it and with `yield`, and a `loop` may be left by `return` where what is around
-# it may.
+# Terminators that may end the block of an operation. A block of an `if` may end with `yield` and
+# with the terminators of the enclosing block; a block of a `loop` also with `return` if the
+# enclosing block may.
 _ENDS: dict[str, frozenset[str]] = {
     "for": frozenset({"continue"}),
     "loop": frozenset({"continue", "break"}),
     "reduce": frozenset({"yield"}),
     "scan": frozenset({"yield"}),
 }
-# What has an effect, or may never end, stands in no block of a reduction.
+# Operations with side effects, or that may not end; the block of a reduction must not have them.
 _EFFECTS = frozenset(
     {
         *(
@@ -65,10 +65,14 @@ RULES: Mapping[str, tuple[Rule, ...]] = {**rules_numbers.RULES, **rules_memory.R
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Place:
-    """What is around a block: the function, the operation that holds it, the loop that a `break` or
-    `continue` in it belongs to.
+    """The context of a block.
 
-    `ends` names the terminators it may have; a `pure` one has no effects.
+    Attributes:
+        function: its function.
+        holder: operation that contains it, or None for a function's body.
+        loop: target loop of its `break` and `continue`.
+        ends: terminators that it may have.
+        pure: whether side effects are forbidden.
     """
 
     function: Function
@@ -78,9 +82,9 @@ class _Place:
     pure: bool = False
 
     def inside(self, op: Op) -> _Place:
-        """The place of a block of an operation."""
+        """Return the context of an operation's block."""
         if op.name == "if":
-            # Through an `if`, a block may end what is around: the loop, the function.
+            # A block of an `if` may leave the enclosing loop or function.
             return _Place(self.function, op, self.loop, self.ends | {"yield"}, self.pure)
         leaving = self.ends & {"return"} if op.name == "loop" else frozenset()
         return _Place(
@@ -93,10 +97,10 @@ class _Place:
 
 
 def verify(module: Module) -> None:
-    """Check a whole module.
+    """Verify a module.
 
     Raises:
-        TileIRError: something does not fit; the message names function, operation and what it is.
+        TileIRError: a rule is violated; the message names function, operation and rule.
     """
     variables: dict[str, Global] = {}
     for variable in module.globals:
@@ -166,9 +170,7 @@ def _carried(op: Op, place: _Place, expected: Sequence[Value | Type]) -> None:
 
 
 def _moves(op: Op) -> str:
-    """What goes around a loop, or leaves it, is a tile or a token: views are made where they are
-    used.
-    """
+    """Check that values carried around or out of a loop are tiles or tokens, and no views."""
     for value in (*op.operands["init"], *op.results):
         if not isinstance(value.type, Tile | Token):
             return f"{type_text(value.type)} cannot be carried around a loop"
@@ -189,7 +191,7 @@ def _global(op: Op, place: _Place, variables: Mapping[str, Global]) -> None:
 
 
 def _ending(block: Block, place: _Place) -> None:
-    """The last operation, and only that, ends the block, with the values that are wanted there."""
+    """Check that the last operation, and no other, is a valid terminator with valid values."""
     where = f"a block of {place.holder.name}" if place.holder else "the body"
     last = block.ops[-1] if block.ops else None
     if last is None or last.name not in _TERMINATORS:
@@ -203,7 +205,7 @@ def _ending(block: Block, place: _Place) -> None:
 
 
 def _wanted(last: Op, place: _Place) -> Sequence[Value | Type]:
-    """What the end of a block has to hand on."""
+    """Return the values or types that a terminator must pass on."""
     loop, holder = place.loop, place.holder
     match last.name:
         case "return":

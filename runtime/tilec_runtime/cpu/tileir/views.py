@@ -1,6 +1,4 @@
-"""Views of tensors: what is held for them, the operations that make them, and where the tiles of a
-view lie in its tensor.
-"""
+"""Views of tensors: their values, their operations, and the positions of their tiles."""
 
 from __future__ import annotations
 
@@ -24,17 +22,17 @@ from tilec_runtime.cpu.tileir.ir import (
 from tilec_runtime.cpu.tileir.steps import element
 from tilec_runtime.cpu.tileir.values import Array, storage
 
-# An index further out than this is outside every tensor; so limited, no place overflows 64 bits.
+# Larger indices are outside of every tensor; clipping them prevents an overflow of 64 bits.
 _FAR = 1 << 40
 _FARTHEST = 1 << 62
 
 
 class Tensor(NamedTuple):
-    """A tensor in memory, or a view of it (what kind of view, its type says).
+    """A tensor in memory, or a view of it, whose kind only its type has.
 
     Attributes:
         base: address of the element at the origin, shape (blocks or 1,).
-        extents, strides: in elements, shape (blocks or 1, rank).
+        extents, strides: extents and strides in elements, shape (blocks or 1, rank).
     """
 
     base: Array
@@ -44,13 +42,13 @@ class Tensor(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Geometry:
-    """How a view cuts its tensor, by the tile's dimensions.
+    """The partition of a tensor by a view, per dimension of the tile.
 
     Attributes:
         tile: extents of a tile.
-        steps: elements from one index to the next.
-        dims: the tensor's dimensions that those of the tile run along.
-        sparse: the tile dimension whose index is a tile of places, None for none.
+        steps: elements between the starts of consecutive tiles.
+        dims: the tensor's dimension of each dimension of the tile.
+        sparse: tile dimension whose index is a tile of positions, None for none.
     """
 
     tile: tuple[int, ...]
@@ -65,7 +63,7 @@ class Geometry:
 
     @classmethod
     def of(cls, view: View) -> Geometry:
-        """Read from a view's type."""
+        """Derive the geometry from a view's type."""
         if isinstance(view, GatherScatterView):
             rank = len(view.tile)
             return cls(
@@ -76,15 +74,16 @@ class Geometry:
 
 
 def view_type(op: Op, name: str = "view") -> View:
-    """The type of an operand that is a view with tiles."""
+    """Return the type of an operand that is a view with tiles."""
     kind = op.operand(name).type
     assert isinstance(kind, PartitionView | StridedView | GatherScatterView)
     return kind
 
 
 def starts_of(geometry: Geometry, op: Op) -> Callable[[Frame], list[Array]]:
-    """A function that gives for each dimension of the tile the first element along it, shape
-    (blocks or 1,); sparse, all of them.
+    """Return a function that computes the first index along each dimension of the tile.
+
+    Its shape is (blocks or 1,), with an additional axis of positions for a sparse dimension.
     """
     index, steps = op.operands["index"], geometry.steps
 
@@ -115,8 +114,9 @@ def _make_tensor_view(op: Op, _bodies: Callable[[Block], Body]) -> Step:
 
 
 def _numbers(fixed: tuple[int | None, ...], dynamic: tuple[Value, ...]) -> Callable[[Frame], Array]:
-    """A function that gives the extents or strides of a tensor, (blocks or 1, rank): those of the
-    type, and values for the others.
+    """Return a function that computes extents or strides of a tensor, shape (blocks or 1, rank).
+
+    They come from the type, or from values if the type leaves them open.
     """
     free = [place for place, number in enumerate(fixed) if number is None]
     known = np.array([[0 if number is None else number for number in fixed]], np.int64)
@@ -134,7 +134,7 @@ def _numbers(fixed: tuple[int | None, ...], dynamic: tuple[Value, ...]) -> Calla
 
 
 def _one(rows: Array) -> Array:
-    """One row where all are the same: what is the same for all blocks is done once."""
+    """Reduce equal rows to one, so that later operations compute it once for all blocks."""
     return rows[:1] if len(rows) > 1 and bool((rows == rows[:1]).all()) else rows
 
 
@@ -159,7 +159,7 @@ def _get_index_space_shape(op: Op, _bodies: Callable[[Block], Body]) -> Step:
 
 
 def _extents(op: Op, dims: tuple[int, ...], steps: tuple[int, ...]) -> Step:
-    """Extents of a tensor, divided by `steps` and rounded up."""
+    """Build a step that sets the extents of a tensor, divided by `steps` and rounded up."""
     source = op.operand("source")
     results = [(result, storage(element(result))) for result in op.results]
 
