@@ -1,1 +1,1 @@
-"""Runs jobs: worker processes, content-addressed cache, progress events."""
+"""Execution of compile jobs: worker processes, content-addressed cache, progress events."""

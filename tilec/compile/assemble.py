@@ -1,4 +1,4 @@
-"""Outcomes to the bundle's index: failures, budgets, and each kernel with its images."""
+"""Assembly of the bundle's index from outcomes: failures, budgets, kernels with their images."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _over_budget(
     kernel: PlannedKernel, job_id: str, done: Done, locate: Locator
 ) -> list[TilecError]:
     if any(job.spec.debug for job in kernel.jobs):
-        return []  # budgets are of code that is optimized
+        return []  # budgets apply to optimized code
     budget, used = kernel.manifest.budget, done.info.resources
     spills = None if used.spill_stores is None else max(used.spill_stores, used.spill_loads or 0)
     rows = (
@@ -94,7 +94,8 @@ def bundle_info(
 ) -> BundleInfo:
     """Return the bundle's index.
 
-    Without outcomes it has no variants, and stands for everything that no job's key covers.
+    Without outcomes it has no variants; it then serves to compare the inputs that no job's key
+    covers.
     """
     rows = iter(outcomes or ())
     built = (
@@ -108,8 +109,8 @@ def bundle_info(
     tools = {
         tool.name: tool for kernel in plan.kernels for tool in declared.tools[kernel.info.language]
     }
-    # Files of the project: what lies elsewhere, is a directory or is not there is in the keys of
-    # its jobs, and cannot be looked up here.
+    # Files of the project only. Files elsewhere, directories and missing files are in the keys of
+    # the jobs, but a reader of the bundle could not look them up.
     inputs = {file for name in planned for file in declared.inputs[name]}
     files = {
         file.name: file.digest
@@ -160,10 +161,10 @@ def _with_images(kernel: PlannedKernel, rows: Iterator[Done]) -> KernelInfo:
 
 
 def _completed(param: Param, variants: Sequence[VariantInfo], kernel: PlannedKernel) -> Param:
-    """Return a parameter with the struct's size or the dtype that only the images say.
+    """Return a parameter with the struct's size or the dtype, which only the images give.
 
     Raises:
-        CompileError: they disagree: one launcher cannot take it.
+        CompileError: the images disagree, but one launcher takes only one size or dtype.
     """
     if param.kind is ParamKind.STRUCT and not param.size:
         sizes = {
@@ -187,7 +188,13 @@ def _completed(param: Param, variants: Sequence[VariantInfo], kernel: PlannedKer
 def _agreed(
     found: Mapping[str, tuple[T, str]], param: Param, fact: str, kernel: PlannedKernel
 ) -> T | None:
-    """Return the one value that images have, by its text with a place; None where none has it."""
+    """Return the value that all images share, or None if no image has it.
+
+    `found` maps the text of each value to the value and the id of an image.
+
+    Raises:
+        CompileError: the images have several values.
+    """
     if len(found) > 1:
         ordered = sorted(found.items(), key=lambda item: item[1][0])
         shown = ", ".join(f"{text} in {place}" for text, (_, place) in ordered)
@@ -201,7 +208,7 @@ def _agreed(
 def beyond_min_driver(info: BundleInfo) -> Iterator[str]:
     """Yield notes on images that drivers as old as min-driver cannot load.
 
-    PTX is lowered to what min-driver reads; machine code and Tile IR cannot be.
+    The version of PTX is lowered for min-driver; machine code and Tile IR cannot be.
     """
     needed: dict[int | None, dict[str, None]] = {}
     for image in (
@@ -216,7 +223,7 @@ def beyond_min_driver(info: BundleInfo) -> Iterator[str]:
 
 
 def not_reproducible(jobs: Sequence[Job], outcomes: Sequence[Done]) -> Iterator[str]:
-    """Yield notes on images whose bytes another build may not give, by cause."""
+    """Yield notes on images whose bytes may differ in another build, by cause."""
     varying = [job for job, done in zip(jobs, outcomes, strict=True) if not done.info.reproducible]
     unchecked = "unchecked-flags is on"
     randomized = "this system refuses to run tileiras without address-space randomization, which changes its output"
@@ -228,9 +235,9 @@ def not_reproducible(jobs: Sequence[Job], outcomes: Sequence[Done]) -> Iterator[
 
 
 def never_compiled(info: BundleInfo) -> Iterator[str]:
-    """Yield a note on code that no GPU compiles at load unless the loader allows it.
+    """Yield a note on code that is useless unless the loading process allows compilation.
 
-    Tile IR is not among it: the cpu device runs it.
+    Tile IR is excluded, since the cpu device runs it.
     """
     images = (
         image

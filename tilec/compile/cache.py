@@ -1,6 +1,6 @@
 """The content-addressed cache of images and small records.
 
-A user's private directory, and behind it one that users may share.
+It consists of a user's private directory, and optionally of a directory that users share.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _SWEEP_AFTER = 600.0  # seconds between two sweeps, unless a build writes much
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class CacheInfo:
-    """Number of entries, bytes, seconds since the oldest entry was used, and the directory."""
+    """Number of entries, bytes, seconds since the last use of the oldest entry, and directory."""
 
     entries: int
     bytes: int
@@ -41,7 +41,7 @@ class CacheInfo:
 
 
 class Remote(Protocol):
-    """What a cache asks a remote cache for; `tilec.compile.remote.session` has it."""
+    """The interface of a remote cache; `tilec.compile.remote.session` implements it."""
 
     def fetch(
         self,
@@ -49,7 +49,7 @@ class Remote(Protocol):
         pins: Mapping[str, str],
         save: Callable[[str, bytes, bytes], None],
     ) -> Iterator[str]:
-        """Look up keys, and yield each whose image was saved."""
+        """Look up keys, and yield each key whose image was saved."""
 
     def offer(
         self, key: str, load: Callable[[], tuple[bytes, bytes] | None], seconds: float
@@ -58,41 +58,42 @@ class Remote(Protocol):
 
     @property
     def fills(self) -> bool:
-        """Whether images that this cache had before are offered, too."""
+        """Whether images from earlier builds are offered too."""
 
     @property
     def url_for_workers(self) -> str:
         """The URL that workers of a cluster may write to; empty for none."""
 
     def bring(self, key: str, row: str) -> Future[tuple[bytes, bytes]]:
-        """Get index row and image that a worker put there."""
+        """Fetch index row and image that a worker has uploaded."""
 
 
 class Cache:
-    """Images by key and JSON values by name; its failures are notes, never exceptions.
+    """A cache of images by key and JSON values by name; failures become notes, not exceptions.
 
-    The directory's permissions are what entries are trusted for: a directory that others can change
-    is neither read nor written. Digests find accidents. Of the shared cache, which anyone may write
-    to, an entry is taken only where `pins` names the digest of its index row.
+    Trust in the private cache rests on the directory's permissions: a directory that other users
+    can change is neither read nor written. Digests detect accidental damage. Any user may write to
+    the shared cache: an entry of it is used only if `pins` has the digest of its index row.
 
     Args:
-        root: its directory, made when first written to; None for a cache that holds nothing.
-        max_bytes: size that `trim` brings it back to, the least recently used entries going first.
-        note: gets a text for each damaged entry, one for each kind of failure to read or write, and
-            why the directory is not used.
-        clock: seconds since the epoch, as file times have them.
-        shared: directory of a cache that users share, which is looked at next and gets what is
-            compiled.
-        pins: by key, the SHA-256 of the index row of the one image that the shared cache may give,
-            and a remote that is not the user's own.
+        root: directory, created on the first write; None for an empty cache.
+        max_bytes: size to which `trim` reduces the cache; it removes the least recently used
+            entries first.
+        note: gets a text for each damaged entry, for each kind of failure to read or write, and
+            for an unused directory.
+        clock: returns seconds since the epoch, comparable to file times.
+        shared: directory of the shared cache, which is read after the private one, and gets
+            compiled images.
+        pins: by key, SHA-256 of the index row of the only image to accept from the shared cache,
+            or from a remote cache that is not the user's own.
 
     Attributes:
-        place: the directory, used or not; `info`, `gc` and `clear` are of it.
-        root: the directory, None where nothing is read from it or written to it.
+        place: the directory, even if unused; `info`, `gc` and `clear` apply to it.
+        root: the directory, or None if it is unused.
         shared: the shared directory.
-        noted: every text that went to `note`, each once.
+        noted: all texts that `note` has got.
         remote: the remote cache of this build, or None.
-        fetched: keys whose images came from it.
+        fetched: keys whose images came from the remote cache.
     """
 
     def __init__(
@@ -119,10 +120,10 @@ class Cache:
         self._abis: dict[str, tuple[AbiSlot, ...]] = {}
 
     def get(self, key: str) -> Done | None:
-        """Return the image of `key`, or None.
+        """Return the image of `key`, or None on a miss.
 
-        The index row is verified by its digest, the image's bytes by a checksum; `Blob.read`
-        verifies them by their digest too.
+        The index row is verified by its digest, the image's bytes by a CRC; `Blob.read` verifies
+        their digest too.
         """
         if self.root is None:
             return None
@@ -151,7 +152,7 @@ class Cache:
     def _shared(self, key: str) -> Done | None:
         """Copy the pinned image into the private cache and return it from there.
 
-        Others may change the shared file after it was checked.
+        A copy is needed, since other users may change the shared file after the check.
         """
         assert self.root is not None
         assert self.shared is not None
@@ -175,13 +176,13 @@ class Cache:
         return self._own(key)
 
     def put(self, key: str, image: Image) -> Blob | None:
-        """Store an image, also in the shared cache; return None if the private one fails."""
+        """Store an image in both caches; return None if the private cache fails."""
         if self.root is None:
             return None
         try:
             meta = index_row(key, image)
         except (TypeError, ValueError):
-            return None  # not what an image holds; its user reports that
+            return None  # not a valid image; its user reports that
         if self.shared is not None:
             try:
                 store.save(self.shared, _IMAGES, key, meta, image.data, shared=True)
@@ -217,7 +218,7 @@ class Cache:
             self._unwritable(exc)
 
     def share(self, key: str, done: Done) -> None:
-        """Offer an image that was compiled to the remote cache."""
+        """Offer a compiled image to the remote cache."""
         if self.remote is not None and self.root is not None:
             self.remote.offer(key, lambda: self._row_and_image(key, done.row), done.seconds)
 
@@ -226,7 +227,7 @@ class Cache:
         store.save(self.root, _IMAGES, key, row, data)
 
     def _row_and_image(self, key: str, row: str) -> tuple[bytes, bytes] | None:
-        """Return the bytes of an image's index row and of the image, if this cache has them."""
+        """Return the bytes of an image's index row and of the image, or None if missing."""
         assert self.root is not None
         found = store.read_pinned(store.path_of(self.root, _IMAGES, key), row)
         if found is None:
@@ -235,7 +236,7 @@ class Cache:
         return canonical_json(meta), data
 
     def drop(self, key: str) -> None:
-        """Remove an image, if it is there."""
+        """Remove an image if it exists."""
         if self.root is not None:
             store.remove(store.path_of(self.root, _IMAGES, key))
 
@@ -259,7 +260,7 @@ class Cache:
         return None
 
     def put_record(self, key: str, value: Any) -> None:
-        """Store a small JSON value; values that JSON does not have are ignored."""
+        """Store a small JSON value; values without a JSON form are ignored."""
         if self.root is None:
             return
         try:
@@ -276,7 +277,7 @@ class Cache:
             return
 
     def info(self) -> CacheInfo:
-        """Return what the cache holds now."""
+        """Return the current state of the cache."""
         rows = [row for row in self._files() if not store.is_temp(row[2])]
         oldest = max(0.0, self._clock() - min(row[0] for row in rows)) if rows else 0.0
         return CacheInfo(
@@ -287,9 +288,9 @@ class Cache:
         )
 
     def gc(self, max_bytes: int | None = None) -> int:
-        """Remove the least recently used entries beyond `max_bytes`; return the bytes freed.
+        """Remove the least recently used entries beyond `max_bytes`; return the freed bytes.
 
-        Temporary files of dead processes go too.
+        Temporary files of dead processes are removed too.
         """
         bound = self.max_bytes if max_bytes is None else max_bytes
         now = self._clock()
@@ -309,9 +310,9 @@ class Cache:
         return freed
 
     def trim(self) -> None:
-        """Bring the cache back to its bound at the end of a build that added to it.
+        """Reduce the cache to its limit at the end of a build that added to it.
 
-        A sweep reads every entry's status, so that small additions wait for a later one.
+        A sweep reads the status of every entry, so small additions wait for a later sweep.
         """
         written, self._written = self._written, 0
         if self.root is None or not written:
@@ -331,9 +332,9 @@ class Cache:
             os.utime(marker, follow_symlinks=False)
 
     def clear(self) -> int:
-        """Remove everything; return the bytes freed.
+        """Remove all entries; return the freed bytes.
 
-        Running builds compile again what they miss.
+        Running builds compile missing images again.
         """
         return 0 if self.place is None else store.clear(self.place)
 
@@ -346,7 +347,7 @@ class Cache:
         info = decode(ImageInfo, meta["info"])
         if info.size != size:
             raise DamagedError("the image has another size")
-        # Few ABIs serve many images: each is decoded and held once.
+        # Many images share few ABIs: each is decoded and stored once.
         text = meta["abi"]
         abi = self._abis.get(text)
         if abi is None:
@@ -385,10 +386,10 @@ class Cache:
 
 
 def index_row(key: str, image: Image) -> bytes:
-    """Return the index row of an image: all that is known of it, with its digest.
+    """Return the index row of an image: its properties and its digest.
 
     Raises:
-        TypeError, ValueError: it holds what no image does.
+        TypeError, ValueError: the image has invalid values.
     """
     abi = json.dumps(encode(image.abi), separators=(",", ":"))
     return canonical_json(
@@ -397,9 +398,9 @@ def index_row(key: str, image: Image) -> bytes:
 
 
 def _require_image(key: str, meta: Any, data: bytes) -> tuple[Any, bytes]:
-    """Return a row and its image if they are of this key and of each other.
+    """Return a row and its image if both belong to this key and to each other.
 
-    The test is SHA-256: a checksum stops no attacker.
+    The check uses SHA-256, since a CRC does not stop an attacker.
     """
     if meta["key"] != key or meta["info"]["digest"] != sha256(data):
         raise DamagedError("the image has another digest")

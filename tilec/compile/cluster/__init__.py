@@ -1,1 +1,1 @@
-"""Compile tasks on the workers of a Dask cluster."""
+"""Compilation on the workers of a Dask cluster."""

@@ -1,4 +1,4 @@
-"""A task's way through a cluster: its attempts, and the workers that lost it."""
+"""The state of a task on a cluster: its attempts, and the workers that lost it."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from tilec.compile.worker import Compile
 
 @dataclasses.dataclass(eq=False, slots=True)
 class Entry:
-    """A task with its future, the workers that lost it, and its attempt at the moment.
+    """A task with its future, its current attempt, and the workers that lost it.
 
     Attributes:
         tree: digest of the files that its requests read.
-        attempts: how often it was sent to the cluster.
+        attempts: number of attempts so far.
         tried: addresses of workers that lost it.
-        places: how messages call those, as often as they lost it.
-        as_bytes: whether the attempt's images come back as bytes.
-        allowed: addresses of the workers that may do the attempt.
-        begun: addresses of those that have begun it; the latest is the last.
-        job: waits for the attempt's end.
-        watch: ends the attempt if the worker goes silent.
+        places: names of these workers in messages, one item per loss.
+        as_bytes: whether the attempt returns images as bytes.
+        allowed: addresses of the workers that may run the attempt.
+        begun: addresses of the workers that have begun it, the latest at the end.
+        job: asyncio task that waits for the attempt's end.
+        watch: timer that ends the attempt if the worker is silent.
     """
 
     number: int
@@ -41,7 +41,7 @@ class Entry:
 
     @property
     def requests(self) -> tuple[Compile, ...]:
-        """The task's requests: sources are declared where the build runs."""
+        """The task's compile requests; sources are declared on the build's machine."""
         return tuple(one for one in self.task.requests if isinstance(one, Compile))
 
     def stop(self) -> None:
@@ -52,19 +52,19 @@ class Entry:
         self.job = None
 
     def rest(self) -> None:
-        """Note that no worker is busy with it."""
+        """Record that no worker is busy with the task."""
         if self.watch:
             self.watch.cancel()
         self.watch, self.begun = None, []
 
     def lost(self, address: str, place: str = "") -> None:
-        """Note that a worker lost it."""
+        """Record that a worker lost the task."""
         self.tried.add(address)
         self.places.append(place or address)
 
 
 def where_tried(places: list[str]) -> str:
-    """Return the end of a message about a task that was tried at these places."""
+    """Return the end of a message about a task that was tried on these workers."""
     listed = ", ".join(dict.fromkeys(places))
     if not listed:
         return ""

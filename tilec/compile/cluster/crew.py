@@ -1,4 +1,4 @@
-"""The workers of a cluster that take part in a build: what they have to have, and what they get."""
+"""The workers of a cluster that take part in a build, and the files that they get."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tilec_runtime.errors import MissingError
 from tilec_runtime.model.kernel import ToolInfo
 
 NO_WORKER = 60.0  # seconds to wait for a first worker
-_TOGETHER = 30.0  # seconds after which workers that join do not wait for the slowest
+_TOGETHER = 30.0  # seconds for a group of workers to join; a slow one must not block the others
 _THREADS = (
     "workers of the cluster have more than one thread: each compiles one job at a time "
     "(`dask worker --nthreads 1 --nworkers N` starts N that do)"
@@ -26,14 +26,14 @@ _THREADS = (
 
 
 class Crew:
-    """The workers that take part. A worker that has other tools is left out, with the reason.
+    """The workers that take part in a build. Workers with other tools are left out.
 
     Args:
-        build: the build's name.
-        setup: of its worker processes.
+        build: name of the build.
+        setup: setup of its worker processes.
         note: gets texts for the user.
-        seat: module that workers import: see `member`.
-        remote: URL of the remote cache that they write to; empty for none.
+        seat: module that workers import, such as `member`.
+        remote: URL of the remote cache that workers write to; empty for none.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Crew:
         self._tools: dict[str, tuple[ToolInfo, ...]] = {}
         self._parts: dict[str, str] = {}
         self._trees: dict[str, Tree] = {}
-        # Digests of trees and files that each worker has, by its address.
+        # Digests of the trees and files of each worker, by its address.
         self._has: dict[str, set[str]] = {}
         self._living: set[str] = set()
         self._joining: set[str] = set()
@@ -58,14 +58,14 @@ class Crew:
         self._left_out: dict[str, str] = {}
         self._alone_since: float | None = None
         self.changed: set[str] = set()
-        """Digests of trees with files that are no longer what they were."""
+        """Digests of trees whose files have changed."""
 
     def __len__(self) -> int:
-        """Return how many workers take part."""
+        """Return the number of workers that take part."""
         return len(self._has)
 
     def require(self, tree: Tree, tools: tuple[ToolInfo, ...]) -> bool:
-        """Let workers have a tree and the tools of its language; return whether it is new."""
+        """Register a tree, and the tools of its language; return whether the tree is new."""
         if tree.digest in self._trees:
             return False
         self._trees[tree.digest] = tree
@@ -74,20 +74,20 @@ class Crew:
         return True
 
     def with_tree(self, digest: str) -> set[str]:
-        """Return the addresses of workers that can do tasks of a tree."""
+        """Return the addresses of the workers that have a tree."""
         return {address for address, has in self._has.items() if digest in has}
 
     def is_everyone(self, addresses: frozenset[str]) -> bool:
-        """Return whether these are all workers that the cluster has."""
+        """Return whether these are all workers of the cluster."""
         return addresses >= self._living
 
     def forget(self, address: str) -> None:
-        """A worker is new, or was restarted: it has to join first."""
+        """Register a new or restarted worker, which must join before it gets tasks."""
         self._living.add(address)
         self._has.pop(address, None)
 
     def leave_out(self, address: str, reason: str) -> None:
-        """Give a worker no more tasks."""
+        """Exclude a worker from further tasks."""
         if address in self._left_out:
             return
         self._has.pop(address, None)
@@ -95,13 +95,16 @@ class Crew:
         self._note(f"a worker of the cluster is left out: {reason}")
 
     def meet(self, living: Mapping[str, int], now: float) -> list[tuple[frozenset[str], list[str]]]:
-        """Compare with the addresses (and threads) of all workers; return which have to join.
+        """Return the workers that must join, in groups with the same files.
 
-        They come in groups that have the same already. Those that were too slow in a group come
-        alone.
+        A worker that was too slow in a group is a group of its own.
+
+        Args:
+            living: number of threads of each worker of the cluster, by address.
+            now: current time in seconds.
 
         Raises:
-            MissingError: no worker can take part, or none has come for a while.
+            MissingError: no worker can take part, or no worker has appeared within the limit.
         """
         self._living = {*living}
         for address in self._has.keys() - living.keys():
@@ -138,7 +141,7 @@ class Crew:
             )
 
     async def join(self, client: Client, has: frozenset[str], addresses: list[str]) -> None:
-        """Send workers that have the same already what they lack, and let them take part."""
+        """Send missing files to workers with the same files, and let these workers take part."""
         self._joining.update(addresses)
         try:
             trees = {digest: tree for digest, tree in self._trees.items() if digest not in has}
@@ -161,7 +164,7 @@ class Crew:
                 workers=addresses,
                 on_error="return",
             )
-            # One that is alone holds up no other; Dask notices if it is dead.
+            # A single worker blocks no other, and Dask detects its death.
             limit = _TOGETHER if len(addresses) > 1 else None
             replies = await asyncio.wait_for(joining, limit)
         except asyncio.TimeoutError:
@@ -171,7 +174,7 @@ class Crew:
             self._joining.difference_update(addresses)
         for address, reply in replies.items():
             if isinstance(reply, OSError):
-                continue  # it went away meanwhile
+                continue  # the worker has left
             if isinstance(reply, ImportError | AttributeError):
                 self.leave_out(address, f"{address}: no tilec, or another version of it: {reply}")
             elif isinstance(reply, Exception):
@@ -182,7 +185,7 @@ class Crew:
                 self._has[address] = {*has, *trees, *files}
 
     def _read(self, trees: Mapping[str, Tree], has: Iterable[str]) -> dict[str, bytes]:
-        """Return contents of files by digest; note trees with files that were changed."""
+        """Return contents of files by digest; record trees whose files have changed."""
         files: dict[str, bytes] = {}
         for digest, tree in trees.items():
             for file in tree.project_files:
@@ -208,7 +211,7 @@ class Crew:
 
 
 def version_differences(packages: Mapping[str, str | None]) -> list[str]:
-    """Return how the versions of a scheduler differ from those here."""
+    """Return the differences between a scheduler's versions and those of this process."""
     has = {name: packages.get(name) for name in ("distributed", "tilec")}
     has["Python"] = ".".join(str(packages.get("python")).split(".")[:2])
     return [

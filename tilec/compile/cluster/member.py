@@ -1,4 +1,4 @@
-"""What a worker of a cluster does for a build: runs on the workers alone."""
+"""The part of a build that runs on the workers of a cluster."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ from tilec.compile.worker import Compile, Identify, Identity, Setup
 from tilec.frontends.base import ToolSearch
 from tilec_runtime.errors import CompileError, OutputError, TilecError
 
-_IDLE = 120.0  # seconds after which the compilers that a build left behind are ended
-_IDENTIFY_LIMIT = 300.0  # seconds to digest all tools, on a slow disk
-# By address: a Dask worker compiles one job at a time, however many threads and builds it has.
+_IDLE = 120.0  # seconds after which an idle worker process is ended
+_IDENTIFY_LIMIT = 300.0  # seconds to hash all tools on a slow disk
+# By worker address: a Dask worker compiles one job at a time for all its threads and builds.
 _one_at_a_time: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 
 
@@ -49,8 +49,8 @@ async def join(build: str, supplies: bytes, dask_worker: Worker) -> Joined:
     """Prepare a worker for a build.
 
     Args:
-        build: the build's name.
-        supplies: packed `Supplies`; what it got before stays.
+        build: name of the build.
+        supplies: packed `Supplies`, in addition to earlier ones.
         dask_worker: the worker.
     """
     seat = dask_worker.plugins.get(build)
@@ -62,13 +62,13 @@ async def join(build: str, supplies: bytes, dask_worker: Worker) -> Joined:
 
 
 async def leave(build: str, dask_worker: Worker) -> None:
-    """End what a worker does for a build, and remove what it keeps for it."""
+    """End a worker's part of a build, and remove its files."""
     if build in dask_worker.plugins:
         await dask_worker.plugin_remove(build)
 
 
 def work(build: str, unit: bytes) -> bytes:
-    """Do a unit; return the packed `Delivery`. A task of Dask."""
+    """Run a unit and return the packed `Delivery`; Dask calls it as a task."""
     worker = get_worker()
     seat = worker.plugins.get(build)
     if not isinstance(seat, Seat):
@@ -78,12 +78,12 @@ def work(build: str, unit: bytes) -> bytes:
 
 
 def place_of(address: str) -> str:
-    """Return how messages call this worker."""
+    """Return the name of this worker in messages."""
     return f"{socket.gethostname()} ({address})"
 
 
 def versions() -> dict[str, str]:
-    """Return versions that a worker shares with the build."""
+    """Return the versions in which a worker must agree with the build."""
     return {
         "tilec": __version__,
         "Python": ".".join(platform.python_version_tuple()[:2]),
@@ -92,20 +92,20 @@ def versions() -> dict[str, str]:
 
 
 class Seat(WorkerPlugin):
-    """A build's place at a Dask worker, with the process that compiles.
+    """A build's plugin at a Dask worker, with a worker process that compiles.
 
-    Nannies start their workers as daemons, which may have no children of multiprocessing's: the
-    process is one of `subprocess`. It ends with the Dask worker, whatever ends that.
+    Nannies start Dask workers as daemons, which must not have children of multiprocessing. The
+    process is therefore started by `subprocess`. It ends with the Dask worker, for any reason.
 
     Args:
-        build: the build's name, which is also the plugin's.
-        folder: where the Dask worker keeps its files.
+        build: name of the build and of the plugin.
+        folder: directory for the Dask worker's files.
     """
 
     def __init__(self, build: str, folder: Path) -> None:
         self._build = build
         self._folder = Path(tempfile.mkdtemp(prefix="tilec-", dir=folder))
-        # Digests of tools stay from build to build.
+        # Digests of tools are kept for later builds.
         self._state = folder / "tilec-state"
         self._using = threading.Lock()
         self._process: WorkerProcess | None = None
@@ -117,7 +117,7 @@ class Seat(WorkerPlugin):
         self._uploads: Uploads | None = None
 
     def teardown(self, worker: Worker) -> None:  # noqa: ARG002 - Dask's signature
-        """Kill the process, also one that compiles, and remove all files."""
+        """Kill the process, even while it compiles, and remove all files."""
         self._closed = True
         self._wake()
         if self._process:
@@ -127,7 +127,7 @@ class Seat(WorkerPlugin):
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def prepare(self, supplies: Supplies) -> tuple[str, ...]:
-        """Take what the build sends, and compare versions and tools."""
+        """Store the build's files; return the differences of versions and tools."""
         with self._using:
             self._supplies = supplies
             self._trees.update(supplies.trees)
@@ -159,7 +159,7 @@ class Seat(WorkerPlugin):
         return dataclasses.replace(result, versions=versions())
 
     def deliver(self, unit: Unit, worker: Worker) -> Delivery:
-        """Do a unit's requests, one after another."""
+        """Run the requests of a unit in order."""
         address = worker.address
         delivery = Delivery(address=address, place=place_of(address))
         with _one_at_a_time[address], self._using:
@@ -193,12 +193,12 @@ class Seat(WorkerPlugin):
     def _collect(
         self, request: Compile, answer: Answer, images: dict[str, bytes], as_bytes: bool
     ) -> str:
-        """Take an image off the disk, into the remote cache or else into `images`.
+        """Move an image from the disk to the remote cache, or else into `images`.
 
-        Returns why it is not in the remote cache; empty where it is, or is not to be.
+        Return why it is not in the remote cache; empty if it is, or should not be.
 
         Raises:
-            OSError: it is gone.
+            OSError: the image is missing.
         """
         if isinstance(answer.reply, Lost) or not isinstance(answer.reply.result, Done):
             return ""
@@ -212,7 +212,7 @@ class Seat(WorkerPlugin):
         return self._uploads.fault
 
     def _disk_trouble(self, answers: list[Answer], tree: str) -> str:
-        """Return what is wrong with the disk, if that may be behind a failed request."""
+        """Return the disk's problem if it may have caused a failure; empty for none."""
         if not any(isinstance(answer.reply, Lost) or _failed(answer) for answer in answers):
             return ""
         errors = [answer.reply.result for answer in answers if not isinstance(answer.reply, Lost)]
@@ -226,10 +226,10 @@ class Seat(WorkerPlugin):
         return ""
 
     def _root(self, digest: str, *, write: bool = True) -> Path:
-        """Return the directory of a tree, and write it if it is not there.
+        """Return the directory of a tree; write it if it is missing.
 
         Raises:
-            OSError: it cannot be written.
+            OSError: the directory cannot be written.
         """
         root = self._folder / digest[:16]
         if write and not root.is_dir():
@@ -239,10 +239,10 @@ class Seat(WorkerPlugin):
         return root
 
     def _live(self) -> WorkerProcess:
-        """Return the process, started if need be.
+        """Return the worker process; start it if none is running.
 
         Raises:
-            OSError, ToolchainError: it cannot be started.
+            OSError, ToolchainError: the process cannot be started.
         """
         if self._process and not self._process.running:
             self._process.kill()
@@ -273,7 +273,7 @@ class Seat(WorkerPlugin):
         return self._process
 
     def _rest_later(self) -> None:
-        """End an idle process after a while: its build may be dead and never call `leave`."""
+        """Start the timer that ends an idle process: a dead build never calls `leave`."""
         self._rest = threading.Timer(_IDLE, self._end_if_idle)
         self._rest.daemon = True
         self._rest.start()
@@ -295,7 +295,7 @@ def _failed(answer: Answer) -> bool:
 
 
 def _moved(request: Compile, root: str) -> Compile:
-    """Return a request whose source lies elsewhere."""
+    """Return a request with another root of its source."""
     job = request.job
     source = dataclasses.replace(job.spec.source, root=root)
     return dataclasses.replace(
@@ -305,7 +305,7 @@ def _moved(request: Compile, root: str) -> Compile:
 
 
 def _with_root(answer: Answer, here: str, there: str) -> Answer:
-    """Return an answer whose texts name the project's directory as the build knows it."""
+    """Return an answer with the build's project directory in its texts."""
     if not isinstance(answer.reply, Lost) and isinstance(answer.reply.result, TilecError):
         error = answer.reply.result
         for name, value in vars(error).items():

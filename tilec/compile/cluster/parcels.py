@@ -1,4 +1,4 @@
-"""What travels between a build and the workers of a cluster."""
+"""Messages between a build and the workers of a cluster."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _SHOWN = 12  # digits of a digest in messages
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Tree:
-    """The files of the project that a source's compiles read.
+    """The files that compiling a source reads.
 
     Attributes:
-        language: of the source.
-        source: its path and options; the root is where the project lies on the build's machine.
-        files: names and digests, those of tools (`<toolkit>/…`) too.
+        language: language of the source.
+        source: path and options of the source; its root is on the build's machine.
+        files: names and digests, including files of tools (`<toolkit>/…`).
         inputs: digest of `files`.
     """
 
@@ -36,32 +36,32 @@ class Tree:
 
     @property
     def digest(self) -> str:
-        """What distinguishes it from other trees."""
+        """A digest that identifies the tree."""
         return sha256(repr((self.language, self.source, self.inputs)).encode("utf-8", "replace"))
 
     @property
     def project_files(self) -> tuple[InputFile, ...]:
-        """Those of the project."""
+        """The files of the project."""
         return tuple(file for file in self.files if not file.name.startswith("<"))
 
     @property
     def folders(self) -> tuple[str, ...]:
-        """The directories that have to be there, with or without files."""
+        """The directories that must exist, even without files."""
         folders = dict(self.source.options).get("include", ())
         return tuple(map(str, folders)) if isinstance(folders, tuple) else ()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Supplies:
-    """What a worker gets before it gets tasks.
+    """The files and settings that a worker needs before its first task.
 
     Attributes:
-        wanted: versions and tools that it has to have.
+        wanted: required versions and tools.
         frontends: `module:Class` of each language's frontend.
-        prefer, cuda: which tools are looked for, as in `ToolSearch`.
-        trees: by their digest.
-        files: contents of files, by their digest.
-        remote: URL of the remote cache that images go to; empty for none.
+        prefer, cuda: preferences for tools, as in `ToolSearch`.
+        trees: trees by digest.
+        files: contents of files by digest.
+        remote: URL of the remote cache for images; empty for none.
     """
 
     wanted: Identity
@@ -75,7 +75,7 @@ class Supplies:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Joined:
-    """A worker's answer: how messages call it, and why it cannot take part, if anything."""
+    """A worker's answer: its name in messages, and the differences that exclude it."""
 
     place: str
     differences: tuple[str, ...] = ()
@@ -83,15 +83,15 @@ class Joined:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Unit:
-    """A task on its way to a worker.
+    """A task for a worker.
 
     Attributes:
-        number: of the task in its build.
-        requests: as in `Task`.
+        number: number of the task in its build.
+        requests: requests, as in `Task`.
         tree: digest of the files that they read.
-        limit: seconds that each request may take.
-        grace: seconds beyond it before its process is killed.
-        as_bytes: images come back as bytes, whether or not there is a remote cache.
+        limit: time limit of each request in seconds.
+        grace: seconds after the limit until the process is killed.
+        as_bytes: whether images return as bytes even if there is a remote cache.
     """
 
     number: int
@@ -104,16 +104,17 @@ class Unit:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Delivery:
-    """What a worker sends back for a unit.
+    """A worker's result for a unit.
 
     Attributes:
-        address: of the worker.
-        place: how messages call it.
-        answers: as in `Pool`. The blobs in them are not to be read.
-        images: bytes of images, by their digest; those that are not here are in the remote cache.
-        unshared: why images are not in the remote cache; empty where they are, or are not to be.
-        absent: the worker is new and knows nothing of the build.
-        broken: what keeps the worker from its work; empty for nothing.
+        address: address of the worker.
+        place: name of the worker in messages.
+        answers: answers, as in `Pool`; their blobs cannot be read here.
+        images: bytes of images by digest; the other images are in the remote cache.
+        unshared: reason why images are not in the remote cache; empty if they are, or should not
+            be.
+        absent: whether the worker is new and has not joined the build.
+        broken: the worker's failure; empty for none.
     """
 
     address: str
@@ -126,15 +127,15 @@ class Delivery:
 
 
 def pack(value: object) -> bytes:
-    """Return a value as bytes that the scheduler passes on without looking into them."""
+    """Pickle a value to bytes, which the scheduler passes on without unpickling."""
     return zlib.compress(pickle.dumps(value), 1)
 
 
 def unpack(data: bytes, kind: type[Value]) -> Value:
-    """Return what was packed.
+    """Unpickle the bytes of `pack`.
 
     Raises:
-        TypeError: it is of another class.
+        TypeError: the value has another class.
     """
     value = pickle.loads(zlib.decompress(data))  # noqa: S301 - as trusted as the cluster itself
     if not isinstance(value, kind):
@@ -143,10 +144,10 @@ def unpack(data: bytes, kind: type[Value]) -> Value:
 
 
 def write_tree(root: Path, tree: Tree, files: Mapping[str, bytes]) -> None:
-    """Write the files of a tree below a directory, as they lie in the project.
+    """Write the files of a tree below a directory.
 
     Raises:
-        OSError: the disk is full, say.
+        OSError: a file cannot be written, for example on a full disk.
     """
     for folder in tree.folders:
         (root / folder).mkdir(parents=True, exist_ok=True)
@@ -157,7 +158,7 @@ def write_tree(root: Path, tree: Tree, files: Mapping[str, bytes]) -> None:
 
 
 def is_intact(root: Path, tree: Tree) -> bool:
-    """Return whether every file of a tree is still as it was written."""
+    """Return whether all files of a tree are unchanged on disk."""
     try:
         return all(
             sha256((root / file.name).read_bytes()) == file.digest for file in tree.project_files
@@ -167,7 +168,7 @@ def is_intact(root: Path, tree: Tree) -> bool:
 
 
 def differences(wanted: Identity, has: Identity) -> Iterator[str]:
-    """Yield how versions and tools of a worker differ from those of the build."""
+    """Yield the differences between a worker's versions and tools and the build's."""
     for name, version in wanted.versions.items():
         if has.versions.get(name) != version:
             yield f"{name} {version} is wanted, it has {has.versions.get(name) or 'none'}"
