@@ -1,4 +1,4 @@
-"""Declarations of a project's sources: read in workers, or recalled from the cache."""
+"""Declarations of a project's sources, read in workers or from the cache."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ class Declared:
         inputs: input files by kernel.
         tools: tools by language.
         unreadable: errors of sources that cannot be read.
-        passed_over: the same for sources of which no kernel is selected.
-        unknown: kernels that their sources do not have.
+        passed_over: errors of unreadable sources without a selected kernel.
+        unknown: problems of kernels that their sources do not have.
         sources: number of sources.
     """
 
@@ -57,10 +57,10 @@ class Declared:
     sources: int
 
     def require_all(self) -> None:
-        """Raise if a source cannot be read.
+        """Raise an error if sources cannot be read.
 
         Raises:
-            BuildError: some cannot be read.
+            BuildError: some sources cannot be read.
         """
         if self.unreadable:
             raise BuildError(self.unreadable, total=self.sources, what=UNREADABLE)
@@ -76,13 +76,14 @@ def declare(
 ) -> Declared:
     """Return the declaration of every kernel; unchanged sources come from the cache.
 
-    An unreadable source does not keep the others from being compiled. All sources are read,
-    whatever `select` says, since groups and notes depend on all of them. With `fresh`, the cache is not asked.
+    An unreadable source does not prevent the others from being compiled. All sources are read, also
+    unselected ones, since groups and notes depend on all of them. With `fresh`, the cache is not
+    used.
 
     Raises:
         MissingError: a tool is missing.
         BuildError: no source can be read.
-        ManifestError: kernels that their sources do not have.
+        ManifestError: a kernel is not in its source.
     """
     declared = look_at_sources(project, runner, cache, fresh=fresh, select=select)
     if declared.unknown:
@@ -103,10 +104,10 @@ def look_at_sources(
     fresh: bool = False,
     select: Sequence[str] = (),
 ) -> Declared:
-    """Return what `declare` finds, however little.
+    """Return the declarations like `declare`, without an error for unreadable sources.
 
     Raises:
-        MissingError: tools are missing; names those of all languages.
+        MissingError: tools are missing; the message names them for all languages.
     """
     tools = _tools(project.frontends)
     languages = {kernel.name: kernel.language for kernel in project.manifest.kernels}
@@ -145,7 +146,7 @@ _Pair = tuple[str, Source]  # a language and a source in it
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class _Read:
-    """Sources with their input files, and the declarations of each or its error."""
+    """Input files of sources, and the declarations or the error of each."""
 
     inputs: Mapping[_Pair, tuple[InputFile, ...]]
     declared: Mapping[_Pair, Sequence[KernelDecl]]
@@ -161,10 +162,10 @@ def _read_sources(
     *,
     fresh: bool,
 ) -> _Read:
-    """Recall declarations from the cache, and read the other sources in workers.
+    """Read declarations from the cache, and the remaining sources in workers.
 
     Raises:
-        MissingError: tools are missing; names those of all languages.
+        MissingError: tools are missing; the message names them for all languages.
     """
     inputs: dict[_Pair, tuple[InputFile, ...]] = {}
     failures: dict[_Pair, TilecError] = {}
@@ -172,7 +173,7 @@ def _read_sources(
         try:
             inputs[pair] = tuple(project.frontends[pair[0]].inputs(pair[1]))
         except MissingError:
-            raise  # of a tool, which every source needs
+            raise  # a missing tool affects every source
         except TilecError as error:
             failures[pair] = error
     keys = {
@@ -190,7 +191,7 @@ def _read_sources(
             failures[pair] = result
         else:
             declared[pair] = result
-            # A source that was edited meanwhile is not kept under the key of what it was before.
+            # Do not store the declarations of a source that was edited meanwhile under its old key.
             if tuple(project.frontends[pair[0]].inputs(pair[1])) == inputs[pair]:
                 cache.put_record(keys[pair], [encode(decl) for decl in result])
     _require_none(lacking)
@@ -198,7 +199,7 @@ def _read_sources(
 
 
 def _recalled(cache: Cache, key: str) -> tuple[KernelDecl, ...]:
-    """Return the declarations of a source that was not changed; none if they are not there."""
+    """Return the cached declarations of an unchanged source, or an empty tuple on a miss."""
     try:
         return tuple(decode(KernelDecl, row) for row in cache.get_record(key) or ())
     except (ValueError, TypeError):
@@ -218,7 +219,7 @@ def _tools(frontends: Mapping[str, Frontend]) -> dict[str, tuple[ToolInfo, ...]]
 
 
 def _require_none(lacking: Mapping[str, MissingError]) -> None:
-    """Raise one error for all languages that lack tools, so that one install mends it."""
+    """Raise one error for all languages that lack tools, so that one installation fixes it."""
     errors = list({str(error): error for error in lacking.values()}.values())
     if len(errors) == 1:
         raise errors[0]
@@ -243,7 +244,7 @@ def pick(
     declared: Mapping[str, Sequence[KernelDecl]],
     sources: Mapping[str, Source],
 ) -> tuple[dict[str, KernelDecl], tuple[Diagnostic, ...]]:
-    """Return each kernel's declaration in its source, and problems with the names."""
+    """Return each kernel's declaration, and problems with the names of kernels."""
     chosen: dict[str, KernelDecl] = {}
     problems = []
     for kernel in manifest.kernels:
@@ -266,7 +267,7 @@ def pick(
 def _pick_one(
     kernel: Kernel, decls: Sequence[KernelDecl], source: Source, path: Path
 ) -> KernelDecl | str:
-    """Return a kernel's declaration in its source, or why there is not exactly one."""
+    """Return a kernel's declaration, or the problem if there is not exactly one."""
     named = kernel.symbol.partition("<")[0].strip().removeprefix("::") or kernel.function
     candidates = _candidates(named, kernel.function, decls)
     if len(candidates) == 1:
@@ -318,7 +319,7 @@ def _absent(kernel: Kernel, named: str, names: Sequence[str], path: Path) -> str
 
 
 def _mentions(path: Path, word: str) -> bool:
-    """Return whether a C++ source has a word: of tile kernels, or of what its macros make."""
+    """Return whether a C++ source contains a word."""
     try:
         return word.encode() in path.read_bytes()
     except OSError:
@@ -326,7 +327,7 @@ def _mentions(path: Path, word: str) -> bool:
 
 
 def language_of(path: Path, name: str) -> str:
-    """Return the language of a kernel in a file of its own, by the file's text."""
+    """Guess the language of a kernel from the text of its file."""
     if path.suffix == ".py":
         return _python_language(path, name)[0] or "tile"
     fits = [language for language, suffixes in SUFFIXES.items() if path.suffix in suffixes]
@@ -343,7 +344,7 @@ _DECORATORS = {"triton.jit": "triton", "simt.kernel": "simt", "cuda.jit": "simt"
 
 
 def _python_language(path: Path, name: str) -> tuple[str, str]:
-    """Return (language, decorator) of a Python function by its text, or empty texts."""
+    """Guess (language, decorator) of a Python function from its text; empty if unknown."""
     try:
         tree = ast.parse(path.read_bytes())
     except (OSError, SyntaxError, ValueError, RecursionError):

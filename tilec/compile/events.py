@@ -1,4 +1,4 @@
-"""Outcomes of compile jobs, and the observer that progress displays implement."""
+"""Outcomes of compile jobs, and the observer interface of progress displays."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from tilec_runtime.model.signature import AbiSlot
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Blob:
-    """Where an image's bytes lie: `size` bytes from `offset` of the file `path`, with their SHA-256.
+    """A reference to an image's bytes: file, offset, size, and their SHA-256.
 
-    Builds pass blobs on instead of bytes, so that the main process holds one image at a time.
+    Builds pass blobs instead of bytes, so that the main process has one image in memory at a time.
     """
 
     path: str
@@ -28,7 +28,7 @@ class Blob:
         """Return the bytes.
 
         Raises:
-            CacheError: the file is gone (another process may have emptied the cache) or damaged.
+            CacheError: the file is damaged, or missing because another process cleared the cache.
         """
         try:
             fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
@@ -55,12 +55,12 @@ class Done:
     """A job with its image.
 
     Attributes:
-        info: the image's row of the bundle index.
-        abi: the entry point's arguments.
-        warnings: of the compiler.
-        blob: where the image's bytes lie.
-        cached: whether the image came from the cache, or from an identical job of the same build.
-        seconds: compile time, in the build that compiled it.
+        info: index entry of the image.
+        abi: arguments of the entry point.
+        warnings: warnings of the compiler.
+        blob: reference to the image's bytes.
+        cached: whether the image came from the cache or from an identical job of the same build.
+        seconds: compile time in this build; 0 if the cache had the image.
         row: digest of the image's cache entry, which covers `info`, `abi` and `warnings`.
     """
 
@@ -91,19 +91,19 @@ class Observer(Protocol):
     """Receives the progress of a build in its main thread; an exception ends the build."""
 
     def started(self, total: int, cached: int) -> None:
-        """`total` jobs were requested; `cached` of them are done and cause no other event."""
+        """Called first; `cached` of the `total` jobs are done and cause no other event."""
 
     def job_started(self, job_id: str) -> None:
-        """A worker got the job."""
+        """Called when a worker gets the job."""
 
     def job_finished(self, job_id: str, outcome: Outcome) -> None:
-        """The job has its outcome; called once for each job that `started` counted as not cached."""
+        """Called once with the outcome of each job that was not cached in `started`."""
 
     def note(self, text: str) -> None:
-        """Show the user a text that fails nothing; each text comes once."""
+        """Show the user a text about a problem that is no error; each text comes once."""
 
     def finished(self) -> None:
-        """Every job has its outcome. Not called when the build is interrupted."""
+        """Called after all outcomes, unless the build is interrupted."""
 
 
 class SilentObserver:

@@ -1,4 +1,4 @@
-"""Runs compile jobs: looks each up in the cache and compiles the rest in worker processes."""
+"""Execution of compile jobs: cache look-ups, and compilation in worker processes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tilec.model.declaration import KernelDecl
 from tilec.model.job import Job, Source
 from tilec_runtime.errors import CompileError, MissingError, TilecError
 
-# An up-to-date build needs no worker: it does not wait for the imports of these.
+# Imported on use: an up-to-date build needs no worker, and must not wait for these imports.
 if TYPE_CHECKING:
     from tilec.compile.pool import Answer, Answers, LocalPool, Pool, Task
     from tilec.compile.worker import Request, Setup
@@ -35,22 +35,20 @@ class JobRunner:
     """Worker processes for one build, started when the first of them is needed.
 
     Use it as a context manager: leaving it kills the workers and their children, removes the spool
-    directory (read images that the cache did not take before) and trims the cache.
+    directory (read uncached images before) and trims the cache.
 
     Args:
         frontends: `module:Class` of each language's frontend.
-        search: where frontends look for tools.
-        cache: looked up before anything is compiled; workers write to it.
-        workers: most worker processes.
+        search: places and preferences for tools.
+        cache: the cache, to which workers write.
+        workers: limit of worker processes.
         observer: receives progress and notes.
-        spool: directory of this build alone: temporary files, logs, and images that the cache does
-            not take.
+        spool: directory for temporary files, logs and uncached images of this build.
         kept: directory for inputs, commands and logs of failed jobs.
-        timeout: seconds that reading one source may take; a job's own limit is in its spec.
-        grace: seconds beyond a limit before a worker is killed.
-        scheduler: address of the Dask scheduler whose workers compile; empty for worker processes
-            alone.
-        fallback: compile here what the cluster does not, should it be unusable or go away.
+        timeout: time limit for reading one source in seconds; a job's limit is in its spec.
+        grace: seconds after a limit until a worker is killed.
+        scheduler: address of the Dask scheduler whose workers compile; empty for local workers.
+        fallback: compile on this machine if the cluster is unusable or lost.
         environ: environment of the workers; None for that of this process.
     """
 
@@ -82,11 +80,11 @@ class JobRunner:
         self._scheduler = scheduler
         self._fallback = fallback
         self._environ = environ
-        # A worker's note that this process's cache gave already is not repeated.
+        # Workers' notes are not shown if this process's cache has given the same note.
         self._noted = cache.noted
         self._started_pool: LocalPool | None = None
         self._started_cluster: Pool | None = None
-        # Calls for the main thread: the pool reports from its own threads.
+        # Calls to make in the main thread, since pools report from their own threads.
         self._events: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._on_start: Callable[[Request], None] = lambda _: None
 
@@ -105,7 +103,7 @@ class JobRunner:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """End the workers; see the class."""
+        """End the workers, and trim the cache after a success."""
         self.close()
         if kind is None:
             self._cache.trim()
@@ -120,7 +118,8 @@ class JobRunner:
     def declare(
         self, sources: Sequence[tuple[str, Source]]
     ) -> tuple[tuple[KernelDecl, ...] | TilecError, ...]:
-        """Return the kernels of each (language, source), or why it cannot be read.
+        """Return the kernels of each (language, source), or the error that it cannot be read.
+
 
         Raises:
             ToolchainError: no worker process can be started.
@@ -160,10 +159,10 @@ class JobRunner:
         """Return the outcome of each job; jobs with one key are compiled once.
 
         Args:
-            jobs: what to compile.
-            fresh: compile even what is in the cache.
-            meanwhile: called once when the last jobs have started, if any are compiled; work that
-                this process has to do anyway.
+            jobs: jobs to compile.
+            fresh: compile even cached jobs.
+            meanwhile: other work of this process, called once after the last job has started, if
+                any job is compiled.
 
         Raises:
             ToolchainError: no worker process can be started.
@@ -190,7 +189,7 @@ class JobRunner:
         return tuple(outcomes[keyed.key] for keyed in jobs)
 
     def _fetch(self, missing: dict[str, list[KeyedJob]]) -> Iterator[tuple[str, Outcome]]:
-        """Take from `missing` what the remote cache has, and yield it by key."""
+        """Yield outcomes from the remote cache by key, and remove their jobs from `missing`."""
         keys = [key for key, twins in missing.items() if twins[0].job.cacheable]
         for key, outcome in self._cache.fetch(keys):
             for twin in missing.pop(key):
@@ -270,7 +269,8 @@ class JobRunner:
         on_done: Callable[[Task, Answers], Iterable[Task]],
         on_start: Callable[[Request], None] = lambda _: None,
     ) -> None:
-        """Do tasks, and those that `on_done` returns; call it and `on_start` in this thread.
+        """Run tasks, and those that `on_done` returns; callbacks run in this thread.
+
 
         Raises:
             ToolchainError: no worker process can be started.
@@ -307,7 +307,7 @@ class JobRunner:
             self._events.get()()
 
     def _pool_for(self, task: Task) -> Pool:
-        """Return where a task is done: on the cluster, if there is one and the task can travel."""
+        """Return the pool of a task: the cluster if it exists and can run the task."""
         from tilec.compile.worker import Compile
 
         if not self._scheduler or not isinstance(task.requests[0], Compile):
@@ -363,7 +363,7 @@ class JobRunner:
         return self._started_pool
 
     def _longest_first(self, jobs: Sequence[KeyedJob]) -> list[KeyedJob]:
-        """Return jobs by expected time; those of a group count as one and stay together."""
+        """Sort jobs by expected time, longest first; a group counts as one and stays together."""
         totals: defaultdict[Hashable, float] = defaultdict(float)
         for keyed in jobs:
             totals[shared_work(keyed)] += expected_seconds(keyed.job)

@@ -1,7 +1,4 @@
-"""Cache keys: one walk over everything that a compile depends on.
-
-The walk has two sinks, the digest and the explanation.
-"""
+"""Cache keys: a walk over all inputs of a compilation, for digests and for explanations."""
 
 from __future__ import annotations
 
@@ -20,18 +17,18 @@ from tilec_runtime.model.arch import Target
 from tilec_runtime.model.kernel import ToolInfo
 from tilec_runtime.model.signature import Assumption, Param
 
-#: Raised whenever tilec itself compiles the same inputs into something else: everything cached before is then passed over.
+#: Version of tilec's own compilation. A change makes earlier cache entries unused.
 RECIPE = 7
 
-#: Raised whenever tilec declares the same source as something else.
+#: Version of tilec's own declaration of sources.
 READING = 3
 
-#: Fields that no compile depends on. Every other field of the dataclasses below a job is in the key without being named anywhere.
+#: Fields that do not affect a compilation. All other fields of a job's dataclasses are in the key.
 EXEMPT: Mapping[type, frozenset[str]] = {
     Source: frozenset({"root"}),
     KernelSpec: frozenset({"timeout"}),
-    # What comes of `together` is the job's group; what comes of the rest is in the job, or is not
-    # compiled.
+    # The effect of `together` is the job's group. The other fields affect the job's own values, or
+    # nothing that is compiled.
     KernelDecl: frozenset(
         (
             "location",
@@ -55,24 +52,24 @@ EXEMPT: Mapping[type, frozenset[str]] = {
             "note",
         )
     ),
-    # Operators alone ask what is read, and messages what a constant is computed from.
+    # Only operators use `read`, and only messages use `computed_from`.
     ParamDecl: frozenset({"location", "read", "computed_from"}),
-    Param: frozenset({"doc", "optional"}),  # which tensors are None is among the assumptions
+    Param: frozenset({"doc", "optional"}),  # assumptions have the tensors that are None
 }
 
-# First words of rows that no key of the manifest sets directly.
+# First words of rows that do not come from a key of the manifest.
 _NOT_SET = ("tool", "input", "declared", "param")
 
 T = TypeVar("T")
 Row = tuple[str, Any]
-# What gives some rows of an explanation, and the values that it takes, which jobs share.
+# A function that yields some rows of an explanation, and its arguments, which jobs share.
 Part = tuple[Callable[..., Iterable[Row]], tuple[object, ...]]
 Explained = tuple[tuple[str, str], ...]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Change:
-    """One row of an explanation that differs; None where the row is new or gone."""
+    """A changed row of an explanation; None stands for a row that is new or gone."""
 
     label: str
     before: str | None
@@ -86,9 +83,10 @@ class KeyedJob:
     Attributes:
         job: the job.
         key: its key.
-        inputs: `inputs_digest` of `files`; if empty, the worker compiles whatever they hold by then.
+        inputs: `inputs_digest` of `files`; if empty, the worker does not check that files are
+            unchanged.
         files: the files that the key covers.
-        tools: the tools that it covers.
+        tools: the tools that the key covers.
     """
 
     job: Job
@@ -99,12 +97,12 @@ class KeyedJob:
 
 
 class KeyMaker:
-    """Makes the keys of one build's jobs; parts that jobs share are hashed once.
+    """Computes the keys of one build's jobs; parts that jobs share are hashed once.
 
     Args:
-        tools: the tools of each language, by language.
-        inputs: the files that a kernel's compiles read, by the kernel's name.
-        recipe: version of tilec's own compile recipes.
+        tools: tools by language.
+        inputs: input files by kernel.
+        recipe: version of tilec's own compilation.
     """
 
     def __init__(
@@ -117,8 +115,8 @@ class KeyMaker:
         self._tools = tools
         self._inputs = inputs
         self._recipe = recipe
-        # By identity, since jobs share these objects; each entry holds its objects, so that an
-        # identity is never used twice.
+        # By identity, since jobs share these objects. An entry keeps its objects alive, so that no
+        # identity is reused.
         self._memo: dict[tuple[object, ...], tuple[object, object]] = {}
 
     def key(self, job: Job) -> str:
@@ -150,7 +148,7 @@ class KeyMaker:
         return tuple(keyed)
 
     def explain(self, job: Job) -> Explained:
-        """Return what is hashed into the job's key, as (label, value) in order."""
+        """Return the rows that are hashed into the job's key, as (label, value) in order."""
         return tuple(
             (label, _text(value))
             for rows, values in self._parts(job)
@@ -158,9 +156,7 @@ class KeyMaker:
         )
 
     def settings(self, jobs: Iterable[Job]) -> dict[str, dict[str, str]]:
-        """Return, by kernel, the rows that all of its jobs have and that are no tool, file or
-        declaration: what the manifest sets.
-        """
+        """Return, by kernel, the rows set by the manifest that all of its jobs share."""
         by_kernel: dict[str, dict[str, str]] = {}
         for spec in {id(job.spec): job.spec for job in jobs}.values():
             rows = {
@@ -173,10 +169,7 @@ class KeyMaker:
         return by_kernel
 
     def snapshot(self, jobs: Iterable[Job]) -> dict[str, Any]:
-        """Return the explanations of many jobs as JSON that holds shared parts once.
-
-        `recall` reads it.
-        """
+        """Return the explanations of jobs as JSON with each shared part once, for `recall`."""
         parts: dict[str, int] = {}
         index = {}
         for job in jobs:
@@ -185,7 +178,7 @@ class KeyMaker:
         return {"parts": [json.loads(text) for text in parts], "jobs": index}
 
     def _once(self, make: Callable[[Iterable[Row]], T], part: Part) -> T:
-        """Return what is made of a part's rows, once for all jobs that share its values."""
+        """Return `make` of a part's rows, computed once for all jobs that share its values."""
         rows, values = part
         identity = (make, *map(id, values))
         if identity not in self._memo:
@@ -267,7 +260,7 @@ def recall(snapshot: Any, job_id: str) -> Explained | None:
 def explain_change(
     old: Sequence[tuple[str, str]], new: Sequence[tuple[str, str]]
 ) -> tuple[Change, ...]:
-    """Return how two explanations differ, in the order of `new`, then what is gone."""
+    """Return the changed rows of two explanations in the order of `new`, then missing rows."""
     before, after = _numbered(old), _numbered(new)
     changed = [
         Change(label=key[0], before=before.get(key), after=value)
@@ -283,7 +276,7 @@ def explain_change(
 
 
 def _numbered(rows: Sequence[tuple[str, str]]) -> dict[tuple[str, int], str]:
-    """Return rows by label and the count of rows with that label so far."""
+    """Return values by label and number of the row among rows of that label."""
     counts: dict[str, int] = {}
     numbered = {}
     for label, value in rows:
@@ -305,16 +298,16 @@ def _variant_rows(variant: Variant) -> Iterator[Row]:
 
 
 def _fact_row(fact: Assumption) -> Row:
-    """Return the row of an assumption; a tensor that is None says so in the label.
+    """Return the row of an assumption; the label tells whether the tensor is None.
 
-    Other facts keep the keys that they had before there were such tensors.
+    Other facts keep the keys from before optional tensors existed.
     """
     plain = _plain(fact)
     return f"{'absent' if plain.pop('absent') else 'assume'} {fact.param}", plain
 
 
 def _own(job: Job) -> tuple[Any, ...]:
-    """Return a job's values besides kernel and variant, which jobs share."""
+    """Return a job's values without kernel and variant, which jobs share."""
     return tuple(getattr(job, name) for name in _OWN)
 
 
@@ -323,8 +316,8 @@ def _job_rows(*values: Any) -> Iterator[Row]:
         if name == "hints":
             yield from ((f"hint {hint}", _plain(setting)) for hint, setting in value)
         elif name == "group":
-            # A row a member, which says it in its label: so an explanation names the member that
-            # came or went, not all behind it.
+            # One row per member with the member in its label: a change of the group then shows the
+            # new or removed member, and not all members behind it.
             yield from (
                 (f"group {json.dumps(_plain(member), ensure_ascii=False)}", "") for member in value
             )
@@ -333,7 +326,7 @@ def _job_rows(*values: Any) -> Iterator[Row]:
 
 
 def _encoded(rows: Iterable[Row]) -> bytes:
-    """Return rows as bytes, each with its lengths, so that no two sequences collide."""
+    """Encode rows with their lengths, so that different sequences never have equal bytes."""
     parts = []
     for label, value in rows:
         name = label.encode("utf-8", "surrogatepass")
@@ -366,7 +359,7 @@ _OWN = tuple(name for name in _names(Job) if name not in ("spec", "variant"))
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as JSON without exempt fields; 1, 1.0, true and "1" stay apart."""
+    """Convert a value for JSON without exempt fields; 1, 1.0, true and "1" stay different."""
     if isinstance(value, enum.Enum):
         return value.value
     if value is None or isinstance(value, str | int):

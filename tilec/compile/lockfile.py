@@ -1,6 +1,6 @@
-"""tilec.lock: the exact tools of a project and the images they gave.
+"""tilec.lock: the exact tools of a project, and the digests of its images.
 
-It is committed; version ranges stay in the manifest.
+Users commit it. Version ranges are in the manifest.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ Pins = Mapping[str, Mapping[str, "Pin"]]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Pin:
-    """The image that a build gave for a job.
+    """The image of a job in the last build.
 
     Attributes:
-        key: the beginning of the job's cache key: the pin holds for nothing else.
+        key: first digits of the job's cache key, to which the pin applies.
         image: SHA-256 of the image's bytes.
-        row: SHA-256 of its row in the cache's index, which covers arguments and resources too; by
-            it a shared cache's entry is trusted.
+        row: SHA-256 of its index row, which also covers arguments and resources. Entries of a
+            shared cache must have it.
     """
 
     key: str
@@ -53,20 +53,20 @@ class Pin:
 
     @classmethod
     def of(cls, key: str, image: str, row: str) -> Pin:
-        """Return the pin of a whole key."""
+        """Create a pin from a whole key."""
         return cls(key[:16], image, row)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Lock:
-    """The file as it is on disk, empty where there is none.
+    """The content of the file, empty if it does not exist.
 
     Attributes:
-        path: where it is.
-        text: its text.
+        path: path of the file.
+        text: text of the file.
         tools: (version, digest) by tool.
         pins: pinned images by profile and job.
-        odd: the first line that tilec did not write, with its number; (0, "") for none.
+        odd: number and text of the first invalid line; (0, "") for none.
     """
 
     path: Path
@@ -76,10 +76,10 @@ class Lock:
     odd: tuple[int, str]
 
     def require_tools(self, tools: Mapping[str, Sequence[ToolInfo]]) -> None:
-        """Refuse tools, by language, that differ from the file's.
+        """Refuse tools, given by language, that differ from those in the file.
 
         Raises:
-            ToolchainError: there is no file, it was damaged, or the tools are others.
+            ToolchainError: the file is missing or damaged, or has other tools.
         """
         if not self.text:
             fix = "run `tilec build` without --locked, and commit the tilec.lock that it writes"
@@ -99,7 +99,7 @@ class Lock:
             )
 
     def pinned(self, profile: str, keys: Mapping[str, str]) -> dict[str, Pin]:
-        """Return the pins that hold for jobs, given by id with their cache keys."""
+        """Return the valid pins of jobs, given by id with their cache keys."""
         pins = self.pins.get(profile, {})
         return {
             job: pins[job]
@@ -108,10 +108,10 @@ class Lock:
         }
 
     def require_images(self, profile: str, built: Mapping[str, Pin]) -> int:
-        """Refuse images that differ from the pinned ones; return the count of unpinned jobs.
+        """Refuse images that differ from the pinned ones; return the number of unpinned jobs.
 
         Raises:
-            ToolchainError: images are others.
+            ToolchainError: images differ.
         """
         pins = self.pinned(profile, {job: pin.key for job, pin in built.items()})
         others = [job for job, pin in pins.items() if pin.image != built[job].image]
@@ -144,11 +144,11 @@ class Lock:
 
         Args:
             tools: the tools in use, by language.
-            profile: of the build.
-            built: its images, by the id of their job; None where none was built.
-            keep: whether a pin, by profile and job, of what was not built now is of the project
-                still.
-            note: told what changed.
+            profile: profile of the build.
+            built: its images by job id; None if nothing was built.
+            keep: returns whether the pin of a job that was not built, given by profile and job,
+                still belongs to the project.
+            note: gets a text about each change.
         """
         pins: Pins = self.pins
         varied: list[str] = []
@@ -187,12 +187,11 @@ def read_lock(root: Path) -> Lock:
     """Return the tilec.lock of a project's directory.
 
     Raises:
-        LinkError: it is a link that leaves the project. UsageError: it is no file.
+        LinkError: it is a link that leaves the project.
+        UsageError: it is not a file.
     """
     path = contained(root, NAME)
-    if (
-        path.exists() and not path.is_file() and not path.is_dir()
-    ):  # reading a pipe would wait for ever
+    if path.exists() and not path.is_file() and not path.is_dir():  # reading a pipe would block
         raise UsageError(
             f"{path} is not a file, where tilec keeps the tools and images of a build",
             fix="remove it, or rename it",
@@ -223,7 +222,7 @@ def read_lock(root: Path) -> Lock:
 
 
 def render(tools: Mapping[str, tuple[str, str]], pins: Pins) -> str:
-    """Return the file's text: a table for each tool and profile, sorted."""
+    """Return the text of the file, with sorted tables of tools and profiles."""
     return "".join(_rendered(tools, pins))
 
 

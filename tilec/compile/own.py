@@ -1,4 +1,4 @@
-"""tilec's own code: an input of every build, and how to start a Python process of it."""
+"""tilec's own code, which is an input of every build, and the command to run its modules."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tilec_runtime import errors
 
-# The directories of tilec and of its runtime, as this process imports them.
+# The directories from which this process imports tilec and its runtime.
 PACKAGES = (Path(__file__).parents[1], Path(errors.__file__).parent)
 _SUFFIXES = (".py", ".jinja")
 _START = (
@@ -20,10 +20,10 @@ _START = (
 
 
 def own_command(module: str, *args: str) -> list[str]:
-    """Return the command that runs `main` of one of tilec's modules, with this import path.
+    """Return the command that runs `main` of one of tilec's modules with this import path.
 
-    `python -m` looks into the current directory first: a project may well have a `tilec.py`, a
-    `json.py` or a `cuda` folder.
+    `python -m` would import from the current directory first, but a project may have a `tilec.py`,
+    a `json.py` or a `cuda` folder.
     """
     path = [os.path.abspath(entry) for entry in sys.path]  # noqa: PTH100 - sys.path holds strings
     # The import path may have changed since this process found its packages.
@@ -33,12 +33,12 @@ def own_command(module: str, *args: str) -> list[str]:
 
 
 def files(package: Path = PACKAGES[0], runtime: Path = PACKAGES[1]) -> list[Path]:
-    """Return every file of tilec and its runtime that a build's outputs depend on, sorted.
+    """Return all files of tilec and its runtime that affect the outputs of a build, sorted.
 
-    A version number would not tell apart two states of a checkout that is worked on.
+    A version number would not distinguish states of a checkout in development.
     """
     package, runtime = package.resolve(), runtime.resolve()
-    # The templates lie in the installed package, or beside it in a checkout.
+    # Templates are in the installed package, or beside the package in a checkout.
     beside = package.parent / "templates" / "package"
     folders = (
         (package, runtime) if (package / "_templates").is_dir() else (package, beside, runtime)
@@ -50,7 +50,7 @@ def files(package: Path = PACKAGES[0], runtime: Path = PACKAGES[1]) -> list[Path
 
 @functools.cache
 def digest() -> str:
-    """Return one digest of the bytes of `files`, as this process found them."""
+    """Return one digest of the bytes of `files`, computed once per process."""
     return hashlib.sha256(
         b"".join(hashlib.sha256(path.read_bytes()).digest() for path in files())
     ).hexdigest()

@@ -1,4 +1,4 @@
-"""Where requests are done: a pool takes tasks and gives futures. Here, one of worker processes."""
+"""Pools, which run tasks and return futures; this module has the pool of local workers."""
 
 from __future__ import annotations
 
@@ -20,14 +20,13 @@ _START_LIMIT = 60.0  # seconds for a worker to import its modules
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Task:
-    """Requests that one worker does, one after another.
+    """Requests that one worker runs in order.
 
     Attributes:
-        requests: what the worker does.
-        limit: seconds that each of them may take.
-        affinity: tasks with one affinity are faster on the worker that did one of them before;
-            None for none.
-        files, tools: what the keys of its jobs cover.
+        requests: the requests.
+        limit: time limit of each request in seconds.
+        affinity: tasks with the same affinity are faster on the same worker; None for none.
+        files, tools: files and tools that the keys of its jobs cover.
     """
 
     requests: tuple[Request, ...]
@@ -38,7 +37,7 @@ class Task:
 
     @property
     def bound(self) -> str:
-        """Why it can be done on this machine alone; empty where it can be done on any."""
+        """Reason why it must run on this machine; empty if it may run on any."""
         for request in self.requests:
             if not isinstance(request, Compile):
                 return "sources are read where the project lies"
@@ -52,11 +51,11 @@ class Task:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Lost:
-    """A request whose worker died, or was killed at the time limit.
+    """The result of a request whose worker died, or was killed at the time limit.
 
     Attributes:
-        death: how the worker ended; empty for the time limit.
-        where: the places that it was tried at, for messages; empty for this machine.
+        death: the worker's end, such as `was killed by SIGSEGV`; empty for the time limit.
+        where: workers that tried it, for messages; empty for this machine.
     """
 
     death: str
@@ -65,14 +64,14 @@ class Lost:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Answer:
-    """The reply to a request, and what the worker printed meanwhile (empty after a success)."""
+    """The reply to a request, and the worker's output, which is empty after a success."""
 
     reply: Reply | Lost
     printed: str = ""
 
     @property
     def lost(self) -> bool:
-        """Whether the request cost its worker: the task's other requests are not done then."""
+        """Whether the worker was lost or killed, so that the task's later requests do not run."""
         return isinstance(self.reply, Lost) or self.reply.overtime
 
 
@@ -80,7 +79,7 @@ Answers = tuple[Answer, ...]
 
 
 class Pool(Protocol):
-    """Does tasks, several at once."""
+    """Runs several tasks at once."""
 
     def submit(self, task: Task) -> Future[Answers]:
         """Queue a task. The result ends with the first answer that is `lost`.
@@ -89,7 +88,7 @@ class Pool(Protocol):
         """
 
     def close(self) -> None:
-        """End everything that the pool started. Futures that are not done stay so."""
+        """End all tasks and workers. Unfinished futures stay unfinished."""
 
 
 @dataclasses.dataclass(eq=False, slots=True)
@@ -100,7 +99,7 @@ class _Entry:
 
 @dataclasses.dataclass(eq=False, slots=True)
 class _Seat:
-    """One thread of the pool with its worker, and the affinity of the worker's latest task."""
+    """One thread of the pool with its worker, and the affinity of its last task."""
 
     worker: WorkerProcess | None = None
     affinity: Hashable = None
@@ -108,18 +107,18 @@ class _Seat:
 
 
 class LocalPool:
-    """Does tasks on up to `size` worker processes; the death of a worker costs one task.
+    """Runs tasks on up to `size` worker processes; the death of a worker fails one task only.
 
-    Each worker has a thread here that takes a task, sends its requests and waits for the replies. A
-    worker starts when its thread has its first task, and lives until `close`.
+    Each worker has a thread in this process that takes a task, sends its requests and waits for
+    the replies. A worker starts with its thread's first task, and lives until `close`.
 
     Args:
-        size: most workers at once.
+        size: limit of workers.
         setup: first message to each worker.
-        spool: directory for logs, temporary files and images that the cache does not take.
+        spool: directory for logs, temporary files and uncached images.
         environ: environment of the workers.
-        grace: seconds beyond a task's limit before its worker is killed, so that the frontend can
-            report more itself.
+        grace: seconds after a task's limit until its worker is killed, so that the frontend can
+            report a better error itself.
         on_start: called in a thread of the pool when a worker gets a request.
     """
 
@@ -147,7 +146,8 @@ class LocalPool:
         self._threads: list[threading.Thread] = []
 
     def submit(self, task: Task) -> Future[Answers]:
-        """Queue a task; tasks start in this order but for affinities.
+        """Queue a task; tasks start in this order, except for affinities.
+
 
         The future's exception is a ToolchainError if no worker can be started.
         """
@@ -164,7 +164,7 @@ class LocalPool:
         return entry.future
 
     def close(self) -> None:
-        """Kill every worker with its children. Futures that are not done stay so."""
+        """Kill every worker with its children. Unfinished futures stay unfinished."""
         with self._changed:
             self._closed = True
             workers = [seat.worker for seat in self._seats if seat.worker]
@@ -175,7 +175,7 @@ class LocalPool:
             thread.join()
 
     def _serve(self, seat: _Seat) -> None:
-        """Do tasks until the pool is closed or no worker can be started."""
+        """Run tasks until the pool is closed or no worker can be started."""
         while (entry := self._take(seat)) is not None:
             try:
                 worker = self._live(seat) or self._start(seat)
@@ -193,7 +193,7 @@ class LocalPool:
             seat.worker.kill()
 
     def _take(self, seat: _Seat) -> _Entry | None:
-        """Wait for a task; None once the pool is closed."""
+        """Wait for a task; return None once the pool is closed."""
         with self._changed:
             seat.busy = False
             while not self._closed:
@@ -208,7 +208,7 @@ class LocalPool:
     def _pick(self, seat: _Seat) -> _Entry:
         """Return the next task for a seat.
 
-        Preference: the affinity it last served, then one that no other seat is busy with, then any.
+        Preference: the seat's last affinity, then an affinity of no busy seat, then any.
         """
         busy = {other.affinity for other in self._seats if other.busy and other is not seat}
 
@@ -221,7 +221,7 @@ class LocalPool:
         return min(self._waiting, key=rank)
 
     def _live(self, seat: _Seat) -> WorkerProcess | None:
-        """Return the seat's worker, unless it died since its last task."""
+        """Return the seat's worker, or None if it has died since its last task."""
         if seat.worker and not seat.worker.running:
             seat.worker.kill()
             seat.worker = None
@@ -231,7 +231,7 @@ class LocalPool:
         """Start the worker of a seat and wait until it is ready.
 
         Raises:
-            ToolchainError: it could not be started.
+            ToolchainError: the worker cannot be started.
         """
         with self._changed:
             self.started += 1
@@ -250,7 +250,7 @@ class LocalPool:
         return worker
 
     def _leave(self, seat: _Seat, entry: _Entry, error: ToolchainError) -> None:
-        """Continue with one worker less; fail the waiting tasks if none is left."""
+        """Continue with one worker fewer; fail the waiting tasks if none is left."""
         failed: list[_Entry] = []
         with self._changed:
             self._seats.remove(seat)
@@ -275,7 +275,7 @@ def wait_until_ready(worker: WorkerProcess) -> None:
     """Wait for a worker's first message; kill it if none comes.
 
     Raises:
-        ToolchainError: it died, or takes too long.
+        ToolchainError: the worker died, or did not start in time.
     """
     try:
         ready = worker.receive(_START_LIMIT)
@@ -302,7 +302,7 @@ def ask(worker: WorkerProcess, request: Request, *, limit: float) -> Answer:
         reply = Lost(death=str(exc))
     answer = Answer(reply=reply)
     if answer.lost:
-        # Also after a tool's time limit: the tool was killed, the processes it started were not.
+        # Also after a tool's time limit: the tool was killed, but not the processes it started.
         worker.kill()
     if answer.lost or (isinstance(reply, Reply) and isinstance(reply.result, TilecError)):
         answer = dataclasses.replace(answer, printed=worker.printed())

@@ -1,7 +1,7 @@
-"""A worker process and the channel to it, seen from both ends.
+"""A worker process and its channel: the owner's side and the worker's side.
 
-A worker leads a session of its own, so that Ctrl-C reaches the build alone. Everything it starts
-stays in its process group: one SIGKILL to the group ends the worker, its tools and their children.
+A worker has a session of its own, so that Ctrl-C reaches the build only. Its tools and their
+children stay in its process group: one SIGKILL to the group ends all of them.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _LOG_LIMIT = 64 << 10
 _LONGEST_WAIT = 1e6  # seconds; poll(2) counts milliseconds in 32 bits
 _EXIT_LIMIT = 1.0  # seconds between the end of a worker's messages and its exit
 
-# NumPy's BLAS would start a thread for every core in every worker, and compilers need none.
+# Otherwise NumPy's BLAS starts a thread per core in every worker, which compilers do not need.
 _DEFAULTS = {"OPENBLAS_NUM_THREADS": "1"}
-# Python compilers read docstrings and assertions of kernels, so that images would depend on the
-# user's environment. Kernel modules are executed in a worker, and may print credentials of a remote
-# cache into logs: the URL may have a password.
+# With PYTHONOPTIMIZE, images would depend on the user's environment, since compilers read
+# docstrings and assertions of kernels. The others are credentials of a remote cache, whose URL may
+# have a password: a worker executes kernel modules, which may print them into logs.
 _LEFT_OUT = frozenset(
     (
         "PYTHONOPTIMIZE",
@@ -44,25 +44,25 @@ _LEFT_OUT = frozenset(
         "AZURE_STORAGE_SAS_TOKEN",
     )
 )
-# They may have a password too, and no compiler opens a connection.
+# Proxies may have a password too, and no compiler opens a connection.
 _PROXIES = frozenset(("http_proxy", "https_proxy", "all_proxy", "ftp_proxy"))
 
 
 class WorkerDiedError(Exception):
-    """The worker ended: `was killed by SIGSEGV`, `exited with status 3`."""
+    """The worker ended; the message is such as `was killed by SIGSEGV`."""
 
 
 class WorkerProcess:
-    """A worker as its owner sees it. `kill` may be called by any thread, the rest by one.
+    """The owner's side of a worker. Any thread may call `kill`, one thread the other methods.
 
     Args:
-        setup: its first message.
-        log: file for everything it prints.
-        environ: its environment.
-        module: whose `main` it runs.
+        setup: first message to the worker.
+        log: file for the worker's output.
+        environ: environment of the worker.
+        module: module whose `main` the worker runs.
 
     Raises:
-        OSError: no process could be started.
+        OSError: the process cannot be started.
     """
 
     def __init__(
@@ -96,24 +96,24 @@ class WorkerProcess:
 
     @property
     def pid(self) -> int:
-        """Its process id, which is also that of its group and session."""
+        """The process id, which is also the id of the group and the session."""
         return self._process.pid
 
     @property
     def running(self) -> bool:
-        """Whether it still runs; leaves a dead one unreaped for `kill`."""
+        """Whether the process runs; a dead one is not reaped, since `kill` does that."""
         return self._process.returncode is None and not self._exited()
 
     def send(self, message: object) -> None:
-        """Send a message. A dead worker loses it; `receive` reports the death."""
+        """Send a message. Do nothing if the worker is dead; `receive` reports its death."""
         with contextlib.suppress(OSError):
             self._channel.send(message)
 
     def receive(self, timeout: float) -> Any:
-        """Return the next message, or None if none came in `timeout` seconds.
+        """Return the next message, or None after `timeout` seconds.
 
         Raises:
-            WorkerDiedError: the worker ended, or sent bytes that are no message.
+            WorkerDiedError: the worker ended, or sent an invalid message.
         """
         try:
             if not self._channel.poll(min(max(0.0, timeout), _LONGEST_WAIT)):
@@ -121,17 +121,17 @@ class WorkerProcess:
             return self._channel.recv()
         except (EOFError, OSError) as exc:
             raise WorkerDiedError(self._wait_for_exit()) from exc
-        except Exception as exc:  # unpickling runs foreign code
+        except Exception as exc:  # unpickling may run code of other packages
             what = f"sent what cannot be read ({type(exc).__name__}: {exc})"
             raise WorkerDiedError(what) from exc
 
     def clear_log(self) -> None:
-        """Drop what it printed so far."""
+        """Clear the log."""
         with contextlib.suppress(OSError):
             os.truncate(self.log, 0)
 
     def printed(self) -> str:
-        """Return the end of what it printed since the log was cleared."""
+        """Return the end of the log."""
         try:
             with self.log.open("rb") as file:
                 file.seek(max(0, file.seek(0, os.SEEK_END) - _LOG_LIMIT))
@@ -140,16 +140,16 @@ class WorkerProcess:
             return ""
 
     def kill(self) -> None:
-        """Kill it and its children; does nothing the second time."""
+        """Kill the worker and its children; a second call does nothing."""
         with self._killing:
             if self._process.returncode is None:
-                # It was not reaped, so that its group's id belongs to no other process.
+                # The process is not reaped yet, so its group id cannot belong to another process.
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.killpg(self.pid, signal.SIGKILL)
                 self._process.wait()
 
     def _wait_for_exit(self) -> str:
-        """Kill what is left of it, and return how it ended."""
+        """Wait for the worker's exit, kill its children, and return how it ended."""
         deadline = time.monotonic() + _EXIT_LIMIT
         while not self._exited():
             if time.monotonic() > deadline:
@@ -171,7 +171,7 @@ class WorkerProcess:
 
 
 def connect() -> tuple[Connection, queue.SimpleQueue[bytes]]:
-    """Set this worker process up; return its channel and the queue of pickled messages from it."""
+    """Set up this worker process; return its channel and its queue of pickled messages."""
     channel = Connection(int(sys.argv[1]))
     os.set_inheritable(channel.fileno(), False)
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
@@ -186,6 +186,6 @@ def _listen(channel: Connection, inbox: queue.SimpleQueue[bytes]) -> None:
     with contextlib.suppress(EOFError, OSError):
         while True:
             inbox.put(channel.recv_bytes())
-    if os.getpgrp() == os.getpid():  # started by hand, it would be the shell's group
+    if os.getpgrp() == os.getpid():  # a worker started by hand is in the shell's group
         os.killpg(0, signal.SIGKILL)
     os.kill(os.getpid(), signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""A project on disk: its manifest, its frontends, its sources and their declarations."""
+"""A project on disk: manifest, frontends and sources."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ from tilec_runtime.errors import (
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Project:
-    """A loaded manifest with everything that planning needs except declarations.
+    """A loaded manifest with all inputs of planning except declarations.
 
     Attributes:
         manifest: the manifest.
-        frontends: one instance per language that a kernel uses.
-        classes: where each of them is found (`module:Class`), for workers.
-        search: where tools are looked for, with the manifest's preferences.
-        sources: each kernel's source, by kernel name.
+        frontends: one instance per used language.
+        classes: `module:Class` of each frontend, for workers.
+        search: places for tools, with the manifest's preferences.
+        sources: source of each kernel, by kernel name.
     """
 
     manifest: Manifest
@@ -49,7 +49,7 @@ class Project:
 
     @property
     def languages(self) -> dict[str, LanguageFacts]:
-        """What each language can make."""
+        """The capabilities of each language."""
         return {
             name: LanguageFacts(kinds=f.kinds, refuse=f.refuse, simt=f.simt, hints=f.hints)
             for name, f in self.frontends.items()
@@ -57,10 +57,10 @@ class Project:
 
 
 def open_project(manifest_path: Path, search: ToolSearch, text: str = "") -> Project:
-    """Load the manifest and check that its sources are there.
+    """Load the manifest and check that its sources exist.
 
     Raises:
-        ManifestError: every problem of the manifest, or of the sources that it names.
+        ManifestError: the manifest or its sources have problems; the error has all of them.
     """
     project, problems = look_at_project(manifest_path, search, text=text)
     if problems:
@@ -71,14 +71,14 @@ def open_project(manifest_path: Path, search: ToolSearch, text: str = "") -> Pro
 def look_at_project(
     manifest_path: Path, search: ToolSearch, *, plugins: bool = True, text: str = ""
 ) -> tuple[Project, tuple[Diagnostic, ...]]:
-    """Return the project as far as it is there, and the problems with what it names.
+    """Return the project, possibly incomplete, and the problems of its sources and options.
 
-    `Project.sources` lacks kernels whose source is missing, or whose options are refused. Without
-    `plugins`, no code of a frontend that a plug-in brings is imported, and `Project.frontends`
-    lacks it. With `text`, that is the manifest, and no file is read.
+    `Project.sources` lacks kernels with a missing source or refused options. Without `plugins`, no
+    code of third-party frontends is imported, and `Project.frontends` lacks them. `text` replaces
+    the manifest's file.
 
     Raises:
-        ManifestError: every problem of the manifest.
+        ManifestError: the manifest has problems; the error has all of them.
     """
     others = installed() if _names_languages(manifest_path) else {}
     classes = {**(others if plugins else {}), **BUILTIN}
@@ -139,13 +139,13 @@ def include_folders(project: Project) -> tuple[str, ...]:
     )
 
 
-NO_FILE = "(in place of tilec.toml)"  # what a manifest that is no file is called in messages
+NO_FILE = "(in place of tilec.toml)"  # the name of a manifest without a file in messages
 
 
 def _names_languages(manifest_path: Path) -> bool:
-    """Return whether the manifest names a language itself.
+    """Return whether the manifest may name a language.
 
-    Only then are third-party frontends looked for, which scans all packages.
+    Only then third-party frontends are searched, which scans all packages.
     """
     try:
         return b"language" in manifest_path.read_bytes()
@@ -156,7 +156,7 @@ def _names_languages(manifest_path: Path) -> bool:
 def option_problem(manifest: Manifest, kernel: Kernel, options: Options) -> Diagnostic | None:
     """Return the problem with a kernel's C++ options, or None.
 
-    Flags that run programs or write files are refused here.
+    Flags that run programs or write files are a problem.
     """
     if kernel.language not in ("cuda", "tile") or not kernel.source.endswith((".cu", ".cuh")):
         return None
@@ -176,5 +176,5 @@ def option_problem(manifest: Manifest, kernel: Kernel, options: Options) -> Diag
             hint=exc.fix,
         )
     except UsageError:
-        return None  # which the frontend says of the source
+        return None  # the frontend reports it with the source
     return None

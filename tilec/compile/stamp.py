@@ -1,7 +1,7 @@
-"""File status of everything that the last build read and wrote, as git's index has it.
+"""Stamps: the status of all files that the last build read and wrote, similar to git's index.
 
-It lets an up-to-date build end at once. A stamp only ever says "nothing was touched"; anything else
-leads to the whole build, which decides by content. It lies in the user's cache: a project may come
+A stamp lets an up-to-date build end at once. It can only prove that nothing was touched; otherwise
+the whole build runs, and decides by content. It is in the user's cache, since a project may come
 from anywhere, and nothing that comes with it is believed.
 """
 
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from tilec.compile.cache import Cache
 
 _VERSION = 2
-_MOST_FOLDERS = 400  # beyond that, looking at every folder costs more than it saves
+_MOST_FOLDERS = 400  # with more folders, checking them costs more than it saves
 _PASSED_OVER = {"__pycache__", "node_modules"}
 _NEVER_READ = {".git", ".hg", ".svn", ".tilec"}
-_FOREIGN = ("pyvenv.cfg", "CACHEDIR.TAG")  # in folders that tools keep for themselves
+_FOREIGN = ("pyvenv.cfg", "CACHEDIR.TAG")  # files in private folders of tools
 
 
 def question(
@@ -42,17 +42,17 @@ def question(
     emit: Sequence[str],
     places: Sequence[str],
 ) -> str:
-    """Return the digest of a request and of the values that decide which tools are found.
+    """Return the digest of a build's request and of the values that determine its tools.
 
     Args:
-        manifest: the manifest's file name.
-        targets: as in a build's request.
-        select: likewise.
-        profile: likewise.
-        emit: likewise.
-        places: CUDA_HOME and PATH.
+        manifest: file name of the manifest.
+        targets: targets of the request.
+        select: selected jobs of the request.
+        profile: profile of the request.
+        emit: additional outputs of the request.
+        places: values of CUDA_HOME and PATH.
     """
-    # Tools and the modules that kernels import come from sys.path, which PYTHONPATH changes.
+    # Tools and kernels' imports come from sys.path, which depends on PYTHONPATH.
     asked = [
         _VERSION,
         __version__,
@@ -71,19 +71,19 @@ def question(
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Untouched:
-    """A build with nothing to do: its number of jobs, and kind and path of each output."""
+    """An up-to-date build: its number of jobs, and kind and path of each output."""
 
     jobs: int
     outputs: tuple[tuple[str, Path], ...]
 
 
 def fresh(cache: Path | None, root: Path, asked: str) -> Untouched | None:
-    """Return the last build in `root` if the request is the same and nothing was touched.
+    """Return the last build in `root` if the request is the same and no file was touched.
 
     Args:
-        cache: the user's cache; None where it is off, which remembers nothing.
+        cache: the user's cache, or None if it is off.
         root: the project's directory.
-        asked: the question.
+        asked: digest of the request (`question`).
     """
     try:
         stamp = _load(cache, root)
@@ -104,7 +104,7 @@ def fresh(cache: Path | None, root: Path, asked: str) -> Untouched | None:
 
 
 def files_read(cache: Path | None, root: Path) -> tuple[Path, ...]:
-    """Return the files that the last build read or wrote, relative to `root` if inside it."""
+    """Return the files that the last build read or wrote, relative to `root` if inside."""
     try:
         return tuple(map(Path, _load(cache, root)["files"]))
     except (KeyError, TypeError):
@@ -114,7 +114,7 @@ def files_read(cache: Path | None, root: Path) -> tuple[Path, ...]:
 def _load(cache: Path | None, root: Path) -> Any:
     """Return the stamp of a project, or None.
 
-    Reads one file: importing the cache takes longer than to look here.
+    It reads the store directly, since importing the cache takes longer.
     """
     key = record_key("stamp", root)
     try:
@@ -131,7 +131,7 @@ def _load(cache: Path | None, root: Path) -> Any:
 def record_key(kind: str, root: Path) -> str:
     """Return the key of a record about a project's last build.
 
-    It does not tell where the project lies: a cache may be shared.
+    The key hides the project's path, since a cache may be shared.
     """
     return f"{kind} {sha256(os.path.realpath(root).encode('utf-8', 'surrogateescape'))}"
 
@@ -150,22 +150,22 @@ def take(
     output: Path,
     root_before: Sequence[int] = (),
 ) -> bool:
-    """Record a finished build; return whether its files let that be done.
+    """Record a finished build; return whether this was possible.
 
     Nothing is recorded if a file may have been touched during the build.
 
     Args:
         cache: the user's cache.
         root: the project's directory.
-        asked: the question.
+        asked: digest of the request (`question`).
         jobs: number of jobs.
-        since: start of the build, in nanoseconds of the clock of file times.
-        read: every file that the build read.
-        searched: directories in which it looked for files, whatever they are called.
-        written: every file that it wrote, with its kind.
+        since: start of the build in nanoseconds, comparable to file times.
+        read: all files that the build read.
+        searched: directories in which it searched files with any name.
+        written: all files that it wrote, with their kind.
         kept: files of the project that it wrote beside its outputs.
         output: directory of its outputs, whose other contents do not matter.
-        root_before: status of `root` before the build wrote a file there just now; empty if it did not.
+        root_before: status of `root` before the build wrote a file into it; empty if it wrote none.
     """
     cache.put_record(record_key("stamp", root), None)
     try:
@@ -179,7 +179,7 @@ def take(
             _name(root, folder): status_of(folder)[1:] for folder in folders if folder.is_dir()
         }
         seen = {**places, **({_name(root, root): list(root_before[1:])} if root_before else {})}
-        # The change time too: a file that is copied with its times over another looks old.
+        # Check the change time too: a file copied over another with its times looks old.
         times = [status[1:3] for status in files.values()]
         times += [status[:2] for status in seen.values()]
         if max(map(max, times)) >= since:
@@ -200,8 +200,8 @@ def _looked_in(
     root: Path, inputs: Iterable[Path], searched: Iterable[Path], output: Path
 ) -> set[Path]:
     """Return the folders in which another file could change a build."""
-    # A folder of an odd name counts where one of that name was read from, and below a directory
-    # that is searched.
+    # A folder with an odd name counts if the build read from a folder of that name, or if it is
+    # below a searched directory.
     odd = {part for file in inputs for part in file.parts if _is_odd(part)}
     looked = {*_folders(root, lambda name: name in odd or not _is_odd(name), output)}
     return looked.union(*(_folders(top, lambda _: True, output) for top in searched))
@@ -214,9 +214,9 @@ def status_of(path: Path) -> list[int]:
 
 
 def _folders(top: Path, counts: Callable[[str], bool], output: Path) -> Iterator[Path]:
-    """Yield a folder and those below it where a new file could shadow one that was read.
+    """Yield a folder and its subfolders in which a new file could shadow a read one.
 
-    Yields one more than `_MOST_FOLDERS` at most.
+    It yields at most one folder more than `_MOST_FOLDERS`.
     """
     for count, (place, names, _) in enumerate(os.walk(top)):
         names[:] = [

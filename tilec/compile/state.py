@@ -1,6 +1,6 @@
-"""A project's working directory `.tilec`: the lock, and folders for builds.
+"""A project's working directory `.tilec`: the build lock, and folders for builds.
 
-Nothing in it is believed.
+Its contents are not trusted.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ ENDED = "ended"
 
 
 class WorkDir:
-    """`.tilec` in a project's directory, made on the first write and ignored by git.
+    """The directory `.tilec` of a project, created on the first write and ignored by git.
 
     Args:
         root: the project's directory.
 
     Raises:
-        LinkError: `.tilec`, or what tilec writes in it, is a link that leaves the project.
+        LinkError: `.tilec`, or a path that tilec writes in it, is a link that leaves the project.
     """
 
     def __init__(self, root: Path) -> None:
@@ -36,20 +36,20 @@ class WorkDir:
         self.path = contained(root, NAME)
         self.spool = self.file(
             f"spool-{os.getpid()}"
-        )  # of this process alone: two commands may run at once
+        )  # one per process, since two commands may run at once
         self.kept = self.file("failed")
 
     def file(self, *parts: str) -> Path:
         """Return the path of a file or folder in `.tilec`.
 
         Raises:
-            LinkError: a link on the way leaves the project.
+            LinkError: a link in the path leaves the project.
         """
         return contained(self._root, Path(NAME, *parts))
 
     @contextlib.contextmanager
     def lock(self, note: Callable[[str], None]) -> Iterator[None]:
-        """Hold the project's build lock; other builds wait. It ends with the process.
+        """Hold the project's build lock, so that other builds wait; it ends with the process.
 
         Raises:
             LinkError: the lock is a link that leaves the project.
@@ -77,7 +77,7 @@ class WorkDir:
             os.close(descriptor)
 
     def ignore(self) -> None:
-        """Make the directory with a .gitignore.
+        """Create the directory with a .gitignore.
 
         Raises:
             LinkError: its .gitignore is a link that leaves the project.
@@ -92,7 +92,7 @@ class WorkDir:
             raise self._unusable(exc) from exc
 
     def note_end(self) -> None:
-        """Set the time of a file that tells an interrupted build that its outputs are in place."""
+        """Touch the file that tells an interrupted build that its outputs are complete."""
         with contextlib.suppress(OSError):
             self.file(ENDED).touch()
 
@@ -111,7 +111,7 @@ class WorkDir:
         return OutputError(error.what, cause=error.cause, fix=fix)
 
     def _sweep(self) -> None:
-        """Remove what killed processes left."""
+        """Remove spool directories of killed processes."""
         for left in self.path.glob("spool-*"):
             pid = left.name.partition("-")[2]
             if pid.isdigit() and not Path("/proc", pid).exists():

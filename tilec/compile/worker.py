@@ -1,4 +1,4 @@
-"""A worker process: declares sources and compiles jobs, one request after another."""
+"""A worker process, which declares sources and compiles jobs, one request at a time."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _BUG = "this is a bug in tilec or in the frontend: please report it with the log
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Setup:
-    """The first message to a worker. `frontends` gives `module:Class` by language."""
+    """The first message to a worker; `frontends` has `module:Class` by language."""
 
     frontends: Mapping[str, str]
     search: ToolSearch
@@ -51,7 +51,7 @@ class Ready:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Declare:
-    """Read the kernels of a source."""
+    """A request to read the kernels of a source."""
 
     language: str
     source: Source
@@ -59,15 +59,15 @@ class Declare:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Compile:
-    """Compile a job and put its image into the cache.
+    """A request to compile a job and store its image in the cache.
 
     Attributes:
         job: the job.
         key: its cache key.
-        fresh: compile even what the cache has.
-        inputs: digest of the files that the key covers: an image of other files is refused.
-        apart: compile without the job's group, which a time limit or a crash kept from being
-            compiled. The result depends on the machine, so that the cache does not get it.
+        fresh: compile even if the cache has an image.
+        inputs: digest of the files that the key covers; an image of other files is refused.
+        apart: compile without the job's group, after the group crashed or exceeded its time limit.
+            The result then depends on the machine, so it is not cached.
     """
 
     job: Job
@@ -83,17 +83,17 @@ class Compile:
 
     @property
     def cacheable(self) -> bool:
-        """Whether caches may have the image."""
+        """Whether the image may be cached."""
         return self.job.cacheable and not self.apart
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Identify:
-    """Tell which tools this worker has.
+    """A request for the tools of a worker.
 
     Attributes:
-        languages: whose tools.
-        sources: (language, source) of those that read files of tools too.
+        languages: languages of the tools.
+        sources: (language, source) of sources that read files of tools.
     """
 
     languages: tuple[str, ...]
@@ -102,14 +102,14 @@ class Identify:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Identity:
-    """What the outputs of a worker depend on, beside its requests.
+    """The state of a worker that affects its outputs.
 
     Attributes:
         own: digest of tilec's own code.
-        tools: by language.
-        lacking: why there are no tools, by language.
-        parts: digests of the files of tools that sources read, by name (`<toolkit>/…`).
-        versions: of Python and packages, by name; a worker process leaves them to its owner.
+        tools: tools by language.
+        lacking: reasons of missing tools by language.
+        parts: digests of tools' files that sources read, by name (`<toolkit>/…`).
+        versions: versions of Python and packages by name, set by the owner of the worker process.
     """
 
     own: str
@@ -137,7 +137,7 @@ class Reply:
 
 
 def main() -> None:
-    """Serve requests until the build that started this process is gone."""
+    """Serve requests until the build that started this process ends."""
     channel, inbox = connect()
     setup = pickle.loads(inbox.get())  # noqa: S301 - from the build that started this process
     worker = Worker(setup)
@@ -149,7 +149,7 @@ def main() -> None:
         sys.stderr.flush()
         try:
             channel.send(reply)
-        except Exception as exc:  # noqa: BLE001 - pickling runs foreign code
+        except Exception as exc:  # noqa: BLE001 - pickling may run code of other packages
             channel.send(_unsendable(reply, request, exc))
 
 
@@ -165,7 +165,7 @@ class Worker:
         self._frontends: dict[str, Frontend] = {}
 
     def answer(self, request: Request) -> Reply:
-        """Do a request; any exception becomes its result."""
+        """Run a request; any exception becomes its result."""
         self._notes.clear()
         result: Result
         try:
@@ -212,7 +212,7 @@ class Worker:
 
     def _find_or_compile(self, request: Compile) -> Done:
         if not request.fresh and request.job.cacheable:
-            # Another build may have compiled it since this one looked.
+            # Another build may have compiled the job since this build's look-up.
             entry = self._cache.get(request.key)
             if entry is not None:
                 return entry
@@ -249,10 +249,10 @@ class Worker:
 
 
 def spool_image(path: Path, image: Image) -> Blob:
-    """Write an image that the cache did not take.
+    """Write an uncached image to the spool directory.
 
     Raises:
-        OutputError: it cannot be written.
+        OutputError: the image cannot be written.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -268,15 +268,15 @@ def spool_image(path: Path, image: Image) -> Blob:
 
 
 def image_row(key: str, image: Image) -> str:
-    """Return the digest of an image's index row, empty if it holds what no image does."""
+    """Return the digest of an image's index row; empty if the image has invalid values."""
     try:
         return sha256(index_row(key, image))
     except (TypeError, ValueError):
-        return ""  # sending the result reports what is wrong with it
+        return ""  # sending the result reports the invalid value
 
 
 def check_image(image: object) -> None:
-    """Refuse what a frontend returned if its bytes are not those that it declares."""
+    """Refuse a frontend's image whose bytes differ from its declared size or digest."""
     if not isinstance(image, Image):
         raise TypeError(f"compile gave a {type(image).__name__} where an Image was due")
     digest = hashlib.sha256(image.data).hexdigest()
@@ -285,7 +285,7 @@ def check_image(image: object) -> None:
 
 
 def changed(job: Job) -> CompileError:
-    """Refuse an image of files that changed: either state may be the one that was compiled."""
+    """Return the error for files that changed during compilation."""
     path = job.spec.source.path
     what = (
         f"{path}, or a file that it includes, imports or reads, was changed while it was compiled"
@@ -316,7 +316,7 @@ def _bug(request: Request, what: str, log: str) -> CompileError:
 
 
 def _unsendable(reply: Reply, request: Request, exc: Exception) -> Reply:
-    """Return a reply in place of one that cannot be pickled; an error keeps its words."""
+    """Return the replacement for a reply that cannot be pickled; it keeps an error's text."""
     is_error = isinstance(reply.result, TilecError)
     what = str(reply.result) if is_error else f"its result cannot be sent: {exc}"
     log = "".join(traceback.format_exception(exc))

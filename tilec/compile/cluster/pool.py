@@ -1,4 +1,4 @@
-"""A pool on a Dask cluster: tasks go to its workers, images come back."""
+"""A pool that runs tasks on the workers of a Dask cluster."""
 
 from __future__ import annotations
 
@@ -29,32 +29,32 @@ from tilec.compile.remote.store import RemoteError
 from tilec.compile.worker import Compile, Reply, Request, Setup, changed
 from tilec_runtime.errors import MissingError
 
-MOVES = 3  # times that a task goes elsewhere
+MOVES = 3  # times that a lost task moves to another worker
 _CONNECT = 8.0  # seconds to reach the scheduler
-_LOOK = 1.0  # seconds between two looks at the cluster's workers
+_LOOK = 1.0  # seconds between two checks of the cluster's workers
 _SILENT = 30.0  # seconds without an answer after which a scheduler or worker counts as gone
-_CLOSE = 5.0  # seconds to take leave of the workers
-# Tasks that the scheduler has for each worker: one that is done, and one that waits for it.
+# Tasks per worker at the scheduler: one that runs, and one that waits.
 _AHEAD = 2
-_BEAT = 0.02  # seconds in which results are collected that are then fetched in one go
-_CUT = "scheduler-connection-lost"  # Dask's reason for tasks of a scheduler that went away
+_CLOSE = 5.0  # seconds to end the build on the workers
+_BEAT = 0.02  # seconds to collect results, which are then fetched in one request
+_CUT = "scheduler-connection-lost"  # Dask's reason for cancelling tasks of a lost scheduler
 _DIED = "was lost with its worker each time"
 
 
 class DaskPool:
-    """Does tasks on the workers of a Dask cluster, each of which compiles one job at a time.
+    """Runs tasks on the workers of a Dask cluster; each worker compiles one job at a time.
 
-    All of it happens in one thread with an event loop. The scheduler gets no more tasks than keep
-    the workers busy: the rest waits here in its order.
+    One thread with an event loop does all of it. The scheduler gets only as many tasks as keep the
+    workers busy; the others wait here in order.
 
     Args:
-        address: of the scheduler, `tcp://host:8786`.
-        setup: as for worker processes; images go to its cache, or else to its spool.
-        grace: seconds beyond a task's limit before its process is killed.
+        address: address of the scheduler, such as `tcp://host:8786`.
+        setup: setup as for worker processes; images go to its cache, or else to its spool.
+        grace: seconds after a task's limit until its process is killed.
         on_start: called in the pool's thread when a worker begins a request.
         note: gets texts for the user, in the pool's thread.
-        seat: module that workers import: see `member`.
-        remote: the build's remote cache; None for none.
+        seat: module that workers import, such as `member`.
+        remote: the build's remote cache, or None.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class DaskPool:
         return future
 
     def close(self) -> None:
-        """Cancel what is under way, on the workers too. Futures that are not done stay so."""
+        """Cancel running tasks, on the workers too. Their futures stay unfinished."""
         if self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._end)
             self._thread.join()
@@ -110,7 +110,7 @@ class DaskPool:
 
     def _serve(self) -> None:
         asyncio.set_event_loop(self._loop)
-        # Tasks of Dask's own, which fail when workers die, would be told of.
+        # Do not print failures of Dask's internal tasks when workers die.
         self._loop.set_exception_handler(lambda *_: None)
         try:
             self._loop.run_until_complete(self._main())
@@ -131,7 +131,7 @@ class DaskPool:
         except Exception as error:  # noqa: BLE001 - without a result the build would hang
             self._give_up(self._gone(f"{type(error).__name__}: {error}"))
         await self._leave()
-        while not self._closing:  # tasks that come later get the error too
+        while not self._closing:  # later tasks get the error too
             await self._wait(None)
 
     async def _wait(self, seconds: float | None) -> None:
@@ -148,12 +148,12 @@ class DaskPool:
             self._connecting.cancel()
 
     async def _connect(self) -> None:
-        """Reach the scheduler.
+        """Connect to the scheduler.
 
         Raises:
-            MissingError: it is not there, or of another version.
+            MissingError: the scheduler cannot be reached, or has another version.
         """
-        # What goes wrong with the cluster is told by this pool.
+        # This pool reports problems of the cluster itself.
         for name in ("", ".client", ".comm", ".core", ".utils", ".batched"):
             logging.getLogger(f"distributed{name}").setLevel(logging.CRITICAL)
         try:
@@ -166,9 +166,9 @@ class DaskPool:
                     set_as_default=False,
                     name="tilec",
                 )
-                # Its own limit does not hold for a server that takes connections and is silent.
+                # The client's limit does not cover a server that accepts connections and is silent.
                 await asyncio.wait_for(self._client, _CONNECT + 1)
-            # The client's own method asks all workers too, and waits for one that is frozen.
+            # The client's own method also asks all workers, and waits for a frozen one.
             versions = self._client.run_on_scheduler(get_versions, packages=["tilec"])
             known = await asyncio.wait_for(versions, _SILENT)
         except Exception as error:
@@ -187,10 +187,10 @@ class DaskPool:
         self._client.subscribe_topic(self._build, self._hear)
 
     async def _look_after(self) -> None:
-        """Keep workers supplied and busy until the pool is closed.
+        """Let new workers join and check running tasks until the pool is closed.
 
         Raises:
-            MissingError: the scheduler is gone, or no worker can take part.
+            MissingError: the scheduler is lost, or no worker can take part.
         """
         assert self._client is not None
         while not self._closing:
@@ -209,14 +209,14 @@ class DaskPool:
                 raise self._error
 
     def _check(self, entry: Entry, living: Mapping[str, int]) -> None:
-        """Note workers that died with a task, which Dask gives to others by itself."""
+        """Record workers that died with a task, which Dask itself gives to others."""
         for address in [one for one in entry.begun if one not in living]:
             entry.begun.remove(address)
             entry.lost(address)
-        # Dask may have given it to a worker that came later, which has begun it.
+        # Dask may have given the task to a worker that came later and has begun it.
         if not entry.begun and not entry.allowed & living.keys():
             if not entry.tried & entry.allowed:
-                entry.lost(min(entry.allowed))  # the word that it was begun may have been lost too
+                entry.lost(min(entry.allowed))  # the message of its start may be lost too
             self._move(entry, _DIED)
         elif len(entry.places) > MOVES:
             self._lose(entry, _DIED)
@@ -224,7 +224,7 @@ class DaskPool:
     def _start_join(self, join: Awaitable[None]) -> None:
         async def run() -> None:
             await join
-            self._woken.set()  # more may have to be sent by now
+            self._woken.set()  # there may be new files to send
             self._fill_soon()
 
         task = self._loop.create_task(run())
@@ -263,7 +263,7 @@ class DaskPool:
                 leave = client.run(self._seat.leave, self._build, on_error="ignore")
                 await asyncio.wait_for(leave, _CLOSE)
         except (OSError, asyncio.TimeoutError):
-            pass  # they end the build's processes by themselves, a little later
+            pass  # the workers end their idle processes themselves
         finally:
             await client.close(timeout=1)
 
@@ -289,7 +289,7 @@ class DaskPool:
             self._filling = self._loop.call_soon(self._fill)
 
     def _fill(self) -> None:
-        """Hand tasks to the scheduler, as many as keep the workers busy."""
+        """Send the scheduler as many tasks as keep the workers busy."""
         self._filling = None
         room = len(self._crew) * _AHEAD - len(self._running)
         passed: list[Entry] = []
@@ -311,7 +311,7 @@ class DaskPool:
             self._send(allowed, entries)
 
     def _send(self, allowed: frozenset[str], entries: list[Entry]) -> None:
-        """Send tasks that the same workers may do to the scheduler: one message for all."""
+        """Send tasks for the same workers to the scheduler in one message."""
         assert self._client is not None
         units = []
         for entry in entries:
@@ -333,23 +333,23 @@ class DaskPool:
                 [self._build] * len(entries),
                 units,
                 key=[f"{self._build}-{entry.number}-{entry.attempts}" for entry in entries],
-                # Names of workers cost the scheduler half as much again as the task.
+                # Worker names raise the scheduler's cost of a task by half.
                 workers=None if self._crew.is_everyone(allowed) else [*allowed],
                 pure=False,
             )
-        except Exception as error:  # noqa: BLE001 - a client that was closed meanwhile, say
+        except Exception as error:  # noqa: BLE001 - for example, the client was closed meanwhile
             self._stop(self._gone(str(error)))
             return
         for entry, remote in zip(entries, remotes, strict=True):
             entry.job = self._loop.create_task(self._attempt(entry, remote))
 
     async def _attempt(self, entry: Entry, remote: DaskFuture[bytes]) -> None:
-        """Wait for a task, and take what comes back."""
+        """Wait for a task and process its result."""
         try:
             if await remote.exception() is None:
-                entry.rest()  # should a worker die now, no blame is on the task
+                entry.rest()  # a worker that dies now does not count as lost by the task
             await self._next_beat()
-            # One request fetches for several tasks: the end of this one must not end it.
+            # One request fetches results of several tasks: cancelling this task must not cancel it.
             delivery = unpack(await asyncio.shield(remote), Delivery)
         except KilledWorker as error:
             entry.lost(error.last_worker.address)
@@ -360,7 +360,7 @@ class DaskPool:
                 return
             entry.lost("", f"the cluster, which cancelled it ({error.reason})")
             self._move(entry, "was cancelled")
-        except Exception as error:  # noqa: BLE001 - whatever the worker's environment raises
+        except Exception as error:  # noqa: BLE001 - the worker's environment may raise anything
             entry.lost(entry.begun[-1] if entry.begun else "", "a worker")
             self._move(entry, f"could not be started: {type(error).__name__}: {error}")
         else:
@@ -368,10 +368,7 @@ class DaskPool:
         self._fill_soon()
 
     async def _next_beat(self) -> None:
-        """Wait a moment, so that results that come together are fetched together.
-
-        The client asks the scheduler once for all that are wanted at the same time.
-        """
+        """Wait a moment, so that the client fetches several results in one request."""
         if self._beat is None or self._beat.is_set():
             self._beat = asyncio.Event()
             self._loop.call_later(_BEAT, self._beat.set)
@@ -415,7 +412,7 @@ class DaskPool:
         self._finish(entry, answers)
 
     def _hear(self, event: tuple[float, tuple[int, int, str]]) -> None:
-        """A worker has begun a request."""
+        """Process a worker's message that it has begun a request."""
         number, index, address = event[1]
         entry = self._running.get(number)
         if entry is None:
@@ -428,7 +425,7 @@ class DaskPool:
         self._on_start(entry.requests[index])
 
     def _silent(self, entry: Entry, address: str) -> None:
-        """A worker neither answers nor dies: what it may have goes elsewhere."""
+        """Leave out a silent worker, and move its tasks to others."""
         self._crew.leave_out(address, f"{address}: it went silent")
         for other in [*self._running.values()]:
             if not other.begun and address in other.allowed:
@@ -437,14 +434,14 @@ class DaskPool:
         self._move(entry, "was lost with workers of the cluster that went silent")
 
     def _again(self, entry: Entry) -> None:
-        """Put a task first in the queue."""
+        """Put a task at the front of the queue."""
         self._running.pop(entry.number, None)
         entry.stop()
         self._waiting.appendleft(entry)
         self._fill_soon()
 
     def _move(self, entry: Entry, death: str) -> None:
-        """Let another worker try a task, unless it went elsewhere often enough."""
+        """Move a task to another worker, unless it has moved too often."""
         if len(entry.places) > MOVES:
             self._lose(entry, death)
         else:

@@ -1,4 +1,4 @@
-"""What workers of a cluster send back: images into the cache, answers as worker processes give them."""
+"""Results of a cluster's workers: images go to the cache, answers to the build."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ from tilec.compile.remote.store import RemoteError
 from tilec.compile.worker import Compile, Reply, Setup, check_image, image_row, spool_image
 from tilec_runtime.errors import TilecError
 
-_SLOW = 60.0  # seconds for an image from the remote cache, behind those that wait for it too
+_SLOW = 60.0  # seconds for an image from the remote cache, including its wait in the queue
 
 
 class Results:
-    """Puts images into the cache of a build, or else into its spool.
+    """Stores images in the cache of a build, or else in its spool.
 
     Args:
-        setup: has both.
+        setup: setup of the build, with cache and spool.
         note: gets texts for the user.
-        remote: where workers put images, whose digests alone come back then; None for nowhere.
+        remote: remote cache to which workers upload images, so that only digests return; None for
+            none.
     """
 
     def __init__(
@@ -39,18 +40,19 @@ class Results:
 
     @property
     def as_bytes(self) -> bool:
-        """Whether workers have to send images rather than digests."""
+        """Whether workers must send images instead of digests."""
         return self._remote is None
 
     async def take(
         self, requests: Sequence[Compile], delivery: Delivery, *, as_bytes: bool
     ) -> Answers:
-        """Return answers whose images lie here; `as_bytes` as the worker got it.
+        """Store the images of a delivery, and return its answers with local images.
+
+        `as_bytes` is the value in the worker's unit.
 
         Raises:
-            ValueError, TypeError, LookupError: results are not what they have to be.
-            RemoteError: the remote cache does not have what the worker put there; no worker is to
-                use it from now on.
+            ValueError, TypeError, LookupError: the results are invalid.
+            RemoteError: the remote cache lacks an uploaded image; workers must stop using it.
         """
         if delivery.unshared:
             self._note(

@@ -1,4 +1,4 @@
-"""What a worker of a cluster puts into the remote cache, so that digests return in place of bytes."""
+"""Uploads of a cluster's worker to the remote cache, so that only digests return to the build."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ class Uploads:
     """Uploads of one worker to the remote cache of a build; the first fault ends them.
 
     Args:
-        url: of the remote cache; empty for none.
+        url: URL of the remote cache; empty for none.
         environ: the worker's environment, with its credentials.
 
     Attributes:
-        fault: why nothing is uploaded; empty for no reason.
+        fault: reason why nothing is uploaded; empty for none.
     """
 
     def __init__(self, url: str, environ: Mapping[str, str]) -> None:
@@ -50,7 +50,7 @@ class Uploads:
         return not self.fault
 
     def close(self) -> None:
-        """End the connections."""
+        """Close the connections."""
         if self._store is not None:
             self._store.close()
             self._store = None

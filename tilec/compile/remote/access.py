@@ -1,4 +1,4 @@
-"""Which remote cache a build uses, how far it is trusted, and with which credentials."""
+"""The choice of a build's remote cache, its trust, and its credentials."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ _TOKEN = re.compile(r"[\x21-\x7e]+")
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class RemoteChoice:
-    """What the user says about the remote cache, by flags and environment.
+    """The user's settings of the remote cache, from flags and environment.
 
     Attributes:
-        url: where it is; empty takes the manifest's.
-        mode: what is done with it; empty takes the manifest's, or `read`.
-        own: only the user's own builds write to it, so that it gives entries without a pin.
-        token: sent to the origin of `token_for` alone.
-        token_for: URL that the token was given with; empty for `url`.
+        url: URL; empty for the manifest's.
+        mode: mode; empty for the manifest's, or `read`.
+        own: whether only the user's own builds write to it, so that entries need no pin.
+        token: token, sent only to the origin of `token_for`.
+        token_for: URL that the token belongs to; empty for `url`.
         netrc: file with credentials by host.
-        proxy: URL of the HTTP proxy for a scheme and host; empty for none.
-        wait: seconds that a build waits at its end for uploads.
+        proxy: returns the URL of the HTTP proxy for a scheme and host; empty for none.
+        wait: seconds to wait for uploads at the end of a build.
     """
 
     url: str = dataclasses.field(default="", repr=False)
@@ -57,13 +57,13 @@ class Access:
     """A remote cache that a build uses.
 
     Attributes:
-        url: where it is.
-        write: whether it gets what is compiled.
-        fill: whether it gets what the private cache has, too.
-        own: whether it gives entries without a pin.
+        url: URL.
+        write: whether compiled images are uploaded.
+        fill: whether images of the private cache are uploaded too.
+        own: whether entries without a pin are used.
         authorization: value of the HTTP header; empty for none.
-        proxy: URL of the HTTP proxy.
-        notes: what the user should know about it.
+        proxy: URL of the HTTP proxy; empty for none.
+        notes: texts for the user.
     """
 
     url: RemoteUrl
@@ -76,19 +76,19 @@ class Access:
 
 
 def resolve(choice: RemoteChoice, manifest_url: str = "", manifest_mode: str = "") -> Access | None:
-    """Return the remote cache that is used, or None.
+    """Return the remote cache to use, or None.
 
-    A remote that the project names is trusted with pinned entries alone, gets no token, and is not
-    written to where it is a directory. The project's mode holds for the project's URL alone.
+    A remote cache named by the project gives pinned entries only, gets no token, and is not written
+    to if it is a directory. The project's mode applies to the project's URL only.
 
     Raises:
-        UsageError: the user's words are no URL, mode, time or token, or would send a password in clear.
+        UsageError: a setting is invalid, or credentials would be sent unencrypted.
     """
     if choice.mode not in ("", *get_args(Mode)):
         raise UsageError(
             f"{choice.mode!r} is no mode of the remote cache", fix="say off, read, write or fill"
         )
-    if not 0 <= choice.wait <= _LONGEST_WAIT:  # not a number is in no range
+    if not 0 <= choice.wait <= _LONGEST_WAIT:  # also refuses NaN
         raise UsageError(
             f"{choice.wait:g} s is no time to wait for uploads", fix="give --remote-wait seconds"
         )
@@ -125,16 +125,16 @@ def resolve(choice: RemoteChoice, manifest_url: str = "", manifest_mode: str = "
 
 
 def worker_access(url: str, environ: Mapping[str, str]) -> Access | None:
-    """Return the remote cache of a build as a cluster's worker may write to it; None for none.
+    """Return the remote cache of a build for a cluster's worker to write to, or None.
 
-    Credentials are the worker's own, and bound as those of a build are.
+    The worker uses its own credentials, with the same restrictions as a build.
 
     Args:
-        url: that of the build, without credentials.
+        url: the build's URL, without credentials.
         environ: the worker's environment.
 
     Raises:
-        UsageError: the worker's token is none, or would go over the network in clear.
+        UsageError: the worker's token is invalid, or would be sent unencrypted.
     """
     own = environ.get("TILEC_REMOTE_CACHE", "")
     with contextlib.suppress(ValueError):
@@ -152,14 +152,14 @@ def worker_access(url: str, environ: Mapping[str, str]) -> Access | None:
 
 
 def open_store(access: Access, *, seconds: float = SECONDS) -> RemoteStore:
-    """Return the store that a URL names; nothing is sent yet.
+    """Return the store of a URL, without sending a request.
 
     Args:
-        access: the place and its credentials.
-        seconds: limit for an answer.
+        access: URL and credentials.
+        seconds: time limit of a response.
 
     Raises:
-        RemoteError: a package that it needs is not installed.
+        RemoteError: a required package is not installed.
     """
     url = access.url
     if url.scheme in ("http", "https"):
@@ -183,10 +183,10 @@ def open_store(access: Access, *, seconds: float = SECONDS) -> RemoteStore:
 
 
 def try_out(access: Access, *, seconds: float = 5.0) -> None:
-    """Read from a remote cache, and write a few bytes where builds write too.
+    """Read from a remote cache, and write a few bytes if builds may write.
 
     Raises:
-        RemoteError: a build could not do the same.
+        RemoteError: the store failed, as it would in a build.
     """
     store, name = open_store(access, seconds=seconds), sha256(_PROBE)
     try:
@@ -216,10 +216,10 @@ def _proxy(choice: RemoteChoice, url: RemoteUrl) -> str:
 
 
 def _authorization(choice: RemoteChoice, url: RemoteUrl) -> str:
-    """Return the header for a remote that the user named.
+    """Return the authorization header for a remote cache named by the user.
 
     Raises:
-        UsageError: credentials would go over the network in clear, or the token is none.
+        UsageError: credentials would be sent unencrypted, or the token is invalid.
     """
     if url.scheme not in ("http", "https"):
         return ""
@@ -257,10 +257,10 @@ def _basic(user: str, password: str) -> str:
 
 
 def _of_netrc(path: Path | None, host: str) -> tuple[str, str]:
-    """Return the credentials of a host.
+    """Return (user, password) of a host from a netrc file, empty if unknown.
 
-    An entry `default` is passed over: it was given for no host. A file that cannot be read gives
-    nothing, and its errors are not shown, since they quote it.
+    The entry `default` is ignored, since it is for no specific host. Errors of an unreadable file
+    are not shown, since they quote it.
     """
     try:
         row = netrc.netrc(path).hosts.get(host) if path is not None else None

@@ -1,9 +1,9 @@
-"""The few fields of an ActionResult that name an image and its index row, as protobuf.
+"""The fields of a protobuf ActionResult that name an image and its index row.
 
 The messages are ActionResult, OutputFile, Digest, ExecutedActionMetadata and Duration of
 https://github.com/bazelbuild/remote-apis/blob/main/build/bazel/remote/execution/v2/remote_execution.proto
-in the encoding of https://protobuf.dev/programming-guides/encoding/. Servers that validate what is
-put under `/ac/` parse it, and may add fields, which are passed over here.
+in the encoding of https://protobuf.dev/programming-guides/encoding/. Servers that validate objects
+under `/ac/` parse them, and may add fields, which this module skips.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from collections.abc import Iterator, Mapping
 LIMIT = 64 << 10
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
-_OUTPUT_FILES, _METADATA = 2, 9  # of ActionResult
-_PATH, _DIGEST = 1, 2  # of OutputFile
-_HASH, _SIZE = 1, 2  # of Digest
-_WORKER, _VIRTUAL_DURATION = 1, 12  # of ExecutedActionMetadata
-_SECONDS, _NANOS = 1, 2  # of Duration
+_OUTPUT_FILES, _METADATA = 2, 9  # fields of ActionResult
+_PATH, _DIGEST = 1, 2  # fields of OutputFile
+_HASH, _SIZE = 1, 2  # fields of Digest
+_WORKER, _VIRTUAL_DURATION = 1, 12  # fields of ExecutedActionMetadata
+_SECONDS, _NANOS = 1, 2  # fields of Duration
 _MOST_SECONDS = 1e6
 
 
@@ -33,14 +33,14 @@ class Digest:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class ActionResult:
-    """Output files by path, and the seconds that it took to make them."""
+    """Output files by path, and their compile time in seconds."""
 
     files: Mapping[str, Digest]
     seconds: float = 0.0
 
 
 def encode(result: ActionResult) -> bytes:
-    """Return the message; equal results give equal bytes."""
+    """Encode the message; equal results give equal bytes."""
     files = b"".join(
         _bytes(
             _OUTPUT_FILES,
@@ -56,10 +56,10 @@ def encode(result: ActionResult) -> bytes:
 
 
 def decode(data: bytes) -> ActionResult:
-    """Read a message.
+    """Decode a message.
 
     Raises:
-        ValueError: it is no ActionResult; the message says so as a clause.
+        ValueError: the bytes are not an ActionResult with files; the text is a clause.
     """
     try:
         result = _read(data)
@@ -145,7 +145,7 @@ def _encoded(value: int) -> bytes:
 
 def _as_bytes(value: bytes | int) -> bytes:
     if isinstance(value, int):
-        raise ValueError("a number where bytes are due")  # noqa: TRY004 - of the message, not of the call
+        raise ValueError("a number where bytes are due")  # noqa: TRY004 - the message is wrong
     return value
 
 

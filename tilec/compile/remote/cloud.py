@@ -1,4 +1,4 @@
-"""A store in a bucket, through fsspec; credentials are those of the cloud's own library."""
+"""A store in a bucket, accessed by fsspec; the cloud's library finds the credentials."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from tilec.compile.remote.store import Kind, RemoteError, TooLargeError
 
-# By scheme: fsspec's name of the protocol, and the package that serves it.
+# By scheme: fsspec's protocol, and the package that implements it.
 _PROTOCOLS = {
     "s3": ("s3", "s3fs"),
     "gs": ("gcs", "gcsfs"),
@@ -20,9 +20,9 @@ class CloudStore:
     """A store in a bucket, with the layout of an HTTP server: `cas/<sha256>`, `ac/<key>`.
 
     Args:
-        scheme: of the URL.
+        scheme: scheme of the URL.
         root: bucket and prefix.
-        seconds: limit for an answer, where the cloud's library takes one.
+        seconds: time limit of a response, if the cloud's library supports one.
 
     Raises:
         RemoteError: a package is not installed, or the library refuses its configuration.
@@ -86,7 +86,7 @@ def _options(scheme: str, seconds: float) -> Mapping[str, object]:
 
 @contextlib.contextmanager
 def _failing() -> Iterator[None]:
-    """Turn every failure into RemoteError, for libraries raise what they like."""
+    """Turn every failure into RemoteError, since the libraries raise various exceptions."""
     try:
         yield
     except FileNotFoundError:

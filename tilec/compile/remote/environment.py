@@ -1,4 +1,4 @@
-"""What the environment says about credentials and proxies, for a build and for a cluster's worker."""
+"""Credentials and proxies from the environment, for a build or for a cluster's worker."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from pathlib import Path
 
 
 def netrc_file(environ: Mapping[str, str], cwd: Path) -> Path | None:
-    """Return the file with credentials by host: `NETRC`, or `~/.netrc`; None without a home."""
+    """Return the file with credentials by host, `NETRC` or `~/.netrc`, or None without a home."""
     if environ.get("NETRC"):
         return cwd / environ["NETRC"]
     return Path(environ["HOME"], ".netrc") if environ.get("HOME") else None
 
 
 def proxies(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the proxies that http_proxy, https_proxy and no_proxy name, in any letters."""
+    """Return the values of http_proxy, https_proxy and no_proxy, in upper or lower case."""
     lower = {name.lower(): value for name, value in environ.items() if value}
     names = ("http", "https", "no")
     return {name: lower[f"{name}_proxy"] for name in names if f"{name}_proxy" in lower}
 
 
 def proxy_for(named: Mapping[str, str], scheme: str, host: str) -> str:
-    """Return the URL of the proxy for a scheme and host, empty for none."""
+    """Return the URL of the proxy for a scheme and host; empty for none."""
     from urllib.request import proxy_bypass
 
     proxy = named.get(scheme, "")

@@ -1,4 +1,4 @@
-"""A store in a directory that others may write to, such as one on a network file system."""
+"""A store in a directory that other users may write to, such as on a network file system."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from tilec.compile.remote.store import Kind, RemoteError, TooLargeError
 from tilec_runtime.bundle import store
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-# Neither a link is followed nor a pipe waited for, whoever put it there.
+# Do not follow symbolic links, and do not block on pipes: other users may create them.
 _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
 class FolderStore:
-    """A store in a directory, laid out as an HTTP server's: `cas/<sha256>`, `ac/<key>`."""
+    """A store in a directory, with the layout of an HTTP server: `cas/<sha256>`, `ac/<key>`."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -73,7 +73,7 @@ class FolderStore:
 
 @contextlib.contextmanager
 def _failing() -> Iterator[None]:
-    """Turn what the system refuses into RemoteError; a file that is not there is no failure."""
+    """Turn OSError into RemoteError, except for a missing file, which is no failure."""
     try:
         yield
     except FileNotFoundError:

@@ -26,7 +26,7 @@ from urllib3.exceptions import (
 from tilec.compile.remote.store import SLOWEST, Kind, RemoteError, TooLargeError, slow
 
 _CHUNK = 1 << 16
-_MOST_ANSWER = 1 << 16  # bytes that are read of an answer whose text does not matter
+_MOST_ANSWER = 1 << 16  # bytes to read of a response whose body is not needed
 _MISSING = frozenset((404, 410))
 _PASSING = frozenset((500, 502, 503, 504))
 _REFUSED = frozenset((401, 403))
@@ -34,23 +34,23 @@ T = TypeVar("T")
 
 
 class PassingError(RemoteError):
-    """A failure that a second try may not have: a connection that was cut, a server that restarts."""
+    """A failure that a retry may fix, such as a closed connection or a restarting server."""
 
 
 class HttpStore:
     """A store behind HTTP.
 
-    No redirect is followed: credentials go to the server that they were given for alone.
+    Redirects are not followed, so that credentials reach the intended server only.
 
     Args:
-        url: of the directory of `cas` and `ac`, without credentials.
-        headers: sent with every request.
-        connections: most at once.
-        seconds: limit for an answer; bodies get more by their size.
+        url: URL of the directory of `cas` and `ac`, without credentials.
+        headers: headers of every request.
+        connections: limit of connections.
+        seconds: time limit of a response; bodies get more time by their size.
         proxy: URL of the proxy; empty for none.
 
     Raises:
-        RemoteError: there is no such proxy.
+        RemoteError: the URL of the proxy is invalid.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class HttpStore:
         _twice(lambda: self._put(kind, name, data))
 
     def close(self) -> None:
-        """End the connections."""
+        """Close the connections."""
         self._pool.clear()
 
     def _get(self, kind: Kind, name: str, limit: int) -> bytes | None:
@@ -112,10 +112,11 @@ class HttpStore:
     def _answer(
         self, method: str, kind: Kind, name: str, data: bytes | None = None
     ) -> Iterator[urllib3.BaseHTTPResponse]:
-        """Send a request; the answer's body is not read yet."""
+        """Send a request and yield the response, whose body is not read yet."""
         headers, body = self._headers, None
         if data is not None:
-            # A file is sent in blocks, each within the time limit; bytes would be sent in one.
+            # A file object is sent in blocks, and the time limit applies to each block. Bytes would
+            # be sent as one block.
             body = io.BytesIO(data)
             headers = {
                 **headers,
@@ -135,14 +136,14 @@ class HttpStore:
             )
             yield answer
         except TimeoutError as exc:
-            if isinstance(exc, NewConnectionError):  # urllib3 counts refused connections as such
+            if isinstance(exc, NewConnectionError):  # a refused connection, for urllib3 a timeout
                 raise _failure(exc) from exc
             raise slow(self._seconds) from exc
         except HTTPError as exc:
             raise _failure(exc) from exc
         finally:
             if answer is not None:
-                answer.close()  # a connection whose answer was read is back in the pool already
+                answer.close()  # no effect after reading, when the connection is back in the pool
 
     def _body(self, answer: urllib3.BaseHTTPResponse, limit: int) -> bytes:
         length = answer.headers.get("Content-Length", "")
@@ -159,7 +160,7 @@ class HttpStore:
         return bytes(data)
 
     def _pass_over(self, answer: urllib3.BaseHTTPResponse) -> None:
-        """Read a short answer, so that its connection can be used again."""
+        """Read a short response, so that its connection can be reused."""
         with contextlib.suppress(TooLargeError):
             self._body(answer, _MOST_ANSWER)
 
@@ -195,7 +196,7 @@ def _twice(call: Callable[[], T]) -> T:
 
 
 def _failure(exc: HTTPError) -> RemoteError:
-    """Return an error in words of its own: those of the library may quote what a server sent."""
+    """Return an error with its own text: the library's text may quote the server's response."""
     if isinstance(exc, NameResolutionError):
         return RemoteError("its name cannot be resolved")
     if isinstance(exc, NewConnectionError):

@@ -1,4 +1,4 @@
-"""Images in a store: put so that no reader sees half of one, verified when they are got."""
+"""Images in a store: written atomically for readers, and verified on reading."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _HEX = re.compile(r"[0-9a-f]{64}")
 
 
 class WrongEntryError(Exception):
-    """An entry is not an image of its key; the message says why, as a clause."""
+    """An entry is not a valid image of its key; the message is a clause."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -25,9 +25,10 @@ class Entry:
     """A verified image.
 
     Attributes:
-        row: its index row; `digest` is the SHA-256 of these bytes.
-        data: its bytes.
-        seconds: compile time, as the entry's writer measured it. Nothing verifies it.
+        row: bytes of its index row.
+        digest: SHA-256 of `row`.
+        data: bytes of the image.
+        seconds: compile time reported by the entry's writer, not verified.
     """
 
     row: bytes
@@ -41,7 +42,7 @@ def put_image(
 ) -> str:
     """Write an image under a job's key, and return the SHA-256 of its index row.
 
-    What refers to the objects is written last.
+    The entry that refers to the objects is written last.
 
     Raises:
         RemoteError: the store failed.
@@ -55,16 +56,16 @@ def put_image(
 
 
 def get_image(store: RemoteStore, key: str, *, row: str = "") -> Entry | None:
-    """Return the image of a key, or None where there is none.
+    """Return the image of a key, or None on a miss.
 
     Args:
-        store: where to look; nothing that it gives is believed.
-        key: the job's cache key.
-        row: SHA-256 that the index row must have. Without it the store's writers are trusted with
-            what the image is, and every digest must fit all the same.
+        store: the store, whose data is not trusted.
+        key: cache key of the job.
+        row: required SHA-256 of the index row. Without it, the store's writers are trusted for the
+            choice of the image, but all digests are still verified.
 
     Raises:
-        WrongEntryError: what is there is another image, or none.
+        WrongEntryError: the entry is another image, or invalid.
         RemoteError: the store failed.
     """
     message = _object(store, "ac", name_of(key), LIMIT)
@@ -92,9 +93,9 @@ def get_image(store: RemoteStore, key: str, *, row: str = "") -> Entry | None:
 
 
 def has_image(store: RemoteStore, key: str) -> bool:
-    """Return whether there is an image for a key, with all of its objects; none is read.
+    """Return whether the store has an image for a key with all objects, without reading them.
 
-    Stores that evict what was not used for a while do not know which objects belong together.
+    Stores with eviction do not know which objects belong together.
 
     Raises:
         RemoteError: the store failed.
@@ -110,12 +111,12 @@ def has_image(store: RemoteStore, key: str) -> bool:
 
 
 def name_of(key: str) -> str:
-    """Return a key as servers take it: 64 hexadecimal digits."""
+    """Return the name of a key on servers: 64 hexadecimal digits."""
     return key if _HEX.fullmatch(key) else sha256(key.encode())
 
 
 def _verified(store: RemoteStore, digest: Digest, limit: int) -> bytes | None:
-    """Return an object if its bytes are those of its name; None where it was evicted."""
+    """Return an object after verifying its digest, or None if it was evicted."""
     if digest.size > limit:
         raise WrongEntryError(f"it claims {digest.size} bytes, and the most is {limit}")
     data = _object(store, "cas", digest.hash, digest.size)
@@ -132,7 +133,7 @@ def _object(store: RemoteStore, kind: Kind, name: str, limit: int) -> bytes | No
 
 
 def _facts(key: str, index: bytes) -> tuple[str, int]:
-    """Return the image's digest and size, as the index row of the key gives them."""
+    """Return the image's digest and size from the index row of the key."""
     try:
         row = json.loads(index)
         of, digest, size = row["key"], row["info"]["digest"], row["info"]["size"]

@@ -1,6 +1,6 @@
-"""A build's use of a remote cache: look-ups in parallel, uploads beside the compilers.
+"""A build's use of a remote cache: parallel look-ups, and uploads during compilation.
 
-No fault of the remote fails a build. The first one that a second try does not mend ends its use.
+No fault of the remote fails a build. The first fault that a retry does not fix ends its use.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ from tilec.compile.remote.store import SLOWEST, Kind, RemoteError, RemoteStore, 
 from tilec.compile.remote.usage import Usage
 from tilec_runtime.errors import TilecError
 
-_FREE = 30.0  # seconds of waiting for look-ups that no speed is asked for
-_FEWEST = 10  # answers in a second after those
+_FREE = 30.0  # seconds of look-ups without a required speed
+_FEWEST = 10  # required answers per second after that
 
 Answer = tuple[int, float] | Exception | None
-"""Bytes and seconds of an image that was saved, what failed, or None for a miss."""
+"""Bytes and seconds of a saved image, an error, or None for a miss."""
 
 
 @final
 class RemoteCache:
-    """A remote cache while one build runs; use it as a context manager.
+    """A remote cache during one build; use it as a context manager.
 
     Leaving it waits for uploads, at most `wait` seconds, unless the build was interrupted. Notes
-    are given in the thread that calls; threads of the cache end with the process.
+    are given in the calling thread. Threads of the cache end with the process.
 
     Args:
-        store: where images are.
-        access: what the store may be used for.
+        store: store of the images.
+        access: permissions and trust of the store.
         note: gets a text for the first wrong entry, the first fault and missing uploads.
         ended: gets the counts at the end.
-        wait: seconds.
-        seconds: limit for an answer; bodies get more by their size.
+        wait: time limit for uploads at the end, in seconds.
+        seconds: time limit of a response; bodies get more time by their size.
 
     Attributes:
         usage: counts so far.
@@ -66,7 +66,7 @@ class RemoteCache:
         self._seconds = seconds
         self._crew = _Crew(CONNECTIONS)
         self._left = False
-        # Keys whose entries were there: one that is compiled all the same is replaced.
+        # Keys with an entry in the store. If such a job is compiled, its image replaces the entry.
         self._looked_at: set[str] = set()
         self._changed = threading.Condition()
         self._pending = 0
@@ -79,13 +79,13 @@ class RemoteCache:
         pins: Mapping[str, str],
         save: Callable[[str, bytes, bytes], None],
     ) -> Iterator[str]:
-        """Look up keys, and yield each whose image was saved, in the order of arrival.
+        """Look up keys, and yield each key whose image was saved, in the order of arrival.
 
         Args:
             keys: cache keys.
-            pins: by key, SHA-256 of the index row that the entry must have. Keys without a pin are
-                looked up in a remote of the user's own alone.
-            save: stores an index row and an image under a key; called in several threads.
+            pins: required SHA-256 of the index row, by key. Keys without a pin are looked up only
+                in the user's own remote cache.
+            save: stores an index row and an image under a key; several threads call it.
 
         Raises:
             OSError: `save` failed.
@@ -125,11 +125,11 @@ class RemoteCache:
     def offer(
         self, key: str, load: Callable[[], tuple[bytes, bytes] | None], seconds: float
     ) -> None:
-        """Upload an image in the background, unless the remote has one for its key.
+        """Upload an image in the background, unless the remote cache has one for its key.
 
         Args:
             key: the cache key.
-            load: returns index row and image, or None where they are gone; called in a thread.
+            load: returns index row and image, or None if they are missing; called in a thread.
             seconds: compile time.
         """
         if not self._access.write or self._left:
@@ -143,7 +143,7 @@ class RemoteCache:
 
     @property
     def fills(self) -> bool:
-        """Whether images of the private cache are offered, too."""
+        """Whether images of the private cache are offered too."""
         return self._access.fill
 
     @property
@@ -152,13 +152,13 @@ class RemoteCache:
         return self._access.url.shown if self._access.write and not self._left else ""
 
     def bring(self, key: str, row: str) -> Future[tuple[bytes, bytes]]:
-        """Get an image that a worker of this build put there: its index row and its bytes.
+        """Fetch index row and bytes of an image that a worker of this build has uploaded.
 
-        The future's exception is a RemoteError where it cannot be had.
+        The future's exception is a RemoteError if this fails.
 
         Args:
             key: the cache key.
-            row: SHA-256 that the index row has.
+            row: SHA-256 of the index row.
         """
         image: Future[tuple[bytes, bytes]] = Future()
 
@@ -186,7 +186,7 @@ class RemoteCache:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Wait for uploads; see the class."""
+        """Wait for uploads and close the store."""
         try:
             if kind is None or issubclass(kind, TilecError):
                 self._finish_uploads()
@@ -215,7 +215,7 @@ class RemoteCache:
         """Wait for an answer.
 
         Raises:
-            RemoteError: a request is overdue; its thread is left to itself.
+            RemoteError: a request is overdue; its thread is abandoned.
         """
         while True:
             try:
@@ -228,7 +228,8 @@ class RemoteCache:
         """Count an answer; return whether it is an image.
 
         Raises:
-            RemoteError: the store failed. OSError: saving did.
+            RemoteError: the store failed.
+            OSError: saving the image failed.
         """
         if answer is not None:
             self._looked_at.add(key)
@@ -305,7 +306,7 @@ def open_remote(
     wait: float,
     seconds: float = SECONDS,
 ) -> RemoteCache | None:
-    """Return the remote cache for a build; None, with a note, where it cannot be used."""
+    """Return the remote cache for a build, or None with a note if it cannot be used."""
     for text in access.notes:
         note(text)
     try:
@@ -317,10 +318,9 @@ def open_remote(
 
 
 class _Watched:
-    """A store whose requests have a deadline that another thread sees.
+    """A store whose requests have deadlines that another thread can check.
 
-    No time limit of a library covers everything: names are resolved without any, and headers may
-    come a byte at a time.
+    The time limits of libraries do not cover name resolution, nor headers that arrive byte by byte.
     """
 
     def __init__(self, store: RemoteStore, seconds: float) -> None:
@@ -330,13 +330,13 @@ class _Watched:
 
     @property
     def patience(self) -> float:
-        """Seconds until the first deadline, or the limit of an answer where nothing is under way."""
+        """Seconds until the first deadline, or the limit of a response without a request."""
         first = min(tuple(self._deadlines.values()), default=None)
         return self._seconds if first is None else max(0.0, first - time.monotonic()) + 0.01
 
     @property
     def overdue(self) -> bool:
-        """Whether a deadline passed."""
+        """Whether a deadline has passed."""
         return min(tuple(self._deadlines.values()), default=float("inf")) < time.monotonic()
 
     def get(self, kind: Kind, name: str, limit: int) -> bytes | None:
@@ -355,13 +355,13 @@ class _Watched:
             self._store.put(kind, name, data)
 
     def close(self) -> None:
-        """End the connections."""
+        """Close the connections."""
         self._store.close()
 
     @contextlib.contextmanager
     def _limited(self, size: int) -> Iterator[None]:
         me = threading.get_ident()
-        # Twice the limit: a request is tried twice.
+        # Twice the limit, since a request is retried once.
         self._deadlines[me] = time.monotonic() + 2 * (self._seconds + size / SLOWEST)
         try:
             yield
@@ -370,9 +370,9 @@ class _Watched:
 
 
 class _Crew:
-    """Threads that make calls, started when there is work for them.
+    """Threads that run calls, started on demand.
 
-    They are daemons: a request that hangs keeps no process from ending.
+    They are daemons, so that a hanging request does not block the end of the process.
     """
 
     def __init__(self, size: int) -> None:
@@ -384,7 +384,7 @@ class _Crew:
         """Queue a call, which must not raise.
 
         Raises:
-            RemoteError: there is no thread for it.
+            RemoteError: no thread can be started.
         """
         if self._started < self._size:
             try:
@@ -397,7 +397,7 @@ class _Crew:
         self._calls.put(call)
 
     def close(self) -> None:
-        """Let every thread end after its call."""
+        """End every thread after the queued calls."""
         for _ in range(self._started):
             self._calls.put(None)
 
@@ -407,15 +407,15 @@ class _Crew:
 
 
 def _require_speed(answers: int, seconds: float, worth: float) -> None:
-    """Leave a remote that answers each request in time, and makes a build minutes longer.
+    """Refuse a remote cache that is too slow in total although each response is in time.
 
     Args:
-        answers: how many came.
-        seconds: since the first request.
-        worth: seconds that these answers may take.
+        answers: number of answers so far.
+        seconds: seconds since the first request.
+        worth: acceptable seconds for these answers.
 
     Raises:
-        RemoteError: it is too slow.
+        RemoteError: the remote cache is too slow.
     """
     if seconds > _FREE + worth:
         raise RemoteError(f"it gave {answers} answers in {seconds:.0f} s", slow=True)

@@ -1,18 +1,18 @@
-"""What a store of the remote cache is, and how it fails."""
+"""The interface of the remote cache's stores, and their errors."""
 
 from __future__ import annotations
 
 from typing import Literal, Protocol
 
 Kind = Literal["ac", "cas"]
-SLOWEST = 1 << 18  # bytes of a body in a second
+SLOWEST = 1 << 18  # required bytes per second of a body
 
 
 class RemoteError(Exception):
-    """A store failed; the message says how, as a clause, and holds no credentials.
+    """A store failed; the message is a clause without credentials.
 
     Attributes:
-        slow: it gave no answer within the time limit.
+        slow: whether it did not respond within the time limit.
     """
 
     def __init__(self, reason: str, *, slow: bool = False) -> None:
@@ -21,42 +21,42 @@ class RemoteError(Exception):
 
 
 def slow(seconds: float) -> RemoteError:
-    """Return the error of an answer that did not come within its limit."""
+    """Return the error of a response that exceeds its time limit."""
     return RemoteError(f"it took more than {seconds:g} s for an answer", slow=True)
 
 
 class TooLargeError(Exception):
-    """An object is larger than it may be."""
+    """An object exceeds its size limit."""
 
 
 class RemoteStore(Protocol):
-    """Bytes by kind and name (64 hexadecimal digits); used from several threads at once.
+    """A thread-safe store of bytes by kind and name (64 hexadecimal digits).
 
-    `cas` holds objects by their SHA-256, `ac` what is known by the key of a job. Nothing that a
-    store gives is verified.
+    `cas` has objects by their SHA-256, `ac` action results by the key of a job. A store does not
+    verify its data.
     """
 
     def get(self, kind: Kind, name: str, limit: int) -> bytes | None:
-        """Return an object, or None where there is none.
+        """Return an object, or None if it is missing.
 
         Raises:
-            TooLargeError: it has more than `limit` bytes; no more are read.
+            TooLargeError: the object has more than `limit` bytes; no more are read.
             RemoteError: the store failed.
         """
 
     def has(self, kind: Kind, name: str) -> bool:
-        """Return whether there is an object.
+        """Return whether an object exists.
 
         Raises:
             RemoteError: the store failed.
         """
 
     def put(self, kind: Kind, name: str, data: bytes) -> None:
-        """Write an object; readers see all of it or nothing.
+        """Write an object atomically.
 
         Raises:
             RemoteError: the store failed.
         """
 
     def close(self) -> None:
-        """End the connections."""
+        """Close the connections."""

@@ -1,4 +1,4 @@
-"""What a remote cache gave and took: counted by builds, kept in the private cache."""
+"""Counts of a remote cache's use per build, stored in the private cache."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _RECORD = "remote cache"
 
 
 class Records(Protocol):
-    """Small JSON values by name: the private cache."""
+    """The records of the private cache: small JSON values by name."""
 
     def get_record(self, key: str) -> object:
         """Return a value, or None."""
@@ -22,14 +22,14 @@ class Records(Protocol):
 
 @dataclasses.dataclass(kw_only=True, slots=True)
 class Usage:
-    """Counts of one build, or of all.
+    """Counts of one build, or of all builds.
 
     Attributes:
-        hits, misses: keys that were looked up.
-        wrong: entries that were not what they had to be.
-        uploaded, failed: images that were uploaded, or should have been.
-        down, up: bytes of images and their index rows.
-        saved: seconds that compiling the hits took where they were compiled.
+        hits, misses: numbers of looked-up keys.
+        wrong: number of invalid entries.
+        uploaded, failed: numbers of uploaded images, and of images that could not be uploaded.
+        down, up: bytes of transferred images and index rows.
+        saved: original compile time of the hits in seconds.
     """
 
     hits: int = 0
@@ -43,7 +43,7 @@ class Usage:
 
     @property
     def any(self) -> bool:
-        """Whether the remote was asked or offered anything."""
+        """Whether the build used the remote cache."""
         return any(dataclasses.astuple(self))
 
     def add(self, other: Usage) -> Usage:
@@ -56,7 +56,7 @@ _NAMES = tuple(field.name for field in dataclasses.fields(Usage))
 
 
 def record(records: Records, usage: Usage) -> None:
-    """Keep the counts of a build that used the remote, and add them to the sum."""
+    """Store the counts of a build that used the remote cache, and add them to the sum."""
     if not usage.any:
         return
     before = recorded(records)
@@ -66,11 +66,11 @@ def record(records: Records, usage: Usage) -> None:
 
 
 def recorded(records: Records) -> tuple[Usage, Usage] | None:
-    """Return the counts of the last build that used the remote, and their sum; None for none."""
+    """Return the counts of the last build that used the remote cache, and the sum, or None."""
     rows = records.get_record(_RECORD)
     try:
         if isinstance(rows, dict):
             return decode(Usage, rows["last"]), decode(Usage, rows["total"])
     except (ValueError, TypeError, LookupError):
-        pass  # of another version
+        pass  # written by another version
     return None
