@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from tests.runtime_samples import Array
+from tests.unit.runtime.fake_torch import Tensor
 from tilec_runtime.device.layout import ON_ANY, ON_CPU, ON_GPU, TensorFacts
 from tilec_runtime.tensors.dlpack import RawDType, RawManaged, RawTensor, RawVersioned, view
 from tilec_runtime.tensors.facts import UnreadableError, tensor_facts
@@ -239,50 +240,6 @@ def test_an_array_of_structs_is_its_bytes(step, stride):
         assert (found.dtype, found.shape, found.stride) == ("u8", (len(structs), 16), stride)
 
 
-# torch is not installed where these tests run: a type of its name with its attributes stands in for
-# it.
-
-
-class Tensor:
-    """The attributes of a torch tensor that are read."""
-
-    __module__ = "torch"
-
-    def __init__(
-        self,
-        shape,
-        stride=None,
-        *,
-        dtype="torch.float32",
-        device=0,
-        layout="torch.strided",
-        negative=False,
-        ptr=0x40000,
-    ):
-        self.shape, self.dtype, self.layout = shape, dtype, layout
-        self.is_cuda = device >= 0
-        self.device = types.SimpleNamespace(type="cuda" if device >= 0 else "cpu")
-        self._facts = (stride, device, negative, ptr)
-
-    def is_contiguous(self):
-        return self._facts[0] is None
-
-    def stride(self):
-        return self._facts[0] or tuple(np.cumprod((1, *self.shape[:0:-1]))[::-1].tolist())
-
-    def get_device(self):
-        return self._facts[1]
-
-    def is_neg(self):
-        return self._facts[2]
-
-    def is_conj(self):
-        return False
-
-    def data_ptr(self):
-        return self._facts[3]
-
-
 class Parameter(Tensor):
     __module__ = "torch.nn.parameter"
 
@@ -290,13 +247,19 @@ class Parameter(Tensor):
 @pytest.mark.parametrize("cls", [Tensor, Parameter])
 def test_torch_tensors_are_read_without_torch(cls):
     assert "torch" not in sys.modules
-    tensor = cls((8, 4), (6, 1), dtype="torch.bfloat16", device=1)
+    tensor = cls((8, 4), 0x40000, (6, 1), "torch.bfloat16", index=1)
     assert tensor_facts(tensor, nowhere) == TensorFacts(
         ptr=0x40000, shape=(8, 4), stride=(6, 1), dtype="bf16", device=1
     )
-    dense = cls((8, 4))
-    assert tensor_facts(dense, nowhere).stride == (4, 1)
-    assert tensor_facts(cls((8,), device=-1), nowhere).device == ON_CPU
+    assert tensor_facts(cls((8, 4)), nowhere).stride == (4, 1)
+    assert tensor_facts(cls((8,), index=-1), nowhere).device == ON_CPU
+
+
+class Fake(Tensor):
+    __module__ = "torch"
+
+    def data_ptr(self):
+        raise RuntimeError("Cannot access data pointer of a fake tensor")
 
 
 @pytest.mark.parametrize(
@@ -306,33 +269,17 @@ def test_torch_tensors_are_read_without_torch(cls):
             Tensor((4,), layout="torch.sparse_coo"),
             "layout torch.sparse_coo, and only strided ones have one address",
         ),
-        (Tensor((4,), (2,), negative=True), "lazily negated or conjugated"),
+        (Tensor((4,), step=(2,), negative=True), "lazily negated or conjugated"),
         (Tensor((4,), negative=True), "lazily negated or conjugated"),
+        (Fake((4,)), "Fake that cannot be read: Cannot access data pointer of a fake tensor"),
+        (3, "^got a int$"),
+        (None, "^got None$"),
+        (types, "^got a module$"),
     ],
 )
-def test_torch_tensors_that_cannot_be_read(tensor, why):
+def test_what_cannot_be_read(tensor, why):
     with pytest.raises(UnreadableError, match=why):
         tensor_facts(tensor, nowhere)
-
-
-def test_a_torch_tensor_that_fails():
-    class Fake(Tensor):
-        __module__ = "torch"
-
-        def data_ptr(self):
-            raise RuntimeError("Cannot access data pointer of a fake tensor")
-
-    with pytest.raises(
-        UnreadableError,
-        match="Fake that cannot be read: Cannot access data pointer of a fake tensor",
-    ):
-        tensor_facts(Fake((4,)), nowhere)
-
-
-def test_what_is_no_tensor():
-    for value, kind in ((3, "a int"), (None, "None"), (types, "a module")):
-        with pytest.raises(UnreadableError, match=f"^got {kind}$"):
-            tensor_facts(value, nowhere)
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,12 @@ of its own.
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 from tests.runtime_samples import ADD, GEMM, IMAGES, bundle_of
 from tilec.package.render import render_package
@@ -35,54 +38,55 @@ print(sorted(name for name in sys.modules if name in banned or name.startswith(h
 """
 
 
-def test_a_generated_package_imports_none_of_the_build_half(tmp_path):
+def run(code: str, *path: Path, options: tuple[str, ...] = ()) -> str:
+    """What a process prints that finds modules there, and here."""
+    places = [str(place) for place in (*path, ROOT)]
+    done = subprocess.run(
+        [sys.executable, *options, "-c", f"import sys; sys.path[:0] = {places!r}\n{code}"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.stderr == ""
+    return done.stdout
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Path:
+    """The folder of a package."""
     info = bundle_of(ADD, GEMM).info
     package = tmp_path / "sample"
     package.mkdir()
     for name, data in render_package(info, "sample-1.0.tilec", index_digest(info)).items():
         (package / name).write_bytes(data)
     write_bundle(package / "sample-1.0.tilec", info, IMAGES.__getitem__)
-    code = f"import sys; sys.path[:0] = [{str(tmp_path)!r}, {str(ROOT)!r}]\n{CODE}"
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
-    )
-    assert done.stderr == ""
-    assert done.stdout.strip() == "[]"
+    return tmp_path
 
 
-def test_a_package_in_a_zip_file_is_loaded_too(tmp_path):
-    import zipfile
+def test_a_generated_package_imports_none_of_the_build_half(written: Path) -> None:
+    assert run(CODE, written) == "[]\n"
 
-    info = bundle_of(ADD).info
-    write_bundle(tmp_path / "b.tilec", info, IMAGES.__getitem__)
-    with zipfile.ZipFile(tmp_path / "packed.zip", "w") as archive:
-        for name, data in render_package(info, "b.tilec", index_digest(info)).items():
-            archive.writestr(f"sample/{name}", data)
-        archive.write(tmp_path / "b.tilec", "sample/b.tilec")
+
+def test_a_package_in_a_zip_file_is_loaded_too(written: Path) -> None:
+    packed = Path(shutil.make_archive(str(written / "packed"), "zip", written, "sample"))
     code = (
-        f"import sys; sys.path[:0] = [{str(tmp_path / 'packed.zip')!r}, {str(ROOT)!r}]\n"
         "import sample, tilec_runtime.device.driver as seam\n"
         "from tests.runtime_samples import ADD, fake_driver\n"
         "driver = fake_driver(ADD)\n"
         "seam.driver = lambda: driver\n"
-        "print(sample.load()['add'])\n"
+        "print(sample.__file__, sample.load()['add'])\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
-    )
-    assert done.stderr == ""
-    assert done.stdout.strip() == "<Launcher add on device 0 (Fake H200)>"
+    found = f"{packed}/sample/__init__.py <Launcher add on device 0 (Fake H200)>\n"
+    assert run(code, packed) == found
 
 
-def test_names_are_imported_when_they_are_asked_for():
+def test_names_are_imported_when_they_are_asked_for() -> None:
     """Importing the package itself must cost next to nothing: it stands in front of every first
     launch.
     """
-    code = f"import sys; sys.path.insert(0, {str(ROOT)!r}); import tilec_runtime; print(*sorted(n for n in sys.modules if 'tilec' in n))"
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
-    )
-    assert done.stdout.split() == ["tilec_runtime"]
+    code = "import tilec_runtime; print(*(name for name in sys.modules if 'tilec' in name))"
+    assert run(code) == "tilec_runtime\n"
 
 
 def test_the_table_of_names_agrees_with_what_type_checkers_read():
@@ -157,28 +161,15 @@ ON_THE_PATH = {
 }
 
 
-def test_a_first_launch_imports_and_defines_no_more_than_it_needs(tmp_path: Path) -> None:
-    info = bundle_of(ADD, GEMM).info
-    package = tmp_path / "sample"
-    package.mkdir()
-    for name, data in render_package(info, "sample-1.0.tilec", index_digest(info)).items():
-        (package / name).write_bytes(data)
-    write_bundle(package / "sample-1.0.tilec", info, IMAGES.__getitem__)
-    code = f"import sys; sys.path[:0] = [{str(tmp_path)!r}, {str(ROOT)!r}]\n{LEAN}"
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
-    )
-    assert done.stderr == ""
-    path, late, defined = (line.split() for line in done.stdout.split("\n")[:3])
+def test_a_first_launch_imports_and_defines_no_more_than_it_needs(written: Path) -> None:
+    path, late, defined = (line.split() for line in run(LEAN, written).split("\n")[:3])
     expected = {
         ".".join(filter(None, ("tilec_runtime", room, name)))
         for room, names in ON_THE_PATH.items()
         for name in names.split()
     }
     assert {*path, "tilec_runtime._core"} == {"tilec_runtime", *expected}
-    assert set(late) <= {"atexit"}, (
-        "a launch itself imports nothing"
-    )  # that is part of the interpreter
+    assert set(late) <= {"atexit"}, "a launch itself imports nothing but a part of the interpreter"
     assert defined == [], (
         "these classes are on the path: value_class defines them without compiling anything"
     )
@@ -186,17 +177,8 @@ def test_a_first_launch_imports_and_defines_no_more_than_it_needs(tmp_path: Path
 
 def test_the_way_to_a_first_launch_imports_no_inspect() -> None:
     """`dataclasses` imports it, and both take a tenth of the time that the whole way takes."""
-    runtime = str(ROOT / "runtime")
     code = (
-        f"import sys; sys.path.insert(0, {runtime!r})\n"
         "import tilec_runtime.launch.load, tilec_runtime.device.driver\n"
         "print(sorted({'dataclasses', 'inspect'} & set(sys.modules)))\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-I", "-S", "-c", code],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
-    assert done.stdout == "[]\n"
+    assert run(code, ROOT / "runtime", options=("-I", "-S")) == "[]\n"

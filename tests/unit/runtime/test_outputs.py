@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 import sys
 import types
 from typing import Any
@@ -31,20 +30,14 @@ def adds() -> Launcher:
     return device(add, operator())[0].kernels["add"]
 
 
-def test_outputs_are_allocated_and_returned(adds: Launcher) -> None:
+def test_outputs_that_are_left_out_are_allocated_and_returned(adds: Launcher) -> None:
     x, y = ones(8), ones(8)
     for made in (adds(x, y), adds(x, y=y), adds(y=y, x=x)):
         assert type(made) is np.ndarray
         assert made.tolist() == [2.0] * 8
-    assert adds(x, y, alpha=3.0).tolist() == [4.0] * 8
-
-
-def test_a_call_with_all_outputs_is_as_before(adds: Launcher) -> None:
-    z, x, y = ones(8), ones(8), ones(8)
-    for call in (lambda: adds(z, x, y, 2.0), lambda: adds(z, x=x, y=y, alpha=2.0)):
-        z[...] = 0
-        assert call() is None
-        assert z.tolist() == [3.0] * 8
+    z = np.zeros(8, np.float32)
+    assert adds(z, x=x, y=y, alpha=2.0) is None
+    assert z.tolist() == [3.0] * 8
 
 
 def test_an_output_by_name_beside_inputs_by_place_is_explained(adds: Launcher) -> None:
@@ -62,12 +55,6 @@ def test_tensors_of_tilec_are_not_allocated(adds: Launcher) -> None:
     )
     with pytest.raises(ArgumentError, match="arrays of tilec_runtime are not allocated here: pass"):
         adds(x, y)
-
-
-def test_shapes_are_computed_from_inputs() -> None:
-    info = operator(like="", shape=("cdiv(x.size, 2) + y.shape[0]",))
-    (made,) = Outputs(info).allocate((ones(5), ones(7)))
-    assert made.shape == (10,)
 
 
 @pytest.mark.parametrize(
@@ -89,26 +76,29 @@ def test_what_cannot_be_allocated_is_refused(
         adds(*args)
 
 
-def test_an_extent_that_cannot_be_computed_is_refused() -> None:
-    outputs = Outputs(operator(like="", shape=("x.size // y.size",)))
-    with pytest.raises(ArgumentError, match="add: the shape of z cannot be computed: division by"):
-        outputs.allocate((ones(4), ones(0)))
-
-
-def test_a_shape_may_read_a_number_that_has_a_default() -> None:
+def test_shapes_are_computed_from_inputs() -> None:
     count = dataclasses.replace(ADD.params[-1], dtype="i32", default=3)
     info = dataclasses.replace(
-        operator(like="", shape=("x.size * alpha",)), params=(*ADD.params[:-1], count)
+        operator(like="", shape=("x.size * alpha",), dtype="bf16"),
+        params=(*ADD.params[:-1], count),
     )
     arrays = (ones(5), ones(5))
-    assert Outputs(info).allocate(arrays)[0].shape == (15,)
+    (made,) = Outputs(info).allocate(arrays)
+    assert (made.shape, made.dtype.name) == ((15,), "bfloat16")
     assert Outputs(info).allocate((*arrays, 2))[0].shape == (10,)
 
 
-@pytest.mark.parametrize("extent", ["x.size - 5", "0 - x.size", "alpha"])
-def test_an_extent_that_no_array_has_is_refused(extent: str) -> None:
+@pytest.mark.parametrize(
+    ("extent", "message"),
+    [
+        ("x.size - 5", "add: z has no extent x.size - 5 = "),
+        ("alpha", "add: z has no extent alpha = "),
+        ("x.size // (y.size - 4)", "add: the shape of z cannot be computed: division by"),
+    ],
+)
+def test_an_extent_that_no_array_has_is_refused(extent: str, message: str) -> None:
     outputs = Outputs(operator(like="", shape=(extent,)))
-    with pytest.raises(ArgumentError, match=f"add: z has no extent {re.escape(extent)} = "):
+    with pytest.raises(ArgumentError, match=message):
         outputs.allocate((ones(4), ones(4)))
 
 
@@ -156,9 +146,3 @@ def test_cupy_allocates_on_the_device_of_its_array(monkeypatch: pytest.MonkeyPat
     array.device = Device()
     monkeypatch.setitem(sys.modules, "cupy", types.SimpleNamespace(empty=empty))
     assert Outputs(operator()).allocate((array, array)) == (((3,), "float32", ["in"]),)
-
-
-@pytest.mark.parametrize("dtype", ["bf16", "f8e4m3", "f64"])
-def test_numpy_has_the_dtypes_of_ml_dtypes(dtype: str) -> None:
-    (made,) = Outputs(operator(dtype=dtype)).allocate((ones(2), ones(2)))
-    assert made.itemsize == {"bf16": 2, "f8e4m3": 1, "f64": 8}[dtype]
