@@ -175,8 +175,6 @@ def test_a_list_of_one_number(gpu: tuple[Module, FakeDriver]) -> None:
         module.fixed(X, arrays(3, 1), stream=5)
 
 
-
-
 @pytest.mark.parametrize(
     ("changed", "text"),
     [

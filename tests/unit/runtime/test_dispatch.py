@@ -351,21 +351,6 @@ def test_explanations_name_what_decided() -> None:
     }
 
 
-def test_devices_of_other_architectures_take_the_default() -> None:
-    other = dataclasses.replace(H200, name="Fake A100", cc=(8, 0), multiprocessors=108)
-    images = tuple(
-        dataclasses.replace(variant, images=(image(f"{variant.id}_80", "sm_80"),))
-        for variant in TILED.variants
-    )
-    module, _ = loaded(dataclasses.replace(TILED, variants=images), devices=(other,))
-    why = module.tiled.explain(*arrays(1024))
-    assert why.variant.id == "tiled-f32-BM128-BN128-div16"
-    assert (
-        why.reasons[0]
-        == "tuning/tiled.json speaks of Fake H200, Fake H100, none of which is Fake A100 or of its architecture"
-    )
-
-
 def test_points_that_are_not_in_the_bundle_are_passed_over() -> None:
     left = tuple(variant for variant in TILED.variants if dict(variant.axes)["BM"] == 128)
     module, _ = loaded(dataclasses.replace(TILED, variants=left))

@@ -106,7 +106,12 @@ def test_launchers_take_what_was_built_with_the_options(gpu: tuple[Module, FakeD
         (
             {},
             {"occupancy": 1, "num_ctas": 2},
-            r"no variant was built with the options occupancy=1, num_ctas=2 for Fake H200",
+            "no variant was built with the options occupancy=1, num_ctas=2 for Fake H200; options that were built: num_ctas=1, occupancy=1; num_ctas=2, occupancy=2; num_ctas=4, occupancy=4\n",
+        ),
+        (
+            {},
+            {"num_cta_in_cga": 2},
+            r"(.|\n)*num_cta_in_cga of cuTile Rust is num_ctas here(.|\n)*",
         ),
     ],
 )
@@ -136,17 +141,6 @@ def test_the_largest_divisor_picks_among_the_assumptions() -> None:
     assert symbols(driver)[-1] == "tuned_64_1"
 
 
-def test_a_divisor_that_no_variant_keeps_to_names_those_that_there_are() -> None:
-    module, _ = loaded(dataclasses.replace(ADD, variants=ADD.variants[:1]))
-    with pytest.raises(VariantError) as caught:
-        module.kernels["add"].options(max_divisibility=8)
-    assert (
-        caught.value.what
-        == "add: no variant was built for max_divisibility=8; divisors that variants assume: 16"
-    )
-    assert caught.value.fix == "add the empty set {} to kernel.add.assume.sets and build again"
-
-
 @pytest.mark.parametrize("limit", [0, -16, "16", 16.0, True])
 def test_a_largest_divisor_is_a_positive_integer(limit: Any) -> None:
     module, _ = loaded(ADD)
@@ -158,29 +152,6 @@ def test_a_largest_divisor_is_a_positive_integer(limit: Any) -> None:
         VariantError, match=f"^{re.escape(message)}"
     ):  # though it equals one of these
         op.options(max_divisibility=limit)
-
-
-def test_the_name_of_another_library_leads_to_ours(gpu: tuple[Module, FakeDriver]) -> None:
-    with pytest.raises(
-        VariantError, match="num_cta_in_cga of cuTile Rust is num_ctas here"
-    ) as caught:
-        gpu[0].kernels["tuned"].options(num_cta_in_cga=2)
-    assert caught.value.fix == "choose what was built"
-
-
-def test_each_set_of_options_is_named_once(gpu: tuple[Module, FakeDriver]) -> None:
-    module, _ = gpu
-    with pytest.raises(VariantError) as caught:
-        module.kernels["tuned"].options(occupancy=8)
-    assert caught.value.what.endswith(
-        "num_ctas=1, occupancy=1; num_ctas=2, occupancy=2; num_ctas=4, occupancy=4"
-    )
-    assert (
-        caught.value.fix
-        == "choose what was built, or add the option to the matrix of kernel.tuned (occupancy = [...]) and build again"
-    )
-    with pytest.raises(VariantError, match=r"options that were built: none\n  fix: .*kernel\.gemm"):
-        module.kernels["gemm"].options(occupancy=1)
 
 
 def test_what_counts_is_the_image_of_the_device() -> None:
@@ -196,26 +167,14 @@ def test_what_counts_is_the_image_of_the_device() -> None:
 
 def test_generated_functions_leave_open_what_options_say(gpu: tuple[Module, FakeDriver]) -> None:
     module, driver = gpu
-    # As functions of a generated package do.
-    tuned = Origin.of(module.tuned).make
-    strange: Any = ([64], 2)
+    tuned = Origin.of(module.tuned).make  # as functions of a generated package do
     tuned((*tensors(driver), 1.0), (64, None)).options(occupancy=1).sync()
     tuned((*tensors(driver), 1.0), (128, 4)).sync()
     assert symbols(driver) == ["tuned_64_1", "tuned_128_4"]
-    with pytest.raises(
-        VariantError, match="B=64 was built with the options occupancy=4"
-    ):  # an axis of the kernel's own stays
+    with pytest.raises(VariantError, match="B=64 was built with the options occupancy=4"):
         tuned((*tensors(driver), 1.0), (64, None)).options(occupancy=4)
-    for _ in range(2):
-        with pytest.raises(
-            VariantError,
-            match="no variant with B=64, occupancy=4 was built; built are: B=64, occupancy=1; ",
-        ):
-            tuned((*tensors(driver), 1.0), (64, 4))
-        with pytest.raises(VariantError, match=r"B = 64.0 was not built"):
-            tuned((*tensors(driver), 1.0), (64.0, 2))
-        with pytest.raises(VariantError, match=r"B = \[64\] was not built"):
-            tuned((*tensors(driver), 1.0), strange)
+    with pytest.raises(VariantError, match="no variant with B=64, occupancy=4 was built"):
+        tuned((*tensors(driver), 1.0), (64, 4))
 
 
 def test_axes_and_options_go_by_name(gpu: tuple[Module, FakeDriver]) -> None:

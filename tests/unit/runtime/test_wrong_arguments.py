@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import gc
 import pickle
 from collections.abc import Callable
 from typing import Any
@@ -18,13 +17,13 @@ from tests.cpu_samples import device
 from tilec.testing.fake_driver import FakeDriver
 from tilec_runtime import (
     AsyncKernelLaunch,
-    CudaGraph,
     Device,
     DeviceBuffer,
     DeviceOp,
     KernelFunction,
     KernelModule,
     LaunchConfig,
+    LazyLauncher,
     MemPool,
     Stream,
     StreamPoolRoundRobin,
@@ -42,7 +41,6 @@ from tilec_runtime import (
 )
 from tilec_runtime.errors import (
     ArgumentError,
-    LaunchLimitError,
     OutOfMemoryError,
     SchedulingError,
     TensorError,
@@ -141,13 +139,6 @@ def test_whole_numbers_of_numpy_are_numbers() -> None:
     assert len(as_op((1, 2)).unzip(np.int64(2))) == 2
 
 
-def test_a_seed_that_is_an_array_is_none() -> None:
-    with pytest.raises(
-        UsageError, match=r"^rand: the seed is array\(\[1, 2\]\), and must be a whole number$"
-    ):
-        api.rand(3, seed=np.array([1, 2]))  # type: ignore[arg-type]
-
-
 @pytest.mark.parametrize(
     "given", [b"ab", bytearray(b"ab"), memoryview(b"ab"), {2, 3}, {2: 3}, "ab", (2.0,)]
 )
@@ -158,24 +149,6 @@ def test_bytes_and_sets_are_no_shapes(given: Any) -> None:
     ):
         with pytest.raises(TensorError, match="is no shape\n  fix: pass an int or a tuple of ints"):
             call()
-
-
-@pytest.mark.parametrize(
-    ("call", "words"),
-    [
-        (
-            lambda: LaunchConfig(cluster=np.int64(-1)),
-            r"the cluster has np.int64\(-1\), and must have whole numbers",
-        ),
-        (lambda: LaunchConfig(cluster=np.array([2, 1])), "the cluster has array"),  # type: ignore[arg-type]
-        (lambda: LaunchConfig.covering(5, "x"), "the block has 'x'"),  # type: ignore[arg-type]
-        (lambda: LaunchConfig.for_num_elems(1e3), "the element count has 1000.0"),  # type: ignore[arg-type]
-        (lambda: LaunchConfig.covering((5, 5), 2), "2 extents cannot be covered by blocks of 1"),  # type: ignore[arg-type]
-    ],
-)
-def test_launch_configurations_of_no_numbers(call: Callable[[], Any], words: str) -> None:
-    with pytest.raises(LaunchLimitError, match=f"^{words}"):
-        call()
 
 
 @pytest.mark.parametrize(
@@ -217,6 +190,11 @@ def test_launch_configurations_of_no_numbers(call: Callable[[], Any], words: str
             "residency takes a LaunchConfig, got a int",
         ),  # type: ignore[arg-type]
         (lambda: with_context(3), "with_context takes a function, and this is a int"),  # type: ignore[arg-type]
+        (lambda: LazyLauncher(3), "LazyLauncher takes a launcher, got a int"),  # type: ignore[arg-type]
+        (
+            lambda: as_op(1).graph_on(Stream("cpu")).update(np.ones(3)),  # type: ignore[arg-type]
+            "update takes an op, and this is a ndarray\n  fix: .*api.memcpy",
+        ),
         (
             lambda: with_context(_later),
             "with_context takes a function, and _later is a coroutine function",
@@ -232,24 +210,20 @@ def test_things_of_another_kind(call: Callable[[], Any], words: str) -> None:
         call()
 
 
-def test_what_gives_its_result_later_is_no_op() -> None:
-    def with_execute(execute: Any) -> Callable[[], Any]:
-        return lambda: type("Own", (DeviceOp,), {"_execute": execute})
+async def coroutine(self: Any, ctx: Any) -> int:
+    return 1
 
-    async def coroutine(self: Any, ctx: Any) -> int:
-        return 1
 
-    def generator(self: Any, ctx: Any) -> Any:
-        yield 1
+def generator(self: Any, ctx: Any) -> Any:
+    yield 1
 
-    for execute in (coroutine, generator):
-        with pytest.raises(
-            UsageError, match=r"^Own\._execute is a coroutine function or a generator(.|\n)*fix: "
-        ):
-            with_execute(execute)()
-    own = with_execute(lambda self, ctx: 1)()
-    with use_device("cpu"):
-        assert own().sync() == 1
+
+@pytest.mark.parametrize("execute", [coroutine, generator])
+def test_what_gives_its_result_later_is_no_op(execute: Any) -> None:
+    with pytest.raises(
+        UsageError, match=r"^Own\._execute is a coroutine function or a generator(.|\n)*fix: "
+    ):
+        type("Own", (DeviceOp,), {"_execute": execute})
 
 
 @pytest.mark.parametrize("given", [None, "a stream", 1.5])
@@ -261,27 +235,18 @@ def test_policies_that_give_no_stream_are_named(given: Any) -> None:
         def __repr__(self) -> str:
             return "<Odd>"
 
-    t = made()
     with use_device("cpu"), use_policy(Odd()):
         for run in (
-            lambda: api.fill(t, 1).sync(),
-            lambda: api.fill(t, 1).future().result(),
-            lambda: asyncio.run(_awaited(api.fill(t, 1))),
+            lambda: as_op(1).sync(),
+            lambda: as_op(1).future().result(),
+            lambda: asyncio.run(_awaited(as_op(1))),
+            lambda: as_op(1).graph(),
         ):
             with pytest.raises(
                 SchedulingError,
-                match=rf"^next_stream\(\) of <Odd> gave {given!r}, which is no stream",
-            ) as caught:
+                match=rf"^next_stream\(\) of <Odd> gave {given!r}, which is no stream to run an op on\n  fix: ",
+            ):
                 run()
-            assert caught.value.fix
-        with pytest.raises(SchedulingError, match=r"^next_stream"):
-            as_op(1).graph()
-        del (
-            run,
-            caught,
-        )  # errors hold frames, those of asyncio in circles, and frames the op, which is there to be run elsewhere
-        gc.collect()
-    assert t.to_host().tolist() == [0.0] * 4  # it is back
 
 
 def test_a_pool_with_a_bound_says_that_it_is_the_bound() -> None:
@@ -294,35 +259,8 @@ def test_a_pool_with_a_bound_says_that_it_is_the_bound() -> None:
         assert (caught.value.requested, caught.value.used) == (4000, 0)
 
 
-def test_contents_are_not_searched() -> None:
-    with pytest.raises(TypeError):
-        _ = 0.0 in made()  # type: ignore[operator]
-
-
 # --- copies
 # ------------------------------------------------------------------------------------------------------------------------
-
-
-def test_what_gives_memory_back_is_not_copied() -> None:
-    """The copy would go on with what the first gave back."""
-    module, driver = device()
-    with Stream("cpu", driver=driver) as stream:
-        graph = as_op(1).graph_on(stream)
-        things = (
-            DeviceBuffer((3,), "f32", "cpu"),
-            graph,
-            CudaGraph.scope(stream),
-            module.kernels["add"],
-            KernelModule.borrow_raw(1, "cpu"),
-            KernelFunction.borrow_raw(1, "cpu"),
-        )
-        for thing in things:
-            for copied in (copy.copy, copy.deepcopy, pickle.dumps):
-                with pytest.raises(
-                    TypeError,
-                    match=f"^a {type(thing).__name__} can be neither pickled nor copied: pass it on",
-                ):
-                    copied(thing)
 
 
 def test_a_device_is_the_same_one_in_copies_and_in_other_processes() -> None:

@@ -130,6 +130,13 @@ def test_short_extents_are_filled_with_ones() -> None:
         (lambda: LaunchConfig(block=(1.5,)), "the block has 1.5, and must have whole numbers"),
         (lambda: LaunchConfig(shared=-1), "the shared memory has -1"),
         (lambda: LaunchConfig.covering((3, 3), (8,)), "2 extents cannot be covered by blocks of 1"),
+        (
+            lambda: LaunchConfig(cluster=np.int64(-1)),
+            r"the cluster has np.int64\(-1\), and must have whole numbers",
+        ),
+        (lambda: LaunchConfig(cluster=np.array([2, 1])), "the cluster has array"),  # type: ignore[arg-type]
+        (lambda: LaunchConfig.covering(5, "x"), "the block has 'x'"),  # type: ignore[arg-type]
+        (lambda: LaunchConfig.for_num_elems(1e3), "the element count has 1000.0"),  # type: ignore[arg-type]
     ],
 )
 def test_configs_that_cannot_be(make: Any, message: str) -> None:
@@ -179,6 +186,13 @@ TRITON = f"""{PTX}
 """
 
 
+def pushed(function: KernelFunction, *values: Any, block: int = 128) -> AsyncKernelLaunch:
+    launch = AsyncKernelLaunch(function).set_launch_config(LaunchConfig(block=block))
+    for value in values:
+        launch.push_arg(value)
+    return launch
+
+
 def test_what_ptx_says_of_its_parameters_and_block_is_checked(gpu: Gpu) -> None:
     module = load_module_from_ptx(TRITON)
     assert repr(module) == "<KernelModule on <Device cuda:0 (Fake H200)>: scale, k>"
@@ -188,46 +202,29 @@ def test_what_ptx_says_of_its_parameters_and_block_is_checked(gpu: Gpu) -> None:
         UsageError, match=r"k: the parameters \(ptr\) have 8 bytes, those of the kernel 8, 8"
     ):
         module.function("k", ("ptr",))
-    launch = (
-        AsyncKernelLaunch(module.function("k"))
-        .push_device_ptr(4096)
-        .set_launch_config(LaunchConfig(block=128))
-    )
+    k, scale = module.function("k", ("ptr", "ptr")), module.function("scale", PARAMS)
+    tensor, other = api.zeros(64).sync(), api.zeros(64).sync()
     with pytest.raises(ArgumentError, match="k: takes 2 arguments, got 1") as caught:
-        launch.sync()
+        pushed(k, tensor.view(64)).sync()
     assert "Triton" in caught.value.fix
-    scale = module.function("scale", PARAMS)
-    tensor = api.zeros(64).sync()
-    odd = (
-        AsyncKernelLaunch(scale)
-        .push_arg(tensor[1:])
-        .push_arg(tensor.view(64))
-        .push_arg(1)
-        .push_arg(2.0)
-    )
-    with pytest.raises(
-        LayoutError,
-        match=r"scale: argument 0 is at address 0x[0-9a-f]+, and the PTX takes multiples of 16",
-    ):
-        odd.set_launch_config(LaunchConfig(block=128)).sync()
-    for function, block, message in (
+    for launch, kind, message in (
         (
-            scale,
-            256,
+            pushed(scale, tensor[1:], other.view(64), 1, 2.0),
+            LayoutError,
+            r"scale: argument 0 is at address 0x[0-9a-f]+, and the PTX takes multiples of 16",
+        ),
+        (
+            pushed(scale, tensor.view(64), other.view(64), 1, 2.0, block=256),
+            LaunchLimitError,
             r"the block is \(256, 1, 1\), and the kernel was compiled for exactly \(128, 1, 1\)",
         ),
         (
-            module.function("k"),
-            256,
+            pushed(k, tensor.view(64), other.view(64), block=256),
+            LaunchLimitError,
             "the block has 256 threads, and the kernel was compiled for 128 at most",
         ),
     ):
-        launch = AsyncKernelLaunch(function).set_launch_config(LaunchConfig(block=block))
-        for size in function.sizes or ():
-            launch.push_device_ptr(4096) if size == 8 else launch.push_arg(
-                0, "i32" if len(launch._values) == 2 else "f32"
-            )
-        with pytest.raises(LaunchLimitError, match=message):
+        with pytest.raises(kind, match=message):
             launch.sync()
 
 
