@@ -14,7 +14,7 @@ import numpy as np
 from tests.cpu_samples import ADD, PythonKernels, add, ones
 from tests.runtime_samples import bundle_of
 from tests.waiting import PATIENCE
-from tilec_runtime import Device, Module, load
+from tilec_runtime import Device, Module, Tensor, load
 from tilec_runtime.cpu.launch import CpuOptions, CpuRun
 from tilec_runtime.ops.context import ExecutionContext
 
@@ -39,6 +39,11 @@ class Held:
         if self.fail:
             raise OSError("the kernel failed")
         add(run)
+
+    def tensor(self, number: float = 1.0, count: int = 4) -> Tensor:
+        made = Tensor.uninitialized((count,), "f32", driver=self.driver, ordinal=CPU, stream=0)
+        np.asarray(made)[...] = number
+        return made
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:

@@ -4,7 +4,6 @@ another thread, comes after the op.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +11,7 @@ import numpy as np
 import pytest
 
 from tests.runtime_samples import ADD, bundle_of, fake_driver
-from tests.waiting import joined
+from tests.waiting import at_once
 from tilec.testing.fake_driver import FakeDriver
 from tilec_runtime import Device, DeviceOp, Module, Stream, Tensor, api, load, use_device
 
@@ -21,9 +20,7 @@ SIZE = 64
 
 def elsewhere(work: Callable[[], object]) -> None:
     """Do it on another thread, which executes no op yet."""
-    thread = threading.Thread(target=work)
-    thread.start()
-    joined(thread)
+    at_once(work)
 
 
 @pytest.fixture

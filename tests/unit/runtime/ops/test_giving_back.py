@@ -8,11 +8,10 @@ import gc
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import pytest
 
 from tests.runtime_samples import slot
-from tests.unit.runtime.ops.device_samples import CPU, Held
+from tests.unit.runtime.ops.device_samples import Held
 from tests.waiting import PATIENCE
 from tilec.testing.fake_driver import FakeDriver, FakeKernel
 from tilec_runtime import (
@@ -32,12 +31,6 @@ from tilec_runtime.errors import (
 )
 from tilec_runtime.tensors.partition import Partition
 from tilec_runtime.tensors.tensor import Tensor
-
-
-def tensor(held: Held, count: int = 8, number: float = 0) -> Tensor:
-    made = Tensor.uninitialized((count,), "f32", driver=held.driver, ordinal=CPU, stream=0)
-    np.asarray(made)[...] = number
-    return made
 
 
 def owned(*tensors: Tensor | Partition[Tensor]) -> bool:
@@ -63,17 +56,21 @@ RUNS: tuple[Callable[[DeviceOp[Any]], Any], ...] = (
 def test_a_launch_that_is_refused_gives_its_arguments_back(
     held: Held, run: Callable[[DeviceOp[Any]], Any]
 ) -> None:
-    z, x, y = tensor(held), tensor(held, number=3), tensor(held, 9)
+    z, x, y = held.tensor(), held.tensor(3), held.tensor(count=9)
     with pytest.raises(RequirementError, match=r"y\.shape"):
         run(held.module.ops.add(z, x, y))
     assert owned(z, x, y)
-    held.module.ops.add(z, x, tensor(held, number=4)).sync()  # tried again with what fits
+    held.module.ops.add(z, x, held.tensor(4)).sync()  # tried again with what fits
     assert held.runs == 1
 
 
 def test_partitions_come_back_as_they_were(held: Held) -> None:
-    z, x, y = tensor(held, 1000).partition(256), tensor(held, 1000), tensor(held, 1000)
-    mapped = tensor(held, 1000).partition(256).map(3)
+    z, x, y = (
+        held.tensor(count=1000).partition(256),
+        held.tensor(count=1000),
+        held.tensor(count=1000),
+    )
+    mapped = held.tensor(count=1000).partition(256).map(3)
     for part in (z, mapped):
         with pytest.raises(LaunchLimitError, match=r"\(7, 1, 1\)"):
             held.module.ops.add(part, x, y).grid(7).sync()
@@ -83,7 +80,7 @@ def test_partitions_come_back_as_they_were(held: Held) -> None:
 
 
 def test_a_dropped_op_gives_back_what_moved_in(held: Held) -> None:
-    z, x, y = tensor(held), tensor(held), tensor(held)
+    z, x, y = held.tensor(), held.tensor(), held.tensor()
     op = held.module.ops.add(z, x, y)
     with pytest.raises(UseAfterMoveError, match="moved into the launch of add"):
         z.share()
@@ -129,10 +126,10 @@ def test_the_collector_waits_for_no_lock(held: Held) -> None:
     from tilec_runtime.device import marks
     from tilec_runtime.tensors import lease
 
-    z, x, y = tensor(held), tensor(held), tensor(held)
+    z, x, y = held.tensor(), held.tensor(), held.tensor()
     ops: list[Any] = [
         held.module.ops.add(z, x, y),
-        held.module.ops.add(tensor(held).partition(256), tensor(held), tensor(held)),
+        held.module.ops.add(held.tensor().partition(256), held.tensor(), held.tensor()),
     ]
     done = threading.Event()
 

@@ -102,27 +102,21 @@ def test_ops_and_arrays_mix(gpu: tuple[Module, FakeDriver]) -> None:
 
 def test_a_grid_of_the_callers(gpu: tuple[Module, FakeDriver]) -> None:
     module, driver = gpu
-    module.ops.add(on(driver, 1000), on(driver, 1000), on(driver, 1000)).grid(7).sync()
-    module.ops.add(on(driver, 1000), on(driver, 1000), on(driver, 1000)).grid(2, 3).sync()
-    module.ops.add(on(driver, 1000), on(driver, 1000), on(driver, 1000)).grid(
-        on(driver, 1000).partition(256).grid
-    ).sync()
-    module.ops.add(on(driver, 1000), on(driver, 1000), on(driver, 1000)).grid([2, 3, 4]).sync()
-    assert [launch.shape.grid for launch in driver.launches] == [
-        (7, 1, 1),
-        (2, 3, 1),
-        (4, 1, 1),
-        (2, 3, 4),
-    ]
-    op = module.ops.add(on(driver, 1000).partition(256), on(driver, 1000), on(driver, 1000)).grid(7)
-    with pytest.raises(
-        LaunchLimitError,
-        match=r"add: grid\(\) gives the launch grid \(7, 1, 1\), and the partition z gives \(4, 1, 1\)",
+
+    def op() -> Any:
+        return module.ops.add(on(driver, 1000), on(driver, 1000), on(driver, 1000))
+
+    for extents, grid in (
+        ((7,), (7, 1, 1)),
+        ((2, 3), (2, 3, 1)),
+        ((on(driver, 1000).partition(256).grid,), (4, 1, 1)),
+        (([2, 3, 4],), (2, 3, 4)),
     ):
-        op.sync()
+        op().grid(*extents).sync()
+        assert driver.launches[-1].shape.grid == grid
     for extents in ((), (1, 2, 3, 4), (-1,), (1.0,), ((),), ((1, 2, 3, 4),), ((1,), (2,)), ("44",)):
         with pytest.raises(LaunchLimitError, match="is not one to three whole numbers"):
-            module.ops.add(on(driver, 8), on(driver, 8), on(driver, 8)).grid(*extents)
+            op().grid(*extents)
 
 
 def test_a_mapped_partition_needs_blocks_that_go_on(gpu: tuple[Module, FakeDriver]) -> None:
@@ -280,26 +274,20 @@ def test_partitions_of_more_dimensions() -> None:
 def test_variants_are_chosen_by_axis(gpu: tuple[Module, FakeDriver]) -> None:
     module, driver = gpu
 
-    def operands() -> tuple[Tensor, Tensor, Tensor]:
-        c, a, b = (on(driver, 128, 128, dtype="f16") for _ in range(3))
-        return c, a, b
+    def op(**axes: Any) -> Any:
+        return module.ops.gemm(*(on(driver, 128, 128, dtype="f16") for _ in range(3)), **axes)
 
-    module.ops.gemm(*operands(), BM=64).sync()
-    module.ops.gemm(*operands()).variant(BM=64).sync()
-    module.ops.gemm(*operands()).sync()
-    module.ops.gemm(*operands(), BM=64).variant(BM=None).sync()
-    assert [launch.symbol for launch in driver.launches] == [
-        "gemm_f16_64",
-        "gemm_f16_64",
-        "gemm_f16_128",
-        "gemm_f16_128",
-    ]
-    with pytest.raises(VariantError, match="there is no axis 'BQ'"):
-        module.ops.gemm(*operands()).variant(BQ=None)
-    with pytest.raises(VariantError, match="BM = 32 was not built; built are 64, 128"):
-        module.ops.gemm(*operands(), BM=32)
-    with pytest.raises(VariantError, match="BM = 32 was not built"):
-        module.ops.gemm(*operands()).variant(BM=32)
+    for made in (op(BM=64), op().variant(BM=64), op(), op(BM=64).variant(BM=None)):
+        made.sync()
+    symbols = [launch.symbol.removeprefix("gemm_f16_") for launch in driver.launches]
+    assert symbols == ["64", "64", "128", "128"]
+    for wrong, message in (
+        (lambda: op().variant(BQ=None), "there is no axis 'BQ'"),
+        (lambda: op(BM=32), "BM = 32 was not built; built are 64, 128"),
+        (lambda: op().variant(BM=32), "BM = 32 was not built"),
+    ):
+        with pytest.raises(VariantError, match=message):
+            wrong()
 
 
 def test_an_op_runs_where_its_bundle_is_loaded(gpu: tuple[Module, FakeDriver]) -> None:

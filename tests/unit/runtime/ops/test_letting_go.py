@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import threading
 import weakref
 from collections.abc import Iterator
 from typing import Any
@@ -16,7 +15,7 @@ import pytest
 
 from tests.cpu_samples import ones
 from tests.unit.runtime.ops.device_samples import Held
-from tests.waiting import becomes, joined
+from tests.waiting import at_once, becomes
 from tilec_runtime import SingleStream, Stream, Tensor, as_op, zip_ops
 from tilec_runtime.errors import SchedulingError, UsageError
 
@@ -34,18 +33,14 @@ class Array(np.ndarray[tuple[int], np.dtype[np.float32]]):
     """An array that can be followed."""
 
 
-def tensor(held: Held, number: float = 1.0) -> Tensor:
-    return Tensor.from_foreign(np.full(4, number, np.float32), driver=held.driver)
-
-
 # --- claims
 # ------------------------------------------------------------------------------------------------------------------------
 
 
 def test_a_launch_that_fails_claims_nothing_while_somebody_looks_at_the_error(held: Held) -> None:
-    x = tensor(held).share()
+    x = held.tensor().share()
     with pytest.raises(ZeroDivisionError) as caught:
-        zip_ops(as_op(1).map(lambda _: 1 // 0), held.module.ops.add(tensor(held), x, x)).sync()
+        zip_ops(as_op(1).map(lambda _: 1 // 0), held.module.ops.add(held.tensor(), x, x)).sync()
     assert caught.value.__traceback__ is not None
     assert x.lease.claims == ()
 
@@ -58,10 +53,10 @@ def test_a_future_that_failed_goes_with_its_last_name(held: Held) -> None:
     """The error's frames would have the future, and the other way round."""
     policy = SingleStream(held.device)
     policy.close()
-    x = tensor(held).share()
+    x = held.tensor().share()
 
     def fail() -> Any:
-        op = held.module.ops.add(tensor(held), x, x)
+        op = held.module.ops.add(held.tensor(), x, x)
         future = op.schedule(policy)
         assert isinstance(future._exception, SchedulingError)
         future._heard = True
@@ -108,7 +103,7 @@ def test_errors_that_are_repeated_keep_nobody_who_was_told(held: Held) -> None:
 
 def test_who_writes_goes_on_behind_work_that_failed(held: Held) -> None:
     """On whatever stream: somebody was told of the failure, and a retry must not fail of it."""
-    t, x = tensor(held), tensor(held)
+    t, x = held.tensor(), held.tensor()
     with t.borrow_mut() as z, x.borrow() as read:
         held.fail = True
         with pytest.raises(OSError, match="the kernel failed"):
@@ -127,7 +122,7 @@ def test_who_writes_goes_on_behind_work_that_failed(held: Held) -> None:
 
 
 def test_the_host_is_told_that_what_it_reads_is_what_a_launch_failed_to_write(held: Held) -> None:
-    t = tensor(held)
+    t = held.tensor()
     with t.borrow_mut() as z:
         held.fail = True
         with pytest.raises(OSError, match="the kernel failed"):
@@ -144,12 +139,10 @@ def test_arguments_of_a_future_that_was_dropped_go_by_themselves(
     x = ones(4).view(Array)
     alive = weakref.ref(x)
     futures = [
-        held.module.ops.add(tensor(held), Tensor.from_foreign(x, driver=held.driver), x).future()
+        held.module.ops.add(held.tensor(), Tensor.from_foreign(x, driver=held.driver), x).future()
     ]
     del x
     if elsewhere:
-        thread = threading.Thread(target=futures.clear)
-        thread.start()
-        joined(thread)
+        at_once(futures.clear)
     futures.clear()
     assert becomes(lambda: alive() is None, collect=False)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.cpu_samples import ADD, add, later, ones, program_of
+from tests.cpu_samples import ADD, add, ones, program_of
 from tests.cpu_samples import PythonKernels as _PythonKernels
 from tests.runtime_samples import bundle_of
 from tests.unit.runtime.ops.graph_samples import Gpu
@@ -31,7 +31,6 @@ from tilec_runtime import (
     with_context,
 )
 from tilec_runtime.cpu.launch import CpuOptions, CpuRun
-from tilec_runtime.cpu.queue import Queue
 from tilec_runtime.device.completion import COMPLETIONS
 from tilec_runtime.errors import ContextLostError, FaultError
 
@@ -110,27 +109,6 @@ def test_every_wait_ends_with_the_loss(lab: Lab, caplog: pytest.LogCaptureFixtur
         gc.collect()
         assert COMPLETIONS.drain(PATIENCE)
     assert caplog.text == ""
-
-
-def test_the_fault_is_the_cause_of_the_first_error(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stream = lab.device.new_stream()
-    queue = lab.driver._queues[stream.handle]
-
-    def wait_for(number: int, seconds: float | None = None) -> bool:
-        lab.gate.set()  # the launch fails while somebody waits for it: any call after that would say that the device is lost already
-        return Queue.wait_for(queue, number, seconds)
-
-    monkeypatch.setattr(queue, "wait_for", wait_for)
-    later(lab.module, stream, np.zeros(4, np.float32), np.full(4, -1, np.float32), ones(4))
-    with pytest.raises(
-        ContextLostError,
-        match=r"^add-any: the launch failed: CUDA_ERROR_LAUNCH_FAILED: the context of the cpu device",
-    ) as caught:
-        stream.sync()
-    assert isinstance(caught.value.__cause__, FaultError)
-    stream.close()  # in silence
 
 
 def test_graphs_of_a_lost_device(caplog: pytest.LogCaptureFixture) -> None:

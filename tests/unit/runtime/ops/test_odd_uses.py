@@ -28,7 +28,6 @@ from tilec_runtime import (
     MemPool,
     SingleStream,
     Stream,
-    Tensor,
     as_op,
     zip_ops,
 )
@@ -36,12 +35,8 @@ from tilec_runtime import (
 ROOT = Path(__file__).resolve().parents[4]
 
 
-def tensor(held: Held) -> Tensor:
-    return Tensor.from_foreign(ones(4), driver=held.driver)
-
-
 def launch(held: Held) -> DeviceOp[Any]:
-    return held.module.ops.add(tensor(held), tensor(held), tensor(held))
+    return held.module.ops.add(held.tensor(), held.tensor(), held.tensor())
 
 
 @pytest.mark.parametrize("double", [copy.copy, copy.deepcopy, pickle.dumps])
@@ -60,7 +55,7 @@ def test_what_is_one_is_not_copied(held: Held, double: Callable[[Any], Any]) -> 
         held.module.kernels["add"],
         KernelModule.borrow_raw(1, "cpu"),
         KernelFunction.borrow_raw(1, "cpu"),
-        tensor(held),
+        held.tensor(),
         DeviceBuffer((3,), "f32", "cpu"),
         stream,
         Event(held.device, driver=held.driver),
@@ -79,7 +74,7 @@ def test_a_chain_may_be_long(held: Held) -> None:
 
 
 def test_ops_that_are_too_deep_say_so_and_leave_all_as_it_was(held: Held) -> None:
-    t = tensor(held)
+    t = held.tensor()
     op: DeviceOp[Any] = held.module.ops.add(t, ones(4), ones(4))
     for _ in range(20_000):
         op = zip_ops(op)

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 
 import pytest
 
 from tests.unit.runtime.ops.device_samples import Held
-from tests.waiting import joined
+from tests.waiting import at_once
 from tilec.testing.fake_driver import FakeDriver
 from tilec_runtime import Device, DeviceBuffer, Event, MemPool, Stream
 from tilec_runtime.device import devices as defaults
-from tilec_runtime.errors import SchedulingError, UsageError
+from tilec_runtime.errors import SchedulingError
 from tilec_runtime.ops import policy
 from tilec_runtime.ops.combinators import with_context
 from tilec_runtime.ops.op import DeviceOp
@@ -84,19 +83,13 @@ def test_what_is_no_policy_is_refused(held: Held) -> None:
 
 
 def test_the_innermost_default_counts(held: Held) -> None:
-    single = SingleStream(held.device)
+    single, gpu = SingleStream(held.device), Device(0, driver=FakeDriver())
     with use_policy(single):
-        assert current_policy() is single
-        with use_device(held.device):  # a device brings its own policy
-            assert current_policy() is default_policy(held.device)
+        assert (current_policy(), current_device()) == (single, held.device)
+        with use_device(gpu):  # a device brings its own policy
+            assert current_policy() is default_policy(gpu)
         assert current_policy() is single
     assert current_policy() is default_policy(held.device)
-
-
-def test_a_policy_brings_its_device() -> None:
-    device = Device(0, driver=FakeDriver())
-    with use_policy(SingleStream(device)):
-        assert current_device() == device
 
 
 def forget_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,12 +111,8 @@ def test_the_default_of_the_process_is_that_of_every_thread(
     forget_defaults(monkeypatch)
     set_default_device(held.device)
     seen: list[Device] = []
-    thread = threading.Thread(target=lambda: seen.append(current_device()))
-    thread.start()
-    joined(thread)
+    at_once(lambda: seen.append(current_device()))
     assert seen == [held.device]
-    with pytest.raises(UsageError):
-        set_default_device("tpu")
 
 
 def test_tasks_have_defaults_of_their_own(held: Held) -> None:
@@ -151,41 +140,22 @@ def test_a_block_of_a_generator_may_end_in_another_context(held: Held) -> None:
             yield device
 
     begun = block()
-    other = contextvars.copy_context()
-    assert other.run(next, begun) == held.device
+    assert contextvars.copy_context().run(next, begun) == held.device
     with use_policy(SingleStream(held.device)) as mine:
         assert list(begun) == []
         assert current_policy() is mine
 
-    async def main() -> Device:
-        async def numbers() -> AsyncIterator[int]:
-            with use_device(held.device):
-                for number in range(3):
-                    yield number
-
-        async for number in numbers():
-            if number == 1:
-                break  # the event loop ends the generator later, in a task of its own
-        return current_device()
-
-    assert asyncio.run(main()) == held.device
-
 
 def test_what_names_no_device_means_the_default_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    driver = FakeDriver()
-    monkeypatch.setattr("tilec_runtime.device.driver.driver", lambda: driver)
     forget_defaults(monkeypatch)
-    contextvars.Context().run(_unnamed_devices, driver)  # outside of any use_device
 
+    def unnamed() -> None:  # outside of any use_device
+        set_default_device("cpu")
+        with Stream() as stream, MemPool() as pool:
+            assert (stream.device, pool.device, Event().device) == (-1, -1, -1)
+            assert DeviceBuffer((4,), "f32").device == -1
+        driver = FakeDriver()
+        with use_device(Device(0, driver=driver)), Stream() as stream:
+            assert (stream.device, stream.driver) == (0, driver)
 
-def _unnamed_devices(driver: FakeDriver) -> None:
-    with Stream() as stream, MemPool() as pool:
-        assert (stream.device, pool.device) == (0, 0)
-    set_default_device("cpu")
-    with Stream() as stream, MemPool() as pool:
-        assert (stream.device, pool.device) == (-1, -1)
-        assert DeviceBuffer((4,), "f32").device == -1
-        assert Event().device == -1
-    with use_device(Device(0, driver=driver)), Stream() as stream:
-        assert stream.device == 0
-        assert stream.driver is driver
+    contextvars.Context().run(unnamed)

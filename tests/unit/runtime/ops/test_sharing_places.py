@@ -10,7 +10,7 @@ import pytest
 
 from tests.cpu_samples import ones
 from tests.unit.runtime.ops.device_samples import Held
-from tilec_runtime import DeviceOp, Tensor, api, as_op, use_device, zip_ops
+from tilec_runtime import DeviceOp, api, as_op, use_device, zip_ops
 from tilec_runtime.errors import (
     GraphCaptureError,
     LaunchError,
@@ -18,28 +18,23 @@ from tilec_runtime.errors import (
     PlacementError,
 )
 
-
-def tensor(held: Held) -> Tensor:
-    return Tensor.from_foreign(ones(4), driver=held.driver)
-
-
 # What allocates, or reads the host, is no part of a graph.
 NEVER_CAPTURED: dict[str, Callable[[Held], DeviceOp[Any]]] = {
     "ones": lambda held: api.ones(4),
     "behind": lambda held: zip_ops(as_op(0), api.ones(4).map(lambda t: t)).last(),
     "from_host": lambda held: api.from_host(ones(4)),
-    "dup": lambda held: api.dup(tensor(held)),
+    "dup": lambda held: api.dup(held.tensor()),
     "convert": lambda held: api.convert(api.ones(4, "f16").sync(), "f32"),
     "launch": lambda held: held.module.ops.add(api.zeros(4), ones(4), api.zeros(4)).first(),
     "shared": lambda held: zip_ops(api.ones(4).shared()).first(),
-    "to_host": lambda held: api.to_host(tensor(held)),
+    "to_host": lambda held: api.to_host(held.tensor()),
 }
 ELSEWHERE: dict[str, Callable[[Held], DeviceOp[Any]]] = {
     "dup": NEVER_CAPTURED["dup"],
     "launch": lambda held: held.module.ops.add(
-        tensor(held), ones(4), np.zeros(4, np.float32)
+        held.tensor(), ones(4), np.zeros(4, np.float32)
     ).first(),
-    "memcpy": lambda held: api.memcpy(target := tensor(held), tensor(held)).map(lambda _: target),
+    "memcpy": lambda held: api.memcpy(target := held.tensor(), held.tensor()).map(lambda _: target),
 }
 
 
