@@ -33,30 +33,19 @@ def test_while_a_part_is_there_its_borrow_cannot_be_used(tensor: Make) -> None:
     with tensor(8).borrow_mut() as m:
         part = m[0:4]
         for use, who in (
-            (lambda: m.partition(2), "the partition in place"),
-            (lambda: m.view(2, 4), "the view"),
-            (m.borrow, "the borrow"),
+            (lambda: m.partition(2), "written by the partition in place"),
+            (lambda: m.view(2, 4), "written by the view"),
+            (m.borrow, "read by the borrow"),
+            (lambda: np.asarray(m), "read by __array_interface__"),
         ):
             with pytest.raises(BorrowError) as caught:
                 use()
-            assert f"by {who} ({HERE}:" in caught.value.what
+            assert f"cannot be {who}" in caught.value.what
             assert f": the slice ({HERE}:" in caught.value.what
-            assert caught.value.what.endswith("still writes it")
-            assert (
-                caught.value.fix
-                == "release or drop that part first; parts that share no memory may be there at once"
-            )
-        with pytest.raises(
-            BorrowError,
-            match=r"cannot be read by __array_interface__: the slice .* still writes it",
-        ):
-            np.asarray(m)
+            assert caught.value.fix.startswith("release or drop that part first")
         part.release()
         part.release()
         assert m.view(2, 4).shape == (2, 4)
-        part = m[0:4]
-        del part
-        assert np.asarray(m).tolist() == list(range(8))
 
 
 def test_parts_that_share_no_memory_are_there_at_once(tensor: Make) -> None:
@@ -77,26 +66,19 @@ def test_parts_that_share_no_memory_are_there_at_once(tensor: Make) -> None:
 
 
 def test_parts_have_parts(tensor: Make) -> None:
-    t = tensor(16)
-    with t.borrow_mut() as m, m[4:12] as part:
+    with tensor(16).borrow_mut() as m, m[4:12] as part:
         inner = part[2:4]
         with pytest.raises(BorrowError, match=r"the slice .* still writes it"):
             np.asarray(part)
         np.from_dlpack(inner)[...] = 0
         with part[4:8].partition(2) as tiles:
-            assert (tiles.grid, tiles.ptr) == ((2,), t.facts.ptr + 32)
+            assert tiles.grid == (2,)
             with pytest.raises(BorrowError, match=r"the slice .* still writes it"):
                 part[6:]
         part.release()
-        for ended in (
-            lambda: np.asarray(inner),
-            lambda: inner[0:1],
-            lambda: inner.partition(1),
-            lambda: part[0:1],
-        ):
+        for ended in (lambda: np.asarray(inner), lambda: inner.partition(1), lambda: part[0:1]):
             with pytest.raises(BorrowError, match=r"the slice .* has ended"):
                 ended()
-        assert repr(inner).endswith(", released>")
         assert np.asarray(m)[6:8].tolist() == [0, 0]
 
 
@@ -105,13 +87,9 @@ def test_a_part_cannot_outlive_its_borrow(tensor: Make) -> None:
     with t.borrow_mut() as m:
         part = m[0:4]
         inner = part[0:2]
-    for late in (part, inner):
+    for late in (lambda: np.asarray(part), lambda: inner[0:1], lambda: m[0:4]):
         with pytest.raises(BorrowError, match=r"the mutable borrow .* has ended"):
-            np.asarray(late)
-        with pytest.raises(BorrowError, match=r"the mutable borrow .* has ended"):
-            late[0:1]
-    with pytest.raises(BorrowError, match=r"the mutable borrow .* has ended"):
-        m[0:4]
+            late()
     t.share()  # although parts are there
 
 
