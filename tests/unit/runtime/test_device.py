@@ -6,12 +6,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.cpu_samples import device as cpu_device
-from tests.cpu_samples import later as later_launch
-from tests.cpu_samples import ones
 from tilec.testing.fake_driver import H200, FakeDriver
-from tilec_runtime import Device, Stream, api, use_device
-from tilec_runtime.device.marks import Mark, line_of
+from tilec_runtime import Device, api, use_device
 from tilec_runtime.errors import NoDeviceError, UsageError
 
 CPU = -1
@@ -59,28 +55,6 @@ def test_a_borrowed_device_is_the_device_of_its_handle() -> None:
     assert Device.borrow_raw(0, driver=driver) == Device(0, driver=driver)
     with pytest.raises(UsageError, match="is no handle of a device"):
         Device.borrow_raw("cuda:0", driver=driver)
-
-
-def test_a_mark_tells_a_failure_that_somebody_else_was_told_of() -> None:
-    """Two threads use one stream: the one that waits first must not take the other's error away."""
-
-    def fail(run: object) -> None:
-        raise OSError("printing failed")
-
-    module, driver = cpu_device(fail)
-    z, x, y = ones(4), ones(4), ones(4)
-    with Stream("cpu", driver=driver) as stream:
-        since = driver.position(CPU, stream.handle)
-        later_launch(module, stream, z, x, y)
-        with pytest.raises(OSError, match="printing failed"):
-            stream.sync()
-        mark = Mark(driver, line_of(driver, CPU, stream.handle), (since, 0))
-        mark.sync()
-        assert str(mark.failure) == "printing failed"
-        now = driver.position(CPU, stream.handle)
-        later = Mark(driver, line_of(driver, CPU, stream.handle), (now, 0))
-        later.sync()
-        assert later.failure is None
 
 
 def test_waiting_for_a_gpu_waits_for_all_of_its_streams() -> None:

@@ -66,14 +66,13 @@ def test_a_standalone_package_launches_on_torch_s_stream(
 
 def test_a_standalone_package_refuses_host_tensors(package: tuple[hub.Kernels, Library]) -> None:
     kernels, library = package
-    host = Tensor((64, 64), index=-1)
+    x, host = Tensor((64, 64)), Tensor((64, 64), ptr=0x90000, index=-1)
     with pytest.raises(ArgumentError, match=r"rmsnorm: got a torch\.Tensor"):
         kernels.launch("rmsnorm", (host, host, 1e-6))
     with pytest.raises(ArgumentError, match="tensors on the host"):
         kernels.load("cpu")
-    x = Tensor((64, 64))
     with pytest.raises(LaunchError, match="rmsnorm"):
-        kernels.launch("rmsnorm", (x, Tensor((64, 64), ptr=0x90000, index=-1), 1e-6))
+        kernels.launch("rmsnorm", (x, host, 1e-6))
     assert not any(call[0] == "cuLaunchKernelEx" for call in library.calls)
 
 

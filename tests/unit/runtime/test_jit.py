@@ -134,14 +134,6 @@ def test_the_driver_compiles_what_it_reads_where_that_is_allowed() -> None:
     assert str(made) == "add: compute_80 was compiled at load by the driver"
 
 
-def test_machine_code_is_taken_whatever_the_policy() -> None:
-    for policy in JitFallback:
-        module, driver = loaded(ptx((8, 0), policy, "sm_90"))
-        module.add(Z, X, Y, stream=5)
-        assert driver.loads == [(0, b"image of k for sm_90")]
-        assert module.compiled == ()
-
-
 def test_tile_ir_is_denied_too() -> None:
     tile = dataclasses.replace(
         ADD,
@@ -174,18 +166,6 @@ def test_it_goes_through_nvjitlink_where_that_is_allowed(tmp_path: Path) -> None
     assert driver.loads == [(0, CUBIN)]
     assert len(driver.launches) == 2
     assert [(made.by, made.kept) for made in module.compiled] == [(JitBy.NVJITLINK, False)]
-
-
-def test_machine_code_is_kept_for_the_next_process(tmp_path: Path) -> None:
-    placed(NEW, FakeLinker(), tmp_path)[0].add(Z, X, Y, stream=5)
-    linker = FakeLinker()
-    module, driver = placed(NEW, linker, tmp_path)
-    module.add(Z, X, Y, stream=5)
-    assert linker.asked == []
-    assert driver.loads == [(0, CUBIN)]
-    assert [str(made) for made in module.compiled] == [
-        "add: compute_80 was compiled at load by nvJitLink (kept in the cache)"
-    ]
 
 
 def test_another_linker_driver_text_or_option_is_another_key(tmp_path: Path) -> None:

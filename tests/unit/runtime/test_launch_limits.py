@@ -20,9 +20,8 @@ from tilec_runtime import (
     use_device,
 )
 from tilec_runtime.device.seam import FunctionFacts, LaunchShape
-from tilec_runtime.errors import LaunchLimitError, NoImageError, TilecError, UseAfterMoveError
+from tilec_runtime.errors import LaunchLimitError, NoImageError, TilecError
 from tilec_runtime.model.kernel import LaunchInfo, VariantInfo
-from tilec_runtime.tensors.tensor import Tensor
 
 ARRAYS = [Array(1024, ptr=0x10000 * i) for i in (1, 2, 3)]
 PTX = ".version 8.0\n.target sm_80\n.address_size 64\n"
@@ -167,24 +166,6 @@ def test_every_limit_is_told_in_the_documented_order() -> None:
     assert driver.allowed_shared == {"limits": 100000}
 
 
-def test_ownership_is_looked_at_before_what_the_arguments_are() -> None:
-    module, driver = loaded(ADD)
-    found: Any = driver
-    tensors = [
-        Tensor.uninitialized((64,), "f32", driver=found, ordinal=0, stream=0) for _ in range(3)
-    ]
-    with use_device(Device(0, driver=driver)):
-        held = module.ops.add(*tensors)
-        for values in (tensors, [*tensors[:2], "no tensor"]):
-            with pytest.raises(
-                UseAfterMoveError,
-                match=r"^the launch of add .* cannot use the tensor: it was moved into the launch of add",
-            ):
-                module.add(*values, stream=5)
-        held.sync()
-    assert len(driver.launches) == 1
-
-
 def test_a_cluster_that_the_source_fixes_divides_the_grid() -> None:
     """Also where the launch does not say it."""
     variant = VariantInfo(id="add", abi=ADD_ABI, images=(image("fixed", cluster=(2, 2)),))
@@ -197,53 +178,44 @@ def test_a_cluster_that_the_source_fixes_divides_the_grid() -> None:
     assert (driver.loads, driver.launches) == ([], [])
 
 
-def test_limits_of_launches_without_a_bundle() -> None:
-    driver = FakeDriver(kernels={"scale": FakeKernel(widest_cluster=8)})
-    device = Device(0, driver=driver)
-    function = load_module_from_ptx(PTX, device).function("scale", ())
-    refused = (
-        (LaunchConfig(block=0), "block.x is 0: a block has one thread at least"),
-        (LaunchConfig(grid=4, cluster=(2, 0)), "cluster.y is 0: a cluster has one block at least"),
+@pytest.mark.parametrize(
+    ("cluster", "config", "what"),
+    [
+        ((), LaunchConfig(block=0), "block.x is 0: a block has one thread at least"),
         (
+            (),
+            LaunchConfig(grid=4, cluster=(2, 0)),
+            "cluster.y is 0: a cluster has one block at least",
+        ),
+        (
+            (),
             LaunchConfig(grid=16, cluster=16, block=64),
             "the cluster has 16 blocks, and of 64 threads each 8 can be one on device 0 (Fake H200)",
         ),
         (
+            (),
             LaunchConfig(grid=2**25, block=256),
             "grid.x 33554432 times block.x 256 is beyond 32-bit coordinates",
         ),
-    )
-    with use_device(device):
-        for config, what in refused:
-            with pytest.raises(LaunchLimitError) as caught:
-                AsyncKernelLaunch(function).set_launch_config(config).sync()
-            assert caught.value.what == f"scale: {what}"
-        assert driver.launches == []
-        AsyncKernelLaunch(function).set_launch_config(
-            LaunchConfig(grid=4, cluster=2, cooperative=True, programmatic=True)
-        ).sync()
-    shape = driver.launches[0].shape
-    assert (shape.cluster, shape.cooperative, shape.programmatic) == ((2, 1, 1), True, True)
-
-
-def test_a_cluster_that_a_function_without_a_bundle_was_compiled_for() -> None:
-    facts = FunctionFacts(max_threads=1024, static_shared=0, registers=32, cluster=(2, 1, 1))
-    driver = FakeDriver(kernels={"scale": FakeKernel(facts=facts)})
+        (
+            (2, 1, 1),
+            LaunchConfig(grid=4, cluster=4),
+            "the cluster is (4, 1, 1), and the kernel was compiled for (2, 1, 1)",
+        ),
+        ((2, 1, 1), LaunchConfig(grid=3), "grid.x is 3, and must be divisible by cluster.x 2"),
+    ],
+)
+def test_limits_of_launches_without_a_bundle(
+    cluster: tuple[int, ...], config: LaunchConfig, what: str
+) -> None:
+    facts = FunctionFacts(max_threads=1024, static_shared=0, registers=32, cluster=cluster)
+    driver = FakeDriver(kernels={"scale": FakeKernel(widest_cluster=8, facts=facts)})
     device = Device(0, driver=driver)
-    function = load_module_from_ptx(PTX, device).function("scale", ())
+    launch = AsyncKernelLaunch(load_module_from_ptx(PTX, device).function("scale", ()))
     with use_device(device):
-        for config, what in (
-            (
-                LaunchConfig(grid=4, cluster=4),
-                "the cluster is (4, 1, 1), and the kernel was compiled for (2, 1, 1)",
-            ),
-            (LaunchConfig(grid=3), "grid.x is 3, and must be divisible by cluster.x 2"),
-        ):
-            with pytest.raises(LaunchLimitError) as caught:
-                AsyncKernelLaunch(function).set_launch_config(config).sync()
-            assert caught.value.what == f"scale: {what}"
-        AsyncKernelLaunch(function).set_launch_config(LaunchConfig(grid=4, cluster=2)).sync()
-    assert len(driver.launches) == 1
+        with pytest.raises(LaunchLimitError) as caught:
+            launch.set_launch_config(config).sync()
+        assert (caught.value.what, driver.launches) == (f"scale: {what}", [])
 
 
 def test_what_is_held_of_launches_without_a_bundle() -> None:

@@ -290,33 +290,6 @@ def test_choices_are_told_apart_by_type():
             assert caught.value.what == f"gemm: BM = {value!r} was not built; built are 64, 128"
 
 
-def test_choices_of_several_axes_are_told_apart_by_type():
-    variants = tuple(
-        dataclasses.replace(
-            v, axes=(("T", "f16"), ("BM", bm), ("FAST", fast)), id=f"gemm-{bm}-{fast}"
-        )
-        for v in GEMM.variants[:1]
-        for bm in (1, 2)
-        for fast in (False, True)
-    )
-    axes = (("T", ("f16",)), ("BM", (1, 2)), ("FAST", (False, True)))
-    module, driver = loaded(dataclasses.replace(GEMM, variants=variants, axes=axes, default=()))
-    values = tuple(Array(64, 64, dtype="f16", ptr=0x10000 * i) for i in (1, 2, 3))
-    module.gemm.launch(5, values, (1, True))
-    module.gemm.launch(5, values, (1, True))
-    for choices, name, built in (
-        ((True, True), "BM", "1, 2"),
-        ((1, 1), "FAST", "False, True"),
-        ((1.0, True), "BM", "1, 2"),
-    ):
-        with pytest.raises(VariantError) as caught:
-            module.gemm.launch(5, values, choices)
-        assert (
-            caught.value.what == f"gemm: {name} = {choices[0]!r} was not built; built are {built}"
-        )
-    assert len(driver.launches) == 2
-
-
 @pytest.mark.parametrize(
     ("requires", "what"),
     [

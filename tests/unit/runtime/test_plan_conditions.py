@@ -14,7 +14,7 @@ from tests.plan_samples import FAR, Calls, Kernels, launcher_of
 from tests.runtime_samples import ADD, GEMM, SCALAR, TENSOR, Array, image, kernel, loaded, slot
 from tests.unit.runtime import fake_torch
 from tilec.testing.fake_driver import FakeDriver
-from tilec_runtime.errors import AliasError, TilecError
+from tilec_runtime.errors import TilecError
 from tilec_runtime.launch.launcher import Launcher
 from tilec_runtime.launch.plans import MOST_ALIKE
 from tilec_runtime.model.kernel import KernelInfo, LaunchInfo, VariantInfo
@@ -141,30 +141,6 @@ def test_decisions_that_no_program_repeats_pin_what_they_read(
         module.add(*torch_tensors((size,), (size,), (size,), **values), 1.0, stream=5)
     assert len(driver.launches) == 4
     assert len(module.add.plans) <= count
-
-
-def test_columns_that_lie_between_each_other_keep_their_distance() -> None:
-    """The byte ranges meet, and no byte is shared: the plan is for tensors that are as far apart."""
-    params = tuple(
-        dataclasses.replace(p, stride=(None, 1), rank=2) if p.kind is TENSOR else p
-        for p in ADD.params
-    )
-    module, driver = loaded(
-        dataclasses.replace(
-            ADD, params=params, variants=ADD.variants[1:], launch=LaunchInfo(grid=("1",))
-        )
-    )
-
-    def columns(at: int, second: int) -> list[Array]:
-        return [Array(16, 8, stride=(32, 1), ptr=at + 4 * place) for place in (0, second, 24)]
-
-    for at in (0x10000, 0x20000, 0x30000):
-        module.add(*columns(at, 8), stream=5)
-    assert len(module.add.plans) == 1
-    module.add(*columns(0x10000, 16), stream=5)
-    with pytest.raises(AliasError):
-        module.add(*columns(0x10000, 4), stream=5)
-    assert len(driver.launches) == 4
 
 
 # Keys

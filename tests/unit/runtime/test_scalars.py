@@ -19,7 +19,6 @@ from tilec_runtime.device.scalars import (
     refusal,
 )
 from tilec_runtime.errors import UsageError
-from tilec_runtime.kernels import elements
 from tilec_runtime.model.dtype import DTYPES
 
 
@@ -60,26 +59,6 @@ def test_small_floats(dtype, value, code):
     encode = encoder_of(dtype)
     assert encode is not None
     assert encode(value) == code
-
-
-def test_scales_are_rounded_as_conversions_round_them():
-    encode = encoder_of("f8e8m0")
-    assert encode is not None
-    random = np.random.default_rng(3)
-    numbers = np.ldexp(random.uniform(1, 2, 4000), random.integers(-135, 127, 4000)).astype(
-        np.float32
-    )
-    numbers = np.concatenate(
-        [numbers, np.float32(1.5) * np.float32(2.0) ** np.arange(-126, 126, dtype=np.float32)]
-    )
-    wanted = elements.narrow(numbers, "f8e8m0")
-    assert [encode(number) for number in numbers] == wanted.tolist()
-    normal = numbers >= np.float32(
-        2.0**-126
-    )  # below, ml_dtypes 0.6 rounds some up that are nearer to 2**-127
-    assert np.array_equal(
-        numbers[normal].astype(ml_dtypes.float8_e8m0fnu).view(np.uint8), wanted[normal]
-    )
 
 
 def test_nan_of_small_floats():

@@ -174,20 +174,3 @@ def test_a_context_is_a_stream_for_others(held: Held) -> None:
     stream = held.device.new_stream()
     op = with_context(lambda ctx: ctx.__cuda_stream__())
     assert op.sync_on(stream) == (0, stream.handle)
-
-
-def test_a_use_is_remembered_though_the_op_failed(held: Held) -> None:
-    """What was enqueued before the failure still runs: who comes next has to wait for it."""
-    storage = Storage.allocate(held.driver, CPU, 64, 0)
-
-    def fail(ctx: ExecutionContext) -> None:
-        ctx.writes(storage)
-        held.add(ctx, np.zeros(4, np.float32), ones(4))
-        raise ValueError("mine")
-
-    with held.held():
-        with pytest.raises(ValueError, match="mine"):
-            with_context(fail).sync()
-        later = with_context(lambda ctx: ctx.reads(storage)).future()
-        assert not later.done()
-    later.result()

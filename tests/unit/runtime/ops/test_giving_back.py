@@ -12,7 +12,7 @@ import pytest
 
 from tests.runtime_samples import slot
 from tests.unit.runtime.ops.device_samples import Held
-from tests.waiting import PATIENCE
+from tests.waiting import at_once
 from tilec.testing.fake_driver import FakeDriver, FakeKernel
 from tilec_runtime import (
     AsyncKernelLaunch,
@@ -23,12 +23,14 @@ from tilec_runtime import (
     use_device,
     zip_ops,
 )
+from tilec_runtime.device import marks
 from tilec_runtime.errors import (
     LaunchError,
     LaunchLimitError,
     RequirementError,
     UseAfterMoveError,
 )
+from tilec_runtime.tensors import lease
 from tilec_runtime.tensors.partition import Partition
 from tilec_runtime.tensors.tensor import Tensor
 
@@ -103,9 +105,8 @@ def test_a_dropped_op_gives_back_what_moved_in(held: Held) -> None:
 def test_launches_without_a_bundle() -> None:
     driver = FakeDriver(kernels={"scale": FakeKernel(abi=(slot("ptr", "x.ptr"), slot("i32", "n")))})
     device = Device(0, driver=driver)
-    function = load_module_from_ptx(".version 8.0\n.target sm_80\n", device).function(
-        "scale", ("ptr", "i32")
-    )
+    module = load_module_from_ptx(".version 8.0\n.target sm_80\n", device)
+    function = module.function("scale", ("ptr", "i32"))
     with use_device(device):
         x = Tensor.uninitialized((8,), "f32", driver=driver, ordinal=0, stream=0)
         launch = AsyncKernelLaunch(function).push_arg(x)
@@ -114,33 +115,17 @@ def test_launches_without_a_bundle() -> None:
         with pytest.raises(LaunchError, match="no launch configuration"):
             launch.sync()
         assert owned(x)  # with the op still there
-        dropped = AsyncKernelLaunch(function).push_arg(x)
-        del dropped
+        AsyncKernelLaunch(function).push_arg(x)  # dropped
         assert owned(x)
 
 
 def test_the_collector_waits_for_no_lock(held: Held) -> None:
     """An op may be dropped by the collector, on a thread that holds what another one waits for."""
-    import threading
-
-    from tilec_runtime.device import marks
-    from tilec_runtime.tensors import lease
-
     z, x, y = held.tensor(), held.tensor(), held.tensor()
     ops: list[Any] = [
         held.module.ops.add(z, x, y),
         held.module.ops.add(held.tensor().partition(256), held.tensor(), held.tensor()),
     ]
-    done = threading.Event()
-
-    def drop() -> None:
-        while ops:
-            ops.pop()
-        done.set()
-
     with lease.LOCK, marks._LOCK:
-        thread = threading.Thread(target=drop, daemon=True)
-        thread.start()
-        assert done.wait(PATIENCE)
-    thread.join(PATIENCE)
+        at_once(ops.clear)
     assert owned(z, x, y)

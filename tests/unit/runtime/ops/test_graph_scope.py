@@ -55,15 +55,12 @@ def test_a_record_that_fails_ends_the_scope(cpu: Cpu) -> None:
     out = s.record(cpu.add(z, x.borrow(), zeros()))
     with pytest.raises(GraphCaptureError, match="64 bytes cannot be allocated"):
         s.record(with_context(lambda ctx: ctx.malloc_async(64)))
-    with pytest.raises(
-        GraphCaptureError, match=r"^the capture was given up: GraphCaptureError: 64 bytes cannot"
-    ):
-        s.record(as_op(1))
-    with pytest.raises(GraphCaptureError) as caught:
-        scope.__exit__(None, None, None)
-    assert caught.value.what.startswith(
-        "the capture was given up: GraphCaptureError: 64 bytes cannot be allocated"
-    )
+    for call in (lambda: s.record(as_op(1)), lambda: scope.__exit__(None, None, None)):
+        with pytest.raises(
+            GraphCaptureError,
+            match=r"^the capture was given up: GraphCaptureError: 64 bytes cannot",
+        ):
+            call()
     with pytest.raises(GraphError, match="there is no graph"):
         _ = scope.graph
     cpu.add(out, x, zeros()).sync_on(cpu.stream)  # results of earlier records are the caller's

@@ -16,8 +16,8 @@ import pytest
 from tests.cpu_samples import ones
 from tests.unit.runtime.ops.device_samples import Held
 from tests.waiting import at_once, becomes
-from tilec_runtime import SingleStream, Stream, Tensor, as_op, zip_ops
-from tilec_runtime.errors import SchedulingError, UsageError
+from tilec_runtime import Stream, Tensor, as_op, zip_ops
+from tilec_runtime.errors import UsageError
 
 
 @pytest.fixture(autouse=True)
@@ -47,23 +47,6 @@ def test_a_launch_that_fails_claims_nothing_while_somebody_looks_at_the_error(he
 
 # --- futures
 # -----------------------------------------------------------------------------------------------------------------------
-
-
-def test_a_future_that_failed_goes_with_its_last_name(held: Held) -> None:
-    """The error's frames would have the future, and the other way round."""
-    policy = SingleStream(held.device)
-    policy.close()
-    x = held.tensor().share()
-
-    def fail() -> Any:
-        op = held.module.ops.add(held.tensor(), x, x)
-        future = op.schedule(policy)
-        assert isinstance(future._exception, SchedulingError)
-        future._heard = True
-        return weakref.ref(future)
-
-    assert fail()() is None
-    assert x.lease.claims == ()
 
 
 def test_the_error_of_a_future_says_where_it_came_from(held: Held) -> None:

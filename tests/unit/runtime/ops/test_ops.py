@@ -226,22 +226,21 @@ def test_an_error_of_the_device_says_where_its_op_was_made(held: Held) -> None:
     assert Grow(held, ones(4)).sync().tolist() == [2.0] * 4
 
 
-def test_an_error_while_enqueuing_names_the_innermost_op(held: Held) -> None:
-    def refuse(ctx: ExecutionContext) -> None:
+@pytest.mark.parametrize(
+    ("make", "name"),
+    [
+        (lambda f: zip_ops(as_op(1), with_context(f)).map(str), "with_context"),
+        (lambda f: as_op(1).map(str).then(f), "then"),
+    ],
+)
+def test_an_error_names_the_innermost_op_or_step(held: Held, make: Any, name: str) -> None:
+    def refuse(_: object) -> DeviceOp[int]:
         raise DriverError("the launch failed")
 
     with pytest.raises(
-        TilecError, match=rf"the launch failed\n  op: with_context, created at .*{HERE}:\d+$"
+        TilecError, match=rf"the launch failed\n  op: {name}, created at .*{HERE}:\d+$"
     ):
-        zip_ops(as_op(1), with_context(refuse)).map(str).sync()
-
-
-def test_an_error_in_a_step_names_the_step(held: Held) -> None:
-    def refuse(_: object) -> DeviceOp[int]:
-        raise DriverError("no")
-
-    with pytest.raises(DriverError, match=rf"op: then, created at .*{HERE}:\d+$"):
-        as_op(1).map(str).then(refuse).sync()
+        make(refuse).sync()
 
 
 def test_work_of_an_op_that_failed_fails_no_other(held: Held) -> None:

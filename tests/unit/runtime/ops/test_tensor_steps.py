@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tests.unit.runtime.ops.device_samples import Held
-from tilec_runtime import DeviceOp, SharedTensor, Tensor, TensorView, api, as_op
+from tilec_runtime import DeviceOp, Partition, SharedTensor, Tensor, TensorView, api, as_op
 from tilec_runtime.errors import TensorError, UsageError
 
 HERE = "test_tensor_steps.py"
@@ -26,28 +26,25 @@ def untyped(op: DeviceOp[Any]) -> Any:
     return op
 
 
-def test_shapes_of_a_result_that_is_not_there_yet(held: Held) -> None:
-    t = counting().reshape(3, -1).sync()
-    assert (type(t), t.shape) == (Tensor, (3, 4))
-    assert counting().reinterpret("u8", 6, 8).sync().shape == (6, 8)
-    view = counting().view(2, 6).sync()
-    assert (type(view), view.shape) == (TensorView, (2, 6))
-    assert view.to_host().tolist() == np.arange(12).reshape(2, 6).tolist(), "it keeps the memory"
-    s = counting().share().reshape(4, 3).sync()
-    assert (type(s), s.shape, s.owners) == (SharedTensor, (4, 3), 1)
-
-
-def test_partitions_and_back(held: Held) -> None:
-    p = counting().reshape(3, 4).partition(1, 2).sync()
-    assert p.grid == (3, 2)
-    assert as_op(p).unpartition().sync().shape == (3, 4)
-    prefix = counting().partition_prefix(5).sync()
-    assert (prefix.prefix, prefix.grid) == (True, (3,))
-    assert counting().share().try_partition(4).sync().grid == (3,)
-    assert (
-        counting().shared().try_partition(4).map(lambda _: 1).name
-        == "from_host.shared.try_partition.map"
-    )
+@pytest.mark.parametrize(
+    ("make", "kind", "shape"),
+    [
+        (lambda: counting().reshape(3, -1), Tensor, (3, 4)),
+        (lambda: counting().reinterpret("u8", 6, 8), Tensor, (6, 8)),
+        (lambda: counting().view(2, 6), TensorView, (2, 6)),
+        (lambda: counting().share().reshape(4, 3), SharedTensor, (4, 3)),
+        (lambda: counting().reshape(3, 4).partition(1, 2), Partition, (3, 4)),
+        (lambda: counting().partition(5).unpartition(), Tensor, (12,)),
+        (lambda: counting().partition_prefix(5), Partition, (12,)),
+        (lambda: counting().share().try_partition(4), Partition, (12,)),
+    ],
+)
+def test_shapes_of_a_result_that_is_not_there_yet(
+    held: Held, make: Callable[[], DeviceOp[Any]], kind: type, shape: tuple[int, ...]
+) -> None:
+    found = make().sync()
+    assert (type(found), found.shape) == (kind, shape)
+    assert found.to_host().ravel().view(np.float32).tolist() == list(range(12)), "the same memory"
 
 
 def test_into_an_array(held: Held) -> None:
