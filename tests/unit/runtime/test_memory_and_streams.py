@@ -99,34 +99,19 @@ def test_memory_is_given_back_once(driver):
     assert driver.calls == ["allocate", "free", "allocate", "free"]
 
 
-def test_streams_of_our_own(driver):
-    with Stream(driver=driver) as stream:
+def test_streams_and_events_of_our_own(driver):
+    with Stream(driver=driver) as stream, Event(driver=driver) as event:
         assert stream.__cuda_stream__() == (0, stream.handle)
         assert stream_handle(stream, "k") == stream.handle
-        stream.sync()
-    stream.close()
-    assert driver.calls == ["create_stream", "synchronize", "destroy_stream"]
-    with pytest.raises(SchedulingError, match="the stream is closed"):
-        stream.sync()
-
-
-def test_events_of_our_own(driver):
-    with Event(driver=driver) as event, Event(driver=driver) as later:
-        event.record(0)
+        event.record(stream)
         event.hold(7)
         event.sync()
-        assert event.reached
-        assert later.since(event) == 0
-    later.close()
-    assert driver.calls == [
-        *["create_event"] * 2,
-        "record_event",
-        "wait_event",
-        "synchronize_event",
-        *["destroy_event"] * 2,
-    ]
-    with pytest.raises(SchedulingError, match="the event is closed"):
-        event.record(0)
+        assert (event.reached, event.since(event)) == (True, 0)
+    stream.close()
+    assert driver.calls.count("destroy_stream") == driver.calls.count("destroy_event") == 1
+    for use, name in ((stream.sync, "stream"), (lambda: event.record(0), "event")):
+        with pytest.raises(SchedulingError, match=f"the {name} is closed"):
+            use()
 
 
 class TorchStream:

@@ -4,14 +4,13 @@ same words.
 
 from __future__ import annotations
 
-import dataclasses
 import random
 from typing import Any
 
 import pytest
 
 from tests.plan_samples import FAR, Calls, Kernels, launcher_of
-from tests.runtime_samples import ADD, GEMM, SCALAR, TENSOR, Array, image, kernel, loaded, slot
+from tests.runtime_samples import ADD, GEMM, SCALAR, Array, image, kernel, loaded, slot
 from tests.unit.runtime import fake_torch
 from tilec.testing.fake_driver import FakeDriver
 from tilec_runtime.errors import TilecError
@@ -114,33 +113,6 @@ def test_plans_of_one_class_are_bounded_and_the_oldest_leaves() -> None:
         module.many(*torch_tensors((64,), (64,), (64,)), size, stream=5)
     assert len(module.many.plans) == MOST_ALIKE
     assert [launch.shape.block[0] for launch in driver.launches] == list(range(1, 100))
-
-
-def requiring(condition: str) -> dict[str, Any]:
-    return {"launch": LaunchInfo(grid=("1",), block=("1",), requires=(condition,))}
-
-
-@pytest.mark.parametrize(
-    ("changes", "values", "count"),
-    [
-        ({}, {"steps": ((3,), None, None)}, 2),
-        ({}, {"steps": ((-3,), None, None)}, 2),
-        ({}, {"steps": (None, (-1,), None)}, 2),
-        (requiring("z.size * 0.5 < 100"), {}, 2),
-        (requiring("z.size == 8 or 8 // (z.size - 8) < 9"), {}, 2),
-    ],
-)
-def test_decisions_that_no_program_repeats_pin_what_they_read(
-    changes: Any, values: Any, count: int
-) -> None:
-    params = tuple(
-        dataclasses.replace(p, stride=(None,)) if p.kind is TENSOR else p for p in ADD.params
-    )
-    module, driver = loaded(dataclasses.replace(ADD, params=params, **changes))
-    for size in (8, 8, 9, 8):
-        module.add(*torch_tensors((size,), (size,), (size,), **values), 1.0, stream=5)
-    assert len(driver.launches) == 4
-    assert len(module.add.plans) <= count
 
 
 # Keys

@@ -69,25 +69,3 @@ def test_a_later_writer_waits_for_a_reader_that_is_still_being_enqueued(
         )
         found = order(driver, one, two)
         assert found[:2] == [("record", one.handle), ("wait", two.handle)]
-
-
-def test_a_later_reader_waits_for_a_writer_and_so_does_who_comes_after_it(
-    gpu: tuple[Module, FakeDriver],
-) -> None:
-    _, driver = gpu
-    t, u = tensor(), tensor()
-    with (
-        Stream(0, driver=driver) as one,
-        Stream(0, driver=driver) as two,
-        Stream(0, driver=driver) as three,
-    ):
-        driver.steps.clear()
-        op = api.memcpy(t, u).map(lambda _: elsewhere(lambda: api.to_host(t).enqueue_on(two)))
-        op.enqueue_on(one)
-        found = order(driver, one, two)
-        assert found[found.index(("record", one.handle)) + 1] == ("wait", two.handle)
-        driver.steps.clear()
-        api.memcpy(t, np.zeros(SIZE, np.float32)).enqueue_on(
-            three
-        )  # behind the reader, which nobody has forgotten
-        assert ("wait", three.handle) in [(step.call, step.stream) for step in driver.steps]

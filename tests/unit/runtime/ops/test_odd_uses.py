@@ -76,16 +76,14 @@ def test_a_chain_may_be_long(held: Held) -> None:
 def test_ops_that_are_too_deep_say_so_and_leave_all_as_it_was(held: Held) -> None:
     t = held.tensor()
     op: DeviceOp[Any] = held.module.ops.add(t, ones(4), ones(4))
-    for _ in range(20_000):
+    for _ in range(5_000):
         op = zip_ops(op)
+    op = op.shared().map(lambda x: x)
+    assert len(op.name) < 200
     with pytest.raises(RecursionError):
         op.sync()
-    assert as_op(1).sync() == 1
-    again: DeviceOp[Any] = as_op(1)
-    for _ in range(20_000):
-        again = again.shared().map(lambda x: x)
-    assert len(again.name) < 200
     del op
+    assert as_op(1).sync() == 1
     assert t.borrow().shape == (4,)  # moved back
 
 

@@ -92,46 +92,33 @@ def test_other_tiles_are_refused_also_where_the_grid_is_the_same(
 
 
 @pytest.mark.parametrize(
-    ("name", "change", "what"),
+    ("make", "what"),
     [
         (
-            "owned",
-            lambda z: z.partition(32, 16).map(2),
-            "z is dealt out to blocks, and each block of the kernel writes one tile of it",
+            lambda ops, z: ops.owned(z.partition(32, 16).map(2)),
+            "owned: z is dealt out to blocks, and each block of the kernel writes one tile of it",
         ),
         (
-            "shares",
-            lambda z: z.partition(32, 16),
-            "z is not dealt out to blocks, and the kernel's blocks share its tiles",
+            lambda ops, z: ops.shares(z.partition(32, 16)),
+            "shares: z is not dealt out to blocks, and the kernel's blocks share its tiles",
+        ),
+        *(
+            (
+                lambda ops, z, grid=grid: ops.owned(z).grid(*grid),
+                r"owned: the grid \(.*\) is not that of the tiles of z, \(4, 3, 1\): each block owns one",
+            )
+            for grid in ((4, 3, 2), (8, 3), (2, 3), (1,))
+        ),
+        (
+            lambda ops, z: ops.shares(z).grid(4, 2),
+            r"shares: the grid \(4, 2, 1\) has more than one dimension, and blocks that share",
         ),
     ],
 )
-def test_shares_and_single_regions_are_told_apart(
-    gpu: tuple[Module, FakeDriver], name: str, change: Any, what: str
+def test_no_region_is_written_by_two_blocks(
+    gpu: tuple[Module, FakeDriver], make: Any, what: str
 ) -> None:
     module, driver = gpu
-    with pytest.raises(LaunchLimitError, match=f"{name}: {what}"):
-        module.ops[name](change(made(driver, 100, 40))).sync()
-    assert driver.launches == []
-
-
-@pytest.mark.parametrize("grid", [(4, 3, 2), (8, 3), (2, 3), (1,)])
-def test_no_other_grid_gives_a_region_to_two_blocks(
-    gpu: tuple[Module, FakeDriver], grid: tuple[int, ...]
-) -> None:
-    module, driver = gpu
-    with pytest.raises(
-        LaunchLimitError,
-        match=r"owned: the grid \(.*\) is not that of the tiles of z, \(4, 3, 1\): each block owns one of them",
-    ):
-        module.ops.owned(made(driver, 100, 40)).grid(*grid).sync()
-
-
-def test_blocks_that_share_are_numbered_along_one_dimension(gpu: tuple[Module, FakeDriver]) -> None:
-    module, driver = gpu
-    with pytest.raises(
-        LaunchLimitError,
-        match=r"shares: the grid \(4, 2, 1\) has more than one dimension, and blocks that share",
-    ):
-        module.ops.shares(made(driver, 100, 40)).grid(4, 2).sync()
+    with pytest.raises(LaunchLimitError, match=what):
+        make(module.ops, made(driver, 100, 40)).sync()
     assert driver.launches == []

@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 
 from tilec_runtime import Tensor, api, use_device
-from tilec_runtime.errors import BorrowError
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.tensors.host import numpy_dtype
 
@@ -79,38 +78,6 @@ def test_arrays_of_every_dtype_are_taken(library: Any) -> None:
             True,
             _numbers(name).tolist(),
         )
-
-
-def test_memory_outlives_the_tensor(library: Any) -> None:
-    take, _ = library
-    with use_device("cpu"):
-        theirs = take(api.full((64, 64), 3).sync())
-        for _ in range(4):  # of the size of what would have been freed
-            api.full((64, 64), 7).sync()
-    assert float(theirs.min()) == float(theirs.max()) == 3
-
-
-def test_parts_go_where_strides_and_reading_are_known(library: Any) -> None:
-    take, make = library
-    with use_device("cpu"):
-        t = api.arange(12).reshape(3, 4).sync()
-    with t.borrow_mut() as m:
-        assert np.asarray(take(m)).tolist() == _rows(0, 3)
-    if not hasattr(
-        make(_numbers("f32")), "data_ptr"
-    ):  # JAX, whose arrays have no gaps and never change
-        with t[1:3] as part, pytest.raises(BufferError, match=r"use borrow_mut\(\), or a copy"):
-            take(part)
-        frozen = Tensor.from_foreign(make(_numbers("f32")))
-        with pytest.raises(BorrowError, match="for reading only"):
-            frozen.borrow_mut()
-    else:
-        with t[1:3, ::2] as part:
-            assert take(part).tolist() == [row[::2] for row in _rows(1, 3)]
-
-
-def _rows(start: int, stop: int) -> list[list[float]]:
-    return np.arange(12, dtype=np.float32).reshape(3, 4)[start:stop].tolist()  # type: ignore[no-any-return]
 
 
 @pytest.mark.parametrize("name", HOLDERS)

@@ -143,34 +143,6 @@ def test_shapes_and_ownership(busy: Callable[[], Tensor]) -> None:
     assert back.share().try_unwrap().partition_prefix(3, 16).unpartition().shape == (6, 16)
 
 
-def test_ops_are_built_and_dropped(busy: Callable[[], Tensor]) -> None:
-    from tilec_runtime import api, as_op
-
-    t, u = busy(), busy()
-    for op in (
-        t.dup(),
-        api.to_host(t),
-        api.memcpy(u, t),
-        as_op(t).reshape(24),
-        api.from_host(np.zeros(3)),
-    ):
-        assert "created at" in repr(op)
-    del op
-    u.borrow_mut().release()
-    del t, u
-    gc.collect()
-
-
-def test_a_capsule_for_a_stream_is_no_wait(busy: Callable[[], Tensor]) -> None:
-    t = busy()
-    if t.device == 0:
-        t.__dlpack__(stream=7)
-        assert t.__cuda_array_interface__["stream"]
-    else:
-        with pytest.raises(WaitedError):  # host memory has no stream to wait on
-            t.__dlpack__()
-
-
 def test_the_double_does_refuse(busy: Callable[[], Tensor]) -> None:
     t = busy()
     with pytest.raises(WaitedError):

@@ -100,22 +100,6 @@ def test_memory_that_a_busy_stream_frees_is_waited_for(cpu: CpuDriver, several: 
         joined(timer)
 
 
-def test_failures_of_the_streams_that_are_waited_for_are_left_to_those_who_sync(
-    cpu: CpuDriver,
-) -> None:
-    pool = MemPool("cpu", max_size=1000, driver=cpu)
-
-    def fail() -> None:
-        raise ValueError("of somebody else")
-
-    with Stream("cpu", driver=cpu) as busy, Stream("cpu", driver=cpu) as other:
-        cpu.call(busy.handle, "fail", fail, [])
-        with pytest.raises(OutOfMemoryError):
-            allocate_bytes(cpu, CPU, 2000, other.handle, pool.handle)
-        with pytest.raises(ValueError, match="of somebody else"):
-            cpu.synchronize(CPU, busy.handle)
-
-
 # --- what the collector finds
 # ------------------------------------------------------------------------------------------------------
 

@@ -5,21 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tilec_runtime.device.marks import FOREVER, Line
-from tilec_runtime.tensors.uses import Use, Uses
-
-
-def test_a_lasting_use_is_never_complete() -> None:
-    a, b = Line(0, 1), Line(0, 2)
-    uses = Uses()
-    uses.note(a, write=True, lasting=True)
-    uses.note(a, write=True)
-    a.complete(2)
-    assert uses.before(b, write=False) == [Use(a, FOREVER)]
-    assert uses.lasts(a, write=True)
-    uses.note(b, write=True)
-    assert uses.last == [Use(b, 1)], "what the other line does from then on is its own care"
-
+from tilec_runtime.device.marks import Line
+from tilec_runtime.tensors.uses import Uses
 
 STEPS = st.lists(
     st.tuples(st.integers(0, 3), st.sampled_from(["read", "write", "sync"])), max_size=40
