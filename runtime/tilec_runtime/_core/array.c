@@ -7,7 +7,7 @@
 
 /* Layouts ---------------------------------------------------------------------------------------------------------------------------- */
 
-/* Write the strides of a contiguous array of these extents. False where one overflows. */
+/* Write the strides of a contiguous array with these extents. Returns false if one overflows. */
 static bool contiguous_strides(struct facts *facts)
 {
     int64_t step = 1;
@@ -21,7 +21,7 @@ static bool contiguous_strides(struct facts *facts)
     return true;
 }
 
-/* Give dimensions of one element, whose strides no access uses, those of a contiguous array (`settled_stride` in layout.py). */
+/* Give dimensions of extent 1 the strides of a contiguous array (as `settled_stride` in layout.py). No access uses those strides. */
 static bool settle_strides(struct facts *facts)
 {
     if (facts->empty)
@@ -41,7 +41,7 @@ static bool settle_strides(struct facts *facts)
     return true;
 }
 
-/* Find how far elements lie before and behind the first one. False where a number is beyond 64 bits. */
+/* Find the offsets of the lowest and the highest element, relative to the first. Returns false if a number exceeds 64 bits. */
 static bool reach_of(struct facts *facts, int64_t *low, int64_t *high)
 {
     int64_t reach;
@@ -54,7 +54,7 @@ static bool reach_of(struct facts *facts, int64_t *low, int64_t *high)
     return true;
 }
 
-/* Find which bytes an array has, and what tells calls apart of its address and strides. False where a number is beyond 64 bits. */
+/* Find the bytes of an array, and the facts of its address and strides that are in the key. Returns false if a number exceeds 64 bits. */
 static bool measure(const struct core *core, struct facts *facts)
 {
     const struct dtype *dtype = &core->dtypes[facts->dtype];
@@ -70,13 +70,13 @@ static bool measure(const struct core *core, struct facts *facts)
         return false;
     if (__builtin_mul_overflow(low, size, &low) || __builtin_add_overflow(high, 1, &high) || __builtin_mul_overflow(high, size, &high))
         return false;
-    if (dtype->bits < 8) /* elements that share bytes */
+    if (dtype->bits < 8) /* packed elements */
         high = high * dtype->bits / 8;
     return (dtype->bits >= 8 || facts->contiguous) && !__builtin_add_overflow(facts->address, low, &facts->start) && facts->start >= 0 &&
            !__builtin_add_overflow(facts->address, high, &facts->end);
 }
 
-/* Place extents and strides in the caller's room. False where the rank is none, or too large. */
+/* Place extents and strides in the caller's room. Returns false if the rank is negative or too large. */
 static bool place_layout(struct facts *facts, int64_t rank, int64_t *room, size_t count)
 {
     if (rank < 0 || rank > MOST_RANK || 2 * (size_t)rank > count)
@@ -89,7 +89,7 @@ static bool place_layout(struct facts *facts, int64_t rank, int64_t *room, size_
 
 /* DLPack's exchange API ---------------------------------------------------------------------------------------------------------------- */
 
-/* False for a dtype that tilec has not, or whose elements share bytes. */
+/* Find a dtype. Returns false if tilec does not have it, or if it is packed. */
 static bool exchange_dtype(const struct core *core, DLDataType found, int *dtype)
 {
     if (found.lanes != 1 || found.code >= MOST_CODES || found.bits < 8 || found.bits > 128 || (found.bits & (found.bits - 1)) != 0)
@@ -105,7 +105,7 @@ static bool exchange_device(DLDevice found, int *device)
     else if (found.device_type == kDLCUDAManaged)
         *device = ON_ANY;
     else if (found.device_type == kDLCPU || found.device_type == kDLCUDAHost)
-        *device = ON_CPU; /* no plan is for it: Python's path says so */
+        *device = ON_CPU; /* no plan has this device, so Python's path reports the error */
     else
         return false;
     return found.device_type != kDLCUDA || found.device_id >= 0;
@@ -120,7 +120,7 @@ static bool exchange_address(const DLTensor *tensor, int64_t *address)
     return sum <= INT64_MAX;
 }
 
-/* Copy what a library says of its array. Nothing of Python runs here, so its pointers hold. False where it cannot be true. */
+/* Copy a library's description of its array. No Python code runs here, so its pointers stay valid. Returns false if it is malformed. */
 static bool copy_tensor(const struct core *core, const DLTensor *tensor, int64_t *room, size_t count, struct facts *facts)
 {
     if (!place_layout(facts, tensor->ndim, room, count) || (facts->rank > 0 && tensor->shape == NULL))
@@ -140,8 +140,8 @@ static bool copy_tensor(const struct core *core, const DLTensor *tensor, int64_t
            exchange_address(tensor, &facts->address) && measure(core, facts);
 }
 
-/* Whether a torch tensor is no lazy negation, of which DLPack says nothing. Torch makes those of imaginary parts, which are IEEE floats. (A
- * lazy conjugate is complex: no dtype of tilec's.) */
+/* Whether a torch tensor is not lazily negated, which DLPack does not describe. Only floats can be: torch makes lazy negations of imaginary
+ * parts. (A lazy conjugate is complex, and tilec has no complex dtype.) */
 static bool is_resolved(PyObject *is_neg, PyObject *value, const DLTensor *tensor)
 {
     if (tensor->dtype.code != kDLFloat)
@@ -155,7 +155,7 @@ static enum outcome read_torch(
     const struct core *core, const struct reader *reader, PyObject *value, int64_t *room, size_t count, struct facts *facts)
 {
     DLTensor tensor = {0};
-    PyObject *is_neg = Py_NewRef(reader->is_neg); /* Python that runs meanwhile may empty the cache of readers */
+    PyObject *is_neg = Py_NewRef(reader->is_neg); /* Python code that runs meanwhile may clear the readers */
     bool read = reader->api->dltensor_from_py_object_no_sync(value, &tensor) == 0 && !PyErr_Occurred() &&
                 copy_tensor(core, &tensor, room, count, facts) && is_resolved(is_neg, value, &tensor);
     facts->readonly = false;
@@ -163,7 +163,7 @@ static enum outcome read_torch(
     return read ? DONE : declined();
 }
 
-/* Arrays of other libraries: with their flags, which the cheaper call of torch's way leaves out. */
+/* Read an array of another library, with its flags, which the cheaper call for torch leaves out. */
 static enum outcome read_managed(
     const struct core *core, const DLPackExchangeAPI *api, PyObject *value, int64_t *room, size_t count, struct facts *facts)
 {
@@ -171,7 +171,7 @@ static enum outcome read_managed(
     if (api->managed_tensor_from_py_object_no_sync(value, &managed) != 0 || managed == NULL)
         return declined();
     bool whole = managed->version.major == DLPACK_MAJOR_VERSION;
-    if (whole) { /* of another major version only the deleter may be used */
+    if (whole) { /* for another major version, only the deleter may be used */
         whole = (managed->flags & DLPACK_FLAG_BITMASK_IS_COPIED) == 0 && copy_tensor(core, &managed->dl_tensor, room, count, facts);
         facts->readonly = (managed->flags & DLPACK_FLAG_BITMASK_READ_ONLY) != 0;
     }
@@ -186,7 +186,7 @@ static enum outcome read_managed(
 
 /* Python's reader ----------------------------------------------------------------------------------------------------------------------- */
 
-/* Copy a tuple of numbers; false, with an exception, where it is none of this length. */
+/* Copy a tuple of numbers. Returns false if it is not a tuple of this length, or with an exception. */
 static bool copy_numbers(PyObject *numbers, int rank, int64_t *target)
 {
     if (!PyTuple_Check(numbers) || PyTuple_GET_SIZE(numbers) != rank)
@@ -213,7 +213,7 @@ static bool copy_layout(const struct core *core, PyObject *found, int64_t *room,
     return copied && settle_strides(facts);
 }
 
-/* A whole number that is an attribute; false, with an exception, where it is none. */
+/* Read an integer attribute. Returns false with an exception. */
 static bool number_of(PyObject *found, PyObject *name, int64_t *number)
 {
     PyObject *value = PyObject_GetAttr(found, name);
@@ -255,13 +255,13 @@ static enum outcome read_python(
 
 /* Types --------------------------------------------------------------------------------------------------------------------------------- */
 
-/* The exchange API that a type's own `__dict__` holds (or its base's, for torch.nn.Parameter), of the major version known here. */
+/* The exchange API in a type's own `__dict__`, of the major version that this file supports; NULL if there is none. */
 static const DLPackExchangeAPI *exchange_api(PyTypeObject *type)
 {
     PyObject *names = PyObject_GetAttrString((PyObject *)type, "__dict__");
     PyObject *capsule = names == NULL ? NULL : PyMapping_GetItemString(names, "__dlpack_c_exchange_api__");
     const DLPackExchangeAPIHeader *header = capsule == NULL ? NULL : PyCapsule_GetPointer(capsule, "dlpack_exchange_api");
-    Py_XDECREF(capsule); /* the API outlives it: it must live as long as the process */
+    Py_XDECREF(capsule); /* the API lives as long as the process, by DLPack's rules */
     Py_XDECREF(names);
     while (header != NULL && header->version.major != DLPACK_MAJOR_VERSION)
         header = header->prev_api;
@@ -288,7 +288,7 @@ static void find_exchange(struct reader *reader, PyTypeObject *type)
     reader->kind = usable ? reader->kind : BY_PYTHON;
 }
 
-/* Ask Python once how a type is read. */
+/* Let Python classify a type, once. */
 static bool classify(const struct core *core, PyTypeObject *type, struct reader *reader)
 {
     if (core->classify == NULL) {
@@ -306,11 +306,11 @@ static bool classify(const struct core *core, PyTypeObject *type, struct reader 
         find_exchange(reader, type);
     if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_Exception))
         return false;
-    PyErr_Clear(); /* a type without the API: Python reads it */
+    PyErr_Clear(); /* a type without the API, which Python reads */
     return true;
 }
 
-/* The reader of a type, classified at its first use; NULL, with an exception, where that failed. */
+/* The reader of a type, classified at its first use. Returns NULL with an exception. */
 static const struct reader *reader_of(struct core *core, PyTypeObject *type)
 {
     for (size_t i = 0; i < core->reader_count; i++)

@@ -40,7 +40,7 @@ static struct plan *put_first(struct entry *entry, size_t place)
 struct plan *cache_find(struct cache *cache, struct call *call)
 {
     struct entry *entry = find_entry(cache, hash_of(call), call);
-    for (size_t i = 0; entry != NULL && i < entry->plan_count; i++) /* all plans that apply make the same launch */
+    for (size_t i = 0; entry != NULL && i < entry->plan_count; i++) /* any plan that applies makes the same launch */
         if (plan_applies(entry->plans[i], call))
             return (struct plan *)Py_NewRef(put_first(entry, i));
     return NULL;
@@ -48,7 +48,7 @@ struct plan *cache_find(struct cache *cache, struct call *call)
 
 /* Entries ---------------------------------------------------------------------------------------------------------------------------- */
 
-/* Unlink an entry before this: dropping references may run Python, and that may launch. */
+/* Free an unlinked entry. It must be unlinked, because dropping references may run Python code, which may launch. */
 static void free_entry(struct entry *entry)
 {
     for (size_t i = 0; i < entry->plan_count; i++)
@@ -111,7 +111,7 @@ static bool holds_source(const struct entry *entry, const struct plan *plan)
     return false;
 }
 
-/* Add a plan to its entry; a full entry evicts its least recently used plan. Two threads that missed at once add one plan once. */
+/* Add a plan to its entry; a full entry evicts its least recently used plan. If two threads miss and add the same plan, it is added once. */
 static void add_plan(struct entry *entry, struct plan *plan)
 {
     if (holds_source(entry, plan))

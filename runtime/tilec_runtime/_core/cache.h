@@ -1,11 +1,11 @@
-/* The plans of one launcher: a hash table from keys of calls to plans that may apply. Bounded: the oldest key leaves, and the plan of a key
- * that was not used for longest. */
+/* The plan cache of one launcher: a hash table from keys of calls to plans that may apply. It is bounded: it evicts the oldest key, and the
+ * least recently used plan of a key. */
 #ifndef TILEC_CACHE_H
 #define TILEC_CACHE_H
 
 #include "plan.h"
 
-/* Keys of one launcher, and plans of one key (as runtime/tilec_runtime/launch/launcher.py has them). */
+/* Most keys of one launcher, and most plans of one key (as in runtime/tilec_runtime/launch/plans.py). */
 #define MOST_KEYS 1024
 #define MOST_ALIKE 16
 #define BUCKETS 256
@@ -15,8 +15,8 @@ struct entry {
     uint64_t hash;
     uint64_t *key;
     size_t key_count;
-    PyObject *types; /* keeps the types alive whose addresses are in the key */
-    struct plan *plans[MOST_ALIKE]; /* the last used first; the first one that applies launches */
+    PyObject *types; /* keeps alive the types whose addresses are in the key */
+    struct plan *plans[MOST_ALIKE]; /* most recently used first; the first that applies is launched */
     size_t plan_count;
 };
 
@@ -26,10 +26,11 @@ struct cache {
     size_t entry_count;
 };
 
-/* Find a plan that applies to a call, whose numbers have its outputs then; a new reference. NULL on a miss. Runs no Python. */
+/* Find a plan that applies to a call; the call's numbers then have the plan's outputs. Returns a new reference, or NULL on a miss. Runs no
+ * Python. */
 struct plan *cache_find(struct cache *cache, struct call *call);
 
-/* Add a plan under the key of a call. False with an exception where there is no memory. */
+/* Add a plan under the key of a call. Returns false with an exception if memory runs out. */
 bool cache_add(struct cache *cache, const struct call *call, PyObject *types, struct plan *plan);
 
 /* Drop all plans. */

@@ -6,7 +6,7 @@
 
 /* Signatures ------------------------------------------------------------------------------------------------------------------------- */
 
-/* Read places of parameters; the number of them, or -1 with an exception. */
+/* Read places of parameters. Returns their number, or -1 with an exception. */
 static Py_ssize_t read_places(PyObject *sequence, Py_ssize_t parameters, uint16_t *places, Py_ssize_t most)
 {
     Py_ssize_t count = PySequence_Size(sequence);
@@ -64,7 +64,7 @@ static bool add_key(struct call *call, uint64_t word)
     return true;
 }
 
-/* The facts of a tensor that select a plan, in one word; 0 is no tensor's. */
+/* The facts of a tensor that are in the key, in one word. It is never 0, which stands for None. */
 static uint64_t class_of(const struct facts *facts)
 {
     uint64_t flags = (uint64_t)1 | (uint64_t)facts->readonly << 1 | (uint64_t)facts->contiguous << 2;
@@ -94,7 +94,7 @@ static enum outcome read_tensor(
     return add_key(call, class_of(&facts)) ? DONE : DECLINED;
 }
 
-/* The slot of an exact int or bool that programs read; 0 where the value has none. */
+/* Read the slot of an exact int or bool. Returns false, and sets the slot to 0, for a value that programs do not read. */
 static bool slot_of(PyObject *value, int64_t *slot)
 {
     int overflow;
@@ -102,7 +102,7 @@ static bool slot_of(PyObject *value, int64_t *slot)
     if (!PyLong_CheckExact(value) && !PyBool_Check(value))
         return false;
     int64_t number = PyLong_AsLongLongAndOverflow(value, &overflow);
-    if (overflow || number == INT64_MIN) /* it has no negative, so it is no number of a program */
+    if (overflow || number == INT64_MIN) /* excluded from programs, because it has no negative */
         return false;
     *slot = number;
     return true;
@@ -117,9 +117,9 @@ static bool read_other(PyObject *value, bool keyed, struct call *call)
     if (!keyed || slotted)
         return true;
     if (!PyFloat_CheckExact(value))
-        return false; /* a value that decides, and that only Python can compare */
+        return false; /* the value is in the key, and only Python can compare it */
     double number = PyFloat_AS_DOUBLE(value);
-    uint64_t bits; /* tell 0.0 from -0.0 */
+    uint64_t bits; /* distinguish 0.0 from -0.0 */
     memcpy(&bits, &number, sizeof bits);
     return add_key(call, bits);
 }
@@ -147,7 +147,7 @@ enum outcome call_read(
 
 /* Streams ---------------------------------------------------------------------------------------------------------------------------- */
 
-/* Take a handle, which the stream owns then: an int of 64 bits without sign. */
+/* Set a handle, an unsigned 64-bit int. The stream steals the reference. */
 static enum outcome take_handle(PyObject *number, struct stream *stream)
 {
     Py_XSETREF(stream->number, number);
@@ -157,7 +157,7 @@ static enum outcome take_handle(PyObject *number, struct stream *stream)
     return (uintptr_t)stream->handle == UINTPTR_MAX && PyErr_Occurred() ? declined() : DONE;
 }
 
-/* Ask Python once which attribute of a type of streams has the handle; a new reference. The last type is kept: programs have one. */
+/* Return the attribute that has the handle in streams of a type, a new reference. The last type is cached, because most programs use one. */
 static PyObject *handle_attribute(struct core *core, PyTypeObject *type)
 {
     if (core->stream_type != type) {
@@ -193,7 +193,7 @@ static enum outcome current_stream(struct core *core, const struct signature *si
 
 enum outcome call_stream(struct core *core, const struct signature *signature, const struct call *call, struct stream *stream)
 {
-    stream->handle = NULL; /* the default stream, where no library has a current one */
+    stream->handle = NULL; /* the default stream, if no library has a current stream */
     for (size_t i = 0; i < signature->tensor_count; i++) {
         PyObject *value = call->values[signature->tensors[i]];
         int device = (int)(int32_t)(call->key[i] >> 32);

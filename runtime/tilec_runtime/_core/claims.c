@@ -8,7 +8,7 @@ static bool is_plain(PyObject *value)
     return value == Py_None || PyLong_CheckExact(value) || PyFloat_CheckExact(value) || PyBool_Check(value);
 }
 
-/* Give up the claims on the first values. False with an exception. */
+/* Give up the claims on the first `count` values. Returns false with an exception. */
 static bool release(const struct core *core, PyObject *values, Py_ssize_t count, PyObject *number)
 {
     bool done = true;
@@ -27,9 +27,10 @@ static enum outcome claim_one(struct core *core, PyObject *value, bool write, Py
 
 PyDoc_STRVAR(claim_doc,
     "claim(values, outs, number, reads, moves, /)\n--\n\n"
-    "Claim the arguments of an op: owned tensors move in, shared ones are read. Return whether that was done: for all of them, or none.\n\n"
-    "False stands for arguments that only Python claims (ops, borrows, other libraries' arrays), and for a conflict, which it explains.\n\n"
-    "values: a tuple. outs: a tuple of the places of those that are written, in order. number: of the claims. reads, moves: what they are.");
+    "Claim all arguments of an op, or none; return whether they were claimed. Owned tensors move in, shared ones are read.\n\n"
+    "Return False for arguments that only Python claims (ops, borrows, arrays of other libraries), and for a conflict, which Python reports.\n\n"
+    "values: a tuple of arguments. outs: a tuple of the places that the op writes, in order. number: the number of the claims.\n"
+    "reads, moves: the claims.");
 
 static PyObject *claim(PyObject *module, PyObject *const *args, Py_ssize_t count)
 {
@@ -53,7 +54,7 @@ static PyObject *claim(PyObject *module, PyObject *const *args, Py_ssize_t count
 
 PyDoc_STRVAR(usable_doc,
     "are_usable(values, /)\n--\n\n"
-    "Return whether no tensor of an op was given up since it was claimed.");
+    "Return whether all tensors of an op are usable: none was dropped after it was claimed.");
 
 static PyObject *are_usable(PyObject *module, PyObject *values)
 {
@@ -81,8 +82,8 @@ static PyObject *release_all(PyObject *module, PyObject *const *args, Py_ssize_t
 
 PyDoc_STRVAR(last_doc,
     "are_last(uses, line, /)\n--\n\n"
-    "Return whether a replay on a line has to wait for nothing, and is noted: its memory is unclaimed, and replays on the line were its last\n"
-    "uses. uses: a tuple of (lease, uses, whether it is written).");
+    "Return whether a replay on a line needs no wait and no record: its memory is unclaimed, and its last uses are replays on this line.\n\n"
+    "uses: a tuple of (lease, uses, whether it is written).");
 
 static PyObject *are_last(PyObject *module, PyObject *const *args, Py_ssize_t count)
 {

@@ -1,4 +1,4 @@
-/* The claims of an op on its arguments, as functions of Python: all taken in one call, and given up in one. */
+/* The claims of an op on its arguments, as Python functions: one call takes them all, and one gives them up. */
 #ifndef TILEC_CLAIMS_H
 #define TILEC_CLAIMS_H
 

@@ -1,4 +1,4 @@
-/* What all files of the extension share: the state of the module, and the limits of a call. */
+/* Shared by all files of the extension: the state of the module, and the limits of a call. */
 #ifndef TILEC_CORE_H
 #define TILEC_CORE_H
 
@@ -24,56 +24,56 @@
 #define MOST_CODES 32
 #define MOST_READERS 64
 
-/* Numbers of devices that are none (runtime/tilec_runtime/device/layout.py has the same ones). */
+/* Device numbers that are not ordinals (the same as in runtime/tilec_runtime/device/layout.py). */
 enum { ON_CPU = -1, ON_ANY = -2, ON_OTHER = -3, ON_GPU = -4 };
 
-/* What a step of a launch came to. */
+/* The outcome of a step of a launch. */
 enum outcome {
     DONE,
-    DECLINED, /* Python's path does it, or says what is wrong */
-    RAISED,   /* an exception that is no error (KeyboardInterrupt) is on its way */
+    DECLINED, /* Python's path makes the launch, or reports the error */
+    RAISED,   /* an exception that is not an Exception (KeyboardInterrupt) is set */
 };
 
-/* Drop the error that a call of Python left, which Python's path will meet again. Returns DECLINED, or RAISED for what is no error. */
+/* Clear the error of a call of Python, because Python's path will raise it again. Returns DECLINED, or RAISED for KeyboardInterrupt and others. */
 enum outcome declined(void);
 
-/* One element type: its code and bits in DLPack, and the bytes of an element, a power of two (of the byte that elements share). */
+/* One element type: its DLPack code and bits, and the bytes of an element, a power of two (1 for packed elements). */
 struct dtype {
     uint8_t code, bits, size;
 };
 
-/* How the arrays of one type are read. */
+/* The way to read arrays of one type. */
 struct reader {
     PyTypeObject *type;
     int kind;                             /* enum reading_kind of array.h */
-    const struct DLPackExchangeAPI *api;  /* NULL where Python reads them */
-    PyObject *is_neg;                     /* torch's method, of torch tensors alone */
+    const struct DLPackExchangeAPI *api;  /* NULL if Python reads them */
+    PyObject *is_neg;                     /* torch's method, for torch tensors only */
 };
 
-/* The state of the module: one for the process, since sub-interpreters are not supported. */
+/* The state of the module: one per process, because sub-interpreters are not supported. */
 struct core {
     struct dtype dtypes[MOST_DTYPES];
     size_t dtype_count;
-    uint8_t exchanged[MOST_CODES][5]; /* index in `dtypes`, and 1, of each code in 8, 16, .. 128 bits; 0 for none */
+    uint8_t exchanged[MOST_CODES][5]; /* index in `dtypes` plus 1 for each DLPack code and 8, 16, .. 128 bits; 0 for none */
     PyObject *dtype_numbers; /* {name: index in `dtypes`} */
     PyObject *classify;      /* (type) -> kind of reading */
     PyObject *encode;        /* (format, value) -> bytes, for values that C does not encode */
-    PyObject *stream_attribute; /* (type) -> name of the attribute of such streams that has the handle; None where Python asks */
+    PyObject *stream_attribute; /* (type) -> name of the stream attribute that has the handle; None to call `stream_handle` */
     PyObject *stream_handle;    /* (stream) -> handle */
     PyObject *current_stream;   /* (values) -> handle of the current stream of their library */
-    PyTypeObject *stream_type;  /* the last type of streams that was met */
+    PyTypeObject *stream_type;  /* the type of the last stream */
     PyObject *stream_name;      /* its attribute */
     struct reader readers[MOST_READERS];
     size_t reader_count;
     PyTypeObject *plan_type, *table_type, *launcher_type;
-    PyTypeObject *line_type, *uses_type, *lease_type, *described_type; /* of tensor.c */
+    PyTypeObject *line_type, *uses_type, *lease_type, *described_type; /* defined in tensor.c */
     PyObject *name_ptr, *name_shape, *name_stride, *name_dtype, *name_device, *name_readonly;
     struct driver driver;
 };
 
 struct core *core_of(PyObject *module);
 
-/* Whether an object is of a type or of one that derives from it, most often directly: Python's classes do. */
+/* Whether an object is of a type or of a subclass. Most are of a direct subclass in Python, which is checked first. */
 static inline bool is_kind(PyObject *object, PyTypeObject *type)
 {
     return Py_TYPE(object)->tp_base == type || PyObject_TypeCheck(object, type);

@@ -3,12 +3,12 @@
 #include <dlfcn.h>
 #include <stddef.h>
 
-/* The CUDA release whose forms of the entry points are meant. */
+/* The CUDA release that selects the versions of the entry points. */
 #define CUDA_RELEASE 12000
 
 typedef CUresult (*get_proc_address)(const char *symbol, void **entry, int release, uint64_t flags, int *status);
 
-/* Where each entry point goes in `struct driver`. */
+/* The offset of each entry point in `struct driver`. */
 static const struct {
     const char *name;
     size_t offset;
@@ -33,7 +33,7 @@ bool driver_open(struct driver *driver)
 {
     if (driver->launch != NULL)
         return true;
-    void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL); /* stays open: other libraries of the process use it too */
+    void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL); /* never closed: other libraries of the process use it too */
     get_proc_address find = library == NULL ? NULL : (get_proc_address)dlsym(library, "cuGetProcAddress_v2");
     if (find == NULL) {
         PyErr_Format(PyExc_OSError, "no CUDA driver that tilec knows: %s", dlerror());
@@ -78,7 +78,7 @@ void launch_attributes(struct launch *launch, const uint32_t cluster[3], bool co
 {
     launch->config.attribute_count = 0;
     launch->config.attributes = NULL;
-    if ((uint64_t)cluster[0] * cluster[1] * cluster[2] > 1) { /* one block is no cluster, and older devices refuse the attribute */
+    if ((uint64_t)cluster[0] * cluster[1] * cluster[2] > 1) { /* older devices refuse the attribute, even for one block */
         struct launch_attribute *attribute = add_attribute(launch, ATTRIBUTE_CLUSTER_DIMENSION);
         for (int i = 0; i < 3; i++)
             attribute->value.cluster[i] = cluster[i];
@@ -89,7 +89,7 @@ void launch_attributes(struct launch *launch, const uint32_t cluster[3], bool co
         add_attribute(launch, ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION);
 }
 
-/* Make the context of a device current. `pushed` says whether `leave` has to undo it. */
+/* Make the context of a device current. Sets `pushed` if `leave` has to undo it. */
 static CUresult enter(const struct driver *driver, struct place place, bool *pushed)
 {
     CUcontext current = NULL;
@@ -113,7 +113,7 @@ static void leave(const struct driver *driver, bool pushed)
 
 CUresult driver_launch(const struct driver *driver, const struct launch *launch)
 {
-    /* The legacy default stream is the current context's, so the context matters although the function has one of its own. */
+    /* The function has its own context, but the legacy default stream is that of the current context. */
     bool pushed;
     CUresult result = enter(driver, launch->place, &pushed);
     if (result == CUDA_SUCCESS)

@@ -1,4 +1,4 @@
-/* The CUDA driver: the entry points that launches need, found in libcuda at run time, and one launch. */
+/* The CUDA driver: the entry points that launches need, looked up in libcuda at run time, and one launch. */
 #ifndef TILEC_DRIVER_H
 #define TILEC_DRIVER_H
 
@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The driver's types, as its binary interface has them (CUDA 12 and 13). */
+/* The driver's types in its binary interface (CUDA 12 and 13). */
 typedef int CUresult;
 typedef void *CUcontext, *CUfunction, *CUgraphExec, *CUstream;
 
@@ -39,7 +39,7 @@ struct launch_config {
 _Static_assert(sizeof(struct launch_attribute) == 72, "CUlaunchAttribute");
 _Static_assert(sizeof(struct launch_config) == 56, "CUlaunchConfig");
 
-/* The entry points that tilec may call, all of them. */
+/* The entry points of the driver that the core calls. */
 struct driver {
     CUresult (*launch)(const struct launch_config *, CUfunction, void **parameters, void **extra);
     CUresult (*get_context)(CUcontext *);
@@ -50,13 +50,13 @@ struct driver {
     CUresult (*is_capturing)(CUstream, int *status);
 };
 
-/* Where a launch goes. */
+/* The device of a launch. */
 struct place {
     CUcontext context; /* the primary context of the device */
-    bool adopts;       /* whether a thread without a context keeps this one: that of device 0, as the CUDA runtime does */
+    bool adopts;       /* whether a thread without a context keeps this one, as the CUDA runtime does: true for device 0 */
 };
 
-/* One launch, ready but for its context. */
+/* One launch. `driver_launch` makes its context current. */
 struct launch {
     struct launch_config config;
     struct launch_attribute attributes[3];
@@ -65,19 +65,19 @@ struct launch {
     void **parameters;
 };
 
-/* Find the entry points in libcuda. Sets OSError and returns false where there is no driver, or an older one. */
+/* Look up the entry points in libcuda. Sets OSError and returns false if there is no driver, or if it is too old. */
 bool driver_open(struct driver *driver);
 
 /* Use these entry points instead: {name: address}, for tests. */
 bool driver_replace(struct driver *driver, PyObject *addresses);
 
-/* Add the attribute of a launch; zero extents of a cluster stand for none. */
+/* Add the attributes of a launch. A cluster of one block, or with an extent of 0, adds none. */
 void launch_attributes(struct launch *launch, const uint32_t cluster[3], bool cooperative, bool programmatic);
 
-/* Enqueue a launch. Calls nothing of Python: the caller releases the interpreter lock. */
+/* Enqueue a launch. It makes no call of Python, so that the caller can release the interpreter lock. */
 CUresult driver_launch(const struct driver *driver, const struct launch *launch);
 
-/* Enqueue a graph, likewise; CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, and nothing is done, on a stream that is captured. */
+/* Enqueue a graph, likewise. On a stream that is captured, returns CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED and does nothing. */
 CUresult driver_launch_graph(const struct driver *driver, struct place place, CUgraphExec graph, CUstream stream);
 
 #endif

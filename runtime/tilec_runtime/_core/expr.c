@@ -6,15 +6,15 @@
 
 /* Read ------------------------------------------------------------------------------------------------------------------------------ */
 
-/* A program on its way from postfix code to steps: the stack has the places of the values that postfix code pushed. */
+/* The state of a translation from postfix code to steps. The stack has the places of the values that postfix code pushed. */
 struct reading_state {
     struct program *program;
     uint16_t stack[MOST_STACK];
     int depth;
-    bool fresh; /* whether the last step made the value on top of the stack */
+    bool fresh; /* whether the last step computes the value on top of the stack */
 };
 
-/* How many values an op takes from the stack; -1 for a number that is no op. */
+/* The number of values that an op takes from the stack; -1 for a number that is not an op. */
 static int values_taken(int64_t op)
 {
     switch (op) {
@@ -44,7 +44,7 @@ static bool push(struct reading_state *state, size_t place)
     return true;
 }
 
-/* The place of a constant; NO_PLACE where there are too many. */
+/* The place of a constant; NO_PLACE if there are too many. */
 static uint16_t constant_place(struct program *program, int64_t constant)
 {
     size_t i = 0;
@@ -60,7 +60,7 @@ static uint16_t constant_place(struct program *program, int64_t constant)
 static bool push_constant(struct reading_state *state, int64_t constant)
 {
     uint16_t place = constant_place(state->program, constant);
-    return constant != INT64_MIN && place != NO_PLACE && push(state, place); /* INT64_MIN has no negative, so it is no number of a program */
+    return constant != INT64_MIN && place != NO_PLACE && push(state, place); /* INT64_MIN is excluded, because it has no negative */
 }
 
 static bool push_slot(struct reading_state *state, int64_t slot)
@@ -89,7 +89,7 @@ static bool is_power(int64_t number)
     return number > 0 && (number & (number - 1)) == 0;
 }
 
-/* The place of the constant that masks what a power of two divides; NO_PLACE where the divisor is none. */
+/* The place of the mask for a remainder by a power of two; NO_PLACE if the divisor is not a constant power of two. */
 static uint16_t mask_place(struct program *program, uint16_t divisor)
 {
     int64_t constant = divisor < FIRST_CONSTANT ? 0 : program->constants[divisor - FIRST_CONSTANT];
@@ -102,11 +102,11 @@ static bool is_masked(const struct reading_state *state)
     return state->fresh && state->program->steps[state->program->count - 1].op == OP_MASK;
 }
 
-/* Add a step that takes its operands from the stack and leaves its result there. A division takes as long as ten other steps, so the remainder of
- * a power of two is masked. */
+/* Add a step that takes its operands from the stack and pushes its result. A division takes as long as ten other steps, so a remainder by a
+ * power of two becomes a mask. */
 static bool compute(struct reading_state *state, int64_t op, int taken)
 {
-    if (op == OP_NOT && is_masked(state)) { /* one step says whether a power of two divides a value */
+    if (op == OP_NOT && is_masked(state)) { /* test for divisibility by a power of two in one step */
         state->program->steps[state->program->count - 1].op = OP_ALIGNED;
         return true;
     }
@@ -119,7 +119,7 @@ static bool compute(struct reading_state *state, int64_t op, int taken)
     return state->fresh = true;
 }
 
-/* Check the value on top of the stack, which is taken: the step that made it does so, if it is the last one. */
+/* Pop the value on top of the stack and check it. The step that computes it does so, if it is the last one. */
 static bool check(struct reading_state *state)
 {
     uint16_t place = state->stack[--state->depth];
@@ -130,7 +130,7 @@ static bool check(struct reading_state *state)
     return true;
 }
 
-/* Check a property of the value on top of the stack, which stays. */
+/* Check a property of the value on top of the stack, without popping it. */
 static bool check_property(struct reading_state *state, int64_t op, int64_t constant)
 {
     uint16_t place = constant_place(state->program, constant);
@@ -151,7 +151,7 @@ static bool check_divisible(struct reading_state *state, int64_t divisor)
     return checked;
 }
 
-/* Take an output from the stack. A result moves to the output's own place, as does another output; slots and constants stay where they are. */
+/* Pop an output from the stack. A result, or another output, moves to this output's place. Slots and constants stay in their places. */
 static bool take_output(struct reading_state *state, int64_t output)
 {
     uint16_t place = state->stack[--state->depth];
@@ -160,7 +160,7 @@ static bool take_output(struct reading_state *state, int64_t output)
     size_t own = (size_t)(FIRST_OUTPUT + output);
     for (int i = 0; i < state->depth; i++)
         if (state->stack[i] == own)
-            return false; /* what it was is still to be read */
+            return false; /* its old value is still to be read */
     if (FIRST_OUTPUT <= place && place < FIRST_CONSTANT) {
         if (state->fresh)
             state->program->steps[state->program->count - 1].target = (uint16_t)own;
@@ -207,7 +207,7 @@ static bool read_steps(struct program *program, const char *bytes, size_t count)
         program->places[i] = NO_PLACE;
     for (size_t i = 0; i < count; i++) {
         int64_t pair[2];
-        memcpy(pair, bytes + i * sizeof pair, sizeof pair); /* little-endian, as every host of a CUDA driver */
+        memcpy(pair, bytes + i * sizeof pair, sizeof pair); /* little-endian, as on every host with a CUDA driver */
         if (!read_step(&state, pair[0], pair[1])) {
             PyErr_Format(PyExc_ValueError, "the program's step %zu (op %lld) is malformed", i, (long long)pair[0]);
             return false;
@@ -239,7 +239,7 @@ bool program_read(struct program *program, PyObject *bytes)
         return false;
     }
     size_t count = (size_t)PyBytes_GET_SIZE(bytes) / pair;
-    program->steps = PyMem_Calloc(count + 1, sizeof *program->steps); /* one more, since a program may be empty */
+    program->steps = PyMem_Calloc(count + 1, sizeof *program->steps); /* plus 1, because a program may be empty */
     program->constants = PyMem_Calloc(MOST_CONSTANTS, sizeof *program->constants);
     if (program->steps == NULL || program->constants == NULL)
         PyErr_NoMemory();
@@ -258,16 +258,16 @@ void program_free(struct program *program)
 
 /* Run ------------------------------------------------------------------------------------------------------------------------------- */
 
-/* Divide as Python does: the quotient is rounded down. */
+/* Divide as Python does, rounding down. */
 static bool floor_divide(int64_t a, int64_t b, int64_t *result)
 {
     if (b == 0)
         return false;
-    *result = a / b - (a % b != 0 && (a < 0) != (b < 0)); /* INT64_MIN, which -1 does not divide, is no value of a program */
+    *result = a / b - (a % b != 0 && (a < 0) != (b < 0)); /* no overflow: INT64_MIN is excluded from programs */
     return true;
 }
 
-/* The remainder as Python has it: with the divisor's sign. */
+/* Compute the remainder as Python does, with the divisor's sign. */
 static bool floor_modulo(int64_t a, int64_t b, int64_t *result)
 {
     if (b == 0)
@@ -277,7 +277,7 @@ static bool floor_modulo(int64_t a, int64_t b, int64_t *result)
     return true;
 }
 
-/* The next power of two. */
+/* Compute the smallest power of two that is not below a value. */
 static bool next_power(int64_t value, int64_t *result)
 {
     if (value < 0)
@@ -298,7 +298,7 @@ static bool fits(int64_t value, int64_t bits)
     return -half - 1 <= value && value <= half;
 }
 
-/* Whether a value has no negative, so that it is none of a program. */
+/* Whether a value is excluded from programs, because it has no negative. */
 static bool is_beyond(int64_t value)
 {
     return value == INT64_MIN;
@@ -380,7 +380,7 @@ bool program_run(const struct program *program, int64_t *numbers)
         case OP_EITHER:
             value = a != 0 || b != 0;
             break;
-        default: /* there is none: `program_read` has made the steps */
+        default: /* unreachable: `program_read` makes no other steps */
             return false;
         }
         if (step->check && value == 0)

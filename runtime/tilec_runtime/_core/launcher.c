@@ -5,16 +5,16 @@
 
 #include "table.h"
 
-/* What a launcher is in C. All else of it is Python's (`Launcher` in runtime/tilec_runtime/launch/launcher.py), and so are all calls that miss. */
+/* The part of a launcher in C. The rest is in Python (`Launcher` in runtime/tilec_runtime/launch/launcher.py), which also makes calls that miss. */
 struct launcher {
     PyObject_HEAD
     vectorcallfunc call;
-    PyObject *table; /* NULL before the first launch, and where Python makes all */
+    PyObject *table; /* NULL before the first launch, and if Python makes all launches */
 };
 
 /* Launch ----------------------------------------------------------------------------------------------------------------------------- */
 
-/* Let Python deal with a launch that the driver refused. */
+/* Let Python handle a launch that the driver refused. */
 static PyObject *refused(struct launcher *self, PyObject *result, PyObject *stream, PyObject *const *values, size_t count)
 {
     PyObject *tuple = PyTuple_New((Py_ssize_t)count);
@@ -25,12 +25,12 @@ static PyObject *refused(struct launcher *self, PyObject *result, PyObject *stre
     return done;
 }
 
-/* Launch a call whose plan is cached. Returns None; False where Python launches it; NULL with an exception. */
+/* Launch a call whose plan is cached. Returns None, False if Python has to launch it, or NULL with an exception. */
 static PyObject *try_launch(struct launcher *self, PyObject *stream, PyObject *const *values, size_t count)
 {
     if (self->table == NULL)
         return Py_NewRef(Py_False);
-    PyObject *table = Py_NewRef(self->table), *done; /* Python that runs meanwhile may drop it */
+    PyObject *table = Py_NewRef(self->table), *done; /* Python code that runs meanwhile may replace the table */
     PyObject *answer = table_try(table, stream, values, count, NULL);
     Py_DECREF(table);
     if (answer == NULL || answer == Py_False)
@@ -43,7 +43,7 @@ static PyObject *try_launch(struct launcher *self, PyObject *stream, PyObject *c
     return done;
 }
 
-/* A call of a method of Python's, with the same arguments. */
+/* Call a method in Python with the same arguments. */
 static PyObject *call_python(struct launcher *self, const char *name, PyObject *const *args, size_t count, PyObject *names)
 {
     PyObject *method = PyObject_GetAttrString((PyObject *)self, name);
@@ -52,7 +52,7 @@ static PyObject *call_python(struct launcher *self, const char *name, PyObject *
     return done;
 }
 
-/* Whether the names of a call's keyword arguments are `stream` alone. */
+/* Whether `stream` is the only keyword argument of a call. */
 static bool names_stream(PyObject *names)
 {
     return PyTuple_GET_SIZE(names) == 1 && PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(names, 0), "stream") == 0;
@@ -102,7 +102,7 @@ static PyObject *get_table(struct launcher *self, void *Py_UNUSED(closure))
     return Py_NewRef(self->table == NULL ? Py_None : self->table);
 }
 
-/* Take a table; anything else stands for none: Python makes all launches. */
+/* Set the table. Any other object means that Python makes all launches. */
 static int set_table(struct launcher *self, PyObject *table, void *Py_UNUSED(closure))
 {
     Py_XSETREF(self->table, table != NULL && table_check(table) ? Py_NewRef(table) : NULL);

@@ -1,4 +1,4 @@
-/* The base type of launchers: calls whose plan is cached run in C, from the first instruction on. */
+/* The base type of launchers: calls whose plan is cached run entirely in C. */
 #ifndef TILEC_LAUNCHER_H
 #define TILEC_LAUNCHER_H
 

@@ -1,4 +1,4 @@
-/* The extension module `tilec_runtime._core`: launches on the fast path. docs/background/launch-core.md walks one launch through it. */
+/* The extension module `tilec_runtime._core`: launches on the fast path. docs/background/launch-core.md follows one launch through it. */
 #include "array.h"
 #include "claims.h"
 #include "launcher.h"
@@ -61,9 +61,10 @@ static bool read_dtypes(struct core *core, PyObject *rows)
 
 PyDoc_STRVAR(configure_doc,
     "configure(dtypes, classify, encode, stream_attribute, stream_handle, current_stream, /)\n--\n\n"
-    "Take what Python knows: (name, DLPack code, bits) of each dtype, how arrays of a type are read, the encoder of values, and of streams\n"
-    "the attribute of a type that has the handle, the handle, and the current one for the values of a call.\n\n"
-    "Call it once, before the first table.");
+    "Set the dtypes and Python's functions. Call it once, before the first table.\n\n"
+    "dtypes: (name, DLPack code, bits) of each dtype. classify: returns how to read arrays of a type. encode: encodes a value.\n"
+    "stream_attribute: returns the attribute with the handle for a type of streams. stream_handle: returns the handle of a stream.\n"
+    "current_stream: returns the current stream for the values of a call.");
 
 static PyObject *configure(PyObject *module, PyObject *args)
 {
@@ -79,7 +80,7 @@ static PyObject *configure(PyObject *module, PyObject *args)
     Py_RETURN_NONE;
 }
 
-/* A tuple of numbers; NULL with an exception. */
+/* Make a tuple of numbers. Returns NULL with an exception. */
 static PyObject *tuple_of(const int64_t *numbers, size_t count)
 {
     PyObject *tuple = PyTuple_New((Py_ssize_t)count);
@@ -95,7 +96,7 @@ static PyObject *tuple_of(const int64_t *numbers, size_t count)
 
 PyDoc_STRVAR(facts_doc,
     "facts(value, read, /)\n--\n\n"
-    "For tests: the facts of an array as launches read it, or None where Python's path reads it.\n\n"
+    "For tests: return the facts of an array as launches read them, or None if Python's path reads it.\n\n"
     "Returns (address, shape, stride, dtype's number, device, readonly, contiguous). `read` is Python's reader.");
 
 static PyObject *facts(PyObject *module, PyObject *args)
@@ -131,7 +132,7 @@ static bool copy_slots(PyObject *sequence, int64_t *slots, Py_ssize_t *count)
 
 PyDoc_STRVAR(run_doc,
     "run(program, slots, /)\n--\n\n"
-    "For tests: the outputs of a plan's program as a tuple, or None where the plan does not apply.");
+    "For tests: return the outputs of a plan's program as a tuple, or None if the plan does not apply.");
 
 static PyObject *run(PyObject *Py_UNUSED(module), PyObject *args)
 {
@@ -156,8 +157,8 @@ static PyObject *run(PyObject *Py_UNUSED(module), PyObject *args)
 
 PyDoc_STRVAR(launch_graph_doc,
     "launch_graph(context, adopts, graph, stream, /)\n--\n\n"
-    "Enqueue an executable graph in a device's context; return the driver's result. `adopts`: as for `Table`.\n\n"
-    "A stream that is captured is refused (CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED), which the driver would not do.");
+    "Enqueue an executable graph in a device's context; return the driver's result. `adopts` is as for `Table`.\n\n"
+    "Refuse a stream that is captured (CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED); the driver itself would capture the graph.");
 
 static PyObject *launch_graph(PyObject *module, PyObject *const *args, Py_ssize_t count)
 {
@@ -170,7 +171,7 @@ static PyObject *launch_graph(PyObject *module, PyObject *const *args, Py_ssize_
     if (PyErr_Occurred())
         return NULL;
     CUresult result;
-    Py_BEGIN_ALLOW_THREADS /* a full queue of the device makes the driver wait */
+    Py_BEGIN_ALLOW_THREADS /* the driver blocks if the device's queue is full */
     result = driver_launch_graph(driver, place, graph, stream);
     Py_END_ALLOW_THREADS
     return PyLong_FromLong(result);
@@ -178,7 +179,7 @@ static PyObject *launch_graph(PyObject *module, PyObject *const *args, Py_ssize_
 
 PyDoc_STRVAR(replace_doc,
     "replace_driver(addresses, /)\n--\n\n"
-    "For tests: call these entry points in place of libcuda's, {name: address}.");
+    "For tests: call these entry points instead of libcuda's. addresses: {name: address}.");
 
 static PyObject *replace_driver(PyObject *module, PyObject *addresses)
 {
@@ -229,7 +230,7 @@ static int fill_module(PyObject *module)
     return PyModule_AddType(module, core->launcher_type);
 }
 
-/* The objects that the state owns, but for the readers and the names of attributes. */
+/* The objects that the state owns, except the readers and the names of attributes. */
 #define OWNED(core) \
     { \
         (PyObject **)&(core)->plan_type, (PyObject **)&(core)->table_type, (PyObject **)&(core)->launcher_type, &(core)->classify, \
@@ -251,7 +252,7 @@ static int module_traverse(PyObject *module, visitproc visit, void *arg)
     return 0;
 }
 
-/* There is no tp_clear: until the module is freed, a launch may be in one of its functions. */
+/* There is no tp_clear, because a launch may be running one of the functions until the module is freed. */
 static void module_free(void *module)
 {
     struct core *core = core_of(module);

@@ -3,16 +3,16 @@
 #include <stddef.h>
 #include <structmember.h>
 
-/* What an op is in C. All else of it is Python's (`Op` in runtime/tilec_runtime/ops/base.py). */
+/* The part of an op in C. The rest is in Python (`Op` in runtime/tilec_runtime/ops/base.py). */
 struct op {
     PyObject_HEAD
-    PyObject *gone; /* a text: what used it up; NULL or None before */
+    PyObject *gone; /* a string that tells how it was used up; NULL or None before */
 };
 
 PyDoc_STRVAR(take_doc,
     "_take(where, /)\n--\n\n"
-    "Use the op up. Of threads that do so at the same time, one succeeds.\n\n"
-    "where: what it moves into, for messages. Raises UsedOpError where it was used before.");
+    "Use the op up. Of several threads that try at the same time, one succeeds.\n\n"
+    "where: the op's new owner, for messages. Raises UsedOpError if the op was used before.");
 
 static PyObject *op_take(struct op *self, PyObject *where)
 {

@@ -1,4 +1,4 @@
-/* The base type of ops, which are used once. */
+/* The base type of ops, which enforces that an op is used once. */
 #ifndef TILEC_OP_H
 #define TILEC_OP_H
 

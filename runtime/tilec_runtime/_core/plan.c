@@ -28,14 +28,14 @@ static bool read_template(struct plan *plan)
         return refuse("the argument block is larger than the launch core takes");
     }
     plan->block_size = (size_t)PyBytes_GET_SIZE(bytes);
-    plan->block = PyMem_Malloc(plan->block_size + 1); /* one more: a kernel may take nothing */
+    plan->block = PyMem_Malloc(plan->block_size + 1); /* plus 1, because a kernel may have no arguments */
     if (plan->block != NULL)
         memcpy(plan->block, PyBytes_AS_STRING(bytes), plan->block_size);
     Py_DECREF(bytes);
     return plan->block != NULL || no_memory();
 }
 
-/* A tuple that is an attribute of Python's plan. */
+/* Return a tuple attribute of Python's plan. */
 static PyObject *tuple_of(const struct plan *plan, const char *name)
 {
     PyObject *found = PyObject_GetAttrString(plan->source, name);
@@ -69,7 +69,7 @@ static bool read_offsets(struct plan *plan)
     return copied;
 }
 
-/* Whether what a patch reads exists, and where it writes lies in the block. */
+/* Whether a patch reads an existing source, and writes inside the block. */
 static bool patch_is_sound(const struct plan *plan, const struct signature *signature, const struct patch *patch)
 {
     size_t sources[] = {signature->tensor_count, plan->program.outputs, signature->parameters};
@@ -104,7 +104,7 @@ static bool copy_patches(struct plan *plan, const struct signature *signature, c
     plan->patches = PyMem_Calloc(count + 1, sizeof *plan->patches);
     if (plan->patches == NULL)
         return no_memory();
-    plan->patch_count = count; /* those that are not read yet have no format */
+    plan->patch_count = count; /* the format of a patch is NULL until it is read */
     for (size_t i = 0; i < count; i++)
         if (!read_patch(plan, signature, call, PyTuple_GET_ITEM(patches, (Py_ssize_t)i), &plan->patches[i]))
             return false;

@@ -26,7 +26,7 @@ size_t scalar_size(char format)
     }
 }
 
-/* Store the low bytes of an integer that lies in a range. */
+/* Store the low bytes of an integer. Returns false if it is out of range. */
 static bool store(int64_t value, int64_t low, int64_t high, unsigned char *target, size_t size)
 {
     if (value < low || value > high)

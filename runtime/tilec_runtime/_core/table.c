@@ -3,18 +3,18 @@
 #include "cache.h"
 #include "tensor.h"
 
-/* What one launcher launches with. */
+/* The launches of one launcher. */
 struct table {
     PyObject_HEAD
     struct core *core;
     PyObject *module;     /* owns `core` */
     PyObject *read;       /* Python's reader of arrays: (array) -> TensorFacts */
     PyObject *recordings; /* a dict that is empty while tilec captures no stream */
-    PyObject *lines;      /* a dict of the lines of the device's streams by their handles */
-    PyObject *launcher;   /* a driver's double: called in place of the driver; NULL for the driver itself */
+    PyObject *lines;      /* a dict of the lines of the device's streams by handle */
+    PyObject *launcher;   /* a test double, called instead of the driver; NULL for the driver itself */
     struct place place;
     struct signature signature;
-    bool written[MOST_TENSORS]; /* of each of the signature's tensors */
+    bool written[MOST_TENSORS]; /* whether the kernel writes each of the signature's tensors */
     struct cache cache;
 };
 
@@ -31,7 +31,7 @@ static void shape_launch(const struct plan *plan, const struct call *call, CUstr
     launch_attributes(launch, plan->cluster, plan->cooperative, plan->programmatic);
 }
 
-/* Enqueue through the driver. Returns its result, or NULL with an exception. */
+/* Enqueue through the driver. Returns True, the driver's result of a failure, or NULL with an exception. */
 static PyObject *launch_natively(
     const struct table *table, const struct call *call, const struct plan *plan, CUstream stream, struct prepared *prepared)
 {
@@ -39,13 +39,13 @@ static PyObject *launch_natively(
         .function = plan->function, .place = table->place, .parameters = prepared->parameters};
     shape_launch(plan, call, stream, &launch);
     CUresult result;
-    Py_BEGIN_ALLOW_THREADS /* a full queue of the device makes the driver wait */
+    Py_BEGIN_ALLOW_THREADS /* the driver blocks if the device's queue is full */
     result = driver_launch(&table->core->driver, &launch);
     Py_END_ALLOW_THREADS
     return result == CUDA_SUCCESS ? Py_NewRef(Py_True) : PyLong_FromLong(result);
 }
 
-/* Let a driver's double launch. */
+/* Let a test double launch. */
 static PyObject *launch_double(
     const struct table *table, const struct call *call, const struct plan *plan, CUstream stream, struct prepared *prepared)
 {
@@ -77,14 +77,13 @@ static PyObject *outcome_value(enum outcome outcome)
     return outcome == RAISED ? NULL : Py_NewRef(Py_None);
 }
 
-/* Which tensors of a call are tilec's own. */
+/* The call's tensor at an index if it is tilec's own, else NULL. */
 static PyObject *own_tensor(const struct table *table, const struct call *call, size_t index)
 {
     return call->owned[index] ? call->values[table->signature.tensors[index]] : NULL;
 }
 
-/* Whether all tensors of tilec's own are unclaimed (or claimed by the caller), and can be used on the line as they are. Nothing of Python
- * runs here. */
+/* Whether all of tilec's own tensors are unclaimed (or claimed by the caller), and need no wait on the line. Runs no Python. */
 static bool can_use(const struct table *table, const struct call *call, bool claimed, PyObject *line)
 {
     for (size_t i = 0; i < table->signature.tensor_count; i++) {
@@ -96,8 +95,8 @@ static bool can_use(const struct table *table, const struct call *call, bool cla
     return true;
 }
 
-/* Find the line of a launch: the caller's, one that Python orders (the last that happens before the driver is called), or that of the
- * stream. None where there is none, or nothing is to be noted. A new reference. */
+/* Find the line of a launch, a new reference: the caller's line, the value of the caller's `order` function, or the line of the stream. None
+ * if no use is to be recorded. The `order` function makes the stream wait, so it is called last before the driver. */
 static enum outcome find_line(
     const struct table *table, const struct call *call, const struct stream *stream, PyObject *order, PyObject **line)
 {
@@ -115,7 +114,7 @@ static enum outcome find_line(
     return DECLINED;
 }
 
-/* Remember the uses of a launch. */
+/* Record the uses of a launch. */
 static bool note_uses(const struct table *table, const struct call *call, PyObject *line)
 {
     if (line == Py_None)
@@ -128,7 +127,7 @@ static bool note_uses(const struct table *table, const struct call *call, PyObje
     return true;
 }
 
-/* Launch what is prepared, on a line. */
+/* Enqueue a prepared launch, and record its uses on a line. */
 static PyObject *launch_on(
     const struct table *table, const struct call *call, const struct plan *plan, const struct stream *stream, struct prepared *prepared,
     PyObject *order)
@@ -151,7 +150,7 @@ static PyObject *launch_call(struct table *table, struct call *call, const struc
     struct plan *plan = cache_find(&table->cache, call);
     if (plan == NULL)
         return Py_NewRef(Py_False);
-    /* From here on the plan is this call's own: another thread may evict it while Python runs or the driver waits. */
+    /* `plan` is a new reference, because another thread may evict the plan while Python runs or the driver waits. */
     enum outcome outcome = plan_fill(plan, table->core, call, &prepared);
     PyObject *result = outcome == DONE ? launch_on(table, call, plan, stream, &prepared, order) : outcome_value(outcome);
     Py_DECREF(plan);
@@ -161,7 +160,7 @@ static PyObject *launch_call(struct table *table, struct call *call, const struc
 PyObject *table_try(PyObject *object, PyObject *stream, PyObject *const *values, size_t count, PyObject *order)
 {
     struct table *table = (struct table *)object;
-    /* While a stream is captured, Python's `order` tells the graph what a launch uses. */
+    /* While a stream is captured, only Python's `order` records the uses of a launch for the graph. */
     bool noted = (order != NULL && PyCallable_Check(order)) || PyDict_GET_SIZE(table->recordings) == 0;
     if (!noted || count != table->signature.parameters)
         return outcome_value(DECLINED);
@@ -180,11 +179,11 @@ PyObject *table_try(PyObject *object, PyObject *stream, PyObject *const *values,
 PyDoc_STRVAR(launch_doc,
     "launch(stream, values, order=None, /)\n--\n\n"
     "Enqueue a call whose plan is cached.\n\n"
-    "Tensors of tilec's own that are unclaimed, and whose uses on other streams are known to be complete, need nothing else. A caller that\n"
-    "holds their leases gives the line of the stream as `order`. For all other cases the caller checks the leases, and gives a function,\n"
-    "which is called last before the driver, orders the stream, and returns its line, or None where no use is to be noted.\n\n"
-    "Returns True for a launch, False for a miss, None for a call that only Python's path launches, and what the driver returned where it\n"
-    "refused the launch. Nothing is enqueued unless it is True.");
+    "`order` is not needed if tilec's own tensors are unclaimed and their uses on other streams are known to be complete. A caller that holds\n"
+    "their leases passes the line of the stream. In all other cases the caller checks the leases and passes a function. It is called right\n"
+    "before the driver, makes the stream wait, and returns the stream's line, or None if no use is to be recorded.\n\n"
+    "Returns True for a launch, False for a miss, None for a call that only Python's path launches, or the driver's result if it refused the\n"
+    "launch. Only True means that the launch was enqueued.");
 
 static PyObject *table_launch(PyObject *table, PyObject *const *args, Py_ssize_t count)
 {
@@ -198,7 +197,7 @@ static PyObject *table_launch(PyObject *table, PyObject *const *args, Py_ssize_t
 
 /* Plans ------------------------------------------------------------------------------------------------------------------------------ */
 
-/* The types of the arguments that are no tensors, whose addresses are in the key. */
+/* The types of the arguments that are not tensors. Their addresses are in the key. */
 static PyObject *types_of(const struct signature *signature, PyObject *const *values)
 {
     PyObject *types = PyTuple_New((Py_ssize_t)signature->other_count);
@@ -219,8 +218,8 @@ static bool add_plan(struct table *table, const struct call *call, PyObject *sou
 
 PyDoc_STRVAR(add_doc,
     "add(values, plan, tensors=..., /)\n--\n\n"
-    "Keep Python's plan of a call, which it made for these facts of its tensors; return whether later calls can hit it.\n\n"
-    "Raises ValueError for a plan that is malformed or beyond the core's limits.");
+    "Cache Python's plan of a call with these facts of its tensors; return whether later calls can hit it.\n\n"
+    "Raises ValueError if the plan is malformed or beyond the core's limits.");
 
 static PyObject *table_add(struct table *table, PyObject *args)
 {
@@ -252,7 +251,7 @@ static Py_ssize_t table_length(struct table *table)
 
 /* The type --------------------------------------------------------------------------------------------------------------------------- */
 
-/* Take what launches: a driver's double, or the number of the device's context, for which the driver is opened. */
+/* Set the target of launches: a test double, or the handle of the device's context, for which the driver is opened. */
 static bool read_target(struct table *table, PyObject *target)
 {
     if (PyCallable_Check(target)) {
@@ -263,7 +262,7 @@ static bool read_target(struct table *table, PyObject *target)
     return !PyErr_Occurred() && driver_open(&table->core->driver);
 }
 
-/* Take which parameters the kernel writes. */
+/* Set which tensors the kernel writes. */
 static bool read_outs(struct table *table, PyObject *outs)
 {
     for (size_t i = 0; i < table->signature.tensor_count; i++) {
@@ -317,7 +316,7 @@ static int table_traverse(struct table *table, visitproc visit, void *arg)
     return cache_traverse(&table->cache, visit, arg);
 }
 
-/* The readers stay until the end: a launch may be in one of them. */
+/* The callables are kept until deallocation, because a launch may be running one of them. */
 static int table_clear(struct table *table)
 {
     cache_clear(&table->cache);
@@ -340,7 +339,7 @@ static void table_dealloc(struct table *table)
 
 bool table_check(PyObject *object)
 {
-    return Py_TYPE(object)->tp_dealloc == (destructor)table_dealloc; /* nothing derives from it */
+    return Py_TYPE(object)->tp_dealloc == (destructor)table_dealloc; /* the type has no subclasses */
 }
 
 static PyMethodDef table_methods[] = {

@@ -1,10 +1,10 @@
-/* The type `Table`: launches of one launcher whose plan is cached. */
+/* The type `Table`: the cached plans of one launcher, and their launches. */
 #ifndef TILEC_TABLE_H
 #define TILEC_TABLE_H
 
 #include "core.h"
 
-/* Launch a call whose plan is cached; `order` is NULL where there is none. Returns what the method `launch` does. */
+/* Launch a call whose plan is cached. `order` may be NULL. Returns the value of the method `launch`. */
 PyObject *table_try(PyObject *table, PyObject *stream, PyObject *const *values, size_t count, PyObject *order);
 
 /* Whether an object is a table. */

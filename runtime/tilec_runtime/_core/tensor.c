@@ -3,42 +3,42 @@
 #include <string.h>
 #include <structmember.h>
 
-/* All of these types begin with objects that the collector visits. Python's classes set the fields (core.py has the same ones for an
- * interpreter without the core), and nothing of Python runs while they are read here. */
+/* All of these types begin with objects that the garbage collector visits. Python's classes set the fields (device/core.py defines the same
+ * ones without a core). No Python code runs while they are read here. */
 struct fields {
     PyObject_HEAD
     PyObject *objects[3];
 };
 
-/* A stream as long as it is open, with the number of the last use of memory on it, and of the last one that is known to be complete. */
+/* A stream as long as it is open: `count` is the number of the last use of memory on it, `done` of the last one that is known to be complete. */
 struct line {
     struct fields base;
     unsigned long long handle;
     long long count, done;
     int ordinal;
-    char open, own; /* own: tilec made the stream, so that no other library captures it */
+    char open, own; /* own: whether tilec made the stream; no other library captures such a stream */
 };
 
-/* The last uses of memory: objects are the line of the last write, and a dict of the numbers of the reads since then, by their lines. */
+/* The last uses of memory. Objects: the line of the last write; a dict of the numbers of the reads since then, by line. */
 struct uses {
     struct fields base;
     long long at; /* number of the last write, or of a later read on its line */
 };
 enum { WRITTEN, READS };
-#define FOREVER (1LL << 62) /* the number of uses that last (marks.py has the same one) */
+#define FOREVER (1LL << 62) /* the number of lasting uses (the same as in marks.py) */
 
-/* The right to use a tensor: objects are the lease that it was taken of, and a dict of the claims of leases that were taken of it. */
+/* The right to use a tensor. Objects: the parent lease; a dict of the claims of leases taken of this one. */
 struct lease {
     struct fields base;
     char held; /* whether its claim is among those of its parent */
 };
 enum { PARENT, TAKEN };
 
-/* A tensor: objects are Python's facts, its lease, and the uses of its memory. */
+/* A tensor. Objects: Python's facts, the lease, the uses of the memory. */
 struct described {
     struct fields base;
     char usable;
-    char shared; /* whether it is one owner among several, who all read */
+    char shared; /* whether it is one of several owners, which all read */
     bool read; /* whether the facts were copied */
     struct facts facts;
     int64_t layout[2 * MOST_RANK];
@@ -75,8 +75,8 @@ enum outcome tensor_read(struct core *core, PyObject *value, int64_t *room, size
 
 /* Leases ----------------------------------------------------------------------------------------------------------------------------- */
 
-/* Whether no claim is in the way of a use: none at all for writing, none that writes for reading. A claim is a tuple of Python's, whose
- * second item says whether it writes. */
+/* Whether no claim conflicts with a use: a write conflicts with all claims, a read with claims that write. A claim is a Python tuple, whose
+ * second item tells whether it writes. */
 static bool is_unclaimed(PyObject *taken, bool write)
 {
     if (taken == NULL || !PyDict_CheckExact(taken))
@@ -88,7 +88,7 @@ static bool is_unclaimed(PyObject *taken, bool write)
     return true;
 }
 
-/* Whether nothing that was taken of a lease is in the way, and it holds its claim, as all do that it comes from. */
+/* Whether no claim on a lease conflicts, and the lease and all its ancestors hold their claims. */
 static bool is_free(const struct core *core, PyObject *object, bool write)
 {
     bool leaf = true;
@@ -99,7 +99,7 @@ static bool is_free(const struct core *core, PyObject *object, bool write)
         leaf = false;
         object = lease->base.objects[PARENT];
         if (object == NULL || object == Py_None)
-            return true; /* the memory's own */
+            return true; /* the lease of the memory itself */
         if (!lease->held)
             return false;
     }
@@ -108,8 +108,8 @@ static bool is_free(const struct core *core, PyObject *object, bool write)
 
 /* Stream order (the same rules as in tensors/uses.py) -------------------------------------------------------------------------------- */
 
-/* Whether a use of this number on another line, or on this one, needs no wait. Of a stream of another library, Python asks whether it is
- * captured before it is used for the first time. */
+/* Whether a use on a line needs no wait for the use of this number on `other`. On another library's stream, the first use after one on another
+ * line takes Python's path, which checks whether the stream is captured. */
 static bool is_ordered(const struct core *core, PyObject *other, long long number, PyObject *line)
 {
     return other == line ||
@@ -129,7 +129,7 @@ static bool reads_are_ordered(const struct core *core, PyObject *reads, PyObject
     return true;
 }
 
-/* Whether a use on this line needs to wait for nothing. */
+/* Whether a use on this line needs no wait. */
 static bool is_in_order(const struct core *core, PyObject *object, bool write, PyObject *line)
 {
     if (object == NULL || !is_kind(object, core->uses_type))
@@ -138,7 +138,7 @@ static bool is_in_order(const struct core *core, PyObject *object, bool write, P
     PyObject *written = uses->base.objects[WRITTEN], *reads = uses->base.objects[READS];
     if (reads == NULL || !PyDict_CheckExact(reads))
         return false;
-    bool read = PyDict_GET_SIZE(reads) != 0; /* each read came after the write */
+    bool read = PyDict_GET_SIZE(reads) != 0; /* each read waited for the write */
     if (read && (write || PyDict_GetItemWithError(reads, line) != NULL))
         return !write || reads_are_ordered(core, reads, line);
     return written == NULL || written == Py_None || is_ordered(core, written, uses->at, line);
@@ -150,7 +150,7 @@ bool tensor_is_free(const struct core *core, PyObject *value, bool write)
     return tensor->usable && tensor->read && !(write && tensor->facts.readonly) && is_free(core, tensor->base.objects[LEASE], write);
 }
 
-/* The claims on a tensor that it owns, or shares with others; NULL for a borrow, and for what cannot be used. */
+/* The claims on an owned or shared tensor; NULL for a borrow, and for a tensor that cannot be used. */
 static PyObject *own_claims(const struct core *core, PyObject *value)
 {
     const struct described *tensor = (const struct described *)value;
@@ -204,12 +204,12 @@ bool uses_last(const struct core *core, PyObject *lease, PyObject *object, bool 
     return number != NULL && PyLong_Check(number) && PyLong_AsLongLong(number) == FOREVER;
 }
 
-/* Remember a read on a line of its own. */
+/* Record a read on a line without the last write. */
 static bool note_read(PyObject *reads, PyObject *line, long long number)
 {
     PyObject *before = PyDict_GetItemWithError(reads, line);
     if (before != NULL && PyLong_Check(before) && PyLong_AsLongLong(before) >= number)
-        return true; /* it lasts */
+        return true; /* a lasting read is recorded */
     PyObject *value = PyErr_Occurred() ? NULL : PyLong_FromLongLong(number);
     bool set = value != NULL && PyDict_SetItem(reads, line, value) == 0;
     Py_XDECREF(value);
