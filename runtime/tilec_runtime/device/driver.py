@@ -297,7 +297,7 @@ class Driver(MemoryCalls):
         # The legacy default stream gives this result while a stream that waits for it is captured.
         return bool(status[0]) if not result else result == _CAPTURE_IMPLICIT
 
-    def outside_captures(self, ordinal: int) -> _Relaxed:  # noqa: ARG002 - the mode is a thread's
+    def outside_captures(self, ordinal: int) -> _Relaxed:  # noqa: ARG002 - the capture mode is per thread
         """Let this thread make calls, such as waits and frees, that would break other captures."""
         return _Relaxed(self._api)
 

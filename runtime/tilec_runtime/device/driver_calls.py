@@ -25,13 +25,13 @@ class Calls:
         """Start the driver API.
 
         Args:
-            api: a `Libcuda`, or a double in its place.
+            api: a `Libcuda`, or a test double.
         """
         self._api = api
         self._lock = threading.Lock()
         # By ordinal. A lost context is not here, so that `_context` reports the loss.
         self._contexts: dict[int, int] = {}
-        self._ordinals: dict[int, int] = {}  # of all contexts, lost or not
+        self._ordinals: dict[int, int] = {}  # by context, including lost ones
         self._losses = Losses()
         # The driver reads this variable at its start too.
         self._blocking = os.environ.get("CUDA_LAUNCH_BLOCKING", "0") not in ("", "0")

@@ -35,7 +35,7 @@ class MemoryCalls(Calls):
         """Start the driver API.
 
         Args:
-            api: a `Libcuda`, or a double in its place.
+            api: a `Libcuda`, or a test double.
         """
         super().__init__(api)
         self._own_pools: dict[int, PoolHandle] = {}
@@ -303,21 +303,21 @@ class MemoryCalls(Calls):
         self._own.discard(event)
         self._give_back(ordinal, "cuEventDestroy", event)
 
-    def position(self, ordinal: int, stream: int) -> int:  # noqa: ARG002 - only drivers that tell works apart count
+    def position(self, ordinal: int, stream: int) -> int:  # noqa: ARG002 - only drivers that attribute failures count
         """Return 0: a failure ends the context, so failures are not attributed to positions."""
         return 0
 
-    def record_event(self, ordinal: int, event: int, stream: int, since: int | None = None) -> None:  # noqa: ARG002 - as `position`
+    def record_event(self, ordinal: int, event: int, stream: int, since: int | None = None) -> None:  # noqa: ARG002 - see `position`
         """Record an event behind all work enqueued on a stream so far."""
         if not self._at_once(ordinal, "cuEventRecord", stream, event, stream):
             with self.current(ordinal):
                 self._ask("cuEventRecord", event, stream)
 
-    def event_failure(self, ordinal: int, event: int) -> BaseException | None:  # noqa: ARG002 - as `position`
+    def event_failure(self, ordinal: int, event: int) -> BaseException | None:  # noqa: ARG002 - see `position`
         """Return None: `event_reached` and waits raise a failure."""
         return None
 
-    def wait_event(self, ordinal: int, stream: int, event: int, *, anyway: bool = False) -> None:  # noqa: ARG002 - as `position`
+    def wait_event(self, ordinal: int, stream: int, event: int, *, anyway: bool = False) -> None:  # noqa: ARG002 - see `position`
         """Make later work on a stream wait for an event; one never recorded counts as reached."""
         if not self._at_once(ordinal, "cuStreamWaitEvent", stream, stream, event, 0):
             with self.current(ordinal):

@@ -69,7 +69,7 @@ class Stream(Uncopied):
         stream = cls.__new__(cls)
         number = stream_handle(handle, "Stream.borrow_raw")
         stream.device = ordinal_of(device)
-        stream.driver, stream._handle = driver or driver_of(device), number  # noqa: SLF001 - its own class
+        stream.driver, stream._handle = driver or driver_of(device), number  # noqa: SLF001 - an object of this class
         stream.borrowed, stream._owner = True, owner  # noqa: SLF001
         stream.line = marks.line_of(stream.driver, stream.device, number)
         return stream

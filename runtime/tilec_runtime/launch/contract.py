@@ -135,7 +135,7 @@ class Contract:
         """The outputs that calls may leave out, or None if calls give every parameter."""
         if not self.info.allocated:
             return None
-        from tilec_runtime.launch.outputs import Outputs  # no other kernel needs it
+        from tilec_runtime.launch.outputs import Outputs  # most kernels do not need it
 
         return Outputs(self.info)
 
@@ -144,7 +144,7 @@ class Contract:
         """The lists of arrays that calls take, or None if they take none."""
         if not self.info.lists:
             return None
-        from tilec_runtime.launch.lists import Lists  # no other kernel needs it
+        from tilec_runtime.launch.lists import Lists  # most kernels do not need it
 
         return Lists(self.info)
 

@@ -101,7 +101,7 @@ def refusals(what: str, ordinal: int, kernel: str = "") -> Iterator[None]:
     """
     try:
         yield
-    except ContextLostError:  # nothing is wrong with the image
+    except ContextLostError:  # not caused by the image
         raise
     except DriverError as error:
         raise KernelCacheError(

@@ -87,7 +87,9 @@ def _bits(value: Any) -> object:
         return struct.pack("=d", float.__float__(value))
     if isinstance(value, int):
         return int.__index__(value)
-    return value.tobytes() if hasattr(value, "tobytes") else repr(value)  # NumPy's
+    return (
+        value.tobytes() if hasattr(value, "tobytes") else repr(value)
+    )  # NumPy scalars; any other value
 
 
 def is_cut(value: Any) -> bool:

@@ -463,7 +463,7 @@ class Launcher(Uncopied, LauncherBase):
         leased = self._leased(values)
         if not leased:
             return
-        from tilec_runtime.tensors.lease import holder  # a tensor of tilec's has loaded it
+        from tilec_runtime.tensors.lease import holder  # already imported by the tensors
 
         who = holder(f"the launch of {self.info.name}")
         for place in leased:

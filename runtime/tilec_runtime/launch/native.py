@@ -42,7 +42,7 @@ def reading_of(cls: type) -> int:
 class PlainLauncher:
     """The base type of launchers without a launch core: Python makes every launch."""
 
-    _table: Table | None = None  # of cached plans
+    _table: Table | None = None  # the cached plans
     _call: Callable[..., Any]
     _launch: Callable[..., None]
 
@@ -130,4 +130,4 @@ if CORE is not None:
 if TYPE_CHECKING:
     LauncherBase = PlainLauncher
 else:
-    LauncherBase = PlainLauncher if CORE is None else CORE.Launcher  # the same in C
+    LauncherBase = PlainLauncher if CORE is None else CORE.Launcher  # the same type in C

@@ -263,7 +263,7 @@ def _cupy() -> Library:
 
 
 def _numpy() -> Library:
-    from tilec_runtime.tensors.host import numpy_dtype  # as above
+    from tilec_runtime.tensors.host import numpy_dtype  # most launches do not need it
 
     empty = importlib.import_module("numpy").empty
 

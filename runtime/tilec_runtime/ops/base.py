@@ -36,7 +36,7 @@ class _PlainBase:
     __slots__ = ("_gone",)
     _gone: str | None
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> Self:  # noqa: ARG004 - they are __init__'s
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:  # noqa: ARG004 - arguments of __init__
         self = object.__new__(cls)
         _set(self, "_gone", None)
         return self
@@ -72,7 +72,7 @@ class _Noted(_Base):
     _gone_at: Location | None
     _site: Location | None
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> Self:  # noqa: ARG004 - they are __init__'s
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:  # noqa: ARG004 - arguments of __init__
         self = super().__new__(cls)
         _set(self, "_site", site())
         return self
@@ -255,7 +255,7 @@ def take_all(ops: Sequence[Op[Any]], where: str) -> None:
     taken: list[Op[Any]] = []
     try:
         for op in ops:
-            op._take(where)  # noqa: SLF001 - its own module
+            op._take(where)  # noqa: SLF001 - same module
             taken.append(op)
     except UsedOpError:
         for op in taken:

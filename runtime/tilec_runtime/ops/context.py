@@ -91,7 +91,7 @@ class ExecutionContext:
         """
         self._require_running("run")
         require_op(op, "ctx.run", "pass an op; a value needs no run")
-        op._take("executed as a part of another op")  # noqa: SLF001 - of every op
+        op._take("executed as a part of another op")  # noqa: SLF001 - a method of all ops
         return op._run_in(self)  # noqa: SLF001
 
     # Memory of tensors

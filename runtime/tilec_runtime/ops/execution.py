@@ -59,7 +59,7 @@ def submit(
         )
     # Before the op is used up: if the stream is closed, the op stays usable.
     context = ExecutionContext(stream, blocking=not waited)
-    op._take("executed")  # noqa: SLF001 - of every op
+    op._take("executed")  # noqa: SLF001 - a method of all ops
     context.begin()
     RUNNING.op, RUNNING.stream = op, context.stream
     try:

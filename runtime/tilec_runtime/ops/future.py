@@ -58,7 +58,7 @@ class _Callback:
     def __call__(self, error: BaseException | None) -> None:
         future = self.future
         if future is not None:
-            future._settle(error)  # noqa: SLF001 - the two are one thing
+            future._settle(error)  # noqa: SLF001 - the callback is a part of the future
 
 
 @final
@@ -173,7 +173,7 @@ class DeviceFuture(concurrent.futures.Future[T], Uncopied):
         try:
             return self.result()
         finally:
-            del self  # as in `result`
+            del self  # breaks a cycle, see `result`
 
     def __repr__(self) -> str:
         """Show the state, and the op with its call site."""
@@ -221,9 +221,9 @@ def awaited(op: Runnable[T]) -> Generator[Any, None, T]:
         try:
             raise error
         finally:
-            del work, error  # as in `DeviceFuture.result`
+            del work, error  # breaks a cycle, see `DeviceFuture.result`
     future = DeviceFuture(op)
-    future._begin(work, stream.handle)  # noqa: SLF001 - its own module
+    future._begin(work, stream.handle)  # noqa: SLF001 - same module
     del work
     return (yield from future.__await__())
 
@@ -245,7 +245,7 @@ def start(op: Runnable[T], policy: Callable[[], SchedulingPolicy]) -> DeviceFutu
     futures = [DeviceFuture(op)]
     try:
         stream = stream_of(policy())
-        futures[0]._begin(enqueue(op, stream), stream.handle)  # noqa: SLF001 - its own module
+        futures[0]._begin(enqueue(op, stream), stream.handle)  # noqa: SLF001 - same module
     except Exception as error:
         ours = isinstance(error, (UsedOpError, NestedExecutionError)) and not error.op
         if ours:  # it is about this op, not about an op inside of it

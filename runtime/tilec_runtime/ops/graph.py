@@ -68,7 +68,9 @@ class Replays(Uncopied, Generic[T]):
         if isinstance(where, (Stream, ExecutionContext)):
             self._enqueue(where.driver, where.device, handle)
             return
-        index = getattr(getattr(where, "device", None), "index", None)  # of streams of torch
+        index = getattr(
+            getattr(where, "device", None), "index", None
+        )  # torch streams name their device
         ordinal = index if type(index) is int else self.stream.device
         self._enqueue(self.stream.driver, ordinal, handle)
 

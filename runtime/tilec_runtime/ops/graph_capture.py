@@ -117,7 +117,7 @@ class CapturedMark(Mark):
         Raises:
             GraphCaptureError: the stream is not captured, or belongs to another capture.
         """
-        recording = self._recording()  # it goes with the capture
+        recording = self._recording()  # None once the capture is over
         if recording is None or own_recording(self.driver, ordinal, stream) is not recording:
             raise _outside()
 
@@ -186,7 +186,7 @@ class Capture:
             refuse_nested(op)
             RUNNING.op = op
             try:
-                op._take("captured in a graph")  # noqa: SLF001 - of every op
+                op._take("captured in a graph")  # noqa: SLF001 - a method of all ops
                 return op._run_in(self.context)  # noqa: SLF001
             finally:
                 RUNNING.op = None
@@ -202,7 +202,7 @@ class Capture:
         """
         stack, self._exit = self._exit, None
         assert stack is not None
-        self.context._over = True  # noqa: SLF001 - the two are one thing
+        self.context._over = True  # noqa: SLF001 - same module
         end_recording(self.driver, self.ordinal, self.context.stream)
         with stack:
             return self.driver.end_capture(self.ordinal, self.context.stream)

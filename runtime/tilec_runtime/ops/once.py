@@ -66,7 +66,7 @@ class SharedExecution(Generic[T]):
         with _LOCK:
             if self.op is not None:
                 try:
-                    self.op._require_here(ctx)  # noqa: SLF001 - of every op
+                    self.op._require_here(ctx)  # noqa: SLF001 - a method of all ops
                 except Exception as error:
                     label(error, self.op.label)
                     raise
@@ -76,7 +76,7 @@ class SharedExecution(Generic[T]):
         assert op is not None
         self._busy = True
         try:
-            self.result = op._run_in(ctx)  # noqa: SLF001 - of every op
+            self.result = op._run_in(ctx)  # noqa: SLF001 - a method of all ops
         except Exception as error:
             self._error = copied(error)
             raise

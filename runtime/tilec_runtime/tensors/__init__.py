@@ -1,1 +1,1 @@
-"""Tensors: device memory with a shape, and who may use it."""
+"""Tensors: device memory with a shape, an owner and leases."""

@@ -91,8 +91,8 @@ class MemPool(Uncopied):
         """
         pool, serving = cls.__new__(cls), driver or driver_of(device)
         pool.device = ordinal_of(device)
-        pool._driver, pool._handle = serving, serving.default_pool(pool.device)  # noqa: SLF001 - one of its own
-        pool._release = None  # noqa: SLF001 - likewise
+        pool._driver, pool._handle = serving, serving.default_pool(pool.device)  # noqa: SLF001 - an object of this class
+        pool._release = None  # noqa: SLF001 - an object of this class
         return pool
 
     @classmethod
@@ -123,7 +123,7 @@ class MemPool(Uncopied):
         if not number:
             raise CallError("the handle of the memory pool is null")
         pool = cls.default(device, driver=driver)
-        pool._handle = number  # noqa: SLF001 - one of its own
+        pool._handle = number  # noqa: SLF001 - an object of this class
         if owner is not None and not any(kept is owner for kept in _OWNERS):
             _OWNERS.append(owner)
         return pool
@@ -194,7 +194,7 @@ def use_pool(pool: MemPool) -> Iterator[MemPool]:
         SchedulingError: it is closed.
     """
     require_kind("use_pool", "a MemPool", pool, MemPool, "pass MemPool(device, ...)")
-    _ = pool.handle  # it is open
+    _ = pool.handle  # raises if the pool is closed
     token = _HERE.set((pool, *_HERE.get()))
     try:
         yield pool

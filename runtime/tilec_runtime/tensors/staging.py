@@ -116,7 +116,7 @@ class PinnedBlock:
 
     def __del__(self) -> None:
         """Return the memory for later blocks."""
-        self._staging._take_back(self.address, self.size)  # noqa: SLF001 - the two are one thing
+        self._staging._take_back(self.address, self.size)  # noqa: SLF001 - same module
 
 
 _STAGING: weakref.WeakKeyDictionary[DeviceDriver, dict[int, Staging]] = weakref.WeakKeyDictionary()

@@ -187,7 +187,7 @@ class Tensor(Readable, Shares["SharedTensor"]):
     def _of(cls, storage: Storage, facts: TensorFacts) -> Tensor:
         tensor = cls.__new__(cls)
         Readable.__init__(tensor, storage, facts, storage.lease)
-        tensor._moved = None  # noqa: SLF001 - one of its own
+        tensor._moved = None  # noqa: SLF001 - an object of this class
         return tensor
 
     # Moves
