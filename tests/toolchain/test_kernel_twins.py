@@ -141,6 +141,7 @@ def test_the_operations_are_the_same(tile, tmp_path, name):
     assert operations(safe) == operations(plain)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", SAME_CODE)
 def test_the_machine_code_is_the_same(tile, tmp_path, name):
     safe, plain = (

@@ -11,6 +11,7 @@ import pytest
 
 from scripts.build_kernels import BUNDLE, built
 from tilec_runtime.bundle.read import Bundle
+from tilec_runtime.model.digest import sha256
 
 pytestmark = pytest.mark.toolchain
 
@@ -20,6 +21,15 @@ def members(data: bytes) -> dict[str, bytes]:
         return {name: archive.read(name) for name in archive.namelist()}
 
 
+def test_the_committed_bundle_is_of_these_sources():
+    sources = Bundle.open(BUNDLE.read_bytes()).info.sources
+    changed = [
+        name for name, digest in sources if sha256((BUNDLE.parent / name).read_bytes()) != digest
+    ]
+    assert not changed, "sources changed: run scripts/build_kernels.py"
+
+
+@pytest.mark.long
 def test_the_committed_bundle_is_what_its_sources_give():
     committed, fresh = BUNDLE.read_bytes(), built()
     old, new = Bundle.open(committed).info, Bundle.open(fresh).info
