@@ -118,6 +118,7 @@ sys.stdout.write(tile.compile(made).info.digest)
 """
 
 
+@pytest.mark.long
 def test_images_do_not_depend_on_where_they_are_made(tmp_path):
     digests = []
     for name in ("a", "b/c"):
