@@ -108,6 +108,7 @@ def test_the_package_and_right_uses_are_accepted_and_each_wrong_one_is_refused_a
     }
 
 
+@pytest.mark.long
 def test_the_stub_tells_what_the_module_has(project):
     command = [sys.executable, "-m", "mypy.stubtest", "sample"]
     done = subprocess.run(
