@@ -30,13 +30,13 @@ def _tool() -> str:
     return str(find_tool("tileirdisasm", ToolSearch(path=os.environ.get("PATH", ""))).path)
 
 
-def disassemble(data: bytes, *flags: str) -> str | None:
+def disassemble(data: bytes) -> str | None:
     """What tileirdisasm prints for a file; None where it refuses it."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "module.tilebc"
         path.write_bytes(data)
         done = subprocess.run(
-            [_tool(), *flags, str(path)], capture_output=True, text=True, timeout=60, check=False
+            [_tool(), str(path)], capture_output=True, text=True, timeout=60, check=False
         )
     return done.stdout if done.returncode == 0 else None
 
@@ -123,31 +123,3 @@ def _short(number: str, kind: Scalar) -> str:
         else np.array(float(number)).astype(STORAGE[kind])
     )
     return "nan" if np.isnan(value) else f"{value:.4e}"
-
-
-Places = tuple[tuple[str, int, int], ...]
-
-
-def places(text: str) -> list[tuple[str, Places]]:
-    """Name and places (file, line, column; innermost first) of every operation without blocks, from
-    what `-g` adds to a disassembly.
-    """
-    records = dict(re.findall(r"^(#loc\d*) = (.*)$", text, re.MULTILINE))
-    found = []
-    for line in text.splitlines():
-        said = re.match(r"^ +(?:[%\w$.:,# -]+ = )?(\w+)\b.* loc\((#loc\d*)\)$", line)
-        if said and not line.strip().startswith(("}", "(")):
-            found.append((said[1], _places(said[2], records)))
-    return found
-
-
-def _places(name: str, records: dict[str, str]) -> Places:
-    record = records[name]
-    if at := re.fullmatch(r'loc\("(.*)":(\d+):(\d+)\)', record):
-        return ((at[1], int(at[2]), int(at[3])),)
-    if inlined := re.fullmatch(r"loc\(callsite\((#loc\d*) at (#loc\d*)\)\)", record):
-        return _places(inlined[1], records) + _places(inlined[2], records)
-    if scoped := re.match(r"#cuda_tile.di_loc<(#loc\d*) in ", record):
-        return _places(scoped[1], records)
-    assert record == "loc(unknown)", record
-    return ()
