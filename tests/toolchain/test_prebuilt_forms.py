@@ -89,19 +89,6 @@ def test_ptx_is_taken_as_it_is_and_lowered_where_the_driver_asks_for_it(tmp_path
     assert "450 (CUDA 11.0)" in caught.value.fix
 
 
-def test_ptx_that_cannot_be_lowered_says_what_it_needs(tmp_path: Path) -> None:
-    text = ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k()\n{\n  .reg .s32 %r<3>;\n  mov.s32 %r1, 5;\n"
-    text += "  szext.wrap.s32 %r0, %r1, %r1;\n  ret;\n}\n"
-    where = source(tmp_path, {"k.ptx": text.encode()})
-    assert frontend().compile(job(where, "k", "compute_80", params=())).info.ptx_isa == (8, 0)
-    with pytest.raises(
-        CompileError, match=r"the PTX cannot be lowered to ISA 7\.4, which is what min-driver reads"
-    ) as caught:
-        frontend().compile(job(where, "k", "compute_80", params=(), max_isa=(7, 4)))
-    assert "raise min-driver" in caught.value.fix
-    assert str(caught.value.diagnostics[0].location) == "k.ptx:8"
-
-
 def test_lto_ir_in_a_fatbin_serves_its_architecture_and_later_ones(tmp_path: Path) -> None:
     where = source(tmp_path, {"k.fatbin": fatbin(cubin=False, ptx=False, tileir=False)})
     assert read_cubin(frontend().compile(job(where, target="sm_120")).data).cc == (12, 0)

@@ -347,19 +347,6 @@ def test_the_environment_changes_nothing(root: Path, monkeypatch: pytest.MonkeyP
     assert frontend().compile(job(root, target="compute_80")) == before
 
 
-def test_a_shared_array_of_the_launch(root: Path) -> None:
-    write(
-        root,
-        {
-            "k/dynamic.py": KERNELS.replace("(N, SPAN), T)", "0, T)")
-            .replace("block[cuda.threadIdx.x % N, cuda.threadIdx.y % SPAN]", "block[0]")
-            .replace("block[0, 0]", "block[N]")
-        },
-    )
-    image = frontend().compile(job(root, "tiled", path="k/dynamic.py"))
-    assert image.info.resources.shared == 0
-
-
 def test_outputs_are_the_only_arrays_that_are_written(root: Path) -> None:
     with pytest.raises(CompileError, match="does not compile for sm_90") as caught:
         frontend().compile(

@@ -11,7 +11,7 @@ import pytest
 
 from tests.toolchain.projects import write
 from tests.toolchain.tile_jobs import HEADER, SAMPLE, job, scalar, tensor, vectors
-from tilec.frontends.tile import api, patches
+from tilec.frontends.tile import api
 from tilec.frontends.tools import run
 from tilec.frontends.tools.search import find_tool
 from tilec_runtime.bundle.cubin import read_cubin
@@ -206,27 +206,6 @@ def test_spills_are_what_the_disassembler_shows(tile, tmp_path, target):
     }
     assert (used.spill_stores, used.spill_loads) == (shown["STL"], shown["LDL"])
     assert used.spill_stores > 0
-
-
-def test_the_api_is_as_expected():
-    """What is used of cuda.tile without being public, held against the installed version."""
-    from cuda.tile._bytecode.version import BytecodeVersion
-    from cuda.tile._compile import _SUPPORTED_VERSIONS
-    from cuda.tile._passes import ast2hir
-
-    assert tuple((v.major(), v.minor()) for v in _SUPPORTED_VERSIONS) == api.BYTECODES
-    assert (BytecodeVersion.V_13_3.major(), BytecodeVersion.V_13_3.minor()) == api.PORTABLE[0]
-    ct = api.cuda_tile()
-    assert type(ast2hir.inspect) is patches._Inspect
-
-    def plain(x):
-        pass
-
-    kernel = ct.kernel(plain)
-    assert api.is_kernel(kernel)
-    assert not api.is_kernel(plain)
-    assert api.function_of(kernel) is plain
-    assert api.opt_level(ct.kernel(opt_level=ct.ByTarget(sm_90=1, default=2))(plain), "sm_90") == 1
 
 
 def test_the_newest_bytecode_that_both_know_is_written(tile):

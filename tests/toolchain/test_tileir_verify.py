@@ -11,6 +11,7 @@ import pytest
 
 pytest.importorskip("cuda.tile", reason="needs cuda-tile")
 
+from tests.amount import part
 from tests.toolchain import tile_samples as samples
 from tests.toolchain.tile_disassembly import disassemble
 from tests.toolchain.tile_encoder import bounded, div_by, encoders
@@ -36,7 +37,7 @@ from tilec_runtime.errors import TileIRError
 
 pytestmark = pytest.mark.toolchain
 
-CHANGES = 4
+CHANGES = part(10, least=2)
 ENCODERS = tuple(encoders())
 VIEWS = (
     MATRIX,
@@ -160,20 +161,6 @@ def test_tilec_refuses_what_the_toolkit_refuses(place: int) -> None:
         except (AssertionError, AttributeError, TypeError, ValueError):
             continue  # the encoder has no place for such arguments
         assert accepted(data) == (disassemble(data) is not None), use
-
-
-def test_most_changes_are_tried() -> None:
-    tried = refused = 0
-    for place, sample in enumerate(SAMPLES[::7]):
-        for seed in range(10):
-            try:
-                data = module(changed(random.Random(1000 * place + seed), sample))
-            except (AssertionError, AttributeError, TypeError, ValueError):
-                continue
-            tried += 1
-            refused += not accepted(data)
-    assert tried > 250
-    assert 0.5 * tried < refused < tried
 
 
 def test_the_table_has_exactly_what_the_encoder_writes() -> None:

@@ -240,19 +240,6 @@ def test_lines_are_kept_where_they_are_asked_for(root: Path) -> None:
     assert ".loc" not in frontend().compile(job(root, target="compute_80")).data.decode()
 
 
-def test_the_api_that_is_wrapped_is_there(root: Path) -> None:
-    """What the wrapper reads of a Triton kernel's private parts, on the installed version."""
-    api.load()
-    import triton
-    from triton.backends.nvidia.compiler import CUDAOptions
-
-    assert set(api.HINTS) - {"fp_fusion"} <= set(CUDAOptions.__dataclass_fields__)
-    assert {"ptx_version", "enable_fp_fusion"} <= set(CUDAOptions.__dataclass_fields__)
-    for name in api.NAMES:
-        assert str(api.dtype(name)) == {"bool": "int1"}.get(name, str(api.dtype(name)))
-        assert isinstance(api.dtype(name), triton.language.dtype)
-
-
 DESCRIPTORS = """import triton
 import triton.language as tl
 
