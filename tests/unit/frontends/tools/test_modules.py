@@ -4,12 +4,14 @@ the project.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tilec.frontends.tools.environment import is_environment
 from tilec.frontends.tools.inputs import closure
 from tilec.frontends.tools.modules import LoadedModule, load
 from tilec.model.job import Source
@@ -106,6 +108,12 @@ def test_a_module_that_no_import_statement_names_is_declared(
 )
 def test_what_needs_no_declaration(tmp_path: Path, code: str) -> None:
     loaded(tmp_path, OPEN + code)
+
+
+def test_the_environment() -> None:
+    assert is_environment(os.__file__)
+    assert is_environment(pytest.__file__)
+    assert not is_environment("/nowhere/x.py")
 
 
 @pytest.fixture
