@@ -1,4 +1,4 @@
-"""One run of the command: its global options, where it prints, and options that commands share."""
+"""One run of the command: global options, output, and options that commands share."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 MANIFEST = "tilec.toml"
 SCHEMA_VERSION = 1
-HELP_WIDTH = 76  # columns of an example: 80 less the indents of click and of the list
+HELP_WIDTH = 76  # columns of an example: 80 minus the indents of click and of the list
 MOST_SECONDS = 1_000_000
-# JSON leaves control characters above 0x1f as they are; a terminal would obey some of them.
+# JSON does not escape control characters above 0x1f, but terminals interpret some of them.
 _JSON_ESCAPES = {code: f"\\u{code:04x}" for code in CONTROLS if code > 0x1F}
 
 
 class StoppedError(Exception):
-    """Ctrl-C, with a message of what was done until then; click would drop a KeyboardInterrupt's."""
+    """Ctrl-C with a message about the work done; click drops the message of KeyboardInterrupt."""
 
 
 @dataclasses.dataclass(kw_only=True, slots=True)
@@ -45,8 +45,8 @@ class App:
     Attributes:
         settings: environment and working directory.
         command: name of the command.
-        manifest_text: of a manifest that is no file: what a run of a source alone takes in its place.
-        showing: whether `status` has a line on the terminal.
+        manifest_text: text of a manifest without a file, for a run of a single source.
+        showing: whether the line of `status` is on the terminal.
     """
 
     settings: Settings
@@ -67,7 +67,7 @@ class App:
         return self.settings.cwd / self.directory
 
     def path(self, text: str | Path) -> Path:
-        """Return a path of the command line as an absolute one."""
+        """Return the absolute path for a path on the command line."""
         return self.base / text
 
     def built_path(self, text: str) -> Path:
@@ -91,7 +91,7 @@ class App:
         """Return the manifest: `--manifest`, or the first tilec.toml in `base` or above it.
 
         Raises:
-            UsageError: there is none.
+            UsageError: there is no manifest.
         """
         if self.directory and not self.base.is_dir():
             raise UsageError(
@@ -117,9 +117,9 @@ class App:
         )
 
     def show(self, path: Path | str) -> str:
-        """Return a path relative to the working directory, where it lies inside.
+        """Return a path relative to the working directory, if it is inside.
 
-        A relative path is taken from the project's directory, as compilers print it.
+        A relative path starts from the project's directory, as in the output of compilers.
         """
         path = Path(path)
         if not path.is_absolute():
@@ -139,7 +139,7 @@ class App:
         return wish == "always" or (wish != "never" and stream.isatty())
 
     def status(self, text: str) -> None:
-        """Show on a terminal what is being done, until something else is printed."""
+        """Show the current activity on a terminal until the next output."""
         self.clear_status()
         silent = self.quiet or self.json or self.settings.dumb or self.settings.ci
         if silent or not sys.stderr.isatty():
@@ -159,8 +159,8 @@ class App:
         """Print result lines, unless `--quiet` or `--json` is given.
 
         Args:
-            text: lines; wide ones are broken between words where a terminal shows them.
-            indent: of continued lines, default two more than their line has.
+            text: lines; on a terminal, wide ones are broken between words.
+            indent: indent of continued lines; by default two more than that of their line.
             wrap: whether to break wide lines.
         """
         self.clear_status()
@@ -221,10 +221,10 @@ class App:
 
 def print_document(kind: str, body: Mapping[str, Any]) -> None:
     """Print a JSON document on standard output, with control characters escaped."""
-    import msgspec  # not for --help
+    import msgspec  # --help does not need it
 
     head = {"schema_version": SCHEMA_VERSION, "kind": kind}
-    # json itself indents in Python, which takes seconds for thousands of images.
+    # json's own indentation runs in Python, and takes seconds for thousands of images.
     text = msgspec.json.format(json.dumps({**head, **body}, ensure_ascii=False), indent=2)
     click.echo(text.translate(_JSON_ESCAPES))
 
@@ -232,8 +232,8 @@ def print_document(kind: str, body: Mapping[str, Any]) -> None:
 def examples(*lines: str) -> str:
     """Return the examples of a command's help.
 
-    Each line is `command` or `command  # note`. A note stands beside its command if there is room,
-    else above it.
+    Each line is `command` or `command  # note`. A note is printed beside its command if there is
+    room, otherwise above it.
     """
     rows = [line.partition("  # ")[::2] for line in lines]
     rows = [(command.rstrip(), note.strip()) for command, note in rows]
@@ -256,7 +256,7 @@ def words_of(values: Sequence[str]) -> tuple[str, ...]:
 def split_words(
     ctx: click.Context, param: click.Parameter, values: Sequence[str]
 ) -> tuple[str, ...]:
-    """Callback of an option that takes lists: `a,b` and repeated options make one tuple."""
+    """Callback of a list option: `a,b` and repeated options give one tuple."""
     words = words_of(values)
     if values and not words:
         named(ctx, param, "")
@@ -264,9 +264,9 @@ def split_words(
 
 
 def named(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
-    """Callback of an option that names something: refuse an empty name.
+    """Callback of an option with a name: refuse an empty name.
 
-    An unset shell variable leaves one. It would silently do the same as no option at all.
+    An unset shell variable gives an empty name, which would silently have the effect of no option.
     """
     if value == "":
         raise click.BadParameter(
@@ -278,14 +278,14 @@ def named(ctx: click.Context, param: click.Parameter, value: str | None) -> str 
 
 
 class SecondsRange(click.FloatRange):
-    """A range of seconds that the system can wait for; `nan` is in none."""
+    """A range of seconds that the system can wait for; refuses `nan`."""
 
     name = "seconds"
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
-        """Read the number."""
+        """Parse the number."""
         try:
             number = float(value)
         except ValueError:
@@ -319,7 +319,7 @@ def json_option(command: F) -> F:
 
 
 def global_options(*, hidden: bool) -> list[click.Option]:
-    """Return the options that every command takes, before or after its name."""
+    """Return the options of every command, allowed before or after its name."""
     paths = click.Path()
 
     def option(*flags: str, name: str, **kwargs: Any) -> click.Option:
@@ -351,7 +351,7 @@ def global_options(*, hidden: bool) -> list[click.Option]:
 
 
 def add_global_options(command: click.Command) -> None:
-    """Add the global options to a command and its subcommands, where they have none of the name."""
+    """Add the global options to a command and its subcommands, except for existing names."""
     taken = {flag for param in command.params for flag in param.opts}
     command.params.extend(
         option for option in global_options(hidden=True) if not taken.intersection(option.opts)

@@ -15,14 +15,14 @@ _PERCENT = re.compile(r"(\d{1,4}(?:\.\d{1,3})?)\s*%?")
 
 
 class Percent(click.ParamType):  # type: ignore[type-arg,unused-ignore]
-    """A share: `5%` is 0.05."""
+    """A percentage: `5%` is 0.05."""
 
     name = "percent"
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
-        """Read it."""
+        """Parse the percentage."""
         if isinstance(value, float):
             return value
         match = _PERCENT.fullmatch(str(value).strip())

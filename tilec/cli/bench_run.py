@@ -53,7 +53,7 @@ NO_GPU = (
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Given:
-    """The options of one command line; fields are named as click names them."""
+    """The options of one command line, with click's names."""
 
     kernels: tuple[str, ...]
     expression: str
@@ -79,7 +79,7 @@ class Given:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class BenchPlan:
-    """The cases to measure, which of them are points of a sweep or variants, and the sweep."""
+    """The cases to measure, the points of a sweep or variants among them, and the sweep."""
 
     cases: Sequence[BoundCase]
     points: Mapping[str, Point] = dataclasses.field(default_factory=dict)
@@ -133,7 +133,7 @@ def run_bench(app: App, given: Given) -> int:
 
 
 def _settings(given: Given, sweep: Sweep | None, value: str) -> tuple[str, ...]:
-    """Return what `--set` gives at a point of the sweep."""
+    """Return the values of `--set` at a point of the sweep."""
     return settings_at(given.settings, sweep, value) if sweep else given.settings
 
 
@@ -141,8 +141,8 @@ def _device(app: App, given: Given) -> tuple[DeviceDriver, DeviceInfo]:
     """Return the device; `auto` is the first GPU, and never the cpu device.
 
     Raises:
-        UsageError: no such device, or an option that the cpu device does not have.
-        NoDeviceError: the GPU is not there.
+        UsageError: the device is unknown, or the cpu device does not support an option.
+        NoDeviceError: the GPU is missing.
     """
     name = require_device_name(given.device)
     if name != CPU:
@@ -160,7 +160,7 @@ def _device(app: App, given: Given) -> tuple[DeviceDriver, DeviceInfo]:
 
 
 class Files:
-    """The files of a run; wrong names are refused before anything is built or measured."""
+    """The files of a run; invalid names are refused before building and measuring."""
 
     def __init__(self, app: App, project: Project, given: Given) -> None:
         work = WorkDir(Path(project.manifest.root))
@@ -185,7 +185,7 @@ class Files:
             self.before()
 
     def before(self) -> Saved | None:
-        """Return what was saved under the name; another run may have saved cases meanwhile."""
+        """Return the times saved under the name; read late, since other runs may change them."""
         there = self.save is not None and self.save.exists()
         return read_saved(self.save, self._shown_save) if self.save and there else None
 

@@ -1,4 +1,4 @@
-"""Measurements as text: a row for each case, rivals below it, and notes at the end."""
+"""Measurements as text: a row per case with its rivals below, and notes at the end."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ SHOWN = 4
 
 
 class Rows:
-    """Prints each case as it ends; points of a sweep stand below the name of their case.
+    """Prints each case as it ends; points of a sweep are below the name of their case.
 
     Args:
-        app: prints.
-        cases: the cases that will come.
-        points: which of them are points, by name.
+        app: run of the command.
+        cases: all cases.
+        points: points of the cases that have one, by name.
     """
 
     def __init__(self, app: App, cases: Sequence[BoundCase], points: Mapping[str, Point]) -> None:
@@ -80,7 +80,7 @@ class Rows:
                     self._app.say(f"  {line}")
             return
         if base and self._table.shortens(label):
-            # The middle of its name is what tells a point from the others.
+            # A point is distinguished by the middle of its name, which must not be shortened.
             self._app.say(label, wrap=False)
             label = ""
         self._row([label, *numbers(case)])
@@ -103,7 +103,7 @@ def _label(name: str, point: Point | None) -> str:
 
 
 def numbers(case: CaseBench) -> list[str]:
-    """Return the cells of a measured case behind its name: time, interval, host, rates, share."""
+    """Return the cells of a measured case after its name: time, interval, host, rates, share."""
     assert case.measurement is not None
     share = "-"
     if case.rates.share is not None:
@@ -118,7 +118,7 @@ def numbers(case: CaseBench) -> list[str]:
 
 
 def head_lines(setting: Setting, ceilings: Ceilings | None, clocks_missing: str) -> Iterator[str]:
-    """Yield where it is measured, and what the device can do at most."""
+    """Yield the device and its ceilings."""
     if setting.kind == "cpu":
         yield f"on the cpu device ({setting.device}): these are times of an interpreter, and say nothing of a GPU"
     else:
@@ -141,7 +141,7 @@ def head_lines(setting: Setting, ceilings: Ceilings | None, clocks_missing: str)
 def end_lines(
     results: Sequence[CaseBench], saved: Saved | None, limit: float, *, gate: bool
 ) -> Iterator[str]:
-    """Yield what makes measurements doubtful, what was skipped, and how all compares with saved."""
+    """Yield doubts about measurements, skipped cases, and the comparison with saved times."""
     lines = [*_doubts(results), *_rival_notes(results)]
     lines += skipped_lines(
         (case.kernel, case.reason) for case in results if case.status == "skipped"
@@ -225,7 +225,7 @@ def _by_standing(results: Sequence[CaseBench]) -> dict[Standing, list[CaseBench]
 
 
 def _verdict(counts: Mapping[Standing, int]) -> str:
-    """Return whether a comparison passed; one of no case fails."""
+    """Return the verdict of a comparison; one without cases fails."""
     word, color = "ok", "green"
     if Standing.SLOWER in counts or not counts:
         word, color = "FAIL", "red"
@@ -235,7 +235,7 @@ def _verdict(counts: Mapping[Standing, int]) -> str:
 
 
 def markdown(results: Sequence[CaseBench], setting: Setting) -> str:
-    """Return a table for a comment."""
+    """Return a Markdown table for a comment."""
     where = f"{setting.device}, driver {setting.driver}"
     if setting.kind == "cpu":
         where = "the cpu device (says nothing of a GPU)"
@@ -271,7 +271,7 @@ def _rival_text(rival: RivalResult) -> str:
 
 
 def change_text(change: Change) -> str:
-    """Return `+7.9% against saved (+7.1% to +8.8%): slower, also when measured again`."""
+    """Format as `+7.9% against saved (+7.1% to +8.8%): slower, also when measured again`."""
     low, high = change.interval.low - 1, change.interval.high - 1
     again = ""
     if change.repeated:
@@ -283,7 +283,7 @@ def change_text(change: Change) -> str:
 
 
 def ratio_text(ratio: float, interval: Interval) -> str:
-    """Return how a rival's time compares: `1.01x as long (1.00 to 1.02)`, `450x as fast (...)`."""
+    """Format a rival's ratio as `1.01x as long (1.00 to 1.02)` or `450x as fast (...)`."""
     low, high, word = interval.low, interval.high, "as long"
     if 0 < ratio < 0.1:  # small ratios are hard to read
         ratio, low, high, word = 1 / ratio, 1 / high, 1 / low, "as fast"
@@ -292,7 +292,7 @@ def ratio_text(ratio: float, interval: Interval) -> str:
 
 
 def host_text(seconds: float | None) -> str:
-    """Return `3.4 us`, `123 us`, `1.2 ms`, at most 7 characters; a dash for None."""
+    """Format as `3.4 us`, `123 us` or `1.2 ms`, in at most 7 characters; a dash for None."""
     if seconds is None:
         return "-"
     if seconds >= 999.5e-6:
@@ -301,7 +301,7 @@ def host_text(seconds: float | None) -> str:
 
 
 def rate_text(rate: float | None, unit: float) -> str:
-    """Return a rate in a unit, with three digits; a dash for None."""
+    """Format a rate in a unit with three digits; a dash for None."""
     if rate is None:
         return "-"
     value = rate / unit
@@ -311,7 +311,7 @@ def rate_text(rate: float | None, unit: float) -> str:
 
 
 def _times(found: Measurement) -> tuple[str, str]:
-    """Return the median, and the wider half of its interval as a share of it."""
+    """Return the median, and the wider half of its interval in percent of it."""
     interval, middle = series_interval(found.samples), median(found.samples)
     half = max(interval.high - middle, middle - interval.low) / middle
     return time_text(middle), f"±{100 * half:.1f}%" if half < 1 else ">100%"
@@ -321,8 +321,8 @@ def plot_lines(results: Sequence[CaseBench], sweep: str) -> Iterator[str]:
     """Yield a table for each case with several points: a sweep in order, variants by time.
 
     Args:
-        results: of a run.
-        sweep: the name that is swept; empty if only variants differ.
+        results: results of a run.
+        sweep: name of the swept value; empty if only variants differ.
     """
     for group in groups_of(results, sweep):
         (first, second, *titles), rows = rows_of(group, time_text)
@@ -348,10 +348,10 @@ def write_report(
     sweep: str,
     notes: Sequence[str],
 ) -> None:
-    """Write the page of a run.
+    """Write the HTML page of a run.
 
     Raises:
-        OutputError: the file cannot be written; what was there before is unchanged.
+        OutputError: the file cannot be written; an existing file is unchanged.
     """
     report = Report(
         title=title,

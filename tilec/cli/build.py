@@ -1,4 +1,4 @@
-"""`tilec build`: compile the kernels, and show what was written."""
+"""`tilec build`: compile the kernels, and show the written files."""
 
 from __future__ import annotations
 
@@ -212,9 +212,9 @@ def untouched(
     profile: str = "release",
     emit: tuple[str, ...] = (),
 ) -> Untouched | None:
-    """Return the last build, if it was asked for the same and no file changed since.
+    """Return the last build if it had the same request and no file has changed since.
 
-    It imports nothing of the build pipeline: a build with nothing to do stays fast.
+    It does not import the build pipeline, so that an up-to-date build is fast.
     """
     from tilec.compile import stamp
 
@@ -248,8 +248,8 @@ def make_request(
     """Return a build request for the project at hand.
 
     Raises:
-        UsageError: there is no manifest, TILEC_CACHE_MAX is no size, or the scheduler none.
-        MissingError: the scheduler is Dask's, which is not installed.
+        UsageError: there is no manifest, or TILEC_CACHE_MAX or the scheduler is invalid.
+        MissingError: the scheduler needs Dask, which is not installed.
     """
     if scheduler is None:
         processes, address = parse_scheduler(app.settings.scheduler, name="TILEC_SCHEDULER")
@@ -262,7 +262,7 @@ def make_request(
     from tilec.build import BuildRequest
 
     search = settings.search
-    if locked:  # digest the tools' files, whatever is remembered about them
+    if locked:  # hash the tools' files, without remembered digests
         search = dataclasses.replace(search, state_dir="", verify=True)
     return BuildRequest(
         manifest_path=manifest_path,
@@ -310,7 +310,7 @@ def _build(app: App, request: BuildRequest) -> None:
 
 
 def _last_build(request: BuildRequest) -> int:
-    """Return when the last build put its outputs in place, in nanoseconds; 0 for never."""
+    """Return the time at which the last build wrote its outputs, in nanoseconds; 0 for never."""
     from tilec.compile.state import ENDED, NAME
 
     try:
@@ -346,7 +346,7 @@ def _print_result(app: App, result: BuildResult) -> None:
 def _say_how_to_import(app: App, package: Path) -> None:
     project = app.manifest_path().parent
     folder, name = package.parent, package.name
-    # Built into a package of the user's, it is a part of that one.
+    # A package built into a package of the user is a part of it.
     while (folder / "__init__.py").is_file():
         folder, name = folder.parent, f"{folder.name}.{name}"
     path = f"PYTHONPATH={app.show(folder)}"
@@ -356,7 +356,7 @@ def _say_how_to_import(app: App, package: Path) -> None:
 
 
 def print_kernels(app: App, kernels: Iterable[KernelSummary]) -> None:
-    """Print a table of kernels and what their images need; spills stand out."""
+    """Print a table of kernels and their resources, with spills highlighted."""
     rows: list[list[Cell]] = [
         [
             kernel.name,
@@ -375,7 +375,7 @@ def print_kernels(app: App, kernels: Iterable[KernelSummary]) -> None:
 
 
 def _output_rows(app: App, outputs: Sequence[Output]) -> list[list[Cell]]:
-    """Return a row for each kind and directory: one file by its name, several by their number."""
+    """Return a row per kind and directory, with a file's name or the number of files."""
     groups: dict[tuple[str, Path], list[Output]] = {}
     for output in outputs:
         folder = Path(output.path).parent

@@ -1,4 +1,4 @@
-"""The cases that a command line chooses, bound to a bundle that is opened or built for them."""
+"""The cases that a command line selects, bound to an opened or newly built bundle."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SHOWN = 20
 
 def case_options(function: F) -> F:
     """Declare `[KERNEL]...`, `-k` (`expression`), `--select` and `--case` (`cases`)."""
-    for declare in (  # the first that is declared is shown last
+    for declare in (  # help shows the first one last
         click.option(
             "--case",
             "cases",
@@ -77,7 +77,7 @@ def set_option(function: F) -> F:
 
 
 def bundle_options(default: str) -> Callable[[F], F]:
-    """Declare `--bundle` and `--targets`; `default` says what is built without `--targets`."""
+    """Declare `--bundle` and `--targets`; `default` describes the default targets."""
 
     def declare(function: F) -> F:
         targets = targets_option(f"Targets to build for (default: {default}).", build=False)
@@ -94,15 +94,15 @@ def bundle_options(default: str) -> Callable[[F], F]:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Wish:
-    """The cases that a command line asks for.
+    """The selection of cases on a command line.
 
     Attributes:
         kernels: names of kernels (and chains); empty for all.
-        select: globs over names of cases.
+        select: globs for names of cases.
         cases: names of cases.
-        expression: that of `-k`.
+        expression: expression of `-k`.
         overrides: changes to the cases.
-        chains: whether cases of chains count.
+        chains: whether to include cases of chains.
     """
 
     kernels: tuple[str, ...] = ()
@@ -118,10 +118,10 @@ class Opened:
     """A bundle to run from.
 
     Attributes:
-        bundle: None if none of the kernels can be in it.
-        absent: kernels that were asked for and are not in it, with the reason.
-        advice: how to get Tile IR into it; empty where the manifest says it.
-        path: where it lies.
+        bundle: the bundle, or None if no kernel could be built for it.
+        absent: requested kernels that it lacks, with the reason.
+        advice: the step that adds Tile IR to it; empty if the manifest determines it.
+        path: path of the bundle.
     """
 
     bundle: Bundle | None
@@ -135,7 +135,7 @@ class Opened:
         return {kernel.name: kernel for kernel in self.bundle.info.kernels} if self.bundle else {}
 
     def absence(self, case: BoundCase) -> str:
-        """Return why a case cannot be run: one of its kernels is absent; empty if none is."""
+        """Return the reason why one of a case's kernels is absent; empty if none is."""
         for step in case.steps:
             if step.kernel in self.absent:
                 return f"{step.kernel}: {self.absent[step.kernel]}"
@@ -150,10 +150,10 @@ def open_project(app: App) -> Project:
 
 
 def require_kernel(manifest: Manifest, name: str, *, chains: bool = False) -> None:
-    """Refuse a name that is not that of a kernel (or, with `chains`, of a chain).
+    """Refuse a name that is not a kernel (or, with `chains`, a chain).
 
     Raises:
-        UsageError: it is not.
+        UsageError: the name is unknown.
     """
     by_chain = {chain.name: chain for chain in manifest.chains}
     known = [kernel.name for kernel in manifest.kernels] + (list(by_chain) if chains else [])
@@ -175,10 +175,10 @@ def require_kernel(manifest: Manifest, name: str, *, chains: bool = False) -> No
 
 
 def check_wish(manifest: Manifest, wish: Wish) -> None:
-    """Refuse names that the manifest does not have, before anything is built.
+    """Refuse names that are not in the manifest, before building.
 
     Raises:
-        UsageError: there is no such kernel or case, or no case at all.
+        UsageError: a kernel or case is unknown, or there is no case at all.
     """
     for name in wish.kernels:
         require_kernel(manifest, name, chains=wish.chains)
@@ -212,27 +212,27 @@ def open_bundle(
     cpu: bool,
     profile: str = "",
 ) -> Opened:
-    """Open the bundle of the command line, else the project's own if it is up to date, else build.
+    """Open the bundle of the command line, or the project's if up to date, or build one.
 
-    A run of everything on a GPU builds the project. Any other run needs less, and builds that into
-    `.tilec/run`, so that it does not replace what is shipped.
+    A run of everything on a GPU builds the project. Other runs need only a part of it, which is
+    built into `.tilec/run`, so that the project's outputs are not replaced.
 
     Args:
-        app: this run.
-        project: None where a bundle is named that needs none.
+        app: run of the command.
+        project: the project, or None if a bundle is named that needs none.
         kernels: names of kernels and chains to run; empty for all.
-        bundle: of the command line.
-        targets: of the command line.
-        cpu: whether the device is the cpu device, which takes Tile IR alone.
+        bundle: `--bundle`.
+        targets: `--targets`.
+        cpu: whether the device is the cpu device, which runs Tile IR only.
         profile: build with this profile and with source lines, into `.tilec/run`.
 
     Raises:
-        UsageError: targets to build for, and a bundle that is built.
+        UsageError: both targets and a bundle are given.
     """
     from tilec.inspection.container import open_container
 
     if bundle:
-        if targets and not profile:  # with a profile they are the device's own
+        if targets and not profile:  # with a profile, targets are the device's own
             raise UsageError(
                 f"--targets {' '.join(targets)}: what --bundle names is built already",
                 fix="leave one of the two out",
@@ -251,7 +251,7 @@ def open_bundle(
 
 
 def _own_bundle(app: App, project: Project, *, cpu: bool) -> Path | None:
-    """Return the bundle of the last build, if nothing changed since and the device can use it."""
+    """Return the bundle of the last build if it is up to date and the device can use it."""
     from tilec.cli.build import untouched
 
     default = project.manifest.targets.default
@@ -270,7 +270,7 @@ def _open_part(
     cpu: bool,
     profile: str,
 ) -> Opened:
-    """Build those of the kernels that a target concerns, into `.tilec/run`."""
+    """Build the kernels that support a target, into `.tilec/run`."""
     from tilec.build import concerned
     from tilec.case.device import refusal_of
     from tilec.inspection.container import open_container
@@ -306,7 +306,7 @@ def _build(
     aside: bool = False,
     profile: str = "",
 ) -> Path | None:
-    """Build and return the bundle; None if a build aside has nothing to make for the targets."""
+    """Build and return the bundle, or None if no selected kernel supports the targets."""
     from tilec import build
     from tilec.cli import progress
     from tilec.cli.build import make_request
@@ -328,7 +328,7 @@ def _build(
         fix = f"{error.fix}; {fix}" if error.fix else fix
         raise ToolchainError(error.what, cause=error.cause, fix=fix) from error
     for text in result.notes if aside else ():
-        if PASSED_OVER in text:  # the other notes are about what is shipped
+        if PASSED_OVER in text:  # the other notes are about shipped outputs
             app.note(f"note: {text}")
     path = _bundle_among([(output.kind, Path(output.path)) for output in result.outputs])
     if path is None and not (aside and not result.jobs):
@@ -339,7 +339,7 @@ def _build(
 
 
 def _bundle_among(outputs: Sequence[tuple[str, Path]]) -> Path | None:
-    """Return the first output that is a bundle or holds one."""
+    """Return the first output that is a bundle or contains one."""
     for wanted in ("bundle", "package", "wheel"):
         for kind, path in outputs:
             if kind == wanted and path.suffix in (".tilec", ".whl"):
@@ -348,10 +348,10 @@ def _bundle_among(outputs: Sequence[tuple[str, Path]]) -> Path | None:
 
 
 def chosen_cases(opened: Opened, manifest: Manifest, wish: Wish) -> tuple[BoundCase, ...]:
-    """Return the cases to run, bound to what was built.
+    """Return the cases to run, bound to the built kernels.
 
     Raises:
-        UsageError: there are none, or they cannot be changed as asked.
+        UsageError: no case matches, or an override does not apply.
     """
     from tilec.case.cases import unbuilt_cases
     from tilec.case.selection import select_cases
@@ -387,8 +387,8 @@ def _bound(
 ) -> tuple[BoundCase, ...]:
     """Bind a kernel's cases with their overrides.
 
-    Where an override does not fit the kernel, its cases stay as they are and `refused` gets the
-    reason: another option may still leave them out.
+    If an override does not fit the kernel, its cases are unchanged and `refused` gets the reason,
+    since another option may still deselect them.
     """
     from tilec.case.arguments import overridden
     from tilec.case.cases import expand_cases, fitting_cases
@@ -401,7 +401,7 @@ def _bound(
             return expand_cases(changed, info, files=files)
         except UsageError as error:
             refused[kernel.name] = error
-        except CaseError as error:  # its place is the command line, not the manifest
+        except CaseError as error:  # its location is the command line, not the manifest
             what = f"{', '.join(override.text for override in wish.overrides)}: {error.what}"
             refused[kernel.name] = UsageError(
                 what, cause=error.cause, fix=error.fix, kernel=kernel.name
@@ -415,7 +415,7 @@ def _chain_cases(
     """Bind the cases of chains, which take no overrides.
 
     Raises:
-        UsageError: a chain is named, and one of its kernels is not in the bundle.
+        UsageError: a kernel of a named chain is not in the bundle.
     """
     from tilec.case.chains import fitting_chain_cases
 
@@ -452,10 +452,10 @@ def _no_match(bound: Sequence[BoundCase], wish: Wish) -> UsageError:
 
 
 def one_case(cases: Sequence[BoundCase], name: str) -> BoundCase:
-    """Return the case of a name: `gemm/4k[f16]`, or `gemm/4k` where that is one case.
+    """Return the case with a name: `gemm/4k[f16]`, or `gemm/4k` if it is a single case.
 
     Raises:
-        UsageError: it is none of the cases, or several.
+        UsageError: no case or several cases have the name.
     """
     exact = [case for case in cases if case.name == name]
     exact = exact or [case for case in cases if name == f"{case.kernel}/{case.case}"]
@@ -473,5 +473,5 @@ def package_json(opened: Opened, manifest: Manifest | None) -> dict[str, str | N
     if opened.bundle is not None:
         package = opened.bundle.info.package
         return {"package": package.name, "version": package.version, "bundle": opened.bundle.digest}
-    assert manifest is not None  # without a manifest there is a bundle
+    assert manifest is not None  # without a bundle there is a manifest
     return {"package": manifest.package.name, "version": manifest.package.version, "bundle": None}

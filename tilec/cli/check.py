@@ -95,7 +95,7 @@ def command(app: App, targets: tuple[str, ...], no_exec: bool) -> None:
 
 
 def _open_axes(plan: Plan) -> Iterator[str]:
-    """Yield a note for each kernel with axes that only a launch can choose."""
+    """Yield a note for each kernel with axes that each launch must choose."""
     for kernel in plan.kernels:
         info, by_target = kernel.info, kernel.manifest.matrix.by_target
         chosen = {*dict(info.default), *(name for name, _ in by_target)}
@@ -120,10 +120,10 @@ def _uncompared(plan: Plan) -> Iterator[str]:
 
 
 def _require_fitting(plan: Plan) -> None:
-    """Refuse chains that do not fit the kernels that were planned.
+    """Refuse chains that do not fit the planned kernels.
 
     Raises:
-        ManifestError: with the problems of all chains.
+        ManifestError: chains have problems; the error has all of them.
     """
     from tilec_runtime.errors import Diagnostic, ManifestError
 

@@ -1,4 +1,4 @@
-"""`tilec clean`: remove what tilec wrote into a project, and nothing else."""
+"""`tilec clean`: remove the files that tilec wrote into a project, and no others."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tilec.model.inside import contained
 from tilec_runtime.errors import LinkError, OutputError
 
 STATE = ".tilec"
-Kept = list[tuple[Path, str]]  # what stays, with the reason
+Kept = list[tuple[Path, str]]  # files that stay, with the reason
 
 
 @click.command(
@@ -43,7 +43,7 @@ def command(app: App, dry_run: bool) -> None:
     lock = WorkDir(root).lock(app.note) if own and not dry_run else contextlib.nullcontext()
     with lock:
         files, kept = _outputs(manifest_path)
-        files += [state] if state.is_symlink() else []  # the link goes, what it leads to stays
+        files += [state] if state.is_symlink() else []  # remove the link, but not its target
         if not dry_run:
             _remove(root, files, state if own else None)
     gone = [app.show(path) for path in (*files, *([state] if own else []))]
@@ -93,7 +93,7 @@ def _outputs(manifest_path: Path) -> tuple[list[Path], Kept]:
 
 
 def _names(manifest_path: Path) -> tuple[str, str]:
-    """Return package and output directory of a manifest that may be broken elsewhere."""
+    """Return package and output directory of a manifest that may have other errors."""
     from tilec.manifest.values import NAME, inner_path
 
     try:
@@ -108,10 +108,10 @@ def _names(manifest_path: Path) -> tuple[str, str]:
 
 
 def _remove(root: Path, files: list[Path], state: Path | None) -> None:
-    """Remove files, the folders that this empties, and the .tilec directory.
+    """Remove files, folders that become empty, and the .tilec directory.
 
     Raises:
-        OutputError: something cannot be removed.
+        OutputError: a file or folder cannot be removed.
     """
     try:
         for path in files:
@@ -124,7 +124,7 @@ def _remove(root: Path, files: list[Path], state: Path | None) -> None:
                 if root not in folder.parents:
                     break
                 with contextlib.suppress(OSError):
-                    folder.rmdir()  # only where it is empty
+                    folder.rmdir()  # fails if not empty
         if state is not None:
             shutil.rmtree(state)  # does not follow links
     except OSError as exc:

@@ -1,4 +1,4 @@
-"""Words that a shell completes: names of the project at hand, read fast and never with an error."""
+"""Words for shell completion: names of the project, read fast and without errors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import click
 
 from tilec.cli.app import App
 
-MOST_MANIFEST = 4 << 20  # bytes; a larger one takes longer than a key press should
+MOST_MANIFEST = 4 << 20  # bytes; a larger one would delay the completion noticeably
 MOST_WORDS = 2000
 PROFILES = ("release", "debug")
 
@@ -21,9 +21,9 @@ Complete = Callable[[click.Context, click.Parameter, str], list[str]]
 
 
 def completes(words: Words) -> Complete:
-    """Return a completion of one value, or of the last one of a list with commas.
+    """Return a completion of one value, or of the last value of a list with commas.
 
-    It gives nothing where the manifest cannot be read: it is just being written.
+    It gives no words if the manifest cannot be read, for example while the user edits it.
     """
 
     @functools.wraps(words)
@@ -45,14 +45,14 @@ def kernels_of(ctx: click.Context) -> list[str]:
 
 def cases_of(ctx: click.Context) -> list[str]:
     """Return names of the cases of the kernels on the command line, or of all."""
-    # Arguments are in `args` while an option lacks its value.
+    # click keeps arguments in `args` while an option lacks its value.
     kernels = ctx.params.get("kernels") or ctx.args
     cases = [name.split("/") for name in names_of(ctx)]
     return [case for kernel, case in cases if not kernels or kernel in kernels]
 
 
 def names_of(ctx: click.Context) -> list[str]:
-    """Return whole names of all cases, such as `gemm/4k`."""
+    """Return the full names of all cases, such as `gemm/4k`."""
     kernels = _table(_manifest(ctx), "kernel")
     return [f"{name}/{case}" for name in kernels for case in _table(_table(kernels, name), "case")]
 
@@ -64,12 +64,12 @@ def targets_of(ctx: click.Context) -> list[str]:
 
 
 def profiles_of(ctx: click.Context) -> list[str]:
-    """Return the profiles: those that always exist, and the manifest's."""
+    """Return the predefined profiles and those of the manifest."""
     return [*PROFILES, *_table(_manifest(ctx), "profile")]
 
 
 def devices_of(_ctx: click.Context) -> list[str]:
-    """Return names of devices, without asking a driver."""
+    """Return names of devices without calling a driver."""
     return ["cpu", "cuda", "cuda:0"]
 
 
@@ -77,8 +77,8 @@ def raw_manifest(path: Path) -> Mapping[str, Any]:
     """Return a manifest as TOML, unchecked.
 
     Raises:
-        OSError: it cannot be read.
-        ValueError: it is no TOML.
+        OSError: the file cannot be read.
+        ValueError: the file is not TOML.
     """
     with path.open("rb") as file:
         text = file.read(MOST_MANIFEST).decode("utf-8")

@@ -27,10 +27,10 @@ def command(ctx: click.Context, shell: str) -> None:
     kind = get_completion_class(shell)
     if kind is None:
         raise click.UsageError(f"no completion for {shell}", ctx)
-    # Not `source()`, which runs bash for its version, and warns.
+    # Not `source()`, which runs bash to find its version, and warns.
     script = kind(ctx.find_root().command, {}, "tilec", "_TILEC_COMPLETE")
     text = script.source_template % script.source_vars()
     if shell == "zsh":
-        # Without compinit in .zshrc there is no compdef, and nothing is completed.
+        # Without compinit in .zshrc, compdef does not exist and completion would not work.
         text = text.replace("#compdef tilec\n", f"#compdef tilec\n\n{ZSH}\n", 1)
     click.echo(text)

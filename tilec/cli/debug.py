@@ -65,8 +65,8 @@ def command(
             f"{style(watched.case.name, bold=True)} on {watched.device.name}, stops where the kernel begins: "
             "start with `run`, then `next`, `info locals`, `info cuda kernels`, `help cuda`"
         )
-    # Code is loaded long after breakpoints are set, and names sources from the project's root. A
-    # breakpoint at the kernel's name might stop in a library of the host; one at the launch cannot.
+    # Code is loaded long after breakpoints are set, and has source names relative to the project.
+    # A breakpoint at the kernel's name might stop in a host library, one at the launch cannot.
     first = (
         "set print thread-events off",
         "set breakpoint pending on",
@@ -76,7 +76,8 @@ def command(
     )
     commands = [word for order in (*first, *orders) for word in ("-ex", order)]
     batched = ["-batch"] if batch else []
-    # Ctrl-C stops the kernel in the debugger, not this command. The debugger would inherit SIG_IGN.
+    # Ctrl-C must stop the kernel in the debugger, not this command. Use a handler, since the
+    # debugger would inherit SIG_IGN.
     before = signal.signal(signal.SIGINT, lambda *_: None)
     try:
         return run_tool(app, [program, "-q", *batched, *commands, "--args", *watched.command(app)])

@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from tilec_runtime.device.seam import DeviceDriver, DeviceInfo
 
 AUTO, CPU = "auto", "cpu"
-NEEDS_GPU = 3  # exit code where nothing could be done without a GPU
+NEEDS_GPU = 3  # exit code if nothing could be done without a GPU
 
 
 def require_device_name(text: str) -> str:
-    """Return a name as `--device` takes it, with `cuda:N` for a number alone.
+    """Return a valid name for `--device`, with `cuda:N` for a number alone.
 
     Raises:
-        UsageError: it is no device's name.
+        UsageError: the name is invalid.
     """
     name = f"cuda:{text}" if text.isdecimal() else text
     number = name.removeprefix("cuda:")
@@ -38,7 +38,7 @@ def find_gpu(name: str, work: str, fix: str = "") -> tuple[DeviceDriver, DeviceI
     """Return the driver and a GPU.
 
     Raises:
-        NoDeviceError: it is not there; the message names the work that needs it, and the fix.
+        NoDeviceError: the GPU is missing; the message has `work`, which needs it, and the fix.
     """
     from tilec_runtime.device import driver as _driver
     from tilec_runtime.device.devices import find_device as find
@@ -65,15 +65,15 @@ def find_device(
     """Return the device of a run and its driver.
 
     Args:
-        app: tells which device is taken, where that was left open.
-        name: of `--device`.
-        manifest: the project's, None without one.
-        only_cpu: an option of the command line that only the cpu device has.
-        cpu: how the cpu device runs kernels.
+        app: run of the command; it prints the device that `auto` chose.
+        name: value of `--device`.
+        manifest: the project's manifest, or None.
+        only_cpu: an option of the command line that only the cpu device supports.
+        cpu: options of the cpu device.
 
     Raises:
-        UsageError: no such device, or an option that it does not have.
-        NoDeviceError: the GPU that was named is not there.
+        UsageError: the device is unknown, or does not support an option.
+        NoDeviceError: the named GPU is missing.
     """
     name = require_device_name(name)
     if name == CPU or (name == AUTO and only_cpu):

@@ -1,4 +1,4 @@
-"""`tilec doctor`: show what this machine has and lacks, and what to do about it."""
+"""`tilec doctor`: show tools and devices of this machine, missing ones, and the next steps."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def command(app: App) -> int:
 
 
 def _project(app: App) -> Project | None:
-    """Return the project at hand, or None where there is none."""
+    """Return the current project, or None without one."""
     from tilec.compile.project import open_project
 
     try:
@@ -67,7 +67,7 @@ def _project(app: App) -> Project | None:
 
 
 def _remote_cache(app: App, project: Project | None) -> Iterator[Check]:
-    """Yield a row for the remote cache that a build at hand would use, after a request to it."""
+    """Yield a row for the remote cache that a build would use, after a test request."""
     from tilec.compile.remote.access import resolve, try_out
     from tilec.compile.remote.store import RemoteError
     from tilec.inspection.machine import Check
@@ -92,7 +92,7 @@ def _remote_cache(app: App, project: Project | None) -> Iterator[Check]:
 
 
 def _outside_tools(search: ToolSearch) -> Iterator[Check]:
-    """Yield a row for each tool of NVIDIA's that watches launches."""
+    """Yield a row for each NVIDIA tool that observes launches."""
     from tilec.case.tools import find_outside_tool
     from tilec.inspection.machine import Check
 

@@ -43,12 +43,12 @@ _FIXES = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Group:
-    """Failures with one message, printed once with their jobs and kept inputs.
+    """Failures with the same message, printed once with their jobs and kept inputs.
 
     Attributes:
-        failure: the first.
-        places: where the others are, if not at its place.
-        jobs, kept: of all.
+        failure: the first failure.
+        places: locations of the others, if different.
+        jobs, kept: jobs and kept inputs of all.
     """
 
     failure: TilecError
@@ -81,7 +81,7 @@ def group(failures: Sequence[TilecError]) -> list[Group]:
 
 def _identity(failure: TilecError) -> tuple[object, ...]:
     if isinstance(failure, CompileError) and failure.diagnostics:
-        # One mistake, as in a shared header's name, is made in several places.
+        # One mistake, such as in a shared header's name, may be reported at several locations.
         words = tuple((each.severity, each.message, each.hint) for each in failure.diagnostics)
         return (CompileError, words, failure.cause, failure.fix)
     what = failure.what
@@ -172,7 +172,7 @@ def render(exc: TilecError, *, verbose: bool = False, command: str = "", show: S
 
     Args:
         exc: the error.
-        verbose: leave nothing out.
+        verbose: omit nothing.
         command: the command that failed.
         show: shortens a path.
     """
@@ -204,7 +204,7 @@ def _problem_lines(problems: Sequence[Diagnostic], *, verbose: bool, show: Show)
 
 
 def _more(places: Sequence[str]) -> list[str]:
-    """Return the line that says where else a problem is."""
+    """Return the line with the other locations of a problem."""
     shown = listed(list(dict.fromkeys(places)), 6)
     return [f"  {len(places)} more of this: {shown}"] if places else []
 
@@ -289,7 +289,7 @@ def diagnostic_text(diagnostic: Diagnostic, show: Show = str) -> str:
 
 
 def as_json(exc: TilecError) -> dict[str, Any]:
-    """Return an error as JSON values; texts that are empty are left out."""
+    """Return an error as JSON values, without empty texts."""
     body: dict[str, Any] = {"type": type(exc).__name__, "what": exc.what}
     names = ["cause", "fix", "kernel", "target"]
     names += ["log", "command", "kept"] if isinstance(exc, CompileError) else []

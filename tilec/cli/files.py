@@ -1,4 +1,4 @@
-"""Files that a command line asks to write, checked before any work is done."""
+"""Checks of output files on a command line, made before any work."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def require_writable(path: Path) -> Path:
     """Return the path of a file that can be written.
 
     Raises:
-        UsageError: it is something else than a regular file, which would be replaced by one.
+        UsageError: the path exists and is not a regular file; writing would replace it.
         OutputError: its directory cannot be written.
     """
     if path.is_dir():
@@ -39,10 +39,10 @@ def require_writable(path: Path) -> Path:
 def require_html(path: Path, option: str) -> Path:
     """Return the path of an HTML file that can be written.
 
-    A forgotten word on the command line must not replace a bundle by a page.
+    The suffix is required so that a forgotten word on the command line does not replace a bundle.
 
     Raises:
-        UsageError: it has not the name of one, or is no regular file.
+        UsageError: the suffix is not that of HTML, or the path is not a regular file.
         OutputError: its directory cannot be written.
     """
     if path.suffix.lower() not in HTML and not path.is_dir():

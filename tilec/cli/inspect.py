@@ -42,7 +42,7 @@ IMAGE_HEADS = columns(
 )
 DIFF_HEADS = columns("~image", ">regs", ">spills", ">shared", ">stack", ">occupancy", ">code")
 ARROW = "→"
-PACE = 5.0  # seconds between two lines of progress on a pipe
+PACE = 5.0  # seconds between two lines of progress if standard error is not a terminal
 IDS_SHOWN = 10
 
 
@@ -206,7 +206,7 @@ def command(
 
 
 def _described(opened: Container, select: str) -> Report:
-    """Return the report of a container, of chosen images alone if `select` is given."""
+    """Return the report of a container, with only the selected images if `select` is given."""
     from tilec.inspection import container, report
 
     found = container.describe(opened)
@@ -222,10 +222,10 @@ def _refuse(
     deny: bool,
     deny_breaking: bool,
 ) -> None:
-    """Refuse options that do not go together.
+    """Refuse options that cannot be combined.
 
     Raises:
-        click.UsageError: two are such.
+        click.UsageError: two options cannot be combined.
     """
     wrong = ""
     if len(given) > 1:
@@ -243,7 +243,7 @@ def _refuse(
 
 
 def _sources(app: App) -> Path:
-    """Return where source files may be: the project's directory."""
+    """Return the directory for source files: the project's, or the base directory."""
     try:
         return app.manifest_path().parent
     except UsageError:
@@ -259,11 +259,11 @@ def _dump(app: App, opened: Container, form: str, select: str) -> None:
 
 
 def _write_page(app: App, opened: Container, found: Report, path: Path, *, chosen: bool) -> None:
-    """Write the report as an HTML file; chosen images have their code on it, as far as there is room.
+    """Write the report as an HTML file, with the code of chosen images up to a limit.
 
     Raises:
         BundleError: an image is damaged.
-        OutputError: the file cannot be written; what was there before is unchanged.
+        OutputError: the file cannot be written; an existing file is unchanged.
     """
     from tilec.inspection.html import render
     from tilec.inspection.page import Limits, make_page
@@ -347,7 +347,7 @@ def _print(app: App, found: Report, *, verified: bool) -> None:
 
 
 def _policies(info: BundleInfo) -> list[str]:
-    """Return what holds for code that is compiled at load, if there is any."""
+    """Return the policies for compilation at load, if any image needs it."""
     policies = dict.fromkeys(kernel.jit.value for kernel in info.kernels if kernel.jit)
     open_ = (variant for kernel in info.kernels if not kernel.jit for variant in kernel.variants)
     kinds = {image.target.kind for variant in open_ for image in variant.images}
@@ -434,7 +434,7 @@ def _difference(app: App, old: Report, new: Report, *, deny_breaking: bool) -> i
 
 
 def print_difference(app: App, found: Difference) -> None:
-    """Print what changed between two builds; `--verbose` lists every id."""
+    """Print the changes between two builds; `--verbose` lists every id."""
     old, new = found.old, found.new
     names = [f"{one.info.package.name} {one.info.package.version}" for one in (old, new)]
     title = style(f" {ARROW} ".join(names), bold=True)
@@ -466,7 +466,7 @@ def print_difference(app: App, found: Difference) -> None:
 
 def _changed_images(app: App, images: Sequence[ImageChange]) -> None:
     rows = [_change_row(image) for image in images]
-    # Columns in which nothing changed are left out first.
+    # On narrow terminals, columns without changes are omitted first.
     heads = [
         dataclasses.replace(head, spare=not any(ARROW in str(row[i]) for row in rows))
         if i

@@ -1,4 +1,4 @@
-"""`tilec inspect --sizes` and `--coverage`: what is shipped for which devices, and what is lacking."""
+"""`tilec inspect --sizes` and `--coverage`: images by target and device, dead and missing ones."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DEAD_SHOWN = 20
 
 
 def print_sizes(app: App, bundle: Bundle, *, deny_dead: bool) -> int:
-    """Print what is shipped by target and which images no device takes; 1 for such with `deny_dead`."""
+    """Print images by target and dead images; return 1 for dead ones if `deny_dead`."""
     shipped = sizes(bundle)
     if app.json:
         targets = [
@@ -49,7 +49,7 @@ def _print_dead(app: App, dead: Sequence[DeadImage]) -> None:
 
 
 def print_coverage(app: App, bundle: Bundle, names: Sequence[str]) -> int:
-    """Print which variants have machine code for each architecture; 1 if some have none."""
+    """Print the variants with machine code per architecture; return 1 if some have none."""
     covered = coverage(bundle.info, names)
     if app.json:
         rows = [{**dataclasses.asdict(each), "complete": each.complete} for each in covered]
@@ -115,7 +115,7 @@ def _by_reason(lacks: Sequence[Lack]) -> dict[tuple[str, ...], list[str]]:
 
 
 def _by_kernel(variants: Sequence[str]) -> Iterator[str]:
-    """Yield `gemm (12 variants)` for each kernel, or its variant if it is one."""
+    """Yield `gemm (12 variants)` per kernel, or the id of a single variant."""
     for kernel, group in groupby(variants, lambda variant: variant.partition("-")[0]):
         ids = list(group)
         yield ids[0] if len(ids) == 1 else f"{kernel} ({len(ids)} variants)"

@@ -1,4 +1,4 @@
-"""`tilec inspect --why`: what a launch would take on a device, and why not the rest."""
+"""`tilec inspect --why`: the image that a launch would use on a device, and refused ones."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from tilec_runtime.launch.prepare import Explanation
 
 COLORS = {"takes": "green", "passes over": "yellow", "cannot take": "yellow"}
 SHOWN = 8
-REASON_LEAST = 30  # columns of a reason beside its row; else it stands below
+REASON_LEAST = 30  # columns that a reason needs beside its row; otherwise it is printed below
 
 Row = tuple[str, str, str]  # verdict, variant or image, reason
 
 
 def print_why(app: App, bundle: Bundle, kernel: str, arguments: Sequence[str], device: str) -> int:
-    """Print what a launch would take, and return 1 if nothing runs on the device.
+    """Print the choice of a launch; return 1 if nothing runs on the device.
 
     Raises:
-        UsageError: an argument or the device cannot be read.
+        UsageError: an argument or the device is invalid.
         LaunchError: a launch with these arguments would be refused.
     """
     found = explain_choice(bundle, kernel, arguments, _device(device))
@@ -55,8 +55,8 @@ def _device(name: str) -> DeviceInfo:
     """Return the device of a name: an architecture, or a device of this machine.
 
     Raises:
-        UsageError: it is no device.
-        NoDeviceError: the GPU is not here.
+        UsageError: the name is not a device.
+        NoDeviceError: the GPU is missing.
     """
     if (known := pretended(name)) is not None:
         return known
@@ -134,7 +134,7 @@ def _explained(app: App, found: Why, told: Explanation) -> None:
     if told.image is None:
         return
     shape = told.shape
-    # The block of a tile kernel is the compiler's choice, and shown with its image.
+    # The compiler chooses the block of a tile kernel, which is shown with its image.
     block = "" if math.prod(shape.block) == 1 else f", block {' x '.join(map(str, shape.block))}"
     shared = f", {plural(shape.shared, 'byte')} of dynamic shared memory" if shape.shared else ""
     app.say(f"\n{style('launch', bold=True)}")
@@ -142,7 +142,7 @@ def _explained(app: App, found: Why, told: Explanation) -> None:
 
 
 def _variants(app: App, found: Why) -> None:
-    """Print what each variant would run, and of the other images why not, each reason once."""
+    """Print the image of each variant, and the reasons of other images, each once."""
     rows: list[Row] = []
     refused: dict[Row, None] = {}
     for variant, choice in found.choices:

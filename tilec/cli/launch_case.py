@@ -1,4 +1,4 @@
-"""The process that ncu, cuda-gdb and compute-sanitizer watch: it launches one case once."""
+"""The process to run under ncu, cuda-gdb or compute-sanitizer: it launches one case once."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def command(manifest: Path, bundle: Path, case: str, device: int, *options: str)
     """Return the command line that launches a case.
 
     Args:
-        manifest: of the project.
+        manifest: manifest of the project.
         bundle: a file or a directory.
-        case: its full name, such as `gemm/4k[f16]`.
-        device: the GPU's number.
+        case: full name of the case, such as `gemm/4k[f16]`.
+        device: number of the GPU.
         options: `SMALL`, `UNSET`.
     """
     return own_command(
@@ -35,7 +35,7 @@ def command(manifest: Path, bundle: Path, case: str, device: int, *options: str)
 
 
 def main() -> int:
-    """Launch the case that the process's arguments name, and return the exit code."""
+    """Launch the case in the process's arguments, and return the exit code."""
     manifest, bundle, case, device, *options = sys.argv[1:]
     try:
         _launch(Path(manifest), Path(bundle), case, device, options)
@@ -67,7 +67,7 @@ def _launch(manifest: Path, bundle: Path, name: str, device: str, options: list[
         raise case.error
     driver = _driver.driver()
     module = load(built, device, driver=driver)
-    # The tools report each call that fails for want of a current context.
+    # Otherwise the tools report calls that fail without a current context.
     driver.adopt(module.device.ordinal)
     place = ModuleDevice(module, driver)
     case = small_case(case) if SMALL in options else case

@@ -16,23 +16,23 @@ if TYPE_CHECKING:
     from tilec.compile.project import Project
     from tilec_runtime.device.seam import DeviceInfo
 
-SHOWN = 6  # first elements of an output
+SHOWN = 6  # elements to show of an output
 GPU_TARGET = "sm_90"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Sourced:
-    """A kernel that the command line names by its file."""
+    """A kernel named by its file on the command line."""
 
     path: Path
     name: str
 
 
 def sourced(app: App, words: Sequence[str]) -> Sourced | None:
-    """Return the kernel of `kernels.py:scale`; None for names of kernels.
+    """Return the kernel of `kernels.py:scale`, or None if the words are names of kernels.
 
     Raises:
-        UsageError: there is no such file, or the word names none of its kernels.
+        UsageError: the file does not exist, or the word does not name one of its kernels.
     """
     named = [word for word in words if ":" in word or "." in word]
     if not named:
@@ -50,9 +50,9 @@ def sourced(app: App, words: Sequence[str]) -> Sourced | None:
 
 
 def open_source(app: App, kernel: Sourced) -> Project:
-    """Open the project of a file without a manifest, with guesses for what its kernel leaves open.
+    """Open the project of a file without a manifest, with guesses for open parameters.
 
-    The manifest is never written: later builds of this run take it from `app`.
+    The manifest is never written to disk; later builds of this run read it from `app`.
     """
     from tilec import build
     from tilec.case.look import bare_manifest, guessed_manifest
@@ -66,7 +66,7 @@ def open_source(app: App, kernel: Sourced) -> Project:
     app.manifest_text = bare_manifest(kernel.name, kernel.path.name, language)
     try:
         declared = build.declarations(make_request(app), SilentObserver())
-    except ManifestError as exc:  # of a manifest that the user has not written
+    except ManifestError as exc:  # the user has not written this manifest
         what = exc.problems[0].message.partition(": ")[2]
         raise UsageError(what, fix=f"tilec run {kernel.path.name}:KERNEL") from exc
     decl = declared[kernel.name]
@@ -81,10 +81,10 @@ def open_source(app: App, kernel: Sourced) -> Project:
 
 
 def target_of(app: App, project: Project, device: DeviceInfo) -> str:
-    """Return the target to build for; empty leaves it to the cpu device.
+    """Return the target to build for, or an empty string for the cpu device.
 
     Raises:
-        NoDeviceError: the kernel runs on a GPU, and there is none. It was built then.
+        NoDeviceError: the kernel needs a GPU, and there is none; the kernel was built anyway.
     """
     from tilec.build import concerned
     from tilec.cli.build import print_kernels
@@ -107,20 +107,20 @@ def target_of(app: App, project: Project, device: DeviceInfo) -> str:
 
 
 class Values:
-    """Shows the first elements of each output, once all cases are done."""
+    """Collects outputs, and prints their first elements after all cases."""
 
     def __init__(self, app: App) -> None:
         self._app = app
         self._lines: list[str] = []
 
     def __call__(self, case: BoundCase, name: str, array: Array) -> None:
-        """Note an output; it is what a run calls to save one."""
+        """Record an output; a run calls this instead of saving it."""
         first = ", ".join(f"{value:.6g}" for value in array.reshape(-1)[:SHOWN].tolist())
         more = ", …" if array.size > SHOWN else ""
         shape = " x ".join(map(str, array.shape))
         self._lines.append(f"{name}: {case.dtype_of(name)} {shape}: {first}{more}")
 
     def print(self) -> None:
-        """Print them."""
+        """Print the recorded outputs."""
         for line in self._lines:
             self._app.say(line)

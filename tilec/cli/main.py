@@ -1,4 +1,4 @@
-"""The `tilec` command: imports the command that is called, and turns every ending into an exit code."""
+"""The `tilec` command: imports the called command, and converts errors to exit codes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tilec.cli.app import App, StoppedError, add_global_options, examples, globa
 from tilec.cli.settings import read_settings
 from tilec.cli.style import echo
 
-# In the order in which a project needs them. The module tilec.cli.NAME holds `command`.
+# In the order in which a project needs them. The module tilec.cli.NAME has `command`.
 COMMANDS = {
     "new": "Start a project from a skeleton.",
     "check": "Check the manifest and its sources; report every problem.",
@@ -44,11 +44,11 @@ COMMANDS = {
 }
 COMPLETING = "_TILEC_COMPLETE"  # set by a shell that completes a word
 INTERRUPTED = 130
-PIPE_CLOSED = 141  # what a shell reports of a process that SIGPIPE ended
+PIPE_CLOSED = 141  # a shell's exit code of a process that was ended by SIGPIPE
 
 
 class LazyGroup(click.Group):
-    """Imports a command when it is called, so that `tilec --help` imports none."""
+    """A group that imports a command on its call, so that `tilec --help` imports none."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         """Return the names of all commands."""
@@ -67,9 +67,9 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command, or raise an error that names the nearest one."""
+        """Return the command, or raise an error with the nearest name."""
         name = args[0]
-        # A shell completes names that are not whole yet (resilient parsing).
+        # During completion the name may be incomplete (resilient parsing).
         if name not in COMMANDS and not name.startswith("-") and not ctx.resilient_parsing:
             from tilec_runtime.model.suggest import nearest
 
@@ -80,7 +80,7 @@ class LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
-        """Read the command line; `--help` prints here."""
+        """Parse the command line; `--help` prints here."""
         with _closed_pipes():
             return super().make_context(*args, **kwargs)
 
@@ -97,7 +97,7 @@ class LazyGroup(click.Group):
 
 @contextlib.contextmanager
 def _closed_pipes() -> Iterator[None]:
-    """End quietly if the reader of the output is gone; click would report a failure."""
+    """End quietly if the reader of the output has closed it; click would report a failure."""
     try:
         yield
     except BrokenPipeError:
@@ -129,10 +129,10 @@ def main() -> None:
     _open_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            # A path that the terminal cannot show must not end the command.
+            # A path that the terminal cannot encode must not fail the command.
             stream.reconfigure(errors="backslashreplace")
     code, early = INTERRUPTED, signal.getsignal(signal.SIGINT)
-    with contextlib.suppress(KeyboardInterrupt):  # before `run` handles it, or after
+    with contextlib.suppress(KeyboardInterrupt):  # outside of `run`, which handles its own
         if early is not signal.SIG_IGN:
             signal.signal(signal.SIGINT, signal.default_int_handler)
         code = run(sys.argv[1:])
@@ -144,7 +144,7 @@ def main() -> None:
 
 
 def _open_streams() -> None:
-    """Open /dev/null for standard streams that are closed: the next file would take their number."""
+    """Open /dev/null for closed standard streams, whose numbers a later file would get."""
     for descriptor, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
         if getattr(sys, name) is None:
             null = os.open(os.devnull, os.O_RDWR)
@@ -157,12 +157,12 @@ def _open_streams() -> None:
 def run(
     args: Sequence[str], environ: Mapping[str, str] | None = None, cwd: Path | None = None
 ) -> int:
-    """Run one command line and return its exit code; it raises nothing.
+    """Run one command line and return its exit code; never raise.
 
     Args:
         args: the command line without the program's name.
-        environ: the environment, default that of the process.
-        cwd: the working directory, default that of the process.
+        environ: the environment; by default that of the process.
+        cwd: the working directory; by default that of the process.
     """
     app: App | None = None
     try:
@@ -185,13 +185,13 @@ def _exit_code(app: App | None, exc: BaseException, args: Sequence[str]) -> int:
     if isinstance(exc, SystemExit):
         return exc.code if isinstance(exc.code, int) else 1
     if COMPLETING in os.environ:
-        return 1  # a message would stand in the middle of a command line that is being typed
+        return 1  # a message would appear in the middle of the user's command line
     if isinstance(exc, BrokenPipeError):
         _drop_output()
         return PIPE_CLOSED
     from tilec.cli import failures
 
-    # The app does not know of --json where click stops at an option before it.
+    # `app.json` is not set if click fails at an option before --json.
     words = itertools.takewhile(lambda word: word != "--", args)
     json = (app is not None and app.json) or "--json" in words
     if app is not None:

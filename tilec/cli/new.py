@@ -17,7 +17,7 @@ from tilec.cli.app import App, examples, json_option
 from tilec.cli.style import style
 from tilec_runtime.errors import OutputError, TilecError, UsageError
 
-# Folders of templates/new beside `common`, by kind.
+# Folders of templates/new in addition to `common`, by kind.
 KINDS = {
     "tile": ("tile",),
     "cuda": ("cuda",),
@@ -26,9 +26,9 @@ KINDS = {
     "cutile": ("cutile",),
     "mixed": ("tile", "cuda"),
 }
-EXTRAS = {"triton", "simt"}  # languages whose compiler comes with an extra of their name
-ANYWHERE = {"tile", "cutile"}  # what the cpu device runs too
-TAKEN = ("tilec", "tilec_runtime", "cuda", "numpy")  # as the manifest has it
+EXTRAS = {"triton", "simt"}  # languages whose compiler is installed by an extra of their name
+ANYWHERE = {"tile", "cutile"}  # languages that the cpu device runs
+TAKEN = ("tilec", "tilec_runtime", "cuda", "numpy")  # the manifest refuses the same names
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 
 
@@ -76,7 +76,7 @@ def module_name(name: str) -> str:
     """Return the import name of a package.
 
     Raises:
-        UsageError: it is no package name, or gives a module that cannot be imported.
+        UsageError: the name is not a package name, or its module could not be imported.
     """
     if not _NAME.fullmatch(name):
         raise UsageError(
@@ -115,10 +115,10 @@ def render(kind: str, values: dict[str, str]) -> dict[str, bytes]:
 
     env = Environment(undefined=StrictUndefined, keep_trailing_newline=True, autoescape=False)  # noqa: S701
     parts = KINDS[kind]
-    # Editors read the schema where the first line of tilec.toml says, on a fresh checkout too.
+    # The first line of tilec.toml names the schema's file; editors need it in a fresh checkout too.
     schema = json.dumps(json_schema(), separators=(",", ":")) + "\n"
     files = {"tilec.schema.json": schema.encode()}
-    # The workflow's action is a file of the project: no other repository has to be trusted.
+    # The workflow's action is a file of the project, so that no other repository must be trusted.
     files[".github/actions/tilec/action.yml"] = _skeleton("action.yml").read_bytes()
     extras = ",".join(["build", *(part for part in parts if part in EXTRAS)])
     context = {
@@ -148,7 +148,7 @@ def _skeleton(name: str) -> Path:
     """Return a folder or a file of skeletons, in the installed package or in the source checkout.
 
     Raises:
-        TilecError: it is in neither.
+        TilecError: neither has it.
     """
     package = Path(tilec.__file__).parent
     checkout = package.parent
@@ -164,10 +164,10 @@ def _skeleton(name: str) -> Path:
 
 
 def write(target: Path, files: dict[str, bytes]) -> None:
-    """Write a project into a directory beside its place, then move it there.
+    """Write a project into a temporary directory beside its target, then move it.
 
     Raises:
-        UsageError: something is there already.
+        UsageError: the target exists.
         OutputError: the directory cannot be written.
     """
     there = UsageError(f"{target} exists already", fix="choose another name, or move what is there")

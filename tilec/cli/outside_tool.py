@@ -1,4 +1,4 @@
-"""One case under a tool of NVIDIA's, which watches a process that launches the case."""
+"""One case under an NVIDIA tool, which observes a process that launches the case."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Watched:
-    """A case that is built and ready to launch on a GPU."""
+    """A built case, ready to launch on a GPU."""
 
     case: BoundCase
     opened: Opened
@@ -45,14 +45,14 @@ class Watched:
     device: DeviceInfo
 
     def command(self, app: App, *options: str) -> list[str]:
-        """Return the command line of the launch; options as `launch_case.command` takes them."""
+        """Return the command line of the launch; options as for `launch_case.command`."""
         assert self.opened.path is not None
         return launch_case.command(
             app.manifest_path(), self.opened.path, self.case.name, self.device.ordinal, *options
         )
 
     def symbols(self) -> tuple[str, ...]:
-        """Return the entry points that the launch may take."""
+        """Return the entry points that the launch may use."""
         variants = self.opened.kernels[self.case.kernel].variants
         return tuple(dict.fromkeys(image.symbol for v in variants for image in v.images))
 
@@ -88,17 +88,17 @@ def watched_case(
     """Return a case and the path of the tool; build nothing if the tool or the GPU is missing.
 
     Args:
-        app: this run.
+        app: run of the command.
         tool: `ncu` or `cuda-gdb`.
-        name: the case, such as `gemm/4k[f16]`.
+        name: name of the case, such as `gemm/4k[f16]`.
         device: the GPU, such as `cuda:0`.
-        bundle: what to launch; None to build the case's kernel with source lines.
-        targets: what to build for; empty for the GPU's own.
-        profile: what to build with.
+        bundle: bundle to launch from; None to build the case's kernel with source lines.
+        targets: targets to build for; empty for the GPU's own.
+        profile: profile to build with.
 
     Raises:
-        UsageError: there is no such case, or it is a chain's.
-        MissingError: no tool, no GPU, or nothing for it.
+        UsageError: the case does not exist, or belongs to a chain.
+        MissingError: the tool, the GPU or an image for it is missing.
     """
     from tilec.case.tools import find_outside_tool
 
@@ -134,15 +134,15 @@ def open_on_gpu(
     """Open a bundle, or build kernels with source lines, for a GPU.
 
     Raises:
-        UsageError: the name is no GPU's.
-        NoDeviceError: the GPU is not there; `tool` is what needs it.
+        UsageError: the name is not a GPU.
+        NoDeviceError: the GPU, which `tool` needs, is missing.
     """
     if device != "cuda" and not (device.startswith("cuda:") and device[5:].isdecimal()):
         raise UsageError(
             f"--device: {device!r} is no GPU", fix="take cuda, or cuda:N for the GPU number N"
         )
     _, gpu = find_gpu(device, tool)
-    # The project's own target for this architecture; without one a launch takes what fits.
+    # The project's target for this architecture, if it has one.
     own = [target for target in project.manifest.targets.default if target.cc == gpu.cc]
     names = targets or tuple(str(target) for target in own if str(target).startswith("sm_"))
     opened = open_bundle(
@@ -157,12 +157,12 @@ def run_tool(app: App, command: Sequence[str]) -> int:
     With --json its output goes to standard error.
 
     Raises:
-        ToolchainError: it cannot be started.
+        ToolchainError: the tool cannot be started.
     """
     app.clear_status()
     sys.stdout.flush()
     try:
-        # The whole environment: it says where the driver and the libraries of the launch are.
+        # Pass the whole environment, which may locate the driver and libraries of the launch.
         return subprocess.run(
             list(command), env=dict(os.environ), stdout=2 if app.json else None, check=False
         ).returncode

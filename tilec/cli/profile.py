@@ -61,7 +61,7 @@ def command(
     watched, program = watched_case(app, "ncu", case, device, bundle, targets)
     report = app.path(out) if out else report_path(app, "profile", watched.case.name, SUFFIX)
     report.unlink(missing_ok=True)
-    # Kernels of tilec's own fill the inputs; they are not profiled.
+    # Do not profile tilec's own kernels, which fill the inputs.
     names = "|".join(re.escape(symbol) for symbol in watched.symbols())
     only = (
         "--kernel-name-base",

@@ -16,7 +16,7 @@ from tilec_runtime.foreign import printable
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-FAILURES_SHOWN = 3  # lines of failed jobs; the errors follow when the build ends
+FAILURES_SHOWN = 3  # lines of failed jobs; all errors follow at the end of the build
 
 
 @contextlib.contextmanager
@@ -36,21 +36,21 @@ def shown(app: App) -> Iterator[Observer]:
 
 
 class LineProgress:
-    """A line for each job, or for each percent of a large build."""
+    """Progress as a line per job, or per percent of a large build."""
 
     def __init__(self, app: App) -> None:
         self._app = app
         self._total = self._done = self._failed = 0
 
     def started(self, total: int, cached: int) -> None:
-        """Print how much there is to do."""
+        """Print the number of jobs to build."""
         self._total, self._done = total, cached
         if total > cached:
             more = f", {cached} more are cached" if cached else ""
             self._app.note(f"building {plural(total - cached, 'job')}{more}")
 
     def job_started(self, job_id: str) -> None:
-        """Print nothing: the line comes when the job is done."""
+        """Do nothing: the line is printed when the job is done."""
 
     def job_finished(self, job_id: str, outcome: Outcome) -> None:
         """Print a line if the percentage changed, or for one of the first failures."""
@@ -69,7 +69,7 @@ class LineProgress:
         self._app.note(f"note: {text}")
 
     def finished(self) -> None:
-        """Print how many failures had no line of their own."""
+        """Print the number of failures without a line."""
         more = self._failed - FAILURES_SHOWN
         if more > 0 and not self._app.verbose:
             self._app.note(f"… and {plural(more, 'more failed job')}")
@@ -79,7 +79,7 @@ class LineProgress:
 
 
 class BarProgress:
-    """A bar with the running jobs, which rich draws and removes."""
+    """Progress as a bar with the running jobs, drawn and removed by rich."""
 
     def __init__(self, app: App) -> None:
         self._app = app
@@ -88,7 +88,7 @@ class BarProgress:
         self._bar: Progress | None = None
 
     def started(self, total: int, cached: int) -> None:
-        """Open the bar, unless everything is done already."""
+        """Open the bar, unless all jobs are cached."""
         if total <= cached:
             return
         from rich.progress import (
@@ -142,5 +142,5 @@ class BarProgress:
     def _update(self, advance: int = 0) -> None:
         if self._bar is not None:
             failed = f"{self._failed} failed" if self._failed else ""
-            text = printable(", ".join(self._running))  # the job that runs longest stands first
+            text = printable(", ".join(self._running))  # the longest-running job is first
             self._bar.update(self._task, advance=advance, description=text, failed=failed)

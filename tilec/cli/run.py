@@ -41,7 +41,7 @@ Block = tuple[int, int, int]
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class _Given:
-    """The options of one command line; fields are named as click names them."""
+    """The options of one command line, with click's names."""
 
     kernels: tuple[str, ...]
     expression: str
@@ -186,7 +186,7 @@ def command(app: App, /, **options: Any) -> int:
     blocks = tuple(map(_block, given.blocks)) or (((0, 0, 0),) if given.trace else ())
     order = _order(given.block_order)
     wish = _wish(app, given)
-    # A bundle and --arg need no project.
+    # With --bundle and --arg no project is needed.
     source = None if given.bundle else sourced(app, given.kernels)
     if source is not None:
         project: Project | None = open_source(app, source)
@@ -202,7 +202,7 @@ def command(app: App, /, **options: Any) -> int:
 
 
 def _conflict(given: _Given) -> str:
-    """Return which options do not go together; empty if all do."""
+    """Return the message about options that cannot be combined; empty if there are none."""
     changed = given.settings or given.inputs
     if given.args:
         if len(given.kernels) != 1 or given.expression or given.select or given.cases:
@@ -219,10 +219,10 @@ def _conflict(given: _Given) -> str:
 
 
 def _order(text: str) -> str | int:
-    """Read `--block-order`.
+    """Parse `--block-order`.
 
     Raises:
-        UsageError: it is no order.
+        UsageError: the order is invalid.
     """
     if text in ("", "forward", "reverse"):
         return text
@@ -234,10 +234,10 @@ def _order(text: str) -> str | int:
 
 
 def _block(text: str) -> Block:
-    """Read `--block`: one to three numbers.
+    """Parse `--block`: one to three numbers.
 
     Raises:
-        UsageError: it is no place in a grid.
+        UsageError: the text is not a block index.
     """
     parts = [part.strip() for part in text.split(",")]
     if not 1 <= len(parts) <= 3 or not all(part.isdecimal() and len(part) < 11 for part in parts):
@@ -247,12 +247,12 @@ def _block(text: str) -> Block:
 
 
 def _wish(app: App, given: _Given) -> Wish:
-    """Read the options that choose and change cases; an error shows before anything is built."""
+    """Parse the options that choose and change cases, so that errors appear before a build."""
     wish = Wish(
         kernels=given.kernels,
         select=given.select,
         cases=given.cases,
-        chains=not given.trace,  # a trace looks into one launch
+        chains=not given.trace,  # a trace shows one launch
     )
     if not (given.expression or given.settings or given.inputs):
         return wish
@@ -364,11 +364,12 @@ def _cpu_options(
 
 
 def _case_of_arguments(app: App, opened: Opened, given: _Given) -> BoundCase:
-    """Return a case of the `--arg` of a command line.
+    """Return a case from the `--arg` options.
+
 
     Raises:
         MissingError: the kernel cannot be built for the device.
-        UsageError: there is no such kernel, or an argument does not fit it.
+        UsageError: the kernel does not exist, or an argument does not fit it.
     """
     from tilec.case.arguments import bind_arguments, parse_argument, parse_axis
 
@@ -385,7 +386,7 @@ def _case_of_arguments(app: App, opened: Opened, given: _Given) -> BoundCase:
 
 
 def _trace(place: ModuleDevice | None, opened: Opened, case: BoundCase) -> None:
-    """Launch a case on a device that traces; nothing is compared, since other blocks do not run."""
+    """Launch a case on a tracing device, without comparison, since other blocks do not run."""
     from tilec.case.cases import small_case
     from tilec.case.inputs import make_inputs
     from tilec.case.run import arguments_on
@@ -399,10 +400,10 @@ def _trace(place: ModuleDevice | None, opened: Opened, case: BoundCase) -> None:
 
 
 def _check_writable(app: App, save: str) -> None:
-    """Refuse a directory that cannot be written, before anything is built.
+    """Refuse a directory that cannot be written, before building.
 
     Raises:
-        OutputError: it cannot.
+        OutputError: the directory cannot be written.
     """
     folder = app.path(save)
     try:

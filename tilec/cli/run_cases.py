@@ -1,4 +1,4 @@
-"""Runs the cases of `tilec run` in turn, each within its time limit."""
+"""Execution of the cases of `tilec run` in order, each within its time limit."""
 
 from __future__ import annotations
 
@@ -31,22 +31,23 @@ from tilec_runtime.bundle.read import Bundle
 from tilec_runtime.device.seam_types import DeviceInfo
 from tilec_runtime.errors import TilecError
 
-LONG = 5.0  # seconds after which a case is named where no terminal shows it
+LONG = 5.0  # seconds after which a note names the case, if no terminal shows it
 
 
 class CaseRunner:
-    """Runs cases in turn and prints each as it ends.
+    """Runs cases in order and prints each as it ends.
 
     Args:
-        app: prints.
+        app: run of the command.
         opened: the bundle.
-        manifest: of the project; None without one.
-        device: the device. place: the bundle on it; None if there is none.
-        cases: what to run.
-        kernels: those that the command line names.
-        repeat: how often to run each case; None for once, without a word about bits.
-        timeout: seconds of a case; 0 for no limit.
-        save: directory for outputs; None for none.
+        manifest: manifest of the project, or None.
+        device: the device.
+        place: the bundle loaded on the device, or None without a bundle.
+        cases: cases to run.
+        kernels: kernels named on the command line.
+        repeat: number of runs of each case with a comparison of bits; None for one run without it.
+        timeout: time limit of a case in seconds; 0 for no limit.
+        save: directory for outputs, or None.
     """
 
     def __init__(
@@ -73,7 +74,7 @@ class CaseRunner:
         self._shown = Results(app, cases)
 
     def all(self) -> int:
-        """Run all cases, sum up and return the exit code."""
+        """Run all cases, print the summary and return the exit code."""
         self._shown.print_head()
         for case in self._cases:
             lacking = self._opened.absence(case)
@@ -144,8 +145,7 @@ class CaseRunner:
     def _hang(self, case: BoundCase, place: ModuleDevice, seconds: float) -> None:
         """Report a case that hangs and end the process.
 
-        Nothing interrupts a kernel that runs on a GPU, or the thread that waits for it, but the
-        end of the process.
+        Only the end of the process interrupts a kernel on a GPU, or the thread that waits for it.
         """
         code = 1
         try:
@@ -161,7 +161,7 @@ class CaseRunner:
 
 
 def _exit_code(results: Sequence[CaseResult], named_kernels: Sequence[str]) -> int:
-    """Return 1 for a failure, 3 if nothing ran or a named kernel did not, for want of a GPU."""
+    """Return 1 for a failure, 3 if nothing ran or a named kernel was skipped for lack of a GPU."""
     if any(result.status in ("failed", "error", "hung") for result in results):
         return 1
     skipped = {result.case.kernel for result in results if result.status == "skipped"}
@@ -170,7 +170,7 @@ def _exit_code(results: Sequence[CaseResult], named_kernels: Sequence[str]) -> i
 
 
 def hang_error(case: BoundCase, device: ModuleDevice, seconds: float) -> TilecError:
-    """Return the error of a case that hangs, with the launch that does not end."""
+    """Return the error of a hanging case, with the launch that does not end."""
     launches = device.launching
     where, cause = "outside of any launch", "its inputs, reference or comparison take that long"
     fix = "take smaller inputs, or raise --timeout SECONDS (0 for no limit)"
@@ -183,7 +183,7 @@ def hang_error(case: BoundCase, device: ModuleDevice, seconds: float) -> TilecEr
 
 
 def _launch_text(case: BoundCase, device: ModuleDevice, launches: tuple[KernelCall, ...]) -> str:
-    """Return `kernel add, grid (1, 1, 1), block (1, 1, 1)`, of a chain with the step."""
+    """Format as `kernel add, grid (1, 1, 1), block (1, 1, 1)`, with the step of a chain."""
     place = device.step_under_way()
     if place is None:
         return f"one of the {len(launches)} steps of the chain {case.kernel}"
@@ -197,7 +197,7 @@ def _launch_text(case: BoundCase, device: ModuleDevice, launches: tuple[KernelCa
 
 
 def _saver(app: App, folder: Path) -> Save:
-    """Return a function that writes an output, whole or not at all."""
+    """Return a function that writes an output atomically."""
 
     def save(case: BoundCase, name: str, array: Array) -> None:
         path = folder / f"{case.name.replace('/', '.')}.{name}.npy"
@@ -211,9 +211,9 @@ def _saver(app: App, folder: Path) -> Save:
 def _with_variant_note(
     result: CaseResult, case: BoundCase, bundle: Bundle, device: DeviceInfo
 ) -> CaseResult:
-    """Add a note if a case's `small`, which was compared, takes another variant than its `shape`.
+    """Add a note if a case's `small`, which was compared, uses another variant than its `shape`.
 
-    `tilec bench` measures `shape`: its variant would be measured and never compared.
+    `tilec bench` measures `shape`, so its variant would be measured but never compared.
     """
     if not result.outputs or case.steps or not any(item.small for item in case.inputs):
         return result

@@ -22,7 +22,7 @@ from tilec_runtime.device.seam_types import DeviceInfo
 from tilec_runtime.launch.jit import Compiled
 from tilec_runtime.model.dtype import DTYPES
 
-# Word and colour of each status, and how the summary counts it.
+# Word and colour of each status, and its text in the summary.
 STATUSES = {
     "passed": ("ok", "green", "passed"),
     "ran": ("ran", "cyan", "ran without a reference"),
@@ -36,7 +36,7 @@ NUMBER = 9  # columns of a number
 WINDOW_HEADS = columns("", "~index", ">got", ">expected", ">error", ">ulp")
 BIN_HEADS = columns("|got - expected|", ">elements", ">off", "")
 BAR = 24
-# Digits that distinguish every number of so many bits from its neighbours.
+# By number of bits: digits that distinguish every number from its neighbours.
 DIGITS = {64: 17, 32: 9, 16: 5, 8: 3, 4: 2}
 
 
@@ -44,8 +44,8 @@ class Results:
     """Prints each case of a run as it ends.
 
     Args:
-        app: prints.
-        cases: the cases that will come.
+        app: run of the command.
+        cases: all cases.
     """
 
     def __init__(self, app: App, cases: Sequence[BoundCase]) -> None:
@@ -60,7 +60,7 @@ class Results:
         self._app.say(self._table.head(), wrap=False)
 
     def print(self, result: CaseResult) -> None:
-        """Print one case: a row for each output, and what is wrong with it."""
+        """Print one case: a row per output, and its differences."""
         app = self._app
         word, color, _ = STATUSES[result.status]
         lead: list[Cell] = [result.case.name, (word, color)]
@@ -90,7 +90,7 @@ class Results:
 
 
 def repeats_text(repeats: Repeats) -> str:
-    """Return `20 runs, equal bits`, or which outputs varied, or which run failed."""
+    """Format as `20 runs, equal bits`, or with the outputs that varied, or the failed run."""
     if repeats.runs < repeats.wanted:
         against = ", compared with the first" if repeats.runs > 1 else ""
         return f"run {repeats.runs} of {repeats.wanted} went wrong{against}"
@@ -102,7 +102,7 @@ def repeats_text(repeats: Repeats) -> str:
 
 
 def difference(output: OutputResult) -> str:
-    """Return `z[3, 7] is 1.5, expected 1.25; 12 of 4096 elements are off (rtol 1e-05, ...)`."""
+    """Format as `z[3, 7] is 1.5, expected 1.25; 12 of 4096 elements are off (rtol 1e-05, ...)`."""
     found, limit = output.comparison, output.tolerance
     index = ", ".join(map(str, found.first_index or ()))
     where = f"{output.name}[{index}] is {found.first_actual!r}, expected {found.first_expected!r}"
@@ -144,7 +144,7 @@ def _bin(one: Bin, most: int) -> list[Cell]:
 
 
 def summary(report: RunReport, device: DeviceInfo) -> str:
-    """Return how many cases ended how, and why some were skipped."""
+    """Return the number of cases by status, and the reasons of skipped ones."""
     where = "the cpu device" if device.interprets else device.name
     counts = [(report.count(status), text) for status, (_, _, text) in STATUSES.items()]
     parts = ", ".join(f"{count} {text}" for count, text in counts if count)
@@ -164,7 +164,7 @@ def skipped_lines(skipped: Iterable[tuple[str, str]]) -> list[str]:
 def document(
     device: DeviceInfo, report: RunReport, compiled: Sequence[Compiled] = ()
 ) -> dict[str, Any]:
-    """Return a run as JSON values; `compiled` are the images that were compiled at load."""
+    """Return a run as JSON values; `compiled` are the images compiled at load."""
     body = {"device": device_json(device), **to_json(report)}
     if compiled:
         body["compiled"] = [
@@ -184,9 +184,9 @@ def trace_run(
 
     Args:
         run: the launch.
-        blocks: their places in the grid.
+        blocks: indices of the blocks.
         source: returns a line of a file.
-        say: takes the lines.
+        say: prints a line.
     """
     block: tuple[int, int, int] | None = None
     place: tuple[str, int] | None = None

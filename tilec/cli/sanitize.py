@@ -39,10 +39,10 @@ if TYPE_CHECKING:
 
 FOUND = 86  # exit code if there are findings
 STEPS = 1_000_000
-# Bytes behind each allocation. Drivers put small ones side by side, where an access that misses one
-# lands in the next.
+# Bytes after each allocation. Drivers place small allocations side by side, where an access out of
+# bounds of one would hit the next.
 PADDING = 1 << 16
-# Word and colour of each status, and how the summary counts it.
+# Word and colour of each status, and its text in the summary.
 STATUSES = {
     "clean": ("clean", "green", "clean"),
     "findings": ("FOUND", "red", "with findings"),
@@ -68,7 +68,7 @@ def _device(ctx: click.Context, param: click.Parameter, value: str) -> str:
 
 
 def _tools(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
-    """Callback of `--tool`: lists and repeated options make one tuple, in the order of `TOOLS`."""
+    """Callback of `--tool`: lists and repeated options give one tuple, in the order of `TOOLS`."""
     words = [word.strip() for value in values for word in value.split(",")]
     for word in words:
         if word not in (*TOOLS, ALL):
@@ -211,7 +211,7 @@ def sanitize(
     manifest: Manifest,
     left: Sequence[Unchecked] = (),
 ) -> int:
-    """Check cases on the cpu device, print what is found and left out, and return the exit code."""
+    """Check cases on the cpu device, print findings and omissions, and return the exit code."""
     from tilec.case.sanitize import CHECKED, NOT_CHECKED, Sanitizer, sanitize_cases, to_json
     from tilec.cli.run_show import skipped_lines
 
@@ -318,18 +318,18 @@ def _on_gpu(
 
 
 def _run_tool(app: App, program: str, tool: str, watched: Watched) -> dict[str, Any]:
-    """Run one tool on one case and return how it ended, as JSON values."""
+    """Run one tool on one case and return its result as JSON values."""
     from tilec.cli.launch_case import SMALL, UNSET
     from tilec.cli.outside_tool import report_path, run_tool
 
     report = report_path(app, "sanitize", watched.case.name, f".{tool}.report")
-    # After an error the kernel ends, not the context: the exit code then is the tool's own.
+    # After an error end only the kernel, not the context, so that the exit code is the tool's.
     options = ["--error-exitcode", str(FOUND), "--destroy-on-device-error", "kernel"]
     options += ["--show-backtrace", "device"]
     if tool == "memcheck":
-        # Failing calls of the driver are reported by tilec, with a cause and a fix.
+        # tilec reports failing driver calls itself, with cause and fix.
         options += ["--report-api-errors", "no", "--padding", str(PADDING)]
-    # initcheck sees reads of unwritten memory only where tilec writes nothing either.
+    # For initcheck, tilec must not write inputs that the case leaves unwritten.
     launch = watched.command(app, SMALL, *([UNSET] if tool == "initcheck" else []))
     app.say(f"{style(watched.case.name, bold=True)}  {tool}")
     report.unlink(missing_ok=True)
@@ -346,7 +346,7 @@ def _run_tool(app: App, program: str, tool: str, watched: Watched) -> dict[str, 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Unchecked:
-    """A kernel, a chain or a case (`kind`) that is not checked, with the reason."""
+    """An unchecked kernel, chain or case (`kind`), with the reason."""
 
     kind: str
     name: str
@@ -358,8 +358,8 @@ def left_out(
 ) -> list[Unchecked]:
     """Return the kernels and chains that no chosen case launches.
 
-    Where the command line chooses cases (`-k`, `--select`, `--case`), only those that it names
-    count.
+    If the command line selects cases (`-k`, `--select`, `--case`), only kernels and chains that it
+    names are returned.
     """
     launched = {case.kernel for case in cases}
     launched.update(step.kernel for case in cases for step in case.steps)
@@ -381,7 +381,8 @@ def left_out(
 def _reason(
     holder: Kernel | Chain, kernels: Sequence[str], built: Collection[str], wish: Wish
 ) -> str:
-    """Return why a kernel or chain is not checked, or an empty text if its cases were not chosen.
+    """Return the reason why a kernel or chain is not checked; empty if its cases are deselected.
+
 
     Args:
         holder: the kernel or chain.
@@ -413,6 +414,6 @@ def _unchecked_lines(left: Sequence[Unchecked]) -> list[str]:
 def _unchecked_json(
     left: Sequence[Unchecked], skipped: Iterable[tuple[str, str]]
 ) -> list[dict[str, Any]]:
-    """Return what is not checked as JSON: kernels and chains, then cases of (name, reason)."""
+    """Return unchecked kernels, chains, and cases (from pairs of name and reason) for JSON."""
     cases = (Unchecked(kind="case", name=name, reason=reason) for name, reason in skipped if reason)
     return [dataclasses.asdict(one) for one in (*left, *cases)]

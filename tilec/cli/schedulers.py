@@ -1,4 +1,4 @@
-"""Where jobs are compiled: `--scheduler`, `TILEC_SCHEDULER` and `--fallback`."""
+"""The scheduler of compile jobs: `--scheduler`, `TILEC_SCHEDULER` and `--fallback`."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ def scheduler_options(command: Command) -> Command:
 
 
 def parse_scheduler(text: str, *, name: str) -> tuple[int, str]:
-    """Return the worker processes of `local:4` (0 for as many as usual) and the address of others.
+    """Return the worker processes of `local:4` (0 for the default), and the address of Dask.
 
     Args:
-        text: what the user says; empty for nothing.
-        name: of the option or variable, for messages.
+        text: the user's setting; empty for none.
+        name: name of the option or variable, for messages.
 
     Raises:
-        UsageError: it is neither.
-        MissingError: it is an address, and Dask is not installed.
+        UsageError: the text is neither form.
+        MissingError: the text is an address, and Dask is not installed.
     """
     local = _LOCAL.fullmatch(text) if text else None
     if not text or local:

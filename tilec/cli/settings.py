@@ -1,4 +1,4 @@
-"""Environment, working directory and cores, read once and passed down as values."""
+"""Environment, working directory and number of cores, read once and passed as values."""
 
 from __future__ import annotations
 
@@ -37,27 +37,28 @@ _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?i?)b?\s*", re.IGNORECASE)
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Settings:
-    """What the command line takes from the machine.
+    """The settings of the machine and of the environment.
 
     Attributes:
         cwd: working directory.
-        cache_dir: the cache of compiled images; None if it is off (`TILEC_CACHE_DIR=off`) or there
-            is no home.
+        cache_dir: the cache of compiled images; None if it is off (`TILEC_CACHE_DIR=off`) or
+            without a home directory.
         shared_cache: the cache that users share (`TILEC_SHARED_CACHE`), or None.
-        remote_cache: URL of a remote cache (`TILEC_REMOTE_CACHE`), empty for none.
-        remote_mode, remote_trust: words about it (`TILEC_REMOTE_MODE`, `TILEC_REMOTE_TRUST`).
+        remote_cache: URL of a remote cache (`TILEC_REMOTE_CACHE`); empty for none.
+        remote_mode, remote_trust: its mode and trust (`TILEC_REMOTE_MODE`,
+            `TILEC_REMOTE_TRUST`).
         remote_token: its token (`TILEC_REMOTE_TOKEN`).
         netrc: file with credentials by host (`NETRC`, or `~/.netrc`); None without a home.
         proxies: HTTP proxies by scheme, and `no` with the hosts that need none.
-        cache_max: the largest size of the cache, as written in `TILEC_CACHE_MAX`.
+        cache_max: size limit of the cache, as written in `TILEC_CACHE_MAX`.
         cuda_home: `CUDA_HOME` (or `CUDA_PATH`), empty for none.
         path: `PATH`.
         targets: names in `TILEC_TARGETS`, for builds without `--targets`.
         scheduler: `TILEC_SCHEDULER`, for builds without `--scheduler`.
         color: `auto`, `always` (`FORCE_COLOR`) or `never` (`NO_COLOR`, a dumb terminal).
         dumb: whether the terminal cannot redraw a line (`TERM=dumb`).
-        ci: whether this is a CI job, which gets lines rather than a moving bar.
-        cores: cores that this process may use.
+        ci: whether this is a CI job, which gets lines instead of a progress bar.
+        cores: number of cores that this process may use.
     """
 
     cwd: Path
@@ -84,7 +85,7 @@ class Settings:
         """`cache_max` in bytes.
 
         Raises:
-            UsageError: it is no size.
+            UsageError: the text is not a size.
         """
         try:
             return parse_size(self.cache_max)
@@ -97,10 +98,10 @@ class Settings:
     def remote(
         self, *, url: str = "", mode: str = "", trust: str = "", wait: float | None = None
     ) -> RemoteChoice:
-        """Return what the user says about the remote cache: by options, then by the environment.
+        """Return the settings of the remote cache from options, or else from the environment.
 
         Raises:
-            UsageError: the trust is none.
+            UsageError: the trust is invalid.
         """
         from tilec.compile.remote.access import RemoteChoice
 
@@ -122,8 +123,8 @@ class Settings:
 
     @property
     def search(self) -> ToolSearch:
-        """Where tools are looked for; the manifest adds its preferences."""
-        from tilec.frontends.base import ToolSearch  # help needs none of it
+        """The places for tools; the manifest adds its preferences."""
+        from tilec.frontends.base import ToolSearch  # --help does not need it
 
         return ToolSearch(
             cuda_home=self.cuda_home, path=self.path, state_dir=str(self.cache_dir or "")
@@ -134,7 +135,7 @@ def read_settings(environ: Mapping[str, str] | None = None, cwd: Path | None = N
     """Read the environment and the working directory.
 
     Raises:
-        UsageError: the working directory is gone, or a cache's directory begins with the home of
+        UsageError: the working directory does not exist, or a cache's path begins with the home of
             an unknown user.
     """
     env = os.environ if environ is None else environ
@@ -171,7 +172,7 @@ def parse_size(text: str) -> int:
     """Return the bytes of `90 MiB`, `1.5G`, `4096`.
 
     Raises:
-        ValueError: it is no size; the message quotes it.
+        ValueError: the text is not a size; the message quotes it.
     """
     match = _SIZE.fullmatch(text)
     if match is None:

@@ -1,4 +1,4 @@
-"""Output with tilec's own colours, and with control characters of other texts escaped."""
+"""Output with tilec's colours; control characters of other texts are escaped."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import click
 
 from tilec_runtime.foreign import printable
 
-# Begins tilec's own sequences until they are printed; all others are escaped. No text of a bundle, a
-# manifest or a compiler holds the number, which is random. Terminals take it for a parameter.
+# The prefix of tilec's own escape sequences until they are printed; others are escaped. Texts of
+# bundles, manifests and compilers cannot contain the random number. Terminals read it as a
+# parameter.
 _OWN = f"\x1b[{int.from_bytes(os.urandom(6), 'big')};"
 
 
@@ -21,10 +22,10 @@ def style(text: str, **how: Any) -> str:
 
 
 def echo(text: str = "", *, err: bool = False, nl: bool = True, color: bool | None = None) -> None:
-    """Print a text on standard output or error; every message for people goes through here.
+    """Print a text on standard output or error; all output for users goes through here.
 
     Args:
-        text: with the colours of `style`; control characters in it are escaped.
+        text: text with colours of `style`; its control characters are escaped.
         err: print on standard error.
         nl: end the line.
         color: keep colours; None for terminals only.

@@ -14,18 +14,18 @@ from tilec.cli.style import style
 
 Cell = str | tuple[str, str]  # text, or (text, colour)
 GAP = "  "
-LEAST = 12  # columns that a shortened column keeps
+LEAST = 12  # smallest width of a shortened column
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Column:
-    """A column: its title, and what may be done to fit the terminal.
+    """A column: its title, and its adjustment to the terminal.
 
     Attributes:
         title: the heading.
-        right: align to the right, for numbers.
-        flex: texts may be shortened.
-        spare: the column may be left out.
+        right: whether to align to the right, for numbers.
+        flex: whether texts may be shortened.
+        spare: whether the column may be left out.
     """
 
     title: str
@@ -48,14 +48,14 @@ def columns(*titles: str) -> tuple[Column, ...]:
 
 
 class Table:
-    """Lines of a table whose rows may come one at a time.
+    """Lines of a table whose rows may arrive one at a time.
 
     Args:
         heads: the columns.
-        sizes: width of the widest text that each column will hold.
-        width: columns of the terminal, None for no limit. Where it is too small, spare columns are
-            left out and flexible ones shortened.
-        indent: stands in front of each line.
+        sizes: width of the widest text of each column.
+        width: width of the terminal, None for no limit. If it is too small, spare columns are left
+            out and flexible ones shortened.
+        indent: prefix of each line.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class Table:
         return self._line([style(title, bold=True) if title.strip() else title for title in titles])
 
     def row(self, row: Sequence[Cell]) -> str:
-        """Return the line of one row; columns may be missing at its end."""
+        """Return the line of one row; the last columns may be missing."""
         texts = []
         for i, cell in enumerate(row):
             text, color = (cell, "") if isinstance(cell, str) else cell
@@ -127,20 +127,20 @@ def table(
 
 
 def terminal_width(*, err: bool = False) -> int | None:
-    """Return the columns of the terminal behind standard output (or error), None without one."""
+    """Return the width of the terminal of standard output (or error), or None without one."""
     stream = sys.stderr if err else sys.stdout
     return shutil.get_terminal_size((80, 24)).columns if stream.isatty() else None
 
 
 def wrapped(text: str, width: int | None, *, indent: int | None = None) -> str:
-    """Break lines between words where they are wider than the terminal.
+    """Break lines that are wider than the terminal between words.
 
-    Lines that begin with four spaces are quoted code and stay as they are.
+    Lines that begin with four spaces are quoted code and stay unchanged.
 
     Args:
-        text: lines, with colours.
-        width: columns of the terminal; None to break nothing.
-        indent: columns in front of continued lines, default two more than their line has.
+        text: lines with colours.
+        width: width of the terminal; None to break no line.
+        indent: indent of continued lines; by default two more than that of their line.
     """
     if width is None:
         return text
@@ -166,7 +166,7 @@ def _broken(line: str, width: int, indent: int | None) -> str:
 
 
 def cells(text: str) -> int:
-    """Return the columns that a text takes: wide characters take two, combining marks none."""
+    """Return the width of a text: wide characters have two columns, combining marks none."""
     if text.isascii():
         return len(text)
     return sum(
@@ -176,7 +176,7 @@ def cells(text: str) -> int:
 
 
 def shorten(text: str, width: int) -> str:
-    """Cut the middle of a text that is too wide: names differ at their beginning and their end."""
+    """Shorten a wide text in the middle, since names differ at their beginning and end."""
     if cells(text) <= width:
         return text
     tail = max(1, (width - 1) // 2)
@@ -184,7 +184,7 @@ def shorten(text: str, width: int) -> str:
 
 
 def bytes_text(size: int | None) -> str:
-    """Return `512 B`, `1.2 KiB`, `34 MiB`; a dash for None."""
+    """Format as `512 B`, `1.2 KiB` or `34 MiB`; a dash for None."""
     if size is None:
         return "-"
     if size < 1024:
@@ -199,37 +199,37 @@ def bytes_text(size: int | None) -> str:
 
 
 def count_text(count: int | None) -> str:
-    """Return a number as text; a dash for None."""
+    """Format a number; a dash for None."""
     return "-" if count is None else str(count)
 
 
 def share_text(share: float | None) -> str:
-    """Return `13%`; a dash for None."""
+    """Format as `13%`; a dash for None."""
     return "-" if share is None else f"{100 * share:.0f}%"
 
 
 def seconds_text(seconds: float) -> str:
-    """Return `0.08 s`, `7.3 s`, `4 min 20 s`."""
+    """Format as `0.08 s`, `7.3 s` or `4 min 20 s`."""
     if seconds < 60:
         return f"{seconds:.{2 if seconds < 1 else 1}f} s"
     return f"{int(seconds) // 60} min {int(seconds) % 60} s"
 
 
 def time_text(seconds: float) -> str:
-    """Return `812.3 us`, `4.07 ms`, `1.20 s`."""
+    """Format as `812.3 us`, `4.07 ms` or `1.20 s`."""
     if seconds < 1e-3:
         return f"{seconds * 1e6:.{1 if seconds >= 1e-5 else 2}f} us"
     return f"{seconds * 1e3:.2f} ms" if seconds < 1 else f"{seconds:.2f} s"
 
 
 def plural(count: int, noun: str) -> str:
-    """Return `1 job`, `2 jobs`, `3 entries`."""
+    """Format as `1 job`, `2 jobs` or `3 entries`."""
     if count == 1:
         return f"1 {noun}"
     return f"{count} {noun.removesuffix('y')}ies" if noun.endswith("try") else f"{count} {noun}s"
 
 
 def listed(names: Sequence[str], most: int) -> str:
-    """Return `a, b and 3 more`."""
+    """Format as `a, b and 3 more`."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return f"{', '.join(names[:most])}{more}"

@@ -1,4 +1,4 @@
-"""`tilec targets`: show what kernels can be built for; and the option `--targets` of builds."""
+"""`tilec targets`: show the targets of builds; and the option `--targets`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NATIVE = "native"
 
 
 def targets_option(help: str, *, build: bool = True) -> Callable[[F], F]:  # noqa: A002 - click's
-    """Declare `--targets`, where `native` is the GPU of this machine; builds also read TILEC_TARGETS."""
+    """Declare `--targets`; `native` is this machine's GPU, and builds also read TILEC_TARGETS."""
 
     def read(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> tuple[str, ...]:
         words = split_words(ctx, param, values)
@@ -30,10 +30,10 @@ def targets_option(help: str, *, build: bool = True) -> Callable[[F], F]:  # noq
 
 
 def named_targets(words: tuple[str, ...]) -> tuple[str, ...]:
-    """Return names of targets with that of this machine's GPU in place of `native`.
+    """Return names of targets with `native` replaced by the target of this machine's GPU.
 
     Raises:
-        NoDeviceError: there is no GPU to be named.
+        NoDeviceError: there is no GPU.
     """
     if NATIVE not in words:
         return words

@@ -23,14 +23,14 @@ _DURATION = re.compile(
 
 
 class Duration(click.ParamType):  # type: ignore[type-arg,unused-ignore]
-    """Seconds of `90s`, `10m`, `1h30m`."""
+    """A duration such as `90s`, `10m` or `1h30m`, in seconds."""
 
     name = "duration"
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
-        """Read it."""
+        """Parse the duration."""
         if isinstance(value, float):
             return value
         match = _DURATION.fullmatch(str(value).replace(" ", ""))
@@ -222,7 +222,7 @@ def command(
 def _refuse_combinations(
     wish: Wish, kernels: Sequence[str], kits: Sequence[str], *, prepare: bool, confirm: bool
 ) -> None:
-    """Refuse options that do not go together."""
+    """Refuse options that cannot be combined."""
     for wrong, message in (
         (
             confirm and any((kits, prepare, wish.resume, wish.cases, wish.devices, wish.target)),

@@ -49,9 +49,9 @@ class Wish:
     """The options of a command line.
 
     Attributes:
-        several: whether it names more than one kernel or kit.
-        environ: of workers.
-        clock: counts seconds.
+        several: whether the command line names more than one kernel or kit.
+        environ: environment of workers.
+        clock: returns seconds.
     """
 
     cases: tuple[str, ...]
@@ -111,7 +111,7 @@ def measure_kit(app: App, wish: Wish, path: Path) -> dict[str, Any]:
     require_search(Search(wish.search))
     require_kit(path)
     devices = _devices(wish.devices)
-    # Beside the kit, not in a temporary directory that may be memory: kits unpack to gigabytes.
+    # Beside the kit, since a temporary directory may be in memory: kits unpack to gigabytes.
     logs = path.parent / f".{path.name}.log"
     with scratch(logs) as own:
         return _measure_kit(app, wish, path, read_kit(path, own), devices, logs, own)
@@ -249,10 +249,10 @@ def _write(
 
 
 def open_kernel(app: App, name: str) -> tuple[Project, Kernel]:
-    """Return the project at hand and a kernel of it.
+    """Return the current project and one of its kernels.
 
     Raises:
-        UsageError: it has no kernel of that name.
+        UsageError: the project has no kernel of that name.
     """
     project = open_project(app.manifest_path(), app.settings.search)
     require_kernel(project.manifest, name)
@@ -260,11 +260,11 @@ def open_kernel(app: App, name: str) -> tuple[Project, Kernel]:
 
 
 def _devices(names: Sequence[str]) -> list[tuple[str, DeviceInfo]]:
-    """Return the devices of the command line, default all GPUs of one kind.
+    """Return the devices of the command line; by default all GPUs of one model.
 
     Raises:
-        UsageError: they are of several kinds, or one is named twice.
-        NoDeviceError: one is missing.
+        UsageError: the devices are of several models, or one is named twice.
+        NoDeviceError: a device is missing.
     """
     try:
         if not names or tuple(names) in (("auto",), ("cuda",)):
@@ -310,7 +310,7 @@ def _log(
         device=device.name,
         toolchain=", ".join(f"{tool.name} {tool.version}" for tool in facts.toolchain),
     )
-    # Of several kernels, those after the interrupted one have no log yet.
+    # With several kernels, those after the interrupted one have no log yet.
     resume = wish.resume and (log.path.exists() or not wish.several)
     known = log.read(header) if resume else ()
     try:
@@ -321,14 +321,14 @@ def _log(
 
 
 def folder_of(project: Project, name: str) -> Path:
-    """Return the folder of a kernel's logs, in `.tilec`, which git ignores."""
+    """Return the folder of a kernel's logs in `.tilec`, which git ignores."""
     work = WorkDir(Path(project.manifest.root))
     work.ignore()
     return work.file(FOLDER, name)
 
 
 def _require_own(app: App, path: Path, kernel: str) -> None:
-    """Refuse to replace another kernel's record, before hours of measuring rather than after."""
+    """Refuse to replace another kernel's record, before measuring for hours."""
     old = read_old(path, app.show(path))
     if old is not None and old.kernel != kernel:
         what = f"{app.show(path)} is the record of kernel {old.kernel!r}, and would be lost"
@@ -377,7 +377,7 @@ def record_path(app: App, wish: Wish, kernel: Kernel, manifest: Manifest) -> Pat
 
 @contextlib.contextmanager
 def _resumable(log: TrialLog) -> Iterator[None]:
-    """Tell in the error of a lost device how to go on."""
+    """Add the hint about --resume to the error of a lost device."""
     try:
         yield
     except MissingError as error:
@@ -387,7 +387,7 @@ def _resumable(log: TrialLog) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _closing(places: Sequence[Workplace]) -> Iterator[None]:
-    """Close the workers in the end."""
+    """Close the workers at the end."""
     try:
         yield
     finally:

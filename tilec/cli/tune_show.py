@@ -1,4 +1,4 @@
-"""A tuning as text and JSON: progress, a table for each case, and what was written."""
+"""Tuning as text and JSON: progress, a table per case, and the written record or kit."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Display:
         self._total = 0
 
     def device(self, ready: Ready, target: str, names: Sequence[str]) -> None:
-        """Print what is measured on."""
+        """Print the devices."""
         device, app = ready.device, self._app
         many = f" on {len(names)} of them ({', '.join(names)})" if len(names) > 1 else ""
         app.note(
@@ -72,7 +72,7 @@ class Display:
         self._app.status(f"{space.case.name}: compiling")
 
     def trial_ended(self, space: Space, trial: Trial, best: Trial | None) -> None:
-        """Show how far it is, and the best so far."""
+        """Show the progress, and the best candidate so far."""
         self._tried += 1
         found = (
             f"best {time_text(best.seconds)} ({point_text(best.point, space.free)})"
@@ -108,15 +108,15 @@ class Display:
         self._jobs, self._total = cached, total
 
     def job_started(self, job_id: str) -> None:
-        """Show a compile that began."""
+        """Show the compilation that began."""
         self._app.status(f"compiling {job_id} ({self._jobs + 1} of {self._total})")
 
     def job_finished(self, job_id: str, outcome: Outcome) -> None:  # noqa: ARG002 - failures are in the table
-        """Count a compile that ended."""
+        """Count a finished compilation."""
         self._jobs += 1
 
     def finished(self) -> None:
-        """Do nothing: measuring goes on."""
+        """Do nothing: measuring continues."""
 
     def note(self, text: str) -> None:
         """Print a note."""
@@ -171,7 +171,7 @@ def _why(trial: Trial, best: Trial | None) -> str:
 
 
 def _remarks(result: CaseResult) -> list[str]:
-    """Return how the winner was decided, and what makes the times doubtful."""
+    """Return the decision about the winner, and doubts about the times."""
     return [*_decision(result), *_doubts(result)]
 
 
@@ -216,18 +216,18 @@ def _doubts(result: CaseResult) -> Iterator[str]:
 
 
 def _ratio_text(ratio: float) -> str:
-    """Return a ratio with two digits, three where it is close to 1."""
+    """Format a ratio with two digits, or three if it is close to 1."""
     return f"{ratio:.{3 if ratio < 1.1 else 2}f}x"
 
 
 def spread_text(found: Summary) -> str:
-    """Return the interval of a median as shares of it."""
+    """Format the interval of a median in percent of it."""
     low, high = (bound / found.median - 1 for bound in (found.interval.low, found.interval.high))
     return f"{low:+.1%} {high:+.1%}"
 
 
 def print_record(app: App, path: Path, record: TuningRecord, kernel: Kernel) -> None:
-    """Print what was written, and how a build reads it."""
+    """Print the written record, and the step to use it in builds."""
     device = record.devices
     what = ", ".join(f"{plural(len(one.entries), 'entry')} for {one.name}" for one in device)
     app.say(f"{style('wrote', fg='green', bold=True)} {app.show(path)}: {what}")
@@ -241,7 +241,7 @@ def print_record(app: App, path: Path, record: TuningRecord, kernel: Kernel) -> 
 
 
 def _named_by_manifest(app: App, path: Path) -> str | None:
-    """Return a path relative to the project, None for a file outside."""
+    """Return a path relative to the project, or None for a file outside."""
     try:
         root = app.manifest_path().parent
         return Path(os.path.normpath(path)).relative_to(os.path.normpath(root)).as_posix()
@@ -257,7 +257,7 @@ def print_prepared(
     made: Mapping[Point, CompiledPoint],
     failed: Mapping[Point, str],
 ) -> None:
-    """Print what a kit holds."""
+    """Print the contents of a kit."""
     good = len(made) - len(failed)
     size = bytes_text(path.stat().st_size)
     app.say(

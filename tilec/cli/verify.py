@@ -21,7 +21,7 @@ from tilec_runtime.errors import BundleError
 if TYPE_CHECKING:
     from tilec.inspection.verify import Finding, Given, Rebuild
 
-SHOWN = 40  # differences
+SHOWN = 40  # differences to show
 
 
 @click.command(
@@ -96,8 +96,9 @@ def command(
 def _built_again(
     app: App, given: Given, rebuild: Rebuild, jobs: int | None, *, cached: bool
 ) -> Iterator[tuple[Path, Path | None]]:
-    """Build again and give the output that stands for the file, and its provenance if it has one;
-    both are removed afterwards.
+    """Build again; yield the output that corresponds to the file, and its provenance or None.
+
+    Both are removed afterwards.
     """
     from tilec import build
     from tilec.cli import progress
@@ -128,10 +129,10 @@ def _built_again(
 
 
 def _counterpart(given: Given, built: Sequence[Path]) -> Path:
-    """Return the output that stands for the file.
+    """Return the output that corresponds to the file.
 
     Raises:
-        BundleError: there is none.
+        BundleError: no output corresponds to it.
     """
     from tilec.package.hub_metadata import VARIANT
 
@@ -182,7 +183,7 @@ def _report(app: App, given: Given, findings: Sequence[Finding], *, built: bool)
 
 
 def _short(text: str) -> str:
-    """Return a value with its digest, if it has one, cut to its first 12 digits."""
+    """Return a value with its digest, if it has one, shortened to 12 digits."""
     *rest, last = text.split(" ")
     cut = last[:12] if len(last) == 64 else last
     return " ".join((*rest, cut)) if text else "-"

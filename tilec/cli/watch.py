@@ -21,7 +21,8 @@ from tilec_runtime.errors import UsageError
 from tilec_runtime.model.suggest import did_you_mean
 
 ABLE = ("check", "build", "run", "bench", "sanitize", "profile", "inspect")
-# A run may write results anywhere in a project: files of other names count only if a build read them.
+# A run may write results into the project, so files with other suffixes count only if a build read
+# them.
 SUFFIXES = frozenset(
     [
         ".py",
@@ -42,11 +43,11 @@ SUFFIXES = frozenset(
         ".bc",
     ]
 )
-POLL = 0.1  # seconds between looks
-SHARE = 20  # a look may take one part in so many of the time
-SETTLE = 20  # looks at files that go on changing
+POLL = 0.1  # seconds between checks
+SHARE = 20  # checks may take at most this fraction (1/20) of the time
+SETTLE = 20  # most checks of files that keep changing
 NAMES_SHOWN = 3
-GRACE = 10.0  # seconds that an interrupted command has to end its processes
+GRACE = 10.0  # seconds for an interrupted command to end its processes
 
 Snapshot = Mapping[str, tuple[int, int, int]]  # size, time and inode of files by name
 
@@ -94,14 +95,14 @@ def command(app: App, words: tuple[str, ...]) -> None:
     def look() -> Snapshot:
         return snapshot(root, app.settings.cache_dir)
 
-    before = look()  # what is saved during the first round starts the second
+    before = look()  # a file saved during the first round starts the second one
     while True:
         run_once(arguments, app.base)
         app.status(f"watching {root.name}; Ctrl-C ends it")
         names: tuple[str, ...] = ()
         while not names:
             now = next_snapshot(before, look)
-            # An output that counted would start another build after each build.
+            # Otherwise the outputs of each build would start another one.
             names = tuple(name for name in changed(before, now) if not is_written(root / name))
             before = now
         text = f"── {listed(names, NAMES_SHOWN)} changed: tilec {' '.join(words)}"
@@ -109,25 +110,25 @@ def command(app: App, words: tuple[str, ...]) -> None:
 
 
 def run_once(arguments: list[str], folder: Path) -> None:
-    """Run `tilec` in a process of its own, so that no module of the user outlives a round."""
+    """Run `tilec` in a new process, so that no user module stays loaded after a round."""
     process = subprocess.Popen(own_command("tilec.cli.main", *arguments), cwd=folder)
     try:
         process.wait()
     except KeyboardInterrupt:
         with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(GRACE)  # it was interrupted too, and ends its own processes
+            process.wait(GRACE)  # the process got the interrupt too, and ends its own processes
         process.kill()
         raise
 
 
 def next_snapshot(before: Snapshot, look: Callable[[], Snapshot]) -> Snapshot:
-    """Wait until files differ from a snapshot and rest, and return the new snapshot."""
+    """Wait until files have changed and stay unchanged, and return the new snapshot."""
     while True:
         start = time.monotonic()
         now = look()
         if changed(before, now):
             break
-        before = now  # a build may have read more files, which count from here on
+        before = now  # a build may have read additional files, which count from now on
         pause(max(POLL, SHARE * (time.monotonic() - start)))
     for _ in range(SETTLE):
         pause(POLL / 4)  # an editor writes a file in several steps
@@ -138,10 +139,10 @@ def next_snapshot(before: Snapshot, look: Callable[[], Snapshot]) -> Snapshot:
 
 
 def changed(before: Snapshot, now: Snapshot) -> tuple[str, ...]:
-    """Return the names of files that changed.
+    """Return the names of changed files.
 
-    A file that was added or removed counts if it is a source of the project: what else a build
-    reads is known after the build alone.
+    An added or removed file counts only if it is a source of the project, since other files that a
+    build reads are known only after the build.
     """
     names = {name for name in {*before, *now} if before.get(name) != now.get(name)}
     return tuple(
@@ -153,7 +154,7 @@ def changed(before: Snapshot, now: Snapshot) -> tuple[str, ...]:
 
 
 def snapshot(root: Path, cache: Path | None = None) -> Snapshot:
-    """Return the status of the project's sources and of what else the last build read."""
+    """Return the status of the project's sources and of other files that the last build read."""
     from tilec.compile.stamp import files_read
 
     found: dict[str, tuple[int, int, int]] = {}

@@ -1,4 +1,4 @@
-"""Errors of workers that were lost, and the files of failed jobs."""
+"""Errors of lost workers, and the files of failed jobs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Activity:
-    """Words of messages about a worker that was lost."""
+    """Words for messages about a lost worker."""
 
     doing: str
     does: str
@@ -71,7 +71,7 @@ def lost(answer: Answer, subject: str, limit: float, activity: Activity) -> Comp
 
 
 def failure_folder(kept: Path, job: Job) -> Path:
-    """Return where the files of a failed job go: its id, made safe as a file name."""
+    """Return the directory for files of a failed job, named by its id in a safe form."""
     name = re.sub(r"[^A-Za-z0-9._+=,-]", "_", job.id)
     if name != job.id or len(name) > 200 or name.startswith("."):
         name = f"{name[:180].lstrip('.')}-{sha256(job.id.encode('utf-8', 'surrogatepass'))[:12]}"
@@ -79,10 +79,10 @@ def failure_folder(kept: Path, job: Job) -> Path:
 
 
 def keep_failure(kept: Path, job: Job, error: CompileError, printed: str) -> None:
-    """Write log, command line and source of a failed job, and set `error.kept` to their directory.
+    """Write log, command line and source of a failed job, and set `error.kept` to the directory.
 
     Raises:
-        OSError: they cannot be written.
+        OSError: the files cannot be written.
     """
     place = failure_folder(kept, job)
     shutil.rmtree(place, ignore_errors=True)

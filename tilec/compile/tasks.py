@@ -1,4 +1,4 @@
-"""Tasks of jobs for workers: requests, time limit, and the worker that has a head start."""
+"""Tasks of jobs for workers: requests, time limits, and affinities to a worker."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 
 def compile_task(together: Sequence[KeyedJob], *, fresh: bool, apart: bool = False) -> Task:
-    """Return the task of a job, or of jobs that are compiled in one go.
+    """Return the task of one job, or of jobs that are compiled together.
 
     Args:
         together: the jobs.
-        fresh: compile even what is in the cache.
+        fresh: compile even cached jobs.
         apart: compile the job without its group.
     """
     from tilec.compile.pool import Task
@@ -46,7 +46,10 @@ def compile_task(together: Sequence[KeyedJob], *, fresh: bool, apart: bool = Fal
 
 
 def shared_work(keyed: KeyedJob) -> Hashable:
-    """Return what the jobs of a group share, PTX and machine code of one architecture together."""
+    """Return the key of jobs that are compiled together.
+
+    PTX and machine code of one architecture share a key.
+    """
     job = keyed.job
     if not job.group:
         return keyed.key
@@ -54,9 +57,9 @@ def shared_work(keyed: KeyedJob) -> Hashable:
 
 
 def affinity_of(job: Job) -> Hashable:
-    """Return what jobs share that are compiled alone and are faster on one worker.
+    """Return the affinity of a job: jobs with the same affinity are faster on one worker.
 
-    Instances of a template share precompiled headers; PTX and machine code of one architecture
+    Instances of a template share precompiled headers. PTX and machine code of one architecture
     share the compiler's first half.
     """
     variant = "" if "<" in job.spec.symbol else job.variant.id

@@ -33,9 +33,9 @@ MOVES = 3  # times that a lost task moves to another worker
 _CONNECT = 8.0  # seconds to reach the scheduler
 _LOOK = 1.0  # seconds between two checks of the cluster's workers
 _SILENT = 30.0  # seconds without an answer after which a scheduler or worker counts as gone
+_CLOSE = 5.0  # seconds to end the build on the workers
 # Tasks per worker at the scheduler: one that runs, and one that waits.
 _AHEAD = 2
-_CLOSE = 5.0  # seconds to end the build on the workers
 _BEAT = 0.02  # seconds to collect results, which are then fetched in one request
 _CUT = "scheduler-connection-lost"  # Dask's reason for cancelling tasks of a lost scheduler
 _DIED = "was lost with its worker each time"
