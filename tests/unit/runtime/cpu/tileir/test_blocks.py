@@ -57,16 +57,6 @@ def tiles(*shape: int) -> Program:
     return program((), fill)
 
 
-def test_more_blocks_run_together_where_tiles_are_small() -> None:
-    sizes = [tiles(side, side).footprint.batch for side in (1, 16, 64, 1024)]
-    assert sizes == sorted(sizes, reverse=True)
-    assert sizes[0] > 1000
-    assert 32 <= sizes[2] <= 256
-    assert sizes[3] == 1
-    assert tiles(4096, 4096).footprint.flight == 7
-    assert tiles(16).footprint.flight == 256
-
-
 def test_a_huge_grid_is_refused_before_it_starts() -> None:
     made = tiles(64, 64)
     with pytest.raises(LaunchLimitError) as caught:

@@ -166,18 +166,3 @@ def test_functions(name: str, kind: Scalar) -> None:
                     [held[:, part].copy() for held in operands],
                 ):
                     assert bits(function(*views)) == bits(whole[:, part]), (start, length, step)
-
-
-@pytest.mark.parametrize("exponent", [2.0, 0.5, -1.0, 3.0, 1.0, 0.0])
-@pytest.mark.parametrize("kind", FLOATS, ids=str)
-def test_powers_with_one_exponent(kind: Scalar, exponent: float) -> None:
-    """Whether the blocks share the exponent, or a tile has one or many, changes nothing."""
-    power = computed("fpowf", kind)
-    x = np.abs(random(kind, (400,), 5))
-    one = np.array([exponent]).astype(storage(kind))
-    expected = power(
-        x, np.concatenate((np.repeat(one, 399), np.array([1.5]).astype(storage(kind))))
-    )[:-1]
-    assert bits(power(x[:-1], one)) == bits(expected)
-    assert bits(power(x[:-1], np.repeat(one, 399))) == bits(expected)
-    assert b"".join(bits(power(x[row : row + 1], one)) for row in range(399)) == bits(expected)

@@ -22,42 +22,36 @@ from tilec_runtime.cpu.tileir.memory import Memory
 from tilec_runtime.cpu.tileir.views import Tensor
 from tilec_runtime.errors import FaultError
 
-
-def assume(predicate: Any, held: Any, element: Any = Scalar.I32) -> list[int]:
-    """Blocks for which an assumption does not hold."""
-    values = np.asarray(held, np.int64 if isinstance(element, Pointer) else np.int32)
-    kind, listener = tile(element, *values.shape[1:]), Watcher(go_on=True)
-    (result,) = run_op(
-        "assume", {"value": (kind, values)}, kind, {"predicate": predicate}, observer=listener
-    )
-    assert result is values
-    return [block for blocks in listener.broken for block in blocks]
+RUNS = [[4, 5, 6, 7, 12, 13], [4, 5, 6, 8, 12, 13], [5, 6, 7, 8, 12, 13], [4, 5, 6, 7, 13, 14]]
+POINTER = Pointer(Scalar.F32)
 
 
-def test_bounds_are_inclusive_and_signed() -> None:
-    assert assume(Bounded(0, 3), [0, 3, 4, -1]) == [2, 3]
-    assert assume(Bounded(None, 3), [-9, 9]) == [1]
-    assert assume(Bounded(1, None), [0, 2**31 - 1]) == [0]
-
-
-def test_divisors_divide_every_element() -> None:
-    assert assume(DivBy(4), [[0, 4], [8, 6], [-4, -8], [-6, 0]]) == [1, 3]
-    assert assume(DivBy(16), [64, 72], Pointer(Scalar.F32)) == [1]
-
-
-def test_divisors_of_runs_divide_the_first_of_each() -> None:
-    run = DivBy(4, every=4, along=0)
-    assert assume(
-        run,
-        [[4, 5, 6, 7, 12, 13], [4, 5, 6, 8, 12, 13], [5, 6, 7, 8, 12, 13], [4, 5, 6, 7, 13, 14]],
-    ) == [1, 2, 3]
-    columns = DivBy(32, every=2, along=0)
-    assert assume(columns, [[[32, 64], [36, 68]], [[32, 64], [36, 65]]], Pointer(Scalar.F32)) == [1]
-
-
-def test_groups_hold_the_same_elements() -> None:
-    assert assume(SameElements((2, 1)), [[[1, 2], [1, 2]], [[1, 2], [1, 3]]]) == [1]
-    assert assume(SameElements((3,)), [[7, 7, 7, 8, 8], [7, 7, 7, 8, 9]]) == [1]
+@pytest.mark.parametrize(
+    ("predicate", "values", "element", "broken"),
+    [
+        # Bounds are inclusive and signed.
+        (Bounded(0, 3), [0, 3, 4, -1], Scalar.I32, [2, 3]),
+        (Bounded(None, 3), [-9, 9], Scalar.I32, [1]),
+        (Bounded(1, None), [0, 2**31 - 1], Scalar.I32, [0]),
+        # Divisors divide every element, or the first of each run.
+        (DivBy(4), [[0, 4], [8, 6], [-4, -8], [-6, 0]], Scalar.I32, [1, 3]),
+        (DivBy(16), [64, 72], POINTER, [1]),
+        (DivBy(4, every=4, along=0), RUNS, Scalar.I32, [1, 2, 3]),
+        (DivBy(32, every=2, along=0), [[[32, 64], [36, 68]], [[32, 64], [36, 65]]], POINTER, [1]),
+        # Groups hold the same elements.
+        (SameElements((2, 1)), [[[1, 2], [1, 2]], [[1, 2], [1, 3]]], Scalar.I32, [1]),
+        (SameElements((3,)), [[7, 7, 7, 8, 8], [7, 7, 7, 8, 9]], Scalar.I32, [1]),
+    ],
+)
+def test_assumptions_hold_or_do_not(
+    predicate: Any, values: Any, element: Scalar | Pointer, broken: list[int]
+) -> None:
+    held = np.asarray(values, np.int32 if isinstance(element, Scalar) else np.int64)
+    kind, watcher = tile(element, *held.shape[1:]), Watcher()
+    attributes = {"predicate": predicate}
+    (result,) = run_op("assume", {"value": (kind, held)}, kind, attributes, observer=watcher)
+    assert result is held
+    assert watcher.broken == [broken]
 
 
 def test_reports_a_shared_broken_promise_for_every_block() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +9,11 @@ import numpy as np
 import pytest
 
 from tests.conftest import Golden
-from tests.unit.runtime.cpu.tileir.build import F32, I32, TOKEN, Builder, module, tile
+from tests.unit.runtime.cpu.tileir.build import I32, TOKEN, Builder, module, tile
 from tilec_runtime.cpu.tileir import trace as tileir
 from tilec_runtime.cpu.tileir.execute import Options, execute, prepare
 from tilec_runtime.cpu.tileir.ir import (
     AtomicMode,
-    Loc,
     MemoryOrder,
     MemoryScope,
     Module,
@@ -32,7 +30,7 @@ from tilec_runtime.cpu.tileir.ir import (
 from tilec_runtime.cpu.tileir.memory import Memory
 from tilec_runtime.cpu.tileir.ops import OPS
 from tilec_runtime.cpu.tileir.read import read_module
-from tilec_runtime.cpu.tileir.text import FORMS, op_text, place_text, render
+from tilec_runtime.cpu.tileir.text import FORMS, op_text, render
 from tilec_runtime.errors import ArgumentError, FaultError
 
 ROW = tile(Scalar.I32, 8)
@@ -178,18 +176,11 @@ def test_a_trace_shows_what_attributes_say_and_addresses_by_parameter() -> None:
 FOLDER = Path(__file__).parents[4]
 
 
-SAMPLE = FOLDER / "samples" / "tileir" / "scale.tilebc"
-
-
-SOURCE = "tests/samples/tileir/scale.py"
-
-
 def test_a_kernel_with_its_source_lines(golden: Golden) -> None:
-    sources = {SOURCE: (FOLDER.parent / SOURCE).read_text(encoding="utf-8").splitlines()}
-    golden(
-        FOLDER / "golden" / "tileir" / "scale.txt",
-        render(read_module(SAMPLE.read_bytes()), sources),
-    )
+    source, sample = FOLDER / "samples/tileir/scale.py", FOLDER / "samples/tileir/scale.tilebc"
+    lines = {"tests/samples/tileir/scale.py": source.read_text(encoding="utf-8").splitlines()}
+    text = render(read_module(sample.read_bytes()), lines)
+    golden(FOLDER / "golden/tileir/scale.txt", text)
 
 
 def test_every_operation_has_a_form() -> None:
@@ -220,35 +211,3 @@ def test_constants(kind: Tile, data: bytes, text: str) -> None:
         number=0,
     )
     assert op_text(constant) == f"%0 = constant {text} : {type_text(kind)}"
-
-
-def test_operations_of_a_library_stand_under_the_line_that_calls_it() -> None:
-    place = Loc("lib.py", 3, 0, Loc("kernel.py", 2, 4))
-    assert place_text(place) == "lib.py:3:1, called at kernel.py:2:5"
-    assert place_text(None) == ""
-
-    def fill(b: Builder, x: Value) -> None:
-        b.op("negf", {"source": x}, F32)
-        b.ret()
-
-    whole = module((F32,), fill)
-    [function] = whole.functions
-    negated, end = function.body.ops
-    ops = (dataclasses.replace(negated, loc=place), dataclasses.replace(end, loc=None))
-    whole = dataclasses.replace(
-        whole,
-        functions=(
-            dataclasses.replace(
-                function, loc=None, body=dataclasses.replace(function.body, ops=ops)
-            ),
-        ),
-    )
-    assert render(whole, {"kernel.py": ["def kernel(x):", "    lib.negate(x)"]}).splitlines()[
-        2:
-    ] == [
-        "entry @kernel(%0: tile<f32>) {",
-        "  // kernel.py:2 | lib.negate(x)",
-        "  %1 = negf %0 : tile<f32>  // lib.py:3:1, called at kernel.py:2:5",
-        "  return",
-        "}",
-    ]

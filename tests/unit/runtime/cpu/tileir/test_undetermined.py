@@ -12,11 +12,10 @@ import pytest
 from tests.unit.runtime.cpu.tileir.build import I32, TOKEN, run_op, tile
 from tests.unit.runtime.cpu.tileir.undetermined import garbage
 from tests.unit.runtime.cpu.tileir.watching import Watcher
-from tilec_runtime.cpu.tileir.frame import Frame, Undetermined
+from tilec_runtime.cpu.tileir.frame import Undetermined
 from tilec_runtime.cpu.tileir.ir import (
     GatherScatterView,
     MemoryOrder,
-    Op,
     Padding,
     PartitionView,
     Scalar,
@@ -103,18 +102,6 @@ def test_elements_beyond_the_edge(turn: int | None, observer: Watcher | None) ->
     np.testing.assert_array_equal(found, np.where(inside, np.float32(1), other))
 
 
-def test_rows_that_a_sparse_index_names_beyond_the_edge() -> None:
-    array = np.ones((3, 4), np.float32)
-    view = GatherScatterView((4, 4), TensorView(Scalar.F32, (None, None), (None, None)), 0, None)
-    index = [(tile(Scalar.I32, 4), np.array([[0, 7, 2, 9], [1, 1, 5, 0]])), (I32, np.array([0]))]
-    for observer in (None, Watcher()):
-        found = load(view, array, index, observer=observer)
-        inside = np.array([[1, 0, 1, 0], [1, 1, 0, 1]], np.bool_)[:, :, None]
-        np.testing.assert_array_equal(
-            found, np.where(inside, np.float32(1), garbage(LAYOUTS[Scalar.F32], (4, 4)))
-        )
-
-
 def test_one_operation_and_some_blocks_can_be_filled() -> None:
     array = np.ones((3, 6), np.float32)
     for wish, filled in (
@@ -131,18 +118,3 @@ def test_one_operation_and_some_blocks_can_be_filled() -> None:
             for tile_, full in zip(found, filled, strict=True)
             if not full
         )
-
-
-def test_who_reads_them_is_told_where_there_are_any() -> None:
-    array, seen = np.ones((4, 8), np.float32), []
-
-    def reached(op: Op, frame: Frame, address: int) -> None:
-        seen.append((op.name, frame.size, address == array.ctypes.data))
-
-    for padding in (None, Padding.ZERO):
-        load(matrix(padding), array, INDEX, undetermined=Undetermined(reached=reached))
-    assert seen == []
-    load(matrix(Padding.ZERO), array[:3], INDEX, undetermined=Undetermined(reached=reached))
-    assert seen == []
-    load(matrix(), array[:3], INDEX, undetermined=Undetermined(reached=reached))
-    assert seen == [("load_view_tko", 2, True)]

@@ -29,7 +29,7 @@ from tilec_runtime.cpu.tileir.ir import (
     View,
 )
 from tilec_runtime.cpu.tileir.memory import Memory, MemoryRegion
-from tilec_runtime.cpu.tileir.values import LAYOUTS, STORAGE, Array, join, take
+from tilec_runtime.cpu.tileir.values import LAYOUTS, STORAGE, Array, Layout, join, take
 from tilec_runtime.cpu.tileir.views import Geometry, Tensor
 from tilec_runtime.errors import FaultError
 
@@ -37,12 +37,17 @@ INDEX_TYPES = (Scalar.I8, Scalar.I16, Scalar.I32, Scalar.I64)
 ATTRIBUTES = {"order": MemoryOrder.WEAK, "inbounds": ()}
 
 
+START = 0x7000_0000_1230  # far from a page's start, but a multiple of every element's size
+
+
 @dataclasses.dataclass
 class Case:
-    """A view of a tensor in a buffer of random bytes, and one index for each block."""
+    """A view of a tensor in a buffer of random elements, which are held one to an item of `raw`;
+    and one index for each block.
+    """
 
     view: View
-    data: Array
+    raw: Array
     base: int
     extents: tuple[int, ...]
     strides: tuple[int, ...]
@@ -54,14 +59,21 @@ class Case:
         return self.view.tensor.element
 
     @property
+    def layout(self) -> Layout:
+        return LAYOUTS[self.element]
+
     def region(self) -> MemoryRegion:
-        # An address that is far from a page's start, but a multiple of every element's size.
-        return MemoryRegion("x", 0x7000_0000_1230, self.data, itemsize=LAYOUTS[self.element].size)
+        """A copy of the elements as they lie in memory: those of four bits two to a byte."""
+        raw = self.raw[0::2] | self.raw[1::2] << 4 if self.layout.packed else self.raw.copy()
+        return MemoryRegion("x", START, raw.view(np.uint8), itemsize=self.layout.size)
+
+    def byte(self, at: int) -> int:
+        """The byte offset of an element."""
+        return at // 2 if self.layout.packed else at * self.layout.size
 
     def tensor(self) -> Tensor:
-        layout = LAYOUTS[self.element]
-        base = 0x7000_0000_1230 + (self.base // 2 if layout.packed else self.base * layout.size)
-        return Tensor(np.array([base]), np.array([self.extents]), np.array([self.strides]))
+        base = np.array([START + self.byte(self.base)])
+        return Tensor(base, np.array([self.extents]), np.array([self.strides]))
 
     def positions(self, block: int) -> list[tuple[tuple[int, ...], int | None]]:
         """For each element of a block's tile its place in the tile, and its place in the buffer;
@@ -124,10 +136,16 @@ def cases(
     )
     base = -low + 2 * draw(st.integers(0, 3))
     base += base % 2
+    rng = np.random.default_rng(draw(st.integers(0, 1 << 30)))
+    raw = random_elements(element, rng, (base + high + 2) // 2 * 2)
+    return Case(view, raw, base, extents, strides, index, blocks)
+
+
+def random_elements(element: Scalar, rng: np.random.Generator, *shape: int) -> Array:
+    """Random elements, one to an item."""
     layout = LAYOUTS[element]
-    size = (base + high + 2) // 2 if layout.packed else (base + high + 1) * layout.size
-    data = np.random.default_rng(draw(st.integers(0, 1 << 30))).integers(0, 256, size, np.uint8)
-    return Case(view, data, base, extents, strides, index, blocks)
+    data = rng.integers(0, 16 if layout.packed else 256, (*shape, layout.size), np.uint8)
+    return data.view(layout.raw)[..., 0]
 
 
 @st.composite
@@ -149,94 +167,47 @@ def indices(draw: st.DrawFn, geometry: Geometry, axis: int, blocks: int) -> tupl
     return Tile(element, shape), held
 
 
-def read(case: Case, at: int) -> int:
-    """An element of the buffer by its bits."""
-    layout = LAYOUTS[case.element]
-    if layout.packed:
-        return int(case.data[at // 2]) >> (4 * (at % 2)) & 15
-    bits = int(case.data.view(f"u{layout.size}")[at])
-    if case.element is Scalar.I1:
-        return int(bits != 0)
-    return bits & 0xFFFFE000 if case.element is Scalar.TF32 else bits
-
-
-def write(case: Case, at: int, bits: int) -> None:
-    layout = LAYOUTS[case.element]
-    if layout.packed:
-        shift = 4 * (at % 2)
-        case.data[at // 2] = int(case.data[at // 2]) & ~(15 << shift) & 255 | bits << shift
-    else:
-        case.data.view(f"u{layout.size}")[at] = bits
-
-
-def bits_of(held: Array) -> Array:
-    return np.ascontiguousarray(held).view(f"u{held.itemsize}")
-
-
-def four(case: Case, bits: int) -> int:
-    """The bits of a held element for those in memory: four-bit integers are held with their sign."""
-    return bits | 0xF0 if case.element is Scalar.I4 and bits & 8 else bits
-
-
 @given(case=cases())
 def test_loads_give_what_the_reference_gives(case: Case) -> None:
-    observed = Watcher()
-    form, padding = LAYOUTS[case.element], case.view.padding
-    stated = None if padding is None else form.decode(np.array([form.padding(padding)]))
-    beyond = bits_of(
-        garbage(form, case.view.tile) if stated is None else np.broadcast_to(stated, case.view.tile)
+    watcher, layout, padding = Watcher(), case.layout, case.view.padding
+    held = layout.decode(case.raw)
+    beyond = (
+        garbage(layout, case.view.tile)
+        if padding is None
+        else np.broadcast_to(layout.decode(np.array([layout.padding(padding)])), case.view.tile)
     )
-    for observer in (None, observed):
-        found, token = load(case, Memory([case.region]), observer=observer)
+    for observer in (None, watcher):
+        found, token = load(case, Memory([case.region()]), observer=observer)
         assert token is None
         assert found.dtype == STORAGE[case.element]
         assert len(found) in (1, case.blocks)
         for block in range(case.blocks):
-            bits = bits_of(found[block if len(found) > 1 else 0])
             for place, at in case.positions(block):
-                assert bits[place] == (beyond[place] if at is None else four(case, read(case, at)))
-    touched = {
-        (block, at)
+                wanted = beyond[place] if at is None else held[at]
+                got = found[(block if len(found) > 1 else 0, *place)]
+                assert got.tobytes() == wanted.tobytes()
+    assert watcher.elements(layout) == {
+        (block, case.byte(at))
         for block in range(case.blocks)
         for _, at in case.positions(block)
         if at is not None
     }
-    assert observed.elements(LAYOUTS[case.element]) == {
-        (block, byte_of(case, at)) for block, at in touched
-    }
-
-
-def byte_of(case: Case, at: int) -> int:
-    """The byte offset of an element."""
-    layout = LAYOUTS[case.element]
-    return at // 2 if layout.packed else at * layout.size
 
 
 @given(case=cases(), seed=st.integers(0, 1000), one=st.booleans())
 def test_stores_leave_what_the_reference_leaves(case: Case, seed: int, one: bool) -> None:
-    rng = np.random.default_rng(seed)
-    layout = LAYOUTS[case.element]
     shape = (1 if one else case.blocks, *case.view.tile)
-    raw = rng.integers(
-        0,
-        2 if case.element is Scalar.I1 else 16 if layout.packed else 256,
-        (*shape, layout.size),
-        np.uint8,
-    )
-    held = layout.decode(raw.view(layout.raw)[..., 0])
-    stored = bits_of(layout.encode(held))
-    before = case.data.copy()
-    store(case, Memory([case.region]), held)
-    result = case.data.copy()
-    case.data[:] = before
-    store(case, Memory([case.region]), held, observer=Watcher())
-    np.testing.assert_array_equal(case.data, result)
-    case.data[:] = before
+    held = case.layout.decode(random_elements(case.element, np.random.default_rng(seed), *shape))
+    regions = [case.region() for _ in range(2)]
+    for region, observer in zip(regions, (None, Watcher()), strict=True):
+        store(case, Memory([region]), held, observer=observer)
+    raw = case.layout.encode(held)
     for block in range(case.blocks):
-        for where, at in case.positions(block):
+        for place, at in case.positions(block):
             if at is not None:
-                write(case, at, int(stored[0 if one else block][where]))
-    np.testing.assert_array_equal(case.data, result)
+                case.raw[at] = raw[(0 if one else block, *place)]
+    for region in regions:
+        np.testing.assert_array_equal(region.data, case.region().data)
 
 
 @examples(50)
@@ -250,7 +221,7 @@ def test_each_block_may_have_a_tensor_of_its_own(case: Case) -> None:
     # Each starts a row further on, and ends before the buffer does.
     base = whole.base + np.arange(rows) % case.extents[0] * case.strides[0] * size
     extents[:, 0] = np.minimum(extents[:, 0], case.extents[0] - np.arange(rows) % case.extents[0])
-    found = load(case, Memory([case.region]), Tensor(base, extents, whole.strides))[0]
+    found = load(case, Memory([case.region()]), Tensor(base, extents, whole.strides))[0]
     for block in range(rows):
         mine = Tensor(base[block : block + 1], extents[block : block + 1], whole.strides)
         alone = dataclasses.replace(
@@ -260,10 +231,8 @@ def test_each_block_may_have_a_tensor_of_its_own(case: Case) -> None:
                 for kind, held in case.index
             ],
         )
-        expected = load(alone, Memory([case.region]), mine)[0][0]
-        np.testing.assert_array_equal(
-            bits_of(found[block if len(found) > 1 else 0]), bits_of(expected)
-        )
+        expected = load(alone, Memory([case.region()]), mine)[0][0]
+        assert found[block if len(found) > 1 else 0].tobytes() == expected.tobytes()
 
 
 def load(
@@ -503,19 +472,16 @@ def test_no_number_is_too_large(case: Case, go_on: bool | None, data: st.DataObj
         case, view=view, extents=some(case.extents), strides=some(case.strides), index=index
     )
     observers = [None if go_on is None else Watcher(go_on=go_on) for _ in range(2)]
-    before, faults = case.data.copy(), []
+    region, faults = case.region(), []
+    before = region.data.copy()
     try:
-        load(case, Memory([case.region]), observer=observers[0])
+        load(case, Memory([region]), observer=observers[0])
     except FaultError as error:
         faults.append(error)
-    assert (case.data == before).all()
+    assert (region.data == before).all()
+    held = np.zeros((1, *view.tile), STORAGE[case.element])
     try:
-        store(
-            case,
-            Memory([case.region]),
-            np.zeros((1, *view.tile), STORAGE[case.element]),
-            observer=observers[1],
-        )
+        store(case, Memory([region]), held, observer=observers[1])
     except FaultError as error:
         faults.append(error)
     assert all(
