@@ -86,29 +86,6 @@ def test_any_text_is_read_or_refused_at_a_column(text: str) -> None:
         assert refusal.what
 
 
-PIECES = (
-    *"x_019. ()[],+-*/%<>=!&|'\"\t\n",
-    "x.shape",
-    ".size",
-    ".ptr",
-    "0x",
-    "1_0",
-    "1e",
-    "and",
-    "//",
-    "==",
-    "<=",
-    "**",
-    "é",
-)
-
-
-@given(st.lists(st.sampled_from(PIECES), max_size=12).map("".join))
-def test_the_scan_accepts_plain_expressions(text: str) -> None:
-    if _plain_words(text):
-        _scan(text)
-
-
 def test_the_scan_accepts_the_texts_of_kernels() -> None:
     for text in (
         "cdiv(x.shape[0], BM) * 2",

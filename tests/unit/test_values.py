@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import pickle
 import subprocess
@@ -95,14 +94,6 @@ def test_values_are_pickled(protocol: int) -> None:
     assert again[1].second == "b"
 
 
-def test_values_are_copied() -> None:
-    pair = Pair([1], 2)
-    assert copy.copy(pair).first is pair.first
-    deep = copy.deepcopy(pair)
-    assert (deep.first, deep.second) == ([1], 2)
-    assert deep.first is not pair.first
-
-
 def test_functions_of_dataclasses_take_values() -> None:
     assert dataclasses.is_dataclass(Point)
     assert [(f.name, f.default) for f in dataclasses.fields(Point)] == [
@@ -112,12 +103,6 @@ def test_functions_of_dataclasses_take_values() -> None:
     assert dataclasses.replace(Pair(1, 2), first=3).second == 2
     assert dataclasses.asdict(Point(x=1)) == {"x": 1, "y": 0.5, "name": ""}
     assert replace(Point(x=1), x=2) == Point(x=2)
-
-
-def test_patterns_take_what_is_positional() -> None:
-    match Pair(1, 2):
-        case Pair(first, second):
-            assert (first, second) == (1, 2)
 
 
 @pytest.mark.parametrize(

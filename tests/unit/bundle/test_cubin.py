@@ -11,11 +11,6 @@ from tilec_runtime.bundle.cubin import read_cubin
 from tilec_runtime.errors import BundleError
 
 
-def test_a_required_block() -> None:
-    extra = (Attribute(0x10, struct.pack("<III", 128, 1, 1)),)
-    assert read_cubin(build_cubin(extra=extra)).kernels[0].required_block == (128, 1, 1)
-
-
 def test_a_kernel_that_is_not_there() -> None:
     with pytest.raises(BundleError, match="the cubin has no kernel 'x'; it has: k"):
         read_cubin(build_cubin()).kernel("x")

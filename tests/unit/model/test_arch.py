@@ -14,14 +14,6 @@ from tilec_runtime.model.driver import (
     ptx_isa_of_cuda,
 )
 
-FORMS = [
-    f"{kind}_{cc[0]}{cc[1]}{suffix}"
-    for cc, arch in ARCHS.items()
-    for kind in ("sm", "compute")
-    for suffix, isa in (("", arch.ptx), ("a", arch.ptx_a), ("f", arch.ptx_f))
-    if isa
-]
-
 
 @pytest.mark.parametrize("arch", ARCHS.values(), ids=lambda arch: str(arch.cc))
 def test_rows_agree_with_themselves(arch) -> None:
@@ -32,16 +24,6 @@ def test_rows_agree_with_themselves(arch) -> None:
     assert arch.threads in (1024, 1536, 2048)
     assert arch.shared_block + arch.shared_reserved == arch.shared
     assert arch.registers == 65536
-
-
-@pytest.mark.parametrize("name", [*FORMS, "tileir"])
-def test_names_round_trip(name: str) -> None:
-    target = Target.parse(name)
-    assert str(target) == name
-    assert Target.parse(str(target)) == target
-    if name != "tileir":
-        assert target.ptx_isa >= target.arch.ptx
-        assert target.number == name.split("_")[1]
 
 
 @pytest.mark.parametrize(
@@ -114,11 +96,6 @@ def test_runs_on(name: str, runs: str, not_on: str) -> None:
 
     assert [cc for cc in capabilities(runs) if not target.runs_on(cc)] == []
     assert [cc for cc in capabilities(not_on) if target.runs_on(cc)] == []
-
-
-def test_a_form_that_does_not_exist_has_no_isa() -> None:
-    with pytest.raises(ValueError, match="has no such form"):
-        _ = Target(TargetKind.CUBIN, (8, 0), "a").ptx_isa
 
 
 @pytest.mark.parametrize(

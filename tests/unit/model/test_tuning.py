@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tilec.model.tuning import bucket_of, size_expressions
+from tilec.model.tuning import size_expressions
 from tilec_runtime.errors import Location
 from tilec_runtime.model.kernel import KernelInfo, LaunchInfo
 from tilec_runtime.model.signature import Assumption, Param, ParamKind
@@ -105,11 +105,6 @@ def test_entries_of_other_dtypes_or_axes_are_passed_over() -> None:
     none = look("H200", (9, 0), 132, 1024, T="f16", BM=99)
     assert none.entry is None
     assert "for other dtypes or axes than those of this call" in none.reason
-
-
-def test_a_negative_size_has_no_bucket() -> None:
-    with pytest.raises(ValueError, match="not negative: -1"):
-        bucket_of(-1)
 
 
 def kernel(ranks: dict[str, int], *requires: str) -> KernelInfo:

@@ -88,13 +88,6 @@ def test_what_only_python_claims_leaves_nothing_claimed(make: Any) -> None:
     assert before is None or claimed(last) == before
 
 
-def test_a_share_that_was_dropped_is_told() -> None:
-    share = tensor().share()
-    assert core.are_usable((share, 1, np.zeros(2)))
-    share.drop()
-    assert not core.are_usable((share, 1))
-
-
 def test_last_uses_are_found_as_python_finds_them() -> None:
     """Random uses of two pieces of memory on three lines, lasting ones among them."""
     draw = random.Random(7)

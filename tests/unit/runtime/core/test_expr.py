@@ -139,19 +139,6 @@ def test_outputs_may_be_written_again():
     assert core.run(bytes_of([(py.SLOT, 0), (py.OUT, 2)]), (3,)) == (0, 0, 3)
 
 
-def test_programs_have_so_many_constants():
-    def sums(count):
-        return [
-            step
-            for number in range(count)
-            for step in ((py.SLOT, 0), (py.CONST, number), (py.NE, 0), (py.CHECK, 0))
-        ]
-
-    assert core.run(bytes_of(sums(256)), (-1,)) == ()
-    with pytest.raises(ValueError, match=r"step 1025 .* malformed"):
-        core.run(bytes_of(sums(257)), (-1,))
-
-
 @pytest.mark.parametrize(
     ("steps", "why"),
     [
@@ -184,18 +171,3 @@ def test_programs_are_bytes_of_whole_steps():
     assert core.run(bytes_of([*[(py.CONST, 1)] * 64, *[(py.ADD, 0)] * 63, (py.OUT, 0)]), ()) == (
         64,
     )
-
-
-def test_the_smallest_number_is_none_of_a_program():
-    """It has no negative: a program that computes it does not apply. No slot holds it."""
-    for left, right, apply in (
-        (-(2**62), 2, py.MUL),
-        (-(2**62), -(2**62), py.ADD),
-        (-(2**62), 2**62, py.SUB),
-    ):
-        assert (
-            core.run(bytes_of([(py.CONST, left), (py.CONST, right), (apply, 0), (py.OUT, 0)]), ())
-            is None
-        )
-    with pytest.raises(ValueError, match="malformed"):
-        core.run(bytes_of([(py.CONST, -(2**63)), (py.OUT, 0)]), ())

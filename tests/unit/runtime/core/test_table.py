@@ -19,7 +19,6 @@ from tests.unit.runtime.core.samples import Plan, Recorder, core, table
 from tilec_runtime import load
 from tilec_runtime.device import core as loader
 from tilec_runtime.launch import native
-from tilec_runtime.launch import program as op
 
 # TILEC_CORE_LAUNCHES: how many launches may leave nothing behind; the gate makes fewer.
 LAUNCHES = int(os.environ.get("TILEC_CORE_LAUNCHES", "20000"))
@@ -224,15 +223,6 @@ def test_a_key_keeps_its_types_and_eviction_lets_them_go() -> None:
     assert (len(plans), plans.launch(5, (last,))) == (0, False)
 
 
-def test_the_plan_of_a_key_that_was_used_last_stays() -> None:
-    plans = table(Recorder())
-    for number in range(40):
-        plans.add((number,), Plan([(op.SLOT, 0), (op.CONST, number), (op.EQ, 0), (op.CHECK, 0)]))
-        assert plans.launch(5, (0,)) is True
-    assert len(plans) == 16
-    assert [n for n in range(40) if plans.launch(5, (n,))] == [0, *range(25, 40)]
-
-
 # While the driver is called
 
 
@@ -265,17 +255,6 @@ def test_launches_within_launches() -> None:
     plans.add((1,), Plan())
     assert plans.launch(0, (1,)) is True
     assert [launch[3] for launch in recorder.launches] == list(range(20))
-
-
-def test_what_a_double_raises_is_raised() -> None:
-    def fail() -> None:
-        raise RuntimeError("of the double")
-
-    plans = table(Recorder(then=fail))
-    plans.add((1,), Plan())
-    with pytest.raises(RuntimeError, match="of the double"):
-        plans.launch(5, (1,))
-    assert table(Recorder("CUDA_ERROR")).launch(5, (1,)) is False
 
 
 # What stays

@@ -207,19 +207,6 @@ def test_buffers_of_the_device_are_read_as_what_they_are() -> None:
     assert small.to_host().tolist() == [1, 2]
 
 
-def test_tensors_of_torch() -> None:
-    torch = pytest.importorskip("torch")
-    seen: list[CpuRun] = []
-    module, driver = device(seen.append)
-    z, x, y = ones(4), torch.ones(4), torch.ones(4)
-    for _ in range(2):
-        module.add(z, x, y)
-    driver.synchronize(-1, 0)
-    assert [run.regions["x"].address for run in seen] == [x.data_ptr()] * 2
-    with pytest.raises(PlacementError, match="has shape \\(4,\\) and no memory: its address is 0"):
-        module.add(z, torch.ones(4, device="meta"), y)
-
-
 RAW = kernel(
     "raw",
     (Param(name="p", kind=ParamKind.PTR),),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import platform
-
 import hypothesis.strategies as st
 import numpy as np
 import pytest
@@ -65,29 +63,3 @@ def test_finds_the_nearest_region() -> None:
     assert Memory((B, A)).nearest(0x1010) is A
     assert Memory((B, A)).nearest(0x1FFF) is B
     assert Memory().nearest(5) is None
-
-
-@pytest.mark.skipif(
-    platform.libc_ver()[0] != "glibc",
-    reason="other C libraries keep freed memory by rules of their own",
-)
-def test_memory_that_tiles_leave_is_used_again() -> None:
-    resource = pytest.importorskip(
-        "resource", reason="page faults are counted where there is getrusage"
-    )
-    Memory()
-    mine = getattr(
-        resource, "RUSAGE_THREAD", resource.RUSAGE_SELF
-    )  # threads of tests before may still be at work
-
-    def faults() -> int:
-        count: int = resource.getrusage(mine).ru_minflt
-        return count
-
-    tiles = [np.ones(1 << 20, np.uint8) for _ in range(4)]
-    before = faults()
-    for _ in range(50):
-        tiles.clear()
-        tiles.extend(np.ones(1 << 20, np.uint8) for _ in range(4))
-    # Four pages of a tile's 256 would be a lot: where all were fresh it would be 51,200.
-    assert faults() - before < 800

@@ -126,26 +126,6 @@ def test_a_slow_wait_is_no_endless_one() -> None:
     assert counter[0] > 5000
 
 
-def test_loops_that_cannot_wait_run_all_blocks_at_once() -> None:
-    """The atomic only adds up; how long the loop runs hangs on the count that it carries."""
-
-    def fill(b: Builder, pointer: Value) -> None:
-        def body(count: Value) -> None:
-            b.atomic_add(pointer, count)
-            either(b, b.compare(count, b.constant(9), Predicate.EQUAL), "break", "yield")
-            b.op("continue", {"values": b.add(count, b.constant(1))})
-
-        b.op("loop", {"init": [b.constant(0)]}, (), {}, [b.region([I32], body)])
-        b.ret()
-
-    made = program([POINTER], fill)
-    assert not made.waits
-    assert in_turn().waits
-    counter = np.zeros(1, np.int32)
-    run(made, 3, counter)
-    assert counter[0] == 3 * 45
-
-
 def test_an_ordered_load_can_be_waited_for_and_a_weak_one_cannot() -> None:
     def loads(order: MemoryOrder) -> bool:
         def fill(b: Builder, pointer: Value) -> None:

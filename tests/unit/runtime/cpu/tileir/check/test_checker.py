@@ -374,21 +374,3 @@ def test_order_is_the_same_looked_at_from_either_end(
         for step in range(since, until + 1):  # in steps, as a launch goes on, or at once
             log.ordered(first, since, second, step)
         assert SyncLog.ordered(log, first, since, second, until) == forward
-
-
-def test_the_last_of_ten_thousand_blocks_is_still_followed() -> None:
-    scene = Scene()
-    number = 10_000
-    for start in range(0, number, 1000):
-        blocks = list(range(start, start + 1000))
-        scene.access(
-            1,
-            WRITE,
-            blocks,
-            [[block % 64] for block in blocks],
-            mask=[[block >= number - 64] for block in blocks],
-        )
-        scene.access(2, ATOMIC, blocks, [[0]] * 1000, name="flag", order=ACQ_REL)
-    scene.access(3, READ, [number - 1], [list(range(64))])
-    assert scene.kinds() == []
-    assert scene.checker._log._work <= number
