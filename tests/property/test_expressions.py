@@ -5,14 +5,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.amount import examples
 from tilec_runtime.errors import ExpressionError
 from tilec_runtime.model.expr import INT_BOUND, parse
-from tilec_runtime.model.expr_tree import _plain_words, _scan
 
 ENV: dict[str, Any] = {"a": 7, "b": -3, "zero": 0, "half": 0.5}
 
@@ -84,20 +82,3 @@ def test_any_text_is_read_or_refused_at_a_column(text: str) -> None:
     if refusal is not None:
         assert 1 <= refusal.column <= len(text) + 1
         assert refusal.what
-
-
-def test_the_scan_accepts_the_texts_of_kernels() -> None:
-    for text in (
-        "cdiv(x.shape[0], BM) * 2",
-        "x.shape == y.shape",
-        "x.stride[-1] % 16 == 0",
-        "n <= 1024 and m > 0",
-        "eps",
-        "x.size // 4",
-    ):
-        assert _plain_words(text), text
-    for text in ("1.5", "0x10", "x ** 2", "x = 1", "'f32'", "x & y", "1_000", "01"):
-        assert not _plain_words(text), text
-    for text in ("x ** 2", "x = 1", "x & y", "01"):
-        with pytest.raises(ExpressionError, match="unexpected"):
-            _scan(text)

@@ -28,46 +28,28 @@ def basic(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
 
 
-@st.composite
-def strings(draw: st.DrawFn) -> str:
-    text = draw(TEXT)
-    form = draw(
-        st.sampled_from(["basic", "literal", "long", "long literal", "escaped", "folded", "quotes"])
-    )
-    if form == "literal" and "'" not in text:
-        return f"'{text}'"
-    if form == "long":
-        return '"""\n' + text.replace("\\", "\\\\").replace('"', '\\"') + '\n"""'
-    if form == "long literal" and "'" not in text:
-        return f"'''\n{text}\n'' ]]'''"
-    if form == "escaped":
-        return (
-            '"'
-            + "".join(
-                f"\\U{ord(c):08x}" if i % 2 else f"\\u{ord(c):04x}"
-                for i, c in enumerate(text)
-                if ord(c) < 0x10000
-            )
-            + '"'
-        )
-    if form == "folded":
-        return '"""a\\\n   ' + text.replace("\\", "\\\\").replace('"', '\\"') + '"""'
-    if form == "quotes":
-        return '"""""q""x"""""'
-    return basic(text)
+def escaped(text: str) -> str:
+    """The same with every second character by four digits, and the others by eight."""
+    found = (f"\\U{ord(c):08x}" if i % 2 else f"\\u{ord(c):04x}" for i, c in enumerate(text))
+    return '"' + "".join(found) + '"'
 
 
-@st.composite
-def keys(draw: st.DrawFn) -> str:
-    form = draw(st.sampled_from(["bare", "basic", "literal"]))
-    text = draw(BARE if form == "bare" else TEXT)
-    if form == "literal" and "'" not in text:
-        return f"'{text}'"
-    return text if form == "bare" else basic(text)
+NO_QUOTES = TEXT.filter(lambda text: "'" not in text)
+PLAIN = TEXT.filter(lambda text: text.isascii())
+STRINGS = st.one_of(
+    TEXT.map(basic),
+    NO_QUOTES.map("'{}'".format),
+    TEXT.map(lambda text: '"""\n' + basic(text)[1:-1] + '\n"""'),
+    NO_QUOTES.map("'''\n{}\n'' ]]'''".format),
+    PLAIN.map(escaped),
+    TEXT.map(lambda text: '"""a\\\n   ' + basic(text)[1:-1] + '"""'),
+    st.just('"""""q""x"""""'),
+)
+KEYS = st.one_of(BARE, TEXT.map(basic), NO_QUOTES.map("'{}'".format))
 
 
 SCALARS = st.one_of(
-    strings(),
+    STRINGS,
     st.integers(-(2**40), 2**40).map(str),
     st.sampled_from(
         [
@@ -96,7 +78,7 @@ def arrays(draw: st.DrawFn, items: st.SearchStrategy[str]) -> str:
 
 @st.composite
 def inlines(draw: st.DrawFn, items: st.SearchStrategy[str]) -> str:
-    names = draw(st.lists(keys(), max_size=3))
+    names = draw(st.lists(KEYS, max_size=3))
     return (
         "{ " + ", ".join(f"{name}{draw(BLANK)}={draw(BLANK)}{draw(items)}" for name in names) + " }"
     )
@@ -110,7 +92,7 @@ def documents(draw: st.DrawFn) -> str:
     lines = []
     for _ in range(draw(st.integers(1, 8))):
         kind = draw(st.sampled_from(["pair", "pair", "pair", "header", "array", "comment"]))
-        dotted = f"{draw(BLANK)}.{draw(BLANK)}".join(draw(st.lists(keys(), min_size=1, max_size=3)))
+        dotted = f"{draw(BLANK)}.{draw(BLANK)}".join(draw(st.lists(KEYS, min_size=1, max_size=3)))
         if kind == "pair":
             lines.append(
                 f"{draw(BLANK)}{dotted}{draw(BLANK)}={draw(BLANK)}{draw(VALUES)}{draw(BLANK)}"
