@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import contextlib
 import random
-import threading
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ import pytest
 
 from tests.runtime_samples import fake_driver
 from tests.unit.runtime.core.samples import core
-from tests.waiting import joined
+from tests.waiting import at_once
 from tilec_runtime import as_op
 from tilec_runtime.device.marks import Line
 from tilec_runtime.errors import UsedOpError
@@ -53,16 +52,10 @@ def readonly() -> Tensor:
     return Tensor.from_foreign(array)
 
 
-def moved() -> Tensor:
-    gone = tensor()
-    gone.share()
-    return gone
-
-
-def held() -> Tensor:
-    one = tensor()
-    one.lease.taken[1] = MOVES
-    return one
+KEPT = tensor()
+KEPT.lease.taken[1] = MOVES
+GONE = tensor()
+GONE.share()
 
 
 @pytest.mark.parametrize(
@@ -76,8 +69,8 @@ def held() -> Tensor:
         lambda: as_op(1),
         lambda: tensor().share(),
         readonly,
-        moved,
-        held,
+        lambda: KEPT,
+        lambda: GONE,
     ],
 )
 def test_what_only_python_claims_leaves_nothing_claimed(make: Any) -> None:
@@ -130,16 +123,12 @@ def test_arguments_of_other_types_are_refused(call: Any) -> None:
 def test_of_threads_that_use_an_op_up_one_succeeds() -> None:
     for _ in range(50):
         op: Any = as_op(1)
-        start, won = threading.Barrier(4), []
+        won: list[int] = []
 
-        def take(op: Any = op, start: threading.Barrier = start, won: list[int] = won) -> None:
-            start.wait()
+        def take(op: Any = op, won: list[int] = won) -> None:
             with contextlib.suppress(UsedOpError):
                 op._take("executed")
                 won.append(1)
 
-        threads = [threading.Thread(target=take) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        joined(*threads)
+        at_once(*[take] * 4)
         assert won == [1]

@@ -208,14 +208,13 @@ def test_a_key_keeps_its_types_and_eviction_lets_them_go() -> None:
     plans = table(Recorder())
     first = type("First", (), {})
     gone = weakref.ref(first)
-    assert plans.add((first(),), Plan())
+    plans.add((first(),), Plan())
     del first
     gc.collect()
     assert gone() is not None, "another type could take its address"
-    last = None
     for _ in range(1024):
         last = type("Each", (), {})()
-        assert plans.add((last,), Plan())
+        plans.add((last,), Plan())
     gc.collect()
     assert gone() is None
     assert (len(plans), plans.launch(5, (last,))) == (1024, True)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.waiting import PATIENCE
+from tests.waiting import PATIENCE, joined
 from tilec_runtime import api
 from tilec_runtime.cpu import queue as cpu_queue
 from tilec_runtime.cpu.driver import CpuDriver
@@ -96,20 +96,16 @@ class Truthless(Exception):  # noqa: N818 - a class of somebody else
         raise TypeError("the truth of this is ambiguous")
 
 
-def test_errors_and_frames_of_others_do_not_end_the_thread() -> None:
+NAMELESS: dict[str, Any] = {"__name__": None, "Truthless": Truthless}
+exec("def first(_): raise ValueError from Truthless()\ndef second(_): raise Truthless", NAMELESS)
+
+
+@pytest.mark.parametrize(("name", "kind"), [("first", ValueError), ("second", Truthless)])
+def test_errors_and_frames_of_others_do_not_end_the_thread(name: str, kind: type) -> None:
     queue = Queue("q")
-    nameless: dict[str, Any] = {"__name__": None, "Truthless": Truthless}
-    exec("def fails(_):\n    raise ValueError('first') from Truthless()", nameless)
-    assert queue.wait_for(queue.put(nameless["fails"]), PATIENCE)
-    with pytest.raises(ValueError, match="first"):
-        queue.check()
-
-    def fails(_: Callable[[], bool]) -> None:
-        raise Truthless
-
-    queue.put(fails)
-    assert queue.wait_for(queue.put(fails, always=True), PATIENCE)
-    with pytest.raises(Truthless):
+    queue.put(NAMELESS[name])
+    assert queue.wait_for(queue.put(NAMELESS[name], always=True), PATIENCE)
+    with pytest.raises(kind):
         queue.check()
     assert queue.wait_for(queue.put(nothing), PATIENCE)
 
@@ -158,18 +154,13 @@ def test_the_thread_of_a_stream_that_was_given_back_ends_with_its_work(
     monkeypatch.setattr(cpu_queue, "_LINGER", 3600)
     driver, go = CpuDriver(), threading.Event()
     handles = [driver.create_stream(-1) for _ in range(2)]
-    queues = [driver._queues[handle] for handle in handles]
-    done = queues[0].put(nothing)
-    assert queues[0].wait_for(done, PATIENCE)
-    late = queues[1].put(lambda _: go.wait(PATIENCE) and None)  # has work when its stream goes
-    threads = [queue._thread for queue in queues]
+    idle, busy = (driver._queues[handle] for handle in handles)
+    assert idle.wait_for(idle.put(nothing), PATIENCE)
+    late = busy.put(lambda _: go.wait(PATIENCE) and None)  # has work when its stream goes
+    threads = [queue._thread for queue in (idle, busy)]
     for handle in handles:
         driver.destroy_stream(-1, handle)
     go.set()
-    assert queues[1].wait_for(late, PATIENCE)
-    for thread in threads:
-        assert thread is not None
-        thread.join(PATIENCE)
-        assert not thread.is_alive()
-    number = queues[0].put(nothing)  # the memory of a tensor that outlives its stream
-    assert queues[0].wait_for(number, PATIENCE)
+    assert busy.wait_for(late, PATIENCE)
+    joined(*threads)
+    assert idle.wait_for(idle.put(nothing), PATIENCE)  # of a tensor that outlives its stream
