@@ -39,6 +39,8 @@ class Plain:
     y: float = 0.5
     name: str = ""
 
+    __str__ = Point.__str__
+
 
 @value_class(frozen=True)
 class Pair:
@@ -48,10 +50,9 @@ class Pair:
     second: Any
 
 
-def refused(change: Callable[[], object]) -> str:
-    with pytest.raises(dataclasses.FrozenInstanceError) as caught:
+def refused(change: Callable[[], object]) -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError, match="cannot (change|assign|delete)"):
         change()
-    return str(caught.value)
 
 
 @pytest.mark.parametrize(
