@@ -51,7 +51,7 @@ class Pair:
 
 
 def refused(change: Callable[[], object]) -> None:
-    with pytest.raises(dataclasses.FrozenInstanceError, match="cannot (change|assign|delete)"):
+    with pytest.raises(dataclasses.FrozenInstanceError, match=r"cannot (change|assign|delete)"):
         change()
 
 
@@ -71,7 +71,6 @@ def refused(change: Callable[[], object]) -> None:
         lambda value: len({value, copy.copy(value), copy.deepcopy(value)}),
         lambda value: value.most,
         lambda value: refused(lambda: setattr(value, "x", 2)),
-        lambda value: refused(lambda: setattr(value, "other", 2)),
         lambda value: refused(lambda: delattr(value, "x")),
     ],
 )
