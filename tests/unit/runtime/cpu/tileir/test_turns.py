@@ -103,12 +103,6 @@ def test_a_wait_for_a_block_beyond_those_in_flight_is_found() -> None:
         run(counts(256), 257)
 
 
-def test_waiting_blocks_stop_on_request() -> None:
-    asked = iter([False] * 20 + [True] * 9)
-    with pytest.raises(FaultError, match="kernel: stopped on request"):
-        run(in_turn(first=1), 5, cancelled=lambda: next(asked))
-
-
 def test_a_slow_wait_is_no_endless_one() -> None:
     """Counts to 5000 by atomics: nobody gets on for long, but what the blocks know changes."""
 

@@ -15,8 +15,6 @@ from tilec_runtime.cpu.tileir.check.findings import Finding, FindingKind, Side
 from tilec_runtime.cpu.tileir.check.provenance import Provenance
 from tilec_runtime.cpu.tileir.execute import Options, execute
 from tilec_runtime.cpu.tileir.ir import (
-    Bounded,
-    DivBy,
     Overflow,
     Pointer,
     Scalar,
@@ -25,7 +23,6 @@ from tilec_runtime.cpu.tileir.ir import (
 )
 from tilec_runtime.cpu.tileir.memory import Memory, MemoryRegion
 from tilec_runtime.cpu.tileir.values import Array
-from tilec_runtime.errors import FaultError
 
 POINTER = tile(Pointer(Scalar.I32))
 
@@ -95,41 +92,6 @@ def test_arithmetic_that_wraps_although_it_promises_not_to(
             == f"addi overflows where the kernel promises that it does not: {x} and {y}"
         )
         assert (line(found[0]), found[0].block, found[0].count) == (9, (0, 0, 0), 4)
-
-
-def test_a_misaligned_pointer_ends_the_launch_and_is_told() -> None:
-    x = np.zeros(16, np.int32)
-
-    def fill(b: Builder, pointer: Value) -> None:
-        b.load(pointer, line=7)
-
-    with pytest.raises(
-        FaultError, match=r"no multiple of the element's 4 bytes \(byte 2 of x\)"
-    ) as caught:
-        checked([POINTER], fill, [x.ctypes.data + 2], {"x": x}, ["x.ptr"])
-    assert caught.value.location is not None
-    assert (caught.value.location.line, caught.value.parameter) == (7, "x")
-
-
-def test_promises_about_pointers_and_numbers() -> None:
-    x = np.zeros(16, np.int32)
-
-    def fill(b: Builder, pointer: Value, n: Value) -> None:
-        b.op("assume", {"value": pointer}, POINTER, {"predicate": DivBy(4096)}, line=3)
-        again = b.op("assume", {"value": n}, I32, {"predicate": Bounded(0, None)}, line=4)
-        b.op("assume", {"value": again}, I32, {"predicate": Bounded(0, 100)}, line=5)
-
-    address = (x.ctypes.data & ~4095) + 16
-    first, second = checked([POINTER, I32], fill, [address, 200], {"x": x}, ["x.ptr", "n"])
-    assert (
-        first.what
-        == f"the address of x, {address:#x}, is not a multiple of 4096 bytes, as the kernel assumes"
-    )
-    assert second.what == "n is 200; the kernel assumes that it is at least 0 and at most 100"
-    assert [(item.kind, item.parameter, line(item)) for item in (first, second)] == [
-        (FindingKind.BROKEN_PROMISE, "x", 3),
-        (FindingKind.BROKEN_PROMISE, "n", 5),
-    ]
 
 
 BOTH, WHOLE = np.zeros(32, np.int32), np.zeros(1000, np.int32)
