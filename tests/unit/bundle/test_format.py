@@ -22,6 +22,7 @@ from tilec_runtime.errors import BundleError, Location
 from tilec_runtime.model.digest import canonical_json
 from tilec_runtime.model.image import ImageInfo, Resources
 from tilec_runtime.model.kernel import BundleInfo, KernelInfo, PackageInfo, VariantInfo
+from tilec_runtime.model.operator import BackwardInfo, OperatorInfo, OutputInfo
 from tilec_runtime.model.signature import Assumption, Param, ParamKind
 from tilec_runtime.model.table import DispatchRule, TableDevice, TableEntry, TuningTable
 
@@ -45,7 +46,13 @@ def full() -> BundleInfo:
         rules=(DispatchRule(when="y.shape[0] < 64", take=variant.axes[:1]),),
         table=TuningTable(source="tuning/k.json", sizes=("y.shape[0]",), devices=(device,)),
     )
-    return dataclasses.replace(info, kernels=(kernel, *others))
+    op = OperatorInfo(
+        outputs=(OutputInfo(param="y", like="x", dtype="f32"),),
+        backward=BackwardInfo(kernel="rmsnorm", args=(("y", "grad_x"), ("x", "grad_y"))),
+    )
+    return dataclasses.replace(
+        info, kernels=(kernel, *(dataclasses.replace(other, op=op) for other in others))
+    )
 
 
 def edited(*steps: str | int, value: typing.Any) -> typing.Any:
@@ -339,6 +346,41 @@ IMAGE = ("kernels", "rmsnorm", "variants", 2, "images", 0)
             ("kernels", "add", "safety"),
             {"facts": [], "regions": [], "checks": "perhaps"},
             "kernels.add.safety.checks: must be one of on, deny, off",
+        ),
+        (
+            ("kernels", "rmsnorm", "op", "outputs", 0, "param"),
+            "w",
+            "'w' is no tensor that the kernel writes",
+        ),
+        (
+            ("kernels", "rmsnorm", "op", "outputs", 0, "param"),
+            "x",
+            "'x' is no tensor that the kernel writes",
+        ),
+        (
+            ("kernels", "rmsnorm", "op", "outputs", 0, "like"),
+            "y",
+            "'y' is no tensor among the inputs",
+        ),
+        (
+            ("kernels", "rmsnorm", "op", "outputs", 0, "dtype"),
+            "eps.dtype",
+            "'eps' is no tensor among the inputs",
+        ),
+        (
+            ("kernels", "rmsnorm", "op", "backward", "kernel"),
+            "sub",
+            "'sub' is no operator of the bundle",
+        ),
+        (
+            ("kernels", "rmsnorm", "op", "backward", "args"),
+            [["w", "x"]],
+            "'rmsnorm' has no parameter 'w'",
+        ),
+        (
+            ("kernels", "rmsnorm", "op", "backward", "args"),
+            [["x", "grad_w"]],
+            "'grad_w' is neither a parameter nor the gradient of one",
         ),
         (("kernels", "add", "params", 2, "optional"), True, "only tensors may be None"),
         (("kernels", "add", "variants", 0, "assume", 1, "align"), 16, "is None, and more of it"),
