@@ -7,6 +7,9 @@ from __future__ import annotations
 import dataclasses
 import math
 from fractions import Fraction
+from typing import Any
+
+import numpy as np
 
 from tilec_runtime.cpu.tileir.ir import Rounding, Scalar
 
@@ -164,43 +167,31 @@ def _sum(x: Number, y: Number, down: bool) -> Number:
 
 
 def _root(x: Number) -> Number:
-    if x.size == 0:
-        return x
-    if x.negative:
-        return NAN
-    shift = 1200
-    scaled = (x.size * Fraction(2) ** (2 * shift)).numerator // (
-        x.size * Fraction(2) ** (2 * shift)
-    ).denominator
-    root = math.isqrt(scaled)
-    exact = root * root == x.size * Fraction(2) ** (2 * shift)
-    return Number(False, Fraction(2 * root + (0 if exact else 1), 2 ** (shift + 1)))
+    if x.size == 0 or x.negative:
+        return NAN if x.size else x
+    scaled = x.size * Fraction(2) ** 2400
+    root = math.isqrt(int(scaled))
+    rest = 0 if root * root == scaled else 1
+    return Number(False, Fraction(2 * root + rest, 2**1201))
 
 
 def _special(name: str, numbers: list[Number]) -> Number:
-    """Results with infinities and divisions by zero, by what Python's floats do with numbers of the
-    same signs.
+    """Results with infinities and divisions by zero, by what float64 does with numbers of the same
+    signs.
     """
+    operations: dict[str, Any] = {
+        "addf": np.add,
+        "subf": np.subtract,
+        "mulf": np.multiply,
+        "divf": np.divide,
+        "sqrt": np.sqrt,
+        "fma": lambda x, y, z: x * y + z,
+    }
+    sizes = [math.inf if number.infinite else float(number.size != 0) for number in numbers]
     plain = [
-        math.copysign(math.inf if n.infinite else float(n.size != 0), -1.0 if n.negative else 1.0)
-        for n in numbers
+        np.float64(-size if number.negative else size)
+        for size, number in zip(sizes, numbers, strict=True)
     ]
-    if name == "divf" and numbers[1].size == 0 and numbers[1].finite:
-        found = (
-            math.nan
-            if numbers[0].finite and numbers[0].size == 0
-            else math.copysign(math.inf, plain[0]) * math.copysign(1.0, plain[1])
-        )
-    elif name == "sqrt":
-        found = math.nan if plain[0] < 0 else math.inf
-    else:
-        found = {
-            "addf": lambda: plain[0] + plain[1],
-            "subf": lambda: plain[0] - plain[1],
-            "mulf": lambda: plain[0] * plain[1],
-            "divf": lambda: plain[0] / plain[1],
-            "fma": lambda: plain[0] * plain[1] + plain[2],
-        }[name]()
-    if math.isnan(found):
-        return NAN
-    return Number(math.copysign(1.0, found) < 0, infinite=math.isinf(found))
+    with np.errstate(all="ignore"):
+        found = operations[name](*plain)
+    return NAN if np.isnan(found) else Number(bool(np.signbit(found)), infinite=np.isinf(found))

@@ -90,16 +90,13 @@ def batches(draw: st.DrawFn) -> tuple[Scalar, list[MemoryRegion], Array, Array |
     return element, regions, addresses, mask, blocks
 
 
-def at_block(array: Array, block: int, place: tuple[int, ...]) -> Any:
-    """An element of a block, of which there may be one row for all."""
-    index = (block if len(array) > 1 else 0, *place)
-    return array[index]
-
-
-def raw(regions: list[MemoryRegion], address: int, size: int) -> Array:
-    """The bytes at an address."""
+def bytes_at(regions: list[MemoryRegion], address: int, size: int) -> Array:
     (region,) = [item for item in regions if item.address <= address < item.end]
     return region.data[address - region.address : address - region.address + size]
+
+
+def taken(mask: Array | None, shape: tuple[int, ...]) -> Array:
+    return np.broadcast_to(np.array(True) if mask is None else mask, shape)
 
 
 @examples(50)
@@ -108,23 +105,21 @@ def test_loads_give_what_lies_at_each_address(
     batch: tuple[Scalar, list[MemoryRegion], Array, Array | None, int], padded: bool
 ) -> None:
     element, regions, addresses, mask, blocks = batch
-    layout, padding = LAYOUTS[element], np.ones((), LAYOUTS[element].held)[()]
+    layout, shape = LAYOUTS[element], (blocks, *addresses.shape[1:])
+    more: dict[str, Any] = {"padding": 1} if padded and mask is not None else {}
+    left_out = np.ones(shape[1:], layout.held) if more else garbage(layout, shape[1:])
+    places = np.broadcast_to(addresses, shape)
     for observer in (None, Watcher()):
-        more: dict[str, Any] = {"padding": padding} if padded and mask is not None else {}
         found = load(
             Memory(regions), element, addresses, mask, blocks=blocks, observer=observer, **more
         )
         assert found.dtype == layout.held
-        rows = max(len(addresses), 1 if mask is None else len(mask))
-        assert len(found) == rows
-        for place in np.ndindex(*found.shape):
-            block, rest = place[0], place[1:]
-            if mask is not None and not at_block(mask, block, rest):
-                expected = padding if more else garbage(layout, found.shape[1:])[rest]
-            else:
-                at = int(at_block(addresses, block, rest))
-                expected = layout.decode(raw(regions, at, layout.size).view(layout.raw))[0]
-            assert found[place].tobytes() == expected.tobytes()
+        for place in np.ndindex(shape):
+            wanted = left_out[place[1:]]
+            if taken(mask, shape)[place]:
+                there = bytes_at(regions, int(places[place]), layout.size)
+                wanted = layout.decode(there.view(layout.raw))[0]
+            assert np.broadcast_to(found, shape)[place].tobytes() == wanted.tobytes()
 
 
 @examples(50)
@@ -133,28 +128,29 @@ def test_of_stores_to_one_place_the_last_stays(
     batch: tuple[Scalar, list[MemoryRegion], Array, Array | None, int], one: bool
 ) -> None:
     element, regions, addresses, mask, blocks = batch
-    layout = LAYOUTS[element]
+    layout, shape = LAYOUTS[element], (blocks, *addresses.shape[1:])
     rng = np.random.default_rng(len(addresses))
-    shape = (1 if one else blocks, *addresses.shape[1:])
-    values = layout.decode(
-        rng.integers(0, 2 if element is Scalar.I1 else 256, (*shape, layout.size), np.uint8).view(
-            layout.raw
-        )[..., 0]
-    )
-    before = [region.data.copy() for region in regions]
-    for block in range(blocks):
-        for place in np.ndindex(*addresses.shape[1:]):
-            if mask is None or at_block(mask, block, place):
-                at = int(at_block(addresses, block, place))
-                stored = at_block(layout.encode(values), block, place)
-                raw(regions, at, layout.size)[:] = np.frombuffer(stored.tobytes(), np.uint8)
-    expected = [region.data.copy() for region in regions]
-    for observer in (None, Watcher()):
-        for region, data in zip(regions, before, strict=True):
-            region.data[:] = data
-        store(Memory(regions), element, addresses, values, mask, blocks=blocks, observer=observer)
-        for region, data in zip(regions, expected, strict=True):
-            np.testing.assert_array_equal(region.data, data)
+    most, rows = 2 if element is Scalar.I1 else 256, 1 if one else blocks
+    data = rng.integers(0, most, (rows, *shape[1:], layout.size), np.uint8)
+    values = layout.decode(data.view(layout.raw)[..., 0])
+    stored = np.broadcast_to(layout.encode(values), shape)
+    places = np.broadcast_to(addresses, shape)
+    memories = [
+        [
+            MemoryRegion(region.name, region.address, region.data.copy(), itemsize=layout.size)
+            for region in regions
+        ]
+        for _ in range(2)
+    ]
+    for memory, observer in zip(memories, (None, Watcher()), strict=True):
+        store(Memory(memory), element, addresses, values, mask, blocks=blocks, observer=observer)
+    for place in np.ndindex(shape):
+        if taken(mask, shape)[place]:
+            there = bytes_at(regions, int(places[place]), layout.size)
+            there[:] = np.frombuffer(stored[place].tobytes(), np.uint8)
+    for memory in memories:
+        for region, wanted in zip(memory, regions, strict=True):
+            np.testing.assert_array_equal(region.data, wanted.data)
 
 
 def test_four_bit_elements_lie_two_to_a_byte() -> None:
