@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -136,7 +137,7 @@ def together(w: World, n: Numbers) -> None:
     if not w.ops:
         return
     ops = [w.ops[number % len(w.ops)] for number in (n.a, n.b, n.c)[: 2 + n.d % 2]]
-    wrong = [Wrong(UsedOpError, ("was used before", op.used)) for op in ops if op.used]
+    wrong = [reason for op in ops for reason in used(op)]
     if any(op is other for place, op in enumerate(ops) for other in ops[:place] if not op.lasting):
         wrong.append(Wrong(UsedOpError, ("was used before", "moved into zip_ops")))
     real = w.attempt(wrong, lambda: zip_ops(*[op.real for op in ops]))
@@ -162,14 +163,27 @@ def _combined(
     w.add_op(Deferred(real, run, [*ops, *parts], alone=alone))
     for op in ops:
         if op.used:
-            w.attempt([Wrong(UsedOpError, ("was used before", op.used))], op.real.sync)
+            w.attempt(used(op), op.real.sync)
 
 
-def chain(w: World, n: Numbers) -> None:
+def on(step: Callable[[World, Numbers, Deferred], None]) -> Callable[[World, Numbers], None]:
+    """Give a step one of the program's ops, which may be used up."""
+
+    @functools.wraps(step)
+    def taken(w: World, n: Numbers) -> None:
+        if w.ops:
+            step(w, n, w.ops[n.a % len(w.ops)])
+
+    return taken  # type: ignore[return-value]
+
+
+def used(op: Deferred) -> list[Wrong]:
+    return [Wrong(UsedOpError, ("was used before", op.used))] if op.used else []
+
+
+@on
+def chain(w: World, n: Numbers, op: Deferred) -> None:
     """map, inspect, first, last, unshare."""
-    op = _op(w, n.a)
-    if op is None:
-        return
     verb = ("map", "inspect", "first", "last", "unshare")[n.b % 5]
     functions: dict[str, tuple[Callable[..., Any], Callable[[Any], Any]]] = {
         "map": (lambda: op.real.map(lambda found: (found, n.c)), lambda found: (found, n.c)),
@@ -179,17 +193,16 @@ def chain(w: World, n: Numbers) -> None:
         "unshare": (lambda: op.real.unshare(), unwrap),
     }
     act, model = functions[verb]
-    wrong = [Wrong(UsedOpError, ("was used before", op.used))] if op.used else []
-    real = w.attempt(wrong, act)
-    if wrong:
+    real = w.attempt(used(op), act)
+    if op.used:
         return
     _combined(w, [op], verb, real, lambda: model(op.run()), alone=verb == "unshare")
 
 
-def then(w: World, n: Numbers) -> None:
+@on
+def then(w: World, n: Numbers, op: Deferred) -> None:
     """`then` with a function that makes tensors, launches, waits, or fails."""
-    op = _op(w, n.a)
-    if op is None or op.used:
+    if op.used:
         return
     captured = slot(w, n.c)
     kind = n.b % 8
@@ -343,12 +356,12 @@ _THEN = (
 )
 
 
-def unchecked(w: World, n: Numbers) -> None:
+@on
+def unchecked(w: World, n: Numbers, op: Deferred) -> None:
     """`then_unchecked` with a function that executes a launch itself, in one of the ways to do so,
     maybe on another stream.
     """
-    op = _op(w, n.a)
-    if op is None or op.used:
+    if op.used:
         return
     captured = slot(w, n.c)
     kind = n.b % 3 if captured is not None else 2
@@ -380,13 +393,10 @@ def unchecked(w: World, n: Numbers) -> None:
     )
 
 
-def share_op(w: World, n: Numbers) -> None:
-    op = _op(w, n.a)
-    if op is None:
-        return
-    wrong = [Wrong(UsedOpError, ("was used before", op.used))] if op.used else []
-    real = w.attempt(wrong, op.real.shared)
-    if wrong:
+@on
+def share_op(w: World, n: Numbers, op: Deferred) -> None:
+    real = w.attempt(used(op), op.real.shared)
+    if op.used:
         return
     if op.lasting:
         w.add_op(Deferred(real, op.body, op.parts, alone=op.alone, lasting=True))
@@ -397,14 +407,11 @@ def share_op(w: World, n: Numbers) -> None:
     w.add_op(Deferred(real, once.share, [once], alone=op.alone, lasting=True))
 
 
-def unzip(w: World, n: Numbers) -> None:
-    op = _op(w, n.a)
-    if op is None:
-        return
+@on
+def unzip(w: World, n: Numbers, op: Deferred) -> None:
     count = 2 + n.b % 3
-    wrong = [Wrong(UsedOpError, ("was used before", op.used))] if op.used else []
-    reals = w.attempt(wrong, lambda: op.real.unzip(count))
-    if wrong:
+    reals = w.attempt(used(op), lambda: op.real.unzip(count))
+    if op.used:
         return
     op.take("moved into")
     _forget(w, op)
@@ -415,10 +422,6 @@ def unzip(w: World, n: Numbers) -> None:
                 reals[place], lambda place=place: once.pick(place, count), [once], alone=op.alone
             )
         )  # type: ignore[misc]
-
-
-def _op(w: World, number: int) -> Deferred | None:
-    return w.ops[number % len(w.ops)] if w.ops else None
 
 
 def real_first(found: Any, *, written: bool) -> Any:

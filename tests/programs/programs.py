@@ -66,7 +66,7 @@ STEPS = {f"{step.__module__.rpartition('.')[2]}.{step.__name__}": step for step 
 NAMES = [name for name, step in STEPS.items() for _ in range(WEIGHTS[step])]
 
 
-def follow(attempt: Try, count: int = 2500) -> None:
+def follow(attempt: Try, count: int = 2000) -> None:
     """Try random programs: so many in the full gate, fewer in that of a change, always the same
     ones. TILEC_PROGRAMS in the environment says how many others to try, and TILEC_PROGRAMS_SEED
     which.

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -31,11 +32,34 @@ class OwnPolicy:
         return self.streams[self.place]
 
 
-def run(w: World, n: Numbers) -> None:
+def fresh(step: Callable[[World, Numbers, Deferred], None]) -> Callable[[World, Numbers], None]:
+    """Give a step an op to run; one that was used before is refused, in whatever way it is run."""
+
+    @functools.wraps(step)
+    def taken(w: World, n: Numbers) -> None:
+        if not w.ops:
+            return
+        op = w.ops[n.a % len(w.ops)]
+        if not op.used:
+            step(w, n, op)
+            return
+        real, stream = op.real, w.site.streams[0]
+        ways = (
+            real.sync,
+            lambda: real.sync_on(stream),
+            real.future,
+            lambda: real.enqueue_on(stream),
+        )
+        for way in ways:
+            w.attempt([Wrong(UsedOpError, ("was used before", op.used, "created at"))], way)
+        w.ops.remove(op)
+
+    return taken  # type: ignore[return-value]
+
+
+@fresh
+def run(w: World, n: Numbers, op: Deferred) -> None:
     """Run an op, in one of the ways that wait."""
-    op = _fresh(w, n.a)
-    if op is None:
-        return
     stream, real = w.site.streams[n.c % 3], op.real
     ways: tuple[Callable[[], Any], ...] = (
         real.sync,
@@ -48,29 +72,11 @@ def run(w: World, n: Numbers) -> None:
         lambda: _unchecked(real, stream),
     )
     result, wrong = w.run_model(op)
-    found = w.attempt(wrong, lambda: ways[n.b](), settled=False)
+    found = w.attempt(wrong, ways[n.b], settled=False)
     if n.b in (3, 4, 5, 6):  # a completion thread may be in the middle of it
         _loosen(w, result)
     if not wrong:
         w.give(result, found, keep=bool(n.d))
-
-
-def _fresh(w: World, number: int) -> Deferred | None:
-    """An op to run; one that was used before is refused, in whatever way it is run."""
-    if not w.ops:
-        return None
-    op = w.ops[number % len(w.ops)]
-    if not op.used:
-        return op
-    for way in (
-        op.real.sync,
-        lambda: op.real.sync_on(w.site.streams[0]),
-        op.real.future,
-        lambda: op.real.enqueue_on(w.site.streams[0]),
-    ):
-        w.attempt([Wrong(UsedOpError, ("was used before", op.used, "created at"))], way)
-    w.ops.remove(op)
-    return None
 
 
 def _unchecked(real: Any, stream: Stream) -> Any:
@@ -79,11 +85,9 @@ def _unchecked(real: Any, stream: Stream) -> Any:
     return found
 
 
-def enqueue(w: World, n: Numbers) -> None:
+@fresh
+def enqueue(w: World, n: Numbers, op: Deferred) -> None:
     """Enqueue an op and go on; copies to the host would have to wait."""
-    op = _fresh(w, n.a)
-    if op is None:
-        return
     result, wrong = w.run_model(op)
     stream = w.site.streams[n.b % 3]
     found = w.attempt(wrong, lambda: op.real.enqueue_on(stream), settled=False)
@@ -98,10 +102,8 @@ def _copies(result: Any) -> bool:
     )
 
 
-def future(w: World, n: Numbers) -> None:
-    op = _fresh(w, n.a)
-    if op is None:
-        return
+@fresh
+def future(w: World, n: Numbers, op: Deferred) -> None:
     result, wrong = w.run_model(op)
     real = op.real.schedule(OwnPolicy(w.site.streams, n.c % 3)) if n.b % 2 else op.real.future()
     w.add_future(Pending(real, result, wrong))
@@ -243,11 +245,9 @@ def _raised(found: list[Any], *, alone: bool) -> list[Any]:
     return found
 
 
-def closed(w: World, n: Numbers) -> None:
+@fresh
+def closed(w: World, n: Numbers, op: Deferred) -> None:
     """A stream or a policy that is closed runs nothing, and the op can be run elsewhere."""
-    op = _fresh(w, n.a)
-    if op is None:
-        return
     stream = Stream(w.site.device, driver=w.site.driver)
     stream.close()
     policy = SingleStream(w.site.device)

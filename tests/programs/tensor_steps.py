@@ -4,8 +4,10 @@ drop.
 
 from __future__ import annotations
 
+import functools
 import gc
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -72,6 +74,24 @@ def slot(w: World, number: int, *kinds: Kind) -> Handle | None:
     return found[number % len(found)] if found else None
 
 
+Step = Callable[[World, Numbers], None]
+
+
+def on(*kinds: Kind) -> Callable[[Callable[[World, Numbers, Handle], None]], Step]:
+    """Let a step take one of the program's tensors, of one of these kinds; without, it is none."""
+
+    def of(step: Callable[[World, Numbers, Handle], None]) -> Step:
+        @functools.wraps(step)
+        def taken(w: World, n: Numbers) -> None:
+            h = slot(w, n.a, *kinds)
+            if h is not None:
+                step(w, n, h)
+
+        return taken  # type: ignore[return-value]
+
+    return of
+
+
 def launch(w: World, n: Numbers) -> None:
     handles = [slot(w, number) for number in (n.a, n.b, n.c)]
     if n.d % 4 and handles[0] is not None:  # mostly of one size
@@ -87,10 +107,8 @@ def launch(w: World, n: Numbers) -> None:
         z.data[:] = x.data + y.data
 
 
-def view(w: World, n: Numbers) -> None:
-    h = slot(w, n.a, Kind.OWNED, Kind.SHARED, Kind.VIEW, Kind.MUT)
-    if h is None:
-        return
+@on(Kind.OWNED, Kind.SHARED, Kind.VIEW, Kind.MUT)
+def view(w: World, n: Numbers, h: Handle) -> None:
     what = ("the view", "the slice", "the borrow")[n.b % 3]
     start, size = (
         (n.c % (h.size - min(h.size, 8) + 1), min(h.size, 8))
@@ -98,162 +116,138 @@ def view(w: World, n: Numbers) -> None:
         else (0, h.size)
     )
     calls = (lambda: h.real.view(h.size), lambda: h.real[start : start + size], h.real.borrow)
-    part = (
-        range(h.start + start, h.start + start + size)
-        if h.kind is Kind.MUT and what != "the borrow"
-        else None
-    )
-    wrong = unreadable(h, what) if part is None else unwritable(h, what, part)
-    real = w.attempt(wrong, calls[n.b % 3])
-    if not wrong:
-        w.add(
-            h.claimed(Kind.VIEW if part is None else Kind.MUT, what, start, size, part=part), real
-        )
+    if h.kind is Kind.MUT and what != "the borrow":
+        elements = range(h.start + start, h.start + start + size)
+        wrong = unwritable(h, what, elements)
+        w.keep(wrong, calls[n.b % 3], lambda: h.claimed(Kind.MUT, what, start, size, part=elements))
+    else:
+        wrong = unreadable(h, what)
+        w.keep(wrong, calls[n.b % 3], lambda: h.claimed(Kind.VIEW, what, start, size))
 
 
-def part(w: World, n: Numbers) -> None:
+@on(Kind.MUT)
+def part(w: World, n: Numbers, h: Handle) -> None:
     """A half or a quarter of a mutable borrow, or of a part of one, to write."""
-    h = slot(w, n.a, Kind.MUT)
-    if h is None or h.size < 8:
+    if h.size < 8:
         return
     size = max(4, h.size // (2, 4)[n.b % 2])
     start = n.c % (h.size // size) * size
     elements = range(h.start + start, h.start + start + size)
-    wrong = unwritable(h, "the slice", elements)
-    real = w.attempt(wrong, lambda: h.real[start : start + size])
-    if not wrong:
-        w.add(h.claimed(Kind.MUT, "the slice", start, size, part=elements), real)
+    w.keep(
+        unwritable(h, "the slice", elements),
+        lambda: h.real[start : start + size],
+        lambda: h.claimed(Kind.MUT, "the slice", start, size, part=elements),
+    )
 
 
-def borrow_mut(w: World, n: Numbers) -> None:
-    h = slot(w, n.a, Kind.OWNED)
-    if h is not None:
-        wrong = unwritable(h, "the mutable borrow")
-        real = w.attempt(wrong, h.real.borrow_mut)
-        if not wrong:
-            w.add(h.claimed(Kind.MUT, "the mutable borrow"), real)
+@on(Kind.OWNED)
+def borrow_mut(w: World, n: Numbers, h: Handle) -> None:
+    what = "the mutable borrow"
+    w.keep(unwritable(h, what), h.real.borrow_mut, lambda: h.claimed(Kind.MUT, what))
 
 
-def partition(w: World, n: Numbers) -> None:
-    h = slot(w, n.a, Kind.OWNED, Kind.MUT)
-    if h is None:
-        return
+@on(Kind.OWNED, Kind.MUT)
+def partition(w: World, n: Numbers, h: Handle) -> None:
     tile = h.size if n.c else h.size // 4
-    in_place = h.kind is Kind.MUT or n.b % 2
-    if in_place:
+    if h.kind is Kind.MUT or n.b % 2:
         what = "the partition in place"
-        wrong = unwritable(h, what)
-        real = w.attempt(
-            wrong, lambda: (h.real.partition if h.kind is Kind.MUT else h.real.partition_mut)(tile)
+        call = h.real.partition if h.kind is Kind.MUT else h.real.partition_mut
+        w.keep(
+            unwritable(h, what),
+            lambda: call(tile),
+            lambda: h.claimed(Kind.PLACE, what, tile=tile),
         )
-        if not wrong:
-            w.add(h.claimed(Kind.PLACE, what, tile=tile), real)
-        return
-    wrong = unmovable(h, "the partition")
-    real = w.attempt(wrong, lambda: h.real.partition(tile))
-    if not wrong:
-        w.add(h.moved("the partition", kind=Kind.PART, tile=tile), real)
-
-
-def unpartition(w: World, n: Numbers) -> None:
-    h = slot(w, n.a, Kind.PART, Kind.PLACE)
-    if h is None:
-        return
-    wrong = unmovable(h, "unpartition") if h.kind is Kind.PART else dead(h, "unpartition")
-    real = w.attempt(wrong, h.real.unpartition)
-    if wrong:
-        return
-    if h.kind is Kind.PART:
-        w.add(h.moved("unpartition", kind=Kind.OWNED, tile=0), real)
     else:
-        w.add(Handle(Kind.MUT, h.mem, h.scope, h.start, h.size, h.claim), real)
-
-
-def deal(w: World, n: Numbers) -> None:
-    h = slot(w, n.a, Kind.PART)
-    if h is not None:
-        wrong = unmovable(h, "map")
-        real = w.attempt(wrong, lambda: h.real.map(1))
-        if not wrong:
-            w.add(h.moved("map", tile=h.size), real)
-
-
-def share(w: World, n: Numbers) -> None:
-    h = slot(w, n.a, Kind.OWNED)
-    if h is not None:
-        wrong = unmovable(h, "share")
-        real = w.attempt(wrong, h.real.share)
-        if not wrong:
-            h.go("share")
-            w.add(h.shared(), real)
-
-
-def clone(w: World, n: Numbers) -> None:
-    h = slot(w, n.a, Kind.SHARED)
-    if h is not None:
-        who = ("clone", "reshape", "reinterpret")[n.b % 3]
-        calls = (
-            h.real.clone,
-            lambda: h.real.reshape(h.size),
-            lambda: h.real.reinterpret("f32", h.size),
+        what = "the partition"
+        w.keep(
+            unmovable(h, what),
+            lambda: h.real.partition(tile),
+            lambda: h.moved(what, kind=Kind.PART, tile=tile),
         )
-        wrong = dead(h, who)
-        real = w.attempt(wrong, calls[n.b % 3])
-        if not wrong:
-            w.add(h.shared(), real)
 
 
-def unwrap(w: World, n: Numbers) -> None:
-    h = slot(w, n.a, Kind.SHARED)
-    if h is None:
-        return
+@on(Kind.PART, Kind.PLACE)
+def unpartition(w: World, n: Numbers, h: Handle) -> None:
+    if h.kind is Kind.PART:
+        w.keep(
+            unmovable(h, "unpartition"),
+            h.real.unpartition,
+            lambda: h.moved("unpartition", kind=Kind.OWNED, tile=0),
+        )
+    else:
+        w.keep(
+            dead(h, "unpartition"),
+            h.real.unpartition,
+            lambda: Handle(Kind.MUT, h.mem, h.scope, h.start, h.size, h.claim),
+        )
+
+
+@on(Kind.PART)
+def deal(w: World, n: Numbers, h: Handle) -> None:
+    w.keep(unmovable(h, "map"), lambda: h.real.map(1), lambda: h.moved("map", tile=h.size))
+
+
+@on(Kind.OWNED)
+def share(w: World, n: Numbers, h: Handle) -> None:
+    def made() -> Handle:
+        h.go("share")
+        return h.shared()
+
+    w.keep(unmovable(h, "share"), h.real.share, made)
+
+
+@on(Kind.SHARED)
+def clone(w: World, n: Numbers, h: Handle) -> None:
+    who = ("clone", "reshape", "reinterpret")[n.b % 3]
+    calls = (
+        h.real.clone,
+        lambda: h.real.reshape(h.size),
+        lambda: h.real.reinterpret("f32", h.size),
+    )
+    w.keep(dead(h, who), calls[n.b % 3], h.shared)
+
+
+@on(Kind.SHARED)
+def unwrap(w: World, n: Numbers, h: Handle) -> None:
     w.sweep()
     cut = n.b % 4 == 0
     who = "try_partition" if cut else "try_unwrap"
-    wrong = not_single(h, who)
-    real = w.attempt(wrong, (lambda: h.real.try_partition(h.size)) if cut else h.real.try_unwrap)
-    if not wrong:
+    kind = {"kind": Kind.PART, "tile": h.size} if cut else {"kind": Kind.OWNED}
+
+    def made() -> Handle:
         h.mem.owners.clear()
-        kind = {"kind": Kind.PART, "tile": h.size} if cut else {"kind": Kind.OWNED}
-        w.add(h.moved(who, **kind), real)
+        return h.moved(who, **kind)
+
+    call = (lambda: h.real.try_partition(h.size)) if cut else h.real.try_unwrap
+    w.keep(not_single(h, who), call, made)
 
 
-def reshape(w: World, n: Numbers) -> None:
-    h = slot(w, n.a, Kind.OWNED)
-    if h is None:
-        return
+@on(Kind.OWNED)
+def reshape(w: World, n: Numbers, h: Handle) -> None:
     who = ("reshape", "reinterpret")[n.b % 2]
-    wrong = unmovable(h, who)
-    real = w.attempt(
-        wrong,
-        (lambda: h.real.reshape(4, -1).reshape(h.size), lambda: h.real.reinterpret("f32", h.size))[
-            n.b % 2
-        ],
+    calls = (
+        lambda: h.real.reshape(4, -1).reshape(h.size),
+        lambda: h.real.reinterpret("f32", h.size),
     )
-    if not wrong:
-        w.add(h.moved(who), real)
+    w.keep(unmovable(h, who), calls[n.b % 2], lambda: h.moved(who))
 
 
-def release(w: World, n: Numbers) -> None:
-    h = slot(w, n.a, Kind.VIEW, Kind.MUT, Kind.PLACE, Kind.SHARED)
-    if h is None:
-        return
+@on(Kind.VIEW, Kind.MUT, Kind.PLACE, Kind.SHARED)
+def release(w: World, n: Numbers, h: Handle) -> None:
     if h.kind is Kind.SHARED:
         h.real.drop()
-        if not h.gone:
-            h.gone = "drop"
+        h.gone = h.gone or "drop"
     else:
         h.real.release()
         assert h.claim is not None
         h.claim.close()
 
 
-def read(w: World, n: Numbers) -> None:
-    h = slot(w, n.a)
-    if h is not None:
-        wrong = unreadable(h, "__array_interface__")
-        found = w.attempt(wrong, lambda: w.site.read(h.real))
-        assert wrong or found.tolist() == h.data.tolist()
+@on()
+def read(w: World, n: Numbers, h: Handle) -> None:
+    wrong = unreadable(h, "__array_interface__")
+    found = w.attempt(wrong, lambda: w.site.read(h.real))
+    assert wrong or found.tolist() == h.data.tolist()
 
 
 def drop(w: World, n: Numbers) -> None:

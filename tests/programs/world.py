@@ -114,6 +114,14 @@ class World:
             return None
         raise AssertionError(f"accepted, although {wrong}")
 
+    def keep(
+        self, wrong: list[Wrong], action: Callable[[], Any], made: Callable[[], Handle]
+    ) -> None:
+        """Do something that gives a tensor unless something is wrong with it, and keep the tensor."""
+        real = self.attempt(wrong, action)
+        if not wrong:
+            self.add(made(), real)
+
     def run_model(self, op: Deferred) -> tuple[Any, list[Wrong]]:
         """Run an op in the model alone: its result, or what is wrong."""
         if op.alone or any(handle.mem.loose for handle in reached(self.roots)[0]):
