@@ -43,22 +43,7 @@ def statements(loops: int, ifs: int) -> st.SearchStrategy[list[Statement]]:
 
 
 class Jump(Exception):  # noqa: N818 - no error
-    pass
-
-
-class Break(Jump):
-    pass
-
-
-class Continue(Jump):
-    pass
-
-
-class Return(Jump):
-    pass
-
-
-JUMPS = {"break": Break, "continue": Continue, "return": Return}
+    """`break`, `continue` or `return`."""
 
 
 def usable(jump: str | None, loop: str) -> str | None:
@@ -83,25 +68,18 @@ def interpret(body: list[Statement], env: dict[str, int], out: list[int], loop: 
             interpret(part, env, out, loop)
             way = usable(jump, loop)
             if way:
-                raise JUMPS[way]
-        elif kind == "for":
-            name, bound, part = rest
-            for _ in range(1, env[name] % 4 + bound, 2):
-                try:
-                    interpret(part, env, out, "for")
-                except Continue:
-                    continue
+                raise Jump(way)
         else:
             name, bound, part = rest
-            left = env[name] % 3 + bound
-            while left:
-                left -= 1
+            counts = range(1, env[name] % 4 + bound, 2)
+            for _ in counts if kind == "for" else range(env[name] % 3 + bound):
                 try:
-                    interpret(part, env, out, "loop")
-                except Continue:
-                    continue
-                except Break:
-                    break
+                    interpret(part, env, out, kind)
+                except Jump as jump:
+                    if jump.args == ("break",):
+                        break
+                    if jump.args == ("return",):
+                        raise
 
 
 class Emitter:
@@ -222,7 +200,7 @@ def expected(body: list[Statement], block: int) -> str:
     try:
         interpret(body, env, out)
         out += env.values()
-    except Return:
+    except Jump:
         pass
     return "".join(f"{number};" for number in out)
 
