@@ -133,26 +133,20 @@ class _Handler(BaseHTTPRequestHandler):
             self.cache.closing.wait(30)
             self.close_connection = True
         elif fault == "drip headers":
-            self._drip(b"HTTP/1.1 200 OK\r\nX: ")
-        elif fault == "drip":
-            self._drip(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(data))
+            self.close_connection = True
+            self.wfile.write(b"HTTP/1.1 200 OK\r\nX: ")
+            while not self.cache.closing.wait(0.02):
+                self.wfile.write(b"x")
         elif fault == "truncated":
             self._head(200, len(data))
             self.wfile.write(data[: len(data) // 2])
             self.close_connection = True
         elif fault == "wrong":
             self._answer(200, data[:-1] + bytes([data[-1] ^ 1]))
-        elif fault == "other":
-            self._answer(200, bytes(len(data)))
         elif fault == "html":
             self._answer(200, HTML)
-        elif fault == "large":
-            self._answer(200, data + bytes(1 << 20))
         elif fault == "endless":
             self._endless()
-        elif fault == "huge":
-            self._head(200, 1 << 40)
-            self.close_connection = True
         elif fault == "redirect":
             self.send_response(307)
             self.send_header("Location", f"http://127.0.0.2:1{self.path}")
@@ -171,12 +165,6 @@ class _Handler(BaseHTTPRequestHandler):
         self.close_connection = True
         while not self.cache.closing.is_set():
             self.wfile.write(b"10000\r\n" + bytes(1 << 16) + b"\r\n")
-
-    def _drip(self, start: bytes) -> None:
-        self.close_connection = True
-        self.wfile.write(start)
-        while not self.cache.closing.wait(0.02):
-            self.wfile.write(b"x")
 
     def _answer(self, status: int, data: bytes = b"") -> None:
         if self.command == "PUT" and status >= 400:

@@ -1,14 +1,23 @@
-"""What `tilec run` and `tilec sanitize` build, and where: never less into the outputs of the
+"""What `tilec run`, `sanitize` and `debug` build, and where: never less into the outputs of the
 project, and no more than they need.
 """
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from tests.e2e.harness import ADD, HEAD, TWICE, Cli, edit, tree, write
+from tests.watched_project import write_tool
+from tilec.cli.main import run
+from tilec.frontends.base import ToolSearch
+from tilec.inspection.dump import machine_code
+from tilec.inspection.lines import sass_listing
+from tilec.testing.fake_driver import FakeDriver
+from tilec_runtime.bundle.read import Bundle
+from tilec_runtime.device import driver as _driver
 
 pytestmark = [pytest.mark.e2e, pytest.mark.toolchain]
 
@@ -102,3 +111,31 @@ def test_the_projects_own_bundle_is_taken_where_it_is_up_to_date(cli: Cli, mixed
     assert not (mixed / ".tilec" / "run").exists()
     edit(mixed / "k" / "add.py", "1.0", "2.0")
     assert cli.good(mixed, "run", "--device", "cpu", "--json").json()["bundle"] != digest
+
+
+def test_a_kernel_is_debugged_with_source_lines(
+    mixed: Path, tmp_path: Path, monkeypatch, capsys
+) -> None:
+    edit(mixed / "tilec.toml", 'default = ["sm_90"]', 'default = ["sm_80", "sm_90"]')
+    write_tool(tmp_path, "cuda-gdb", "exit 0")
+    fake = FakeDriver()
+    monkeypatch.setattr(_driver, "driver", lambda: fake)
+    env = {
+        "HOME": str(tmp_path),
+        "TILEC_CACHE_DIR": str(tmp_path / "cache"),
+        "PATH": f"{tmp_path}/bin:{os.environ['PATH']}",
+    }
+    code = run(["debug", "twice/some", "--profile", "release"], env, mixed)
+    assert code == 0, capsys.readouterr().err
+    (path,) = (mixed / ".tilec" / "run").glob("*.tilec")
+    bundle = Bundle.open(path)
+    (kernel,) = bundle.info.kernels
+    images = [image for variant in kernel.variants for image in variant.images]
+    assert {str(image.target) for image in images} == {"sm_90"}
+    assert not (mixed / "dist").exists()
+    assert "tilec.lock" not in tree(mixed)
+    listing = sass_listing(
+        machine_code(bundle.image(images[0].digest), images[0].symbol, ToolSearch(), places=True)[1]
+    )
+    assert {places[0][0] for places in listing.places if places} == {"k/twice.cu"}
+    assert str(path) in (tmp_path / "calls").read_text().splitlines()

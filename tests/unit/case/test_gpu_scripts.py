@@ -7,7 +7,6 @@ from __future__ import annotations
 import importlib.util
 import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,26 +15,19 @@ import pytest
 SCRIPT = Path(__file__).resolve().parents[3] / "scripts" / "gpu_tests.sh"
 
 
-def run(
-    *arguments: str, python: str = sys.executable, script: Path = SCRIPT
-) -> subprocess.CompletedProcess[str]:
-    env = {**os.environ, "PYTHON": python}
-    return subprocess.run(
-        ["bash", str(script), *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-        env=env,
-    )
-
-
 def test_without_a_gpu_nothing_is_run(tmp_path: Path) -> None:
     (tmp_path / "python").write_text(
         "#!/bin/sh\necho \"ModuleNotFoundError: No module named 'torch'\" >&2\nexit 1\n"
     )
     (tmp_path / "python").chmod(0o755)
-    done = run("--out", str(tmp_path / "out"), python=str(tmp_path / "python"))
+    done = subprocess.run(
+        ["bash", str(SCRIPT), "--out", str(tmp_path / "out")],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        env={**os.environ, "PYTHON": str(tmp_path / "python")},
+    )
     assert done.returncode == 3
     assert "No module named 'torch'" in done.stderr
     assert "nothing was run" in done.stderr
@@ -44,39 +36,13 @@ def test_without_a_gpu_nothing_is_run(tmp_path: Path) -> None:
 # A compute-sanitizer that runs nothing: it says what pytest would say of its tests, and what it
 # would have found itself.
 FAKE = """#!/bin/bash
-echo "$@" > {asked}
+echo "$@" > {folder}/asked
 while [[ $1 != --log-file ]]; do shift; done
 log=$2
-for test in "$@"; do [[ $test == tests/* ]] && echo "$test {outcome} [ 50%]"{first}; done
-trap 'echo "========= {summary}" > "$log"; exit 2' INT
-if [[ -n "{hangs}" ]]; then while true; do sleep 0.05; done; fi
+for test in "$@"; do [[ $test == tests/* ]] && echo "$test {outcome} [ 50%]"; done
 [[ -n "{summary}" ]] && echo "========= {summary}" > "$log"
 exit {code}
 """
-
-
-def sanitizer(
-    folder: Path,
-    summary: str,
-    *,
-    outcome: str = "PASSED",
-    code: int = 0,
-    hangs: str = "",
-    first: str = "",
-) -> str:
-    path = folder / "compute-sanitizer"
-    path.write_text(
-        FAKE.format(
-            asked=folder / "asked",
-            summary=summary,
-            outcome=outcome,
-            code=code,
-            hangs=hangs,
-            first=first,
-        )
-    )
-    path.chmod(0o755)
-    return str(path)
 
 
 @pytest.fixture(scope="module")
@@ -113,9 +79,15 @@ HAZARDS = "RACECHECK SUMMARY: 2 hazards displayed (2 errors, 0 warnings)"
 def test_findings_of_compute_sanitizer_and_failing_tests_are_no_success(
     script: Any, tmp_path: Path, summary: str, outcome: str, code: int, clean: bool
 ) -> None:
-    path = sanitizer(tmp_path, summary, outcome=outcome, code=code)
+    path = tmp_path / "compute-sanitizer"
+    path.write_text(FAKE.format(folder=tmp_path, summary=summary, outcome=outcome, code=code))
+    path.chmod(0o755)
     result = script.followed(
-        path, "racecheck", ["tests/gpu/test_x.py::one", "tests/gpu/test_x.py::two"], 60.0, tmp_path
+        str(path),
+        "racecheck",
+        ["tests/gpu/test_x.py::one", "tests/gpu/test_x.py::two"],
+        60.0,
+        tmp_path,
     )
     assert script.clean(result) is clean
     assert (result["cut"], result["tests"], result["exit"]) == (False, 2, code)

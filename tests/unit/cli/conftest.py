@@ -12,6 +12,7 @@ from tests.unit.cli.captures import Scene, SceneOf
 from tests.unit.conftest import Cli
 from tests.watched_project import driver, write_project
 from tilec import build as building
+from tilec.case import tools
 from tilec_runtime.device import driver as _driver
 
 
@@ -59,6 +60,8 @@ def watched(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cli:
     fake = driver()
     monkeypatch.setattr(_driver, "driver", lambda: fake)
     monkeypatch.setattr("tilec.frontends.tools.search._wheel_roots", list)
+    places = {name: (f"usr/local/cuda/bin/{name}",) for name in tools._PLACES}
+    monkeypatch.setattr(tools, "_PLACES", places)
     path = f"{tmp_path}/bin:/usr/bin:/bin"
     return functools.partial(
         cli, env={"PATH": path, "CUDA_HOME": str(tmp_path), "TILEC_CACHE_DIR": "off"}

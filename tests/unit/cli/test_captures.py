@@ -2,23 +2,26 @@
 whoever changes it reads it.
 
 Each capture takes a sample that another test makes. Times are planned, and what differs between
-machines (paths, versions) is left out. Those of tools around launches are in
-`test_tool_captures.py`, those of `inspect` and of failing runs with their own tests. `schema` and
+machines (paths, versions) is left out. Those of `inspect`
+and of failing runs are with their own tests. `schema` and
 `completion` print for programs.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import re
 from typing import Any
 
 import click
 import pytest
 
 from tests.bench_samples import GIVEN, PlannedPlace, app, bound, manifest, opened
+from tests.bundle_samples import write_sample
 from tests.conftest import Golden
 from tests.runtime_samples import ADD
 from tests.tune_samples import A, B, C, kernel_with, planned
+from tests.unit.case import test_run_command
 from tests.unit.cli import (
     test_build_command,
     test_clean,
@@ -27,11 +30,13 @@ from tests.unit.cli import (
 )
 from tests.unit.cli.captures import Scene, SceneOf, hold
 from tests.unit.cli.test_bench_command import CASES, Desk, times
+from tests.watched_project import write_tool
 from tilec.bench.points import swept_cases
 from tilec.case.arguments import overridden, parse_overrides
 from tilec.case.sweeps import parse_sweep, settings_at
 from tilec.cli import bench_run, tune_show
 from tilec.cli.bench_run import Files
+from tilec.cli.main import COMMANDS
 from tilec.manifest.types import Case
 from tilec.tune.cases import spaces_of
 from tilec_runtime.errors import BuildError, CompileError, Diagnostic, Location
@@ -98,6 +103,7 @@ def clean(scene: Scene) -> str:
 
 
 def doctor(scene: Scene) -> str:
+    scene.fixture("outside")
     scene.fixture("full")
     return scene.ran("doctor", env={"TILEC_CACHE_DIR": "off"})
 
@@ -155,11 +161,78 @@ def errors(scene: Scene) -> str:
     )
 
 
+tilec_run = test_run_command.tilec
+
+
+def run(scene: Scene) -> str:
+    scene.fixture("tilec_run")
+    return _timed(scene.ran("run", "--bundle", "acme.tilec"))
+
+
+def sanitize_gpu(scene: Scene) -> str:
+    return _watched(
+        scene,
+        ("compute-sanitizer", '[ "$2" != memcheck ] || exit 86'),
+        *("sanitize", "--device", "cuda", "--case", "some"),
+    )
+
+
+def sanitize_gpu_missing(scene: Scene) -> str:
+    return _watched(scene, (), "sanitize", "--device", "cuda")
+
+
+def profile_refused(scene: Scene) -> str:
+    return _watched(scene, ("ncu", "exit 1"), "profile", "scale/some")
+
+
+def debug(scene: Scene) -> str:
+    return _watched(scene, ("cuda-gdb", "exit 0"), "debug", "scale/some")
+
+
+def inspect(scene: Scene) -> str:
+    write_sample(scene.folder / "acme.tilec")
+    return scene.ran("inspect", "acme.tilec", "--verify")
+
+
+def help_of_all(scene: Scene) -> str:
+    """The help of `tilec` and of each command, as they are asked for."""
+    lines = [
+        (),
+        *((name,) for name in COMMANDS),
+        ("cache", "info"),
+        ("cache", "gc"),
+        ("cache", "clear"),
+    ]
+    return "\n".join(
+        f"$ {' '.join(('tilec', *line, '--help'))}\n{scene.ran(*line, '--help')}" for line in lines
+    )
+
+
+def _watched(scene: Scene, tool: tuple[str, ...], *words: str) -> str:
+    """What a command shows over a pretended GPU, whose project has at most one of NVIDIA's tools."""
+    watched = scene.fixture("watched")
+    if tool:
+        write_tool(scene.folder, *tool)
+    done = watched(*words, "--bundle", "acme.tilec")
+    return f"{done.out}{done.err}"
+
+
+def _timed(text: str) -> str:
+    """Without the times that a run took."""
+    return re.sub(
+        r"\d+\.\d\d? (m?s)\b",
+        lambda m: "0.50 ms".rjust(len(m[0])) if m[1] == "ms" else "0.5 s",
+        text,
+    )
+
+
 CAPTURES = {
     make.__name__.replace("_", "-"): make
     for make in (
         *(new, check, build, build_fails, clean, doctor),
         *(bench, bench_sweep, tune, errors),
+        *(run, sanitize_gpu, sanitize_gpu_missing, profile_refused),
+        *(debug, inspect, help_of_all),
     )
 }
 
@@ -168,4 +241,5 @@ CAPTURES = {
 @pytest.mark.parametrize("name", CAPTURES)
 def test_how_it_looks(name: str, width: int, scene_of: SceneOf, golden: Golden) -> None:
     scene = scene_of(width)
-    hold(name, click.unstyle(CAPTURES[name](scene)), scene.folder, width, golden)
+    text = re.sub(r"[^\n]*\r\x1b\[2K", "", CAPTURES[name](scene))
+    hold(name, click.unstyle(text), scene.folder, width, golden)

@@ -28,7 +28,7 @@ def report(name: str, *, found: bool = True, problem: str = "") -> ToolReport:
     )
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def outside(monkeypatch: pytest.MonkeyPatch) -> None:
     """One of the tools around launches is there, the other is not, whatever this machine has."""
 
@@ -40,6 +40,7 @@ def outside(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tilec.case.tools.find_outside_tool", find)
 
 
+pytestmark = pytest.mark.usefixtures("outside")
 NAMES = ("libnvrtc", "libnvrtc-builtins", "ptxas", "headers", "tileiras", "nvcc")
 
 

@@ -154,7 +154,7 @@ READING = [
     ("GET", "cas", "wrong", f"{UNUSED}its bytes are not those of its digest"),
     ("GET", "cas", "endless", f"{UNUSED}it is larger than it says"),
 ]
-SLOW = ("slow", "drip", "drip headers")
+SLOW = ("slow", "drip headers")
 
 
 @pytest.mark.parametrize(("method", "kind", "fault", "note"), READING)

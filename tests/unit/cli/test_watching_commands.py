@@ -1,0 +1,158 @@
+"""`tilec profile` and `tilec debug`: how they call NVIDIA's tools, and what they refuse."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+
+import pytest
+
+from tests.watched_project import calls, write_ncu, write_tool
+
+
+@pytest.fixture
+def debug(watched, tmp_path: Path):
+    write_tool(tmp_path, "cuda-gdb", "exit 7")
+    return functools.partial(watched, "debug")
+
+
+def test_in_scripts_it_asks_nothing(debug, tmp_path: Path) -> None:
+    done = debug(
+        "scale/some", "--bundle", "acme.tilec", "--batch", "--ex", "run", "--ex", "backtrace"
+    )
+    assert (done.code, done.out) == (7, "")
+    assert (tmp_path / "calls").read_text().startswith("-q\n-batch\n-ex\n")
+
+
+def test_the_kernel_is_built_for_debugging(debug, tmp_path: Path, fake_build: ModuleType) -> None:
+    requests = []
+
+    def build(request: object, observer: object) -> SimpleNamespace:
+        requests.append(request)
+        return SimpleNamespace(
+            outputs=[SimpleNamespace(kind="bundle", path=str(tmp_path / "acme.tilec"))], notes=()
+        )
+
+    fake_build.build = build  # type: ignore[attr-defined]
+    fake_build.concerned = lambda project, targets: {"scale"}  # type: ignore[attr-defined]
+    assert debug("scale/some").code == 7
+    (request,) = requests
+    assert (request.profile, request.lineinfo, request.aside) == ("debug", True, True)
+    assert (request.targets, request.select) == (("sm_90",), ("scale",))
+
+
+@pytest.fixture
+def profile(watched, tmp_path: Path):
+    write_ncu(tmp_path)
+
+    return functools.partial(watched, "profile", "--bundle", "acme.tilec")
+
+
+def test_how_ncu_is_called(profile, tmp_path: Path) -> None:
+    assert profile("scale/some", "--set", "basic", "-o", "a.ncu-rep").code == 0
+    run = calls(tmp_path)[0]
+    at = {word: run[number + 1] for number, word in enumerate(run[:-1])}
+    assert (at["--clock-control"], at["--set"], at["--export"]) == (
+        "none",
+        "basic",
+        str(tmp_path / "a.ncu-rep"),
+    )
+    assert (at["--kernel-name-base"], at["--kernel-name"], at["--launch-count"]) == (
+        "mangled",
+        "regex:^(scale)$",
+        "1",
+    )
+    assert run[-5:] == [
+        "tilec.cli.launch_case",
+        str(tmp_path / "tilec.toml"),
+        str(tmp_path / "acme.tilec"),
+        "scale/some",
+        "cuda:0",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("script", "code"), [("echo '==ERROR== ERR_NVGPUCTRPERM'; exit 1", 1), ("true", 0)]
+)
+def test_no_report_is_an_error_whatever_ncu_returns(
+    profile, tmp_path: Path, script: str, code: int
+) -> None:
+    old = tmp_path / ".tilec" / "profile" / "scale.some.ncu-rep"
+    old.parent.mkdir(parents=True)
+    old.write_text("of a run before")
+    write_tool(tmp_path, "ncu", script)
+    done = profile("scale/some")
+    assert (done.code, done.out) == (1, "")
+    assert f"error: ncu wrote no report of scale/some (exit code {code})\n" in done.err
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "words"),
+    [
+        (("debug", "scale/some", "--batch"), 2, "--batch without --ex"),
+        (("debug", "scale/some", "--device", "0"), 2, "--device: '0' is no GPU"),
+        (
+            (
+                "profile",
+                "scael/some",
+            ),
+            2,
+            "no kernel 'scael'; did you mean 'scale'",
+        ),
+        (
+            (
+                "profile",
+                "scale/sme",
+            ),
+            2,
+            "no case 'sme'; did you mean 'some'",
+        ),
+        (
+            (
+                "profile",
+                "scale",
+            ),
+            2,
+            "'scale' names no case\n  fix: name one as KERNEL/CASE",
+        ),
+        (
+            ("profile", "scale/some[f16]"),
+            2,
+            "'scale/some[f16]' is none of the cases: name one\n  fix: cases are scale/some",
+        ),
+        (("profile", "scale/some", "--device", "cpu"), 2, "--device: 'cpu' is no GPU"),
+        (("profile", "scale/some", "--device", "cuda:7"), 3, "needs a GPU (cuda:7)"),
+        (
+            ("profile", "scale/some", "-o", ""),
+            2,
+            "Invalid value for '-o' / '--out': it names nothing",
+        ),
+        (("profile", "scale/some", "-o", "x.txt"), 2, "--out x.txt: no name of a report of ncu"),
+        (("profile", "scale/some", "-o", "none/x.ncu-rep"), 2, "there is no directory none"),
+        (("profile",), 2, "Missing argument 'CASE'"),
+    ],
+)
+def test_command_lines_that_are_off(
+    watched, tmp_path: Path, args: tuple[str, ...], code: int, words: str
+) -> None:
+    write_ncu(tmp_path)
+    write_tool(tmp_path, "cuda-gdb", "exit 7")
+    done = watched(*args, "--bundle", "acme.tilec")
+    assert (done.code, done.out) == (code, "")
+    assert words in done.err
+    assert not (tmp_path / "calls").exists()
+
+
+@pytest.mark.parametrize(
+    ("command", "tool", "fix"),
+    [
+        ("profile", "ncu", "install Nsight Compute"),
+        ("debug", "cuda-gdb", "install cuda-gdb, with the CUDA toolkit or alone: `apt-get install"),
+    ],
+)
+def test_without_the_tool(watched, command: str, tool: str, fix: str) -> None:
+    done = watched(command, "scale/some")  # nothing is built for nothing
+    assert done.code == 3
+    assert f"error: {tool} not found; looked in PATH, " in done.err
+    assert f"fix: {fix}" in done.err
