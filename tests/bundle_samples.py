@@ -9,8 +9,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tests.runtime_samples import IMAGES, bundle_of
+from tilec.package.render import render_package
 from tilec.package.write import write_bundle
-from tilec_runtime.bundle.format import INDEX_NAME, from_members, index_members, row_name
+from tilec_runtime.bundle.format import (
+    INDEX_NAME,
+    from_members,
+    index_digest,
+    index_members,
+    row_name,
+)
 from tilec_runtime.errors import Location
 from tilec_runtime.model.arch import Target, Version
 from tilec_runtime.model.digest import canonical_json, sha256
@@ -147,6 +155,15 @@ class Sample:
             min_driver=580,
             builder="tilec 0.1.0",
         )
+
+
+def write_package(folder: Path, *kernels: KernelInfo) -> None:
+    """Write a generated package of kernels of `tests.runtime_samples`."""
+    folder.mkdir(parents=True)
+    info = bundle_of(*kernels).info
+    for name, data in render_package(info, "b.tilec", index_digest(info)).items():
+        (folder / name).write_bytes(data)
+    write_bundle(folder / "b.tilec", info, IMAGES.__getitem__)
 
 
 def write_sample(path: Path) -> tuple[Sample, BundleInfo, str]:

@@ -22,12 +22,10 @@ import pytest
 
 from tests.attack.conftest import Campaign
 from tests.attack.mutants import CALLS, index_values, packed
-from tests.bundle_samples import Sample
+from tests.bundle_samples import Sample, write_package
 from tests.runtime_samples import ADD, GEMM, IMAGES, bundle_of, fake_driver
 from tilec.inspection.container import open_container
 from tilec.package.archive import ArchiveWriter
-from tilec.package.render import render_package
-from tilec.package.write import write_bundle
 from tilec_runtime import load
 from tilec_runtime.bundle import limits
 from tilec_runtime.bundle.archive import Member
@@ -213,15 +211,6 @@ def test_what_a_bundle_costs(tmp_path: Path, campaign: Campaign, kind: str) -> N
     campaign.record(**cost | {"error": cost["error"].split("\n")[0][-80:]})
 
 
-def written(folder: Path, *kernels: Any) -> None:
-    """A generated package."""
-    folder.mkdir(parents=True)
-    info = bundle_of(*kernels).info
-    for name, data in render_package(info, "b.tilec", index_digest(info)).items():
-        (folder / name).write_bytes(data)
-    write_bundle(folder / "b.tilec", info, IMAGES.__getitem__)
-
-
 @pytest.fixture
 def import_from(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Path], Any]]:
     def load(place: Path) -> Any:
@@ -237,10 +226,10 @@ def import_from(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Path], An
 def test_a_package_takes_no_bundle_but_its_own(
     tmp_path: Path, import_from: Callable[[Path], Any], zipped: bool
 ) -> None:
-    written(tmp_path / "exchanged", ADD, GEMM)
+    write_package(tmp_path / "exchanged", ADD, GEMM)
     own = index_digest(bundle_of(ADD, GEMM).info)
     changed = dataclasses.replace(ADD, launch=dataclasses.replace(ADD.launch, requires=()))
-    written(tmp_path / "other", changed, GEMM)
+    write_package(tmp_path / "other", changed, GEMM)
     (tmp_path / "other" / "b.tilec").replace(tmp_path / "exchanged" / "b.tilec")
     place, name = tmp_path, str(tmp_path / "exchanged" / "b.tilec")
     if zipped:
@@ -270,7 +259,7 @@ def test_an_image_is_hashed_when_it_is_loaded(
     tmp_path: Path, import_from: Callable[[Path], Any]
 ) -> None:
     """Start-up reads no images; the launch that needs one refuses other bytes."""
-    written(tmp_path / "exchanged", ADD, GEMM)
+    write_package(tmp_path / "exchanged", ADD, GEMM)
     info = bundle_of(ADD, GEMM).info
     broken = {row.digest: IMAGES[row.digest][:-1] + b"!" for row in images_of(info)}
     (tmp_path / "exchanged" / "b.tilec").write_bytes(archive(index_members(info), broken))

@@ -5,9 +5,11 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+from importlib.metadata import distribution
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
+NEEDED = ("numpy", "ml_dtypes", "cuda-bindings", "cuda-pathfinder")  # by tilec-runtime
 _LEFT_OUT = shutil.ignore_patterns("__pycache__", "build", "dist", "*.egg-info", "*.so")
 
 
@@ -49,24 +51,25 @@ def wheel_of(source: Path, place: Path) -> Path:
     return made
 
 
-def install(place: Path, *wheels: Path) -> None:
-    """Install wheels into a virtual environment, without what they depend on."""
-    pip = (
-        sys.executable,
-        "-m",
-        "pip",
-        "--isolated",
-        "--disable-pip-version-check",
-        "--python",
-        place / "bin" / "python",
-    )
-    run(
-        *pip,
-        "install",
-        "--no-deps",
-        "--no-index",
-        "--no-cache-dir",
-        "--no-compile",
-        *wheels,
-        cwd=place,
-    )
+class Venv:
+    """An environment that borrows some distributions of this one, and pip from outside."""
+
+    def __init__(self, place: Path, *borrowed: str) -> None:
+        self.place, self.python = place, place / "bin" / "python"
+        run(sys.executable, "-m", "venv", "--without-pip", place, cwd=place.parent)
+        (self.site,) = place.glob("lib/python*/site-packages")
+        for name in borrowed:
+            for file in distribution(name).files or ():
+                top = file.parts[0]
+                source = Path(str(distribution(name).locate_file(top)))
+                if top not in ("..", "__pycache__") and not (self.site / top).exists():
+                    (self.site / top).symlink_to(source)
+
+    def pip(self, *arguments: object, code: int = 0) -> str:
+        options = ("--isolated", "--disable-pip-version-check", "--python", self.python)
+        done = run(sys.executable, "-m", "pip", *options, *arguments, cwd=self.place, code=code)
+        return done.stdout + done.stderr
+
+    def install(self, *arguments: object, code: int = 0) -> str:
+        options = ("--no-index", "--no-cache-dir", "--no-compile")
+        return self.pip("install", *options, *arguments, code=code)

@@ -147,6 +147,7 @@ def runner(tmp_path: Path) -> Runner:
     return Runner(tmp_path)
 
 
+@pytest.mark.long
 def test_the_action_builds_and_runs_a_new_project(cli: Cli, tmp_path: Path, runner: Runner) -> None:
     cli.good(tmp_path, "new", "acme")
     project = tmp_path / "acme"

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 import sysconfig
 import zipfile
 from pathlib import Path
@@ -14,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import tilec
-from tests.e2e.distributions import ROOT, install, run, wheel_of
+from tests.e2e.distributions import NEEDED, ROOT, Venv, run, wheel_of
 from tests.e2e.harness import Cli, environment, tree
 
 pytestmark = [pytest.mark.e2e, pytest.mark.toolchain]
@@ -27,17 +26,15 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def installed(wheel: Path, runtime_wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def installed(wheel: Path, runtime_wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Venv:
     """A virtual environment with tilec and its runtime from their wheels; what tilec depends on is
     borrowed from this one.
     """
-    place = tmp_path_factory.mktemp("venv")
-    run(sys.executable, "-m", "venv", "--without-pip", place, cwd=place)
-    install(place, wheel, runtime_wheel)
-    (site,) = place.glob("lib/python*/site-packages")
+    venv = Venv(tmp_path_factory.mktemp("whole") / "venv")
+    venv.install("--no-deps", wheel, runtime_wheel)
     paths = dict.fromkeys(sysconfig.get_path(name) for name in ("purelib", "platlib"))
-    (site / "borrowed.pth").write_text("".join(f"{path}\n" for path in paths))
-    return place
+    (venv.site / "borrowed.pth").write_text("".join(f"{path}\n" for path in paths))
+    return venv
 
 
 @pytest.fixture(scope="module")
@@ -83,39 +80,35 @@ def test_the_halves_have_one_version() -> None:
 
 @pytest.mark.long
 def test_the_command_works_from_the_wheel(
-    installed: Path, env: dict[str, str], tmp_path: Path
+    installed: Venv, env: dict[str, str], tmp_path: Path
 ) -> None:
-    tilec = installed / "bin" / "tilec"
-    where = run(
-        installed / "bin" / "python",
-        "-c",
-        "import tilec; print(tilec.__file__)",
-        cwd=tmp_path,
-        env=env,
-    ).stdout
-    assert Path(where.strip()).is_relative_to(installed)
-    assert run(tilec, "--version", cwd=tmp_path, env=env).stdout.startswith("tilec ")
-    schema = json.loads(run(tilec, "schema", cwd=tmp_path, env=env).stdout)
+    def tilec(*words: object, cwd: Path) -> str:
+        done = run(installed.place / "bin" / "tilec", *words, cwd=cwd, env=env)
+        assert "Traceback" not in done.stderr
+        return done.stdout
+
+    found = "import tilec; print(tilec.__file__)"
+    where = run(installed.python, "-c", found, cwd=tmp_path, env=env).stdout
+    assert Path(where.strip()).is_relative_to(installed.place)
+    assert tilec("--version", cwd=tmp_path).startswith("tilec ")
+    schema = json.loads(tilec("schema", cwd=tmp_path))
     assert schema["$schema"].startswith("https://json-schema.org/")
 
-    run(tilec, "new", "demo", "--kind", "mixed", cwd=tmp_path, env=env)
+    tilec("new", "demo", "--kind", "mixed", cwd=tmp_path)
     project = tmp_path / "demo"
-    assert run(tilec, "check", cwd=project, env=env).stdout.startswith(
-        "tilec.toml: no problems; 2 kernels"
-    )
-    built = run(
-        tilec,
-        "build",
-        "--targets",
-        "sm_90",
-        "--emit",
-        "wheel",
-        cwd=project,
-        env=env,
-    )
-    assert "Traceback" not in built.stderr
+    assert tilec("check", cwd=project).startswith("tilec.toml: no problems; 2 kernels")
+    tilec("build", "--targets", "sm_90", "--emit", "wheel", cwd=project)
     assert sorted(tree(project / "dist")) == ["demo-0.1.0-py3-none-any.whl"]
-    use_the_users_wheel(installed, project / "dist" / "demo-0.1.0-py3-none-any.whl", env, tmp_path)
+
+    # Installed by pip, the user's package imports, and says what it needs where there is no GPU.
+    wheel = project / "dist" / "demo-0.1.0-py3-none-any.whl"
+    installed.install("--no-deps", wheel)
+    alone = {**env, "CUDA_VISIBLE_DEVICES": ""}
+    said = run(installed.python, "-I", "-c", USE, cwd=tmp_path, env=alone).stdout
+    assert "\n  cause: " in said
+    assert "\n  fix: " in said
+    shown = json.loads(tilec("inspect", wheel, "--verify", "--json", cwd=tmp_path))
+    assert [kernel["name"] for kernel in shown["kernels"]] == ["scale", "axpy"]
 
 
 USE = """
@@ -128,25 +121,6 @@ try:
 except NoDeviceError as exc:
     print(exc)
 """
-
-
-def use_the_users_wheel(installed: Path, wheel: Path, env: dict[str, str], cwd: Path) -> None:
-    """Installed by pip, the user's package imports, and says what it needs where there is no GPU."""
-    install(installed, wheel)
-    said = run(
-        installed / "bin" / "python",
-        "-I",
-        "-c",
-        USE,
-        cwd=cwd,
-        env={**env, "CUDA_VISIBLE_DEVICES": ""},
-    ).stdout
-    assert "\n  cause: " in said
-    assert "\n  fix: " in said
-    shown = run(
-        installed / "bin" / "tilec", "inspect", wheel, "--verify", "--json", cwd=cwd, env=env
-    ).stdout
-    assert [kernel["name"] for kernel in json.loads(shown)["kernels"]] == ["scale", "axpy"]
 
 
 KERNEL = """
@@ -203,20 +177,11 @@ def users(cli: Cli, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_generated_package_runs_without_the_build_half(
-    users: Path, runtime_wheel: Path, tmp_path_factory: pytest.TempPathFactory
+    users: Path, runtime_wheel: Path, tmp_path: Path
 ) -> None:
-    place = tmp_path_factory.mktemp("venv")
-    run(sys.executable, "-m", "venv", "--without-pip", place, cwd=place)
-    install(place, runtime_wheel, users)
-    (site,) = place.glob("lib/python*/site-packages")
-    # What the wheel depends on is borrowed by name: all of this environment would bring the build
-    # half along.
-    for name in ("numpy", "numpy.libs", "ml_dtypes", "cuda"):
-        for home in dict.fromkeys(sysconfig.get_path(kind) for kind in ("purelib", "platlib")):
-            if Path(home, name).exists() and not (site / name).exists():
-                (site / name).symlink_to(Path(home, name))
-    done = run(place / "bin" / "python", "-I", "-c", LAUNCH, cwd=place)
-    assert done.stdout == "\n"
+    venv = Venv(tmp_path / "venv", *NEEDED)
+    venv.install("--no-deps", runtime_wheel, users)
+    assert run(venv.python, "-I", "-c", LAUNCH, cwd=tmp_path).stdout == "\n"
 
 
 def test_the_users_wheel_depends_on_the_runtime_alone(users: Path) -> None:

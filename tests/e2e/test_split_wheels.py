@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-import sys
-from importlib.metadata import distribution
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.distributions import run
+from tests.e2e.distributions import NEEDED, Venv, run
 from tests.e2e.harness import Cli, edit, tree
 
 pytestmark = [pytest.mark.e2e, pytest.mark.toolchain]
@@ -54,7 +53,6 @@ except TilecError as error:
     print(type(error).__name__, error.what.splitlines()[0], error.fix, sep="\\n")
 print("acme_sm90" in sys.modules)
 """
-BORROWED = ("numpy", "ml_dtypes", "cuda-bindings", "cuda-pathfinder")
 
 
 def build(cli: Cli, project: Path, version: str, factor: str) -> dict[str, str]:
@@ -82,37 +80,12 @@ def house(cli: Cli, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place / "acme" / "dist"
 
 
-class Venv:
-    """An environment that has what tilec-runtime requires, and pip from outside."""
+def program(venv: Venv) -> list[str]:
+    return run(venv.python, "-I", "-B", "-c", PROGRAM, cwd=venv.place).stdout.splitlines()
 
-    def __init__(self, place: Path, house: Path) -> None:
-        self.place, self.house = place, house
-        run(sys.executable, "-m", "venv", "--without-pip", place, cwd=place.parent)
-        (self.site,) = place.glob("lib/python*/site-packages")
-        for name in BORROWED:
-            for file in distribution(name).files or ():
-                top = file.parts[0]
-                source = Path(str(distribution(name).locate_file(top)))
-                if top not in ("..", "__pycache__") and not (self.site / top).exists():
-                    (self.site / top).symlink_to(source)
 
-    def pip(self, *arguments: str, code: int = 0) -> str:
-        options = ("--isolated", "--disable-pip-version-check", "--python")
-        pip = (sys.executable, "-m", "pip", *options, self.place / "bin" / "python")
-        done = run(*pip, *arguments, cwd=self.place, code=code)
-        return done.stdout + done.stderr
-
-    def install(self, *arguments: str, code: int = 0) -> str:
-        options = ("--no-index", "--no-cache-dir", "--no-compile", "--find-links", str(self.house))
-        return self.pip("install", *options, *arguments, code=code)
-
-    def program(self) -> list[str]:
-        done = run(self.place / "bin" / "python", "-I", "-B", "-c", PROGRAM, cwd=self.place)
-        return done.stdout.splitlines()
-
-    @property
-    def installed(self) -> list[str]:
-        return sorted(path.name for path in self.site.glob("acme*"))
+def installed(venv: Venv) -> list[str]:
+    return sorted(path.name for path in venv.site.glob("acme*"))
 
 
 @pytest.mark.long  # a dozen runs of pip
@@ -120,49 +93,50 @@ def test_a_user_installs_upgrades_mixes_and_removes(
     house: Path, runtime_wheel: Path, tmp_path: Path
 ) -> None:
     shutil.copy(runtime_wheel, house)
-    venv = Venv(tmp_path / "venv", house)
-    venv.install("acme-demo==1.0")
-    assert venv.installed == ["acme", "acme_demo-1.0.dist-info"]
-    assert venv.program() == [
+    venv = Venv(tmp_path / "venv", *NEEDED)
+    install = partial(venv.install, "--find-links", house)
+    install("acme-demo==1.0")
+    assert installed(venv) == ["acme", "acme_demo-1.0.dist-info"]
+    assert program(venv) == [
         "2.0",  # the cpu device needs no more than the small wheel
         "NoImageError",
         "no image runs on GPU (compute capability 9.0, driver of CUDA 13.4)",
         "pip install 'acme-demo[sm90]==1.0'",
         "False",
     ]
-    venv.install("acme-demo[sm90]==1.0")  # the line of the error
-    assert venv.program() == ["2.0", "sm_90 True", "False"]
+    install("acme-demo[sm90]==1.0")  # the line of the error
+    assert program(venv) == ["2.0", "sm_90 True", "False"]
 
-    said = venv.install("--upgrade", "acme-demo")  # the small wheel alone
+    said = install("--upgrade", "acme-demo")  # the small wheel alone
     assert "acme-demo-sm90 1.0 requires acme-demo==1.0, but you have acme-demo 2.0" in said
-    assert venv.program()[1] == "BundleError"
-    venv.install("--upgrade", "acme-demo[sm90]")
-    assert venv.installed == [
+    assert program(venv)[1] == "BundleError"
+    install("--upgrade", "acme-demo[sm90]")
+    assert installed(venv) == [
         "acme",
         "acme_demo-2.0.dist-info",
         "acme_demo_sm90-2.0.dist-info",
         "acme_sm90",
     ]
-    assert venv.program() == ["3.0", "sm_90 True", "False"]
+    assert program(venv) == ["3.0", "sm_90 True", "False"]
 
-    assert "conflict" in venv.install("acme-demo==2.0", "acme-demo-sm90==1.0", code=1)
-    assert venv.program() == ["3.0", "sm_90 True", "False"]  # nothing is half installed
-    venv.install("--no-deps", "acme-demo-sm90==1.0")
+    assert "conflict" in install("acme-demo==2.0", "acme-demo-sm90==1.0", code=1)
+    assert program(venv) == ["3.0", "sm_90 True", "False"]  # nothing is half installed
+    install("--no-deps", "acme-demo-sm90==1.0")
     assert "acme-demo-sm90 1.0 has requirement acme-demo==1.0" in venv.pip("check", code=1)
-    _, kind, what, fix, _ = venv.program()
+    _, kind, what, fix, _ = program(venv)
     assert kind == "BundleError"
     assert "the machine code is of another build than package acme: of acme-demo 1.0" in what
     assert fix == "pip install --force-reinstall --no-deps 'acme-demo-sm90==2.0'"
-    venv.install("--force-reinstall", "--no-deps", "acme-demo-sm90==2.0")
-    assert venv.program() == ["3.0", "sm_90 True", "False"]
+    install("--force-reinstall", "--no-deps", "acme-demo-sm90==2.0")
+    assert program(venv) == ["3.0", "sm_90 True", "False"]
 
-    venv.install("acme-demo[all]")
-    assert "acme_sm80" in venv.installed
+    install("acme-demo[all]")
+    assert "acme_sm80" in installed(venv)
     venv.pip("uninstall", "-y", "acme-demo-sm90", "acme-demo-sm80")
-    assert venv.installed == ["acme", "acme_demo-2.0.dist-info"]
-    assert "pip install 'acme-demo[sm90]==2.0'" in venv.program()
+    assert installed(venv) == ["acme", "acme_demo-2.0.dist-info"]
+    assert "pip install 'acme-demo[sm90]==2.0'" in program(venv)
     venv.pip("uninstall", "-y", "acme-demo")
-    assert venv.installed == []
+    assert installed(venv) == []
 
 
 def test_wheels_are_inspected_beside_each_other(cli: Cli, house: Path, tmp_path: Path) -> None:

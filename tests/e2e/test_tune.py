@@ -139,6 +139,7 @@ def test_the_planted_best_is_found_and_what_is_wrong_is_none(
 
 def test_a_build_takes_the_record_up(tune, project: Path, cli: Cli) -> None:
     edit(project / "tilec.toml", "MODE = [0, 1, 2, 3]", "MODE = [0]")
+    edit(project / "tilec.toml", "TILE = [16, 32, 64, 128]", "TILE = [32, 64]")
     tune("add", *CPU, "--search", "grid")
     edit(
         project / "tilec.toml",

@@ -9,7 +9,7 @@ import pytest
 from tests.unit.case.conftest import At, case, info, kernel, made, tensor
 from tilec.case.cases import BoundCase, expand_cases, unbuilt_cases
 from tilec.case.selection import MOST_NESTED, parse_expression, select_cases, unknown_words
-from tilec.case.sweeps import MOST, parse_sweep, refused_point, settings_at
+from tilec.case.sweeps import MOST, parse_sweep, settings_at
 from tilec.manifest.types import Kernel, Matrix, ParamTable
 from tilec_runtime.errors import CaseError, Location, UsageError
 
@@ -218,22 +218,3 @@ def test_settings_that_use_the_name_are_worked_out() -> None:
         "alpha=16",
     )
     assert settings_at(("BM=T",), parse_sweep("T=f16,f32"), "f16") == ("BM=f16",)
-
-
-def test_an_extent_without_a_value_is_refused() -> None:
-    with pytest.raises(UsageError) as caught:
-        settings_at(("x=[n, m * n]",), parse_sweep("n=8,16"), "8")
-    assert caught.value.what.startswith("--set x=[n, m * n], with n = 8: ")
-    with pytest.raises(UsageError):
-        settings_at(("x=[n // 0]",), parse_sweep("n=8,16"), "8")
-
-
-def test_a_point_that_is_refused_is_told_in_the_words_of_the_command_line() -> None:
-    sweep = parse_sweep("n=8,16")
-    error = refused_point(
-        UsageError("--set n=8: kernel add has no parameter or axis 'n'", fix="other"), sweep, "8"
-    )
-    assert error.what == "--sweep n=8,16: kernel add has no parameter or axis 'n'"
-    assert error.fix == "sweep an input or an axis, or let --set use n: --set x=[n]"
-    other = UsageError("--set m=8: kernel add has no parameter or axis 'm'")
-    assert refused_point(other, sweep, "8") is other

@@ -104,20 +104,6 @@ def test_a_damaged_entry_is_removed_reported_and_missed(cache: Cache, notes: Not
     assert cache.get(KEY)
 
 
-def test_an_entry_of_another_shape_is_damaged(cache: Cache, notes: Notes) -> None:
-    assert cache.root
-    for meta in (
-        b"[]",
-        b"{}",
-        b"null",
-        b'{"key":"' + KEY.encode() + b'","info":3,"abi":"[]","warnings":[]}',
-        b"not json",
-    ):
-        store.save(cache.root, "images", KEY, meta, b"")
-        assert cache.get(KEY) is None
-    assert len(notes) >= 3
-
-
 def test_a_blob_that_changed_after_the_look_up_is_an_error(cache: Cache) -> None:
     blob = cache.put(KEY, make_image())
     assert blob
@@ -303,14 +289,6 @@ def test_links_are_not_followed_for_writing(cache: Cache, notes: Notes, tmp_path
     cache.clear()
     assert files(outside) == ["precious"]
     assert (outside / "precious").read_text() == "mine"
-
-
-def test_a_pipe_in_the_place_of_an_entry_does_not_hang(cache: Cache, notes: Notes) -> None:
-    path = entry_path(cache)
-    path.parent.mkdir(parents=True)
-    os.mkfifo(path)
-    assert cache.get(KEY) is None
-    assert "it is no file" in notes.only()
 
 
 def aged(cache: Cache, key: str, seconds: float) -> None:

@@ -17,7 +17,7 @@ from tilec.compile.events import Done, Failed, Outcome
 from tilec.compile.keys import KeyedJob
 from tilec.frontends.base import load_frontend
 from tilec.model.job import Variant
-from tilec_runtime.errors import CompileError, OutputError, TilecError, ToolchainError
+from tilec_runtime.errors import CompileError, TilecError, ToolchainError
 from tilec_runtime.model.arch import Target
 
 
@@ -79,16 +79,6 @@ def test_equal_keys_are_compiled_once(project) -> None:
         ("add-BM64-sm_90", False),
         ("twin-sm_90", True),
         ("add-BM64-sm_90", True),
-    ]
-
-
-def test_a_kept_directory_that_cannot_be_written_is_a_note(project) -> None:
-    (project.root / "kept").write_text("a file")
-    with project.pool() as pool:
-        outcomes = pool.compile(project.keyed(project.job(1, fail="no"), project.job(2, fail="no")))
-    assert [error_of(outcome).kept for outcome in outcomes] == ["", ""]
-    assert project.observer.notes == [
-        f"inputs of failed jobs are not kept: Not a directory: {project.root}/kept"
     ]
 
 
@@ -196,13 +186,6 @@ def test_the_current_directory_shadows_no_module(project, monkeypatch) -> None:
     monkeypatch.chdir(project.root)
     with project.pool() as pool:
         assert isinstance(pool.compile(project.keyed(project.job()))[0], Done)
-
-
-def test_no_room_anywhere_is_the_jobs_error(project) -> None:
-    (project.root / "nowhere").touch()
-    words = r"written neither to the cache nor to .*nowhere: "
-    with pytest.raises(OutputError, match=words):
-        worker.spool_image(project.root / "nowhere" / "k.image", _image(b"x"))
 
 
 def _image(data: bytes):

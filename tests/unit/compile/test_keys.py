@@ -310,15 +310,6 @@ def test_explain_names_changed_inputs() -> None:
     assert explain_change(old, old) == ()
 
 
-def test_a_new_member_of_a_group_is_named_alone() -> None:
-    other = Member(symbol="add<{T}>", axes=(("T", "bf16"), ("N", 4)))
-    new = maker().explain(with_field(Job, "group", (other, *GROUP)))
-    label = 'group {"symbol": "add<{T}>", "axes": [["T", "bf16"], ["N", 4]]}'
-    assert explain_change(maker().explain(JOB), new) == (
-        Change(label=label, before=None, after=""),
-    )
-
-
 def test_a_snapshot_remembers_every_job_and_shares_what_is_equal() -> None:
     jobs = [
         Job(

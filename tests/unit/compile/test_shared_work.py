@@ -49,26 +49,6 @@ def test_the_group_that_takes_longest_in_all_starts_first(project, monkeypatch) 
     assert project.compiled == [job.id for job in (*group, single, *other)]
 
 
-def test_ptx_and_machine_code_of_one_architecture_follow_each_other(project, monkeypatch) -> None:
-    """The compiler's first half is the same for both; other kernels stay in their order."""
-    seconds = {"sm_80": 3.0, "compute_80": 1.0, "sm_90": 2.0}
-    jobs = [project.job(bm, target=target) for target in seconds for bm in (1, 2)]
-    expect(monkeypatch, {job: seconds[str(job.target)] for job in jobs})
-    with project.pool() as pool:
-        pool.compile(project.keyed(*jobs))
-    assert project.compiled == [
-        f"add-BM{bm}-{target}"
-        for bm, target in (
-            (1, "sm_80"),
-            (1, "compute_80"),
-            (2, "sm_80"),
-            (2, "compute_80"),
-            (1, "sm_90"),
-            (2, "sm_90"),
-        )
-    ]
-
-
 @pytest.mark.parametrize("misdeed", [{"hang": 1}, {"crash": "SIGSEGV"}, {"exit": 3}])
 def test_a_group_that_takes_too_long_or_crashes_is_compiled_one_by_one(
     project, hanging, misdeed

@@ -16,45 +16,36 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.bundle_samples import write_package
 from tests.cpu_samples import ADD as CPU_ADD
 from tests.cpu_samples import PythonKernels, add
-from tests.runtime_samples import GEMM, IMAGES, bundle_of, fake_driver
+from tests.runtime_samples import GEMM, fake_driver
 from tests.unit.runtime.test_launch_options import TUNED
 from tests.waiting import PATIENCE
-from tilec.package.render import render_package
-from tilec.package.write import write_bundle
 from tilec_runtime import Device, Explanation, LazyLaunch, as_op, use_device
-from tilec_runtime.bundle.format import index_digest
 from tilec_runtime.cpu.launch import CpuOptions
 from tilec_runtime.errors import (
     RequirementError,
     UseAfterMoveError,
     VariantError,
 )
-from tilec_runtime.model.kernel import KernelInfo
 from tilec_runtime.tensors.tensor import Tensor
 
 ROOT = Path(__file__).resolve().parents[3]
 HERE = "test_package_launches.py"
 KERNELS = (CPU_ADD, GEMM, TUNED)
 # Kernels that are called what the package's code uses too.
-NAMES = ("self", "stream", "loaded", "load", "lazy", "Package", "launch", "kernels")
-
-
-def written(folder: Path, name: str, *kernels: KernelInfo) -> None:
-    package = folder / name
-    package.mkdir()
-    info = bundle_of(*kernels).info
-    for file, data in render_package(info, "b.tilec", index_digest(info)).items():
-        (package / file).write_bytes(data)
-    write_bundle(package / "b.tilec", info, IMAGES.__getitem__)
+NAMES = (
+    *("self", "stream", "loaded", "load", "lazy", "Package", "launch", "kernels", "AddLaunch"),
+    "tilec_runtime",
+)
 
 
 @pytest.fixture
 def sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    written(tmp_path, "generated_sample", *KERNELS)
-    written(
-        tmp_path, "generated_names", *(dataclasses.replace(CPU_ADD, name=name) for name in NAMES)
+    write_package(tmp_path / "generated_sample", *KERNELS)
+    write_package(
+        tmp_path / "generated_names", *(dataclasses.replace(CPU_ADD, name=name) for name in NAMES)
     )
     monkeypatch.syspath_prepend(tmp_path)
     yield importlib.import_module("generated_sample")
@@ -211,7 +202,7 @@ def test_messages_name_the_callers_line(sample: Any, cpu: Cpu) -> None:
 
 def test_importing_a_package_costs_next_to_nothing(tmp_path: Path) -> None:
     """And a launch of foreign tensors at once needs no ops."""
-    written(tmp_path, "cold", CPU_ADD)
+    write_package(tmp_path / "cold", CPU_ADD)
     code = f"""
 import sys
 sys.path[:0] = [{str(tmp_path)!r}, {str(ROOT)!r}]

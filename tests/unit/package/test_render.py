@@ -202,42 +202,6 @@ def test_kernels_that_the_package_can_have_no_function_of(name):
 
 
 @pytest.mark.parametrize(
-    "name",
-    [
-        "self",
-        "stream",
-        "launch",
-        "AddLaunch",
-        "loaded",
-        "load",
-        "lazy",
-        "Package",
-        "kernels",
-        "tilec_runtime",
-    ],
-)
-def test_kernels_of_any_other_name(name):
-    """No name of a file is defined twice."""
-    info = dataclasses.replace(renamed(), kernels=(*renamed().kernels, *renamed(name).kernels))
-    for file in FILES:
-        body = ast.parse(rendered(info, file)).body
-        defined = [node.name for node in body if isinstance(node, ast.ClassDef | ast.FunctionDef)]
-        defined += [
-            alias.asname or alias.name
-            for node in body
-            if isinstance(node, ast.ImportFrom)
-            for alias in node.names
-        ]
-        assert len(defined) == len(set(defined))
-        for kind in ("Ops", "Module"):
-            (found,) = (
-                each for each in body if isinstance(each, ast.ClassDef) and each.name == kind
-            )
-            methods = [each.name for each in found.body if isinstance(each, ast.FunctionDef)]
-            assert [each for each in methods if each in ("add", name)] == ["add", name]
-
-
-@pytest.mark.parametrize(
     ("names", "expected"),
     [
         ({"z": "self", "x": "stream", "y": "in"}, ["self", "self_", "stream_", "in_", "alpha"]),
