@@ -124,7 +124,9 @@ def _concerned_part(project: Project, targets: Sequence[str]) -> Project:
         project,
         manifest=dataclasses.replace(project.manifest, kernels=kernels),
         frontends={name: f for name, f in project.frontends.items() if name in languages},
-        classes={name: place for name, place in project.classes.items() if name in languages},
+        classes={
+            name: import_name for name, import_name in project.classes.items() if name in languages
+        },
         sources={name: source for name, source in project.sources.items() if name in names},
     )
 
@@ -322,12 +324,12 @@ def tuning_files(
             record = read_record(_bytes_of(path), kernel.table)
         except OSError as error:
             lacks = f"no such file {kernel.table!r}: `tilec tune {kernel.name}` writes it; leave the key out until then"
-            what = (
+            message = (
                 lacks
                 if isinstance(error, FileNotFoundError)
                 else f"{kernel.table!r} cannot be read: {error.strerror}"
             )
-            problems.append(manifest.locate.problem(where, what))
+            problems.append(manifest.locate.problem(where, message))
         except ManifestError as error:
             problems.extend(
                 dataclasses.replace(problem, hint=error.fix) for problem in error.problems

@@ -141,10 +141,10 @@ class CaseItem(pytest.Item):
     def reportinfo(self) -> tuple[Path, int | None, str]:
         """Return the place of the case in the manifest."""
         table = "chain" if self._case.steps else "kernel"
-        place = self._run.project.manifest.locate(
+        location = self._run.project.manifest.locate(
             (table, self._case.kernel, "case", self._case.case)
         )
-        return self.path, place.line - 1, self.name
+        return self.path, location.line - 1, self.name
 
 
 class Run:

@@ -90,9 +90,10 @@ def kernel(
 
     def wrap(made: Any) -> Kernel:
         if not isinstance(made, FunctionType):
-            what = f"@simt.kernel is put on a function, not on a {type(made).__name__}"
+            message = f"@simt.kernel is put on a function, not on a {type(made).__name__}"
             raise UsageError(
-                what, fix="take other decorators off: @simt.kernel stands in the place of @cuda.jit"
+                message,
+                fix="take other decorators off: @simt.kernel stands in the place of @cuda.jit",
             )
         return Kernel(made, options)
 
@@ -176,8 +177,8 @@ class Constant:
     kind: type
 
 
-def _array(access: Access, asked: Any) -> Array:
-    parts = asked if isinstance(asked, tuple) else (asked, 1)
+def _array(access: Access, item: Any) -> Array:
+    parts = item if isinstance(item, tuple) else (item, 1)
     spelled = f"{access.value}[{', '.join(map(str, parts))}]"
     if len(parts) != 2 or type(parts[1]) is not int or not 1 <= parts[1] <= 3:
         raise UsageError(
@@ -189,9 +190,9 @@ def _array(access: Access, asked: Any) -> Array:
 class Ref:
     """An array that is only read: `Ref[T]` is a slice, `Ref[T, 3]` has rank 3."""
 
-    def __class_getitem__(cls, asked: Any) -> Array:
+    def __class_getitem__(cls, item: Any) -> Array:
         """The annotation."""
-        return _array(Access.READ, asked)
+        return _array(Access.READ, item)
 
 
 class Mut:
@@ -199,9 +200,9 @@ class Mut:
     3.
     """
 
-    def __class_getitem__(cls, asked: Any) -> Array:
+    def __class_getitem__(cls, item: Any) -> Array:
         """The annotation."""
-        return _array(Access.WRITE, asked)
+        return _array(Access.WRITE, item)
 
 
 class Struct:

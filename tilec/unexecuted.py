@@ -38,11 +38,11 @@ class Unexecuted:
 
 def _python_fault(kernel: Kernel, root: str) -> str:
     """Return why a Python module binds no function of the kernel's name, or an empty text."""
-    what, names = bound_names(Path(root, kernel.source), kernel.source)
+    message, names = bound_names(Path(root, kernel.source), kernel.source)
     if names is not None and kernel.function not in names:
         near = did_you_mean(kernel.function, names)
         return f"{kernel.source} has no kernel {kernel.function!r}{near}"
-    return what
+    return message
 
 
 def check_without_executing(request: BuildRequest) -> Unexecuted:
@@ -65,11 +65,11 @@ def check_without_executing(request: BuildRequest) -> Unexecuted:
             try:
                 declared[kernel.name] = frontend.declare(project.sources[kernel.name])
             except TilecError as exc:
-                place = Diagnostic(message=str(exc), location=Location(file=kernel.source))
-                problems += getattr(exc, "diagnostics", ()) or (place,)
+                unlocated = Diagnostic(message=str(exc), location=Location(file=kernel.source))
+                problems += getattr(exc, "diagnostics", ()) or (unlocated,)
         elif kernel.source.endswith(".py") and kernel.language in BUILTIN:
-            if what := _python_fault(kernel, manifest.root):
-                problems.append(manifest.locate.problem(("kernel", kernel.name, "source"), what))
+            if fault := _python_fault(kernel, manifest.root):
+                problems.append(manifest.locate.problem(("kernel", kernel.name, "source"), fault))
             unread.setdefault(_PYTHON, []).append(kernel.name)
         else:
             why = f"files of language {kernel.language}, which a tool or a plug-in reads"

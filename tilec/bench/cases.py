@@ -72,11 +72,11 @@ class Bench:
         options = self._options
         try:
             inputs = make_inputs(case)
-            found = self._measured(case, inputs)
+            result = self._measured(case, inputs)
             if options.saved is None:
-                return found
+                return result
             return compare_with_saved(
-                found, options.saved, lambda: self._measured(case, inputs), options.limit
+                result, options.saved, lambda: self._measured(case, inputs), options.limit
             )
         except TilecError as error:
             return CaseBench(name=case.name, kernel=case.kernel, status="error", error=error)
@@ -94,12 +94,12 @@ class Bench:
                 clock=self._place.clock,
             )
             host = host_cost(timed, median(mine.samples), self._place.clock)
-        for (at, rival), found in zip(running, theirs, strict=True):
-            ratio = ratio_of(found.samples, mine.samples)
+        for (at, rival), measurement in zip(running, theirs, strict=True):
+            ratio = ratio_of(measurement.samples, mine.samples)
             rivals[at] = RivalResult(
                 text=rival.text,
                 by=rival.title,
-                measurement=found,
+                measurement=measurement,
                 ratio=ratio.ratio,
                 interval=ratio.interval,
                 note=rival.contender.note,
@@ -146,8 +146,8 @@ class Bench:
         if not rival.reference:
             return function_of(rival, module, inputs, case=case.name, location=at)
         keys: dict[tuple[str | int, ...], Location] = {("reference",): at} if at else {}
-        found = dataclasses.replace(case, reference=rival.reference, keys=keys)
-        function = self._functions.load(found)
+        rewritten = dataclasses.replace(case, reference=rival.reference, keys=keys)
+        function = self._functions.load(rewritten)
         taken = list(inspect.signature(function).parameters)
         for name in taken:
             if name not in inputs:
@@ -244,8 +244,8 @@ def planned_work(case: BoundCase, env: Mapping[str, Any]) -> Work:
             problem = error.what
         if amounts[key] is None:
             colon = "" if problem == "is no amount" else ":"
-            what = f"{case.name}: bench.{key} = {text!r}{colon} {problem}"
-            raise CaseError(what, location=case.place("bench", key))
+            message = f"{case.name}: bench.{key} = {text!r}{colon} {problem}"
+            raise CaseError(message, location=case.place("bench", key))
     return Work(flops=amounts["flops"], bytes=amounts["bytes"], dtype=_product_dtype(case, env))
 
 

@@ -60,14 +60,14 @@ def known_ceilings(
     if path is not None:
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
             return decode(Ceilings, json.loads(path.read_text(encoding="utf-8"))["ceilings"])
-    found = measure()
-    if path is not None and found.copy is not None:
-        body = {"about": dict(about), "ceilings": encode(found)}
+    ceilings = measure()
+    if path is not None and ceilings.copy is not None:
+        body = {"about": dict(about), "ceilings": encode(ceilings)}
         with contextlib.suppress(OutputError), atomic_write(path) as file:
             file.write((json.dumps(body, indent=2) + "\n").encode())
-    if found.products:
+    if ceilings.products:
         rest(REST)
-    return found
+    return ceilings
 
 
 def path_of(cache: Path, about: Mapping[str, Any]) -> Path:
@@ -174,9 +174,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             torch = library if isinstance(library, TorchLibrary) else None
         except MissingError as error:
             missing = "" if "not installed" in error.what else error.what
-        found = encode(measure_ceilings(device, driver, torch, clock=time.perf_counter))
-        found["missing"] = missing or found["missing"]
-        sys.stdout.write(f"{json.dumps(found)}\n")
+        document = encode(measure_ceilings(device, driver, torch, clock=time.perf_counter))
+        document["missing"] = missing or document["missing"]
+        sys.stdout.write(f"{json.dumps(document)}\n")
     except TilecError as error:
         sys.stderr.write(f"{error.what}\n")
         return 1

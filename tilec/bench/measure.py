@@ -113,15 +113,15 @@ def measure_together(
         for subject, count in zip(subjects, launches, strict=True)
     ]
     begun, look = clock(), options.least
-    for turn in range(1, options.most + 1):
-        for run in runs if turn % 2 else reversed(runs):
+    for round_number in range(1, options.most + 1):
+        for run in runs if round_number % 2 else reversed(runs):
             run.sample()
-        if turn < options.least or (turn % 2 and len(subjects) > 1):
+        if round_number < options.least or (round_number % 2 and len(subjects) > 1):
             continue
         if clock() - begun >= options.seconds * len(subjects):
             break
         # Asking after every sample would stop by luck: ask again after half as many more.
-        if turn >= look:
+        if round_number >= look:
             look = max(look + 2, look * 3 // 2)
             if all(_is_known(run.samples, options.precise) for run in runs):
                 break
@@ -155,8 +155,10 @@ def launches_of(subject: Subject, sample: float) -> int:
 
 
 def _is_known(samples: Sequence[float], precise: float) -> bool:
-    found = series_interval(samples)
-    return found.coverage >= CONFIDENCE and found.high - found.low <= precise * median(samples)
+    interval = series_interval(samples)
+    return interval.coverage >= CONFIDENCE and interval.high - interval.low <= precise * median(
+        samples
+    )
 
 
 def _sample(subject: Subject, launches: int) -> float:

@@ -150,16 +150,16 @@ class DevicePlace:
 
     def library(self, name: str) -> Library:
         """Return a library on this device; a missing one is looked for once."""
-        found = self._libraries.get(name)
-        if found is None:
+        module = self._libraries.get(name)
+        if module is None:
             try:
-                found = open_library(name, self._device)
+                module = open_library(name, self._device)
             except MissingError as error:
-                found = error
-            self._libraries[name] = found
-        if isinstance(found, MissingError):
-            raise found
-        return found
+                module = error
+            self._libraries[name] = module
+        if isinstance(module, MissingError):
+            raise module
+        return module
 
     def contender(
         self, library: Library, call: Call, case: BoundCase, inputs: Mapping[str, Value]

@@ -76,15 +76,15 @@ def roofline(results: Sequence[CaseBench], best: Ceilings | None) -> str:
 
 def _sweep(group: Group, unit: str, ceilings: Ceilings | None) -> str:
     try:
-        places = {value: float(value) for value in group.values}
+        positions = {value: float(value) for value in group.values}
     except ValueError:  # words stand in a row
-        places = {value: float(place) for place, value in enumerate(group.values)}
+        positions = {value: float(index) for index, value in enumerate(group.values)}
     spots = [spot for line in group.lines for spot in line.spots.values()]
     y_log = unit == MICROSECONDS and _is_wide([spot.seconds for spot in spots])
-    axes = _axes(unit, group.sweep, x_log=_is_wide(list(places.values())), y_log=y_log)
-    axes.set_xticks(list(places.values()), list(places), minor=False)
+    axes = _axes(unit, group.sweep, x_log=_is_wide(list(positions.values())), y_log=y_log)
+    axes.set_xticks(list(positions.values()), list(positions), minor=False)
     for line in group.lines:
-        points = [(places[value], spot) for value, spot in line.spots.items()]
+        points = [(positions[value], spot) for value, spot in line.spots.items()]
         _points(axes, line.label, points, unit, "o-")
     limit = None
     if ceilings is not None:

@@ -23,14 +23,14 @@ def swept_cases(
         cases_at: returns the cases with a value of the sweep.
         sweep: the sweep.
     """
-    found: dict[str, list[BoundCase]] = {}
+    groups: dict[str, list[BoundCase]] = {}
     points: dict[str, Point] = {}
     for value in sweep.values:
         for case in cases_at(value):
             named = dataclasses.replace(case, name=f"{case.name} {sweep.name}={value}")
-            found.setdefault(case.name, []).append(named)
+            groups.setdefault(case.name, []).append(named)
             points[named.name] = Point(base=case.name, at=value)
-    return tuple(case for cases in found.values() for case in cases), points
+    return tuple(case for cases in groups.values() for case in cases), points
 
 
 def variants_of(case: BoundCase, info: KernelInfo) -> tuple[BoundCase, ...]:
@@ -65,17 +65,17 @@ def all_variants(
     cases: Cases, kernels: Mapping[str, KernelInfo], points: Mapping[str, Point]
 ) -> tuple[tuple[BoundCase, ...], dict[str, Point]]:
     """Return the variants of all cases, and their points by name; unbuilt cases stay."""
-    found: list[BoundCase] = []
+    expanded: list[BoundCase] = []
     known: dict[str, Point] = {}
     for case in cases:
         point = points.get(case.name)
         for one in variants_of(case, kernels[case.kernel]) if case.kernel in kernels else (case,):
-            found.append(one)
+            expanded.append(one)
             variant = one.name[len(case.name) :].strip()
             if point is not None or variant:
                 base = point or Point(base=case.name)
                 known[one.name] = dataclasses.replace(base, variant=variant)
-    return tuple(found), known
+    return tuple(expanded), known
 
 
 def forgiven(case: CaseBench) -> CaseBench:

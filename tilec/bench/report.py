@@ -177,19 +177,23 @@ def case_json(case: CaseBench) -> dict[str, Any]:
     return row
 
 
-def _measurement_json(found: Measurement) -> dict[str, Any]:
-    interval = series_interval(found.samples)
-    clocks = {"sm": list(found.sm), "memory": list(found.memory or ())} if found.sm else None
+def _measurement_json(measurement: Measurement) -> dict[str, Any]:
+    interval = series_interval(measurement.samples)
+    clocks = (
+        {"sm": list(measurement.sm), "memory": list(measurement.memory or ())}
+        if measurement.sm
+        else None
+    )
     return {
-        "median": median(found.samples),
+        "median": median(measurement.samples),
         "interval": [interval.low, interval.high],
         "coverage": interval.coverage,
-        "samples": list(found.samples),
-        "launches_per_sample": found.launches,
-        "outliers": len(found.summary.outliers),
-        "steady": found.steady,
+        "samples": list(measurement.samples),
+        "launches_per_sample": measurement.launches,
+        "outliers": len(measurement.summary.outliers),
+        "steady": measurement.steady,
         "clocks_mhz": clocks,
-        "held_back": list(found.held_back),
+        "held_back": list(measurement.held_back),
     }
 
 

@@ -119,8 +119,8 @@ def function_of(
         public = [word for word in dir(library) if not word.startswith("_")]
         hint = did_you_mean(name, inputs) or did_you_mean(name, public)
         title = " ".join(filter(None, (rival.library, getattr(library, "__version__", ""))))
-        what = f"{case}: against {rival.text!r}: {title} has no {name!r}{hint}"
-        raise CaseError(what, location=location)
+        message = f"{case}: against {rival.text!r}: {title} has no {name!r}{hint}"
+        raise CaseError(message, location=location)
 
     return _evaluator(_parse(rival.call, inputs), inputs, find)
 
@@ -156,8 +156,8 @@ def _evaluator(node: ast.expr, inputs: Collection[str], find: Callable[[str], An
         case ast.Name(id=name) | ast.Attribute(attr=name) if name.startswith("_"):
             raise ValueError(f"{name!r} is private")
         case ast.Name(id=name):
-            found = find(name)
-            return lambda _: found
+            looked_up = find(name)
+            return lambda _: looked_up
         case ast.Attribute(value=owner, attr=name):
             of = rest(owner)
             return lambda values: getattr(of(values), name)

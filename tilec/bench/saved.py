@@ -80,16 +80,16 @@ def read_saved(path: Path, shown: str) -> Saved:
     Raises:
         UsageError: the file is missing, unreadable, or something else.
     """
-    found = _load(path, shown)
-    if not isinstance(found, dict) or found.get("kind") != KIND:
+    document = _load(path, shown)
+    if not isinstance(document, dict) or document.get("kind") != KIND:
         raise UsageError(f"{shown} holds no saved measurements", fix=_OTHER)
     again = "remove it, and save it again with `tilec bench --save`"
-    version = found.get("schema_version")
+    version = document.get("schema_version")
     if version != SCHEMA:
-        what = f"{shown} is of schema version {version!r}, and this tilec reads {SCHEMA}"
-        raise UsageError(what, fix=again)
+        message = f"{shown} is of schema version {version!r}, and this tilec reads {SCHEMA}"
+        raise UsageError(message, fix=again)
     try:
-        saved = decode(Saved, found)
+        saved = decode(Saved, document)
     except ValueError as error:
         raise UsageError(f"{shown} is damaged: {error}", fix=again) from error
     for name, case in saved.cases.items():

@@ -56,11 +56,11 @@ class Group:
 
 def groups_of(results: Sequence[CaseBench], sweep: str) -> list[Group]:
     """Return a group for each case that was measured at several points."""
-    found: dict[str, list[CaseBench]] = {}
+    groups: dict[str, list[CaseBench]] = {}
     for result in results:
         if result.point is not None and result.measurement is not None:
-            found.setdefault(result.point.base, []).append(result)
-    return [_group(base, cases, sweep) for base, cases in found.items()]
+            groups.setdefault(result.point.base, []).append(result)
+    return [_group(base, cases, sweep) for base, cases in groups.items()]
 
 
 def rows_of(group: Group, time_text: Callable[[float], str]) -> tuple[Row, list[Row]]:

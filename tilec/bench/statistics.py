@@ -84,13 +84,13 @@ def median_interval(samples: Sequence[float], confidence: float = CONFIDENCE) ->
     """
     ordered = sorted(samples)
     n = len(ordered)
-    tail, place = 0.5**n, 0  # probability that at most `place` samples lie below
-    while place + 1 < n / 2:
-        grown = tail + math.comb(n, place + 1) * 0.5**n
+    tail, rank = 0.5**n, 0  # probability that at most `place` samples lie below
+    while rank + 1 < n / 2:
+        grown = tail + math.comb(n, rank + 1) * 0.5**n
         if 2 * grown > 1 - confidence:
             break
-        tail, place = grown, place + 1
-    return Interval(low=ordered[place], high=ordered[n - 1 - place], coverage=1 - 2 * tail)
+        tail, rank = grown, rank + 1
+    return Interval(low=ordered[rank], high=ordered[n - 1 - rank], coverage=1 - 2 * tail)
 
 
 def series_interval(samples: Sequence[float]) -> Interval:
@@ -127,12 +127,12 @@ def _correlation(samples: Sequence[float]) -> float:
     n = len(samples)
     if n < 8:  # too few to tell
         return 0.0
-    _, place, counts = np.unique(np.asarray(samples), return_inverse=True, return_counts=True)
+    _, inverse, counts = np.unique(np.asarray(samples), return_inverse=True, return_counts=True)
     shared = np.cumsum(counts) - (counts + 1) / 2  # equal samples share the mean of their ranks
-    off = shared[place] - (n - 1) / 2
+    off = shared[inverse] - (n - 1) / 2
     spread = float(off @ off)
     if not spread:
         return 0.0
-    found = float(off[:-1] @ off[1:]) / spread
+    correlation = float(off[:-1] @ off[1:]) / spread
     # The estimate from n samples is too low by about (1 + 3 r) / n.
-    return min(_MOST_ALIKE, found + (1 + 3 * max(found, 0.0)) / n)
+    return min(_MOST_ALIKE, correlation + (1 + 3 * max(correlation, 0.0)) / n)

@@ -137,8 +137,8 @@ class Timer:
         """Return a function that enqueues the launches: by a graph, or by a loop."""
 
         def enqueue() -> None:
-            for place in range(launches):
-                self._launches[place % len(self._launches)]()
+            for index in range(launches):
+                self._launches[index % len(self._launches)]()
 
         if launches == 1 or not self._graphs:
             return enqueue
@@ -273,8 +273,8 @@ class HostTimer:
     def seconds(self, launches: int) -> float:
         """Return the seconds that the calls take."""
         begun = self._clock()
-        for place in range(launches):
-            self._calls[place % len(self._calls)]()
+        for index in range(launches):
+            self._calls[index % len(self._calls)]()
         return self._clock() - begun
 
     def clocks(self) -> None:

@@ -77,15 +77,15 @@ def parse_overrides(
     Raises:
         UsageError: one has another form, a name is given twice, or a file cannot be read.
     """
-    found = [*(_setting(text) for text in settings), *(_input(text, cwd) for text in inputs)]
-    names = [override.name for override in found]
-    for override in found:
+    overrides = [*(_setting(text) for text in settings), *(_input(text, cwd) for text in inputs)]
+    names = [override.name for override in overrides]
+    for override in overrides:
         if names.count(override.name) > 1:
             raise UsageError(
                 f"{override.text}: {override.name} is given more than once",
                 fix="give each name one value",
             )
-    return tuple(found)
+    return tuple(overrides)
 
 
 def bind_arguments(
@@ -172,12 +172,12 @@ def _input(text: str, cwd: Path) -> Override:
 
 
 def _file(option: str, name: str, value: str, cwd: Path) -> Override:
-    place = parse_place(value, cwd=cwd)
+    file = parse_place(value, cwd=cwd)
     try:
-        return Override(text=option, name=name, place=place, dtype=dtype_in(place, name))
+        return Override(text=option, name=name, place=file, dtype=dtype_in(file, name))
     except UnfitError as error:
         raise UsageError(
-            f"{option}: {place} cannot be read: {error}", fix=f"give {FORMS}"
+            f"{option}: {file} cannot be read: {error}", fix=f"give {FORMS}"
         ) from error
 
 
@@ -252,17 +252,17 @@ def _value(override: Override, param: Param, before: Input | None, info: KernelI
             fix="write it into the case",
         )
     if _SHAPE.fullmatch(override.value) and before is not None and before.shape is not None:
-        found = _tensor(dataclasses.replace(override, value=f"f32{override.value}"))
-        assert found is not None
-        return dataclasses.replace(before, shape=found.shape, small=None)
-    found = _tensor(override)
-    if found is None:
+        tensor = _tensor(dataclasses.replace(override, value=f"f32{override.value}"))
+        assert tensor is not None
+        return dataclasses.replace(before, shape=tensor.shape, small=None)
+    tensor = _tensor(override)
+    if tensor is None:
         forms = ("[1024]", "f32[1024]:normal:7")
         raise UsageError(
             f"{override.text}: {info.name} takes a tensor for {param.name}",
             fix=f"give {', '.join(f'--set {param.name}={form}' for form in forms)}, or --input {param.name}=FILE.npy",
         )
-    return found
+    return tensor
 
 
 def _number(override: Override, param: Param, info: KernelInfo) -> int | float | bool:

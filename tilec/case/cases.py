@@ -119,18 +119,18 @@ def expand_cases(
     Raises:
         CaseError: an unknown or missing input, an unknown axis, or no variant for a case.
     """
-    found: list[BoundCase] = []
+    expanded: list[BoundCase] = []
     for case in kernel.cases:
         keys = keys_of("kernel", kernel.name, case, locate) if locate else {}
         bound = _expand(case, info, _place(kernel, case, locate), files=files)
         root = locate.root if locate else ""
-        found += (
+        expanded += (
             dataclasses.replace(
                 each, keys=keys, root=root, let=tuple(derived_at(kernel, each.axes))
             )
             for each in bound
         )
-    return tuple(found)
+    return tuple(expanded)
 
 
 def small_case(case: BoundCase) -> BoundCase:
@@ -152,13 +152,13 @@ def fitting_cases(
     """Bind every case as `expand_cases` does; a case that does not fit carries its error, so that
     the others run.
     """
-    found: list[BoundCase] = []
+    bound: list[BoundCase] = []
     for case in kernel.cases:
         alone = dataclasses.replace(kernel, cases=(case,))
         try:
-            found += expand_cases(alone, info, locate=locate)
+            bound += expand_cases(alone, info, locate=locate)
         except CaseError as error:
-            found.append(
+            bound.append(
                 BoundCase(
                     name=f"{kernel.name}/{case.name}",
                     kernel=kernel.name,
@@ -167,7 +167,7 @@ def fitting_cases(
                     error=error,
                 )
             )
-    return tuple(found)
+    return tuple(bound)
 
 
 def unbuilt_cases(kernel: Kernel, *, locate: Locator | None = None) -> tuple[BoundCase, ...]:
@@ -176,7 +176,7 @@ def unbuilt_cases(kernel: Kernel, *, locate: Locator | None = None) -> tuple[Bou
     The names are right where the manifest states the dtypes; else a build decides.
     """
     axes, params = dict(kernel.matrix.axes), {param.name: param.dtype for param in kernel.params}
-    found = []
+    unbuilt = []
     for case in kernel.cases:
         fixed = {name for name, _ in case.axes} | {
             params.get(i.name) for i in case.inputs if i.dtype and i.dtype not in axes
@@ -185,7 +185,7 @@ def unbuilt_cases(kernel: Kernel, *, locate: Locator | None = None) -> tuple[Bou
         left = [name for name in axes if name in used and name not in fixed]
         for values in itertools.product(*(axes[name] for name in left)):
             label = f"[{','.join(map(str, values))}]" if left else ""
-            found.append(
+            unbuilt.append(
                 BoundCase(
                     name=f"{kernel.name}/{case.name}{label}",
                     kernel=kernel.name,
@@ -194,7 +194,7 @@ def unbuilt_cases(kernel: Kernel, *, locate: Locator | None = None) -> tuple[Bou
                     location=_place(kernel, case, locate),
                 )
             )
-    return tuple(found)
+    return tuple(unbuilt)
 
 
 def bind(

@@ -39,13 +39,13 @@ def fitting_chain_cases(
     chain: Chain, built: Mapping[str, KernelInfo], *, locate: Locator | None = None
 ) -> tuple[BoundCase, ...]:
     """Bind every case as `chain_cases` does; a case that does not fit carries its error."""
-    found: list[BoundCase] = []
+    bound: list[BoundCase] = []
     for case in chain.cases:
         try:
-            found += chain_cases(dataclasses.replace(chain, cases=(case,)), built, locate=locate)
+            bound += chain_cases(dataclasses.replace(chain, cases=(case,)), built, locate=locate)
         except CaseError as error:
-            found.append(dataclasses.replace(_unbuilt(chain, case, locate), error=error))
-    return tuple(found)
+            bound.append(dataclasses.replace(_unbuilt(chain, case, locate), error=error))
+    return tuple(bound)
 
 
 def _unbuilt(chain: Chain, case: Case, locate: Locator | None) -> BoundCase:
@@ -184,9 +184,9 @@ class _Binder:
                 at,
             )
         if item.tensor != (param.kind is ParamKind.TENSOR):
-            what = "a tensor" if item.tensor else "a number"
+            message = "a tensor" if item.tensor else "a number"
             raise self._error(
-                f"{operand.name} is {what}, and {param.name!r} of {kernel} is a {param.kind.value}",
+                f"{operand.name} is {message}, and {param.name!r} of {kernel} is a {param.kind.value}",
                 at,
             )
         if item.shape is not None and param.rank >= 0 and len(item.shape) != param.rank:
@@ -209,9 +209,9 @@ class _Binder:
         values = axes.get(dtype, ())
         return str(values[0]) if dtype not in DTYPES and len(values) == 1 else dtype
 
-    def _error(self, what: str, location: Location | None, *, fix: str = "") -> CaseError:
+    def _error(self, message: str, location: Location | None, *, fix: str = "") -> CaseError:
         return CaseError(
-            f"{self._chain.name}/{self._case.name}: {what}", location=location, fix=fix
+            f"{self._chain.name}/{self._case.name}: {message}", location=location, fix=fix
         )
 
 

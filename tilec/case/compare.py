@@ -164,7 +164,7 @@ def compare(actual: Array, expected: Array, tolerance: Tolerance | None = None) 
         if first is None and chunk.wrong.any():
             first = chunk.start + int(np.argmax(chunk.wrong))
         mismatches += int(np.count_nonzero(chunk.wrong))
-    found = Comparison(
+    comparison = Comparison(
         ok=not mismatches,
         max_abs=max_abs,
         max_rel=max_rel,
@@ -174,9 +174,9 @@ def compare(actual: Array, expected: Array, tolerance: Tolerance | None = None) 
         both_nan=both,
     )
     if first is None:
-        return found
+        return comparison
     return dataclasses.replace(
-        found,
+        comparison,
         first_index=_index(first, actual.shape),
         first_actual=_plain(left[first]),
         first_expected=_plain(right[first]),
@@ -194,11 +194,11 @@ def difference_of(
         tolerance: within which elements are right.
         first: index of the first wrong element.
     """
-    place, start, end = 0, 0, 1
+    index, start, end = 0, 0, 1
     if first:
-        place = int(np.ravel_multi_index(first, actual.shape))
-        start = place - min(BEFORE, first[-1])
-        end = place + min(BEHIND, actual.shape[-1] - 1 - first[-1]) + 1
+        index = int(np.ravel_multi_index(first, actual.shape))
+        start = index - min(BEFORE, first[-1])
+        end = index + min(BEHIND, actual.shape[-1] - 1 - first[-1]) + 1
     left, right = actual.reshape(-1), expected.reshape(-1)
     (near,) = _chunks(left[start:end], right[start:end], tolerance)
     window = tuple(
@@ -240,10 +240,10 @@ def ulps(actual: Array, expected: Array) -> Array:
     with np.errstate(over="ignore", invalid="ignore"):
         near = expected.astype(actual.dtype)
     nan = np.isnan(actual.astype(np.float64)), np.isnan(near.astype(np.float64))
-    found = _apart(_ranks(actual), _ranks(near))
-    found[nan[0] & nan[1]] = 0
-    found[nan[0] ^ nan[1]] = UNKNOWN
-    return found
+    distances = _apart(_ranks(actual), _ranks(near))
+    distances[nan[0] & nan[1]] = 0
+    distances[nan[0] ^ nan[1]] = UNKNOWN
+    return distances
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -329,8 +329,8 @@ def _histogram(left: Array, right: Array, tolerance: Tolerance) -> tuple[Bin, ..
         with np.errstate(divide="ignore"):
             decades = np.floor(np.log10(chunk.distance))  # -inf for equal elements
         for values, counter in ((decades, counts), (decades[chunk.wrong], off)):
-            found, numbers = np.unique(values, return_counts=True)
-            counter.update(dict(zip(found.tolist(), numbers.tolist(), strict=True)))
+            distances, numbers = np.unique(values, return_counts=True)
+            counter.update(dict(zip(distances.tolist(), numbers.tolist(), strict=True)))
     rows = [(0.0, 0.0, [-math.inf])]
     if finite := sorted(int(decade) for decade in counts if math.isfinite(decade)):
         least = max(finite[0], finite[-1] - MOST_DECADES + 1)
@@ -349,8 +349,8 @@ def _power(decade: int) -> float:
     return float(f"1e{decade}")  # 10.0**-7 is not the nearest number
 
 
-def _index(place: int, shape: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(int(i) for i in np.unravel_index(place, shape)) if shape else ()
+def _index(position: int, shape: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(int(i) for i in np.unravel_index(position, shape)) if shape else ()
 
 
 def _plain(value: Any) -> Number:

@@ -52,8 +52,8 @@ class Place:
 
 def numpy_dtype(dtype: DType) -> np.dtype[Any]:
     """Return NumPy's or ml_dtypes' dtype."""
-    found: np.dtype[Any] = np.dtype(dtype.numpy)
-    return found
+    result: np.dtype[Any] = np.dtype(dtype.numpy)
+    return result
 
 
 def is_file(text: str) -> bool:
@@ -75,47 +75,47 @@ def parse_place(text: str, *, cwd: Path) -> Place:
     return Place(path=cwd / match[1], key=match[2] or "")
 
 
-def dtype_in(place: Place, name: str) -> str:
+def dtype_in(file: Place, name: str) -> str:
     """Return the dtype of a parameter's array; empty if the file has its element size only.
 
     Raises:
         UnfitError: the file cannot be read, or has no such array.
     """
-    found = _load(place, name).dtype
-    return BY_NUMPY[found.name].name if found.name in BY_NUMPY else ""
+    dtype = _load(file, name).dtype
+    return BY_NUMPY[dtype.name].name if dtype.name in BY_NUMPY else ""
 
 
-def read_array(place: Place, name: str, dtype: np.dtype[Any]) -> Array:
+def read_array(file: Place, name: str, dtype: np.dtype[Any]) -> Array:
     """Return a parameter's array, C-contiguous.
 
     Args:
-        place: the file.
+        file: the file.
         name: of the parameter.
         dtype: required. `.npy` files do not name dtypes that NumPy lacks, only their size.
 
     Raises:
         UnfitError: the file cannot be read, has no such array, or holds another dtype.
     """
-    found = _load(place, name)
-    if found.dtype.kind == "V" and found.dtype.itemsize == dtype.itemsize:
-        found = found.view(dtype)
-    if found.dtype.name != dtype.name:
-        stored = BY_NUMPY.get(found.dtype.name, found.dtype.name)
+    loaded = _load(file, name)
+    if loaded.dtype.kind == "V" and loaded.dtype.itemsize == dtype.itemsize:
+        loaded = loaded.view(dtype)
+    if loaded.dtype.name != dtype.name:
+        stored = BY_NUMPY.get(loaded.dtype.name, loaded.dtype.name)
         raise UnfitError(f"it holds {stored}, not {BY_NUMPY[dtype.name]}")
-    array: Array = np.require(found, dtype, "C")  # ascontiguousarray would add an axis to scalars
+    array: Array = np.require(loaded, dtype, "C")  # ascontiguousarray would add an axis to scalars
     return array
 
 
-def _load(place: Place, name: str) -> Array:
+def _load(file: Place, name: str) -> Array:
     try:
-        if place.path.suffix == ".safetensors":
-            return _load_safetensors(place, name)
-        loaded = np.load(place.path, allow_pickle=False)
-        if place.path.suffix == ".npy":
+        if file.path.suffix == ".safetensors":
+            return _load_safetensors(file, name)
+        loaded = np.load(file.path, allow_pickle=False)
+        if file.path.suffix == ".npy":
             npy: Array = loaded
             return npy
         with loaded as archive:
-            array: Array = archive[_key(place, name, archive.files)]
+            array: Array = archive[_key(file, name, archive.files)]
             return array
     except UnfitError:
         raise
@@ -124,24 +124,24 @@ def _load(place: Place, name: str) -> Array:
         raise UnfitError(reason or str(error) or type(error).__name__) from error
 
 
-def _load_safetensors(place: Place, name: str) -> Array:
-    data = np.memmap(place.path, np.uint8, "r")
+def _load_safetensors(source: Place, name: str) -> Array:
+    data = np.memmap(source.path, np.uint8, "r")
     length = int.from_bytes(data[:8].tobytes(), "little")
     if length > data.size - 8:
         raise UnfitError(f"its header cannot be {length} bytes long in a file of {data.size}")
     header = json.loads(data[8 : 8 + length].tobytes())
-    row = header[_key(place, name, [key for key in header if key != "__metadata__"])]
+    row = header[_key(source, name, [key for key in header if key != "__metadata__"])]
     if row["dtype"] not in _SAFETENSORS:
         raise UnfitError(f"it holds {row['dtype']}, which is no dtype of kernels")
     dtype = numpy_dtype(DTYPES[_SAFETENSORS[row["dtype"]]])
     first, end = row["data_offsets"]
-    found: Array = data[8 + length :][first:end].copy().view(dtype).reshape(row["shape"])
-    return found
+    array: Array = data[8 + length :][first:end].copy().view(dtype).reshape(row["shape"])
+    return array
 
 
-def _key(place: Place, name: str, known: Sequence[str]) -> str:
+def _key(file: Place, name: str, known: Sequence[str]) -> str:
     """Return the key of the wanted array: as given, the parameter's name, or the only one."""
-    key = place.key or (name if name in known else known[0] if len(known) == 1 else "")
+    key = file.key or (name if name in known else known[0] if len(known) == 1 else "")
     if key in known:
         return key
     shown = ", ".join(known[:KEYS_SHOWN]) or "no arrays"
@@ -149,4 +149,4 @@ def _key(place: Place, name: str, known: Sequence[str]) -> str:
         shown += f" and {len(known) - KEYS_SHOWN} more"
     if key:
         raise UnfitError(f"it has no array {key!r}{did_you_mean(key, known)}; it has {shown}")
-    raise UnfitError(f"say which array: {place.path.name}:KEY; it has {shown}")
+    raise UnfitError(f"say which array: {file.path.name}:KEY; it has {shown}")

@@ -45,13 +45,13 @@ class Functions:
             raise self._error(case, key, form)
         module = self._modules.get(file) or self._module(case, file, key)
         self._modules[file] = module
-        found = getattr(module, name, None)
-        if not callable(found):
+        function = getattr(module, name, None)
+        if not callable(function):
             functions = inspect.getmembers(module, inspect.isfunction)
             known = [n for n, each in functions if each.__module__ == module.__name__]
             hint = did_you_mean(name, known) or (f"; it has {', '.join(known)}" if known else "")
             raise self._error(case, key, f"{file} has no function {name!r}{hint}")
-        return found  # type: ignore[no-any-return]
+        return function  # type: ignore[no-any-return]
 
     def call(
         self,
@@ -103,25 +103,25 @@ class Functions:
         known = {**values, **more, **values}  # inputs first, also for messages
         for parameter in inspect.signature(function).parameters.values():
             name = parameter.name
-            what = ""
+            message = ""
             if parameter.kind is inspect.Parameter.VAR_KEYWORD:
                 taken.update(values)
             elif parameter.kind in (
                 inspect.Parameter.POSITIONAL_ONLY,
                 inspect.Parameter.VAR_POSITIONAL,
             ):
-                what = f"its parameter {name!r} cannot be given by name"
+                message = f"its parameter {name!r} cannot be given by name"
             elif name in known:
                 taken[name] = known[name]
             elif parameter.default is inspect.Parameter.empty:
                 hint = did_you_mean(name, list(known)) or f"; it has {', '.join(known)}"
-                what = f"it takes {name!r}, which is no input of the case and no axis{hint}"
-            if what:
+                message = f"it takes {name!r}, which is no input of the case and no axis{hint}"
+            if message:
                 file, _, shown = text.rpartition(":")
                 code = getattr(inspect.unwrap(function), "__code__", None)
                 location = Location(file=file, line=code.co_firstlineno) if code else None
-                what = f"{self._role} {shown!r} does not fit: {what}"
-                raise self._error(case, key, what, location=location)
+                message = f"{self._role} {shown!r} does not fit: {message}"
+                raise self._error(case, key, message, location=location)
         return taken
 
     def _module(self, case: BoundCase, file: str, key: Key) -> ModuleType:
@@ -141,26 +141,26 @@ class Functions:
             with _importable(path.parent):
                 loader.exec_module(module)
         except (Exception, SystemExit) as error:
-            what = f"importing the {self._role}'s file raised {type(error).__name__}: {error}"
+            message = f"importing the {self._role}'s file raised {type(error).__name__}: {error}"
             location = _location(error, path, file)
             if isinstance(error, SyntaxError):
-                what = f"the {self._role}'s file is not valid Python: {error.msg}"
+                message = f"the {self._role}'s file is not valid Python: {error.msg}"
                 if error.filename == str(path):
                     location = Location(file=file, line=error.lineno or 0, column=error.offset or 0)
-            raise self._error(case, key, what, location=location) from error
+            raise self._error(case, key, message, location=location) from error
         return module
 
     def _error(
         self,
         case: BoundCase,
         key: Key,
-        what: str,
+        message: str,
         *,
         location: Location | None = None,
         fix: str = "",
     ) -> CaseError:
         location = location or case.place(*key)
-        return CaseError(f"{case.name}: {what}", location=location, fix=fix)
+        return CaseError(f"{case.name}: {message}", location=location, fix=fix)
 
 
 class _UncachedLoader(SourceFileLoader):

@@ -68,23 +68,23 @@ def make_inputs(case: BoundCase) -> dict[str, Value]:
     """
     if case.error is not None:
         raise case.error
-    made: dict[str, Value] = {}
+    values: dict[str, Value] = {}
     env: Env = dict(case.known)
     for name, path in case.files:
-        made[name] = _read(case, name, path)
-        env[name] = facts_of(made[name])
+        values[name] = _read(case, name, path)
+        env[name] = facts_of(values[name])
     functions = Functions(case.root, "function")
     for item in case.inputs:
         if item.file:
-            made[item.name] = _read(case, item.name, str(Path(case.root, item.file)), item)
+            values[item.name] = _read(case, item.name, str(Path(case.root, item.file)), item)
         elif item.make:
-            made[item.name] = _made(case, item, functions, made, env)
+            values[item.name] = _made(case, item, functions, values, env)
         elif item.shape is None:
-            made[item.name] = _scalar(case, item)
+            values[item.name] = _scalar(case, item)
         else:
-            made[item.name] = _tensor(case, item, _shape(case, item, env))
-        env[item.name] = facts_of(made[item.name])
-    return made
+            values[item.name] = _tensor(case, item, _shape(case, item, env))
+        env[item.name] = facts_of(values[item.name])
+    return values
 
 
 def planned_inputs(case: BoundCase) -> Env:
@@ -162,8 +162,8 @@ def _shape(case: BoundCase, item: Input, env: Env) -> tuple[int, ...]:
         except ExpressionError as error:
             raise _error(case, item, f"shape[{axis}] = {text!r}: {error.what}") from error
         if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-            what = f"shape[{axis}] = {text!r} is {value!r}"
-            raise _error(case, item, f"{what}: an extent is a whole number of at least 0")
+            message = f"shape[{axis}] = {text!r} is {value!r}"
+            raise _error(case, item, f"{message}: an extent is a whole number of at least 0")
         extents.append(value)
     return tuple(extents)
 
@@ -184,22 +184,22 @@ def _made(
     case: BoundCase,
     item: Input,
     functions: Functions,
-    made: Mapping[str, Value],
+    values: Mapping[str, Value],
     env: Env,
 ) -> Array:
     """Return the value that a function of the project makes."""
     dtype = numpy_dtype(DTYPES[item.dtype])
     shape = None if item.shape is None else _shape(case, item, env)
     more = {**dict(case.known), "shape": shape, "dtype": dtype, "seed": _seed(item)}
-    before = {name: read_only(value) for name, value in made.items()}
+    before = {name: read_only(value) for name, value in values.items()}
     result = functions.call(case, item.make, ("inputs", item.name), before, more)
     array = np.asarray(result)
     if array.dtype.fields is not None:  # an array of structs is its bytes
         array = array[..., np.newaxis].view(np.uint8)
     if array.dtype != dtype or (shape is not None and array.shape != shape):
         wanted = f"{dtype}{'' if shape is None else list(shape)}"
-        what = f"{item.make} returned {array.dtype}{list(array.shape)}, and {wanted} is taken"
-        raise _error(case, item, what)
+        message = f"{item.make} returned {array.dtype}{list(array.shape)}, and {wanted} is taken"
+        raise _error(case, item, message)
     # A copy: the value may be an earlier input, or a view of one.
     return np.array(array, dtype, order="C")
 
@@ -218,8 +218,8 @@ def _filled(case: BoundCase, item: Input, shape: tuple[int, ...], dtype: DType) 
     rng = np.random.Generator(np.random.PCG64(_seed(item)))
     wide = np.float64 if dtype.bits > 32 else np.float32
     if item.dist in ("normal", "uniform") and dtype.kind != "float":
-        what = f'dist = "{item.dist}" makes fractions, and the dtype is {dtype}'
-        raise _error(case, item, f'{what}: use dist = "integers"')
+        message = f'dist = "{item.dist}" makes fractions, and the dtype is {dtype}'
+        raise _error(case, item, f'{message}: use dist = "integers"')
     match item.dist:
         case "normal":
             return rng.standard_normal(shape, wide)
@@ -297,11 +297,11 @@ def _read(case: BoundCase, name: str, text: str, item: Input | None = None) -> A
     try:
         return read_array(parse_place(text, cwd=Path()), name, dtype)
     except UnfitError as error:
-        what = f"{case.name}: {name} cannot be read from {text}: {error}"
+        message = f"{case.name}: {name} cannot be read from {text}: {error}"
         location = case.place("inputs", name) if item else None
-        raise CaseError(what, fix=f"give {FORMS}", location=location) from error
+        raise CaseError(message, fix=f"give {FORMS}", location=location) from error
 
 
-def _error(case: BoundCase, item: Input, what: str) -> CaseError:
+def _error(case: BoundCase, item: Input, message: str) -> CaseError:
     location = case.place("inputs", item.name)
-    return CaseError(f"{case.name}: inputs.{item.name}: {what}", location=location)
+    return CaseError(f"{case.name}: inputs.{item.name}: {message}", location=location)

@@ -61,14 +61,14 @@ def _results(case: BoundCase, result: object, inputs: Mapping[str, Value]) -> di
         named = _without_lists(case, result)
     elif isinstance(result, tuple | list) and len(outs) != 1:
         if len(result) != len(outs):
-            what = f"it returned {len(result)} results; the kernel writes {', '.join(outs)}"
-            raise _result_error(case, what)
+            message = f"it returned {len(result)} results; the kernel writes {', '.join(outs)}"
+            raise _result_error(case, message)
         named = dict(zip(outs, result, strict=True))
     elif len(outs) == 1:
         named = {outs[0]: result}
     else:
-        what = f"it returned one result; the kernel writes {', '.join(outs) or 'nothing'}"
-        raise _result_error(case, what)
+        message = f"it returned one result; the kernel writes {', '.join(outs) or 'nothing'}"
+        raise _result_error(case, message)
     # A chain's reference chooses which arrays it returns; intermediate ones may be left out.
     if set(named) != set(outs) and not (case.steps and set(named) < set(outs)):
         returned = ", ".join(map(str, named)) or "nothing"
@@ -90,8 +90,8 @@ def _without_lists(case: BoundCase, result: Mapping[str, object]) -> dict[str, o
         elif len(items) == len(value):
             named.update(zip(items, value, strict=True))
         else:
-            what = f"{name} has {len(value)} arrays; the case's has {len(items)}"
-            raise _result_error(case, what)
+            message = f"{name} has {len(value)} arrays; the case's has {len(items)}"
+            raise _result_error(case, message)
     return named
 
 
@@ -99,20 +99,20 @@ def _checked(case: BoundCase, name: str, value: object, target: Value) -> Array:
     array = np.asarray(value)
     shape = np.shape(target)
     if array.shape != shape:
-        what = f"{name} has shape {list(array.shape)}; the kernel's has {list(shape)}"
-        raise _result_error(case, what)
+        message = f"{name} has shape {list(array.shape)}; the kernel's has {list(shape)}"
+        raise _result_error(case, message)
     dtype = DTYPES[case.dtype_of(name)]
     real = array.dtype.kind in "iubf" or array.dtype.name in BY_NUMPY
     if not real or (dtype.kind != "float" and array.dtype.kind not in "iub"):
-        what = f"{name} has dtype {array.dtype}; the kernel's has {dtype.numpy}"
+        message = f"{name} has dtype {array.dtype}; the kernel's has {dtype.numpy}"
         fix = f"give it that dtype, with .astype({dtype.numpy!r})" if real else _RESULT
-        raise _result_error(case, what, fix=fix)
+        raise _result_error(case, message, fix=fix)
     return array
 
 
-def _result_error(case: BoundCase, what: str, *, fix: str = _RESULT) -> CaseError:
+def _result_error(case: BoundCase, message: str, *, fix: str = _RESULT) -> CaseError:
     return CaseError(
-        f"{case.name}: reference {case.reference}: {what}",
+        f"{case.name}: reference {case.reference}: {message}",
         location=case.place("reference"),
         fix=fix,
     )

@@ -53,9 +53,9 @@ def _output_json(output: OutputResult) -> dict[str, Any]:
         row["notes"] = list(output.notes)
     if output.difference is not None:
         row |= dataclasses.asdict(output.difference)
-    found = _plain(row)
-    assert isinstance(found, dict)
-    return found
+    document = _plain(row)
+    assert isinstance(document, dict)
+    return document
 
 
 def _plain(value: Any) -> Any:

@@ -258,27 +258,31 @@ def compared(case: BoundCase, name: str, actual: Array, expected: Array) -> Outp
     """Compare an output of a case with expected values of the same shape."""
     dtype = case.dtype_of(name)
     tolerance = tolerance_for(case.tolerance, dtype)
-    found = compare(actual, expected, tolerance)
+    comparison = compare(actual, expected, tolerance)
     differs = None
-    if found.first_index is not None:
-        differs = difference_of(actual, expected, tolerance, found.first_index)
+    if comparison.first_index is not None:
+        differs = difference_of(actual, expected, tolerance, comparison.first_index)
     return OutputResult(
         name=name,
         dtype=dtype,
-        comparison=found,
+        comparison=comparison,
         tolerance=tolerance,
         difference=differs,
-        notes=tuple(_notes(found, DTYPES[dtype], expected)),
+        notes=tuple(_notes(comparison, DTYPES[dtype], expected)),
     )
 
 
-def _notes(found: Comparison, dtype: DType, expected: Array) -> Iterator[str]:
+def _notes(comparison: Comparison, dtype: DType, expected: Array) -> Iterator[str]:
     """Yield what makes a comparison doubtful."""
-    if found.both_nan:
-        every = found.both_nan == found.total
-        what = "every element is" if every else f"{found.both_nan} of {found.total} elements are"
-        yield f"{what} NaN, in the reference too{': so nothing was compared' if every else ''}"
-    if found.ok or dtype.kind != "float":
+    if comparison.both_nan:
+        every = comparison.both_nan == comparison.total
+        message = (
+            "every element is"
+            if every
+            else f"{comparison.both_nan} of {comparison.total} elements are"
+        )
+        yield f"{message} NaN, in the reference too{': so nothing was compared' if every else ''}"
+    if comparison.ok or dtype.kind != "float":
         return
     if expected.dtype.kind in "iub":
         yield f"the reference gives {expected.dtype}, which has no fractions, for an output of {dtype.name}"

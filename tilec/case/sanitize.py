@@ -144,15 +144,15 @@ class Watch:
         empty = [item.name for item in self._case.inputs if item.dist == "empty"]
         if not self._case.steps:
             return {name: name for name in empty}
-        place = self._launches % len(self._case.steps)
-        if place == 0:
+        index = self._launches % len(self._case.steps)
+        if index == 0:
             self._blank.clear()
         else:
             _, before = self._seen[-1]
-            for name, of_case in _given(self._case.steps[place - 1], empty).items():
+            for name, of_case in _given(self._case.steps[index - 1], empty).items():
                 if (left := before.blank(name)) is not None:
                     self._blank[of_case] = left
-        return _given(self._case.steps[place], empty)
+        return _given(self._case.steps[index], empty)
 
     def take(self) -> tuple[tuple[CpuRun, Checker], ...]:
         """Return and forget the launches since the last call."""
@@ -258,8 +258,8 @@ class _Seen:
         """Add findings; of one defect in several orders keep the first, with the largest count."""
         for finding in findings:
             other = finding.other.location if finding.other else None
-            places = sorted((str(finding.location), str(other)))
-            key = (finding.kind, finding.kernel, finding.parameter, *places)
+            locations = sorted((str(finding.location), str(other)))
+            key = (finding.kind, finding.kernel, finding.parameter, *locations)
             known = self._found.get(key, finding)
             self._found[key] = dataclasses.replace(known, count=max(known.count, finding.count))
 
@@ -377,11 +377,13 @@ def _case_json(result: CaseFindings) -> dict[str, Any]:
 
 
 def _fault(error: FaultError) -> Finding:
-    place = error.location
+    location = error.location
     return Finding(
         kind=FindingKind.FAULT,
         what=error.what,
-        location=Loc(place.file, place.line, max(place.column - 1, 0)) if place else None,
+        location=Loc(location.file, location.line, max(location.column - 1, 0))
+        if location
+        else None,
         block=error.block,
         parameter=error.parameter,
         index=error.index,
@@ -391,10 +393,10 @@ def _fault(error: FaultError) -> Finding:
 
 def _dependence(name: str, one: tuple[str | int, Array], two: tuple[str | int, Array]) -> Finding:
     off = differing(one[1], two[1])
-    place = int(np.flatnonzero(off)[0])
-    index = tuple(int(n) for n in np.unravel_index(place, one[1].shape)) if one[1].ndim else ()
+    first = int(np.flatnonzero(off)[0])
+    index = tuple(int(n) for n in np.unravel_index(first, one[1].shape)) if one[1].ndim else ()
     shown = f"{name}[{', '.join(map(str, index))}]"
-    values = one[1].reshape(-1)[place], two[1].reshape(-1)[place]
+    values = one[1].reshape(-1)[first], two[1].reshape(-1)[first]
     orders = _order(one[0]), _order(two[0])
     return Finding(
         kind=FindingKind.ORDER,

@@ -50,12 +50,12 @@ class Expression:
     @property
     def words(self) -> tuple[str, ...]:
         """The words, in lower case, from left to right."""
-        found = sorted(
+        ordered = sorted(
             (node.col_offset, self._word(node))
             for node in ast.walk(self.tree)
             if isinstance(node, ast.Name)
         )
-        return tuple(word for _, word in found)
+        return tuple(word for _, word in ordered)
 
 
 def parse_expression(text: str) -> Expression | None:
@@ -69,7 +69,7 @@ def parse_expression(text: str) -> Expression | None:
     start = len(text) - len(text.lstrip())
     # Each word becomes a name of equal length, so that Python's parser reads the operators.
     joined = _WORD.sub(
-        lambda found: found[0] if found[0] in _OPERATORS else "_" * len(found[0]), text
+        lambda match: match[0] if match[0] in _OPERATORS else "_" * len(match[0]), text
     )
     joined = " " * start + re.sub(r"\s", " ", joined[start:])
     if len(re.findall(r"\(|\bnot\b", joined)) > MOST_NESTED:

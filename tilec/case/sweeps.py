@@ -44,11 +44,11 @@ def parse_sweep(text: str) -> Sweep:
     name, equals, rest = (part.strip() for part in text.partition("="))
     if not equals or not name.isidentifier() or not rest:
         raise UsageError(f"{option!r} is not NAME=VALUES", fix=f"take {FORMS}")
-    found = _RANGE.fullmatch(rest)
-    if not found and ".." in rest:
+    match = _RANGE.fullmatch(rest)
+    if not match and ".." in rest:
         raise UsageError(f"{option}: {rest!r} is no range", fix=f"take {FORMS}")
-    if found:
-        values = [str(value) for value in itertools.islice(_range(option, found), MOST + 1)]
+    if match:
+        values = [str(value) for value in itertools.islice(_range(option, match), MOST + 1)]
     else:
         values = [value.strip() for value in rest.split(",")]
     if not all(values) or "[" in rest:
@@ -73,11 +73,11 @@ def settings_at(settings: Sequence[str], sweep: Sweep, value: str) -> tuple[str,
         UsageError: an extent cannot be evaluated.
     """
     word = re.compile(rf"\b{re.escape(sweep.name)}\b")
-    found, used = [], False
+    chosen, used = [], False
     for text in settings:
         name, equals, rest = text.partition("=")
         if not equals or not word.search(rest):
-            found.append(text)
+            chosen.append(text)
             continue
         used = True
         if shape := _SHAPE.fullmatch(rest):
@@ -86,22 +86,22 @@ def settings_at(settings: Sequence[str], sweep: Sweep, value: str) -> tuple[str,
             rest = f"{shape['before']}[{extents}]{shape['behind']}"
         else:
             rest = _evaluate(rest, text, sweep, value)
-        found.append(f"{name}={rest}")
-    return tuple(found) if used else (*found, f"{sweep.name}={value}")
+        chosen.append(f"{name}={rest}")
+    return tuple(chosen) if used else (*chosen, f"{sweep.name}={value}")
 
 
 def refused_point(error: UsageError, sweep: Sweep, value: str) -> UsageError:
     """Return the error of a point in terms of `--sweep`, if the user wrote no such `--set`."""
-    made = f"--set {sweep.name}={value}: "
-    if not error.what.startswith(made):
+    prefix = f"--set {sweep.name}={value}: "
+    if not error.what.startswith(prefix):
         return error
     fix = f"sweep an input or an axis, or let --set use {sweep.name}: --set x=[{sweep.name}]"
-    return UsageError(f"{sweep.text}: {error.what.removeprefix(made)}", fix=fix)
+    return UsageError(f"{sweep.text}: {error.what.removeprefix(prefix)}", fix=fix)
 
 
-def _range(option: str, found: re.Match[str]) -> Iterator[int]:
-    first, last = int(found["first"]), int(found["last"])
-    step, by = found["step"] or "*", int(found["by"] or 2)
+def _range(option: str, match: re.Match[str]) -> Iterator[int]:
+    first, last = int(match["first"]), int(match["last"])
+    step, by = match["step"] or "*", int(match["by"] or 2)
     if first >= last or (step == "*" and (by < 2 or first == 0)) or by < 1:
         raise UsageError(f"{option}: goes nowhere", fix=f"take {FORMS}")
     while first <= last:

@@ -46,17 +46,17 @@ def find_outside_tool(name: str, search: ToolSearch, *, root: Path = Path("/")) 
     Raises:
         ToolchainError: it was not found; the message has the places and what to install.
     """
-    found = shutil.which(name, path=search.path) if search.path else None
-    if found:
-        return found
+    program = shutil.which(name, path=search.path) if search.path else None
+    if program:
+        return program
     home = [Path(search.cuda_home) / "bin" / name] if search.cuda_home else []
     named = [*wheel_programs(name), *home]
     for path in (*named, *_usual(root, _PLACES[name])):
         if shutil.which(str(path)):
             return str(path)
-    places = ["PATH", *map(str, named), *(str(root / pattern) for pattern in _PLACES[name])]
+    searched = ["PATH", *map(str, named), *(str(root / pattern) for pattern in _PLACES[name])]
     raise ToolchainError(
-        f"{name} not found; looked in {', '.join(places)}", fix=f"{_GET[name]}, or put it on PATH"
+        f"{name} not found; looked in {', '.join(searched)}", fix=f"{_GET[name]}, or put it on PATH"
     )
 
 

@@ -100,8 +100,8 @@ def find_undetermined(
         FaultError: the launch faults with zeros too.
     """
     search = _Search(case, device, fills)
-    for turn in range(TURNS):
-        other = search.run(Undetermined(turn=turn))
+    for rotation in range(TURNS):
+        other = search.run(Undetermined(turn=rotation))
         if _differ(search.zeros, other):
             fills.passes = steps
             return search.at_fault(other)
@@ -137,24 +137,24 @@ class _Search:
         `every` is the outcome with all of them filled.
         """
         sources = dict(self._fills.sources)
-        found = [self._alone(site, source) for site, source in sources.items()]
-        if any(found):
-            return tuple(each for each in found if each is not None)
+        decisive = [self._alone(site, source) for site, source in sources.items()]
+        if any(decisive):
+            return tuple(each for each in decisive if each is not None)
         site, first = next(iter(sources.items()))
         why = ""
         if len(sources) > 1:
-            places = ", ".join(f"{location(one.op)}" for one in sources.values() if one.op.loc)
-            why = f"; the cause is one of these places, or several together: {places}"
+            locations = ", ".join(f"{location(one.op)}" for one in sources.values() if one.op.loc)
+            why = f"; the cause is one of these places, or several together: {locations}"
         return (self._finding(site, first, every, None, why),)
 
     def _alone(self, site: Site, source: Source) -> Finding | None:
         """Return the finding of one operation; None if it changes nothing or the search ends."""
-        for turn in range(TURNS):
-            other = self.run(Undetermined(turn=turn, site=site))
+        for rotation in range(TURNS):
+            other = self.run(Undetermined(turn=rotation, site=site))
             if self._fills.exhausted:
                 return None
             if _differ(self.zeros, other):
-                return self._finding(site, source, other, self._block(site, source, turn))
+                return self._finding(site, source, other, self._block(site, source, rotation))
         return None
 
     def _block(self, site: Site, source: Source, turn: int) -> int | None:
@@ -175,21 +175,21 @@ class _Search:
         if math.prod(source.grid) == 1:
             block = 0
         elements, hint = _elements(source)
-        what, count = f"the launch ends because of {elements}", 1
+        message, count = f"the launch ends because of {elements}", 1
         if isinstance(other, FaultError):
-            what = f"{what}: {other.what}"
+            message = f"{message}: {other.what}"
         else:
             masks = {n: differing(array, other[n]) for n, array in self.zeros.items()}
             count = sum(int(mask.sum()) for mask in masks.values())
             name = next(name for name, mask in masks.items() if mask.any())
             zeros = self.zeros[name]
-            place = int(np.flatnonzero(masks[name])[0])
-            index = ", ".join(str(int(n)) for n in np.unravel_index(place, zeros.shape))
-            values = zeros.reshape(-1)[place], other[name].reshape(-1)[place]
-            what = f"{name}[{index}] depends on {elements}: it is {values[0]} with 0 there and {values[1]} with garbage"
+            first = int(np.flatnonzero(masks[name])[0])
+            index = ", ".join(str(int(n)) for n in np.unravel_index(first, zeros.shape))
+            values = zeros.reshape(-1)[first], other[name].reshape(-1)[first]
+            message = f"{name}[{index}] depends on {elements}: it is {values[0]} with 0 there and {values[1]} with garbage"
         return Finding(
             kind=FindingKind.UNDETERMINED,
-            what=what + why,
+            what=message + why,
             location=source.op.loc,
             kernel=site[0],
             block=() if block is None else coordinates(source.grid, block),

@@ -109,9 +109,9 @@ def run_bench(app: App, given: Given) -> int:
 
     def cases_at(value: str) -> tuple[BoundCase, ...]:
         overrides = parse_overrides(_settings(given, sweep, value), (), cwd=app.base)
-        asked = dataclasses.replace(wish, overrides=overrides)
+        swept = dataclasses.replace(wish, overrides=overrides)
         try:
-            return chosen_cases(opened, project.manifest, asked)
+            return chosen_cases(opened, project.manifest, swept)
         except UsageError as error:
             raise refused_point(error, sweep, value) if sweep else error from None
 

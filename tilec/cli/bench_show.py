@@ -170,10 +170,14 @@ def _doubts(results: Sequence[CaseBench]) -> Iterator[str]:
     held = ((", ".join(one.held_back), name) for name, one in measured if one.held_back)
     for reason, names in _grouped(held):
         yield f"clocks were held back ({reason}) during {names}"
-    restless = [name for name, found in measured if not found.steady]
+    restless = [name for name, measurement in measured if not measurement.steady]
     if restless:
         yield f"not steady after warming up: {listed(restless, SHOWN)}"
-    few = [name for name, found in measured if series_interval(found.samples).coverage < 0.95]
+    few = [
+        name
+        for name, measurement in measured
+        if series_interval(measurement.samples).coverage < 0.95
+    ]
     if few:
         yield f"too few samples for an interval of 95%: {listed(few, SHOWN)}"
 
@@ -212,8 +216,8 @@ def _saved_lines(
     counts = {standing: len(cases) for standing, cases in by.items() if cases}
     shown = ", ".join(f"{count} {standing.value}" for standing, count in counts.items())
     compared = plural(sum(counts.values()), "case")
-    what = f"{compared} held against what was saved, {100 * limit:g}% allowed"
-    yield f"{_verdict(counts) if gate else ''}{what}: {shown or 'nothing to compare'}"
+    message = f"{compared} held against what was saved, {100 * limit:g}% allowed"
+    yield f"{_verdict(counts) if gate else ''}{message}: {shown or 'nothing to compare'}"
 
 
 def _by_standing(results: Sequence[CaseBench]) -> dict[Standing, list[CaseBench]]:
@@ -310,9 +314,9 @@ def rate_text(rate: float | None, unit: float) -> str:
     return f"{value:.{0 if value >= 100 else 1 if value >= 10 else 2}f}"
 
 
-def _times(found: Measurement) -> tuple[str, str]:
+def _times(measurement: Measurement) -> tuple[str, str]:
     """Return the median, and the wider half of its interval in percent of it."""
-    interval, middle = series_interval(found.samples), median(found.samples)
+    interval, middle = series_interval(measurement.samples), median(measurement.samples)
     half = max(interval.high - middle, middle - interval.low) / middle
     return time_text(middle), f"±{100 * half:.1f}%" if half < 1 else ">100%"
 
@@ -372,8 +376,8 @@ def write_report(
 
 def _page_row(case: CaseBench) -> list[str]:
     if case.measurement is None:
-        what = case.error.what if case.error is not None else case.reason
-        return [case.name, case.status, *[""] * len(TITLES[1:]), what]
+        reason = case.error.what if case.error is not None else case.reason
+        return [case.name, case.status, *[""] * len(TITLES[1:]), reason]
     against = "; ".join(f"{rival.text}: {_rival_text(rival)}" for rival in case.rivals)
     change = f"{change_text(case.change)}. " if case.change is not None else ""
     return [case.name, *numbers(case), case.variant, change + against]

@@ -219,11 +219,11 @@ def untouched(
     from tilec.compile import stamp
 
     manifest, settings = app.manifest_path(), app.settings
-    places = (settings.cuda_home, settings.path)
-    asked = stamp.question(
-        manifest.name, targets=targets, select=select, profile=profile, emit=emit, places=places
+    tool_paths = (settings.cuda_home, settings.path)
+    question = stamp.question(
+        manifest.name, targets=targets, select=select, profile=profile, emit=emit, places=tool_paths
     )
-    return stamp.fresh(settings.cache_dir, manifest.parent, asked)
+    return stamp.fresh(settings.cache_dir, manifest.parent, question)
 
 
 def make_request(

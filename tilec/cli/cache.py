@@ -47,25 +47,25 @@ def info(app: App) -> None:
     remote cache gave and took.
     """
     cache = _open(app)
-    found = cache.info()
+    summary = cache.info()
     from tilec.compile.remote.usage import recorded
 
     remote = dict(zip(("last", "total"), recorded(cache) or (), strict=False))
     if app.json:
         body = {
-            "path": found.path,
-            "entries": found.entries,
-            "bytes": found.bytes,
+            "path": summary.path,
+            "entries": summary.entries,
+            "bytes": summary.bytes,
             "max_bytes": cache.max_bytes,
         }
-        body |= {"oldest_seconds": round(found.oldest)}
+        body |= {"oldest_seconds": round(summary.oldest)}
         usages = {name: dataclasses.asdict(usage) for name, usage in remote.items()}
         app.document("cache", body | {"remote": usages or None})
         return
-    app.say(found.path)
-    size = f"{bytes_text(found.bytes)} of at most {bytes_text(cache.max_bytes)}"
-    oldest = f", the oldest last used {_age(found.oldest)} ago" if found.entries else ""
-    app.say(f"{plural(found.entries, 'entry')}, {size}{oldest}")
+    app.say(summary.path)
+    size = f"{bytes_text(summary.bytes)} of at most {bytes_text(cache.max_bytes)}"
+    oldest = f", the oldest last used {_age(summary.oldest)} ago" if summary.entries else ""
+    app.say(f"{plural(summary.entries, 'entry')}, {size}{oldest}")
     for name, usage in remote.items():
         app.say(f"remote cache, {_BUILDS[name]}: {_usage_text(usage)}")
 

@@ -197,9 +197,9 @@ def check_wish(manifest: Manifest, wish: Wish) -> None:
     known = list(dict.fromkeys(case for _, case in names))
     missing = [name for name in wish.cases if name not in known]
     if missing:
-        what = ", no ".join(f"case {name!r}{did_you_mean(name, known)}" for name in missing)
+        unknown = ", no ".join(f"case {name!r}{did_you_mean(name, known)}" for name in missing)
         shown = listed([f"{holder}/{case}" for holder, case in names], SHOWN)
-        raise UsageError(f"no {what}", fix=f"cases are {shown}")
+        raise UsageError(f"no {unknown}", fix=f"cases are {shown}")
 
 
 def open_bundle(
@@ -279,10 +279,10 @@ def _open_part(
     able = concerned(project, targets)
     chains = (chain for chain in project.manifest.chains if chain.name in kernels)
     names = {*kernels, *(step.kernel for chain in chains for step in chain.steps)}
-    asked = [kernel for kernel in project.manifest.kernels if not kernels or kernel.name in names]
-    select = tuple(kernel.name for kernel in asked if kernel.name in able) if kernels else ()
+    chosen = [kernel for kernel in project.manifest.kernels if not kernels or kernel.name in names]
+    select = tuple(kernel.name for kernel in chosen if kernel.name in able) if kernels else ()
     built = path = None
-    if any(kernel.name in able for kernel in asked):
+    if any(kernel.name in able for kernel in chosen):
         path = _build(app, targets=targets, select=select, aside=True, profile=profile)
         built = open_container(path).bundle if path else None
     advice = "take tileir out of what [[override]] keeps from it"
@@ -292,7 +292,7 @@ def _open_part(
     opened = Opened(bundle=built, advice=advice, path=path)
     absent = {
         kernel.name: refusal_of(kernel.language, advice=advice) if cpu else other
-        for kernel in asked
+        for kernel in chosen
         if kernel.name not in opened.kernels
     }
     return dataclasses.replace(opened, absent=absent)
@@ -402,9 +402,9 @@ def _bound(
         except UsageError as error:
             refused[kernel.name] = error
         except CaseError as error:  # its location is the command line, not the manifest
-            what = f"{', '.join(override.text for override in wish.overrides)}: {error.what}"
+            message = f"{', '.join(override.text for override in wish.overrides)}: {error.what}"
             refused[kernel.name] = UsageError(
-                what, cause=error.cause, fix=error.fix, kernel=kernel.name
+                message, cause=error.cause, fix=error.fix, kernel=kernel.name
             )
     return fitting_cases(kernel, info, locate=manifest.locate)
 
@@ -447,8 +447,8 @@ def _no_match(bound: Sequence[BoundCase], wish: Wish) -> UsageError:
     unknown = unknown_words(wish.expression, bound) if wish.expression else []
     every = [*names, *(case.name for case in bound)]
     unknown += [f"{glob}{did_you_mean(glob, every)}" for glob in wish.select]
-    what = f"no case matches{': there is no ' + ', no '.join(unknown) if unknown else ''}"
-    return UsageError(what, fix=f"cases are {listed(names, SHOWN)}")
+    message = f"no case matches{': there is no ' + ', no '.join(unknown) if unknown else ''}"
+    return UsageError(message, fix=f"cases are {listed(names, SHOWN)}")
 
 
 def one_case(cases: Sequence[BoundCase], name: str) -> BoundCase:

@@ -67,12 +67,12 @@ def command(app: App, targets: tuple[str, ...], no_exec: bool) -> None:
     try:
         if no_exec:
             unexecuted = check_without_executing(request)
-            kernels, what = unexecuted.kernels, "no problems in what needs no execution"
+            kernels, verdict = unexecuted.kernels, "no problems in what needs no execution"
             body["not_checked"] = list(unexecuted.not_checked)
         else:
             plan = build.check(request, SilentObserver())
             _require_fitting(plan)
-            kernels, what = len({job.spec.name for job in plan.jobs}), "no problems"
+            kernels, verdict = len({job.spec.name for job in plan.jobs}), "no problems"
             body |= {
                 "jobs": len(plan.jobs),
                 "notes": [*plan.notes, *_open_axes(plan), *_uncompared(plan)],
@@ -89,7 +89,7 @@ def command(app: App, targets: tuple[str, ...], no_exec: bool) -> None:
     for text in body["notes"]:
         app.note(f"note: {text}")
     jobs = f", {plural(body['jobs'], 'job')}" if not no_exec else ""
-    app.say(f"{app.show(request.manifest_path)}: {what}; {plural(kernels, 'kernel')}{jobs}")
+    app.say(f"{app.show(request.manifest_path)}: {verdict}; {plural(kernels, 'kernel')}{jobs}")
     for text in body["not_checked"]:
         app.say(f"not checked: {text}")
 

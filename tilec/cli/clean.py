@@ -74,21 +74,21 @@ def _outputs(manifest_path: Path) -> tuple[list[Path], Kept]:
     if not name:
         return [], kept
     try:
-        place = contained(manifest_path.parent, directory)
+        folder = contained(manifest_path.parent, directory)
     except LinkError as error:
         return [], [(manifest_path.parent / directory, error.what)]
-    for path, owner in outputs_of_others(place, name).items():
+    for path, owner in outputs_of_others(folder, name).items():
         why = f"it was built for the package {owner}; delete it if that was this one's name"
         kept.append((path, why))
     gone = []
-    for file in written_files(place, name):
+    for file in written_files(folder, name):
         if file.unchanged:
             gone.append(file.path)
         elif file.path.is_symlink():
             kept.append((file.path, "it is a link, which tilec did not write"))
         else:
             kept.append((file.path, "it was changed after the build"))
-    written = place / list_name(name)
+    written = folder / list_name(name)
     return [*gone, *([written] if written.is_file() else [])], sorted(kept)
 
 

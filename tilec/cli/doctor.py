@@ -44,14 +44,14 @@ def command(app: App) -> int:
 
     project = _project(app)
     search = project.search if project else app.settings.search
-    found = machine.examine(search, app.settings.cache_dir)
+    report = machine.examine(search, app.settings.cache_dir)
     more = (*_remote_cache(app, project), *_outside_tools(search))
-    found = dataclasses.replace(found, checks=(*found.checks, *more))
+    report = dataclasses.replace(report, checks=(*report.checks, *more))
     if app.json:
-        app.document("doctor", _json(found))
+        app.document("doctor", _json(report))
     else:
-        _print(app, found)
-    return 0 if found.can_build else MISSING
+        _print(app, report)
+    return 0 if report.can_build else MISSING
 
 
 def _project(app: App) -> Project | None:
@@ -107,25 +107,25 @@ def _outside_tools(search: ToolSearch) -> Iterator[Check]:
             yield Check(name=name, text=f"with {path}{where}")
 
 
-def _print(app: App, found: Machine) -> None:
-    app.say(f"tilec {found.tilec}, Python {found.python} ({found.executable})")
-    app.say(f"{found.system}\n")
+def _print(app: App, machine: Machine) -> None:
+    app.say(f"tilec {machine.tilec}, Python {machine.python} ({machine.executable})")
+    app.say(f"{machine.system}\n")
     rows: list[list[Cell]] = [
         [one.name, one.version or ("not found", "red"), "package", one.use]
-        for one in found.packages
+        for one in machine.packages
     ]
-    rows += [_row(report) for report in found.tools]
+    rows += [_row(report) for report in machine.tools]
     app.table(columns("tool", "version", "from", "~for"), rows)
-    for report in found.tools:
+    for report in machine.tools:
         if app.verbose or report.tool is None:
             shown = report.looked if app.verbose else report.looked[:3]
             more = " …" if len(shown) < len(report.looked) else ""
             app.say(f"  {report.name}: looked for {', '.join(shown)}{more}")
     app.say()
-    for check in found.checks:
+    for check in machine.checks:
         text = check.text if check.ok else style(check.text, fg="red")
         app.say(f"{check.name:<9} {text}", indent=10)
-    fixes = {check.name: check.fix for check in found.checks if check.fix}
+    fixes = {check.name: check.fix for check in machine.checks if check.fix}
     if fixes:
         app.say("\nfix")
     for name, fix in fixes.items():
@@ -142,7 +142,7 @@ def _row(report: ToolReport) -> list[Cell]:
     return [report.name, version, tool.origin, report.use]
 
 
-def _json(found: Machine) -> dict[str, Any]:
+def _json(report: Machine) -> dict[str, Any]:
     tools = [
         {
             "name": one.name,
@@ -154,14 +154,14 @@ def _json(found: Machine) -> dict[str, Any]:
             "problem": one.problem,
             "looked": list(one.looked),
         }
-        for one in found.tools
+        for one in report.tools
     ]
     return {
-        "ok": found.can_build,
-        "tilec": found.tilec,
-        "python": {"version": found.python, "executable": found.executable},
-        "system": found.system,
+        "ok": report.can_build,
+        "tilec": report.tilec,
+        "python": {"version": report.python, "executable": report.executable},
+        "system": report.system,
         "tools": tools,
-        "packages": [dataclasses.asdict(package) for package in found.packages],
-        "checks": [dataclasses.asdict(check) for check in found.checks],
+        "packages": [dataclasses.asdict(package) for package in report.packages],
+        "checks": [dataclasses.asdict(check) for check in report.checks],
     }

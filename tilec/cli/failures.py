@@ -66,9 +66,9 @@ def group(failures: Sequence[TilecError]) -> list[Group]:
         Group(
             failure=members[0],
             places=tuple(
-                place
-                for place in dict.fromkeys(map(_place, members[1:]))
-                if place and place != _place(members[0])
+                location
+                for location in dict.fromkeys(map(_place, members[1:]))
+                if location and location != _place(members[0])
             ),
             jobs=tuple(dict.fromkeys(name for name in map(_job_name, members) if name)),
             kept=tuple(
@@ -84,11 +84,11 @@ def _identity(failure: TilecError) -> tuple[object, ...]:
         # One mistake, such as in a shared header's name, may be reported at several locations.
         words = tuple((each.severity, each.message, each.hint) for each in failure.diagnostics)
         return (CompileError, words, failure.cause, failure.fix)
-    what = failure.what
+    message = failure.what
     for word in (_job_name(failure), failure.kernel, failure.target):  # messages often name the job
-        what = what.replace(word, "") if word else what
+        message = message.replace(word, "") if word else message
     log = failure.log if isinstance(failure, CompileError) else ""
-    return (type(failure), what, failure.location, failure.cause, failure.fix, log)
+    return (type(failure), message, failure.location, failure.cause, failure.fix, log)
 
 
 def _place(failure: TilecError) -> Location | None:
@@ -147,12 +147,12 @@ def _as_error(app: App | None, exc: BaseException) -> TilecError:
         where = f"{exc.filename}: " if exc.filename else "cannot write output: "
         return OutputError(f"{where}{exc.strerror or exc}", fix=_FIXES.get(exc.errno or 0, ""))
     words = traceback.format_exception_only(type(exc), exc)[-1].strip()
-    what, fix = f"this is a bug in tilec: {words}", "please report it with the traceback above"
+    message, fix = f"this is a bug in tilec: {words}", "please report it with the traceback above"
     if app is None or not app.debug:
         fix = "please report it with what `tilec --debug …` prints"
         if app is not None and (kept := _keep_traceback(app, exc)):
-            what, fix = f"{what}\n  traceback: {kept}", "please report it with that file"
-    return TilecError(what, fix=fix)
+            message, fix = f"{message}\n  traceback: {kept}", "please report it with that file"
+    return TilecError(message, fix=fix)
 
 
 def _keep_traceback(app: App, exc: BaseException) -> str:
@@ -193,8 +193,10 @@ def _problem_lines(problems: Sequence[Diagnostic], *, verbose: bool, show: Show)
     """Return the text of each problem; equal problems share a text."""
     same: dict[tuple[str, str], list[Diagnostic]] = {}
     for problem in problems:
-        path, _, what = problem.message.partition(": ")
-        key = (problem.message, "") if verbose or " " in path else (path.rpartition(".")[2], what)
+        path, _, message = problem.message.partition(": ")
+        key = (
+            (problem.message, "") if verbose or " " in path else (path.rpartition(".")[2], message)
+        )
         same.setdefault(key, []).append(problem)
     lines = []
     for first, *rest in same.values():
@@ -203,10 +205,10 @@ def _problem_lines(problems: Sequence[Diagnostic], *, verbose: bool, show: Show)
     return lines
 
 
-def _more(places: Sequence[str]) -> list[str]:
+def _more(locations: Sequence[str]) -> list[str]:
     """Return the line with the other locations of a problem."""
-    shown = listed(list(dict.fromkeys(places)), 6)
-    return [f"  {len(places)} more of this: {shown}"] if places else []
+    shown = listed(list(dict.fromkeys(locations)), 6)
+    return [f"  {len(locations)} more of this: {shown}"] if locations else []
 
 
 def located_text(exc: TilecError, show: Show) -> str:
@@ -233,18 +235,22 @@ def _render_group(one: Group, *, verbose: bool, show: Show) -> str:
             f"  … and {len(diagnostics) - len(shown)} more messages (--verbose shows them)"
         )
     if not diagnostics:
-        place = ""
+        location = ""
         if failure.location:
-            place = f"{dataclasses.replace(failure.location, file=show(failure.location.file))}: "
-        lines.append(f"{style(place, bold=True)}{_red('error:')} {failure.what}")
+            location = (
+                f"{dataclasses.replace(failure.location, file=show(failure.location.file))}: "
+            )
+        lines.append(f"{style(location, bold=True)}{_red('error:')} {failure.what}")
         if isinstance(failure, CompileError):
             lines += _log_lines(failure.log, verbose=verbose)
     fix = "" if failure.fix in {diagnostic.hint for diagnostic in diagnostics} else failure.fix
     lines += [
         f"  {name}: {text}" for name, text in (("cause", failure.cause), ("fix", fix)) if text
     ]
-    places = (dataclasses.replace(place, column=0, file=show(place.file)) for place in one.places)
-    lines += _more([str(place) for place in places])
+    locations = (
+        dataclasses.replace(location, column=0, file=show(location.file)) for location in one.places
+    )
+    lines += _more([str(location) for location in locations])
     return "\n".join([*lines, *_jobs(one, verbose=verbose, show=show)])
 
 
@@ -278,11 +284,11 @@ def diagnostic_text(diagnostic: Diagnostic, show: Show = str) -> str:
         located = dataclasses.replace(diagnostic.location, file=show(diagnostic.location.file))
         diagnostic = dataclasses.replace(diagnostic, location=located)
     head, *rest = diagnostic.render().split("\n")
-    place = f"{diagnostic.location}: " if diagnostic.location else ""
+    prefix = f"{diagnostic.location}: " if diagnostic.location else ""
     severity = f"{diagnostic.severity}:"
     color = {"error": "red", "warning": "yellow"}.get(diagnostic.severity, "cyan")
-    text = head.removeprefix(place).removeprefix(severity)
-    lead = style(place, bold=True) if place else ""
+    text = head.removeprefix(prefix).removeprefix(severity)
+    lead = style(prefix, bold=True) if prefix else ""
     lines = [f"{lead}{style(severity, fg=color, bold=True)}{text}"]
     carets = (style(line, fg="green", bold=True) if line.strip() == "^" else line for line in rest)
     return "\n".join((*lines, *carets))
@@ -314,11 +320,11 @@ def as_json(exc: TilecError) -> dict[str, Any]:
 
 def diagnostic_json(diagnostic: Diagnostic) -> dict[str, Any]:
     """Return a diagnostic as JSON values."""
-    place = dataclasses.asdict(diagnostic.location) if diagnostic.location else None
+    location = dataclasses.asdict(diagnostic.location) if diagnostic.location else None
     body: dict[str, Any] = {
         "severity": diagnostic.severity,
         "message": diagnostic.message,
-        "location": place,
+        "location": location,
     }
     body.update({name: text for name in ("excerpt", "hint") if (text := getattr(diagnostic, name))})
     return body

@@ -45,8 +45,8 @@ def render_finding(finding: Finding, result: CaseFindings, line: SourceLine) -> 
     if other is not None and other.location == finding.location:
         parts.append(f"  other side: block {other.block}, the same line")
     elif other is not None:
-        what = f"block {other.block} {other.what} it here"
-        parts.append(_indent(_at(other.location, "other side", what, line)))
+        message = f"block {other.block} {other.what} it here"
+        parts.append(_indent(_at(other.location, "other side", message, line)))
     where = f"  in {result.case.name}"
     variants = finding.kernel or ", ".join(result.variants)
     if variants and variants != result.case.kernel:
@@ -59,12 +59,14 @@ def render_finding(finding: Finding, result: CaseFindings, line: SourceLine) -> 
     return "\n".join([*parts, f"  fix: {finding.hint}"] if finding.hint else parts)
 
 
-def _at(loc: Loc | None, severity: str, what: str, line: SourceLine) -> str:
+def _at(loc: Loc | None, severity: str, message: str, line: SourceLine) -> str:
     if loc is None:
-        return Diagnostic(message=what, severity=severity).render()
-    place = Location(file=loc.file, line=loc.line, column=loc.column + 1)
+        return Diagnostic(message=message, severity=severity).render()
+    location = Location(file=loc.file, line=loc.line, column=loc.column + 1)
     excerpt = line(loc.file, loc.line)
-    return Diagnostic(message=what, location=place, severity=severity, excerpt=excerpt).render()
+    return Diagnostic(
+        message=message, location=location, severity=severity, excerpt=excerpt
+    ).render()
 
 
 def _indent(text: str) -> str:

@@ -190,18 +190,18 @@ def command(
     if form:
         _dump(app, opened, form, select)
         return 0
-    found = _described(opened, select)
+    described = _described(opened, select)
     if old:
         before = _described(container.open_container(app.built_path(old)), select)
-        return _difference(app, before, found, deny_breaking=deny_breaking)
+        return _difference(app, before, described, deny_breaking=deny_breaking)
     if page:
-        _write_page(app, opened, found, page, chosen=bool(select))
+        _write_page(app, opened, described, page, chosen=bool(select))
     elif safety:
-        _safety(app, found)
+        _safety(app, described)
     elif app.json:
-        app.document("inspect", report.to_json(found) | ({"verified": True} if verify else {}))
+        app.document("inspect", report.to_json(described) | ({"verified": True} if verify else {}))
     else:
-        _print(app, found, verified=verify)
+        _print(app, described, verified=verify)
     return 0
 
 
@@ -209,8 +209,8 @@ def _described(opened: Container, select: str) -> Report:
     """Return the report of a container, with only the selected images if `select` is given."""
     from tilec.inspection import container, report
 
-    found = container.describe(opened)
-    return report.narrow(found, select) if select else found
+    described = container.describe(opened)
+    return report.narrow(described, select) if select else described
 
 
 def _refuse(
@@ -258,7 +258,7 @@ def _dump(app: App, opened: Container, form: str, select: str) -> None:
     echo(listing.text, nl=not listing.text.endswith("\n"))
 
 
-def _write_page(app: App, opened: Container, found: Report, path: Path, *, chosen: bool) -> None:
+def _write_page(app: App, opened: Container, report: Report, path: Path, *, chosen: bool) -> None:
     """Write the report as an HTML file, with the code of chosen images up to a limit.
 
     Raises:
@@ -281,32 +281,32 @@ def _write_page(app: App, opened: Container, found: Report, path: Path, *, chose
 
     page = make_page(
         opened.bundle,
-        dataclasses.replace(found, path=app.show(found.path)),
+        dataclasses.replace(report, path=app.show(report.path)),
         app.settings.search,
         _sources(app),
         limits=Limits(disassembled=Limits().images) if chosen else Limits(),
         workers=app.settings.cores,
         on_image=on_image,
     )
-    package = found.info.package
+    package = report.info.package
     data = render(page, amount=bytes_text, title=f"{package.name} {package.version}")
     with atomic_write(path) as file:
         file.write(data)
     if page.left_out:
         app.warn(page.left_out)
-    kernels, images = len(found.info.kernels), len(page.images)
+    kernels, images = len(report.info.kernels), len(page.images)
     counts = f"{plural(kernels, 'kernel')}, {plural(images, 'image')}, {bytes_text(len(data))}"
     app.say(f"wrote {app.show(path)}: {counts}")
 
 
-def _safety(app: App, found: Report) -> None:
+def _safety(app: App, report: Report) -> None:
     from tilec.inspection.safety import safety_facts, to_json
     from tilec_runtime.model.safety import Checks, Guarantee
 
     if app.json:
-        app.document("safety", to_json(found))
+        app.document("safety", to_json(report))
         return
-    for number, kernel in enumerate(found.info.kernels):
+    for number, kernel in enumerate(report.info.kernels):
         checks = ", unchecked"
         if kernel.safety is not None:
             off = kernel.safety.checks in (Checks.OFF, Checks.DENY)
@@ -323,20 +323,20 @@ def _safety(app: App, found: Report) -> None:
             app.say(f"    {fact.what}", indent=6)
 
 
-def _print(app: App, found: Report, *, verified: bool) -> None:
-    info, package = found.info, found.info.package
+def _print(app: App, report: Report, *, verified: bool) -> None:
+    info, package = report.info, report.info.package
     title = style(f"{package.name} {package.version}", bold=True)
-    app.say(f"{title}  {found.kind} {app.show(found.path)}, {bytes_text(found.size)}")
+    app.say(f"{title}  {report.kind} {app.show(report.path)}, {bytes_text(report.size)}")
     if package.description:
         app.say(package.description)
     facts = [f"import {package.module}", f"profile {info.profile}"]
     facts += [f"licence {package.license}"] if package.license else []
     facts += [f"drivers from {info.min_driver}"] if info.min_driver else []
-    facts += [f"jit-fallback {said}" for said in _policies(info)]
+    facts += [f"jit-fallback {policy}" for policy in _policies(info)]
     facts += [f"by {info.builder}"] if info.builder else []
     app.say(", ".join(facts))
-    app.say(f"sha256 {found.digest}{', every image verified' if verified else ''}\n")
-    print_kernels(app, found.kernels)
+    app.say(f"sha256 {report.digest}{', every image verified' if verified else ''}\n")
+    print_kernels(app, report.kernels)
     for kernel in info.kernels:
         app.say()
         _kernel(app, kernel)
@@ -433,33 +433,33 @@ def _difference(app: App, old: Report, new: Report, *, deny_breaking: bool) -> i
     return 1 if deny_breaking and difference.breaking else 0
 
 
-def print_difference(app: App, found: Difference) -> None:
+def print_difference(app: App, difference: Difference) -> None:
     """Print the changes between two builds; `--verbose` lists every id."""
-    old, new = found.old, found.new
+    old, new = difference.old, difference.new
     names = [f"{one.info.package.name} {one.info.package.version}" for one in (old, new)]
     title = style(f" {ARROW} ".join(names), bold=True)
     app.say(f"{title}  {app.show(old.path)} {ARROW} {app.show(new.path)}")
     if old.digest == new.digest:
         app.say("the same bundle")
         return
-    rest = tuple(change for change in found.changes if not change.breaking)
-    _changes(app, style("breaking", fg="red", bold=True), found.breaking)
+    rest = tuple(change for change in difference.changes if not change.breaking)
+    _changes(app, style("breaking", fg="red", bold=True), difference.breaking)
     _changes(app, style("compatible", fg="cyan", bold=True), rest)
     counts = (
-        (len(found.images), "changed"),
-        (len(found.added), "added"),
-        (len(found.removed), "removed"),
-        (found.same, "the same"),
+        (len(difference.images), "changed"),
+        (len(difference.added), "added"),
+        (len(difference.removed), "removed"),
+        (difference.same, "the same"),
     )
-    images = ", ".join(f"{count} {what}" for count, what in counts if count) or "none"
+    images = ", ".join(f"{count} {noun}" for count, noun in counts if count) or "none"
     app.say(f"\n{style('images', bold=True)}  {images}")
-    if found.images:
-        _changed_images(app, found.images)
-    _ids(app, "added", found.added)
-    _ids(app, "removed", found.removed)
-    if found.tools:
+    if difference.images:
+        _changed_images(app, difference.images)
+    _ids(app, "added", difference.added)
+    _ids(app, "removed", difference.removed)
+    if difference.tools:
         app.say(f"\n{style('toolchain', bold=True)}")
-    for tool in found.tools:
+    for tool in difference.tools:
         text = f"{tool.old or 'none'} {ARROW} {tool.new or 'none'}"
         app.say(f"  {tool.name} {f'{tool.new}, another file' if tool.old == tool.new else text}")
 

@@ -32,23 +32,23 @@ def print_why(app: App, bundle: Bundle, kernel: str, arguments: Sequence[str], d
         UsageError: an argument or the device is invalid.
         LaunchError: a launch with these arguments would be refused.
     """
-    found = explain_choice(bundle, kernel, arguments, _device(device))
+    choice = explain_choice(bundle, kernel, arguments, _device(device))
     if app.json:
-        app.document("why", _json(found))
-        return 0 if found.runs else 1
-    place, (major, minor) = found.device, found.device.cc
+        app.document("why", _json(choice))
+        return 0 if choice.runs else 1
+    device_facts, (major, minor) = choice.device, choice.device.cc
     where = "the cpu device"
-    if not place.interprets:
-        where = f"{place.name}, compute capability {major}.{minor}, driver of CUDA {place.driver[0]}.{place.driver[1]}"
-    app.say(f"{style(found.kernel.name, bold=True)} on {where}")
-    if found.explanation is not None:
-        _explained(app, found, found.explanation)
+    if not device_facts.interprets:
+        where = f"{device_facts.name}, compute capability {major}.{minor}, driver of CUDA {device_facts.driver[0]}.{device_facts.driver[1]}"
+    app.say(f"{style(choice.kernel.name, bold=True)} on {where}")
+    if choice.explanation is not None:
+        _explained(app, choice, choice.explanation)
     else:
-        _variants(app, found)
-    if not found.runs:
+        _variants(app, choice)
+    if not choice.runs:
         app.say(f"\n{style('no image runs there', fg='red')}")
-        app.say(f"  fix: {found.advice()}")
-    return 0 if found.runs else 1
+        app.say(f"  fix: {choice.advice()}")
+    return 0 if choice.runs else 1
 
 
 def _device(name: str) -> DeviceInfo:
@@ -75,33 +75,33 @@ def _device(name: str) -> DeviceInfo:
         ) from error
 
 
-def _json(found: Why) -> dict[str, Any]:
+def _json(why: Why) -> dict[str, Any]:
     head = {
-        "kernel": found.kernel.name,
-        "device": device_json(found.device),
-        "runs": found.runs,
-        "fix": found.advice(),
+        "kernel": why.kernel.name,
+        "device": device_json(why.device),
+        "runs": why.runs,
+        "fix": why.advice(),
     }
-    told = found.explanation
-    if told is None:
-        rows = [{"id": one.id, "images": _images_json(choice)} for one, choice in found.choices]
+    explanation = why.explanation
+    if explanation is None:
+        rows = [{"id": one.id, "images": _images_json(choice)} for one, choice in why.choices]
         return {**head, "variants": rows}
     return {
         **head,
-        "axes": dict(told.axes),
-        "origins": dict(told.origins),
-        "reasons": list(told.reasons),
+        "axes": dict(explanation.axes),
+        "origins": dict(explanation.origins),
+        "reasons": list(explanation.reasons),
         "variants": [
             {"id": variant, "verdict": verdict, "reason": reason}
-            for verdict, variant, reason in _considered(told)
+            for verdict, variant, reason in _considered(explanation)
         ],
-        "images": _images_json(told.images),
+        "images": _images_json(explanation.images),
         "launch": {
-            "grid": list(told.shape.grid),
-            "block": list(told.shape.block),
-            "shared": told.shape.shared,
+            "grid": list(explanation.shape.grid),
+            "block": list(explanation.shape.block),
+            "shared": explanation.shape.shared,
         },
-        "assumed_zero": list(found.assumed),
+        "assumed_zero": list(why.assumed),
     }
 
 
@@ -117,23 +117,25 @@ def _images_json(choice: Choice) -> list[dict[str, str]]:
     ]
 
 
-def _explained(app: App, found: Why, told: Explanation) -> None:
-    for name, origin in told.origins:
-        app.say(f"  {name} = {dict(told.axes)[name]}, {origin}")
-    for reason in told.reasons:
+def _explained(app: App, why: Why, explanation: Explanation) -> None:
+    for name, origin in explanation.origins:
+        app.say(f"  {name} = {dict(explanation.axes)[name]}, {origin}")
+    for reason in explanation.reasons:
         app.say(f"  {reason}")
-    if found.assumed:
-        app.say(f"  taken to be bytes of 0: {', '.join(found.assumed)}")
-    rows = _considered(told)
-    _section(app, "variants", rows, len(rows) if app.verbose else len(told.considered) + SHOWN)
+    if why.assumed:
+        app.say(f"  taken to be bytes of 0: {', '.join(why.assumed)}")
+    rows = _considered(explanation)
+    _section(
+        app, "variants", rows, len(rows) if app.verbose else len(explanation.considered) + SHOWN
+    )
     images = [
-        (_verdict(one, told.images), str(one.image.target), one.reason)
-        for one in told.images.candidates
+        (_verdict(one, explanation.images), str(one.image.target), one.reason)
+        for one in explanation.images.candidates
     ]
-    _section(app, f"images of {told.variant.id}", images)
-    if told.image is None:
+    _section(app, f"images of {explanation.variant.id}", images)
+    if explanation.image is None:
         return
-    shape = told.shape
+    shape = explanation.shape
     # The compiler chooses the block of a tile kernel, which is shown with its image.
     block = "" if math.prod(shape.block) == 1 else f", block {' x '.join(map(str, shape.block))}"
     shared = f", {plural(shape.shared, 'byte')} of dynamic shared memory" if shape.shared else ""
@@ -141,11 +143,11 @@ def _explained(app: App, found: Why, told: Explanation) -> None:
     app.say(f"  grid {' x '.join(map(str, shape.grid))}{block}{shared}")
 
 
-def _variants(app: App, found: Why) -> None:
+def _variants(app: App, why: Why) -> None:
     """Print the image of each variant, and the reasons of other images, each once."""
     rows: list[Row] = []
     refused: dict[Row, None] = {}
-    for variant, choice in found.choices:
+    for variant, choice in why.choices:
         best = choice.candidates[0] if choice.image else None
         reason = f"{best.image.target}: {best.reason}" if best else ""
         rows.append(("takes" if best else "cannot take", variant.id, reason))
@@ -157,12 +159,12 @@ def _variants(app: App, found: Why) -> None:
     _section(app, "other images", list(refused))
 
 
-def _considered(told: Explanation) -> list[Row]:
+def _considered(explanation: Explanation) -> list[Row]:
     rows = [
         ("takes" if one.taken else "passes over", one.variant.id, one.reason)
-        for one in told.considered
+        for one in explanation.considered
     ]
-    return [*rows, *(("leaves", one.variant.id, one.reason) for one in told.others)]
+    return [*rows, *(("leaves", one.variant.id, one.reason) for one in explanation.others)]
 
 
 def _verdict(one: Candidate, choice: Choice) -> str:

@@ -69,9 +69,9 @@ def _launch(manifest: Path, bundle: Path, name: str, device: str, options: list[
     module = load(built, device, driver=driver)
     # Otherwise the tools report calls that fail without a current context.
     driver.adopt(module.device.ordinal)
-    place = ModuleDevice(module, driver)
+    module_device = ModuleDevice(module, driver)
     case = small_case(case) if SMALL in options else case
-    place.launch(case, _arguments(case, place, unset=UNSET in options))
+    module_device.launch(case, _arguments(case, module_device, unset=UNSET in options))
 
 
 def _arguments(case: BoundCase, device: ModuleDevice, *, unset: bool) -> dict[str, Any]:

@@ -67,8 +67,8 @@ def open_source(app: App, kernel: Sourced) -> Project:
     try:
         declared = build.declarations(make_request(app), SilentObserver())
     except ManifestError as exc:  # the user has not written this manifest
-        what = exc.problems[0].message.partition(": ")[2]
-        raise UsageError(what, fix=f"tilec run {kernel.path.name}:KERNEL") from exc
+        message = exc.problems[0].message.partition(": ")[2]
+        raise UsageError(message, fix=f"tilec run {kernel.path.name}:KERNEL") from exc
     decl = declared[kernel.name]
     if decl.template:
         raise UsageError(

@@ -67,9 +67,9 @@ def command(app: App, name: str, kind: str) -> None:
         return
     for file in sorted(files):
         app.say(f"  {app.show(target / file)}")
-    done, place = style("created", fg="green", bold=True), app.show(target)
+    done, path = style("created", fg="green", bold=True), app.show(target)
     then = "run" if ANYWHERE.intersection(KINDS[kind]) else "build"
-    app.say(f"{done} {place}; next: cd {place} && tilec {then}")
+    app.say(f"{done} {path}; next: cd {path} && tilec {then}")
 
 
 def module_name(name: str) -> str:
@@ -152,12 +152,12 @@ def _skeleton(name: str) -> Path:
     """
     package = Path(tilec.__file__).parent
     checkout = package.parent
-    places = (package / "_templates" / name, checkout / "templates" / name, checkout / name)
-    for place in places:
-        if place.exists():
-            return place
+    folders = (package / "_templates" / name, checkout / "templates" / name, checkout / name)
+    for folder in folders:
+        if folder.exists():
+            return folder
     raise TilecError(
-        f"the skeletons are missing: {places[0]}",
+        f"the skeletons are missing: {folders[0]}",
         cause="tilec is half installed",
         fix="reinstall tilec",
     )

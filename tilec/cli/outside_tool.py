@@ -114,10 +114,10 @@ def watched_case(
     if opened.bundle is None:
         reasons = "; ".join(opened.absent.values())
         raise MissingError(f"{name} cannot be launched: {reasons}", kernel=kernel)
-    found = one_case(chosen_cases(opened, project.manifest, wish), name)
-    if found.error is not None:
-        raise found.error
-    watched = Watched(case=found, opened=opened, manifest=project.manifest, device=gpu)
+    chosen = one_case(chosen_cases(opened, project.manifest, wish), name)
+    if chosen.error is not None:
+        raise chosen.error
+    watched = Watched(case=chosen, opened=opened, manifest=project.manifest, device=gpu)
     return watched, program
 
 

@@ -312,14 +312,14 @@ def _run(
     else:
         assert manifest is not None
         cases = chosen_cases(opened, manifest, wish)
-    place = None
+    runner_device = None
     if opened.bundle is not None:
-        place = ModuleDevice(
+        runner_device = ModuleDevice(
             load(opened.bundle, device, driver=driver), driver, advice=opened.advice
         )
     if given.trace:
         case = one_case(cases, given.trace)
-        _trace(place, opened, case)
+        _trace(runner_device, opened, case)
         if app.json:
             app.document(
                 "trace", {"case": case.name, "blocks": list(map(list, blocks)), "lines": lines}
@@ -332,7 +332,7 @@ def _run(
         opened,
         manifest,
         device,
-        place,
+        runner_device,
         cases,
         kernels=given.kernels,
         repeat=given.repeat,
@@ -385,18 +385,18 @@ def _case_of_arguments(app: App, opened: Opened, given: _Given) -> BoundCase:
     return bind_arguments(known[name], arguments, axes=axes, reference=given.reference)
 
 
-def _trace(place: ModuleDevice | None, opened: Opened, case: BoundCase) -> None:
+def _trace(device: ModuleDevice | None, opened: Opened, case: BoundCase) -> None:
     """Launch a case on a tracing device, without comparison, since other blocks do not run."""
     from tilec.case.cases import small_case
     from tilec.case.inputs import make_inputs
     from tilec.case.run import arguments_on
 
     reason = opened.absence(case)
-    if place is not None and not reason:
-        reason = place.refusal(case)
-    if place is None or reason:
+    if device is not None and not reason:
+        reason = device.refusal(case)
+    if device is None or reason:
         raise MissingError(f"{case.name} cannot be traced: {reason}", kernel=case.kernel)
-    place.launch(case, arguments_on(case, place, make_inputs(small_case(case))))
+    device.launch(case, arguments_on(case, device, make_inputs(small_case(case))))
 
 
 def _check_writable(app: App, save: str) -> None:
@@ -411,5 +411,5 @@ def _check_writable(app: App, save: str) -> None:
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
-        what = f"--output-dir {save}: cannot write {app.show(folder)}: {error.strerror}"
-        raise OutputError(what, fix="choose another directory") from error
+        message = f"--output-dir {save}: cannot write {app.show(folder)}: {error.strerror}"
+        raise OutputError(message, fix="choose another directory") from error

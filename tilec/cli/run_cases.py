@@ -84,12 +84,12 @@ class CaseRunner:
                 self._end(self._one(case, self._place))
         return self._finish()
 
-    def _one(self, case: BoundCase, place: ModuleDevice) -> CaseResult:
+    def _one(self, case: BoundCase, device: ModuleDevice) -> CaseResult:
         count = f"{len(self._results) + 1} of {len(self._cases)}"
         self._app.status(f"running {case.name} ({count})")
         run = functools.partial(repeat_case, times=self._repeat) if self._repeat else run_case
-        with self._limit(case, place, count):
-            result = run(case, place, self._references, clock=time.perf_counter, save=self._save)
+        with self._limit(case, device, count):
+            result = run(case, device, self._references, clock=time.perf_counter, save=self._save)
         assert self._opened.bundle is not None
         return _with_variant_note(result, case, self._opened.bundle, self._device)
 
@@ -114,7 +114,7 @@ class CaseRunner:
         return code
 
     @contextlib.contextmanager
-    def _limit(self, case: BoundCase, place: ModuleDevice, count: str) -> Iterator[None]:
+    def _limit(self, case: BoundCase, device: ModuleDevice, count: str) -> Iterator[None]:
         """End the run if a case takes longer than its limit."""
         seconds, lock = self._timeout, threading.Lock()
         over = False
@@ -127,7 +127,7 @@ class CaseRunner:
         def give_up() -> None:
             with lock:  # the case may end meanwhile
                 if not over:
-                    self._hang(case, place, seconds)
+                    self._hang(case, device, seconds)
 
         timers = [threading.Timer(LONG, name_it)] if not 0 < seconds < LONG else []
         timers += [threading.Timer(seconds, give_up)] if seconds else []
@@ -142,14 +142,14 @@ class CaseRunner:
             with lock:
                 over = True
 
-    def _hang(self, case: BoundCase, place: ModuleDevice, seconds: float) -> None:
+    def _hang(self, case: BoundCase, device: ModuleDevice, seconds: float) -> None:
         """Report a case that hangs and end the process.
 
         Only the end of the process interrupts a kernel on a GPU, or the thread that waits for it.
         """
         code = 1
         try:
-            self._end(CaseResult(case=case, status="hung", error=hang_error(case, place, seconds)))
+            self._end(CaseResult(case=case, status="hung", error=hang_error(case, device, seconds)))
             for left in self._cases[len(self._results) :]:
                 reason = f"{case.name} hangs"
                 self._end(CaseResult(case=left, status="skipped", reason=reason))
@@ -178,21 +178,21 @@ def hang_error(case: BoundCase, device: ModuleDevice, seconds: float) -> TilecEr
         where = f"in {_launch_text(case, device, launches)}"
         cause = "a loop of the kernel never ends, or blocks wait for each other"
         fix = "see which loop never ends; if the case needs longer, raise --timeout SECONDS (0 for no limit)"
-    what = f"{case.name} did not end within {seconds:g} s: it hangs {where}"
-    return TilecError(what, cause=cause, fix=fix, kernel=case.kernel)
+    message = f"{case.name} did not end within {seconds:g} s: it hangs {where}"
+    return TilecError(message, cause=cause, fix=fix, kernel=case.kernel)
 
 
 def _launch_text(case: BoundCase, device: ModuleDevice, launches: tuple[KernelCall, ...]) -> str:
     """Format as `kernel add, grid (1, 1, 1), block (1, 1, 1)`, with the step of a chain."""
-    place = device.step_under_way()
-    if place is None:
+    index = device.step_under_way()
+    if index is None:
         return f"one of the {len(launches)} steps of the chain {case.kernel}"
-    call = launches[place]
+    call = launches[index]
     text = f"kernel {call.launcher.info.name}"
     with contextlib.suppress(TilecError):  # the launch itself reports it
         shape = call.explain().shape
         text += f", grid {tuple(shape.grid)}, block {tuple(shape.block)}"
-    step = f"step {place + 1} of {len(launches)} of the chain {case.kernel}: "
+    step = f"step {index + 1} of {len(launches)} of the chain {case.kernel}: "
     return f"{step}{text}" if case.steps else text
 
 

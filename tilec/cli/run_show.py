@@ -68,11 +68,11 @@ class Results:
         if not result.outputs:
             app.say(self._table.row([*lead, "-", "-", "-", timing]), wrap=False)
         for output in result.outputs:
-            found = output.comparison
-            numbers = [f"{found.max_abs:.3g}", f"{found.max_rel:.3g}"]
+            comparison = output.comparison
+            numbers = [f"{comparison.max_abs:.3g}", f"{comparison.max_rel:.3g}"]
             app.say(self._table.row([*lead, output.name, *numbers, timing]), wrap=False)
             lead, timing = ["", ""], ""
-            if not found.ok:
+            if not comparison.ok:
                 app.say(f"  {difference(output)}")
                 for line in difference_lines(output, terminal_width()):
                     app.say(f"  {line}", wrap=False)
@@ -103,23 +103,23 @@ def repeats_text(repeats: Repeats) -> str:
 
 def difference(output: OutputResult) -> str:
     """Format as `z[3, 7] is 1.5, expected 1.25; 12 of 4096 elements are off (rtol 1e-05, ...)`."""
-    found, limit = output.comparison, output.tolerance
-    index = ", ".join(map(str, found.first_index or ()))
-    where = f"{output.name}[{index}] is {found.first_actual!r}, expected {found.first_expected!r}"
+    comparison, limit = output.comparison, output.tolerance
+    index = ", ".join(map(str, comparison.first_index or ()))
+    where = f"{output.name}[{index}] is {comparison.first_actual!r}, expected {comparison.first_expected!r}"
     allowed = [f"{limit.ulp} ulp"] if limit.ulp else []
     if limit.rtol or limit.atol or not limit.ulp:
         allowed.insert(0, f"rtol {limit.rtol:g}, atol {limit.atol:g}")
-    return f"{where}; {found.mismatches} of {found.total} elements are off ({' or '.join(allowed)})"
+    return f"{where}; {comparison.mismatches} of {comparison.total} elements are off ({' or '.join(allowed)})"
 
 
 def difference_lines(output: OutputResult, width: int | None) -> list[str]:
     """Return the neighbours of the first wrong element, and a histogram of the differences."""
-    found = output.difference
-    if found is None:
+    difference = output.difference
+    if difference is None:
         return []
-    first, most = output.comparison.first_index, max(one.count for one in found.histogram)
-    window = [_element(output, one, first=one.index == first) for one in found.window]
-    bins = [_bin(one, most) for one in found.histogram]
+    first, most = output.comparison.first_index, max(one.count for one in difference.histogram)
+    window = [_element(output, one, first=one.index == first) for one in difference.window]
+    bins = [_bin(one, most) for one in difference.histogram]
     room = width and width - 2  # the lines are indented
     return [*table(WINDOW_HEADS, window, width=room), *table(BIN_HEADS, bins, width=room)]
 
@@ -189,7 +189,7 @@ def trace_run(
         say: prints a line.
     """
     block: tuple[int, int, int] | None = None
-    place: tuple[str, int] | None = None
+    last: tuple[str, int] | None = None
     with step(run.program, run.arguments, run.grid, run.memory, blocks, run.options) as stepper:
         say(style(f"parameters of {run.kernel}", bold=True))
         for number, (value, held) in enumerate(stepper.parameters()):
@@ -197,11 +197,11 @@ def trace_run(
             say(f"    %{value.index} = {name}  -> {held}")
         for executed in stepper:
             if executed.block != block:
-                block, place = executed.block, None
+                block, last = executed.block, None
                 say(style(f"block {block} of grid {run.grid}, {run.kernel}", bold=True))
             here = executed.location
-            if here is not None and (here.file, here.line) != place:
-                place = here.file, here.line
+            if here is not None and (here.file, here.line) != last:
+                last = here.file, here.line
                 line = style(source(here.file, here.line).strip(), fg="cyan")
                 say(f"{here.file}:{here.line}: {line}".rstrip())
             say(f"    {str(executed).removeprefix(f'{here}: ')}")

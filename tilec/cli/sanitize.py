@@ -230,10 +230,10 @@ def sanitize(
     counts = {name: sum(result.status == name for result in results) for name in STATUSES}
     if app.json:
         head = package_json(opened, manifest)
-        place = {"device": {"name": "cpu"}, "orders": list(options.orders)}
+        device_json = {"device": {"name": "cpu"}, "orders": list(options.orders)}
         skipped = ((result.case.name, result.skipped) for result in results)
         body = {**to_json(results), "unchecked": _unchecked_json(left, skipped)}
-        app.document("sanitize", {**head, **place, **body})
+        app.document("sanitize", {**head, **device_json, **body})
     else:
         parts = [f"{count} {STATUSES[name][2]}" for name, count in counts.items() if count]
         lead = "" if results[-1].findings else "\n"
@@ -309,8 +309,8 @@ def _on_gpu(
         app.document("sanitize", {**head, **body, "unchecked": unchecked})
     else:
         parts = [f"{count} {STATUSES[name][2]}" for name, count in counts.items() if count]
-        what = f"{plural(len(runs), 'run')} of compute-sanitizer on {gpu.name}"
-        app.say(f"{what}: {', '.join(parts) or 'nothing is built for it'}")
+        message = f"{plural(len(runs), 'run')} of compute-sanitizer on {gpu.name}"
+        app.say(f"{message}: {', '.join(parts) or 'nothing is built for it'}")
         reasons = ((case.kernel, reason) for case, reason in skipped)
         for line in (*skipped_lines(reasons), *_unchecked_lines(left)):
             app.say(line)
@@ -368,14 +368,14 @@ def left_out(
     rows: list[tuple[str, Kernel | Chain, tuple[str, ...]]]
     rows = [("kernel", kernel, (kernel.name,)) for kernel in manifest.kernels]
     rows += [("chain", c, tuple(step.kernel for step in c.steps)) for c in manifest.chains]
-    found = []
+    rest = []
     for kind, holder, kernels in rows:
         named = holder.name in wish.kernels if wish.kernels else not some
         if holder.name in launched or not named:
             continue
         if reason := _reason(holder, kernels, there, wish):
-            found.append(Unchecked(kind=kind, name=holder.name, reason=reason))
-    return found
+            rest.append(Unchecked(kind=kind, name=holder.name, reason=reason))
+    return rest
 
 
 def _reason(

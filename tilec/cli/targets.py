@@ -74,11 +74,11 @@ def command(app: App) -> None:
         chosen = [name for name in names if name in default]
         rows.append((f"sm_{number}", arch.gpus, ", ".join(chosen), ", ".join(forms)))
     if app.json:
-        found = [
+        architectures = [
             {"target": name, "gpus": gpus, "default": chosen, "forms": forms}
             for name, gpus, chosen, forms in rows
         ]
-        app.document("targets", {"default": default, "architectures": found})
+        app.document("targets", {"default": default, "architectures": architectures})
         return
     app.table(columns("target", "~GPUs", "by default", "specific"), rows)
     app.say("")

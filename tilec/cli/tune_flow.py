@@ -161,18 +161,20 @@ def prepare_kernel(app: App, wish: Wish, name: str) -> dict[str, Any]:
     ):
         spaces = spaces_of(kernel, foundry.facts.info, wish.cases, locate=project.manifest.locate)
         points = list(dict.fromkeys(point for space in spaces for point in space.points))
-        made = foundry.make(points)
+        compiled = foundry.make(points)
         prepared = _prepare_cases(app, spaces, foundry.facts, project.manifest.root, own)
-        write_kit(path, foundry.facts, Path(project.manifest.path), prepared, made)
+        write_kit(path, foundry.facts, Path(project.manifest.path), prepared, compiled)
     app.clear_status()
-    failed = {point: found.failure for point, found in made.items() if found.failure}
-    print_prepared(app, path, foundry.facts, [space.case.name for space in spaces], made, failed)
+    failed = {point: variant.failure for point, variant in compiled.items() if variant.failure}
+    print_prepared(
+        app, path, foundry.facts, [space.case.name for space in spaces], compiled, failed
+    )
     return {
         "kernel": name,
         "ok": True,
         "target": target,
         "kit": str(path),
-        "candidates": len(made),
+        "candidates": len(compiled),
         "failed": len(failed),
     }
 
@@ -190,7 +192,7 @@ def _measure(
     record: tuple[Kernel, Path],
 ) -> dict[str, Any]:
     """Run a session and write its record."""
-    places = [
+    workplaces = [
         Workplace(
             Setup(device=name),
             log=folder / f"worker-{name.replace(':', '-')}.log",
@@ -199,13 +201,13 @@ def _measure(
         for name, _ in devices
     ]
     display = Display(app, wish.clock, budget=wish.budget)
-    with _resumable(log), _closing(places):
-        ready = places[0].start()
+    with _resumable(log), _closing(workplaces):
+        ready = workplaces[0].start()
         display.device(ready, facts.target, [name for name, _ in devices])
         batch = max(wish.jobs or app.settings.cores, 1)
         session = Session(
             work,
-            places,
+            workplaces,
             log,
             known=known,
             options=wish.options(batch),
@@ -236,8 +238,8 @@ def _write(
         **result_json(facts, ready, results),
     }
     if not any(result.best is not None for result in results):
-        what = "is right" if any(result.trials for result in results) else "was tried"
-        app.note(f"no candidate of {facts.info.name} {what}: no record was written")
+        message = "is right" if any(result.trials for result in results) else "was tried"
+        app.note(f"no candidate of {facts.info.name} {message}: no record was written")
         return document
     record, notes = new_record(facts, ready, results, sizes, session.built)
     record, changed = merged(read_old(path, app.show(path)), record, facts.info)
@@ -268,8 +270,8 @@ def _devices(names: Sequence[str]) -> list[tuple[str, DeviceInfo]]:
     """
     try:
         if not names or tuple(names) in (("auto",), ("cuda",)):
-            found = [(f"cuda:{info.ordinal}", info) for info in gpus()]
-            alike = [(name, info) for name, info in found if info.name == found[0][1].name]
+            devices = [(f"cuda:{info.ordinal}", info) for info in gpus()]
+            alike = [(name, info) for name, info in devices if info.name == devices[0][1].name]
             return alike if not names or names[0] == "auto" else alike[:1]
         plain = [f"cuda:{name}" if name.isdecimal() else name for name in names]
         chosen = [(name, find_device(name, driver_of(name))) for name in plain]
@@ -331,8 +333,10 @@ def _require_own(app: App, path: Path, kernel: str) -> None:
     """Refuse to replace another kernel's record, before measuring for hours."""
     old = read_old(path, app.show(path))
     if old is not None and old.kernel != kernel:
-        what = f"{app.show(path)} is the record of kernel {old.kernel!r}, and would be lost"
-        raise UsageError(what, fix="name another file: --record, or dispatch.table in the manifest")
+        message = f"{app.show(path)} is the record of kernel {old.kernel!r}, and would be lost"
+        raise UsageError(
+            message, fix="name another file: --record, or dispatch.table in the manifest"
+        )
 
 
 def _prepare_cases(
@@ -343,15 +347,15 @@ def _prepare_cases(
     def say(case: BoundCase) -> None:
         app.status(f"computing the reference of {case.name}")
 
-    found = tuple(
+    prepared = tuple(
         prepare_case(space, facts.sizes, references, folder / "expected", on_reference=say)
         for space in spaces
     )
     app.clear_status()
-    unchecked = [one.space.case.name for one in found if not one.expected]
+    unchecked = [one.space.case.name for one in prepared if not one.expected]
     if unchecked:
         app.warn(f"{', '.join(unchecked)}: without a reference, wrong candidates are not found")
-    return found
+    return prepared
 
 
 def _work(
@@ -386,13 +390,13 @@ def _resumable(log: TrialLog) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _closing(places: Sequence[Workplace]) -> Iterator[None]:
+def _closing(workplaces: Sequence[Workplace]) -> Iterator[None]:
     """Close the workers at the end."""
     try:
         yield
     finally:
-        for place in places:
-            place.close()
+        for workplace in workplaces:
+            workplace.close()
 
 
 def confirm_kernel(app: App, wish: Wish, name: str) -> dict[str, Any]:
@@ -402,13 +406,13 @@ def confirm_kernel(app: App, wish: Wish, name: str) -> dict[str, Any]:
     shown = app.show(path)
     old = read_old(path, shown)
     if old is None or old.kernel != name:
-        what = (
+        message = (
             f"there is no record {shown}"
             if old is None
             else f"{shown} is the record of kernel {old.kernel!r}"
         )
         raise UsageError(
-            f"{what}: there is nothing to confirm", fix=f"`tilec tune {name}` writes one"
+            f"{message}: there is nothing to confirm", fix=f"`tilec tune {name}` writes one"
         )
     codes: dict[tuple[str, Point], str] = {}
     facts: KernelFacts | None = None
@@ -421,9 +425,13 @@ def confirm_kernel(app: App, wish: Wish, name: str) -> dict[str, Any]:
             with Foundry(request, name, target, folder, display, project=project) as foundry:
                 facts = foundry.facts
                 built = {variant.axes for variant in facts.info.variants}
-                made = foundry.make([point for point in dict.fromkeys(points) if point in built])
+                compiled = foundry.make(
+                    [point for point in dict.fromkeys(points) if point in built]
+                )
             for point in points:
-                codes[target, point] = code_of(made[point].variants) if point in made else ""
+                codes[target, point] = (
+                    code_of(compiled[point].variants) if point in compiled else ""
+                )
     app.clear_status()
     if facts is None:
         raise UsageError(

@@ -74,7 +74,7 @@ class Display:
     def trial_ended(self, space: Space, trial: Trial, best: Trial | None) -> None:
         """Show the progress, and the best candidate so far."""
         self._tried += 1
-        found = (
+        winner = (
             f"best {time_text(best.seconds)} ({point_text(best.point, space.free)})"
             if best
             else "none is right so far"
@@ -83,15 +83,15 @@ class Display:
             f" of {seconds_text(self._budget)}" if self._budget else ""
         )
         self._app.status(
-            f"{space.case.name}: {self._tried} tried of {len(space.points)}, {found}, {clock}"
+            f"{space.case.name}: {self._tried} tried of {len(space.points)}, {winner}, {clock}"
         )
         if self._app.verbose:
-            what = (
+            message = (
                 time_text(trial.seconds)
                 if trial.measured
                 else f"{trial.status.value}: {trial.reason}"
             )
-            self._app.detail(f"{space.case.name}: {point_text(trial.point, space.free)}: {what}")
+            self._app.detail(f"{space.case.name}: {point_text(trial.point, space.free)}: {message}")
 
     def case_ended(self, result: CaseResult) -> None:
         """Print the table of a case, and remarks."""
@@ -142,14 +142,14 @@ def _print_table(app: App, result: CaseResult) -> None:
         status = Status.BEST if trial is best else trial.status
         word = (status.value, TINTS[status])
         if trial.measured:
-            found = trial.summary
+            summary = trial.summary
             ratio = _ratio_text(trial.seconds / best.seconds) if best and trial is not best else "-"
             rows.append(
                 [
                     point_text(trial.point, space.free),
                     word,
-                    time_text(found.median),
-                    spread_text(found),
+                    time_text(summary.median),
+                    spread_text(summary),
                     ratio,
                     _why(trial, best),
                 ]
@@ -220,17 +220,19 @@ def _ratio_text(ratio: float) -> str:
     return f"{ratio:.{3 if ratio < 1.1 else 2}f}x"
 
 
-def spread_text(found: Summary) -> str:
+def spread_text(summary: Summary) -> str:
     """Format the interval of a median in percent of it."""
-    low, high = (bound / found.median - 1 for bound in (found.interval.low, found.interval.high))
+    low, high = (
+        bound / summary.median - 1 for bound in (summary.interval.low, summary.interval.high)
+    )
     return f"{low:+.1%} {high:+.1%}"
 
 
 def print_record(app: App, path: Path, record: TuningRecord, kernel: Kernel) -> None:
     """Print the written record, and the step to use it in builds."""
     device = record.devices
-    what = ", ".join(f"{plural(len(one.entries), 'entry')} for {one.name}" for one in device)
-    app.say(f"{style('wrote', fg='green', bold=True)} {app.show(path)}: {what}")
+    entries = ", ".join(f"{plural(len(one.entries), 'entry')} for {one.name}" for one in device)
+    app.say(f"{style('wrote', fg='green', bold=True)} {app.show(path)}: {entries}")
     if not kernel.table:
         named = _named_by_manifest(app, path)
         way = "commit it" if named else "copy it into the project, commit it"
@@ -254,11 +256,11 @@ def print_prepared(
     path: Path,
     facts: KernelFacts,
     cases: Sequence[str],
-    made: Mapping[Point, CompiledPoint],
+    compiled: Mapping[Point, CompiledPoint],
     failed: Mapping[Point, str],
 ) -> None:
     """Print the contents of a kit."""
-    good = len(made) - len(failed)
+    good = len(compiled) - len(failed)
     size = bytes_text(path.stat().st_size)
     app.say(
         f"{style('wrote', fg='green', bold=True)} {app.show(path)}: {plural(good, 'candidate')} for {facts.target}, {size}"

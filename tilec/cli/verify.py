@@ -116,7 +116,7 @@ def _built_again(
         cached=cached,
         again=True,
     )
-    place = request.manifest_path.parent / NAME / build.AGAIN
+    folder = request.manifest_path.parent / NAME / build.AGAIN
     try:
         with progress.shown(app) as observer:
             result = build.build(request, observer)
@@ -124,8 +124,8 @@ def _built_again(
         provenance = (Path(out.path) for out in result.outputs if out.kind == "provenance")
         yield _counterpart(given, alike), next(provenance, None)
     finally:
-        if place.is_dir() and not place.is_symlink():
-            shutil.rmtree(place)
+        if folder.is_dir() and not folder.is_symlink():
+            shutil.rmtree(folder)
 
 
 def _counterpart(given: Given, built: Sequence[Path]) -> Path:

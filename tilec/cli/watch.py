@@ -157,18 +157,18 @@ def snapshot(root: Path, cache: Path | None = None) -> Snapshot:
     """Return the status of the project's sources and of other files that the last build read."""
     from tilec.compile.stamp import files_read
 
-    found: dict[str, tuple[int, int, int]] = {}
+    states: dict[str, tuple[int, int, int]] = {}
     paths = [root / path for path in files_read(cache, root)]
-    for place, folders, files in os.walk(root):
-        here = Path(place)
+    for folder, folders, files in os.walk(root):
+        here = Path(folder)
         folders[:] = [name for name in folders if not _is_ignored(root, here / name)]
         paths += [here / name for name in files if Path(name).suffix in SUFFIXES]
     for path in paths:
         with contextlib.suppress(OSError):  # it may be removed meanwhile
             status = path.stat()
             name = str(path.relative_to(root)) if path.is_relative_to(root) else str(path)
-            found[name] = (status.st_size, status.st_mtime_ns, status.st_ino)
-    return found
+            states[name] = (status.st_size, status.st_mtime_ns, status.st_ino)
+    return states
 
 
 def pause(seconds: float) -> None:

@@ -135,9 +135,9 @@ def _with_images(kernel: PlannedKernel, rows: Iterator[Done]) -> KernelInfo:
         known = variants.get(job.variant.id)
         abi = joined_abi(known.abi, done.abi) if known else done.abi
         if abi is None:
-            what = f"{job.variant.id}: the image for {job.target} takes other arguments than those for other targets"
+            message = f"{job.variant.id}: the image for {job.target} takes other arguments than those for other targets"
             raise CompileError(
-                what,
+                message,
                 kernel=job.variant.id,
                 target=str(job.target),
                 fix="keep one of the targets from it in [[override]]",
@@ -180,29 +180,29 @@ def _completed(param: Param, variants: Sequence[VariantInfo], kernel: PlannedKer
             for v in variants
             for image in v.images
         )
-        dtypes = {found.dtype: (found.dtype, job) for found, job in compiled if found}
+        dtypes = {fact.dtype: (fact.dtype, job) for fact, job in compiled if fact}
         return dataclasses.replace(param, dtype=_agreed(dtypes, param, "dtype", kernel) or "")
     return param
 
 
 def _agreed(
-    found: Mapping[str, tuple[T, str]], param: Param, fact: str, kernel: PlannedKernel
+    values: Mapping[str, tuple[T, str]], param: Param, fact: str, kernel: PlannedKernel
 ) -> T | None:
     """Return the value that all images share, or None if no image has it.
 
-    `found` maps the text of each value to the value and the id of an image.
+    `values` maps the text of each value to the value and the id of an image.
 
     Raises:
         CompileError: the images have several values.
     """
-    if len(found) > 1:
-        ordered = sorted(found.items(), key=lambda item: item[1][0])
-        shown = ", ".join(f"{text} in {place}" for text, (_, place) in ordered)
-        what = f"{param.kind.value} {param.name!r} has {shown}: one launcher takes one {fact}"
+    if len(values) > 1:
+        ordered = sorted(values.items(), key=lambda item: item[1][0])
+        shown = ", ".join(f"{text} in {job}" for text, (_, job) in ordered)
+        message = f"{param.kind.value} {param.name!r} has {shown}: one launcher takes one {fact}"
         fix = f"split kernel.{kernel.info.name} into kernels whose images take one {fact} each"
-        problem = Diagnostic(message=what, location=kernel.info.location, hint=fix)
-        raise CompileError(what, diagnostics=(problem,), fix=fix)
-    return next((value for value, _ in found.values()), None)
+        problem = Diagnostic(message=message, location=kernel.info.location, hint=fix)
+        raise CompileError(message, diagnostics=(problem,), fix=fix)
+    return next((value for value, _ in values.values()), None)
 
 
 def beyond_min_driver(info: BundleInfo) -> Iterator[str]:
@@ -252,5 +252,5 @@ def never_compiled(info: BundleInfo) -> Iterator[str]:
         if image.target.kind in (TargetKind.PTX, TargetKind.LTOIR)
     )
     if targets:
-        what = 'compiled on no GPU at load, for jit-fallback is deny by default: say "allow" in [targets], or "deny" if that is meant'
-        yield f"{', '.join(targets)}: {what}"
+        message = 'compiled on no GPU at load, for jit-fallback is deny by default: say "allow" in [targets], or "deny" if that is meant'
+        yield f"{', '.join(targets)}: {message}"

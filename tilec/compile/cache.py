@@ -140,8 +140,8 @@ class Cache:
         assert self.root is not None
         path = store.path_of(self.root, _IMAGES, key)
         try:
-            found = store.load(path, now=self._clock())
-            return None if found is None else self._entry(key, path, *found)
+            entry = store.load(path, now=self._clock())
+            return None if entry is None else self._entry(key, path, *entry)
         except OSError as exc:
             self._unreadable(exc)
         except (DamagedError, ValueError, TypeError, LookupError, RecursionError) as exc:
@@ -157,10 +157,10 @@ class Cache:
         assert self.root is not None
         assert self.shared is not None
         try:
-            found = store.read_pinned(store.path_of(self.shared, _IMAGES, key), self.pins[key])
-            if found is None:
+            entry = store.read_pinned(store.path_of(self.shared, _IMAGES, key), self.pins[key])
+            if entry is None:
                 return None
-            meta, data = _require_image(key, *found)
+            meta, data = _require_image(key, *entry)
             store.save(self.root, _IMAGES, key, canonical_json(meta), data)
         except OSError as exc:
             self._note_once(
@@ -229,10 +229,10 @@ class Cache:
     def _row_and_image(self, key: str, row: str) -> tuple[bytes, bytes] | None:
         """Return the bytes of an image's index row and of the image, or None if missing."""
         assert self.root is not None
-        found = store.read_pinned(store.path_of(self.root, _IMAGES, key), row)
-        if found is None:
+        entry = store.read_pinned(store.path_of(self.root, _IMAGES, key), row)
+        if entry is None:
             return None
-        meta, data = _require_image(key, *found)
+        meta, data = _require_image(key, *entry)
         return canonical_json(meta), data
 
     def drop(self, key: str) -> None:
@@ -250,8 +250,8 @@ class Cache:
             return None
         path = store.path_of(self.root, _RECORDS, sha256(key.encode()))
         try:
-            found = store.load(path, now=self._clock())
-            return None if found is None else _record(key, found[0])
+            entry = store.load(path, now=self._clock())
+            return None if entry is None else _record(key, entry[0])
         except OSError as exc:
             self._unreadable(exc)
         except (DamagedError, ValueError) as exc:

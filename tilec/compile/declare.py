@@ -207,15 +207,15 @@ def _recalled(cache: Cache, key: str) -> tuple[KernelDecl, ...]:
 
 
 def _tools(frontends: Mapping[str, Frontend]) -> dict[str, tuple[ToolInfo, ...]]:
-    found: dict[str, tuple[ToolInfo, ...]] = {}
+    tools: dict[str, tuple[ToolInfo, ...]] = {}
     lacking: dict[str, MissingError] = {}
     for language, frontend in frontends.items():
         try:
-            found[language] = tuple(frontend.toolchain())
+            tools[language] = tuple(frontend.toolchain())
         except MissingError as error:
             lacking[language] = error
     _require_none(lacking)
-    return found
+    return tools
 
 
 def _require_none(lacking: Mapping[str, MissingError]) -> None:
@@ -224,13 +224,13 @@ def _require_none(lacking: Mapping[str, MissingError]) -> None:
     if len(errors) == 1:
         raise errors[0]
     if errors:
-        told = "\n".join(
+        listing = "\n".join(
             f"{error.what}\n  cause: {error.cause}" if error.cause else error.what
             for error in errors
         )
-        what = f"kernels of these languages cannot be compiled: {', '.join(lacking)}\n{textwrap.indent(told, '  ')}"
+        message = f"kernels of these languages cannot be compiled: {', '.join(lacking)}\n{textwrap.indent(listing, '  ')}"
         raise ToolchainError(
-            what, fix="; ".join(dict.fromkeys(error.fix for error in errors if error.fix))
+            message, fix="; ".join(dict.fromkeys(error.fix for error in errors if error.fix))
         )
 
 
@@ -275,17 +275,17 @@ def _pick_one(
     if candidates:
         return _several(kernel, named, candidates)
     names = [d.qualified or d.name for d in decls]
-    what = _absent(kernel, named, names, path)
+    message = _absent(kernel, named, names, path)
     if (
         kernel.language != "cuda"
         or did_you_mean(named, names)
         or _mentions(path, "__tile_global__")
     ):
-        return what
+        return message
     shown = named.startswith("_Z") or _mentions(path, "__global__") or _mentions(path, named)
     if shown and (hidden := unseen(named, kernel.args, source)):
         return hidden
-    return f"{what}; one that a macro makes takes `args`, or its compiled name (_Z…)"
+    return f"{message}; one that a macro makes takes `args`, or its compiled name (_Z…)"
 
 
 def _candidates(named: str, function: str, decls: Sequence[KernelDecl]) -> list[KernelDecl]:
@@ -299,23 +299,25 @@ def _candidates(named: str, function: str, decls: Sequence[KernelDecl]) -> list[
 def _several(kernel: Kernel, named: str, candidates: Sequence[KernelDecl]) -> str:
     """Return a message about a name that several kernels of a source have."""
     known = [decl.qualified for decl in candidates]
-    what = f"{kernel.source} has {len(known)} kernels named {named!r}: {', '.join(known)}"
+    message = f"{kernel.source} has {len(known)} kernels named {named!r}: {', '.join(known)}"
     unique = len(set(known)) == len(known)
-    return f'{what}; say which: symbol = "{known[0]}"' if unique else what
+    return f'{message}; say which: symbol = "{known[0]}"' if unique else message
 
 
 def _absent(kernel: Kernel, named: str, names: Sequence[str], path: Path) -> str:
     """Return a message about a name that no kernel of a source has."""
     hint = did_you_mean(named, names) or f"; it has {', '.join(names)}"
-    what = f"{kernel.source} has no kernel " + (f"{named!r}{hint}" if names else "at all")
+    message = f"{kernel.source} has no kernel " + (f"{named!r}{hint}" if names else "at all")
     spoken, decorator = _python_language(path, named)
     if spoken and spoken != kernel.language:
-        return f'{what}: it is a @{decorator} function, so say language = "{spoken}"'
+        return f'{message}: it is a @{decorator} function, so say language = "{spoken}"'
     if kernel.language == "cuda" and _mentions(path, "__tile_global__"):
-        return f'{what} of language cuda: for its __tile_global__ functions say language = "tile"'
+        return (
+            f'{message} of language cuda: for its __tile_global__ functions say language = "tile"'
+        )
     if not names and kernel.language == "tile" and path.suffix == ".py":
-        return f"{what}: a kernel is a function with @tl.kernel (import tilec.lang as tl)"
-    return what
+        return f"{message}: a kernel is a function with @tl.kernel (import tilec.lang as tl)"
+    return message
 
 
 def _mentions(path: Path, word: str) -> bool:

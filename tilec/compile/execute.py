@@ -173,13 +173,13 @@ class JobRunner:
             if keyed.key in missing:
                 missing[keyed.key].append(keyed)
             elif keyed.key not in outcomes:
-                found = None if fresh or not keyed.job.cacheable else self._cache.get(keyed.key)
-                if found is None:
+                outcome = None if fresh or not keyed.job.cacheable else self._cache.get(keyed.key)
+                if outcome is None:
                     missing[keyed.key] = [keyed]
                 else:
-                    outcomes[keyed.key] = found
+                    outcomes[keyed.key] = outcome
                     if self._cache.remote and self._cache.remote.fills:
-                        self._cache.share(keyed.key, found)
+                        self._cache.share(keyed.key, outcome)
         self._observer.started(len(jobs), len(jobs) - sum(map(len, missing.values())))
         if not fresh:
             outcomes.update(self._fetch(missing))
@@ -336,8 +336,8 @@ class JobRunner:
         from tilec.compile.worker import Setup
 
         root, shared = (
-            "" if place is None else os.path.abspath(place)  # noqa: PTH100 - links stay
-            for place in (self._cache.root, self._cache.shared)
+            "" if folder is None else os.path.abspath(folder)  # noqa: PTH100 - links stay
+            for folder in (self._cache.root, self._cache.shared)
         )
         return Setup(
             frontends=self._frontends,
@@ -384,8 +384,8 @@ class JobRunner:
                 try:
                     keep_failure(self._kept, job, result, printed)
                 except OSError as exc:
-                    what = f"inputs of failed jobs are not kept: {exc.strerror}: {self._kept}"
-                    self._tell((what,))
+                    message = f"inputs of failed jobs are not kept: {exc.strerror}: {self._kept}"
+                    self._tell((message,))
         return Failed(error=result)
 
     def _tell(self, notes: Sequence[str]) -> None:

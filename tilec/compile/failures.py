@@ -66,8 +66,8 @@ def lost(answer: Answer, subject: str, limit: float, activity: Activity) -> Comp
     if "SIGKILL" in death:
         cause = "the machine ran out of memory"
         fix = "run fewer jobs at once (`-j`), or make the tile smaller"
-    what = f"{subject}: the process that {activity.does} it {death}{where}"
-    return CompileError(what, cause=cause, fix=fix, log=printed)
+    message = f"{subject}: the process that {activity.does} it {death}{where}"
+    return CompileError(message, cause=cause, fix=fix, log=printed)
 
 
 def failure_folder(kept: Path, job: Job) -> Path:
@@ -84,16 +84,18 @@ def keep_failure(kept: Path, job: Job, error: CompileError, printed: str) -> Non
     Raises:
         OSError: the files cannot be written.
     """
-    place = failure_folder(kept, job)
-    shutil.rmtree(place, ignore_errors=True)
-    place.mkdir(parents=True)
+    folder = failure_folder(kept, job)
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
     log = error.log
     if printed.strip() not in log:
         log = f"{log}\n--- printed meanwhile ---\n{printed}".lstrip("\n")
-    (place / "log.txt").write_text(f"{error}\n\n{log}\n", encoding="utf-8", errors="replace")
+    (folder / "log.txt").write_text(f"{error}\n\n{log}\n", encoding="utf-8", errors="replace")
     if error.command:
-        (place / "command.txt").write_text(f"{error.command}\n", encoding="utf-8", errors="replace")
+        (folder / "command.txt").write_text(
+            f"{error.command}\n", encoding="utf-8", errors="replace"
+        )
     source = Path(job.spec.source.root, job.spec.source.path)
     if source.is_file():
-        shutil.copyfile(source, place / source.name)
-    error.kept = str(place)
+        shutil.copyfile(source, folder / source.name)
+    error.kept = str(folder)

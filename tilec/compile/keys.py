@@ -129,7 +129,7 @@ class KeyMaker:
 
     def keyed(self, jobs: Iterable[Job]) -> tuple[KeyedJob, ...]:
         """Return jobs with their keys."""
-        tools = {language: tuple(found) for language, found in self._tools.items()}
+        tools = {language: tuple(infos) for language, infos in self._tools.items()}
         covered = {
             name: (inputs_digest(files), tuple(files)) for name, files in self._inputs.items()
         }
@@ -247,11 +247,11 @@ def declaration_key(
 def recall(snapshot: Any, job_id: str) -> Explained | None:
     """Return the explanation of one job out of a snapshot, or None."""
     try:
-        places = snapshot["jobs"][job_id]
+        indices = snapshot["jobs"][job_id]
         return tuple(
             (str(label), str(value))
-            for place in places
-            for label, value in snapshot["parts"][place]
+            for index in indices
+            for label, value in snapshot["parts"][index]
         )
     except (KeyError, IndexError, TypeError, ValueError):
         return None

@@ -238,7 +238,7 @@ def _rendered(tools: Mapping[str, tuple[str, str]], pins: Pins) -> Iterator[str]
 
 
 def _rows(tools: Mapping[str, Sequence[ToolInfo]]) -> dict[str, tuple[str, str]]:
-    return {tool.name: (tool.version, tool.digest) for found in tools.values() for tool in found}
+    return {tool.name: (tool.version, tool.digest) for row in tools.values() for tool in row}
 
 
 def _changes(old: Mapping[str, tuple[str, str]], new: Mapping[str, tuple[str, str]]) -> list[str]:

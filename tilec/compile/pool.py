@@ -309,9 +309,9 @@ def ask(worker: WorkerProcess, request: Request, *, limit: float) -> Answer:
     return answer
 
 
-def _unstarted(what: str) -> ToolchainError:
+def _unstarted(reason: str) -> ToolchainError:
     return ToolchainError(
-        what,
+        reason,
         cause="the Python environment of this build is broken, or the machine is out of processes "
         "or memory",
         fix="`tilec doctor` shows what is found; `-j 1` needs the least",

@@ -122,8 +122,8 @@ class WorkerProcess:
         except (EOFError, OSError) as exc:
             raise WorkerDiedError(self._wait_for_exit()) from exc
         except Exception as exc:  # unpickling may run code of other packages
-            what = f"sent what cannot be read ({type(exc).__name__}: {exc})"
-            raise WorkerDiedError(what) from exc
+            message = f"sent what cannot be read ({type(exc).__name__}: {exc})"
+            raise WorkerDiedError(message) from exc
 
     def clear_log(self) -> None:
         """Clear the log."""

@@ -168,11 +168,11 @@ def option_problem(manifest: Manifest, kernel: Kernel, options: Options) -> Diag
             if exc.path[0] in dict(kernel.options)
             else ("frontend", kernel.language)
         )
-        place = manifest.locate((*table, *exc.path))
+        location = manifest.locate((*table, *exc.path))
         return Diagnostic(
             message=f"{render(table)}: {exc.what}",
-            location=place,
-            excerpt=manifest.locate.excerpt(place),
+            location=location,
+            excerpt=manifest.locate.excerpt(location),
             hint=exc.fix,
         )
     except UsageError:

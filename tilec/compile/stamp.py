@@ -53,7 +53,7 @@ def question(
         places: values of CUDA_HOME and PATH.
     """
     # Tools and kernels' imports come from sys.path, which depends on PYTHONPATH.
-    asked = [
+    parts = [
         _VERSION,
         __version__,
         sys.version,
@@ -66,7 +66,7 @@ def question(
         [*emit],
         [*places],
     ]
-    return hashlib.sha256(json.dumps(asked).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -175,10 +175,13 @@ def take(
             return False
         folders = looked.union((file.parent for file in inputs), map(Path, filter(None, sys.path)))
         files = {_name(root, file): status_of(file) for file in inputs}
-        places = {
+        folder_times = {
             _name(root, folder): status_of(folder)[1:] for folder in folders if folder.is_dir()
         }
-        seen = {**places, **({_name(root, root): list(root_before[1:])} if root_before else {})}
+        seen = {
+            **folder_times,
+            **({_name(root, root): list(root_before[1:])} if root_before else {}),
+        }
         # Check the change time too: a file copied over another with its times looks old.
         times = [status[1:3] for status in files.values()]
         times += [status[:2] for status in seen.values()]
@@ -189,7 +192,13 @@ def take(
         files |= {name: status_of(root / name) for name in names}
         cache.put_record(
             record_key("stamp", root),
-            {"asked": asked, "jobs": jobs, "files": files, "folders": places, "outputs": outputs},
+            {
+                "asked": asked,
+                "jobs": jobs,
+                "files": files,
+                "folders": folder_times,
+                "outputs": outputs,
+            },
         )
     except OSError:
         return False
@@ -209,8 +218,8 @@ def _looked_in(
 
 def status_of(path: Path) -> list[int]:
     """Return size, times and inode of a file or directory."""
-    found = os.stat(path)  # noqa: PTH116  (called for hundreds of paths where milliseconds count)
-    return [found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino]
+    status = os.stat(path)  # noqa: PTH116  (called for hundreds of paths where milliseconds count)
+    return [status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino]
 
 
 def _folders(top: Path, counts: Callable[[str], bool], output: Path) -> Iterator[Path]:
@@ -218,15 +227,15 @@ def _folders(top: Path, counts: Callable[[str], bool], output: Path) -> Iterator
 
     It yields at most one folder more than `_MOST_FOLDERS`.
     """
-    for count, (place, names, _) in enumerate(os.walk(top)):
+    for count, (folder, names, _) in enumerate(os.walk(top)):
         names[:] = [
             name
             for name in names
             if counts(name)
             and name not in _NEVER_READ
-            and not _is_foreign(Path(place, name), output)
+            and not _is_foreign(Path(folder, name), output)
         ]
-        yield Path(place)
+        yield Path(folder)
         if count >= _MOST_FOLDERS:
             return
 

@@ -182,11 +182,11 @@ class Worker:
         return Reply(result=result, notes=tuple(self._notes))
 
     def _declare(self, request: Declare) -> tuple[KernelDecl, ...]:
-        found = tuple(self._frontend(request.language).declare(request.source))
-        for decl in found:
+        declared = tuple(self._frontend(request.language).declare(request.source))
+        for decl in declared:
             if not isinstance(decl, KernelDecl):
                 raise TypeError(f"declare gave a {type(decl).__name__} where a KernelDecl was due")
-        return found
+        return declared
 
     def _identify(self, request: Identify) -> Identity:
         tools: dict[str, tuple[ToolInfo, ...]] = {}
@@ -287,29 +287,33 @@ def check_image(image: object) -> None:
 def changed(job: Job) -> CompileError:
     """Return the error for files that changed during compilation."""
     path = job.spec.source.path
-    what = (
+    message = (
         f"{path}, or a file that it includes, imports or reads, was changed while it was compiled"
     )
-    place = Diagnostic(message=what, location=Location(file=path))
+    problem = Diagnostic(message=message, location=Location(file=path))
     return CompileError(
-        what, diagnostics=(place,), fix="build again", kernel=job.variant.id, target=str(job.target)
+        message,
+        diagnostics=(problem,),
+        fix="build again",
+        kernel=job.variant.id,
+        target=str(job.target),
     )
 
 
-def _bug(request: Request, what: str, log: str) -> CompileError:
+def _bug(request: Request, event: str, log: str) -> CompileError:
     if isinstance(request, Compile):
         job = request.job
         return CompileError(
-            f"{job.id}: the {job.spec.language} frontend failed: {what}",
+            f"{job.id}: the {job.spec.language} frontend failed: {event}",
             log=log,
             fix=_BUG,
             kernel=job.variant.id,
             target=str(job.target),
         )
     if isinstance(request, Identify):
-        return CompileError(f"tools cannot be looked at: {what}", log=log, fix=_BUG)
+        return CompileError(f"tools cannot be looked at: {event}", log=log, fix=_BUG)
     return CompileError(
-        f"{request.source.path}: the {request.language} frontend failed to read it: {what}",
+        f"{request.source.path}: the {request.language} frontend failed to read it: {event}",
         log=log,
         fix=_BUG,
     )
@@ -318,9 +322,9 @@ def _bug(request: Request, what: str, log: str) -> CompileError:
 def _unsendable(reply: Reply, request: Request, exc: Exception) -> Reply:
     """Return the replacement for a reply that cannot be pickled; it keeps an error's text."""
     is_error = isinstance(reply.result, TilecError)
-    what = str(reply.result) if is_error else f"its result cannot be sent: {exc}"
+    message = str(reply.result) if is_error else f"its result cannot be sent: {exc}"
     log = "".join(traceback.format_exception(exc))
-    return Reply(result=_bug(request, what, log), notes=reply.notes)
+    return Reply(result=_bug(request, message, log), notes=reply.notes)
 
 
 if __name__ == "__main__":

@@ -135,7 +135,7 @@ def load_frontend(where: str, language: str) -> type[Frontend]:
     """
     module, _, name = where.partition(":")
     try:
-        found: type[Frontend] = getattr(importlib.import_module(module), name)
+        frontend: type[Frontend] = getattr(importlib.import_module(module), name)
     except Exception as exc:
         raise ToolchainError(
             f"the frontend for language {language!r} cannot be loaded from {where}: "
@@ -143,4 +143,4 @@ def load_frontend(where: str, language: str) -> type[Frontend]:
             cause="the package that provides it is half installed or of another version",
             fix="install it again; `tilec doctor` shows what is found",
         ) from exc
-    return found
+    return frontend

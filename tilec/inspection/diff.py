@@ -119,7 +119,7 @@ def compare(old: Report, new: Report) -> Difference:
     )
 
 
-def to_json(found: Difference) -> dict[str, Any]:
+def to_json(difference: Difference) -> dict[str, Any]:
     """Return the difference as JSON values."""
     sides = {
         side: {
@@ -127,20 +127,22 @@ def to_json(found: Difference) -> dict[str, Any]:
             "sha256": report.digest,
             "package": dataclasses.asdict(report.info.package),
         }
-        for side, report in (("old", found.old), ("new", found.new))
+        for side, report in (("old", difference.old), ("new", difference.new))
     }
-    changed = [dataclasses.asdict(image) | {"worse": list(image.worse)} for image in found.images]
+    changed = [
+        dataclasses.asdict(image) | {"worse": list(image.worse)} for image in difference.images
+    ]
     return {
         **sides,
-        "breaking": len(found.breaking),
-        "changes": [dataclasses.asdict(change) for change in found.changes],
+        "breaking": len(difference.breaking),
+        "changes": [dataclasses.asdict(change) for change in difference.changes],
         "images": {
             "changed": changed,
-            "added": list(found.added),
-            "removed": list(found.removed),
-            "same": found.same,
+            "added": list(difference.added),
+            "removed": list(difference.removed),
+            "same": difference.same,
         },
-        "tools": [dataclasses.asdict(tool) for tool in found.tools],
+        "tools": [dataclasses.asdict(tool) for tool in difference.tools],
     }
 
 
@@ -177,8 +179,8 @@ def _tools(old: BundleInfo, new: BundleInfo) -> tuple[ToolChange, ...]:
 
 def _package_changes(old: BundleInfo, new: BundleInfo) -> Iterator[Change]:
     if old.package.module != new.package.module:
-        what = f"imported as {new.package.module}, was {old.package.module}"
-        yield Change(what=what, breaking=True)
+        message = f"imported as {new.package.module}, was {old.package.module}"
+        yield Change(what=message, breaking=True)
     if old.min_driver != new.min_driver:
         now, was = (f"branch {one.min_driver}" if one.min_driver else "any" for one in (new, old))
         breaking = new.min_driver > old.min_driver
@@ -207,9 +209,9 @@ def _lists(old: KernelInfo, new: KernelInfo) -> Iterator[Change]:
         now = new.list_counts.get(name, ())
         if name in params and now != counts:
             shown = " or ".join(map(str, now))
-            what = f"{name} is {f'a list of {shown} arrays' if now else 'no list'}"
+            message = f"{name} is {f'a list of {shown} arrays' if now else 'no list'}"
             was = " or ".join(map(str, counts))
-            yield Change(what=f"{what}; was one of {was}", breaking=not set(now) >= set(counts))
+            yield Change(what=f"{message}; was one of {was}", breaking=not set(now) >= set(counts))
 
 
 def _params(old: KernelInfo, new: KernelInfo) -> Iterator[Change]:
@@ -217,19 +219,19 @@ def _params(old: KernelInfo, new: KernelInfo) -> Iterator[Change]:
     for name, param in before.items():
         if name not in after:
             yield Change(what=f"parameter {param_text(param)} removed", breaking=True)
-    for place, (name, param) in enumerate(after.items()):
+    for index, (name, param) in enumerate(after.items()):
         if name not in before:
             why = ""
             if param.default is None and not param.optional:
                 why = ", without a default"
-            elif place < len(before):
+            elif index < len(before):
                 why = ", in front of others"
             yield Change(what=f"parameter {param_text(param)} added{why}", breaking=bool(why))
     kept = [name for name in before if name in after]
     order = [name for name in after if name in before]
     if kept != order:
-        what = f"parameters in another order: {', '.join(order)}; was {', '.join(kept)}"
-        yield Change(what=what, breaking=True)
+        message = f"parameters in another order: {', '.join(order)}; was {', '.join(kept)}"
+        yield Change(what=message, breaking=True)
     for name in kept:
         yield from _param(before[name], after[name], old, new)
 
@@ -246,15 +248,15 @@ def _param(was: Param, now: Param, old: KernelInfo, new: KernelInfo) -> Iterator
         one, other = getattr(was, name), getattr(now, name)
         if one != other:
             looser = other in (-1, ()) or (name == "align" and other < one)
-            what = f"{now.name}: {name.replace('_', ' ')} {other}; was {one}"
-            yield Change(what=what, breaking=not looser)
+            message = f"{now.name}: {name.replace('_', ' ')} {other}; was {one}"
+            yield Change(what=message, breaking=not looser)
     if was.optional != now.optional:
-        what = "may be None; it was required" if now.optional else "may not be None any more"
-        yield Change(what=f"{now.name} {what}", breaking=was.optional)
+        message = "may be None; it was required" if now.optional else "may not be None any more"
+        yield Change(what=f"{now.name} {message}", breaking=was.optional)
     if was.default != now.default:
         texts = ["none" if one.default is None else one.default for one in (now, was)]
-        what = f"default of {now.name} is {texts[0]}; was {texts[1]}"
-        yield Change(what=what, breaking=now.default is None)
+        message = f"default of {now.name} is {texts[0]}; was {texts[1]}"
+        yield Change(what=message, breaking=now.default is None)
 
 
 def _dtypes(param: Param, kernel: KernelInfo) -> set[str]:
@@ -274,8 +276,8 @@ def _axes(old: KernelInfo, new: KernelInfo) -> Iterator[Change]:
             continue
         if name not in before:
             needed = name in new.choices and name not in chosen
-            what = f"axis {name} added{', without a default' if needed else ''}"
-            yield Change(what=what, breaking=needed)
+            message = f"axis {name} added{', without a default' if needed else ''}"
+            yield Change(what=message, breaking=needed)
             continue
         lost = [str(value) for value in before[name] if value not in after[name]]
         gained = [str(value) for value in after[name] if value not in before[name]]

@@ -139,11 +139,11 @@ def pick(bundle: Images, form: Form, select: str) -> tuple[str, ImageInfo]:
     images = dict(_images(bundle, form.kind))
     if select in images:
         return select, images[select]
-    found = (
+    names = (
         [name for name in images if fnmatch.fnmatchcase(name, select)] if select else list(images)
     )
-    if len(found) == 1:
-        return found[0], images[found[0]]
+    if len(names) == 1:
+        return names[0], images[names[0]]
     if not images:
         every = (
             image for kernel in bundle.info.kernels for v in kernel.variants for image in v.images
@@ -153,9 +153,9 @@ def pick(bundle: Images, form: Form, select: str) -> tuple[str, ImageInfo]:
             f"--{form.value}: the bundle has no {form.kind.value} image; it has {' and '.join(have) or 'no image at all'}",
             fix=f"add a {_example(form.kind)} target to [targets] and build again",
         )
-    listed = shown(found or list(images))
-    if found:
-        whose = f"{select!r} matches {len(found)}" if select else f"the bundle has {len(found)}"
+    listed = shown(names or list(images))
+    if names:
+        whose = f"{select!r} matches {len(names)}" if select else f"the bundle has {len(names)}"
         raise UsageError(
             f"--{form.value}: {whose} {form.kind.value} images: {listed}",
             fix="name one with --select ID",
@@ -192,13 +192,13 @@ def _text(data: bytes, name: str) -> str:
     Raises:
         NotTextError: it is no PTX.
     """
-    found = data.rstrip(b"\0").decode("utf-8", "backslashreplace")
-    if "\0" in found or ".version" not in found:
+    text = data.rstrip(b"\0").decode("utf-8", "backslashreplace")
+    if "\0" in text or ".version" not in text:
         raise NotTextError(
             f"{name}: the PTX image is no text",
             cause="the bundle was not made by tilec",
         )
-    return found
+    return text
 
 
 def _one_entry(text: str, symbol: str) -> str:

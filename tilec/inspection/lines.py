@@ -54,24 +54,24 @@ def tileir_listing(module: Module) -> Listing:
 def _listing(rows: Iterable[tuple[str, Places]]) -> Listing:
     pairs = list(rows)
     return Listing(
-        lines=tuple(text for text, _ in pairs), places=tuple(places for _, places in pairs)
+        lines=tuple(text for text, _ in pairs), places=tuple(chain for _, chain in pairs)
     )
 
 
 def _sass(text: str) -> Iterator[tuple[str, Places]]:
-    places: list[Place] = []
+    chain: list[Place] = []
     marked = False
     for line in text.strip("\n").splitlines():
-        mark = _MARK.match(line)
-        if mark:
-            places = places if marked else []
-            places.append((mark["file"], int(mark["line"])))
+        match = _MARK.match(line)
+        if match:
+            chain = chain if marked else []
+            chain.append((match["file"], int(match["line"])))
             marked = True
             continue
         marked = False
         code = _INSTRUCTION.match(line)
         if code:
-            yield f"{code[1]}  {code[2].strip()}", tuple(places)
+            yield f"{code[1]}  {code[2].strip()}", tuple(chain)
         else:
             yield line.rstrip(), ()
 

@@ -116,13 +116,13 @@ def _languages(tools: tuple[ToolReport, ...], packages: tuple[Package, ...]) -> 
 
 def _package(name: str, use: str) -> Package:
     try:
-        found = version(name)
+        installed = version(name)
     except PackageNotFoundError:
         return Package(name=name, use=use, version="")
-    return Package(name=name, use=use, version=found, problem=_unfit(name, found))
+    return Package(name=name, use=use, version=installed, problem=_unfit(name, installed))
 
 
-def _unfit(name: str, found: str) -> str:
+def _unfit(name: str, installed: str) -> str:
     """Return why the frontend that compiles with a package refuses this version of it."""
     from tilec.frontends.simt import api as simt
     from tilec.frontends.tile.patches import TESTED
@@ -131,7 +131,7 @@ def _unfit(name: str, found: str) -> str:
 
     tested = {"numba-cuda": (simt.TESTED, simt.FIX), "triton": (triton.TESTED, triton.FIX)}
     try:
-        require_minor(name, found, *tested.get(name, (TESTED, FIX)))
+        require_minor(name, installed, *tested.get(name, (TESTED, FIX)))
     except TilecError as exc:
         return exc.what
     return ""

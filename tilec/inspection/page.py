@@ -195,12 +195,12 @@ class _Maker:
             if image.target.kind is TargetKind.CUBIN
         }
         before: Counter[str] = Counter()
-        turns = {}
+        order = {}
         for key, (kernel, _) in unique.items():
-            turns[key] = before[kernel]
+            order[key] = before[kernel]
             before[kernel] += 1
         most = min(self._limits.disassembled, self._limits.images)
-        for key in sorted(unique, key=turns.__getitem__)[:most]:
+        for key in sorted(unique, key=order.__getitem__)[:most]:
             image = unique[key][1]
             data = self._bundle.image(image.digest)
             self._texts[key] = pool.submit(
@@ -215,19 +215,19 @@ class _Maker:
     @property
     def left_out(self) -> str:
         """Why code is missing."""
-        said = [self._missing] if self._missing else []
+        reasons = [self._missing] if self._missing else []
         if self._left:
             kept = len(self._read)
-            said.append(
+            reasons.append(
                 f"the code of {self._left} images is left out, {kept} have it: --select chooses whose it is"
             )
-        return "; ".join(said)
+        return "; ".join(reasons)
 
     def image(
         self, name: str, kernel: KernelInfo, variant: VariantInfo, image: ImageInfo
     ) -> PageImage:
         """Return an image with its code."""
-        found = self._code(name, image)
+        code = self._code(name, image)
         spilled = spills(image.resources)
         warnings: tuple[str, ...] = ()
         if spilled:
@@ -240,25 +240,25 @@ class _Maker:
             variant=variant,
             image=image,
             held=residency(kernel, variant, image),
-            code=found.code,
-            note=found.note,
+            code=code.code,
+            note=code.note,
             warnings=warnings,
         )
 
     def sources(self, folder: Path) -> tuple[PageFile, ...]:
         """Return the sources of the listings; unchanged ones of the bundle are embedded."""
         digests = dict(self._bundle.info.sources)
-        found: list[PageFile] = []
+        files: list[PageFile] = []
         for name in self._files:
             lines = source_lines(folder / name, digests[name]) if name in digests else []
             note = "" if lines else _why_no_source(name, known=name in digests)
-            code = f"file{len(found)}" if lines and self._size < self._limits.bytes else ""
+            code = f"file{len(files)}" if lines and self._size < self._limits.bytes else ""
             if code:
                 self._embed(code, {"lines": lines})
             elif lines:
                 note = "left out: the page has no more room"
-            found.append(PageFile(name=name, code=code, note=note))
-        return tuple(found)
+            files.append(PageFile(name=name, code=code, note=note))
+        return tuple(files)
 
     def _code(self, name: str, image: ImageInfo) -> _Code:
         key = (image.digest, image.symbol)  # variants may share an image
@@ -309,16 +309,13 @@ class _Maker:
         table: list[list[list[int]]] = []
         at = []
         most = self._limits.lines
-        for places in listing.places[:most]:
-            if places not in numbers:
-                numbers[places] = len(table)
+        for chain in listing.places[:most]:
+            if chain not in numbers:
+                numbers[chain] = len(table)
                 table.append(
-                    [
-                        [self._files.setdefault(file, len(self._files)), line]
-                        for file, line in places
-                    ]
+                    [[self._files.setdefault(file, len(self._files)), line] for file, line in chain]
                 )
-            at.append(numbers[places])
+            at.append(numbers[chain])
         return {"lines": listing.lines[:most], "at": at, "places": table}
 
     def _embed(self, name: str, value: object) -> None:

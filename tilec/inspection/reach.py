@@ -157,7 +157,7 @@ def _reached(info: BundleInfo) -> dict[str, _Reach]:
         for policy in (kernel.jit, JitFallback.ALLOW):
             for name, facts in devices(info, policy):
                 for variant in for_device(kernel, facts).variants:
-                    accepted = [by_variant[variant.id][place] for place in ranked(variant, facts)]
+                    accepted = [by_variant[variant.id][index] for index in ranked(variant, facts)]
                     for reach in accepted[:1]:
                         (reach.takers if policy is kernel.jit else reach.allowed).add(name)
                     for reach in accepted[1:]:

@@ -187,17 +187,17 @@ def assumption_text(assume: tuple[Assumption, ...]) -> str:
         ]
         if one.align > 1:
             facts.append(f"base by {one.align}")
-        said = [", ".join(facts).replace(" by ", " divisible by ", 1)] if facts else []
+        parts = [", ".join(facts).replace(" by ", " divisible by ", 1)] if facts else []
         if one.extent:
-            said.append(
+            parts.append(
                 f"shape is {','.join('?' if extent is None else str(extent) for extent in one.extent)}"
             )
         if one.contiguous:
-            said.append("contiguous")
+            parts.append("contiguous")
         if one.absent:
-            said.append("None")
-        if said:
-            groups.setdefault(", ".join(said), []).append(one.param)
+            parts.append("None")
+        if parts:
+            groups.setdefault(", ".join(parts), []).append(one.param)
     return "; ".join(f"{', '.join(params)}: {facts}" for facts, params in groups.items())
 
 

@@ -14,14 +14,14 @@ from tilec_runtime.model.signature import ParamKind
 def safety_facts(kernel: KernelInfo) -> list[Fact]:
     """Return what is known of a kernel's safety, the strongest guarantee first."""
     facts = list(kernel.safety.facts) if kernel.safety is not None else []
-    facts += [Fact(guarantee=Guarantee.LAUNCH, what=what) for what in _launch_checks(kernel)]
+    facts += [Fact(guarantee=Guarantee.LAUNCH, what=message) for message in _launch_checks(kernel)]
     if kernel.safety is None:
-        what = f"what the kernel reads and writes, and in which order: {kernel.language} sources do not say (unchecked)"
-        facts.append(Fact(guarantee=Guarantee.NONE, what=what, location=kernel.location))
+        message = f"what the kernel reads and writes, and in which order: {kernel.language} sources do not say (unchecked)"
+        facts.append(Fact(guarantee=Guarantee.NONE, what=message, location=kernel.location))
     for param in kernel.params:
         if param.kind is ParamKind.PTR:
-            what = f"{param.name}: an address, whose memory nothing is known of"
-            facts.append(Fact(guarantee=Guarantee.NONE, what=what))
+            message = f"{param.name}: an address, whose memory nothing is known of"
+            facts.append(Fact(guarantee=Guarantee.NONE, what=message))
     order = list(Guarantee)
     return sorted(facts, key=lambda fact: order.index(fact.guarantee))
 

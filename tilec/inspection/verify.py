@@ -293,9 +293,9 @@ def _sbom_inside(wheel: Path) -> Document:
             if len(names) == 1 and archive.getinfo(names[0]).file_size <= MOST:
                 return parsed(archive.read(names[0]), Path(names[0]).name)
     except (*UNREADABLE, OSError) as exc:
-        what = exc.strerror if isinstance(exc, OSError) else exc
+        reason = exc.strerror if isinstance(exc, OSError) else exc
         raise BundleError(
-            f"{wheel} cannot be read: {what}", cause="it is damaged, or no wheel"
+            f"{wheel} cannot be read: {reason}", cause="it is damaged, or no wheel"
         ) from exc
     raise BundleError(
         f"{wheel} has no SBOM",
@@ -324,9 +324,9 @@ def _require_sound(variant: Path) -> None:
     for name, digest in digests.items():
         path = variant / name
         if not path.is_file() or file_digest(path) != digest:
-            what = "has other bytes than" if path.is_file() else "is missing, and"
+            message = "has other bytes than" if path.is_file() else "is missing, and"
             raise BundleError(
-                f"{path} {what} {METADATA} says",
+                f"{path} {message} {METADATA} says",
                 cause="the package is damaged, or holds files of two builds",
                 fix="fetch it again, or build it again",
             )
@@ -343,12 +343,14 @@ def _provenance_of(given: Given) -> Document | None:
     for path in sorted(folder.glob(f"*{PROVENANCE}")):
         try:
             document = read_document(path)
-            said = materials(document)
+            digests = materials(document)
         except BundleError:
             continue
-        if file_digest(given.path) in {value for key, value in said.items() if key[0] == "subject"}:
+        if file_digest(given.path) in {
+            value for key, value in digests.items() if key[0] == "subject"
+        }:
             return document
         # Of an SBOM and a hub package it names no digest, but what they are made of.
-        if given.kind in ("sbom", "hub") and inputs.items() <= said.items():
+        if given.kind in ("sbom", "hub") and inputs.items() <= digests.items():
             return document
     return None

@@ -128,12 +128,12 @@ def explain_choice(bundle: Bundle, name: str, arguments: Sequence[str], device: 
     )
 
 
-def described(shape: tuple[int, ...], dtype: str, device: DeviceInfo, *, place: int) -> Described:
-    """Return a C-contiguous tensor at an aligned address; `place` tells those of a launch apart."""
+def described(shape: tuple[int, ...], dtype: str, device: DeviceInfo, *, index: int) -> Described:
+    """Return a C-contiguous tensor at an aligned address; `index` tells those of a launch apart."""
     stride = settled_stride(shape, None)
     return Described(
         TensorFacts(
-            ptr=place * APART + ALIGNED,
+            ptr=index * APART + ALIGNED,
             shape=shape,
             stride=stride,
             dtype=dtype,
@@ -172,18 +172,18 @@ def pretended(text: str) -> DeviceInfo | None:
 
 def _read(info: KernelInfo, arguments: Sequence[str], device: DeviceInfo) -> dict[str, Any]:
     params, axes = {param.name: param for param in info.params}, dict(info.axes)
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for text in arguments:
         name, equals, value = (part.strip() for part in text.partition("="))
         if not equals or not name.isidentifier() or not value:
             raise UsageError(f"{text!r} is no argument", fix=f"take {FORMS}")
-        if name in found:
+        if name in values:
             raise UsageError(f"{text!r}: {name} is given twice")
         if name in params:
-            found[name] = _value(info, text, params[name], value, device, place=len(found) + 1)
+            values[name] = _value(info, text, params[name], value, device, index=len(values) + 1)
         elif name in axes:
-            found[name] = read_axis_value(value, axes[name])
-            if found[name] is None:
+            values[name] = read_axis_value(value, axes[name])
+            if values[name] is None:
                 raise UsageError(
                     f"{text!r}: {name} was built for {', '.join(map(axis_text, axes[name]))}"
                 )
@@ -193,11 +193,11 @@ def _read(info: KernelInfo, arguments: Sequence[str], device: DeviceInfo) -> dic
             raise UsageError(
                 f"{text!r}: kernel {info.name} has no parameter or axis {name!r}{hint}"
             )
-    return found
+    return values
 
 
 def _value(
-    info: KernelInfo, text: str, param: Param, value: str, device: DeviceInfo, *, place: int
+    info: KernelInfo, text: str, param: Param, value: str, device: DeviceInfo, *, index: int
 ) -> Described | AxisValue | None:
     if param.optional and value == "None":
         return None
@@ -217,11 +217,11 @@ def _value(
         raise UsageError(
             f"{text!r}: {info.name} takes a tensor for {param.name}", fix=f"take {FORMS}"
         )
-    return Described(_facts(text, match, device, place))
+    return Described(_facts(text, match, device, index))
 
 
 def _facts(
-    text: str, match: Mapping[str, Any] | re.Match[str], device: DeviceInfo, place: int
+    text: str, match: Mapping[str, Any] | re.Match[str], device: DeviceInfo, index: int
 ) -> TensorFacts:
     dtype = match["dtype"]
     if dtype not in DTYPES:
@@ -252,7 +252,7 @@ def _facts(
     if reach * DTYPES[dtype].bytes >= APART // 2:
         raise UsageError(f"{text!r}: no device has memory for it")
     # Divisible by the alignment and by no larger power of two.
-    address = place * APART + align
+    address = index * APART + align
     return TensorFacts(
         ptr=address,
         shape=shape,
@@ -280,9 +280,9 @@ def taken(
     given: dict[str, Any] = {
         p.name: bytes(p.size) for p in info.params if p.kind is ParamKind.STRUCT
     }
-    for place, (name, value) in enumerate(inputs.items(), 1):
+    for index, (name, value) in enumerate(inputs.items(), 1):
         given[name] = (
-            described(value.shape, value.dtype, device, place=place)
+            described(value.shape, value.dtype, device, index=index)
             if hasattr(value, "shape")
             else value
         )

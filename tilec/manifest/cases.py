@@ -22,18 +22,18 @@ Whole = AxisValue | dict[str, Any] | None  # an input: a value or a table
 _SHARED = ("reference", "tolerance", "bench")
 
 
-def read_cases(found: Row, scope: Scope) -> tuple[Case, ...]:
+def read_cases(tables: Row, scope: Scope) -> tuple[Case, ...]:
     """Return the cases of a kernel or chain, each with what its table says for all of them."""
-    shared = {key: found[key] for key in _SHARED if key in found}
+    shared = {key: tables[key] for key in _SHARED if key in tables}
     return tuple(
-        _case(name, {**shared, **table}, found.get("inputs", {}), scope)
-        for name, table in found.get("case", {}).items()
+        _case(name, {**shared, **table}, tables.get("inputs", {}), scope)
+        for name, table in tables.get("case", {}).items()
     )
 
 
-def _case(name: str, found: Row, shared: Row, scope: Scope) -> Case:
+def _case(name: str, table: Row, shared: Row, scope: Scope) -> Case:
     path = (*scope.path, "case", name)
-    own = found.get("inputs", {})
+    own = table.get("inputs", {})
     merged = {
         parameter: _merged(shared.get(parameter), own.get(parameter))
         for parameter in (*shared, *(each for each in own if each not in shared))
@@ -41,22 +41,22 @@ def _case(name: str, found: Row, shared: Row, scope: Scope) -> Case:
     inputs = []
     # A shape may use the inputs before it: names that come later are not there yet when it is
     # worked out.
-    places = ((*scope.path, "inputs"), (*path, "inputs"))
-    refused = {str(p.path[-1]) for p in scope.problems.found if p.path[:-1] in places}
+    paths = ((*scope.path, "inputs"), (*path, "inputs"))
+    refused = {str(p.path[-1]) for p in scope.problems.found if p.path[:-1] in paths}
     names, later = {*scope.axes, *scope.let, *refused}, set(merged)
     for parameter, item in merged.items():
         at = (*(path if parameter in own else scope.path), "inputs", parameter)
         inputs.append(_input(parameter, item, names, later, at, scope))
         later.discard(parameter)
         names.add(parameter)
-    file, function = found.get("reference", ("", ""))
+    file, function = table.get("reference", ("", ""))
     return Case(
         name=name,
         inputs=tuple(inputs),
         reference=f"{file}:{function}" if file else "",
-        tolerance=_tolerance(found.get("tolerance", {})),
-        axes=scope.point(found.get("axes", {}), (*path, "axes")),
-        bench=case_keys.BENCH.make(found["bench"]) if found.get("bench") else None,
+        tolerance=_tolerance(table.get("tolerance", {})),
+        axes=scope.point(table.get("axes", {}), (*path, "axes")),
+        bench=case_keys.BENCH.make(table["bench"]) if table.get("bench") else None,
     )
 
 
@@ -81,11 +81,11 @@ def _input(
 ) -> Input:
     if not isinstance(item, dict):
         return Input(name=name, value=item)
-    places = {path, (*scope.path, "inputs", name)}
+    paths = {path, (*scope.path, "inputs", name)}
     reported = {
         p.path[len(at)]
         for p in scope.problems.found
-        for at in places
+        for at in paths
         if p.path[: len(at)] == at and len(p.path) > len(at)
     }
     if "dtype" in item:
@@ -134,12 +134,12 @@ def _check_origin(
     elif not {"shape", "file", "make"} & {*item, *reported}:
         problems.add(path, "'shape' is missing", at_key=True)
     if ("value" in item) != (item.get("dist") == "constant"):
-        what = (
+        message = (
             'is for dist = "constant"'
             if "value" in item
             else "'value' is missing: dist = \"constant\", value = 1"
         )
-        problems.add((*path, "value") if "value" in item else path, what, at_key=True)
+        problems.add((*path, "value") if "value" in item else path, message, at_key=True)
 
 
 def _extents(
@@ -151,21 +151,21 @@ def _extents(
             continue
         ahead = sorted(parse(text).names & later - names)
         if ahead:
-            what = (
+            message = (
                 "itself"
                 if ahead[0] == name
                 else f"{ahead[0]!r}, which comes after it: put {ahead[0]} first"
             )
-            scope.problems.add((*path, key, index), f"uses {what}")
+            scope.problems.add((*path, key, index), f"uses {message}")
         else:
             scope.expression(text, names, (*path, key, index))
 
 
-def _tolerance(found: Row) -> tuple[Tolerance, ...]:
-    plain = {key: value for key, value in found.items() if not isinstance(value, dict)}
+def _tolerance(entries: Row) -> tuple[Tolerance, ...]:
+    plain = {key: value for key, value in entries.items() if not isinstance(value, dict)}
     by_dtype = tuple(
         Tolerance(dtype=short_name(dtype), **table)
-        for dtype, table in found.items()
+        for dtype, table in entries.items()
         if isinstance(table, dict)
     )
     return ((Tolerance(**plain),) if plain else ()) + by_dtype
@@ -174,10 +174,10 @@ def _tolerance(found: Row) -> tuple[Tolerance, ...]:
 FORM = "a step is a call such as gemm(c, a, b, BM=64): a kernel, names of the case's inputs, and numbers"
 
 
-def read_chains(found: Row, kernels: Collection[str], problems: Problems) -> tuple[Chain, ...]:
+def read_chains(tables: Row, kernels: Collection[str], problems: Problems) -> tuple[Chain, ...]:
     """Return every chain; `kernels` are the names that the manifest gives kernels."""
     chains = []
-    for name, table in found.items():
+    for name, table in tables.items():
         path: Path = ("chain", name)
         if name in kernels:
             problems.add(path, f"{name!r} is a kernel too: call one of them otherwise", at_key=True)

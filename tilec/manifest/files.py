@@ -22,9 +22,9 @@ def file_problems(manifest: Manifest) -> Iterator[Diagnostic]:
     """
     for key, name, kind in _named_paths(manifest):
         problem = _leaving(manifest, key, name)
-        what = "" if problem or not kind else _missing(Path(manifest.root), name, kind)
-        if problem or what:
-            yield problem or manifest.locate.problem(key, what)
+        message = "" if problem or not kind else _missing(Path(manifest.root), name, kind)
+        if problem or message:
+            yield problem or manifest.locate.problem(key, message)
 
 
 def source_problem(manifest: Manifest, kernel: Kernel) -> Diagnostic | None:
@@ -35,14 +35,14 @@ def source_problem(manifest: Manifest, kernel: Kernel) -> Diagnostic | None:
     if leaving:
         return leaving
     if path.is_symlink() and not path.exists():
-        what = f"{kernel.source!r} is a link to {str(path.readlink())!r}, which is not there"
+        message = f"{kernel.source!r} is a link to {str(path.readlink())!r}, which is not there"
     elif path.exists() and not path.is_file():
-        what = f"{kernel.source!r} is not a file"
+        message = f"{kernel.source!r} is not a file"
     elif path.exists() and not os.access(path, os.R_OK):
-        what = f"{kernel.source!r} may not be read by this user"
+        message = f"{kernel.source!r} may not be read by this user"
     else:
-        what = _missing(root, kernel.source, "file")
-    return manifest.locate.problem(key, what) if what else None
+        message = _missing(root, kernel.source, "file")
+    return manifest.locate.problem(key, message) if message else None
 
 
 def reference_problems(manifest: Manifest) -> tuple[Diagnostic, ...]:
@@ -57,11 +57,11 @@ def reference_problems(manifest: Manifest) -> tuple[Diagnostic, ...]:
             file, _, function = text.rpartition(":")
             if file not in read:
                 read[file] = bound_names(Path(manifest.root) / file, file)
-            what, known = read[file]
+            message, known = read[file]
             if known is not None and function not in known:
-                what = f"{file} has no function {function!r}{did_you_mean(function, known)}"
-            if what:
-                problems.append(manifest.locate.problem((table, name, "case", *key), what))
+                message = f"{file} has no function {function!r}{did_you_mean(function, known)}"
+            if message:
+                problems.append(manifest.locate.problem((table, name, "case", *key), message))
     return tuple(problems)
 
 
@@ -83,9 +83,9 @@ def reference_parameter_problems(
             for name in () if node is None else _demanded(node):
                 if name not in names:
                     near = did_you_mean(name, names) or f"; there are {', '.join(sorted(names))}"
-                    what = f"{case.reference} takes {name!r}, which is no input{near}"
+                    message = f"{case.reference} takes {name!r}, which is no input{near}"
                     path = ("kernel", kernel.name, "case", case.name, "reference")
-                    yield manifest.locate.problem(path, what)
+                    yield manifest.locate.problem(path, message)
 
 
 def _definitions(path: Path) -> dict[str, ast.FunctionDef]:

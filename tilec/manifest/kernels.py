@@ -39,22 +39,24 @@ ByTarget = tuple[tuple[str, tuple[AxisValue, ...]], ...]
 
 
 def read_kernel(
-    name: str, found: dict[str, Any], path: Path, problems: Problems, languages: Languages
+    name: str, entries: dict[str, Any], path: Path, problems: Problems, languages: Languages
 ) -> Kernel | None:
     """Return one kernel, or None if too little of it could be read."""
-    if what := values.kernel_name_problem(name):
-        problems.add(path, what, at_key=True)
-    file, function = found.get("source", ("", ""))
-    language = _language(found, file, path, problems, languages) if file else ""
-    table = found.get("matrix", {})
+    if message := values.kernel_name_problem(name):
+        problems.add(path, message, at_key=True)
+    file, function = entries.get("source", ("", ""))
+    language = _language(entries, file, path, problems, languages) if file else ""
+    table = entries.get("matrix", {})
     table = {"autotune": True} if table == "autotune" else table
-    named = tuple(found.get("let", {}))
+    named = tuple(entries.get("let", {}))
     matrix, axes = _matrix(table, named, (*path, "matrix"), problems)
-    let = _let(found.get("let", {}), Scope((*path, "let"), axes, problems, open=matrix.autotune))
+    let = _let(entries.get("let", {}), Scope((*path, "let"), axes, problems, open=matrix.autotune))
     scope = Scope(path, axes, problems, named, open=matrix.autotune)
-    symbol = found.get("symbol", "")
+    symbol = entries.get("symbol", "")
     _check_symbol(symbol, function, scope)
-    params = tuple(_param(param, table, scope) for param, table in found.get("params", {}).items())
+    params = tuple(
+        _param(param, table, scope) for param, table in entries.get("params", {}).items()
+    )
     for param in params:
         if param.name in (*axes, *scope.let):
             problems.add(
@@ -62,10 +64,10 @@ def read_kernel(
                 f"{param.name!r} is an axis of the matrix too",
                 at_key=True,
             )
-    options = _options(found, language, path, problems)
+    options = _options(entries, language, path, problems)
     if not file or not language:
         return None
-    launch = kernel_keys.LAUNCH.make(found.get("launch", {}))
+    launch = kernel_keys.LAUNCH.make(entries.get("launch", {}))
     _check_launch(launch, (*path, "launch"), problems)
     return Kernel(
         name=name,
@@ -75,28 +77,28 @@ def read_kernel(
         language=language,
         matrix=matrix,
         let=let,
-        assume=_assume(found, scope),
-        hints=_hints(found.get("hints", {}), (*path, "hints"), problems),
+        assume=_assume(entries, scope),
+        hints=_hints(entries.get("hints", {}), (*path, "hints"), problems),
         params=params,
-        args=found.get("args"),
+        args=entries.get("args"),
         launch=launch,
-        **_dispatch(found.get("dispatch", {}), (*path, "dispatch"), scope),
-        budget=Budget(**found.get("budget", {})),
-        cases=read_cases(found, scope),
+        **_dispatch(entries.get("dispatch", {}), (*path, "dispatch"), scope),
+        budget=Budget(**entries.get("budget", {})),
+        cases=read_cases(entries, scope),
         options=options,
-        checks=found.get("checks", ""),
-        op=_op(found["op"], (*path, "op"), problems) if "op" in found else None,
+        checks=entries.get("checks", ""),
+        op=_op(entries["op"], (*path, "op"), problems) if "op" in entries else None,
     )
 
 
-def _op(found: dict[str, Any], path: Path, problems: Problems) -> Op:
+def _op(entries: dict[str, Any], path: Path, problems: Problems) -> Op:
     outputs = []
-    for name, table in found.get("outputs", {}).items():
+    for name, table in entries.get("outputs", {}).items():
         at = (*path, "outputs", name)
         if ("like" in table) == ("shape" in table):
             problems.add(at, "say one of like and shape", at_key=True)
         outputs.append(OpOutput(name=name, **table))
-    backward = found.get("backward")
+    backward = entries.get("backward")
     if isinstance(backward, str):
         backward = {"kernel": backward}
     return Op(
@@ -108,50 +110,50 @@ def _op(found: dict[str, Any], path: Path, problems: Problems) -> Op:
 
 
 def _language(
-    found: dict[str, Any], file: str, path: Path, problems: Problems, languages: Languages
+    table: dict[str, Any], file: str, path: Path, problems: Problems, languages: Languages
 ) -> str:
-    said = found.get("language")
-    if said is not None:
-        if said in languages:
-            return str(said)
-        problems.unknown((*path, "language"), "language", said, tuple(languages))
+    stated = table.get("language")
+    if stated is not None:
+        if stated in languages:
+            return str(stated)
+        problems.unknown((*path, "language"), "language", stated, tuple(languages))
         return ""
     suffix = "." + file.rpartition(".")[2] if "." in file.rpartition("/")[2] else ""
     fits = [language for language, suffixes in languages.items() if suffix in suffixes]
     if len(fits) == 1:
         return fits[0]
     if fits:
-        what = f'{suffix} files may be {" or ".join(fits)}: say which, for example language = "{fits[0]}"'
+        message = f'{suffix} files may be {" or ".join(fits)}: say which, for example language = "{fits[0]}"'
     else:
         known = ", ".join(
             f"{s} ({language})" for language, suffixes in languages.items() for s in suffixes
         )
-        what = (
+        message = (
             f"no language has files that end in {suffix!r}: known are {known}"
             if suffix
             else f"the file has no suffix: known are {known}"
         )
-    problems.add((*path, "source"), what)
+    problems.add((*path, "source"), message)
     return ""
 
 
-def _dispatch(found: dict[str, Any], path: Path, scope: Scope) -> dict[str, Any]:
+def _dispatch(table: dict[str, Any], path: Path, scope: Scope) -> dict[str, Any]:
     """Return the fields that choose a variant."""
-    if found.get("keep") == "winners" and "table" not in found:
+    if table.get("keep") == "winners" and "table" not in table:
         scope.problems.add(
             (*path, "keep"), 'winners of what? Name the tuning file: table = "tuning/gemm.json"'
         )
-    read = {key: found[key] for key in ("table", "sizes", "keep") if found.get(key, BAD) is not BAD}
+    read = {key: table[key] for key in ("table", "sizes", "keep") if table.get(key, BAD) is not BAD}
     return {
-        "default": scope.point(found.get("default", {}), (*path, "default")),
-        "rules": _rules(found, path, scope),
+        "default": scope.point(table.get("default", {}), (*path, "default")),
+        "rules": _rules(table, path, scope),
         **read,
     }
 
 
-def _rules(found: dict[str, Any], path: Path, scope: Scope) -> tuple[Rule, ...]:
+def _rules(table: dict[str, Any], path: Path, scope: Scope) -> tuple[Rule, ...]:
     rules = []
-    for index, rule in enumerate(found.get("rules", ())):
+    for index, rule in enumerate(table.get("rules", ())):
         if rule is BAD:
             continue
         here = (*path, "rules", index)
@@ -195,24 +197,24 @@ def _check_symbol(symbol: str, function: str, scope: Scope) -> None:
 
 
 def _matrix(
-    found: dict[str, Any], let: tuple[str, ...], path: Path, problems: Problems
+    table: dict[str, Any], let: tuple[str, ...], path: Path, problems: Problems
 ) -> tuple[Matrix, Axes]:
     """Return the matrix, and its axes with the values that included points add."""
     by_target: dict[str, ByTarget] = {}
     axes: Axes = {}
-    for name, items in found.items():
+    for name, items in table.items():
         if name not in kernel_keys.MATRIX.by_name:
             axes[name] = _axis(name, items, by_target, (*path, name), problems)
-    include = _include(found.get("include", ()), Scope(path, axes, problems))
-    whole = found.get("autotune", False)
+    include = _include(table.get("include", ()), Scope(path, axes, problems))
+    whole = table.get("autotune", False)
     scope = Scope(path, _with_points(axes, include), problems, open=whole)
     matrix = Matrix(
         axes=tuple(axes.items()),
-        exclude=_exclude(found.get("exclude", ()), scope, {*scope.axes, *let}),
+        exclude=_exclude(table.get("exclude", ()), scope, {*scope.axes, *let}),
         include=include,
         by_target=tuple(by_target.items()),
         autotune=whole,
-        max_variants=found.get("max-variants", Matrix().max_variants),
+        max_variants=table.get("max-variants", Matrix().max_variants),
     )
     return matrix, scope.axes
 
@@ -226,8 +228,8 @@ def _axis(
         by_target[name] = tuple((key, _as_dtypes(each)) for key, each in items.items())
         items = tuple(dict.fromkeys(item for each in items.values() for item in each))
     if keyword.iskeyword(name):
-        what = f"{name!r} is a keyword of Python: expressions cannot name this axis"
-        problems.add(path, what, at_key=True)
+        message = f"{name!r} is a keyword of Python: expressions cannot name this axis"
+        problems.add(path, message, at_key=True)
     _check_axis(name, items, path, problems)
     return _as_dtypes(tuple(item for item in items if item is not BAD))
 
@@ -266,26 +268,26 @@ def _exclude(rules: Sequence[dict[str, Any]], scope: Scope, names: set[str]) -> 
     return tuple(exclude)
 
 
-def _check_targets(found: Mapping[str, object], path: Path, problems: Problems) -> None:
+def _check_targets(table: Mapping[str, object], path: Path, problems: Problems) -> None:
     """Report keys of values by target that are no targets."""
-    for key in found:
+    for key in table:
         try:
             key == "*" or values.target(key)
         except ValueError as error:
             problems.add((*path, key), f'{error}; "*" stands for all others', at_key=True)
 
 
-def _let(found: Mapping[str, str], scope: Scope) -> tuple[tuple[str, str], ...]:
+def _let(table: Mapping[str, str], scope: Scope) -> tuple[tuple[str, str], ...]:
     """Return the derived axes; each may use the axes of the matrix and those before it."""
     known = set(scope.axes)
-    for name, text in found.items():
+    for name, text in table.items():
         path = (*scope.path, name)
         if name in scope.axes or keyword.iskeyword(name):
-            what = "an axis of the matrix too" if name in scope.axes else "a keyword of Python"
-            scope.problems.add(path, f"{name!r} is {what}", at_key=True)
+            message = "an axis of the matrix too" if name in scope.axes else "a keyword of Python"
+            scope.problems.add(path, f"{name!r} is {message}", at_key=True)
         scope.expression(text, known, path)
         known.add(name)
-    return tuple(found.items())
+    return tuple(table.items())
 
 
 def _as_dtypes(items: tuple[AxisValue, ...]) -> tuple[AxisValue, ...]:
@@ -300,8 +302,8 @@ def _check_axis(name: str, items: tuple[Any, ...], path: Path, problems: Problem
     good = [item for item in items if item is not BAD]
     for index, item in enumerate(items):
         if item is not BAD and type(item) is not type(good[0]):
-            what = f"{shown(item)} is {_KIND[type(item)]}, {shown(good[0])} is {_KIND[type(good[0])]}: the values of an axis are of one type"
-            problems.add((*path, index), what)
+            message = f"{shown(item)} is {_KIND[type(item)]}, {shown(good[0])} is {_KIND[type(good[0])]}: the values of an axis are of one type"
+            problems.add((*path, index), message)
             return
     dtypes = [item for item in good if item in DTYPES]
     for index, item in enumerate(items):
@@ -317,8 +319,8 @@ def _check_point(point: dict[str, Any], scope: Scope, path: Path) -> None:
     for name, value in point.items():
         inner = (*path, name)
         if scope.axis(name, inner) and axes[name] and type(value) is not type(axes[name][0]):
-            what = f"{shown(value)} is {_KIND[type(value)]}, the axis has {_KIND[type(axes[name][0])]} such as {shown(axes[name][0])}"
-            scope.problems.add(inner, what)
+            message = f"{shown(value)} is {_KIND[type(value)]}, the axis has {_KIND[type(axes[name][0])]} such as {shown(axes[name][0])}"
+            scope.problems.add(inner, message)
     missing = [name for name in axes if name not in point]
     if missing and point:
         scope.problems.add(
@@ -327,9 +329,9 @@ def _check_point(point: dict[str, Any], scope: Scope, path: Path) -> None:
         )
 
 
-def _assume(found: dict[str, Any], scope: Scope) -> tuple[AssumeSet, ...]:
+def _assume(entries: dict[str, Any], scope: Scope) -> tuple[AssumeSet, ...]:
     path, problems = (*scope.path, "assume", "sets"), scope.problems
-    sets = found.get("assume", {}).get("sets")
+    sets = entries.get("assume", {}).get("sets")
     if sets is None:
         return (AssumeSet(),)
     depth = len(path)
@@ -371,11 +373,11 @@ def _assume_set(table: dict[str, Any]) -> AssumeSet:
 
 
 def _hints(
-    found: dict[str, Any], path: Path, problems: Problems
+    table: dict[str, Any], path: Path, problems: Problems
 ) -> tuple[tuple[str, tuple[tuple[str, int], ...]], ...]:
     plain: list[tuple[str, int]] = []
     by_target = []
-    for name, item in found.items():
+    for name, item in table.items():
         if isinstance(item, dict):
             try:
                 values.target(name)
@@ -450,13 +452,13 @@ def _check_launch(launch: Launch, path: Path, problems: Problems) -> None:
         )
 
 
-def _options(found: dict[str, Any], language: str, path: Path, problems: Problems) -> Options:
-    source = found.get("source", ("", ""))[0]
+def _options(table: dict[str, Any], language: str, path: Path, problems: Problems) -> Options:
+    source = table.get("source", ("", ""))[0]
     owners: dict[str, list[str]] = {}
     for owner, options in kernel_keys.OPTIONS.items():
         for key in options:
             owners.setdefault(key.name, []).append(owner)
-    read = {name: found[name] for name in owners if name in found}
+    read = {name: table[name] for name in owners if name in table}
     for name in read:
         if language and language not in owners[name]:
             problems.add(

@@ -68,9 +68,9 @@ def load(path: Path, *, languages: Languages, shown: str = "") -> Manifest:
         line = data.count(b"\n", 0, error.start) + 1
         start = data.rfind(b"\n", 0, error.start) + 1
         column = len(data[start : error.start].decode("utf-8", "replace")) + 1
-        what = f"the manifest is not UTF-8: byte 0x{data[error.start]:02x} cannot be read"
+        message = f"the manifest is not UTF-8: byte 0x{data[error.start]:02x} cannot be read"
         raise _one(
-            what, Location(file=shown, line=line, column=column), fix="save the file as UTF-8"
+            message, Location(file=shown, line=line, column=column), fix="save the file as UTF-8"
         ) from error
     return load_text(text, path, languages=languages, shown=shown)
 
@@ -104,19 +104,21 @@ def _parse(text: str, locator: Locator) -> dict[str, Any]:
 
 def _syntax(message: str, locator: Locator) -> ManifestError:
     match = re.search(r" \(at (?:line (\d+), column (\d+)|end of document)\)$", message)
-    what = message[: match.start()] if match else message
+    reason = message[: match.start()] if match else message
     if match and match[1]:
-        place = Location(file=locator.file, line=int(match[1]), column=int(match[2]))
+        location = Location(file=locator.file, line=int(match[1]), column=int(match[2]))
     else:
-        place = locator.location(len(locator.text.rstrip()))
-    twice = locator.repeated(place) if what.startswith(_TWICE) else None
+        location = locator.location(len(locator.text.rstrip()))
+    twice = locator.repeated(location) if reason.startswith(_TWICE) else None
     if twice is not None:
         key, again, first = twice
         return _one(
             f"{key} is given twice, first in line {first.line}: keep one of them", again, locator
         )
-    hint = next((hint for start, hint in _SYNTAX_HINTS.items() if what.startswith(start)), "")
-    return _one(f"the TOML cannot be read: {what[:1].lower()}{what[1:]}", place, locator, hint=hint)
+    hint = next((hint for start, hint in _SYNTAX_HINTS.items() if reason.startswith(start)), "")
+    return _one(
+        f"the TOML cannot be read: {reason[:1].lower()}{reason[1:]}", location, locator, hint=hint
+    )
 
 
 _TWICE = ("Cannot overwrite", "Cannot declare", "Cannot mutate", "Cannot redefine", "Duplicate")
@@ -128,11 +130,16 @@ _SYNTAX_HINTS = {
 
 
 def _one(
-    what: str, place: Location, locator: Locator | None = None, *, fix: str = "", hint: str = ""
+    message: str,
+    location: Location,
+    locator: Locator | None = None,
+    *,
+    fix: str = "",
+    hint: str = "",
 ) -> ManifestError:
-    excerpt = locator.excerpt(place) if locator else ""
+    excerpt = locator.excerpt(location) if locator else ""
     return ManifestError(
-        (Diagnostic(message=what, location=place, excerpt=excerpt, hint=hint),), fix=fix
+        (Diagnostic(message=message, location=location, excerpt=excerpt, hint=hint),), fix=fix
     )
 
 
@@ -157,27 +164,27 @@ def _read(
 ) -> Manifest | None:
     edition: Any = data.get("edition")
     if is_int(edition) and edition > keys.EDITION:
-        what = f"edition {shown_int(edition)} is newer than this tilec, which reads edition {keys.EDITION}: update tilec"
-        problems.add(("edition",), what)
+        message = f"edition {shown_int(edition)} is newer than this tilec, which reads edition {keys.EDITION}: update tilec"
+        problems.add(("edition",), message)
         return None
-    found = keys.MANIFEST.read(data, (), problems)
+    document = keys.MANIFEST.read(data, (), problems)
     kernels = [
         read_kernel(name, table, ("kernel", name), problems, languages)
-        for name, table in found.get("kernel", {}).items()
+        for name, table in document.get("kernel", {}).items()
         if table is not BAD
     ]
-    chains = read_chains(found.get("chain", {}), tuple(found.get("kernel", {})), problems)
-    package = _package(found.get("package", {}), problems)
-    targets = _targets(found.get("targets", {}), problems)
-    profiles = _profiles(found.get("profile", {}), problems)
-    frontends = _frontends(found.get("frontend", {}), problems, languages)
+    chains = read_chains(document.get("chain", {}), tuple(document.get("kernel", {})), problems)
+    package = _package(document.get("package", {}), problems)
+    targets = _targets(document.get("targets", {}), problems)
+    profiles = _profiles(document.get("profile", {}), problems)
+    frontends = _frontends(document.get("frontend", {}), problems, languages)
     overrides = tuple(
         _override(table, ("override", i), problems)
-        for i, table in enumerate(found.get("override", ()))
+        for i, table in enumerate(document.get("override", ()))
         if table is not BAD
     )
-    output = found.get("output", {})
-    toolchain: Toolchain = keys.TOOLCHAIN.make(found.get("toolchain", {}))
+    output = document.get("output", {})
+    toolchain: Toolchain = keys.TOOLCHAIN.make(document.get("toolchain", {}))
     if problems.found or package is None:
         return None
     where = path.absolute()
@@ -193,60 +200,60 @@ def _read(
         chains=chains,
         overrides=overrides,
         output=keys.OUTPUT.make({**output, "wheel": keys.WHEEL.make(output.get("wheel", {}))}),
-        cache=keys.CACHE.make(found.get("cache", {})),
+        cache=keys.CACHE.make(document.get("cache", {})),
         locate=locator,
     )
 
 
-def _package(found: dict[str, Any], problems: Problems) -> Package | None:
-    if "name" not in found:
+def _package(table: dict[str, Any], problems: Problems) -> Package | None:
+    if "name" not in table:
         return None
-    if "module" not in found:
-        module = re.sub(r"[-.]+", "_", found["name"])
+    if "module" not in table:
+        module = re.sub(r"[-.]+", "_", table["name"])
         try:
             values.module_name(module)
         except ValueError as error:
             problems.add(
                 ("package", "name"), f"{error}, or say by package.module how it is imported"
             )
-        found = {**found, "module": module}
-    made: Package = keys.PACKAGE.make(found)
-    return made
+        table = {**table, "module": module}
+    package: Package = keys.PACKAGE.make(table)
+    return package
 
 
-def _targets(found: dict[str, Any], problems: Problems) -> Targets:
-    for name in found.get("groups", {}):
+def _targets(table: dict[str, Any], problems: Problems) -> Targets:
+    for name in table.get("groups", {}):
         if values.looks_like_target(name):
             problems.add(
                 ("targets", "groups", name),
                 f"{name!r} is a target's name: call the group otherwise",
                 at_key=True,
             )
-    driver = found.get("min-driver", 0)
+    driver = table.get("min-driver", 0)
     if driver:
         try:
             driver = values.driver(str(driver))
         except ValueError as error:
             problems.add(("targets", "min-driver"), str(error))
     jit = next(
-        (policy for policy in JitFallback if policy.value == found.get("jit-fallback")), None
+        (policy for policy in JitFallback if policy.value == table.get("jit-fallback")), None
     )  # any other is a problem already
     return Targets(
-        default=found.get("default", DEFAULT_TARGETS),
-        groups=tuple(found.get("groups", {}).items()),
+        default=table.get("default", DEFAULT_TARGETS),
+        groups=tuple(table.get("groups", {}).items()),
         min_driver=driver,
         jit_fallback=jit,
     )
 
 
-def _profiles(found: dict[str, Any], problems: Problems) -> tuple[Profile, ...]:
+def _profiles(entries: dict[str, Any], problems: Problems) -> tuple[Profile, ...]:
     tables = {
-        name: {**BUILT_IN_PROFILES.get(name, {}), **found.get(name, {})}
-        for name in (*BUILT_IN_PROFILES, *found)
+        name: {**BUILT_IN_PROFILES.get(name, {}), **entries.get(name, {})}
+        for name in (*BUILT_IN_PROFILES, *entries)
     }
     done: dict[str, Profile] = {}
     circles: set[frozenset[str]] = set()
-    for name in (*found, *BUILT_IN_PROFILES):
+    for name in (*entries, *BUILT_IN_PROFILES):
         chain = [name]
         while parent := tables[chain[-1]].get(
             "inherits", "" if chain[-1] == "release" else "release"
@@ -258,9 +265,9 @@ def _profiles(found: dict[str, Any], problems: Problems) -> tuple[Profile, ...]:
             if parent in chain:
                 circle = chain[chain.index(parent) :]
                 if frozenset(circle) not in circles:
-                    said = [link for link in circle if "inherits" in found.get(link, {})]
+                    inheriting = [link for link in circle if "inherits" in entries.get(link, {})]
                     problems.add(
-                        ("profile", said[-1], "inherits"),
+                        ("profile", inheriting[-1], "inherits"),
                         f"profiles inherit in a circle: {' -> '.join([*circle, parent])}",
                     )
                 circles.add(frozenset(circle))
@@ -275,21 +282,21 @@ def _profiles(found: dict[str, Any], problems: Problems) -> tuple[Profile, ...]:
 
 
 def _frontends(
-    found: dict[str, Any], problems: Problems, languages: Languages
+    table: dict[str, Any], problems: Problems, languages: Languages
 ) -> tuple[tuple[str, Options], ...]:
-    for name in found:
+    for name in table:
         if name not in languages:
             problems.unknown(("frontend", name), "language", name, tuple(languages), at_key=True)
-    return tuple((name, options_of(found[name])) for name in sorted(found))
+    return tuple((name, options_of(table[name])) for name in sorted(table))
 
 
-def _override(found: dict[str, Any], path: tuple[str | int, ...], problems: Problems) -> Override:
-    if "select" in found and not found.keys() & {"hints", "targets"}:
+def _override(table: dict[str, Any], path: tuple[str | int, ...], problems: Problems) -> Override:
+    if "select" in table and not table.keys() & {"hints", "targets"}:
         problems.add(path, "changes nothing: give hints or targets")
     return Override(
-        select=found.get("select", ""),
-        hints=tuple(found.get("hints", {}).items()),
-        targets=found.get("targets"),
+        select=table.get("select", ""),
+        hints=tuple(table.get("hints", {}).items()),
+        targets=table.get("targets"),
     )
 
 

@@ -209,14 +209,14 @@ class Locator:
             return None
         return render(path), self.location(again), self.location(before.places[path][0])
 
-    def excerpt(self, place: Location) -> str:
+    def excerpt(self, location: Location) -> str:
         """Return the line of a location, or an empty text far to the right of a long line.
 
         What may be a password in a URL is left out.
         """
-        if not 0 < place.line <= len(self._lines) or place.column > EXCERPT:
+        if not 0 < location.line <= len(self._lines) or location.column > EXCERPT:
             return ""
-        start = self._lines[place.line - 1]
+        start = self._lines[location.line - 1]
         end = self.text.find("\n", start)
         line = self.text[start : len(self.text) if end < 0 else end]
         return _URL.sub(lambda url: redacted(url[0]), line)[:EXCERPT]
@@ -224,7 +224,7 @@ class Locator:
     def problem(
         self,
         path: Path,
-        what: str,
+        message: str,
         *,
         value: bool = False,
         index: int | None = None,
@@ -232,12 +232,12 @@ class Locator:
     ) -> Diagnostic:
         """Return a problem at a key, or at its value (`index`: at that character of it)."""
         path = self._written(path)
-        place = self.value(path, index) if value or index is not None else self(path)
+        location = self.value(path, index) if value or index is not None else self(path)
         shown = render(path)
         return Diagnostic(
-            message=f"{shown}: {what}" if shown else what,
-            location=place,
-            excerpt=self.excerpt(place),
+            message=f"{shown}: {message}" if shown else message,
+            location=location,
+            excerpt=self.excerpt(location),
             hint=hint,
         )
 
@@ -261,8 +261,8 @@ class Locator:
 
     def _depth(self, path: Path) -> int:
         """Return how many parts of a key exist."""
-        places = self._scan.places
-        return next((end for end in range(len(path), 0, -1) if path[:end] in places), 0)
+        known = self._scan.places
+        return next((end for end in range(len(path), 0, -1) if path[:end] in known), 0)
 
     def _nearest(self, path: Path) -> tuple[int, int]:
         return self._scan.places.get(path[: self._depth(path)], (0, 0))

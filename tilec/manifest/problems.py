@@ -49,7 +49,7 @@ class Problems:
     def unknown(
         self,
         path: Path,
-        what: str,
+        noun: str,
         value: str,
         known: tuple[str, ...] | list[str],
         *,
@@ -58,7 +58,7 @@ class Problems:
         """Record an unknown word with the nearest known one, or all of them."""
         near = did_you_mean(value, known)
         listed = f"; known are {', '.join(known)}" if known and len(known) <= 24 else ""
-        self.add(path, f"unknown {what} {value!r}{near or listed}", at_key=at_key)
+        self.add(path, f"unknown {noun} {value!r}{near or listed}", at_key=at_key)
 
     def expression(self, path: Path, error: ExpressionError) -> None:
         """Record an expression's error at its own character."""
@@ -152,17 +152,17 @@ class Scope:
         short = short_name(value) if isinstance(value, str) else value
         return short if any(item in DTYPES for item in self.axes.get(name, ())) else value
 
-    def point(self, found: Mapping[str, Any], path: Path) -> tuple[tuple[str, AxisValue], ...]:
+    def point(self, values: Mapping[str, Any], path: Path) -> tuple[tuple[str, AxisValue], ...]:
         """Return axis values, each of which must exist."""
-        found = {name: self.value(name, value) for name, value in found.items()}
-        for name, value in found.items():
+        values = {name: self.value(name, value) for name, value in values.items()}
+        for name, value in values.items():
             inner = (*path, name)
             if self.axis(name, inner) and name in self.axes and mark(value) not in self.marks[name]:
                 known = ", ".join(map(shown, self.axes[name][:12]))
                 self.problems.add(
                     inner, f"{shown(value)} is not a value of axis {name}: it has {known}"
                 )
-        return tuple(found.items())
+        return tuple(values.items())
 
     def dtype(self, name: str, path: Path) -> None:
         """Check a dtype, or the name of an axis that holds dtypes."""

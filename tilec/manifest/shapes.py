@@ -302,10 +302,10 @@ class ListOf(Shape):
         seen: set[Any] = set()
         for index, (item, done) in enumerate(zip(value, read, strict=True) if self.unique else ()):
             # true equals 1 in Python, and is another value here.
-            mark = (isinstance(done, bool), done)
-            if done is not BAD and mark in seen:
+            typed = (isinstance(done, bool), done)
+            if done is not BAD and typed in seen:
                 problems.add((*path, index), f"{shown(item)} is given twice")
-            seen.add(mark)
+            seen.add(typed)
         return tuple(read)
 
     def schema(self) -> dict[str, Any]:
@@ -390,29 +390,31 @@ class Table(Shape):
 
     def of(self, value: dict[str, Any], path: Path, problems: Problems) -> Any:
         """Return the values of the table by key, without those that were reported."""
-        found: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         for name, item in value.items():
             inner = (*path, name)
             key = self.by_name.get(name)
             shape = key.shape if key else self._free(name, inner, problems)
             read = shape.read(item, inner, problems) if shape else BAD
             if read is not BAD:
-                found[name] = read
+                values[name] = read
         unknown = [name for name in value if not self.names and name not in self.by_name]
         for key in self.keys:
             misspelt = did_you_mean(key.name, unknown)  # reported there
             if key.required and key.name not in value and not misspelt:
-                what = f"{key.name!r} is missing: write {key.required}"
-                problems.add(path, what, at_key=True)
+                message = f"{key.name!r} is missing: write {key.required}"
+                problems.add(path, message, at_key=True)
         if len(value) < self.least:
             problems.add(path, "is empty", at_key=True)
-        return found
+        return values
 
-    def make(self, found: dict[str, Any], **more: Any) -> Any:
+    def make(self, values: dict[str, Any], **more: Any) -> Any:
         """Return the dataclass of a table that was read."""
         if self.made is None:
             raise TypeError("the table has no dataclass")
-        return self.made(**{name.replace("-", "_"): value for name, value in found.items()}, **more)
+        return self.made(
+            **{name.replace("-", "_"): value for name, value in values.items()}, **more
+        )
 
     def schema(self) -> dict[str, Any]:
         """Return the JSON Schema of the table, with the defaults of its dataclass."""
@@ -428,23 +430,23 @@ class Table(Shape):
                 and _may_be_written(value, key.shape)
             ):
                 properties[key.name]["default"] = value
-        found: dict[str, Any] = {"type": "object"}
+        result: dict[str, Any] = {"type": "object"}
         if properties:
-            found["properties"] = properties
+            result["properties"] = properties
         required = [key.name for key in self.keys if key.required]
         if required:
-            found["required"] = required
+            result["required"] = required
         if self.least:
-            found["minProperties"] = self.least
+            result["minProperties"] = self.least
         if self.names:
             inner = self.names.shape.schema()
-            found["patternProperties"] = {
+            result["patternProperties"] = {
                 self._free_pattern(): {**inner, "description": self.names.doc}
                 if self.names.doc
                 else inner
             }
-        found["additionalProperties"] = False
-        return found
+        result["additionalProperties"] = False
+        return result
 
     def _free_pattern(self) -> str:
         pattern = self.names.pattern if self.names else ""

@@ -48,33 +48,35 @@ def read_record(data: bytes, path: str) -> TuningRecord:
         plain = json.loads(data)
         version = plain.pop("schema_version", None) if type(plain) is dict else SCHEMA_VERSION
         if version != SCHEMA_VERSION or type(version) is not int:
-            what = f"schema version {version!r}: this tilec reads version {SCHEMA_VERSION}"
+            message = f"schema version {version!r}: this tilec reads version {SCHEMA_VERSION}"
             newer = type(version) is int and version > SCHEMA_VERSION
             fix = "update tilec, or tune again with this one" if newer else _AGAIN
-            raise ManifestError((problem_at(path, "", what),), fix=fix)
+            raise ManifestError((problem_at(path, "", message),), fix=fix)
         record: TuningRecord = _RECORD.read(plain)
         _check(record)
     except Misfit as misfit:
         raise ManifestError((problem_at(path, misfit.where, misfit.what),), fix=_AGAIN) from None
     except (ValueError, RecursionError) as error:
         # A conflict of a merge is told by its line.
-        place = Location(file=path)
+        location = Location(file=path)
         if isinstance(error, json.JSONDecodeError):
-            place = Location(file=path, line=error.lineno, column=error.colno)
-        problem = Diagnostic(message=f"the file is not JSON: {error}", location=place)
+            location = Location(file=path, line=error.lineno, column=error.colno)
+        problem = Diagnostic(message=f"the file is not JSON: {error}", location=location)
         raise ManifestError((problem,), fix=_AGAIN) from error
     return record
 
 
-def problem_at(path: str, where: str, what: str) -> Diagnostic:
+def problem_at(path: str, where: str, message: str) -> Diagnostic:
     """Return a problem of a file.
 
     Args:
         path: its name.
         where: the value that the problem concerns: `devices[0].entries[2].point`.
-        what: the problem.
+        message: the problem.
     """
-    return Diagnostic(message=f"{where}: {what}" if where else what, location=Location(file=path))
+    return Diagnostic(
+        message=f"{where}: {message}" if where else message, location=Location(file=path)
+    )
 
 
 def record_text(record: TuningRecord) -> str:
@@ -105,20 +107,20 @@ def _lines(value: Any, depth: int) -> Iterator[str]:
     yield f"\n{'  ' * depth}{closing}"
 
 
-def _mapping(item: Codec, what: str) -> Codec:
+def _mapping(item: Codec, noun: str) -> Codec:
     """Return a codec of pairs as an object, in their order."""
 
     def read(value: Any) -> Any:
         if type(value) is not dict or not all(name.isidentifier() for name in value):
-            raise Misfit(f"must be an object of {what}, is {shown(value)}")
-        found = []
+            raise Misfit(f"must be an object of {noun}, is {shown(value)}")
+        decoded = []
         for name, entry in value.items():
             try:
-                found.append((name, item.read(entry)))
+                decoded.append((name, item.read(entry)))
             except Misfit as misfit:
                 misfit.path.append(f".{name}")
                 raise
-        return tuple(found)
+        return tuple(decoded)
 
     return Codec(lambda pairs: {name: item.write(value) for name, value in pairs}, read)
 
@@ -188,17 +190,17 @@ _RECORD = record(
 )
 
 
-def _check(found: TuningRecord) -> None:
+def _check(record: TuningRecord) -> None:
     """Check the rules over several fields. Raises Misfit."""
-    names = [device.name for device in found.devices]
-    for number, device in enumerate(found.devices):
+    names = [device.name for device in record.devices]
+    for number, device in enumerate(record.devices):
         if device.name in names[:number]:
             unfit(f"devices[{number}].name", f"device {device.name!r} appears twice")
-        for place, entry in enumerate(device.entries):
-            here = f"devices[{number}].entries[{place}]"
-            if not len(entry.ranges) == len(entry.at) == len(found.sizes):
-                unfit(f"{here}.ranges", f"there are {len(found.sizes)} size expressions")
+        for index, entry in enumerate(device.entries):
+            here = f"devices[{number}].entries[{index}]"
+            if not len(entry.ranges) == len(entry.at) == len(record.sizes):
+                unfit(f"{here}.ranges", f"there are {len(record.sizes)} size expressions")
             for (low, high), at in zip(entry.ranges, entry.at, strict=True):
                 if not low <= at <= high:
-                    what = f"{low} to {high} does not hold {at}, where it was measured"
-                    unfit(f"{here}.ranges", what)
+                    message = f"{low} to {high} does not hold {at}, where it was measured"
+                    unfit(f"{here}.ranges", message)

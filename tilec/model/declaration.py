@@ -129,9 +129,9 @@ class KernelDecl:
     @classmethod
     def refuse(cls, name: str, file: str, problems: tuple[Diagnostic, ...]) -> KernelDecl:
         """Return the declaration of a kernel of which only its problems are known."""
-        place = problems[0].location if problems else None
+        location = problems[0].location if problems else None
         return cls(
-            name=name, qualified=name, location=place or Location(file=file), refused=problems
+            name=name, qualified=name, location=location or Location(file=file), refused=problems
         )
 
     @property

@@ -31,9 +31,9 @@ def contained(root: str | Path, name: str | Path) -> Path:
             f"{str(name)!r} leaves the project: it is {os.path.realpath(path)}",
             fix="name a path in the project",
         )
-    what = f"{link.relative_to(root).as_posix()!r} is a link that leaves the project: it leads to {link.readlink()}"
+    message = f"{link.relative_to(root).as_posix()!r} is a link that leaves the project: it leads to {link.readlink()}"
     raise LinkError(
-        what,
+        message,
         fix=f"copy the {'file' if link.is_file() else 'directory'} into the project, or remove the link",
     )
 

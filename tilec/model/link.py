@@ -54,9 +54,9 @@ def entries(texts: Iterable[str]) -> tuple[LinkEntry, ...]:
     Raises:
         ValueError: one is invalid, or is given twice.
     """
-    found: dict[str, LinkEntry] = {}
+    by_text: dict[str, LinkEntry] = {}
     for text in texts:
-        if text in found:
+        if text in by_text:
             raise ValueError(f"{text!r} is given twice")
-        found[text] = LinkEntry.parse(text)
-    return tuple(found.values())
+        by_text[text] = LinkEntry.parse(text)
+    return tuple(by_text.values())

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 
-def item_name(name: str, place: int) -> str:
+def item_name(name: str, index: int) -> str:
     """Return the name of one array of a list: `a_0`."""
-    return f"{name}_{place}"
+    return f"{name}_{index}"

@@ -51,7 +51,7 @@ class RemoteUrl:
             raise ValueError(f"{shown!r} is no URL") from None
         scheme, local = parts.scheme, parts.scheme in ("file", "memory")
         above = ".." in unquote(parts.path).split("/")
-        for wrong, what in (
+        for wrong, fault in (
             (
                 scheme not in SCHEMES,
                 f"does not begin with one of {', '.join(f'{name}://' for name in SCHEMES[:-1])}",
@@ -73,7 +73,7 @@ class RemoteUrl:
             ),
         ):
             if wrong:
-                raise ValueError(f"{shown!r} {what}")
+                raise ValueError(f"{shown!r} {fault}")
         return cls(
             scheme=scheme,
             host=host,

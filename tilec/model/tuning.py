@@ -146,7 +146,7 @@ def size_expressions(kernel: KernelInfo) -> tuple[str, ...]:
     """The sizes that tell launches of a kernel apart: extents of the tensors that each has, without
     those that a requirement ties to one before.
     """
-    found: list[str] = []
+    expressions: list[str] = []
     tensors = {
         param.name: param.rank
         for param in kernel.params
@@ -163,9 +163,9 @@ def size_expressions(kernel: KernelInfo) -> tuple[str, ...]:
             [f"{name}.shape[{dim}]" for dim in range(rank)] if rank >= 0 else [f"{name}.size"]
         ):
             if text not in known:
-                found.append(text)
+                expressions.append(text)
                 _reach(text, ties, known)
-    return tuple(found)
+    return tuple(expressions)
 
 
 def table_of(record: TuningRecord, source: str, targets: Sequence[Target]) -> TuningTable:

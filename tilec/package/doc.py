@@ -112,13 +112,13 @@ def _axes(kernel: KernelInfo, axes: tuple[str, ...]) -> list[str]:
         tiled = f"by the tiles of {', '.join(cut)}" if (cut := kernel.tiled_by(axis)) else ""
         tuned = "by the tuning table" if kernel.table is not None else ""
         ruled = "by rule" if any(axis in dict(rule.take) for rule in kernel.rules) else ""
-        said = " or ".join(
+        source = " or ".join(
             filter(
                 None,
                 (tiled, tuned, ruled, f"{default[axis]} by default" if axis in default else ""),
             )
         )
-        suffix = f"; {said}" if said else ""
+        suffix = f"; {source}" if source else ""
         lines += entry(name, f"{one_of(built[axis])}{suffix}")
     return lines
 

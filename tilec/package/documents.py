@@ -100,12 +100,12 @@ def materials(document: Document) -> Materials:
         BundleError: a field is missing, or of another type.
     """
     try:
-        found = dict((_of_sbom if "bomFormat" in document else _of_provenance)(document))
+        digests = dict((_of_sbom if "bomFormat" in document else _of_provenance)(document))
     except (LookupError, TypeError, ValueError, AttributeError) as exc:
         raise BundleError("the document lacks a field that tilec writes") from exc
-    if not all(isinstance(text, str) for key, value in found.items() for text in (*key, value)):
+    if not all(isinstance(text, str) for key, value in digests.items() for text in (*key, value)):
         raise BundleError("the document lacks a field that tilec writes", cause="it is no text")
-    return found
+    return digests
 
 
 def _of_sbom(document: Document) -> Iterator[tuple[tuple[str, str], str]]:

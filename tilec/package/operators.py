@@ -235,7 +235,7 @@ class _Operator:
         tensors = [names[name] for name, kind in kinds.items() if kind is ParamKind.TENSOR]
         numbers = [name for name, kind in kinds.items() if kind is ParamKind.SCALAR]
         values = {name: names[name] for name in kinds}
-        values |= {name: f"ctx.number_{place}" for place, name in enumerate(numbers)}
+        values |= {name: f"ctx.number_{index}" for index, name in enumerate(numbers)}
         saves = [f"{values[name]} = {names[name]}" for name in numbers]
         if not tensors:
             return saves, [], values
@@ -268,9 +268,9 @@ def _backward(
         value = values[sources[param.name]]
         args.append(f"{param.name}={value}" if by_name else value)
     gradients = [sources[param.name] for param in other.allocated]
-    places = {name: f"gradients[{place}]" for place, name in enumerate(gradients)}
+    sources_of = {name: f"gradients[{index}]" for index, name in enumerate(gradients)}
     inputs = [*(param.name for param in kernel.inputs), *kernel.choices]
-    returned = ", ".join(places.get(f"{GRAD}{name}", "None") for name in inputs)
+    returned = ", ".join(sources_of.get(f"{GRAD}{name}", "None") for name in inputs)
     call = f"_op_{other.name}({', '.join(args)})"
     return [
         f"gradients = {call if len(gradients) > 1 else f'({call},)'}",

@@ -199,12 +199,12 @@ def _staged(publication: Publication, stage: Stage) -> Iterator[Output]:
             subjects[Path(wheel.path).name] = wheel.digest
             yield wheel
     if "sbom" in emit:
-        place = publication.place(document_name(info.package, SBOM))
-        yield _write("sbom", place, _sbom(info), stage)
+        target = publication.place(document_name(info.package, SBOM))
+        yield _write("sbom", target, _sbom(info), stage)
     if "provenance" in emit:
-        place = publication.place(document_name(info.package, PROVENANCE))
+        target = publication.place(document_name(info.package, PROVENANCE))
         statement = provenance_of(info, publication.origin, subjects)
-        yield _write("provenance", place, statement, stage)
+        yield _write("provenance", target, statement, stage)
     if "hub" in emit:
         yield from _hub(publication, bundle, stage)
     for kind in STANDARD:
@@ -215,19 +215,19 @@ def _staged(publication: Publication, stage: Stage) -> Iterator[Output]:
 def _bundle(publication: Publication, stage: Stage) -> tuple[Path, Output]:
     """Write the whole bundle; return where it lies now, and what it is."""
     info, wanted = publication.info, "bundle" in publication.emit
-    place = publication.bundle
-    old = _digest_of(place)
+    path = publication.bundle
+    old = _digest_of(path)
     digest = write_bundle(
-        place,
+        path,
         info,
         publication.read,
         max_size=publication.manifest.output.max_size,
         stage=stage if wanted else None,
     )
-    bundle = stage.where(place)
+    bundle = stage.where(path)
     size = bundle.stat().st_size
     changed = digest != old
-    return bundle, Output(kind="bundle", path=str(place), size=size, digest=digest, changed=changed)
+    return bundle, Output(kind="bundle", path=str(path), size=size, digest=digest, changed=changed)
 
 
 def _sbom(info: BundleInfo) -> bytes:
@@ -321,8 +321,8 @@ def _hub(publication: Publication, bundle: Path, stage: Stage) -> Iterator[Outpu
 
     info = publication.info
     for name, data in hub_files(info, bundle.read_bytes(), index_digest(info)).items():
-        place = publication.place(*hub_place(info.package.name), *name.split("/"))
-        yield _write("hub", place, data, stage)
+        target = publication.place(*hub_place(info.package.name), *name.split("/"))
+        yield _write("hub", target, data, stage)
 
 
 def licences_of(manifest: Manifest) -> dict[str, bytes]:

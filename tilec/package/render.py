@@ -78,11 +78,11 @@ def templates(name: str) -> Path:
         ToolchainError: it is in neither.
     """
     package = Path(__file__).resolve().parents[1]
-    places = (package / "_templates" / name, package.parent / "templates" / name)
-    for place in places:
-        if place.is_dir():
-            return place
+    folders = (package / "_templates" / name, package.parent / "templates" / name)
+    for folder in folders:
+        if folder.is_dir():
+            return folder
     raise ToolchainError(
-        f"tilec's templates are missing: looked in {places[0]} and {places[1]}",
+        f"tilec's templates are missing: looked in {folders[0]} and {folders[1]}",
         fix="install tilec again",
     )

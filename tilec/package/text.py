@@ -19,14 +19,16 @@ def parameter_names(names: Sequence[str], taken: Collection[str]) -> tuple[str, 
     Raises:
         UsageError: a name is no identifier.
     """
-    found: list[str] = []
+    names_so_far: list[str] = []
     for name in names:
         if not name.isidentifier() or not name.isascii():
             raise UsageError(f"parameter {name!r} cannot be a parameter in Python", fix="rename it")
-        found.append(
-            unique(name.lstrip("_") or "p" if name.startswith("__") else name, {*taken, *found})
+        names_so_far.append(
+            unique(
+                name.lstrip("_") or "p" if name.startswith("__") else name, {*taken, *names_so_far}
+            )
         )
-    return tuple(found)
+    return tuple(names_so_far)
 
 
 def unique(name: str, taken: Collection[str]) -> str:

@@ -39,8 +39,8 @@ def _passed(kernel: Kernel, capture: ParamDecl, table: ParamTable, report: Repor
     """Return a captured number as a scalar of the dtype that the manifest gives it."""
     path = ("kernel", kernel.name, "params", table.name)
     if capture.kind != "scalar":
-        what = f"{table.name!r} cannot be a launch parameter: it is {capture.type}"
-        report(what, path)
+        message = f"{table.name!r} cannot be a launch parameter: it is {capture.type}"
+        report(message, path)
         return dataclasses.replace(capture, kind="scalar", dtype="i64")
     array_key = table.rank is not None or table.out is not None or table.stride is not None
     if table.kind not in (None, "scalar") or array_key:
@@ -49,8 +49,8 @@ def _passed(kernel: Kernel, capture: ParamDecl, table: ParamTable, report: Repor
     for name in dict(kernel.matrix.axes).get(dtype, (dtype,)):
         row = DTYPES.get(str(name))
         if row is not None and row.kind not in _HELD[DTYPES[capture.dtype].kind]:
-            what = (
+            message = (
                 f"the kernel captures {table.name!r} as {capture.type}, which {name} does not hold"
             )
-            report(what, (*path, "dtype"))
+            report(message, (*path, "dtype"))
     return dataclasses.replace(capture, dtype=dtype)

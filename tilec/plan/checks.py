@@ -83,8 +83,8 @@ def _check_hint_axes(
     for name, values in kernel.matrix.axes:
         strange = [value for value in values if type(value) is not int]
         if name in language.hints and name not in params and strange:
-            what = f"{name} is a hint of the compiler, and {strange[0]!r} is no integer"
-            report(what, ("kernel", kernel.name, "matrix", name))
+            message = f"{name} is a hint of the compiler, and {strange[0]!r} is no integer"
+            report(message, ("kernel", kernel.name, "matrix", name))
 
 
 def _check_used_axes(
@@ -108,9 +108,11 @@ def _check_dtype_axes(kernel: Kernel, params: Sequence[Param], report: Report) -
     for param in params:
         for value in axis_values(kernel, param.dtype):
             if value not in DTYPES:
-                what = f"axis {param.dtype} is the dtype of {param.name}, and {value!r} is no dtype"
+                message = (
+                    f"axis {param.dtype} is the dtype of {param.name}, and {value!r} is no dtype"
+                )
                 path = ("kernel", kernel.name, "matrix", param.dtype)
-                report(what + suggest(str(value), list(DTYPES)), path)
+                report(message + suggest(str(value), list(DTYPES)), path)
 
 
 def _heuristic(constant: ParamDecl, kernel: Kernel, decl: KernelDecl) -> str:
@@ -140,8 +142,8 @@ def _unused(name: str, decl: KernelDecl) -> str:
     hint = suggest(name, known)
     if decl.safety is not None and not hint:
         hint = f'; in the source an axis is {name} = tl.size("{name}")'
-    what = f"axis {name!r} is neither a constant of the kernel nor used by its symbol, dtypes or launch"
-    return what + hint
+    message = f"axis {name!r} is neither a constant of the kernel nor used by its symbol, dtypes or launch"
+    return message + hint
 
 
 def _in_expressions(kernel: Kernel, name: str) -> bool:
@@ -187,8 +189,10 @@ def check_entry(kernel: Kernel, decl: KernelDecl, report: Report) -> bool:
     declared = [p for p in decl.params if p.given]
     if kernel.args is not None and len(kernel.args) != len(declared):
         shown = ", ".join(f"{p.type} {p.name}".strip() for p in declared)
-        what = f"{len(kernel.args)} args, but {decl.name} takes {len(declared)} parameters: {shown}"
-        report(what, ("kernel", kernel.name, "args"))
+        message = (
+            f"{len(kernel.args)} args, but {decl.name} takes {len(declared)} parameters: {shown}"
+        )
+        report(message, ("kernel", kernel.name, "args"))
         return False
     return not _named_as_parameters(kernel, decl, report)
 
@@ -208,20 +212,20 @@ def _named_as_parameters(kernel: Kernel, decl: KernelDecl, report: Report) -> bo
     given = {
         param.name for param in decl.params if param.given and (param.type or param.name in used)
     }
-    found = [name for name, _ in kernel.matrix.axes if name in given]
-    for name in found:
+    doubled = [name for name, _ in kernel.matrix.axes if name in given]
+    for name in doubled:
         table = "let" if name in dict(kernel.let) else "matrix"
-        what = f"{name} is a parameter of {decl.name}: give the axis another name"
-        report(what, ("kernel", kernel.name, table, name))
-    return bool(found)
+        message = f"{name} is a parameter of {decl.name}: give the axis another name"
+        report(message, ("kernel", kernel.name, table, name))
+    return bool(doubled)
 
 
 def check_names(kernel: Kernel, jobs: Sequence[Job], report: Report) -> None:
     """Refuse job ids that are too long for the name of a file."""
     longest = max((job.id for job in jobs), key=len, default="")
     if len(longest) > _LONGEST_ID:
-        what = f"a job's id has {len(longest)} characters, the most is {_LONGEST_ID}: files are named by it"
-        report(f"{what} ({longest[:60]}…)", ("kernel", kernel.name, "matrix"))
+        message = f"a job's id has {len(longest)} characters, the most is {_LONGEST_ID}: files are named by it"
+        report(f"{message} ({longest[:60]}…)", ("kernel", kernel.name, "matrix"))
 
 
 def check_hints(
@@ -234,12 +238,12 @@ def check_hints(
     """Report hints that a language's compiler does not take."""
     for name in given:
         if name not in known:
-            what = (
+            message = (
                 f"unknown hint {name!r}{suggest(name, known)}"
                 if known
                 else f"{language} kernels take no hints: say it in the source or in flags"
             )
-            report(what, (*path, name))
+            report(message, (*path, name))
 
 
 def _check_expressions(
@@ -289,12 +293,12 @@ def _check_given(
 
 def _check_bound(kernel: Kernel, params: Sequence[Param], report: Report) -> None:
     """Report dtype axes that calls with None for an optional tensor leave open."""
-    said = {param.dtype for param in params if not param.optional}
+    bound = {param.dtype for param in params if not param.optional}
     for param in params:
-        if param.optional and param.dtype not in DTYPES and param.dtype not in said:
-            what = f"{param.dtype} is said by {param.name} alone, which may be None"
+        if param.optional and param.dtype not in DTYPES and param.dtype not in bound:
+            message = f"{param.dtype} is said by {param.name} alone, which may be None"
             report(
-                f"{what}: give it a dtype, or {param.dtype} to a tensor of every call",
+                f"{message}: give it a dtype, or {param.dtype} to a tensor of every call",
                 ("kernel", kernel.name, "params", param.name, "dtype"),
             )
 
@@ -347,8 +351,8 @@ def _check_used(kernel: Kernel, params: Sequence[Param], report: Report) -> None
         return
     for param in params:
         if not _in_expressions(kernel, param.name):
-            what = f"parameter {param.name!r} is used by none of args, grid, block, shared and requires: take it out, or pass it on"
-            report(what, ("kernel", kernel.name, "params", param.name))
+            message = f"parameter {param.name!r} is used by none of args, grid, block, shared and requires: take it out, or pass it on"
+            report(message, ("kernel", kernel.name, "params", param.name))
 
 
 def _check_extents(

@@ -28,14 +28,14 @@ class Groups:
         for job in jobs:
             if job.spec.decl.together > 1:
                 where, member = _where(job), _member(job)
-                found = counts.setdefault(where, {})
-                found[member] = found.get(member, 0) + 1
+                members = counts.setdefault(where, {})
+                members[member] = members.get(member, 0) + 1
                 most[where] = job.spec.decl.together
-        for where, found in counts.items():
+        for where, members in counts.items():
             # By what they are, not by their place in the manifest: moving a kernel rebuilds
             # nothing.
             ordered = sorted(
-                found,
+                members,
                 key=lambda member: (
                     member.symbol,
                     *((name, type(v).__name__, v) for name, v in member.axes),
@@ -43,7 +43,7 @@ class Groups:
             )
             for start in range(0, len(ordered), most[where]):
                 chunk = tuple(ordered[start : start + most[where]])
-                if sum(found[member] for member in chunk) > 1:
+                if sum(members[member] for member in chunk) > 1:
                     self._groups.update(((where, member), chunk) for member in chunk)
 
     def of(self, job: Job) -> Job:

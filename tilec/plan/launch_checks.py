@@ -33,8 +33,8 @@ def check_launch(kernel: Kernel, decl: KernelDecl, language: LanguageFacts, repo
             ("cluster", "cluster", math.prod(launch.cluster) > 1, _pair_hint(language)),
         ):
             if given:
-                what = f"the {noun} of a {kernel.language} kernel is chosen by its compiler"
-                report(f"{what}: leave launch.{key} out{hint}", (*path, key))
+                message = f"the {noun} of a {kernel.language} kernel is chosen by its compiler"
+                report(f"{message}: leave launch.{key} out{hint}", (*path, key))
     elif not launch.block and "block" not in launch.open:
         report("no block: say how many threads a block has, for example block = [256]", path)
     if fault := _misfit_of_block(launch.block, decl):
@@ -107,9 +107,9 @@ def check_clusters(
     )
     if size > 1 and older:
         path = ("launch", "cluster") if kernel.launch.cluster else ()
-        what = f"clusters of {size} blocks need compute capability 9.0, and {', '.join(older)} {'is' if len(older) == 1 else 'are'} older"
+        message = f"clusters of {size} blocks need compute capability 9.0, and {', '.join(older)} {'is' if len(older) == 1 else 'are'} older"
         report(
-            f"{what}: limit the kernel to newer targets in [[override]]",
+            f"{message}: limit the kernel to newer targets in [[override]]",
             ("kernel", kernel.name, *path),
         )
 
@@ -136,7 +136,7 @@ def check_shared(kernel: Kernel, jobs: Sequence[Job], report: Report) -> None:
     if beyond:
         names = f"{', '.join(beyond)} {'has' if len(beyond) == 1 else 'have'}"
         hint = "limit what needs it to other targets in [[override]], or take less"
-        what = (
+        message = (
             f"{names} less shared memory than launches take: {next(iter(beyond.values()))}: {hint}"
         )
-        report(what, ("kernel", kernel.name, "launch", "shared"))
+        report(message, ("kernel", kernel.name, "launch", "shared"))

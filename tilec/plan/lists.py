@@ -36,7 +36,7 @@ class ArrayList:
     @property
     def items(self) -> tuple[str, ...]:
         """Names of its arrays."""
-        return tuple(item_name(self.name, place) for place in range(self.most))
+        return tuple(item_name(self.name, index) for index in range(self.most))
 
     def absent(self, axes: Mapping[str, AxisValue]) -> tuple[str, ...]:
         """Return the arrays that the list does not have at a point of the matrix."""
@@ -62,8 +62,8 @@ def with_lists(
     if not lists:
         return kernel, decl, ()
     if kernel.op is not None:
-        what = f"{next(iter(lists))} is a list of arrays, and operators take arrays and numbers"
-        report(f"{what}: leave op out", ("kernel", kernel.name, "op"))
+        message = f"{next(iter(lists))} is a list of arrays, and operators take arrays and numbers"
+        report(f"{message}: leave op out", ("kernel", kernel.name, "op"))
     _check_cases(kernel, tuple(lists.values()), report)
     kept = [table for table in kernel.params if table.name not in lists]
     listed = [table for table in kernel.params if table.name in lists]
@@ -102,8 +102,8 @@ def _of_each(text: str, lists: Mapping[str, ArrayList]) -> Sequence[str]:
     if not named:
         return [text]
     return [
-        filled(text, {name: item_name(name, place) for name in named})
-        for place in range(max(lists[name].most for name in named))
+        filled(text, {name: item_name(name, index) for name in named})
+        for index in range(max(lists[name].most for name in named))
     ]
 
 
@@ -112,8 +112,8 @@ def in_manifest(kernel: Kernel, report: Report) -> Report:
     count = len(kernel.launch.requires)
 
     def report_once(what: str, path: tuple[str | int, ...], column: int = 0) -> None:
-        *table, place = path
-        beyond = isinstance(place, int) and place >= count
+        *table, last = path
+        beyond = isinstance(last, int) and last >= count
         if not (beyond and table[2:] == ["launch", "requires"]):
             report(what, path, column)
 
@@ -135,8 +135,8 @@ def _check_cases(kernel: Kernel, lists: Sequence[ArrayList], report: Report) -> 
                 names = f"{one.items[0]}, {item_name(one.name, 1)}, …"
                 report(f"{one.name} has {count} arrays, and takes {wanted}: {names}", path)
             elif axes.setdefault(one.axis, count) != count:
-                what = f"{one.name} has {count} arrays, and {one.axis} is {axes[one.axis]!r}"
-                report(f"{what}: give as many", path)
+                message = f"{one.name} has {count} arrays, and {one.axis} is {axes[one.axis]!r}"
+                report(f"{message}: give as many", path)
 
 
 def with_optional(params: Sequence[Param], lists: Sequence[ArrayList]) -> tuple[Param, ...]:
@@ -150,11 +150,11 @@ def with_optional(params: Sequence[Param], lists: Sequence[ArrayList]) -> tuple[
 
 def list_params(params: Sequence[Param], lists: Sequence[ArrayList]) -> tuple[ListParam, ...]:
     """Return the lists as the bundle's index has them; those that were reported are left out."""
-    places = {param.name: place for place, param in enumerate(params)}
+    indices = {param.name: index for index, param in enumerate(params)}
     return tuple(
-        ListParam(name=one.name, first=places[one.items[0]], most=one.most, axis=one.axis)
+        ListParam(name=one.name, first=indices[one.items[0]], most=one.most, axis=one.axis)
         for one in lists
-        if one.items[0] in places
+        if one.items[0] in indices
     )
 
 

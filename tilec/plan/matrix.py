@@ -187,22 +187,26 @@ def _divisible(
 ) -> dict[str, tuple[int, ...]]:
     """Return divisors at a point, with the values of axes."""
     axes = dict(point)
-    found: dict[str, tuple[int, ...]] = {}
+    resolved: dict[str, tuple[int, ...]] = {}
     for param, divisors in assume.divisible:
         read = []
-        for place, divisor in enumerate(divisors):
+        for position, divisor in enumerate(divisors):
             value = axes.get(divisor, divisor) if isinstance(divisor, str) else divisor
             if isinstance(value, int) and not isinstance(value, bool) and value > 0:
                 read.append(value)
                 continue
             read.append(1)
             if divisor in axes:
-                what = f"axis {divisor} is {value!r} in a variant: divisors are positive integers"
+                message = (
+                    f"axis {divisor} is {value!r} in a variant: divisors are positive integers"
+                )
             else:
-                what = f"{divisor!r} is no axis of the matrix: it has {', '.join(axes) or 'none'}{did_you_mean(str(divisor), axes)}"
-            report(what, ("kernel", kernel, "assume", "sets", index, "divisible", param, place))
-        found[param] = tuple(read)
-    return found
+                message = f"{divisor!r} is no axis of the matrix: it has {', '.join(axes) or 'none'}{did_you_mean(str(divisor), axes)}"
+            report(
+                message, ("kernel", kernel, "assume", "sets", index, "divisible", param, position)
+            )
+        resolved[param] = tuple(read)
+    return resolved
 
 
 def _facts(
@@ -216,19 +220,19 @@ def _facts(
 ) -> tuple[Assumption, ...]:
     tensors = {p.name: p for p in params if p.kind is ParamKind.TENSOR}
     base: tuple[str | int, ...] = ("kernel", kernel.name, "assume", "sets", index)
-    for place, name, length in _named(assume, divisible):
+    for key, name, length in _named(assume, divisible):
         if name in tensors:
             rank = tensors[name].rank
             if length not in (None, rank):
-                noun = "extents" if place[0] == "extent" else "divisors"
+                noun = "extents" if key[0] == "extent" else "divisors"
                 report(
                     f"{length} {noun} for {name}, which has rank {rank if rank >= 0 else 'any'}",
-                    (*base, *place),
+                    (*base, *key),
                 )
         elif name not in unresolved:
             report(
                 f"{name!r} is no tensor parameter of the kernel: it has {', '.join(tensors) or 'none'}",
-                (*base, *place),
+                (*base, *key),
             )
     facts = []
     for name, param in tensors.items():
@@ -251,9 +255,9 @@ def _named(
     ):
         yield from (((key, name), name, len(values)) for name, values in pairs)
     yield from ((("aligned", name), name, None) for name, _ in assume.aligned if name)
-    for place, name in enumerate(assume.contiguous):
+    for index, name in enumerate(assume.contiguous):
         if name:
-            yield ("contiguous", place), name, None
+            yield ("contiguous", index), name, None
 
 
 def _fact(param: Param, assume: AssumeSet, shape: tuple[int, ...]) -> Assumption:
@@ -287,7 +291,7 @@ def _contradiction(param: Param, fact: Assumption) -> str:
         ):
             return f"a contiguous tensor has stride {known} in dimension {dim}, and the parameter takes {wanted}"
     taken = dense.strides((None,) * len(stride)) if param.stride is None else param.stride
-    for numbers, divisors, what in (
+    for numbers, divisors, message in (
         (extent, fact.shape, "extent {0} is {1}, which is not divisible by {2}"),
         (
             extent,
@@ -307,7 +311,7 @@ def _contradiction(param: Param, fact: Assumption) -> str:
     ):
         for dim, (number, divisor) in enumerate(zip(numbers, divisors, strict=False)):
             if number is not None and number % divisor:
-                return what.format(dim, number, divisor)
+                return message.format(dim, number, divisor)
     return ""
 
 

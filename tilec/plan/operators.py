@@ -215,26 +215,26 @@ def with_backward(
     if table is None or info.op is None:
         return info
     path: Path = ("kernel", kernel.name, "op", "backward")
-    place = (*path, "kernel") if table.args else path
+    kernel_path = (*path, "kernel") if table.args else path
     if fault := _no_backward(table.kernel, others):
-        report(fault, place)
+        report(fault, kernel_path)
         return info
     other, other_info = others[table.kernel]
     if not other_info.allocated:
-        report(f"{table.kernel} allocates no output, which would be a gradient", place)
+        report(f"{table.kernel} allocates no output, which would be a gradient", kernel_path)
     if mutated := next((p for p in info.inputs if p.out), None):
         report(
             f"{kernel.name} writes {mutated.name}, which the caller gives: an operator that mutates has no backward",
-            place,
+            kernel_path,
         )
     args = _arguments(table, info, other_info, path, report)
     written = dict(table.args)
     for name, stands in args:
         if fault := _misfit(name, stands, (kernel, info), (other, other_info)):
-            report(fault, (*path, "args", name) if name in written else place)
+            report(fault, (*path, "args", name) if name in written else kernel_path)
     most = Counter(stands for _, stands in args).most_common(1)
     if most and most[0][1] > 1:
-        report(f"{most[0][0]} is given twice", (*path, "args") if written else place)
+        report(f"{most[0][0]} is given twice", (*path, "args") if written else kernel_path)
     backward = BackwardInfo(kernel=table.kernel, args=args)
     return dataclasses.replace(info, op=dataclasses.replace(info.op, backward=backward))
 

@@ -79,8 +79,8 @@ def with_slices(kernel: Kernel, decl: KernelDecl, report: Report) -> Kernel:
         length = next(rest, None)
         if length is None or not _counts(length):
             behind = f"is {length.type} {length.name}" if length is not None else "is missing"
-            what = f"a slice is an address and an integer behind it, and what follows {param.type} {param.name} in the source {behind}"
-            report(what, ("kernel", kernel.name, "params", param.name, "kind"))
+            message = f"a slice is an address and an integer behind it, and what follows {param.type} {param.name} in the source {behind}"
+            report(message, ("kernel", kernel.name, "params", param.name, "kind"))
             return kernel
         args += [
             f"{param.name}.ptr",
@@ -150,8 +150,10 @@ class Resolver:
         for name in self.tables:
             if name not in names:
                 known = [*names, *(p.name for p in self.decl.captures if p.kind == "scalar")]
-                what = f"kernel {self.decl.name!r} has no parameter {name!r}{suggest(name, known)}"
-                self.report(what, ("kernel", self.kernel.name, "params", name))
+                message = (
+                    f"kernel {self.decl.name!r} has no parameter {name!r}{suggest(name, known)}"
+                )
+                self.report(message, ("kernel", self.kernel.name, "params", name))
         if self.kernel.language == "triton":
             for decl in (decl for decl in runtime if decl.rank >= 0):
                 self.report(
@@ -175,10 +177,10 @@ class Resolver:
             for name in sorted(entry.names.difference(names, self.axes, expr.DEVICE_FACTS)):
                 self.unresolved.add(name)
                 if name in [p.name for p in declared]:
-                    what = f"{name!r} is a parameter of the source, not of the launcher: add {name} = {{}} to params, in the launcher's order"
+                    message = f"{name!r} is a parameter of the source, not of the launcher: add {name} = {{}} to params, in the launcher's order"
                 else:
-                    what = f"unknown name {name!r}{suggest(name, [*names, *self.axes])}"
-                self.report(what, (*path, index))
+                    message = f"unknown name {name!r}{suggest(name, [*names, *self.axes])}"
+                self.report(message, (*path, index))
         return self._resolved({name: source.get(name) for name in names})
 
     def _resolved(self, wanted: Mapping[str, ParamDecl | None]) -> tuple[Param, ...]:
@@ -194,10 +196,10 @@ class Resolver:
             return None
         if table.optional and (kind is not ParamKind.TENSOR or self.kernel.language != "triton"):
             language = self.kernel.language
-            what = f"a {language} kernel takes no tensor that may be None: its code is one for all launches; Triton's is not"
+            message = f"a {language} kernel takes no tensor that may be None: its code is one for all launches; Triton's is not"
             if kind is not ParamKind.TENSOR:
-                what = f"{name!r} is a {kind.value}, and only tensors may be None"
-            self.report(what, ("kernel", self.kernel.name, "params", name, "optional"))
+                message = f"{name!r} is a {kind.value}, and only tensors may be None"
+            self.report(message, ("kernel", self.kernel.name, "params", name, "optional"))
         if kind is ParamKind.TENSOR:
             return self._tensor(name, table, decl, dtype)
         default = decl.default if table.default is None and decl else table.default
@@ -220,10 +222,10 @@ class Resolver:
             return None
         argument = self.template.get(decl.dtype, "") if decl else ""
         if not dtype and (argument or not (decl and self.decl.typed)):
-            what = "the source does not say the dtype"
+            message = "the source does not say the dtype"
             if argument:
-                what = f"{argument!r} of the symbol is no dtype that tilec knows"
-            self.report(f"{what}: write it as params.{name}.dtype", path)
+                message = f"{argument!r} of the symbol is no dtype that tilec knows"
+            self.report(f"{message}: write it as params.{name}.dtype", path)
             return None
         return Param(
             name=name,
@@ -258,9 +260,9 @@ class Resolver:
         ):
             return decl.dtype
         argument = self.template.get(decl.dtype, "")
-        places = symbol_places(argument)
-        if places and argument == f"{{{places[0]}}}":
-            return places[0]
+        axes = symbol_places(argument)
+        if axes and argument == f"{{{axes[0]}}}":
+            return axes[0]
         return dtype_of(argument)
 
     def _kind(
@@ -274,8 +276,8 @@ class Resolver:
         if name in self.tables and self._is_array(name, table, decl):
             return ParamKind.TENSOR
         if table.default is not None and dtype == "":
-            what = f"{name!r} has a default, so that it is a number, and nothing says its dtype"
-            self.report(f'{what}: params.{name}.dtype = "f32"', path)
+            message = f"{name!r} has a default, so that it is a number, and nothing says its dtype"
+            self.report(f'{message}: params.{name}.dtype = "f32"', path)
             return None
         if dtype:
             return ParamKind.SCALAR
@@ -295,7 +297,7 @@ class Resolver:
             return True
         launch = self.kernel.launch
         texts = (*launch.grid, *launch.block, launch.shared, *launch.requires)
-        used = any(name == of and what for t in texts for of, what in expr.parse(t).uses)
+        used = any(name == of and attribute for t in texts for of, attribute in expr.parse(t).uses)
         inputs = (item for case in self.kernel.cases for item in case.inputs)
         return used or any(item.name == name and item.shape is not None for item in inputs)
 
@@ -376,9 +378,9 @@ def abi_of_args(
         if fault:
             report(fault, ("kernel", kernel.name, "args", index))
         slots += [slot] if slot else []
-    for place, source in enumerate(p for p in decl.params if p.kind != "constant"):
+    for position, source in enumerate(p for p in decl.params if p.kind != "constant"):
         if source.kind == "empty":
-            slots.insert(place, EMPTY)
+            slots.insert(position, EMPTY)
     return tuple(slots)
 
 

@@ -212,12 +212,12 @@ class Planner:
                     f"{kernel.table} {PASSED_OVER}: it is not there, or cannot be read; `tilec check` says more"
                 )
             return variants, empty
-        found = list(check_record(tuned, self.manifest, kernel, params, variants))
-        if found and self.shipped:
-            self.problems.update(dict.fromkeys(found))
-        elif found:
-            self.remarks.append(f"{kernel.table} {PASSED_OVER}: {found[0].message}")
-        if found:
+        faults = list(check_record(tuned, self.manifest, kernel, params, variants))
+        if faults and self.shipped:
+            self.problems.update(dict.fromkeys(faults))
+        elif faults:
+            self.remarks.append(f"{kernel.table} {PASSED_OVER}: {faults[0].message}")
+        if faults:
             return variants, empty
         self.remarks.extend(newer_tools(tuned))
         kept = (

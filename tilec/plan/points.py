@@ -59,8 +59,8 @@ def with_configs(kernel: Kernel, decl: KernelDecl, report: Report) -> Kernel:
     names = {frozenset(name for name, _ in config) for config in configs}
     if len(names) > 1:
         odd = sorted(frozenset.union(*names) - frozenset.intersection(*names))
-        what = f"some configurations of {decl.name} say nothing of {', '.join(odd)}"
-        report(f"{what}: make it an axis of the matrix", path)
+        message = f"some configurations of {decl.name} say nothing of {', '.join(odd)}"
+        report(f"{message}: make it an axis of the matrix", path)
         return kernel
     axes = [
         (name, tuple(dict.fromkeys(dict(config)[name] for config in configs)))
@@ -99,8 +99,8 @@ def points_of(kernel: Kernel, report: Report) -> Iterator[Point]:
     for included in matrix.include:
         given = dict(included)
         if missing := [name for name in names if name not in given]:
-            what = f"an included point gives every axis: {', '.join(missing)} is missing"
-            report(what, ("kernel", kernel.name, "matrix", "include"))
+            message = f"an included point gives every axis: {', '.join(missing)} is missing"
+            report(message, ("kernel", kernel.name, "matrix", "include"))
             continue
         point = tuple((name, given[name]) for name in names)
         if point not in seen:
@@ -170,7 +170,7 @@ def with_derived(kernel: Kernel, report: Report) -> Kernel:
     for point in points_of(kernel, report):
         for name, value in derived_at(kernel, point, report):
             values[name][value] = None
-    axes = (*kernel.matrix.axes, *((name, tuple(found)) for name, found in values.items()))
+    axes = (*kernel.matrix.axes, *((name, tuple(reached)) for name, reached in values.items()))
     return dataclasses.replace(kernel, matrix=dataclasses.replace(kernel.matrix, axes=axes))
 
 

@@ -78,9 +78,9 @@ def with_names(kernel: Kernel, decl: KernelDecl, report: Report) -> KernelDecl:
         return decl
     if len(names) != len(decl.params):
         sizes = ", ".join(p.type or p.dtype or f"{p.size} bytes" for p in decl.params)
-        what = f"{len(names)} params, but {decl.name} takes {len(decl.params)} parameters, which have no names of their own ({sizes})"
+        message = f"{len(names)} params, but {decl.name} takes {len(decl.params)} parameters, which have no names of their own ({sizes})"
         report(
-            f"{what}: name each, in order, or say with args what each of them gets",
+            f"{message}: name each, in order, or say with args what each of them gets",
             ("kernel", kernel.name, "params"),
         )
         return decl
@@ -107,16 +107,16 @@ def check_source_axes(kernel: Kernel, decl: KernelDecl, report: Report) -> bool:
     for use in decl.axes:
         uses.setdefault(use.name, []).append(use)
     sound = True
-    for name, places in uses.items():
-        where = "; ".join(dict.fromkeys(use.where for use in places))
+    for name, found_uses in uses.items():
+        where = "; ".join(dict.fromkeys(use.where for use in found_uses))
         if name not in axes:
-            example = '["f32"]' if places[0].dtype else "[64]"
-            what = f"axis {name} of the source has no values ({where}, {decl.location}): give it some, such as {name} = {example}"
-            report(what + misspelt_axis(name, axes, decl), ("kernel", kernel.name, "matrix"))
+            example = '["f32"]' if found_uses[0].dtype else "[64]"
+            message = f"axis {name} of the source has no values ({where}, {decl.location}): give it some, such as {name} = {example}"
+            report(message + misspelt_axis(name, axes, decl), ("kernel", kernel.name, "matrix"))
             sound = False
         for value in axes.get(name, ()):
-            if what := _misuse(value, places[0], tile=name in tiles):
-                report(what, ("kernel", kernel.name, "matrix", name))
+            if message := _misuse(value, found_uses[0], tile=name in tiles):
+                report(message, ("kernel", kernel.name, "matrix", name))
                 sound = False
     return sound
 
@@ -137,16 +137,18 @@ def _misuse(value: AxisValue, use: AxisUse, *, tile: bool) -> str:
 def check_checks(kernel: Kernel, decl: KernelDecl, report: Report) -> tuple[Diagnostic, ...]:
     """Return what `checks = "deny"` refuses, at its place in the source."""
     if kernel.checks and decl.safety is None:
-        what = f"checks concern kernels of the safe tile language (@tl.kernel): nothing is known of what {decl.name} does"
-        report(what, ("kernel", kernel.name, "checks"))
+        message = f"checks concern kernels of the safe tile language (@tl.kernel): nothing is known of what {decl.name} does"
+        report(message, ("kernel", kernel.name, "checks"))
     if kernel.checks != Checks.DENY.value:
         return ()
-    said = {
+    prefixes = {
         "error": f'kernel {kernel.name!r} has checks = "deny": '
     }  # notes say where a function was called
     return tuple(
-        dataclasses.replace(found, message=said.get(found.severity, "") + found.message)
-        for found in decl.unproven
+        dataclasses.replace(
+            diagnostic, message=prefixes.get(diagnostic.severity, "") + diagnostic.message
+        )
+        for diagnostic in decl.unproven
     )
 
 
@@ -166,14 +168,14 @@ def unfollowed_note(kernel: Kernel, decl: KernelDecl) -> str:
         for text in kernel.launch.requires:
             extents = expr.parse(text).extents
             named |= {(name, axis % ranks[name]) for name, _, axis in extents if name in ranks}
-    places, free = [], dict[str, None]()
-    for array, place in decl.unfollowed:
+    locations, free = [], dict[str, None]()
+    for array, location in decl.unfollowed:
         axes = [axis for axis in range(ranks[array]) if (array, axis) not in named]
-        places += [place] if axes else []
+        locations += [location] if axes else []
         free |= dict.fromkeys(f"{array}.shape[{axis}]" for axis in axes)
-    if not places:
+    if not locations:
         return ""
-    where = f"{'; '.join(places)} cannot be followed, so no launch compares {', '.join(free)}"
+    where = f"{'; '.join(locations)} cannot be followed, so no launch compares {', '.join(free)}"
     return f'{where}: elements outside are read as 0; checks = "deny" makes this an error'
 
 

@@ -42,9 +42,9 @@ class Tuned:
     kernel_digest: str
     tools: tuple[ToolInfo, ...]
 
-    def problem(self, where: str, what: str) -> Diagnostic:
+    def problem(self, where: str, message: str) -> Diagnostic:
         """Return a problem at a place of the file."""
-        return problem_at(self.path, where, what)
+        return problem_at(self.path, where, message)
 
 
 def check_record(
@@ -76,14 +76,14 @@ def check_record(
         )
         return
     if record.kernel_digest != tuned.kernel_digest:
-        what = "the kernel has changed since it was tuned: its source, a file that it includes or imports, or its table in the manifest"
+        message = "the kernel has changed since it was tuned: its source, a file that it includes or imports, or its table in the manifest"
         look = (
             f"run `tilec tune --confirm {kernel.name}` if its code should be the same; else {again}"
         )
-        yield tuned.problem("kernel_digest", f"{what}: {look}")
+        yield tuned.problem("kernel_digest", f"{message}: {look}")
     if record.space_digest != space_digest(manifest, kernel, variants):
-        what = "what there is to choose from has changed since it was tuned: the matrix, assume.sets, or hints"
-        yield tuned.problem("space_digest", f"{what}: {again}")
+        message = "what there is to choose from has changed since it was tuned: the matrix, assume.sets, or hints"
+        yield tuned.problem("space_digest", f"{message}: {again}")
         return
     known = {
         target
@@ -92,8 +92,8 @@ def check_record(
     }
     for number, device in enumerate(record.devices):
         if device.target not in known:
-            what = f"{device.name} was tuned with {device.target}, which is no target of this project: {again}"
-            yield tuned.problem(f"devices[{number}].target", what)
+            message = f"{device.name} was tuned with {device.target}, which is no target of this project: {again}"
+            yield tuned.problem(f"devices[{number}].target", message)
     if kernel.sizes and record.sizes != kernel.sizes:
         yield tuned.problem("sizes", f"dispatch.sizes has changed since it was tuned: {again}")
     for number, size in enumerate(record.sizes):
@@ -108,8 +108,8 @@ def check_record(
 def _check_entries(
     tuned: Tuned, number: int, device: TunedDevice, points: set[Point], dtypes: set[str]
 ) -> Iterator[Diagnostic]:
-    for place, entry in enumerate(device.entries):
-        here = f"devices[{number}].entries[{place}]"
+    for index, entry in enumerate(device.entries):
+        here = f"devices[{number}].entries[{index}]"
         if not any(
             same_point(point, dict(entry.point)) and len(point) == len(entry.point)
             for point in points
@@ -118,7 +118,7 @@ def _check_entries(
             yield tuned.problem(
                 f"{here}.point", f"{shown or 'no axes'} is no point of the kernel's matrix"
             )
-        for before, other in enumerate(device.entries[:place]):
+        for before, other in enumerate(device.entries[:index]):
             same = all(
                 dict(entry.point).get(name) == dict(other.point).get(name) for name in dtypes
             )
@@ -126,8 +126,8 @@ def _check_entries(
                 low <= top and bottom <= high
                 for (low, high), (bottom, top) in zip(entry.ranges, other.ranges, strict=True)
             ):
-                what = f"speaks of sizes of which devices[{number}].entries[{before}] speaks too"
-                yield tuned.problem(f"{here}.ranges", what)
+                message = f"speaks of sizes of which devices[{number}].entries[{before}] speaks too"
+                yield tuned.problem(f"{here}.ranges", message)
 
 
 def newer_tools(tuned: Tuned) -> Iterator[str]:
@@ -211,7 +211,7 @@ def kernel_digest(kernel: Kernel, source: Source, inputs: Iterable[InputFile]) -
         inputs: files that its compiles read; those of toolkits count as the toolchain's.
     """
     files = sorted((file.name, file.digest) for file in inputs if not file.name.startswith("<"))
-    said = (
+    parts = (
         kernel.source,
         kernel.function,
         kernel.symbol,
@@ -221,7 +221,7 @@ def kernel_digest(kernel: Kernel, source: Source, inputs: Iterable[InputFile]) -
         kernel.launch,
         kernel.checks,
     )
-    return sha256(canonical_json(_plain(("kernel", files, source.options, said))))
+    return sha256(canonical_json(_plain(("kernel", files, source.options, parts))))
 
 
 def space_digest(manifest: Manifest, kernel: Kernel, variants: Sequence[Variant]) -> str:
@@ -244,11 +244,11 @@ def space_digest(manifest: Manifest, kernel: Kernel, variants: Sequence[Variant]
 
 def cases_digest(kernel: Kernel) -> str:
     """Return the digest of what candidates are measured with and compared to."""
-    said = [
+    parts = [
         (case.name, case.inputs, case.axes, case.reference, case.tolerance) for case in kernel.cases
     ]
     return sha256(
-        json.dumps(_plain(("cases", said)), sort_keys=True).encode()
+        json.dumps(_plain(("cases", parts)), sort_keys=True).encode()
     )  # inputs may be infinite, or NaN
 
 

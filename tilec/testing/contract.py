@@ -134,21 +134,24 @@ def check_declare(sample: Sample, folder: Path) -> None:
     """
     source, other = _lay_out(sample, folder / "one"), _lay_out(sample, folder / "two" / "deeper")
     frontend = sample.make(sample.search)
-    found = tuple(frontend.declare(source))
+    declared = tuple(frontend.declare(source))
     _require(
-        found == tuple(frontend.declare(source)), "declaring twice gives different declarations"
+        declared == tuple(frontend.declare(source)), "declaring twice gives different declarations"
     )
     _require(
-        found == tuple(sample.make(sample.search).declare(other)),
+        declared == tuple(sample.make(sample.search).declare(other)),
         "declarations depend on the project's directory",
     )
-    _require(pickle.loads(pickle.dumps(found)) == found, "declarations do not survive pickling")  # noqa: S301  (pickled one line above)
     _require(
-        sample.kernel in [decl.name for decl in found],
-        f"no kernel {sample.kernel!r} among {[decl.name for decl in found]}",
+        pickle.loads(pickle.dumps(declared)) == declared,  # noqa: S301  (pickled one line above)
+        "declarations do not survive pickling",
+    )
+    _require(
+        sample.kernel in [decl.name for decl in declared],
+        f"no kernel {sample.kernel!r} among {[decl.name for decl in declared]}",
     )
     lines = _bytes(sample.files[sample.path]).count(b"\n") + 1
-    for decl in found:
+    for decl in declared:
         _require(
             decl.location.file == sample.path,
             f"{decl.name} is placed in {decl.location.file}, not in {sample.path}",
@@ -220,11 +223,11 @@ def check_errors(sample: Sample, folder: Path) -> None:
         pickle.loads(pickle.dumps(error)).diagnostics == error.diagnostics,  # noqa: S301 - its own
         "the error does not survive pickling",
     )
-    places = [diagnostic.location for diagnostic in error.diagnostics if diagnostic.location]
+    locations = [diagnostic.location for diagnostic in error.diagnostics if diagnostic.location]
     if line:
         _require(
-            any(place.file == sample.path and place.line == line for place in places),
-            f"no diagnostic at {sample.path}:{line}, only at {[str(place) for place in places]}",
+            any(location.file == sample.path and location.line == line for location in locations),
+            f"no diagnostic at {sample.path}:{line}, only at {[str(location) for location in locations]}",
         )
     (folder / "good" / sample.path).unlink()
     try:
@@ -254,6 +257,6 @@ def _job(sample: Sample, source: Source) -> Job:
     raise AssertionError(f"no kernel {sample.kernel!r} in {sample.path}")
 
 
-def _require(condition: object, what: str) -> None:
+def _require(condition: object, message: str) -> None:
     if not condition:
-        raise AssertionError(what)
+        raise AssertionError(message)

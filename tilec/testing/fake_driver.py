@@ -394,10 +394,10 @@ class FakeDriver(GraphDouble):
 
         def copy(where: int) -> None:
             self._step("copy", where, target)
-            for place, row in itertools.product(range(box.slices), range(box.rows)):
+            for slice_index, row in itertools.product(range(box.slices), range(box.rows)):
                 to, of = (
-                    place * box.target_slice + row * box.target_pitch,
-                    place * box.source_slice + row * box.source_pitch,
+                    slice_index * box.target_slice + row * box.target_pitch,
+                    slice_index * box.source_slice + row * box.source_pitch,
                 )
                 ctypes.memmove(target + to, source + of, box.width)
 
@@ -436,14 +436,14 @@ class FakeDriver(GraphDouble):
 
     def pool_stats(self, ordinal: int, pool: int) -> PoolStats:
         """Return the allocated bytes; the pool caches nothing."""
-        found = self._pools[pool]
-        used = sum(found.sizes.values())
+        pool_state = self._pools[pool]
+        used = sum(pool_state.sizes.values())
         return PoolStats(
             used=used,
             reserved=used,
-            used_high=found.high,
-            reserved_high=found.high,
-            release_threshold=found.threshold,
+            used_high=pool_state.high,
+            reserved_high=pool_state.high,
+            release_threshold=pool_state.threshold,
         )
 
     def trim_pool(self, ordinal: int, pool: int, keep: int) -> None:

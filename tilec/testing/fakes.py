@@ -82,21 +82,21 @@ class FakeFrontend:
         options: dict[str, Any] = dict(source.options)
         if options.get("in") == "declare":
             _misbehave(options, source.path)
-        found = []
+        declared = []
         for number, line in enumerate(_read(source, source.path).decode().splitlines(), 1):
             if line.startswith("error "):
                 raise _error(source, number, line, line.removeprefix("error "))
             if match := _KERNEL.match(line):
-                place = Location(file=source.path, line=number, column=match.start(1) + 1)
-                found.append(
+                location = Location(file=source.path, line=number, column=match.start(1) + 1)
+                declared.append(
                     KernelDecl(
                         name=match[1],
                         qualified=match[1],
-                        location=place,
-                        params=_params(match[2] or "", place),
+                        location=location,
+                        params=_params(match[2] or "", location),
                     )
                 )
-        return tuple(found)
+        return tuple(declared)
 
     def compile(self, job: Job) -> Image:
         """Bytes that depend on nothing but the job and its files."""
@@ -213,28 +213,28 @@ def _slot(param: ParamDecl) -> AbiSlot:
     return AbiSlot(type="i32", expr=param.name, size=4, align=4)
 
 
-def _params(text: str, place: Location) -> tuple[ParamDecl, ...]:
+def _params(text: str, location: Location) -> tuple[ParamDecl, ...]:
     pairs = [part.split(":") for part in text.split(",") if part.strip()]
     return tuple(
         ParamDecl(
             name=name.strip(),
             kind=kind.strip(),
             dtype="f32" if kind.strip() == "tensor" else "i32",
-            location=place,
+            location=location,
         )
         for name, kind in pairs
     )
 
 
 def _closure(source: Source) -> dict[str, bytes]:
-    found: dict[str, bytes] = {}
+    contents: dict[str, bytes] = {}
     waiting = [source.path]
     while waiting:
         name = waiting.pop()
-        if name not in found:
-            found[name] = _read(source, name)
-            waiting.extend(_INCLUDE.findall(found[name].decode("utf-8", "replace")))
-    return found
+        if name not in contents:
+            contents[name] = _read(source, name)
+            waiting.extend(_INCLUDE.findall(contents[name].decode("utf-8", "replace")))
+    return contents
 
 
 def _read(source: Source, name: str) -> bytes:
@@ -245,9 +245,9 @@ def _read(source: Source, name: str) -> bytes:
 
 
 def _error(source: Source, line: int, text: str, message: str) -> CompileError:
-    place = Location(file=source.path, line=line, column=1)
+    location = Location(file=source.path, line=line, column=1)
     return CompileError(
-        f"{place}: {message}",
-        diagnostics=(Diagnostic(message=message, location=place, excerpt=text),),
+        f"{location}: {message}",
+        diagnostics=(Diagnostic(message=message, location=location, excerpt=text),),
         command=f"fakec {source.path}",
     )

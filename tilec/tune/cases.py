@@ -48,9 +48,9 @@ def spaces_of(
     """
     known = [case.name for case in kernel.cases]
     if not known:
-        what = f"kernel {kernel.name} has no case: tuning needs inputs to run candidates with, and a reference that says who is right"
+        message = f"kernel {kernel.name} has no case: tuning needs inputs to run candidates with, and a reference that says who is right"
         raise UsageError(
-            what,
+            message,
             fix=f"add [kernel.{kernel.name}.case.NAME] to tilec.toml, with inputs and a reference",
         )
     for name in names:
@@ -103,9 +103,9 @@ def prepare_case(
     inputs = make_inputs(small)
     empty = [name for name in case.outs if not env[name].size or not np.size(inputs[name])]
     if empty and len(empty) == len(case.outs):
-        what = f"{case.name}: {', '.join(empty)} {'has' if len(empty) == 1 else 'have'} no elements: such a launch does nothing"
+        message = f"{case.name}: {', '.join(empty)} {'has' if len(empty) == 1 else 'have'} no elements: such a launch does nothing"
         raise CaseError(
-            what,
+            message,
             fix="give the case sizes above 0, or leave it out with --case",
             location=case.location,
         )

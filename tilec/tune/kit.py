@@ -152,9 +152,9 @@ def read_kit(path: Path, folder: Path) -> Kit:
         if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES) and os.access(
             path, os.R_OK
         ):
-            what = f"{path} cannot be unpacked to {folder}: {error.strerror}"
+            message = f"{path} cannot be unpacked to {folder}: {error.strerror}"
             raise OutputError(
-                what, fix="make room there, or copy the kit to where there is room"
+                message, fix="make room there, or copy the kit to where there is room"
             ) from error
         raise _refusal(path, error) from error
     # RuntimeError and NotImplementedError: flipped bits claim that a member is encrypted, or packed

@@ -61,17 +61,17 @@ class TrialLog:
         try:
             lines = self.path.read_bytes().split(b"\n")
         except OSError as error:
-            what = f"there is nothing to go on with: {self.path}: {error.strerror or error}"
-            raise UsageError(what, fix="leave --resume out: tuning then begins anew") from error
+            message = f"there is nothing to go on with: {self.path}: {error.strerror or error}"
+            raise UsageError(message, fix="leave --resume out: tuning then begins anew") from error
         whole, torn = lines[:-1], lines[-1]
-        found = [self._row(number, line) for number, line in enumerate(whole, 1)]
-        if not found:
+        rows = [self._row(number, line) for number, line in enumerate(whole, 1)]
+        if not rows:
             raise UsageError(
                 f"{self.path} is empty{': its first line was torn off' if torn else ''}", fix=_ANEW
             )
-        self._require(found[0], header)
+        self._require(rows[0], header)
         trials = []
-        for number, row in enumerate(found[1:], 2):
+        for number, row in enumerate(rows[1:], 2):
             try:
                 trials.append(from_line(row))
             except ValueError as error:
@@ -123,8 +123,10 @@ class TrialLog:
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            what = f"another tuning of this kernel is running: it writes {self.path}"
-            raise UsageError(what, fix="wait for it, or end it and go on with --resume") from error
+            message = f"another tuning of this kernel is running: it writes {self.path}"
+            raise UsageError(
+                message, fix="wait for it, or end it and go on with --resume"
+            ) from error
 
     def _append(self, row: dict[str, Any]) -> None:
         self._file.write(json.dumps(row, separators=(",", ":"), allow_nan=False).encode() + b"\n")
@@ -147,13 +149,13 @@ class TrialLog:
             )
         changed = [text for name, text in _NAMES.items() if row.get(name) != getattr(header, name)]
         if changed:
-            what = f"{self.path} is of another tuning: {', '.join(changed)} changed since"
-            raise UsageError(what, fix=_ANEW)
+            message = f"{self.path} is of another tuning: {', '.join(changed)} changed since"
+            raise UsageError(message, fix=_ANEW)
 
-    def _damaged(self, number: int, what: str) -> UsageError:
+    def _damaged(self, number: int, reason: str) -> UsageError:
         cause = "only a last line can be torn off by a kill: something else wrote to the file"
         return UsageError(
-            f"{self.path}:{number}: the log is damaged: {what}", cause=cause, fix=_ANEW
+            f"{self.path}:{number}: the log is damaged: {reason}", cause=cause, fix=_ANEW
         )
 
     def _unwritable(self, error: OSError) -> OutputError:

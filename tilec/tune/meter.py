@@ -54,8 +54,8 @@ class Meter(Protocol):
 def make_meter(spec: MeterSpec, device: DeviceInfo) -> Meter:
     """Return the meter that a setup names."""
     module, _, name = spec.factory.partition(":")
-    made: Meter = getattr(importlib.import_module(module), name)(spec.text, device)
-    return made
+    meter: Meter = getattr(importlib.import_module(module), name)(spec.text, device)
+    return meter
 
 
 class DeviceMeter:

@@ -215,8 +215,8 @@ def confirmed(
     for device in old.devices:
         for entry in device.entries:
             if entry.code != codes[str(device.target), entry.point]:
-                what = f"{shown}: the code of {point_text(entry.point)} for {device.target} is not what was measured (case {entry.case})"
-                raise UsageError(what, fix=fix)
+                message = f"{shown}: the code of {point_text(entry.point)} for {device.target} is not what was measured (case {entry.case})"
+                raise UsageError(message, fix=fix)
     return dataclasses.replace(old, kernel_digest=facts.kernel_digest, toolchain=facts.toolchain)
 
 
@@ -270,10 +270,10 @@ def _candidate(trial: Trial, effort: float, status: Status) -> Candidate:
 
 def _times(trial: Trial) -> tuple[float, tuple[float, float]]:
     """Return median and interval in microseconds, rounded as in the record."""
-    found = trial.summary
+    summary = trial.summary
     low, middle, high = (
         max(round(1e6 * value, 4), 1e-4)
-        for value in (found.interval.low, found.median, found.interval.high)
+        for value in (summary.interval.low, summary.median, summary.interval.high)
     )
     return middle, (low, high)
 

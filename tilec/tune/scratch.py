@@ -21,8 +21,8 @@ def scratch(folder: Path) -> Iterator[Path]:
         folder.mkdir(parents=True, exist_ok=True)
         own = tempfile.TemporaryDirectory(prefix="work-", dir=folder, ignore_cleanup_errors=True)
     except OSError as error:
-        what = f"cannot make a folder in {folder} to work in: {error.strerror or error}"
-        raise OutputError(what, fix="make room, or make the directory writable") from error
+        message = f"cannot make a folder in {folder} to work in: {error.strerror or error}"
+        raise OutputError(message, fix="make room, or make the directory writable") from error
     try:
         with own as path:
             yield Path(path)

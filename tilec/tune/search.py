@@ -65,40 +65,40 @@ def require_search(search: Search) -> None:
 
 
 def make_searcher(
-    search: Search, points: Sequence[Point], places: Sequence[int], *, most: int, seed: int
+    search: Search, points: Sequence[Point], indices: Sequence[int], *, most: int, seed: int
 ) -> Searcher:
     """Return a searcher.
 
     Args:
         search: which one.
         points: of all candidates.
-        places: numbers of the candidates that may be tried.
+        indices: numbers of the candidates that may be tried.
         most: candidates it may try; 0 for all.
         seed: of its random numbers.
 
     Raises:
         MissingError: Bayesian search needs a package that is not installed.
     """
-    most = min(most or len(places), len(places))
-    shuffled = list(places)
+    most = min(most or len(indices), len(indices))
+    shuffled = list(indices)
     random.Random(seed).shuffle(shuffled)  # noqa: S311 - no secret
     match search:
         case Search.GRID:
-            return ListSearcher(places[:most])
+            return ListSearcher(indices[:most])
         case Search.RANDOM:
             return ListSearcher(shuffled[:most])
         case Search.HALVING:
             return HalvingSearcher(shuffled[:most])
         case Search.BAYES:
-            allowed = {place: points[place] for place in places}
+            allowed = {index: points[index] for index in indices}
             return BayesSearcher(allowed, shuffled, most=most, seed=seed)
 
 
 class ListSearcher:
     """Tries a list in order, each candidate with full effort."""
 
-    def __init__(self, places: Sequence[int]) -> None:
-        self._left = list(reversed(places))
+    def __init__(self, indices: Sequence[int]) -> None:
+        self._left = list(reversed(indices))
         self._open = 0
 
     def ask(self) -> Ask | None:
@@ -128,19 +128,19 @@ class HalvingSearcher:
     as long, until few are left, which get the full one.
     """
 
-    def __init__(self, places: Sequence[int]) -> None:
+    def __init__(self, indices: Sequence[int]) -> None:
         rounds = 0
-        while len(places) > _FINALISTS * ETA**rounds:
+        while len(indices) > _FINALISTS * ETA**rounds:
             rounds += 1
         self._effort = 1.0 / ETA**rounds
-        self._left = list(reversed(places))
+        self._left = list(reversed(indices))
         self._open = 0
         self._times: dict[int, float] = {}
 
     def ask(self) -> Ask | None:
         """Return the next candidate of this round; a round ends when all its results are in."""
         if not self._left and not self._open and self._effort < 1.0:
-            best = sorted(self._times, key=lambda place: (self._times[place], place))
+            best = sorted(self._times, key=lambda index: (self._times[index], index))
             self._left = list(reversed(best[: max(_FINALISTS, -(-len(best) // ETA))]))
             self._times.clear()
             self._effort = min(1.0, self._effort * ETA)
@@ -187,7 +187,7 @@ class BayesSearcher:
         )
         self._study = package.create_study(direction="minimize", sampler=sampler)
         self._points, self._order, self._left = points, order, most
-        self._places = {point: place for place, point in points.items()}
+        self._places = {point: index for index, point in points.items()}
         self._open: dict[int, Any] = {}
         self._seen: set[int] = set()
         self._values: dict[str, list[AxisValue]] = {}
@@ -211,10 +211,10 @@ class BayesSearcher:
         if not self._left:
             return None
         self._left -= 1
-        place, trial = self._proposed() or self._enqueued()
-        self._seen.add(place)
-        self._open[place] = trial
-        return Ask(place=place)
+        index, trial = self._proposed() or self._enqueued()
+        self._seen.add(index)
+        self._open[index] = trial
+        return Ask(place=index)
 
     def tell(self, ask: Ask, seconds: float | None) -> None:
         """Pass the time to optuna."""
@@ -239,20 +239,20 @@ class BayesSearcher:
             trial = self._study.ask(self._space)
             chosen = {name: trial.params.get(name, 0) for name in self._values}
             point = tuple((name, self._values[name][at]) for name, at in chosen.items())
-            place = self._places.get(point)
-            if place is not None and place not in self._seen:
-                return place, trial
+            index = self._places.get(point)
+            if index is not None and index not in self._seen:
+                return index, trial
             self._study.tell(trial, state=self._api.trial.TrialState.FAIL)
         return None
 
     def _enqueued(self) -> tuple[int, Any]:
         """Return the next of the random order, as a trial that optuna learns from."""
-        place = next(place for place in self._order if place not in self._seen)
-        point = self._points[place]
+        index = next(index for index in self._order if index not in self._seen)
+        point = self._points[index]
         self._study.enqueue_trial(
             {name: self._values[name].index(v) for name, v in point if name in self._space}
         )
-        return place, self._study.ask(self._space)
+        return index, self._study.ask(self._space)
 
 
 def _optuna() -> Any:

@@ -131,7 +131,7 @@ class Session:
     def __init__(
         self,
         work: Work,
-        places: Sequence[Workplace],
+        workplaces: Sequence[Workplace],
         log: TrialLog,
         *,
         known: Sequence[Trial] = (),
@@ -139,7 +139,7 @@ class Session:
         progress: Progress,
         clock: Callable[[], float],
     ) -> None:
-        self._work, self._places, self._log = work, list(places), log
+        self._work, self._places, self._log = work, list(workplaces), log
         self._options, self._progress, self._clock = options, progress, clock
         self._known: dict[str, dict[Point, list[Trial]]] = {}
         for trial in known:
@@ -172,18 +172,18 @@ class Session:
                 )
                 self._progress.case_ended(results[-1])
         finally:
-            for place in self._places:
-                place.close()
+            for workplace in self._places:
+                workplace.close()
         return tuple(results)
 
     def _tune(self, space: Space, deadline: float) -> CaseResult:
         self._progress.case_begun(space)
-        options, places = self._options, range(len(space.points))
+        options, indices = self._options, range(len(space.points))
         study = Study(
             space,
             self._work.info,
             make_searcher(
-                options.search, space.points, places, most=options.most, seed=options.seed
+                options.search, space.points, indices, most=options.most, seed=options.seed
             ),
             known=self._known.get(space.case.name, {}),
             budget=self._work.budget,
@@ -193,8 +193,8 @@ class Session:
         )
         study.compiled(self._compiled)
         threads = [
-            threading.Thread(target=self._serve, args=(place, study), name=place.name)
-            for place in self._places
+            threading.Thread(target=self._serve, args=(workplace, study), name=workplace.name)
+            for workplace in self._places
         ]
         for thread in threads:
             thread.start()
@@ -202,8 +202,8 @@ class Session:
             self._supply(study, deadline)
         except BaseException:
             study.stop()
-            for place in self._places:
-                place.stop()
+            for workplace in self._places:
+                workplace.stop()
             raise
         finally:
             for thread in threads:
@@ -218,45 +218,47 @@ class Session:
         while not study.over:
             wanted = study.wanted(self._options.batch)
             if wanted:
-                made = self._work.candidates.make(wanted)
-                self._compiled.update(made)
-                study.compiled(made)
+                compiled = self._work.candidates.make(wanted)
+                self._compiled.update(compiled)
+                study.compiled(compiled)
             else:
                 study.wait(_LOOK)
             if self._clock() >= deadline:
                 study.stop()
 
-    def _serve(self, place: Workplace, study: Study) -> None:
+    def _serve(self, workplace: Workplace, study: Study) -> None:
         """Measure candidates on one device until the search ends or the device is lost."""
         ask: Ask | None = None
         try:
             while (taken := study.take()) is not None:
-                ask, made = taken
-                answer = place.ask(self._measure(study.space, ask, made), self._options.limit)
+                ask, compiled = taken
+                answer = workplace.ask(
+                    self._measure(study.space, ask, compiled), self._options.limit
+                )
                 assert isinstance(answer, wire.Measured)
-                study.ended(ask, answer, place.name)
+                study.ended(ask, answer, workplace.name)
                 ask = None
         except StoppedError:
             study.stop()
         except MissingError as error:
-            self._lose(place, study, ask, error)
+            self._lose(workplace, study, ask, error)
         except BaseException as error:  # noqa: BLE001 - raised again in the thread of `run`
             self._error = self._error or error
             study.stop()
 
-    def _lose(self, place: Workplace, study: Study, ask: Ask | None, error: TilecError) -> None:
-        self._places = [other for other in self._places if other is not place]
-        place.close()
+    def _lose(self, workplace: Workplace, study: Study, ask: Ask | None, error: TilecError) -> None:
+        self._places = [other for other in self._places if other is not workplace]
+        workplace.close()
         if not self._places:
             self._error = self._error or error
         else:
-            self._progress.note(f"{place.name} went away, the others go on: {error.what}")
+            self._progress.note(f"{workplace.name} went away, the others go on: {error.what}")
         if ask is not None:
             study.given_back(ask)
         if not self._places:
             study.stop()
 
-    def _measure(self, space: Space, ask: Ask, made: CompiledPoint) -> wire.Measure:
+    def _measure(self, space: Space, ask: Ask, compiled: CompiledPoint) -> wire.Measure:
         full = self._options.measure
         part = max(ask.effort, 0.0)
         options = dataclasses.replace(
@@ -266,13 +268,13 @@ class Session:
             warm_up=full.warm_up * max(part, _PART),
         )
         return wire.Measure(
-            subject=self._subject(space, space.points[ask.place], made), options=options
+            subject=self._subject(space, space.points[ask.place], compiled), options=options
         )
 
-    def _subject(self, space: Space, point: Point, made: CompiledPoint) -> wire.Subject:
+    def _subject(self, space: Space, point: Point, compiled: CompiledPoint) -> wire.Subject:
         case = at_point(space.case, self._work.info, point)
         return wire.Subject(
-            bundle=made.bundle, case=case, expected=self._work.expected.get(case.name, "")
+            bundle=compiled.bundle, case=case, expected=self._work.expected.get(case.name, "")
         )
 
     def _note_trial(self, space: Space, trial: Trial, best: Trial | None, fresh: bool) -> None:
@@ -308,10 +310,10 @@ class Session:
             samples = self._run_off(result.space, best, rival)
             if samples is None:
                 break
-            found = ratio_of(*samples)
-            if found.certain and found.ratio > 1:
-                best, rival, found, met = rival, best, ratio_of(*reversed(samples)), []
-            met.append((rival, found, len(samples[0])))
+            ratio = ratio_of(*samples)
+            if ratio.certain and ratio.ratio > 1:
+                best, rival, ratio, met = rival, best, ratio_of(*reversed(samples)), []
+            met.append((rival, ratio, len(samples[0])))
         if not met:
             return dataclasses.replace(result, best=best)
         second, runoff, pairs = max(met, key=lambda one: one[1].ratio)
@@ -332,12 +334,12 @@ class Session:
             for trial in (first, second)
         )
         request = wire.MeasurePair(first=one, second=other, options=self._options.runoff)
-        for place in list(self._places):
+        for workplace in list(self._places):
             try:
-                answer = place.ask(request, 2 * self._options.limit)
+                answer = workplace.ask(request, 2 * self._options.limit)
             except MissingError as error:
-                self._places.remove(place)
-                self._progress.note(f"{place.name} went away: {error.what}")
+                self._places.remove(workplace)
+                self._progress.note(f"{workplace.name} went away: {error.what}")
                 continue
             if not isinstance(answer, tuple):
                 self._progress.note(

@@ -48,18 +48,18 @@ def space_of(info: KernelInfo, case: BoundCase) -> Space:
         )
     )
     if not points:
-        asked = ", ".join(f"{name} = {value!r}" for name, value in fixed.items()) or "it"
-        what = f"{case.name}: the matrix of {info.name} has no point for {asked}: there is nothing to tune"
+        conditions = ", ".join(f"{name} = {value!r}" for name, value in fixed.items()) or "it"
+        message = f"{case.name}: the matrix of {info.name} has no point for {conditions}: there is nothing to tune"
         fix = f"add values to kernel.{info.name}.matrix, or leave the case out"
-        raise CaseError(what, fix=fix, location=case.location)
+        raise CaseError(message, fix=fix, location=case.location)
     free = tuple(name for name, _ in info.axes if len({dict(point)[name] for point in points}) > 1)
     for item in case.inputs:
         for text in (*(item.shape or ()), *(item.small or ())):
             bad = sorted(_names(text).intersection(free))
             if bad:
-                what = f"{case.name}: inputs.{item.name} has the extent {text!r}, which changes with {bad[0]}: candidates would do other work"
+                message = f"{case.name}: inputs.{item.name} has the extent {text!r}, which changes with {bad[0]}: candidates would do other work"
                 fix = f"give a number, or choose {bad[0]} in the case: axes = {{ {bad[0]} = … }}"
-                raise CaseError(what, fix=fix, location=case.location)
+                raise CaseError(message, fix=fix, location=case.location)
     axes = tuple((name, value) for name, value in points[0] if name not in free)
     return Space(case=dataclasses.replace(case, axes=axes), points=points, free=free)
 

@@ -123,7 +123,7 @@ class Study:
             for ask in list(self._open):
                 self._settle(ask)
             points = [self._point(ask) for ask in self._open]
-            ahead = (self.space.points[place] for place in self._searcher.ahead)
+            ahead = (self.space.points[index] for index in self._searcher.ahead)
             points += [point for point in ahead if self._remembered(point, 0.0) is None]
             return [point for point in dict.fromkeys(points) if point not in self._compiled][:most]
 
@@ -153,7 +153,7 @@ class Study:
     def trials(self) -> tuple[Trial, ...]:
         """The last trial of each candidate, in the order of the space."""
         with self._change:
-            return tuple(self._trials[place] for place in sorted(self._trials))
+            return tuple(self._trials[index] for index in sorted(self._trials))
 
     def _fill(self) -> None:
         while len(self._open) + self._busy < self._devices + _AHEAD:

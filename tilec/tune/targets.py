@@ -32,9 +32,9 @@ def target_for(manifest: Manifest, kernel: str, device: DeviceInfo | None, wante
         except ValueError as error:
             raise UsageError(f"--target: {error}") from error
         if target not in known:
-            what = f"--target {target} is no target of this project, and a build would take up no record of it"
+            message = f"--target {target} is no target of this project, and a build would take up no record of it"
             raise UsageError(
-                what, fix=f"add it to [targets]; there are {', '.join(map(str, known))}"
+                message, fix=f"add it to [targets]; there are {', '.join(map(str, known))}"
             )
         if (
             device is not None
@@ -42,9 +42,9 @@ def target_for(manifest: Manifest, kernel: str, device: DeviceInfo | None, wante
             and not _compiles(manifest)
             and target.runs_on(device.cc)
         ):
-            what = f"--target {target}: {device} would have to compile it at load, and jit-fallback is deny"
+            message = f"--target {target}: {device} would have to compile it at load, and jit-fallback is deny"
             raise UsageError(
-                what, fix='say jit-fallback = "allow" in [targets], or tune for machine code'
+                message, fix='say jit-fallback = "allow" in [targets], or tune for machine code'
             )
         if device is not None and not _runs(target, device, manifest):
             raise UsageError(
@@ -57,17 +57,19 @@ def target_for(manifest: Manifest, kernel: str, device: DeviceInfo | None, wante
         if fits:
             return fits[0]
         need = "tileir" if device.interprets else f"sm_{device.cc[0]}{device.cc[1]}"
-        what = f"kernel {kernel} cannot be tuned on {device}: no target of this project runs there"
+        message = (
+            f"kernel {kernel} cannot be tuned on {device}: no target of this project runs there"
+        )
         raise UsageError(
-            what, fix=f"add {need} to [targets]; there are {', '.join(map(str, known))}"
+            message, fix=f"add {need} to [targets]; there are {', '.join(map(str, known))}"
         )
     cubins = [target for target in known if target.kind is TargetKind.CUBIN]
     if len(cubins) != 1:
-        what = (
+        message = (
             f"this project has {len(cubins)} targets that are machine code: say which to tune for"
         )
         raise UsageError(
-            what,
+            message,
             fix=f"--target {cubins[0] if cubins else 'NAME'}; there are {', '.join(map(str, known))}",
         )
     return cubins[0]
@@ -75,14 +77,14 @@ def target_for(manifest: Manifest, kernel: str, device: DeviceInfo | None, wante
 
 def _known(manifest: Manifest) -> Sequence[Target]:
     """Return the targets of the project, the most specific first."""
-    found = {
+    known = {
         target
         for targets in (manifest.targets.default, *(each for _, each in manifest.targets.groups))
         for target in targets
     }
     kinds = list(TargetKind)
     return sorted(
-        found,
+        known,
         key=lambda target: (
             kinds.index(target.kind),
             [-part for part in target.cc],

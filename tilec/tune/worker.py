@@ -156,27 +156,30 @@ class Worker:
         (call,) = calls_of(case, module, arguments)
         variant = call.explain().variant.id
         for name, expected in self._expected.items():
-            found = compare(
+            comparison = compare(
                 device.from_device(arguments[name]),
                 expected,
                 tolerance_for(case.tolerance, case.dtype_of(name)),
             )
-            if not found.ok:
-                index = ", ".join(map(str, found.first_index or ()))
-                where = f"{name}[{index}] is {_short(found.first_actual)}, expected {_short(found.first_expected)}"
-                return f"{where}; {found.mismatches} of {found.total} elements are off", variant
+            if not comparison.ok:
+                index = ", ".join(map(str, comparison.first_index or ()))
+                where = f"{name}[{index}] is {_short(comparison.first_actual)}, expected {_short(comparison.first_expected)}"
+                return (
+                    f"{where}; {comparison.mismatches} of {comparison.total} elements are off",
+                    variant,
+                )
         return "", variant
 
     def _timed(self, module: Module, case: BoundCase) -> Timed:
-        turn = iter(range(1 << 30))
+        counter = iter(range(1 << 30))
 
         def make() -> Mapping[str, Any]:
-            place = next(turn)
-            if place == len(self._sets):
+            index = next(counter)
+            if index == len(self._sets):
                 self._sets.append(
                     arguments_on(case, ModuleDevice(module, self._driver), self._inputs)
                 )
-            return self._sets[place]
+            return self._sets[index]
 
         return self._meter.timed(module, self._driver, case, make)
 
@@ -194,14 +197,14 @@ def read_expected(path: Path, case: BoundCase) -> dict[str, Array]:
     params = {param.name: param.dtype for param in case.params}
     try:
         with np.load(path, allow_pickle=False) as archive:
-            found: dict[str, Array] = {}
+            arrays: dict[str, Array] = {}
             for name in (name for name in case.outs if f"out.{name}" in archive):
                 raw, shape = (
                     archive[f"out.{name}"],
                     tuple(int(extent) for extent in archive[f"shape.{name}"]),
                 )
-                found[name] = raw.view(numpy_dtype(DTYPES[params[name]])).reshape(shape)
-            return found
+                arrays[name] = raw.view(numpy_dtype(DTYPES[params[name]])).reshape(shape)
+            return arrays
     except (
         OSError,
         ValueError,

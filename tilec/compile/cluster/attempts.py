@@ -57,15 +57,15 @@ class Entry:
             self.watch.cancel()
         self.watch, self.begun = None, []
 
-    def lost(self, address: str, place: str = "") -> None:
+    def lost(self, address: str, name: str = "") -> None:
         """Record that a worker lost the task."""
         self.tried.add(address)
-        self.places.append(place or address)
+        self.places.append(name or address)
 
 
-def where_tried(places: list[str]) -> str:
+def where_tried(workers: list[str]) -> str:
     """Return the end of a message about a task that was tried on these workers."""
-    listed = ", ".join(dict.fromkeys(places))
+    listed = ", ".join(dict.fromkeys(workers))
     if not listed:
         return ""
-    return f", tried {len(places)} times on {listed}" if len(places) > 1 else f", on {listed}"
+    return f", tried {len(workers)} times on {listed}" if len(workers) > 1 else f", on {listed}"

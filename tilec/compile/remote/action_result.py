@@ -93,36 +93,36 @@ def _read(data: bytes) -> ActionResult:
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, bytes | int]]:
-    place = 0
-    while place < len(data):
-        tag, place = _varint(data, place)
+    position = 0
+    while position < len(data):
+        tag, position = _varint(data, position)
         field, kind = tag >> 3, tag & 7
         if not field:
             raise ValueError("no such field")
         if kind == _VARINT:
-            value, place = _varint(data, place)
+            value, position = _varint(data, position)
             yield field, value
             continue
         if kind == _BYTES:
-            size, place = _varint(data, place)
+            size, position = _varint(data, position)
         elif kind in (_FIXED64, _FIXED32):
             size = 8 if kind == _FIXED64 else 4
         else:
             raise ValueError("no such wire type")
-        if size > len(data) - place:
+        if size > len(data) - position:
             raise ValueError("cut short")
-        yield field, data[place : place + size]
-        place += size
+        yield field, data[position : position + size]
+        position += size
 
 
-def _varint(data: bytes, place: int) -> tuple[int, int]:
+def _varint(data: bytes, position: int) -> tuple[int, int]:
     value = 0
     for shift in range(0, 70, 7):
-        byte = data[place]
-        place += 1
+        byte = data[position]
+        position += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
-            return value, place
+            return value, position
     raise ValueError("a number is too long")
 
 

@@ -90,13 +90,13 @@ class RemoteCache:
         Raises:
             OSError: `save` failed.
         """
-        asked = [key for key in keys if self._access.own or key in pins]
-        if keys and not asked and not self._access.write:
+        trusted = [key for key in keys if self._access.own or key in pins]
+        if keys and not trusted and not self._access.write:
             self._note(
                 f"{self._name} gives nothing: tilec.lock pins no image of these sources; "
                 "commit the tilec.lock of the build that filled it"
             )
-        if self._left or not asked:
+        if self._left or not trusted:
             return
         answers: queue.SimpleQueue[tuple[str, Answer]] = queue.SimpleQueue()
 
@@ -108,9 +108,9 @@ class RemoteCache:
         whole = False
         began, size = time.monotonic(), self.usage.down
         try:
-            for key in asked:
+            for key in trusted:
                 self._crew.submit(functools.partial(look, key))
-            for number in range(len(asked)):
+            for number in range(len(trusted)):
                 key, answer = self._next(answers)
                 if self._count(key, answer):
                     yield key

@@ -85,10 +85,10 @@ class Compiler:
 
     def _expression(self, member: Member) -> str:
         base, _ = cut(member.symbol)
-        found = declare.named(base, self._cuda.candidates)
-        if found is None:  # the text does not show it: it is called as the manifest says
+        kernel = declare.named(base, self._cuda.candidates)
+        if kernel is None:  # the text does not show it: it is called as the manifest says
             return expand(member.symbol, dict(member.axes))
-        return name_expression(member.symbol, dict(member.axes), found)
+        return name_expression(member.symbol, dict(member.axes), kernel)
 
     def _image(self, program: DeviceCompile, expression: str, linking: tuple[str, ...]) -> Image:
         cuda, spec = self._cuda, self._job.spec
@@ -102,8 +102,8 @@ class Compiler:
             mangled.check(abi, symbol, spec.params, axes, decl)
             check_cluster(spec.cluster, kernel, "source")
         except BundleError as exc:
-            what = f"the compiled image cannot be read: {exc.what}"
-            raise CompileError(what, log=program.log, command=program.command) from exc
+            message = f"the compiled image cannot be read: {exc.what}"
+            raise CompileError(message, log=program.log, command=program.command) from exc
         except CompileError as exc:
             exc.log, exc.command = program.log, program.command
             raise

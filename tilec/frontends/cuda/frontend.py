@@ -95,9 +95,10 @@ class CudaFrontend:
             CompileError: a file cannot be read, or a kernel takes a reference.
             UsageError: an option is wrong.
         """
-        most, said = together(with_compiler(source)), note(source)
+        most, notes = together(with_compiler(source)), note(source)
         return [
-            dataclasses.replace(found.decl, together=most, note=said) for found in kernels(source)
+            dataclasses.replace(kernel.decl, together=most, note=notes)
+            for kernel in kernels(source)
         ]
 
     def compile(self, job: Job) -> Image:
@@ -118,11 +119,11 @@ class CudaFrontend:
             )
             tools = self._require(names, digest=False)
             candidates = kernels(job.spec.source)
-            found = find(job, candidates)
+            kernel = find(job, candidates)
             cuda_job = CudaJob(
                 job=job,
                 options=options,
-                found=found,
+                found=kernel,
                 candidates=candidates,
                 tools=tools,
                 path=self._search.path,
@@ -150,11 +151,11 @@ class CudaFrontend:
     def _check_include(job: Job, options: CudaOptions) -> None:
         for folder in options.include:
             if not Path(job.spec.source.root, folder).is_dir():
-                what = f"include directory {folder} is not there"
+                message = f"include directory {folder} is not there"
                 raise CompileError(
-                    what,
+                    message,
                     diagnostics=(
-                        Diagnostic(message=what, location=Location(file=job.spec.source.path)),
+                        Diagnostic(message=message, location=Location(file=job.spec.source.path)),
                     ),
                     fix="correct `include` in [frontend.cuda]; it is relative to tilec.toml",
                 )

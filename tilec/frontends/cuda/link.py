@@ -33,14 +33,14 @@ def inputs(root: str, options: CudaOptions) -> list[InputFile]:
     Raises:
         CompileError: one cannot be read, or leaves the project.
     """
-    found: list[InputFile] = []
+    files: list[InputFile] = []
     define = [value for _, value in options.define]
     for entry in options.link:
         if entry.kind is LinkKind.CUDA:
-            found += includes.closure(root, entry.path, options.include, define)
+            files += includes.closure(root, entry.path, options.include, define)
         else:
-            found.append(InputFile(name=entry.path, digest=sha256(read_file(root, entry.path))))
-    return found
+            files.append(InputFile(name=entry.path, digest=sha256(read_file(root, entry.path))))
+    return files
 
 
 def _piece(job: CudaJob, entry: LinkEntry, code: DeviceCode) -> Piece:

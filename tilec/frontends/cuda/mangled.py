@@ -106,8 +106,8 @@ def check(
         mine, theirs = DTYPES.get(slot.type), DTYPES.get(type_.dtype)
         floats = {dtype.kind == "float" for dtype in (mine, theirs) if dtype is not None}
         if mine and type_.kind != "tensor" and len(floats) == 2:
-            what = f"{slot.expr} is passed as {slot.type}, and the compiled kernel takes {type_.type} ({type_.dtype})"
-            raise _error(what, f"pass it as {type_.dtype}", decl, slot.expr)
+            message = f"{slot.expr} is passed as {slot.type}, and the compiled kernel takes {type_.type} ({type_.dtype})"
+            raise _error(message, f"pass it as {type_.dtype}", decl, slot.expr)
 
 
 def _check_tensor(
@@ -120,13 +120,13 @@ def _check_tensor(
             why = f"the compiled kernel takes {compiled.type}, which is no dtype"
         elif parameter_types(symbol) is None:
             why = 'its compiled name holds no types, as of extern "C"'
-        what = f"nothing says the dtype of {name!r}: {why}"
-        raise _error(what, f"write it as params.{name}.dtype", decl, name)
+        message = f"nothing says the dtype of {name!r}: {why}"
+        raise _error(message, f"write it as params.{name}.dtype", decl, name)
     visible = any(param.name == name and param.dtype for param in decl.params)
     if stated and compiled and dtype and not _agree(stated, dtype, visible=visible):
-        what = f"dtype {stated!r} of {name!r} is not what the compiled kernel takes, {compiled.type} ({dtype})"
+        message = f"dtype {stated!r} of {name!r} is not what the compiled kernel takes, {compiled.type} ({dtype})"
         fix = f'params.{name}.dtype = "{dtype}", or leave it out: the compiled name says it'
-        raise _error(what, fix, decl, name)
+        raise _error(message, fix, decl, name)
 
 
 def _tensor(slot: AbiSlot) -> str:
@@ -147,11 +147,11 @@ def _agree(stated: str, compiled: str, *, visible: bool) -> bool:
     return stated == compiled or (bits and not visible)
 
 
-def _error(what: str, fix: str, decl: KernelDecl, name: str) -> CompileError:
-    places = (param.location for param in decl.params if param.name == name)
-    at = next(filter(None, places), decl.location)
-    diagnostic = Diagnostic(message=what, location=at, hint=fix)
-    return CompileError(f"{decl.name}: {what}", diagnostics=(diagnostic,), fix=fix)
+def _error(message: str, fix: str, decl: KernelDecl, name: str) -> CompileError:
+    locations = (param.location for param in decl.params if param.name == name)
+    at = next(filter(None, locations), decl.location)
+    diagnostic = Diagnostic(message=message, location=at, hint=fix)
+    return CompileError(f"{decl.name}: {message}", diagnostics=(diagnostic,), fix=fix)
 
 
 def _demangled(symbol: str) -> str:

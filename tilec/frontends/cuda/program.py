@@ -120,8 +120,8 @@ class ProgramCompiler:
         try:
             kernels = read_cubin(program.cubin)
         except BundleError as exc:
-            what = f"the compiled image cannot be read: {exc.what}"
-            raise CompileError(what, log=program.log, command=program.command) from exc
+            message = f"the compiled image cannot be read: {exc.what}"
+            raise CompileError(message, log=program.log, command=program.command) from exc
         at = job.found.decl.location
         words = read_log(program.log, self._spec.source.root, toolkit=job.toolkit, fallback=at)
         warnings = tuple(d for d in words.diagnostics if d.severity == "warning")
@@ -218,13 +218,13 @@ class ProgramCompiler:
     def _assembled(self, program: DeviceCompile) -> DeviceCompile:
         """Lower PTX to the shipped ISA, make its file names relative, and assemble it."""
         job, toolkit = self._job, self._job.toolkit
-        places = (
+        roots = (
             (self._spec.source.root, ""),
             (nvrtc.HERE, ""),
             (toolkit, "<cuda>"),
             (str(Path(toolkit).parent), "<cuda>"),
         )
-        text = ptx_text.relative_files(program.text, places)
+        text = ptx_text.relative_files(program.text, roots)
         own = ptx_text.isa(text)
         isa = shipped_isa(job.job, own) if job.ptx else None
         program = dataclasses.replace(
@@ -283,7 +283,7 @@ class ProgramCompiler:
             target=str(job.job.target),
             decl=job.found.decl,
             expression=self._expressions[0],
-            candidates=[found.decl for found in job.candidates],
+            candidates=[kernel.decl for kernel in job.candidates],
         )
 
     def _timeout(self, log: str, command: str) -> CompileError:

@@ -43,18 +43,18 @@ def members(files: tuple[Prebuilt, ...], opener: Opener) -> list[Member]:
     return [member for file in files for member in _of_file(file, opener)]
 
 
-def choose(target: Target, symbol: str, found: list[Member]) -> Member:
+def choose(target: Target, symbol: str, pieces: list[Member]) -> Member:
     """Return the piece that serves a target best.
 
     Raises:
         CompileError: none does, or two do equally; names what there is.
     """
-    ranked = [(rank, member) for member in found if (rank := _rank(member, target)) is not None]
+    ranked = [(rank, member) for member in pieces if (rank := _rank(member, target)) is not None]
     having = [
         (rank, member) for rank, member in ranked if not member.entries or symbol in member.entries
     ]
-    path = found[0].file.path
-    listing = "".join(f"\n    {member.file.path}: {member.what}" for member in found)
+    path = pieces[0].file.path
+    listing = "".join(f"\n    {member.file.path}: {member.what}" for member in pieces)
     if not having:
         if ranked:
             names = ", ".join(
@@ -65,8 +65,8 @@ def choose(target: Target, symbol: str, found: list[Member]) -> Member:
                 f"what serves {target} has no kernel {symbol!r}, but {names}",
                 fix="name one of these in `symbol`",
             )
-        what = f"no file of this kernel serves {target}; there is:{listing}"
-        raise fault(path, what, fix=_advice(target))
+        message = f"no file of this kernel serves {target}; there is:{listing}"
+        raise fault(path, message, fix=_advice(target))
     best = min(rank for rank, _ in having)
     equal = [member for rank, member in having if rank == best]
     if len(equal) > 1:
@@ -86,19 +86,19 @@ def _of_file(file: Prebuilt, opener: Opener) -> list[Member]:
         module = read_ptx(file.text, file.path)
         names = tuple(entry.name for entry in module.entries)
         number = module.target.number
-        what = f"PTX {module.isa[0]}.{module.isa[1]} for {_later(number)}"
-        return [Member(file=file, form=file.kind, what=what, number=number, entries=names)]
+        message = f"PTX {module.isa[0]}.{module.isa[1]} for {_later(number)}"
+        return [Member(file=file, form=file.kind, what=message, number=number, entries=names)]
     if file.kind is FileKind.FATBIN:
         inside = opener.members(file)
-        found = [member for part in inside.files for member in _of_file(part, opener)]
+        pieces = [member for part in inside.files for member in _of_file(part, opener)]
         for kind, number in inside.others:
-            what = (
+            message = (
                 f"{kind.value}, in a fatbin"
                 if kind is FileKind.TILEIR
                 else f"{kind.value} for sm_{number} and later, in a fatbin"
             )
-            found.append(Member(file=file, form=kind, what=what, number=number))
-        return found
+            pieces.append(Member(file=file, form=kind, what=message, number=number))
+        return pieces
     if file.kind is FileKind.TILEIR:
         version, entries = read_tile(file)
         names = tuple(entry.name for entry in entries)
@@ -119,12 +119,12 @@ def _cubin(file: Prebuilt) -> Member:
             f"this cubin is for sm_{number}, which this tilec does not know",
             fix="take a newer tilec",
         )
-    made = " of a tile kernel" if cubin.tile else ""
+    origin = " of a tile kernel" if cubin.tile else ""
     names = tuple(kernel.name for kernel in cubin.kernels)
     return Member(
         file=file,
         form=file.kind,
-        what=f"a cubin{made} for sm_{number}",
+        what=f"a cubin{origin} for sm_{number}",
         number=number,
         entries=names,
         tile=cubin.tile,

@@ -41,8 +41,8 @@ def compile_job(job: Job, opener: Opener) -> Image:
         ToolchainError: a tool is missing.
     """
     files = prebuilt_files(job.spec.source)
-    found = members(files, opener)
-    return _Maker(job, choose(job.target, job.spec.symbol, found), opener).image()
+    pieces = members(files, opener)
+    return _Maker(job, choose(job.target, job.spec.symbol, pieces), opener).image()
 
 
 class _Maker:
@@ -157,20 +157,20 @@ class _Maker:
         """What a linker makes of the LTO-IR that libNVVM made: functions that nothing uses are gone
         from it.
         """
-        made = dataclasses.replace(
+        ltoir = dataclasses.replace(
             self._member.file,
             kind=FileKind.LTOIR,
             data=self._ltoir(),
             digest=f"{self._member.file.digest}/ltoir",
         )
-        text = self._opener.ptx(made, self._job.target, opt=self._job.spec.opt)
+        text = self._opener.ptx(ltoir, self._job.target, opt=self._job.spec.opt)
         if ptx.entry_params(text, self._symbol) is None:
-            what = f"the LTO-IR of this NVVM IR has no kernel {self._symbol!r} any more"
+            message = f"the LTO-IR of this NVVM IR has no kernel {self._symbol!r} any more"
             named = f"[ptr @{self._symbol}]"
             fix = f'say in the IR that it is used: @llvm.used = appending global [1 x ptr] {named}, section "llvm.metadata"'
             raise fault(
                 self._path,
-                what,
+                message,
                 cause="a link keeps what is said to be used, and nothing says that of it",
                 fix=fix,
             )
@@ -189,8 +189,8 @@ class _Maker:
             timeout=spec.timeout,
         )
         if done.timed_out:
-            what = f"ptxas for {self._job.target}"
-            raise timeout_error(what, spec.timeout, log=done.log, command=done.command)
+            message = f"ptxas for {self._job.target}"
+            raise timeout_error(message, spec.timeout, log=done.log, command=done.command)
         return done
 
     def _refused(
@@ -200,15 +200,15 @@ class _Maker:
             error = not_lowered(lowered, isa, done.log, done.command)
         else:
             first = ptx.first_complaint(done.log)
-            what = f"ptxas refuses this PTX for {self._job.target}: {first}"
-            error = fault(self._path, what, log=done.log, command=done.command)
+            problem = f"ptxas refuses this PTX for {self._job.target}: {first}"
+            error = fault(self._path, problem, log=done.log, command=done.command)
         # Lines of a text that was made of another file say nothing about that file.
         if self._member.form is FileKind.PTX and "(" not in self._path:
-            places = [
+            diagnostics = [
                 located({self._path: lowered}, Location(file=self._path, line=line), message)
                 for message, line in ptx.complaints(done.log)
             ]
-            error.diagnostics = tuple(places) or error.diagnostics
+            error.diagnostics = tuple(diagnostics) or error.diagnostics
         return error
 
     # --- Tile IR
@@ -222,7 +222,7 @@ class _Maker:
             return bytecode_image(
                 job, data, symbol=self._symbol, version=version, abi=self._checked(params)
             )
-        made = assemble_tile(
+        assembled = assemble_tile(
             data,
             tileiras=self._opener.path("tileiras"),
             target=str(job.target),
@@ -234,7 +234,10 @@ class _Maker:
             kernel=job.spec.name,
         )
         return self._of_cubin(
-            made.cubin, tile=True, reproducible=made.reproducible, warnings=made.warnings
+            assembled.cubin,
+            tile=True,
+            reproducible=assembled.reproducible,
+            warnings=assembled.warnings,
         )
 
     # --- checks

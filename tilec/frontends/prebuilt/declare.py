@@ -47,10 +47,10 @@ def declarations(source: Source, opener: Opener) -> list[KernelDecl]:
         ToolchainError: a tool is missing.
     """
     files = prebuilt_files(source)
-    found = declared(files[0], opener)
+    kernels = declared(files[0], opener)
     kinds = {kind for file in files for kind in kinds_of(file, opener)}
     names = tuple(kind.value for kind in TargetKind if kind in kinds)
-    return [dataclasses.replace(decl, kinds=names) for decl in found]
+    return [dataclasses.replace(decl, kinds=names) for decl in kernels]
 
 
 def kinds_of(file: Prebuilt, opener: Opener) -> tuple[TargetKind, ...]:
@@ -135,22 +135,22 @@ def _of_cubin(cubin: Cubin, path: str) -> list[KernelDecl]:
 
 
 def _of_cubin_kernel(kernel: CubinKernel, cubin: Cubin, path: str) -> KernelDecl:
-    place = Location(file=path, line=1)
+    location = Location(file=path, line=1)
     params = tuple(
         ParamDecl(
-            name=f"param_{made.ordinal}",
-            type="" if made.size in _SCALAR_SIZES else f"{made.size} bytes",
-            kind="" if made.size in _SCALAR_SIZES else "struct",
-            size=made.size,
+            name=f"param_{param.ordinal}",
+            type="" if param.size in _SCALAR_SIZES else f"{param.size} bytes",
+            kind="" if param.size in _SCALAR_SIZES else "struct",
+            size=param.size,
             out=True,
-            location=place,
+            location=location,
         )
-        for made in kernel.params
+        for param in kernel.params
     )
     return KernelDecl(
         name=kernel.name,
         qualified=kernel.name,
-        location=place,
+        location=location,
         params=params,
         max_threads=0 if cubin.tile else kernel.max_threads,
         cluster=() if cubin.tile else kernel.cluster,
@@ -161,7 +161,7 @@ def _of_cubin_kernel(kernel: CubinKernel, cubin: Cubin, path: str) -> KernelDecl
 
 
 def _of_tile(entry: TileEntry, path: str) -> KernelDecl:
-    place = Location(file=path, line=1)
+    location = Location(file=path, line=1)
     params = tuple(
         ParamDecl(
             name=f"param_{index}",
@@ -174,14 +174,14 @@ def _of_tile(entry: TileEntry, path: str) -> KernelDecl:
             kind="tensor" if param.pointer else "scalar",
             dtype=param.dtype,
             out=True if param.pointer else None,
-            location=place,
+            location=location,
         )
         for index, param in enumerate(entry.params)
     )
     return KernelDecl(
         name=entry.name,
         qualified=entry.name,
-        location=place,
+        location=location,
         params=params,
         named=False,
         simt=False,
@@ -189,14 +189,14 @@ def _of_tile(entry: TileEntry, path: str) -> KernelDecl:
 
 
 def _of_ptx(entry: PtxEntry, path: str, *, line: int = 0) -> KernelDecl:
-    place = Location(file=path, line=line or entry.line)
+    location = Location(file=path, line=line or entry.line)
     names = _names(entry)
     return KernelDecl(
         name=entry.name,
         qualified=entry.name,
-        location=place,
+        location=location,
         params=tuple(
-            _param(param, name, place) for param, name in zip(entry.params, names, strict=True)
+            _param(param, name, location) for param, name in zip(entry.params, names, strict=True)
         ),
         max_threads=entry.max_threads,
         cluster=entry.cluster,
@@ -206,7 +206,7 @@ def _of_ptx(entry: PtxEntry, path: str, *, line: int = 0) -> KernelDecl:
     )
 
 
-def _param(param: PtxParam, name: str, place: Location) -> ParamDecl:
+def _param(param: PtxParam, name: str, location: Location) -> ParamDecl:
     """What PTX says for sure has a type; of everything else the manifest may say more."""
     if param.pointer:
         return ParamDecl(
@@ -215,7 +215,7 @@ def _param(param: PtxParam, name: str, place: Location) -> ParamDecl:
             kind="tensor",
             out=True,
             size=param.size,
-            location=place,
+            location=location,
         )
     if not param.count and param.type in _EXACT:
         return ParamDecl(
@@ -223,16 +223,16 @@ def _param(param: PtxParam, name: str, place: Location) -> ParamDecl:
             type=f".{param.type}",
             kind="scalar",
             dtype=_EXACT[param.type],
-            location=place,
+            location=location,
         )
     if not param.count and param.type in _LOOSE:
-        return ParamDecl(name=name, kind="scalar", dtype=_LOOSE[param.type], location=place)
+        return ParamDecl(name=name, kind="scalar", dtype=_LOOSE[param.type], location=location)
     if param.size in _SCALAR_SIZES:
-        return ParamDecl(name=name, kind="", out=True, size=param.size, location=place)
+        return ParamDecl(name=name, kind="", out=True, size=param.size, location=location)
     shown = (
         f".align {param.align} .{param.type}[{param.count}]" if param.count else f".{param.type}"
     )
-    return ParamDecl(name=name, type=shown, kind="struct", size=param.size, location=place)
+    return ParamDecl(name=name, type=shown, kind="struct", size=param.size, location=location)
 
 
 def _names(entry: PtxEntry) -> Sequence[str]:

@@ -37,14 +37,14 @@ def read_ptx(text: str, path: str) -> PtxModule:
         isa = ptx.isa(plain)
     except ValueError as exc:
         raise fault(path, "this PTX has no .version", fix="see that the file is whole") from exc
-    found = _TARGET.search(plain)
-    if found is None:
+    match = _TARGET.search(plain)
+    if match is None:
         raise fault(path, "this PTX has no .target", fix="see that the file is whole")
     try:
-        target = Target.parse(f"compute_{found[1]}")
+        target = Target.parse(f"compute_{match[1]}")
     except ValueError as exc:
         raise fault(
-            path, f".target sm_{found[1]}: {exc}", line=line_of(plain, found.start(1))
+            path, f".target sm_{match[1]}: {exc}", line=line_of(plain, match.start(1))
         ) from exc
     bits = _ADDRESS.search(plain)
     if bits is not None and bits[1] != "64":

@@ -100,10 +100,10 @@ class Opener:
         key = (file.digest, target.number, opt, lineinfo)
         if key not in self._texts:
             if file.kind is FileKind.NVVM:
-                made = _compiled(file, target, opt, lineinfo=lineinfo)
+                compiled = _compiled(file, target, opt, lineinfo=lineinfo)
             else:
-                made = _linked(file, self.path("libnvJitLink"), target, opt, lineinfo)
-            self._texts[key] = made.rstrip(b"\0 ").decode("utf-8", "surrogateescape")
+                compiled = _linked(file, self.path("libnvJitLink"), target, opt, lineinfo)
+            self._texts[key] = compiled.rstrip(b"\0 ").decode("utf-8", "surrogateescape")
         return self._texts[key]
 
     def ltoir(self, file: Prebuilt, target: Target, *, opt: int = 3) -> bytes:
@@ -124,9 +124,9 @@ class Opener:
             whole=True,
         )
         if not done.ltoir:
-            what = f"{file.path}: nvJitLink takes no LTO-IR out of a fatbin: {_first(done.log) or 'it is older than CUDA 13.4'}"
+            message = f"{file.path}: nvJitLink takes no LTO-IR out of a fatbin: {_first(done.log) or 'it is older than CUDA 13.4'}"
             raise ToolchainError(
-                what,
+                message,
                 fix="name the LTO-IR itself as a file (.ltoir), or pip install --upgrade 'tilec[build]'",
             )
         return done.ltoir
@@ -152,7 +152,7 @@ class Opener:
             taken = run_tool(
                 [tool, "-xelf", "all", "-xptx", "all", "k.fatbin"], timeout=_PATIENCE, cwd=folder
             )
-            made = sorted(
+            extracted = sorted(
                 path for path in Path(folder).iterdir() if path.suffix in (".cubin", ".ptx")
             )
             files = tuple(
@@ -162,18 +162,18 @@ class Opener:
                     data=path.read_bytes(),
                     digest=f"{file.digest}/{path.name}",
                 )
-                for path in made
+                for path in extracted
             )
         names = {"nvvm": FileKind.LTOIR, "tile ir": FileKind.TILEIR}
         others = tuple(
             (names[m[1]], m[2]) for m in _MEMBER.finditer(listed.stdout) if m[1] in names
         )
         if listed.timed_out or taken.timed_out:
-            what = f"cuobjdump did not come to its end within {_PATIENCE} s: the file has {len(file.data) >> 20} MiB"
+            message = f"cuobjdump did not come to its end within {_PATIENCE} s: the file has {len(file.data) >> 20} MiB"
             fix = (
                 "take out the part that you mean, and name that: cuobjdump --extract-elf NAME FILE"
             )
-            raise fault(file.path, what, fix=fix, overtime=True)
+            raise fault(file.path, message, fix=fix, overtime=True)
         if _NO_CODE in f"{listed.stdout}{listed.stderr}":
             raise fault(
                 file.path,
@@ -203,12 +203,12 @@ def _linked(file: Prebuilt, library: str, target: Target, opt: int, lineinfo: bo
     if done.data:
         return done.data
     if needs := _NEEDS_ARCH.search(done.log):
-        what = f"this LTO-IR was made for compute_{needs[1]}, which is newer than {target}"
+        message = f"this LTO-IR was made for compute_{needs[1]}, which is newer than {target}"
         fix = f"make it for the oldest target (compute_{target.cc[0]}{target.cc[1]}), or take {target} out of the targets"
-        raise fault(file.path, what, fix=fix, log=done.log)
-    what = f"nvJitLink refuses this LTO-IR for {target}: {_first(done.log)}"
+        raise fault(file.path, message, fix=fix, log=done.log)
+    message = f"nvJitLink refuses this LTO-IR for {target}: {_first(done.log)}"
     raise fault(
-        file.path, what, cause="it is damaged, or was made by a newer toolkit", log=done.log
+        file.path, message, cause="it is damaged, or was made by a newer toolkit", log=done.log
     )
 
 
@@ -233,11 +233,11 @@ def _compiled(
         return taken(nvvm.get_compiled_result_size, nvvm.get_compiled_result, program)
     except nvvm.nvvmError as exc:
         log = words(nvvm.get_program_log_size, nvvm.get_program_log, program)
-        place = _PLACE.search(log)
-        what = f"libNVVM refuses this NVVM IR for {target}: {_first(log) or exc}"
+        match = _PLACE.search(log)
+        message = f"libNVVM refuses this NVVM IR for {target}: {_first(log) or exc}"
         cause = "libNVVM reads typed pointers up to compute capability 9.0 and opaque ones from 10.0 on; or the file is damaged"
         raise fault(
-            file.path, what, line=int(place[1]) if place else 1, cause=cause, log=log
+            file.path, message, line=int(match[1]) if match else 1, cause=cause, log=log
         ) from exc
     finally:
         nvvm.destroy_program(program)

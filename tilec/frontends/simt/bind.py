@@ -98,8 +98,8 @@ class _Binder(ParameterBinder):
             case ParamKind.SCALAR:
                 self._scalar(decl, stated.name, self._dtype(decl, stated.dtype))
             case ParamKind.PTR:
-                what = f"parameter {decl.name!r} is a bare address in the manifest, and SIMT Python indexes arrays"
-                raise MismatchError(what, "pass it as a tensor, which brings its extents along")
+                message = f"parameter {decl.name!r} is a bare address in the manifest, and SIMT Python indexes arrays"
+                raise MismatchError(message, "pass it as a tensor, which brings its extents along")
 
     def _constant(self, decl: ParamDecl, annotation: Any) -> AxisValue:
         self._refuse_stated(decl.name)
@@ -107,8 +107,8 @@ class _Binder(ParameterBinder):
         kind = annotation.kind if isinstance(annotation, Constant) else None
         fits = kind is None or type(value) is kind or (kind is float and type(value) is int)
         if value is None or not fits:
-            what = f"constant {decl.name!r} is {decl.type}, and the matrix gives it {value!r}"
-            raise MismatchError(what, f"matrix.{decl.name} = [128]")
+            message = f"constant {decl.name!r} is {decl.type}, and the matrix gives it {value!r}"
+            raise MismatchError(message, f"matrix.{decl.name} = [128]")
         return float(value) if kind is float else value
 
     def _array(self, decl: ParamDecl, stated: Param, annotation: object) -> None:
@@ -117,13 +117,13 @@ class _Binder(ParameterBinder):
         if layout is not None:
             rank -= 1  # the last axis is the bytes of one struct
             if stated.stride is not None:
-                what = f"parameter {decl.name!r} is an array of structs, which lie one behind the other"
+                message = f"parameter {decl.name!r} is an array of structs, which lie one behind the other"
                 raise MismatchError(
-                    what, f"leave contiguous and stride of params.{stated.name} out"
+                    message, f"leave contiguous and stride of params.{stated.name} out"
                 )
             if not stated.out:
-                what = f"parameter {decl.name!r} is an array of structs, whose fields numba lets the kernel store to"
-                raise MismatchError(what, f"leave out = false of params.{stated.name} out")
+                message = f"parameter {decl.name!r} is an array of structs, whose fields numba lets the kernel store to"
+                raise MismatchError(message, f"leave out = false of params.{stated.name} out")
         if not 1 <= rank <= _MOST_RANK:
             raise MismatchError(
                 f"parameter {decl.name!r} has rank {rank}: arrays of SIMT kernels have 1 to {_MOST_RANK} dimensions"
@@ -151,13 +151,13 @@ class _Binder(ParameterBinder):
 
     def _struct(self, decl: ParamDecl, stated: Param, annotation: Any) -> None:
         if not isinstance(annotation, ByValue):
-            what = f"nothing says what is in the struct {decl.name!r}"
+            message = f"nothing says what is in the struct {decl.name!r}"
             raise MismatchError(
-                what, f"annotate it: {decl.name}: simt.Struct[a structured NumPy dtype]"
+                message, f"annotate it: {decl.name}: simt.Struct[a structured NumPy dtype]"
             )
         if stated.size and stated.size != annotation.layout.itemsize:
-            what = f"struct {decl.name!r} has {annotation.layout.itemsize} bytes, and the manifest says {stated.size}"
-            raise MismatchError(what, f"leave params.{stated.name}.size out")
+            message = f"struct {decl.name!r} has {annotation.layout.itemsize} bytes, and the manifest says {stated.size}"
+            raise MismatchError(message, f"leave params.{stated.name}.size out")
         self.arguments.append(
             Struct(layout=annotation.layout, align=alignment_of(annotation.layout))
         )
@@ -171,18 +171,18 @@ class _Binder(ParameterBinder):
         )
 
     def _dtype(self, decl: ParamDecl, name: str) -> str:
-        found = str(self._axes.get(name, name))
-        self._known(decl, found)
-        return found
+        dtype = str(self._axes.get(name, name))
+        self._known(decl, dtype)
+        return dtype
 
     def _known(self, decl: ParamDecl, dtype: str) -> None:
         if dtype not in NAMES:
-            what = (
+            message = (
                 f"parameter {decl.name!r}: numba has no dtype {dtype}"
                 if dtype in DTYPES
                 else f"parameter {decl.name!r} has no dtype"
             )
-            raise MismatchError(what, f"it has {', '.join(NAMES)}")
+            raise MismatchError(message, f"it has {', '.join(NAMES)}")
 
 
 def _wide(expr: str) -> AbiSlot:

@@ -63,12 +63,12 @@ class JobCompiler:
             ToolchainError: a tool does not start.
         """
         if self._kernel.linked:
-            what = f"@cuda.jit(link=…) names {', '.join(self._kernel.linked)}, which a build does not link"
-            raise self._subject.error(what, fix="call functions of Python only")
+            message = f"@cuda.jit(link=…) names {', '.join(self._kernel.linked)}, which a build does not link"
+            raise self._subject.error(message, fix="call functions of Python only")
         bound = bind(self._job, self._kernel)
-        if what := api.disagreement(self._kernel.signatures, bound.arguments):
+        if message := api.disagreement(self._kernel.signatures, bound.arguments):
             raise self._subject.error(
-                what, fix="say the same in params and args, or take the signature out"
+                message, fix="say the same in params and args, or take the signature out"
             )
         api.warm()
         compiled = isolated(functools.partial(self._ptx, bound))
@@ -140,14 +140,14 @@ class JobCompiler:
             options=options,
             values=values,
         )
-        what = (
+        message = (
             f"{job.spec.source.path}: kernel {kernel.decl.name!r} does not compile for {job.target}"
         )
         try:
             with self._module.active():
                 return api.compile_ptx(request)
         except Exception as exc:
-            raise kernel_error(exc, module=self._module, kernel=kernel, what=what) from exc
+            raise kernel_error(exc, module=self._module, kernel=kernel, summary=message) from exc
 
     def _linked(self, compiled: api.Compiled) -> tuple[str, bytes]:
         """Return PTX with all that the kernel calls, and where LTO-IR is wanted that, as one
@@ -155,9 +155,9 @@ class JobCompiler:
         """
         job, called = self._job, undefined(compiled.ptx)
         if compiled.needs:
-            what = f"numba links {', '.join(compiled.needs)} into it when it is launched, which an image cannot hold"
+            message = f"numba links {', '.join(compiled.needs)} into it when it is launched, which an image cannot hold"
             fix = "do without the function that needs it (reshape, memory that the kernel allocates, @cuda.jit(link=…))"
-            raise self._subject.error(what, fix=fix)
+            raise self._subject.error(message, fix=fix)
         if not called and not self._is_lto:
             return compiled.ptx, b""
         arch = f"compute_{job.target.number}"
@@ -177,17 +177,19 @@ class JobCompiler:
             self._tools[LINKER], parts, f"sm_{job.target.number}", options, whole=self._is_lto
         )
         if missing := sorted(undefined(done.text)):
-            what = f"it calls {', '.join(missing)}, which is defined nowhere"
+            message = f"it calls {', '.join(missing)}, which is defined nowhere"
             fix = f'define it in CUDA C++, extern "C" __device__, and link that: [kernel.{job.spec.name}] link = ["act.cu"]'
-            raise self._subject.error(what, fix=fix)
+            raise self._subject.error(message, fix=fix)
         if not done.text:
-            what = f"nvJitLink does not link it for {job.target}: {next(iter(done.log.splitlines()), '')}"
-            raise self._subject.error(what, log=done.log)
+            message = f"nvJitLink does not link it for {job.target}: {next(iter(done.log.splitlines()), '')}"
+            raise self._subject.error(message, log=done.log)
         # Without optimization, calls of functions that numba declares in its own way stay indirect.
         if self._opt and linked(job.spec.source) and (names := misdeclared(done.text, called)):
-            what = f"{names[0]} takes or gives back parameters of other sizes than Python declares"
+            message = (
+                f"{names[0]} takes or gives back parameters of other sizes than Python declares"
+            )
             fix = f'declare it as it is: cuda.declare_device("{names[0]}", "float32(float32)", abi="c") is float {names[0]}(float)'
-            raise self._subject.error(what, fix=fix)
+            raise self._subject.error(message, fix=fix)
         return done.text, done.ltoir
 
     def _linking(self) -> tuple[str, ...]:
@@ -208,9 +210,9 @@ class JobCompiler:
         if not compiled.cooperative or self._job.spec.cooperative:
             return words
         at = self._kernel.decl.location
-        what = "the kernel waits for its whole grid, and its launches are not cooperative: they stop with an error"
+        message = "the kernel waits for its whole grid, and its launches are not cooperative: they stop with an error"
         hint = "say launch.cooperative = true"
-        return (*words, located(self._module.texts, at, what, hint=hint, severity="warning"))
+        return (*words, located(self._module.texts, at, message, hint=hint, severity="warning"))
 
 
 def symbol_of(name: str) -> str:

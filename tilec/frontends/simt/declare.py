@@ -99,9 +99,9 @@ class _Reader:
         annotations = {}
         params = []
         written = _written(self._node) if self._node is not None else set()
-        places = written_parameters(self._texts, self._file, self._node)
+        locations = written_parameters(self._texts, self._file, self._node)
         for name, parameter in self._signature().parameters.items():
-            at, text = places.get(name, (self._at, ""))
+            at, text = locations.get(name, (self._at, ""))
             if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.POSITIONAL_ONLY):
                 self._refuse(
                     f"{name!r} is no plain parameter: a kernel takes a fixed number of arguments, by place",
@@ -155,8 +155,8 @@ class _Reader:
         except TilecError as exc:
             self._refuse(exc.what, self._at, exc.fix)
         except Exception as exc:  # noqa: BLE001 - whatever the user's expression raises
-            what = f"an annotation cannot be read: {type(exc).__name__}: {exc}"
-            self._refuse(what, self._at, HELP)
+            message = f"an annotation cannot be read: {type(exc).__name__}: {exc}"
+            self._refuse(message, self._at, HELP)
         plain = inspect.signature(function)
         bare = [each.replace(annotation=each.empty) for each in plain.parameters.values()]
         return plain.replace(parameters=bare)
@@ -289,17 +289,17 @@ class _Reader:
             if isinstance(value, Axis):
                 yield name, value
             elif isinstance(value, list | dict | set | bytearray):
-                what = f"it captures {name!r}, a {type(value).__name__}, and what a kernel captures is a constant of it"
+                message = f"it captures {name!r}, a {type(value).__name__}, and what a kernel captures is a constant of it"
                 self._refuse(
-                    what,
+                    message,
                     self._at,
                     "capture a number, a tuple or an array of NumPy; or make it a parameter",
                 )
             elif isinstance(value, Kernel) or (
                 isinstance(value, FunctionType) and value.__module__ in self._module.modules
             ):
-                what = f"it captures {name!r}, which is no device function"
-                self._refuse(what, self._at, "put @cuda.jit(device=True) on what it calls")
+                message = f"it captures {name!r}, which is no device function"
+                self._refuse(message, self._at, "put @cuda.jit(device=True) on what it calls")
 
     def _axes(
         self,
@@ -333,8 +333,8 @@ class _Reader:
             )
         yield from uses.values()
 
-    def _refuse(self, what: str, at: Location, hint: str = "") -> None:
-        message = f"kernel {self._name!r}: {what}"
+    def _refuse(self, fault: str, at: Location, hint: str = "") -> None:
+        message = f"kernel {self._name!r}: {fault}"
         self._problems.append(located(self._texts, at, message, hint=hint))
 
 

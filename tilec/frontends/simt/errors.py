@@ -98,21 +98,21 @@ _HINTS = (
 
 
 def kernel_error(
-    exc: Exception, *, module: LoadedModule, kernel: SimtKernel, what: str
+    exc: Exception, *, module: LoadedModule, kernel: SimtKernel, summary: str
 ) -> CompileError:
-    """The error of a kernel that numba refused; `what` starts its first line."""
+    """The error of a kernel that numba refused; `summary` starts its first line."""
     at = kernel.decl.location
     if isinstance(exc, api.ReturnsError):
         first = f"a kernel returns nothing, and this one returns {exc}"
-        place = located(module.texts, at, first, hint="store results in a simt.Mut")
-        return CompileError(f"{what}: {first}", diagnostics=(place,))
+        location = located(module.texts, at, first, hint="store results in a simt.Mut")
+        return CompileError(f"{summary}: {first}", diagnostics=(location,))
     text = _COLOR.sub("", str(exc))
     first = _first(text) or type(exc).__name__
-    places = [(place, "") for place in dict.fromkeys(_places(exc, text, module))]
+    locations = [(location, "") for location in dict.fromkeys(_places(exc, text, module))]
     hint = next((hint for pattern, hint in _HINTS if pattern.search(text)), "")
-    diagnostics = traced(module.texts, places or [(at, "")], first, hint)
+    diagnostics = traced(module.texts, locations or [(at, "")], first, hint)
     return CompileError(
-        f"{what}: {first}", diagnostics=diagnostics, log=f"{type(exc).__name__}: {text}"
+        f"{summary}: {first}", diagnostics=diagnostics, log=f"{type(exc).__name__}: {text}"
     )
 
 
@@ -124,7 +124,7 @@ def _places(exc: Exception, text: str, module: LoadedModule) -> Iterator[Locatio
         file, line = match[1] or match[3], int(match[2] or match[4])
         if file in module.texts:
             yield Location(file=file, line=line)
-    first = next((place for place in api.places_of(exc) if place[0] in module.texts), None)
+    first = next((location for location in api.places_of(exc) if location[0] in module.texts), None)
     if first is not None:
         yield Location(file=first[0], line=first[1])
 
@@ -137,7 +137,7 @@ def _first(text: str) -> str:
     signature = next(
         (line.removeprefix(">>>").strip() for line in lines if line.startswith(">>>")), ""
     )
-    told = f"{first} {signature}" if first.endswith("for signature:") and signature else first
+    completed = f"{first} {signature}" if first.endswith("for signature:") and signature else first
     for pattern, instead in _SPELLED:
-        told = pattern.sub(instead, told)
-    return told
+        completed = pattern.sub(instead, completed)
+    return completed

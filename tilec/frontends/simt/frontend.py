@@ -123,9 +123,9 @@ def _without_driver(exc: CompileError, source: Source) -> CompileError:
     """The error of a module that asks for a GPU when it is imported; others as they are."""
     if "CudaSupportError" not in exc.what:
         return exc
-    what = "the module asks for a GPU when it is imported: a call of numba.cuda outside of kernels does, or @cuda.jit(signature, device=True)"
+    message = "the module asks for a GPU when it is imported: a call of numba.cuda outside of kernels does, or @cuda.jit(signature, device=True)"
     hint = 'move such calls under `if __name__ == "__main__"`, and take signatures of device functions out'
-    unplaced = Diagnostic(message=what, location=Location(file=source.path))
-    place = next((d for d in exc.diagnostics if d.location), unplaced)
-    told = dataclasses.replace(place, message=what, hint=hint)
-    return CompileError(what, diagnostics=(told,), fix=hint, log=exc.log)
+    unplaced = Diagnostic(message=message, location=Location(file=source.path))
+    diagnostic = next((d for d in exc.diagnostics if d.location), unplaced)
+    explained = dataclasses.replace(diagnostic, message=message, hint=hint)
+    return CompileError(message, diagnostics=(explained,), fix=hint, log=exc.log)

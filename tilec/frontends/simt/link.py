@@ -44,11 +44,11 @@ def linked(source: Source) -> tuple[LinkEntry, ...]:
     linked_entries = entries(tuple(map(str, texts)) if isinstance(texts, tuple) else ())
     for entry in linked_entries:
         if entry.kind is not LinkKind.CUDA:
-            what = f"{entry.path} is {entry.kind.value}, and a SIMT kernel is linked with CUDA C++ sources alone"
-            place = Diagnostic(
-                message=what, location=Location(file=entry.path, line=1), hint=_SOURCE
+            message = f"{entry.path} is {entry.kind.value}, and a SIMT kernel is linked with CUDA C++ sources alone"
+            diagnostic = Diagnostic(
+                message=message, location=Location(file=entry.path, line=1), hint=_SOURCE
             )
-            raise CompileError(what, diagnostics=(place,), fix=_SOURCE)
+            raise CompileError(message, diagnostics=(diagnostic,), fix=_SOURCE)
     return linked_entries
 
 
@@ -102,12 +102,12 @@ def pieces(
     """
     keeps_lines = (job.spec.lineinfo or job.spec.debug) and not portable
     arguments = [_STD, *(["-lineinfo"] if keeps_lines else [])]
-    found = [
+    linked_files = [
         code.of_file(job, entry.path, tools, arguments, portable=portable)
         for entry in linked(job.spec.source)
     ]
     barrier = [_BARRIER] if any(name.startswith("cudaCG") for name in called) else []
-    return found + [
+    return linked_files + [
         code.of_text(job, f"numba{number}.cu", text, tools, [_STD])
         for number, text in enumerate([*barrier, *sources])
     ]

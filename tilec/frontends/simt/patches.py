@@ -164,10 +164,10 @@ def _fail(context: Any, builder: Any, condition: str, file: str, line: int) -> N
     text, i32, i64 = ir.PointerType(ir.IntType(8)), ir.IntType(32), ir.IntType(64)
     kind = ir.FunctionType(ir.VoidType(), [text, text, i32, text, i64])
     function = cgutils.get_or_insert_function(builder.module, kind, "__assertfail")
-    condition, place, name = (
+    condition, file_text, name = (
         _text(builder, word) for word in (condition, file, context.fndesc.qualname)
     )
-    builder.call(function, (condition, place, i32(line), name, i64(1)))
+    builder.call(function, (condition, file_text, i32(line), name, i64(1)))
 
 
 def _text(builder: Any, words: str) -> Any:

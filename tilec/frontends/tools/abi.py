@@ -82,13 +82,13 @@ def _align(end: int, offset: int) -> int:
 
 def laid_out(sizes: Sequence[tuple[int, int]]) -> tuple[CubinParam, ...]:
     """Return where parameters of these sizes and alignments lie in the parameter block."""
-    found = []
+    params = []
     end = 0
     for ordinal, (size, align) in enumerate(sizes):
         offset = _up(end, align)
-        found.append(CubinParam(ordinal=ordinal, offset=offset, size=size))
+        params.append(CubinParam(ordinal=ordinal, offset=offset, size=size))
         end = offset + size
-    return tuple(found)
+    return tuple(params)
 
 
 def check(
@@ -110,14 +110,16 @@ def check(
         return
     says = "`args` of the manifest" if stated else "the source, as tilec reads it"
     table = _side_by_side(passed, compiled, says)
-    what = f"{decl.name} takes other parameters than a launch would pass\n{table}"
+    message = f"{decl.name} takes other parameters than a launch would pass\n{table}"
     fix = (
         "make `args` list what the kernel takes, with a type where it matters, such as i32(x.shape[0])"
         if stated
         else 'list the kernel\'s arguments in the manifest: args = ["x.ptr", "i32(n)", …]'
     )
     raise CompileError(
-        what, diagnostics=(Diagnostic(message=what, location=decl.location, hint=fix),), fix=fix
+        message,
+        diagnostics=(Diagnostic(message=message, location=decl.location, hint=fix),),
+        fix=fix,
     )
 
 

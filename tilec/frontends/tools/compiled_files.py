@@ -59,11 +59,11 @@ def digests_stated(source: Source) -> dict[str, str]:
     options: dict[str, Option] = dict(source.options)
     stated = options.get("sha256", "")
     files = options.get("files", ())
-    found = {source.path: str(stated)}
+    digests = {source.path: str(stated)}
     for pair in files if isinstance(files, tuple) else ():
         if isinstance(pair, tuple):
-            found.setdefault(pair[0], pair[1])
-    return found
+            digests.setdefault(pair[0], pair[1])
+    return digests
 
 
 def input_files(source: Source) -> list[InputFile]:
@@ -115,7 +115,7 @@ def kind_of(name: str, data: bytes) -> FileKind:
 
 def fault(
     path: str,
-    what: str,
+    message: str,
     *,
     line: int = 1,
     cause: str = "",
@@ -125,10 +125,10 @@ def fault(
     overtime: bool = False,
 ) -> CompileError:
     """Return an error at a line of a file."""
-    place = Diagnostic(message=what, location=Location(file=path, line=line), hint=fix)
-    what = f"{path}: {what}"
+    place = Diagnostic(message=message, location=Location(file=path, line=line), hint=fix)
+    message = f"{path}: {message}"
     return CompileError(
-        what,
+        message,
         diagnostics=(place,),
         cause=cause,
         fix=fix,
@@ -149,12 +149,12 @@ def _checked(source: Source, name: str, stated: str) -> Prebuilt:
             fix=f"where this is the file that you mean, write {key}",
         )
     if stated.lower() != digest:
-        what = f"the digest of this file is {digest}, the manifest states {stated}"
+        message = f"the digest of this file is {digest}, the manifest states {stated}"
         if not _DIGEST.fullmatch(stated.lower()):
-            what += " (a SHA-256 has 64 hexadecimal digits)"
+            message += " (a SHA-256 has 64 hexadecimal digits)"
         raise fault(
             name,
-            what,
+            message,
             cause="the file was made anew or changed, or the digest is another file's",
             fix=f"where this is the file that you mean, write {key}",
         )

@@ -61,8 +61,8 @@ class DigestTable:
         if self._root is None:
             return {}
         try:
-            found = store.load(store.path_of(self._root, _KIND, _NAME), now=time.time())
-            rows = {} if found is None else found[0]["facts"]
+            entry = store.load(store.path_of(self._root, _KIND, _NAME), now=time.time())
+            rows = {} if entry is None else entry[0]["facts"]
             return {str(key): (str(stamp), str(value)) for key, (stamp, value) in rows.items()}
         except (
             OSError,
@@ -101,11 +101,11 @@ def actual_rows(site: Path, rows: Iterable[str]) -> list[str]:
     Raises:
         OSError: a file cannot be read.
     """
-    found = []
+    actual = []
     for row in rows:
         name = row.split(",", 1)[0]
         digest = (
             base64.urlsafe_b64encode(bytes.fromhex(file_sha256(site / name))).rstrip(b"=").decode()
         )
-        found.append(f"{name},sha256={digest},{(site / name).stat().st_size}")
-    return found
+        actual.append(f"{name},sha256={digest},{(site / name).stat().st_size}")
+    return actual

@@ -38,7 +38,7 @@ def is_environment(path: str) -> bool:
     whatever else comes with the environment.
     """
     return is_installed(path) or any(
-        path == place or path.startswith(place.rstrip("/") + "/") for place in _ENVIRONMENT
+        path == folder or path.startswith(folder.rstrip("/") + "/") for folder in _ENVIRONMENT
     )
 
 

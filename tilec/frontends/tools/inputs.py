@@ -74,7 +74,7 @@ def closure(source: Source) -> tuple[InputFile, ...]:
         CompileError: a file cannot be read, or lies outside of the project.
     """
     real_root = Path(source.root).resolve()
-    found = {name: sha256(read(source.root, name)) for name in _declared(source)}
+    digests = {name: sha256(read(source.root, name)) for name in _declared(source)}
     start = within(source.root, source.path)
     bases = search_bases(source)
     seen: set[str] = set()
@@ -86,7 +86,7 @@ def closure(source: Source) -> tuple[InputFile, ...]:
             continue
         seen.add(name)
         scan = _scan(source.root, name)
-        found[name] = scan.digest
+        digests[name] = scan.digest
         for item in scan.imports:
             if item.level and name.startswith("../"):
                 continue  # all of its package is there
@@ -99,19 +99,17 @@ def closure(source: Source) -> tuple[InputFile, ...]:
             if len(outer) <= _MOST_FOLLOWED:
                 queue.extend(outer)
             else:
-                found.update((n, _scan(source.root, n).digest) for n in outer)
-    return tuple(InputFile(name=n, digest=found[n]) for n in sorted(found))
+                digests.update((n, _scan(source.root, n).digest) for n in outer)
+    return tuple(InputFile(name=n, digest=digests[n]) for n in sorted(digests))
 
 
 def _declared(source: Source) -> Iterator[str]:
     """Every file of the option `reads`, of directories all that is in them."""
     names = dict(source.options).get("reads", ())
     for name in map(str, names) if isinstance(names, tuple) else ():
-        place = Path(source.root, within(source.root, name))
+        full = Path(source.root, within(source.root, name))
         files = (
-            sorted(path for path in place.rglob("*") if path.is_file())
-            if place.is_dir()
-            else [place]
+            sorted(path for path in full.rglob("*") if path.is_file()) if full.is_dir() else [full]
         )
         yield from (within(source.root, path.relative_to(source.root).as_posix()) for path in files)
 
@@ -171,10 +169,10 @@ def within(root: str, name: str) -> str:
     try:
         contained(root, name)
     except LinkError as error:
-        what = f"{name} lies outside of the project"
+        message = f"{name} lies outside of the project"
         raise CompileError(
-            what,
-            diagnostics=(Diagnostic(message=what, location=Location(file=name)),),
+            message,
+            diagnostics=(Diagnostic(message=message, location=Location(file=name)),),
             cause=error.what,
             fix="copy the file into the project: a build depends on files of the project only",
         ) from error
@@ -190,9 +188,9 @@ def read(root: str, name: str) -> bytes:
     try:
         return Path(root, name).read_bytes()
     except OSError as exc:
-        what = f"cannot read {name}: {exc.strerror or exc}"
+        message = f"cannot read {name}: {exc.strerror or exc}"
         raise CompileError(
-            what, diagnostics=(Diagnostic(message=what, location=Location(file=name)),)
+            message, diagnostics=(Diagnostic(message=message, location=Location(file=name)),)
         ) from exc
 
 
@@ -256,11 +254,11 @@ def _resolve(item: _Import, importer: str, root: str, bases: tuple[str, ...]) ->
         above = package.split("/") if package else []
         if item.level - 1 > len(above):
             return
-        places: tuple[str, ...] = ("/".join(above[: len(above) - item.level + 1]),)
+        folders: tuple[str, ...] = ("/".join(above[: len(above) - item.level + 1]),)
     else:
         # The importer's own directory is added: a program may have put it on the path.
-        places = tuple(dict.fromkeys((*bases, package)))
-    for base in places:
+        folders = tuple(dict.fromkeys((*bases, package)))
+    for base in folders:
         # A relative import runs the packages around it; so does a name that is looked up from
         # further up.
         yield from _packages(root, base) if item.level else ()
@@ -289,21 +287,21 @@ def _outside(top: str, real_root: Path) -> tuple[str, ...]:
         return ()
     if spec is None:
         return ()
-    places = [
+    paths = [
         *((spec.origin,) if spec.origin and spec.has_location else ()),
         *(spec.submodule_search_locations or ()),
     ]
     # Looked at before anything in them is: an installed package may be large.
     outside = [
-        place
-        for name in places
-        if not is_environment(str(place := Path(os.path.realpath(name))))
-        and not place.is_relative_to(real_root)
+        path
+        for name in paths
+        if not is_environment(str(path := Path(os.path.realpath(name))))
+        and not path.is_relative_to(real_root)
     ]
     files = [
         file
-        for place in outside
-        for file in (sorted(place.rglob("*.py")) if place.is_dir() else (place,))
+        for path in outside
+        for file in (sorted(path.rglob("*.py")) if path.is_dir() else (path,))
         if file.is_file()
     ]
     return tuple(dict.fromkeys(Path(os.path.relpath(file, real_root)).as_posix() for file in files))

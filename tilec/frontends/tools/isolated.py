@@ -30,8 +30,8 @@ def isolated(function: Callable[[], T]) -> T:
         answer = receiver.recv()
     except EOFError:
         process.join()
-        what = f"the process of a compile ended without a result (exit code {process.exitcode})"
-        raise ChildProcessError(what) from None
+        message = f"the process of a compile ended without a result (exit code {process.exitcode})"
+        raise ChildProcessError(message) from None
     process.join()
     result, error = answer
     if error is not None:

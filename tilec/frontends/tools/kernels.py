@@ -69,13 +69,15 @@ class Kernels(Generic[K]):
             if kernels[name].decl.refused:
                 raise _refusal(module.source.path, kernels[name].decl.refused)
             return module, kernels[name]
-        what = f"{module.source.path} has no {self._word} {name!r}; it has {', '.join(kernels) or 'none'}"
+        message = f"{module.source.path} has no {self._word} {name!r}; it has {', '.join(kernels) or 'none'}"
         hint = (
             suggestion(name, kernels)
             or f"kernels are functions with the decorator {self._decorators}"
         )
-        place = Location(file=module.source.path)
-        raise CompileError(what, diagnostics=(Diagnostic(message=what, location=place, hint=hint),))
+        location = Location(file=module.source.path)
+        raise CompileError(
+            message, diagnostics=(Diagnostic(message=message, location=location, hint=hint),)
+        )
 
     def _read(self, source: Source, *, again: bool) -> tuple[LoadedModule, dict[str, K]]:
         module = self._load(source, again=again)
@@ -92,10 +94,10 @@ def naming(job: Job) -> Iterator[None]:
     try:
         yield
     except CompileError as exc:
-        place = job.spec.decl.location
-        own = (Diagnostic(message=exc.what, location=place, hint=exc.fix),)
+        location = job.spec.decl.location
+        own = (Diagnostic(message=exc.what, location=location, hint=exc.fix),)
         exc.diagnostics = tuple(
-            d if d.location else dataclasses.replace(d, location=place)
+            d if d.location else dataclasses.replace(d, location=location)
             for d in exc.diagnostics or own
         )
         exc.kernel, exc.target = exc.kernel or job.variant.id, exc.target or str(job.target)
@@ -112,7 +114,7 @@ class Subject:
 
     def error(
         self,
-        what: str,
+        message: str,
         *,
         cause: str = "",
         fix: str = "",
@@ -121,10 +123,10 @@ class Subject:
         overtime: bool = False,
     ) -> CompileError:
         """Return an error at the kernel's definition."""
-        place = located(self.texts, self.decl.location, what, hint=fix)
+        diagnostic = located(self.texts, self.decl.location, message, hint=fix)
         return CompileError(
-            f"kernel {self.job.spec.decl.name!r}: {what}",
-            diagnostics=(place,),
+            f"kernel {self.job.spec.decl.name!r}: {message}",
+            diagnostics=(diagnostic,),
             cause=cause,
             fix=fix,
             log=log,
@@ -154,13 +156,13 @@ class Mismatches:
         self._found: list[Diagnostic] = []
 
     @contextlib.contextmanager
-    def at(self, place: Location, excerpt: str = "") -> Iterator[None]:
+    def at(self, location: Location, excerpt: str = "") -> Iterator[None]:
         """Keep a mismatch that is raised meanwhile, at a parameter's place."""
         try:
             yield
         except MismatchError as exc:
             self._found.append(
-                Diagnostic(message=exc.what, location=place, excerpt=excerpt, hint=exc.hint)
+                Diagnostic(message=exc.what, location=location, excerpt=excerpt, hint=exc.hint)
             )
 
     def check(self) -> None:
@@ -202,9 +204,9 @@ class ParameterBinder:
         if name in self._params:
             return self._params[name]
         parameter = parameter or name
-        what = f"neither params nor an axis of the matrix says what parameter {parameter!r} is"
+        message = f"neither params nor an axis of the matrix says what parameter {parameter!r} is"
         close = suggestion(parameter, [*self._params, *self._axes])
-        raise MismatchError(what, close or f"say it in [{self._table}.params], or {how}")
+        raise MismatchError(message, close or f"say it in [{self._table}.params], or {how}")
 
     def _refuse_stated(self, name: str) -> None:
         """Refuse a constant that is a launch parameter too.
@@ -213,9 +215,9 @@ class ParameterBinder:
             MismatchError: it is one.
         """
         if name in self._params:
-            what = f"{name!r} is a compile-time constant in the kernel and a launch parameter in the manifest"
+            message = f"{name!r} is a compile-time constant in the kernel and a launch parameter in the manifest"
             fix = f"take it out of [{self._table}.params], and make it an axis of [{self._table}.matrix]"
-            raise MismatchError(what, fix)
+            raise MismatchError(message, fix)
 
 
 def _refusal(path: str, problems: Sequence[Diagnostic]) -> CompileError:

@@ -31,14 +31,14 @@ def level(opt: int) -> str:
 
 def arithmetic(flags: Sequence[str]) -> list[str]:
     """Return nvJitLink's options for a compiler's flags for arithmetic."""
-    found: list[str] = []
+    options: list[str] = []
     for flag in flags:
         name, _, value = flag.lstrip("-").partition("=")
         if name == "use_fast_math":
-            found += FAST
+            options += FAST
         elif name in _ARITHMETIC and value in ("true", "false"):
-            found.append(f"{_ARITHMETIC[name]}={int(value == 'true')}")
-    return found
+            options.append(f"{_ARITHMETIC[name]}={int(value == 'true')}")
+    return options
 
 
 def linking(*, opt: int, flags: Sequence[str] = (), registers: int = 0) -> tuple[str, ...]:

@@ -155,13 +155,13 @@ def shipped_isa(job: Job, own: Version) -> Version:
     if job.target.kind is not TargetKind.PTX or bound is None or own <= bound:
         return own
     if bound < need:
-        what = (
+        message = (
             f"min-driver reads PTX up to ISA {dotted(bound)}, {job.target} needs ISA {dotted(need)}"
         )
         fix = f"raise min-driver to {driver_of_ptx_isa(need)}, or take {job.target} out of the targets"
         cause = f"{job.target} came with CUDA {dotted(cuda_of_ptx_isa(need))}"
         raise CompileError(
-            what, diagnostics=(Diagnostic(message=what, hint=fix),), cause=cause, fix=fix
+            message, diagnostics=(Diagnostic(message=message, hint=fix),), cause=cause, fix=fix
         )
     return bound
 
@@ -189,19 +189,19 @@ def not_lowered(text: str, isa: Version, log: str, command: str) -> CompileError
         shown = lines[line - 1].strip() if 0 < line <= len(lines) else ""
         quoted.append(f"{message}\n      {shown}" if shown else message)
     listing = "".join(f"\n    {q}" for q in dict.fromkeys(quoted))
-    what = (
+    problem = (
         f"the PTX cannot be lowered to ISA {dotted(isa)}, which is what min-driver reads{listing}"
     )
     fix = "raise min-driver, or build this kernel for cubin targets only"
     if need is not None:
         fix = f"it needs ISA {dotted(need)}: raise min-driver to {driver_of_ptx_isa(need)}, or build this kernel for cubin targets only"
-    return CompileError(what, fix=fix, log=log, command=command)
+    return CompileError(problem, fix=fix, log=log, command=command)
 
 
-def timeout_error(what: str, limit: float, *, log: str = "", command: str = "") -> CompileError:
+def timeout_error(subject: str, limit: float, *, log: str = "", command: str = "") -> CompileError:
     """Return the error for a step that was ended at its time limit."""
     return CompileError(
-        f"{what} took longer than {limit:g} s and was ended",
+        f"{subject} took longer than {limit:g} s and was ended",
         fix="raise timeout in [toolchain], or make the kernel smaller",
         log=log,
         command=command,
@@ -240,5 +240,7 @@ def _assembled(subject: Subject, lowered: Lowered, tool: Tool) -> ptxas.Assemble
 def _check_shared(subject: Subject, lowered: Lowered, entry: CubinKernel) -> None:
     needed, most = entry.shared + lowered.shared, subject.job.target.arch.shared_block
     if needed > most:
-        what = f"a block needs {needed} bytes of shared memory, and {subject.job.target} has {most}"
-        raise subject.error(what, cause=lowered.shared_cause, fix=lowered.shared_fix)
+        message = (
+            f"a block needs {needed} bytes of shared memory, and {subject.job.target} has {most}"
+        )
+        raise subject.error(message, cause=lowered.shared_cause, fix=lowered.shared_fix)

@@ -157,8 +157,10 @@ def _on_open(event: str, args: tuple[Any, ...]) -> None:
             path = Path(importlib.util.source_from_cache(str(path)))
         name = path.relative_to(root).as_posix()
         if name not in known and not any(part.startswith(".") for part in name.split("/")):
-            what = f"the module reads {name} when it is executed, and the manifest does not say so"
-            raise UsageError(what, fix=f'reads = ["{name}"] beside the kernel\'s source')
+            message = (
+                f"the module reads {name} when it is executed, and the manifest does not say so"
+            )
+            raise UsageError(message, fix=f'reads = ["{name}"] beside the kernel\'s source')
 
 
 def _module_name(path: str) -> str:

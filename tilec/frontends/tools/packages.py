@@ -46,8 +46,8 @@ def package(
     try:
         installed = distribution(name)
     except PackageNotFoundError as exc:
-        what = f"{name} is not installed: {whose} kernels cannot be compiled"
-        raise ToolchainError(what, fix=fix) from exc
+        message = f"{name} is not installed: {whose} kernels cannot be compiled"
+        raise ToolchainError(message, fix=fix) from exc
     site, folder = Path(str(installed.locate_file(""))), part.rpartition("/")[0] + "/"
     if not (site / part).is_file():
         raise ToolchainError(f"{name} is half installed: {site / part} is missing", fix=fix)

@@ -108,7 +108,7 @@ def apart(text: str, symbols: Collection[str]) -> dict[str, list[str]]:
     own = _words(set(symbols), bodies)
     others = {name: _words({name}, bodies) for name in left}
     everything = "".join(bodies.values())
-    found: dict[str, list[str]] = {}
+    lines: dict[str, list[str]] = {}
     for variable in _VARIABLE.finditer(_without(plain, functions)):
         name = variable["name"]
         stored = rf"\b(?:st|atom|red)\.[^;]*\[{re.escape(name)}(?![\w$%])"
@@ -117,8 +117,8 @@ def apart(text: str, symbols: Collection[str]) -> dict[str, list[str]]:
             continue
         users = [other for other, words in others.items() if name in words]
         if users and (variable["end"] == ";" or re.search(stored, everything)):
-            found[name] = users
-    return found
+            lines[name] = users
+    return lines
 
 
 def _words(names: set[str], bodies: Mapping[str, str]) -> set[str]:
@@ -146,10 +146,10 @@ def _functions(plain: str) -> Iterator[_Function]:
     """Yield each function of a text without comments."""
     for head in _HEAD.finditer(plain):
         depth, end = 0, len(plain)
-        for mark in _BRACE.finditer(plain, head.end()):
-            depth += (mark[0] == "{") - (mark[0] == "}")
+        for brace in _BRACE.finditer(plain, head.end()):
+            depth += (brace[0] == "{") - (brace[0] == "}")
             if depth == 0:  # a body, or a declaration
-                end = mark.end()
+                end = brace.end()
                 break
         yield head["name"], head.start(), end
 
@@ -183,16 +183,16 @@ def take_mark(text: str, name: str) -> tuple[str, str]:
     return match[1], text[: match.start()] + text[match.end() :]
 
 
-def relative_files(text: str, places: Sequence[tuple[str, str]]) -> str:
-    """Return the text with `.file` names relative to the directories of `places`.
+def relative_files(text: str, roots: Sequence[tuple[str, str]]) -> str:
+    """Return the text with `.file` names relative to the directories of `roots`.
 
     Args:
         text: PTX.
-        places: pairs of an absolute directory and its replacement.
+        roots: pairs of an absolute directory and its replacement.
     """
 
     def rename(match: re.Match[str]) -> str:
-        return f'{match[1]}"{_escaped(relative(_plain(match[2]), places))}"'
+        return f'{match[1]}"{_escaped(relative(_plain(match[2]), roots))}"'
 
     return _FILE.sub(rename, text)
 
@@ -213,10 +213,10 @@ def _escaped(name: str) -> str:
     return "".join(chr(byte) if 32 <= byte < 127 else f"\\{byte:03o}" for byte in data)
 
 
-def relative(path: str, places: Sequence[tuple[str, str]]) -> str:
-    """Return a path with the directory of `places` that it is under replaced."""
+def relative(path: str, roots: Sequence[tuple[str, str]]) -> str:
+    """Return a path with the directory of `roots` that it is under replaced."""
     plain = os.path.normpath(path)
-    for base, instead in places:
+    for base, instead in roots:
         # A name of `/proc` is a name alone: what it leads to is where this process works, and not
         # where the compiler did.
         for folder in (

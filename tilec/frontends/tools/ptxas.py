@@ -54,16 +54,16 @@ def assemble(
         ToolchainError: ptxas cannot be started.
     """
     # Fixed names in a directory of its own: ptxas writes its command line into the cubin.
-    told = [
+    options = [
         *information(lineinfo=lineinfo, debug=debug),
         *flags(opt=3 if debug else opt, extra=extra),
     ]
-    arguments = [f"-arch={arch}", "-v", *told, "k.ptx", "-o", "k.cubin"]
+    arguments = [f"-arch={arch}", "-v", *options, "k.ptx", "-o", "k.cubin"]
     with tempfile.TemporaryDirectory(prefix="tilec-ptxas-") as folder:
         Path(folder, "k.ptx").write_text(text, encoding="utf-8", errors="surrogateescape")
         done = run_tool([ptxas, *arguments], timeout=timeout, cwd=folder)
-        made = Path(folder, "k.cubin")
-        cubin = made.read_bytes() if done.rc == 0 and made.is_file() else b""
+        output = Path(folder, "k.cubin")
+        cubin = output.read_bytes() if done.rc == 0 and output.is_file() else b""
     return Assembled(
         cubin=cubin,
         log=done.stderr + done.stdout,
@@ -83,15 +83,17 @@ def spills(log: str, symbol: str, calls: Collection[str] | None = None) -> tuple
     # A function is told of behind each entry that calls it, with what it spills there, or once for
     # all of them.
     parts = _ENTRY.split(log)
-    told: dict[str, dict[str, tuple[int, int]]] = {}
+    spilled: dict[str, dict[str, tuple[int, int]]] = {}
     anywhere: dict[str, tuple[int, int]] = {}
     for entry, words in zip(["", *parts[1::2]], parts[::2], strict=True):
-        told[entry] = {m[1]: (int(m[3]), int(m[4])) for m in _PROPERTIES.finditer(words)}
-        for name, row in told[entry].items():
+        spilled[entry] = {m[1]: (int(m[3]), int(m[4])) for m in _PROPERTIES.finditer(words)}
+        for name, row in spilled[entry].items():
             anywhere[name] = max(row, anywhere.get(name, row))
-    own = told.get(symbol, {})
+    own = spilled.get(symbol, {})
     if symbol not in own:
         return None
-    functions = (anywhere.keys() - told.keys()) & (anywhere.keys() if calls is None else set(calls))
+    functions = (anywhere.keys() - spilled.keys()) & (
+        anywhere.keys() if calls is None else set(calls)
+    )
     rows = [own[symbol], *(own.get(name, anywhere[name]) for name in functions)]
     return sum(row[0] for row in rows), sum(row[1] for row in rows)

@@ -107,21 +107,21 @@ def located(
 
 
 def traced(
-    texts: Mapping[str, str], places: Sequence[tuple[Location, str]], message: str, hint: str
+    texts: Mapping[str, str], locations: Sequence[tuple[Location, str]], message: str, hint: str
 ) -> tuple[Diagnostic, ...]:
     """Return an error with the calls that lead to it.
 
     Args:
         texts: of the project's files.
-        places: each with the name of its function, empty if unknown; the innermost first.
+        locations: each with the name of its function, empty if unknown; the innermost first.
         message: the error's.
         hint: the error's.
     """
     calls = (
         located(texts, at, f"called from here{f', in {name}' if name else ''}", severity="note")
-        for at, name in places[1:]
+        for at, name in locations[1:]
     )
-    return (located(texts, places[0][0], message, hint=hint), *calls)
+    return (located(texts, locations[0][0], message, hint=hint), *calls)
 
 
 def node_location(
@@ -177,12 +177,12 @@ def _functions(text: str) -> dict[int, ast.FunctionDef]:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError):
         return {}
-    found: dict[int, ast.FunctionDef] = {}
+    functions: dict[int, ast.FunctionDef] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef):
             for line in (node.lineno, *(d.lineno for d in node.decorator_list)):
-                found.setdefault(line, node)
-    return found
+                functions.setdefault(line, node)
+    return functions
 
 
 def line_of(texts: Mapping[str, str], file: str, number: int) -> str:

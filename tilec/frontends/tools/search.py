@@ -122,35 +122,35 @@ def require(names: Sequence[str], search: ToolSearch, *, digest: bool = True) ->
         ToolchainError: some are missing or do not fit; the message names all of them.
         UsageError: `search.cuda` is no version range.
     """
-    found: dict[str, Tool] = {}
+    tools: dict[str, Tool] = {}
     missing: list[str] = []
-    places: list[str] = []
+    searched: list[str] = []
     for name in names:
         tool, looked = locate(name, search)
         if tool is None:
             missing.append(name)
-            places.extend(p for p in looked if p not in places)
+            searched.extend(p for p in looked if p not in searched)
         else:
-            found[name] = tool
+            tools[name] = tool
             used.add(tool.path)
     if missing:
-        have = ", ".join(f"{t.name} {t.version} ({t.origin})" for t in found.values())
-        half = f"the toolchain is half installed (there is {have}): " if found else ""
-        listing = "".join(f"\n    {place}" for place in places)
+        have = ", ".join(f"{t.name} {t.version} ({t.origin})" for t in tools.values())
+        half = f"the toolchain is half installed (there is {have}): " if tools else ""
+        listing = "".join(f"\n    {entry}" for entry in searched)
         raise ToolchainError(f"{half}{_listed(missing)} not found; looked for:{listing}", fix=FIX)
-    _check_release(found.values(), search)
+    _check_release(tools.values(), search)
     if digest:
         table = DigestTable(search.state_dir)
         # The three header rows are one directory.
         digests = {
             path: _digest(tool, table, verify=search.verify)
-            for path, tool in {t.path: t for t in found.values()}.items()
+            for path, tool in {t.path: t for t in tools.values()}.items()
         }
-        found = {
+        tools = {
             name: dataclasses.replace(tool, digest=digests[tool.path])
-            for name, tool in found.items()
+            for name, tool in tools.items()
         }
-    return found
+    return tools
 
 
 def locate(name: str, search: ToolSearch) -> tuple[Tool | None, tuple[str, ...]]:
@@ -200,8 +200,8 @@ def survey(search: ToolSearch) -> list[ToolReport]:
     for index, report in enumerate(reports):
         release = report.tool.release if report.tool else newest
         if report in known and release != newest and not report.problem:
-            what = f"of release {release[0]}.{release[1]}, others are of {newest[0]}.{newest[1]}"
-            reports[index] = dataclasses.replace(report, problem=what)
+            message = f"of release {release[0]}.{release[1]}, others are of {newest[0]}.{newest[1]}"
+            reports[index] = dataclasses.replace(report, problem=message)
     return reports
 
 

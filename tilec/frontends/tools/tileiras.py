@@ -81,10 +81,10 @@ def assemble(
         CompileError: tileiras refuses the code, crashes or runs out of time.
         ToolchainError: it cannot be started.
     """
-    told = (
+    options = (
         ["-O0", "--device-debug"] if debug else [f"-O{opt}", *(["--lineinfo"] if lineinfo else [])]
     )
-    argv = [tileiras, _INPUT, "-o", _OUTPUT, "--gpu-name", target, *told]
+    argv = [tileiras, _INPUT, "-o", _OUTPUT, "--gpu-name", target, *options]
     # At the time limit, the ptxas of tileiras may write there until the worker ends.
     with tempfile.TemporaryDirectory(prefix="tilec-", ignore_cleanup_errors=True) as folder:
         Path(folder, _INPUT).write_bytes(bytecode)
@@ -151,7 +151,7 @@ def cubin_image(
         ToolchainError: it cannot be started.
     """
     spec = job.spec
-    made = assemble(
+    assembled = assemble(
         bytecode,
         tileiras=tileiras,
         target=str(job.target),
@@ -163,8 +163,8 @@ def cubin_image(
         kernel=spec.name,
     )
     try:
-        entry = read_cubin(made.cubin).kernel(symbol)
-        used = resources(made.cubin, entry)  # tileiras does not report spills
+        entry = read_cubin(assembled.cubin).kernel(symbol)
+        used = resources(assembled.cubin, entry)  # tileiras does not report spills
     except BundleError as exc:
         raise CompileError(
             f"the image that tileiras made cannot be read: {exc.what}",
@@ -173,8 +173,8 @@ def cubin_image(
     arguments.check(abi, entry.params, decl, stated=bool(spec.abi))
     info = ImageInfo(
         target=job.target,
-        digest=sha256(made.cubin),
-        size=len(made.cubin),
+        digest=sha256(assembled.cubin),
+        size=len(assembled.cubin),
         symbol=symbol,
         exact=True,
         cuda=max(job.target.arch.toolkit, OLDEST_CUDA),
@@ -184,9 +184,11 @@ def cubin_image(
         max_threads=entry.max_threads,
         required_block=entry.required_block,
         cluster=entry.cluster,
-        reproducible=reproducible and made.reproducible,
+        reproducible=reproducible and assembled.reproducible,
     )
-    return Image(info=info, data=made.cubin, abi=tuple(abi), warnings=warnings + made.warnings)
+    return Image(
+        info=info, data=assembled.cubin, abi=tuple(abi), warnings=warnings + assembled.warnings
+    )
 
 
 def _failure(
@@ -202,15 +204,15 @@ def _failure(
     diagnostics = tileiras_diagnostics(done.stderr, texts)
     cause, fix = "", ""
     if done.timed_out:
-        what = f"tileiras took more than {timeout:g} s for kernel {kernel!r} on {target}, and was stopped"
+        message = f"tileiras took more than {timeout:g} s for kernel {kernel!r} on {target}, and was stopped"
         cause = "large tiles take long to compile, most of all for sm_80"
         fix = "use a smaller tile size, or raise [toolchain] timeout"
     elif done.rc < 0:
-        what = f"tileiras crashed ({_signal_name(-done.rc)}) on kernel {kernel!r} for {target}"
+        message = f"tileiras crashed ({_signal_name(-done.rc)}) on kernel {kernel!r} for {target}"
         cause = "a bug of tileiras, or not enough memory for it"
         fix = "try a smaller tile size or another opt_level, and report the kernel to NVIDIA"
     elif done.rc == 0:
-        what = f"tileiras wrote nothing for kernel {kernel!r} on {target}"
+        message = f"tileiras wrote nothing for kernel {kernel!r} on {target}"
         cause = "the disk of the temporary directory is full, or the toolchain is half installed"
     else:
         first = (
@@ -218,9 +220,9 @@ def _failure(
             if diagnostics
             else (log.splitlines() or [f"exit status {done.rc}"])[-1]
         )
-        what = f"tileiras refuses kernel {kernel!r} for {target}: {first}"
+        message = f"tileiras refuses kernel {kernel!r} for {target}: {first}"
     return CompileError(
-        what,
+        message,
         diagnostics=diagnostics,
         log=log,
         command=command,
@@ -243,24 +245,24 @@ def tileiras_diagnostics(
     """What tileiras wrote, as diagnostics of one severity; its own places become the user's where
     they are in a project file.
     """
-    found: list[Diagnostic] = []
+    diagnostics: list[Diagnostic] = []
     for raw in stderr.splitlines():
         located, plain = _TILEIRAS.search(raw), _PLAIN.match(raw)
         if located:
             kind, message = located[4].lower(), located[5].strip()
             line = int(located[2] or 0)
-            place = (
+            location = (
                 Location(file=located[1], line=line, column=int(located[3] or 0))
                 if located[1] in texts
                 else None
             )
             excerpt = line_of(texts, located[1], line)
         elif plain:
-            kind, message, place, excerpt = plain[1].lower(), plain[2].strip(), None, ""
+            kind, message, location, excerpt = plain[1].lower(), plain[2].strip(), None, ""
         else:
             continue
         if kind.replace("fatal", "error") == severity and message:
-            found.append(
-                Diagnostic(message=message, location=place, severity=severity, excerpt=excerpt)
+            diagnostics.append(
+                Diagnostic(message=message, location=location, severity=severity, excerpt=excerpt)
             )
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(diagnostics))

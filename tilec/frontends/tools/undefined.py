@@ -30,14 +30,14 @@ def undefined_names(function: FunctionType, texts: Mapping[str, str]) -> tuple[D
         for each in ast.walk(statement)
         if isinstance(each, ast.Name) and each.id in free
     ]
-    found: dict[str, Diagnostic] = {}
+    diagnostics: dict[str, Diagnostic] = {}
     for use in sorted(uses, key=lambda use: (use.lineno, use.col_offset)):
-        place, line = node_location(texts, file, use)
+        location, line = node_location(texts, file, use)
         hint = suggestion(use.id, (*local, *function.__globals__))
-        what = f"{use.id} is not defined"
-        problem = Diagnostic(message=what, location=place, excerpt=line, hint=hint)
-        found.setdefault(use.id, problem)
-    return tuple(found.values())
+        message = f"{use.id} is not defined"
+        problem = Diagnostic(message=message, location=location, excerpt=line, hint=hint)
+        diagnostics.setdefault(use.id, problem)
+    return tuple(diagnostics.values())
 
 
 def _table(table: symtable.SymbolTable, node: ast.FunctionDef) -> symtable.Function | None:

@@ -16,9 +16,9 @@ def owner_of(site: Path, path: Path) -> tuple[str, str, int] | None:
     name = re.escape(path.relative_to(site).as_posix())
     row = re.compile(rf"^{name},(?:sha256=([\w-]{{43}})=*)?,(\d*)\s*$", re.MULTILINE)
     for version, record in records(site):
-        if found := row.search(record):
-            digest = base64.urlsafe_b64decode(f"{found[1] or ''}==").hex()
-            return version, digest, int(found[2] or -1)
+        if match := row.search(record):
+            digest = base64.urlsafe_b64decode(f"{match[1] or ''}==").hex()
+            return version, digest, int(match[2] or -1)
     return None
 
 
@@ -34,7 +34,7 @@ def records(site: Path) -> tuple[tuple[str, str], ...]:
 @functools.lru_cache(maxsize=8)
 def _read_records(site: str, mtime: int) -> tuple[tuple[str, str], ...]:
     del mtime  # part of the key only
-    found = []
+    records_read = []
     for name in sorted(
         e.name
         for e in os.scandir(site)
@@ -44,5 +44,5 @@ def _read_records(site: str, mtime: int) -> tuple[tuple[str, str], ...]:
             text = Path(site, name, "RECORD").read_text(encoding="utf-8", errors="replace")
         except OSError:
             continue
-        found.append((name[: -len(".dist-info")].rpartition("-")[2], text))
-    return tuple(found)
+        records_read.append((name[: -len(".dist-info")].rpartition("-")[2], text))
+    return tuple(records_read)

@@ -320,11 +320,11 @@ def compile_ptx(request: CompileRequest) -> Compiled:
         options = backend.parse_options(
             {"enable_fp_fusion": True, **request.options, "ptx_version": isa}
         )
-        facts: Any = {(place,): [["tt.divisibility", 16]] for place in request.divisible}
+        facts: Any = {(index,): [["tt.divisibility", 16]] for index in request.divisible}
         source = ASTSource(
             request.kernel,
             dict(request.types),
-            {(place,): value for place, value in request.constants.items()},
+            {(index,): value for index, value in request.constants.items()},
             facts,
         )
         return _run(source, backend, options, target)

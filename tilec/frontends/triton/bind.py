@@ -53,9 +53,9 @@ def bind(job: Job, kernel: TritonKernel) -> Bound:
     """
     binder = _Binder(job, kernel)
     mismatches = Mismatches(job)
-    places = {decl.name: decl.location for decl in kernel.decl.params}
+    locations = {decl.name: decl.location for decl in kernel.decl.params}
     for index, param in enumerate(kernel.params):
-        with mismatches.at(places.get(param.name) or kernel.decl.location):
+        with mismatches.at(locations.get(param.name) or kernel.decl.location):
             binder.parameter(index, param)
     mismatches.check()
     # The addresses of scratch memory are null but where the compiler says that the kernel needs
@@ -176,17 +176,19 @@ class _Binder(ParameterBinder):
         if stated is None or stated.kind is not ParamKind.TENSOR:
             raise MismatchError(f"{slot.expr}: {name!r} is no tensor of the launcher")
         if self._target.cc < OLDEST_MAPS:
-            what = f"{param.name!r} is a tensor descriptor made on the host, which {self._target} has no copy engine for"
+            message = f"{param.name!r} is a tensor descriptor made on the host, which {self._target} has no copy engine for"
             raise MismatchError(
-                what, "limit the kernel to sm_90 and newer: [[override]] with targets"
+                message, "limit the kernel to sm_90 and newer: [[override]] with targets"
             )
         if stated.rank != len(box) or not 1 <= stated.rank <= MOST_RANK:
             raise MismatchError(
                 f"{slot.expr} has a box of {len(box)} extents, and {name} has rank {stated.rank}"
             )
         if stated.align % GRANULE:
-            what = f"{name} is passed as a tensor descriptor, and nothing says that it is aligned to {GRANULE} bytes"
-            raise MismatchError(what, f"params.{name}.aligned = {GRANULE}: launches then verify it")
+            message = f"{name} is passed as a tensor descriptor, and nothing says that it is aligned to {GRANULE} bytes"
+            raise MismatchError(
+                message, f"params.{name}.aligned = {GRANULE}: launches then verify it"
+            )
         try:
             extents = [part.evaluate(self._axes) for part in box]
         except ExpressionError as error:

@@ -68,21 +68,21 @@ class JobCompiler:
     def _abi(self, bound: Bound, compiled: api.Compiled) -> tuple[AbiSlot, ...]:
         """Return the ABI: arguments, then tensor maps and scratch memory of the compiler."""
         if compiled.profile:
-            what = f"each program of the kernel needs {compiled.profile} bytes of the profiler's memory, which launches do not bring along"
+            message = f"each program of the kernel needs {compiled.profile} bytes of the profiler's memory, which launches do not bring along"
             raise self._subject.error(
-                what, fix="take what Triton's profiler records out of the kernel"
+                message, fix="take what Triton's profiler records out of the kernel"
             )
         abi = mapped(bound.abi, compiled.maps)
         if abi is None:
             wanted = sum(slot.type == DESCRIPTOR for slot in bound.abi)
-            what = f"Triton made {len(compiled.maps)} tensor maps for {wanted} descriptors"
-            raise self._subject.error(what, fix="report it, with the kernel")
+            message = f"Triton made {len(compiled.maps)} tensor maps for {wanted} descriptors"
+            raise self._subject.error(message, fix="report it, with the kernel")
         if compiled.scratch:  # the first of the two hidden addresses
-            place = len(abi) - api.HIDDEN
+            first = len(abi) - api.HIDDEN
             abi = (
-                *abi[:place],
-                dataclasses.replace(abi[place], type=f"{SCRATCH}:{compiled.scratch}"),
-                *abi[place + 1 :],
+                *abi[:first],
+                dataclasses.replace(abi[first], type=f"{SCRATCH}:{compiled.scratch}"),
+                *abi[first + 1 :],
             )
         return abi
 
@@ -99,14 +99,14 @@ class JobCompiler:
             lineinfo=job.spec.lineinfo,
             debug=job.spec.debug,
         )
-        what = f"{job.spec.source.path}: kernel {job.spec.decl.name!r} does not compile for {job.target}"
+        message = f"{job.spec.source.path}: kernel {job.spec.decl.name!r} does not compile for {job.target}"
         try:
             with self._module.active():
                 return api.compile_ptx(request)
         except CompileError:
             raise
         except Exception as exc:
-            error = kernel_error(exc, module=self._module, kernel=self._kernel, what=what)
+            error = kernel_error(exc, module=self._module, kernel=self._kernel, summary=message)
             absent = ", ".join(fact.param for fact in job.variant.assume if fact.absent)
             if absent and "NoneType" in error.what and error.diagnostics:
                 hint = f"{absent} may be None, and is in this variant: use it under `if … is not None`, or take optional out of params"

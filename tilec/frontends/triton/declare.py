@@ -68,7 +68,7 @@ def _kernel(
         if node is None
         else definition_location(module.texts, file, node)
     )
-    places = written_parameters(module.texts, file, node)
+    locations = written_parameters(module.texts, file, node)
     syntax = syntax_of(kernel)
     stored = written(syntax) if syntax is not None else frozenset()
     params = api.parameters_of(kernel)
@@ -76,7 +76,7 @@ def _kernel(
     ranks = _described(node) if node is not None else {}
     decls = []
     for param in params:
-        place, text = places.get(param.name, (at, ""))
+        location, text = locations.get(param.name, (at, ""))
         kind = (
             "constant"
             if param.constant
@@ -93,7 +93,7 @@ def _kernel(
                 dtype=param.dtype,
                 out=True if param.name in stored and kind == "tensor" else None,
                 default=param.default,
-                location=place,
+                location=location,
                 rank=ranks.get(param.name, -1),
                 computed_from=computed.get(param.name, ""),
             )

@@ -54,11 +54,11 @@ _UNKNOWN = re.compile(r"module '(triton\.language(?:\.\w+)*)' has no attribute '
 
 
 def kernel_error(
-    exc: Exception, *, module: LoadedModule, kernel: TritonKernel, what: str
+    exc: Exception, *, module: LoadedModule, kernel: TritonKernel, summary: str
 ) -> CompileError:
-    """The error of a kernel that Triton refused; `what` starts its first line."""
+    """The error of a kernel that Triton refused; `summary` starts its first line."""
     if isinstance(exc, api.StageError):
-        return _stage_error(exc, module=module, kernel=kernel, what=what)
+        return _stage_error(exc, module=module, kernel=kernel, summary=summary)
     at = kernel.decl.location
     frames = api.complaints(exc)
     first = (
@@ -66,10 +66,10 @@ def kernel_error(
         or _first_line(str(exc))
         or type(exc).__name__
     )
-    places = list(_places(frames, module, kernel))[::-1] or [(at, "")]
-    diagnostics = traced(module.texts, places, first, _hint(first))
+    locations = list(_places(frames, module, kernel))[::-1] or [(at, "")]
+    diagnostics = traced(module.texts, locations, first, _hint(first))
     return CompileError(
-        f"{what}: {first}", diagnostics=diagnostics, log=f"{type(exc).__name__}: {exc}"
+        f"{summary}: {first}", diagnostics=diagnostics, log=f"{type(exc).__name__}: {exc}"
     )
 
 
@@ -83,13 +83,13 @@ def native_diagnostics(
     for match in _PLACED.finditer(log):
         file, line, column = match[1].strip(), int(match[2]), int(match[3])
         if match[4] == severity:
-            place = Location(file=file, line=line, column=column) if file in texts else None
+            location = Location(file=file, line=line, column=column) if file in texts else None
             message = _spelled(match[5].strip())
             excerpt = line_of(texts, file, line)
             diagnostics.append(
                 Diagnostic(
                     message=message,
-                    location=place,
+                    location=location,
                     severity=severity,
                     excerpt=excerpt,
                     hint=_hint(message),
@@ -104,12 +104,12 @@ def native_diagnostics(
 
 
 def _stage_error(
-    exc: api.StageError, *, module: LoadedModule, kernel: TritonKernel, what: str
+    exc: api.StageError, *, module: LoadedModule, kernel: TritonKernel, summary: str
 ) -> CompileError:
     at = kernel.decl.location
-    told = native_diagnostics(exc.log, module.texts, severity="error")
+    diagnostics = native_diagnostics(exc.log, module.texts, severity="error")
     words = [match[1].strip() for match in _FATAL.finditer(exc.log)] + [
-        d.message for d in told if not _EMPTY.match(d.message)
+        d.message for d in diagnostics if not _EMPTY.match(d.message)
     ]
     failed = _PASS.search(exc.log)
     by = f"Triton's pass {failed[1]}" if failed else "Triton's compiler"
@@ -117,16 +117,16 @@ def _stage_error(
     # A place that comes with no words of its own gets the first that there are.
     placed = tuple(
         dataclasses.replace(d, message=first) if _EMPTY.match(d.message) else d
-        for d in told
+        for d in diagnostics
         if d.location
     )
     placed = tuple(dict.fromkeys(placed))
     other = located(module.texts, at, first, hint=_hint(first))
-    told = placed or (other,)
+    diagnostics = placed or (other,)
     if words and failed:
         by = f"{by}, in stage {exc.stage}, does not take it"
-        told = tuple(dataclasses.replace(d, hint=d.hint or by) for d in told)
-    return CompileError(f"{what}: {first}", diagnostics=told, log=exc.log)
+        diagnostics = tuple(dataclasses.replace(d, hint=d.hint or by) for d in diagnostics)
+    return CompileError(f"{summary}: {first}", diagnostics=diagnostics, log=exc.log)
 
 
 def _places(
@@ -152,9 +152,9 @@ def _functions(module: LoadedModule, kernel: TritonKernel) -> Iterator[object]:
     yield kernel.kernel
     for loaded in list(module.modules.values()):
         for value in list(vars(loaded).values()):
-            found = api.kernel_of(value)
-            if found is not None:
-                yield found
+            function = api.kernel_of(value)
+            if function is not None:
+                yield function
 
 
 def _first_line(text: str) -> str:

@@ -73,9 +73,11 @@ class ArgumentFacts:
             return abs(known)
         part = self._part(node)
         if part is not None:
-            name, what, index = part
+            name, attribute, index = part
             return (
-                self._shape(name)[index] if what == "shape" else self._stride_divisors(name)[index]
+                self._shape(name)[index]
+                if attribute == "shape"
+                else self._stride_divisors(name)[index]
             )
         match node:
             case ast.Attribute(value=ast.Name(id=name), attr="size") if (

@@ -126,10 +126,10 @@ class _Body:
 
     def _body(self, call: ast.expr) -> _Body | None:
         """The function of the user's that is called, if this is a call of one."""
-        found = self._function.called(call.func) if isinstance(call, ast.Call) else None
+        function = self._function.called(call.func) if isinstance(call, ast.Call) else None
         return (
-            (self._known.get(id(found.node)) or _Body(found, self._known))
-            if found is not None
+            (self._known.get(id(function.node)) or _Body(function, self._known))
+            if function is not None
             else None
         )
 

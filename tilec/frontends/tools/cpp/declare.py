@@ -27,7 +27,7 @@ def kernels(source: Source) -> list[Found]:
     """
     options = read_options(source.options)
     names = [source.path, *includes.kernel_files(source.root, source.path, options.include)]
-    return [found for name in names for found in kernels_of(source.root, name)]
+    return [kernel for name in names for kernel in kernels_of(source.root, name)]
 
 
 def together(source: Source) -> int:
@@ -52,9 +52,9 @@ def find(job: Job, candidates: Sequence[Found]) -> Found:
     """
     spec = job.spec
     base, _ = cut(spec.symbol or spec.decl.qualified or spec.decl.name)
-    found = named(base, candidates) or named(spec.decl.qualified, candidates)
-    if found is not None:
-        return found
+    kernel = named(base, candidates) or named(spec.decl.qualified, candidates)
+    if kernel is not None:
+        return kernel
     if spec.decl.params or not candidates:
         # A kernel that only the preprocessor makes: the compiler knows it, the text does not show
         # it.
@@ -65,12 +65,16 @@ def find(job: Job, candidates: Sequence[Found]) -> Found:
 def named(name: str, candidates: Sequence[Found]) -> Found | None:
     """The kernel of a name, with or without its namespaces."""
     return next(
-        (found for found in candidates if name and name in (found.decl.qualified, found.decl.name)),
+        (
+            kernel
+            for kernel in candidates
+            if name and name in (kernel.decl.qualified, kernel.decl.name)
+        ),
         None,
     )
 
 
-def kernels_of(root: str, name: str, mark: str = SIMT) -> list[Found]:
+def kernels_of(root: str, name: str, keyword: str = SIMT) -> list[Found]:
     """The kernels of one file of the project, by the word that marks them.
 
     Raises:
@@ -79,17 +83,19 @@ def kernels_of(root: str, name: str, mark: str = SIMT) -> list[Found]:
     path = Path(root, name)
     try:
         stat = path.stat()
-        return list(_parsed(str(path), name, mark, stat.st_mtime_ns, stat.st_size))
+        return list(_parsed(str(path), name, keyword, stat.st_mtime_ns, stat.st_size))
     except OSError as exc:
-        what = f"cannot read {name}: {exc.strerror}"
+        message = f"cannot read {name}: {exc.strerror}"
         raise CompileError(
-            what,
-            diagnostics=(Diagnostic(message=what, location=Location(file=name)),),
+            message,
+            diagnostics=(Diagnostic(message=message, location=Location(file=name)),),
             fix="see that the file is there and readable",
         ) from exc
 
 
 @functools.lru_cache(maxsize=1024)
-def _parsed(path: str, name: str, mark: str, mtime: int, size: int) -> tuple[Found, ...]:
+def _parsed(path: str, name: str, keyword: str, mtime: int, size: int) -> tuple[Found, ...]:
     del mtime, size  # part of the key only
-    return tuple(find_kernels(Path(path).read_text(encoding="utf-8", errors="replace"), name, mark))
+    return tuple(
+        find_kernels(Path(path).read_text(encoding="utf-8", errors="replace"), name, keyword)
+    )

@@ -105,8 +105,8 @@ def _compiled(
     command = command_line(["nvcc", "-dc", "-dlto", f"-arch={arch}", *arguments, path])
     at = Location(file=path, line=1)
     if made.timed_out:
-        what = f"compiling {path} for the link"
-        raise timeout_error(what, job.spec.timeout, log=log, command=command)
+        message = f"compiling {path} for the link"
+        raise timeout_error(message, job.spec.timeout, log=log, command=command)
     words = read_log(log, root, toolkit=tools["headers"].path, fallback=at)
     raise CompileError(
         f"{path}, which {job.spec.source.path} is linked with, does not compile for {job.target}",

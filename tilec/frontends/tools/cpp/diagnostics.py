@@ -88,19 +88,19 @@ def refusal(
         unseen = re.search(rf'"{re.escape(decl.name)}" is undefined|no member "{decl.name}"', shown)
         around = condition(root, decl.location) if unseen else ""
         if around:
-            what = f"the preprocessor leaves {decl.name} out: it is under {around}"
+            message = f"the preprocessor leaves {decl.name} out: it is under {around}"
             name = around.split()[1] if around.startswith("#ifdef") else "NAME"
             fix = f'define what that asks for: define = {{ {name} = "1" }} in [frontend.cuda] or the kernel'
-            return CompileError(what, fix=fix, log=log, command=command)
+            return CompileError(message, fix=fix, log=log, command=command)
         names = [other.qualified or other.name for other in candidates]
         advice = symbol_advice(shown, expression, decl, names)
-        what = f"the source has no instance {expression}: {shown}"
-        return CompileError(what, fix=advice, log=log, command=command)
+        message = f"the source has no instance {expression}: {shown}"
+        return CompileError(message, fix=advice, log=log, command=command)
     count = "no message that could be read: see its log"
     if errors:
         count = f"{len(errors)} error{'s' if len(errors) != 1 else ''}"
-    what = f"{source} does not compile for {target}: {count}"
-    return CompileError(what, diagnostics=words.diagnostics, log=log, command=command)
+    message = f"{source} does not compile for {target}: {count}"
+    return CompileError(message, diagnostics=words.diagnostics, log=log, command=command)
 
 
 class _Reader:
@@ -172,10 +172,10 @@ class _Reader:
         return index
 
     def _plain(self, message: str) -> None:
-        place = self._fallback
-        line = _source_line(self._root, place.file, place.line)
+        location = self._fallback
+        line = _source_line(self._root, location.file, location.line)
         self.found.append(
-            Diagnostic(message=message, location=place, excerpt=line, hint=hint(message))
+            Diagnostic(message=message, location=location, excerpt=line, hint=hint(message))
         )
 
     def _add(self, message: str, name: str, line: int, column: int, severity: str) -> None:
@@ -332,9 +332,9 @@ def hint(message: str) -> str:
     for pattern, advice in _HINTS:
         match = pattern.search(message)
         if match:
-            found = advice(match)
-            if found:
-                return found
+            text = advice(match)
+            if text:
+                return text
     return ""
 
 

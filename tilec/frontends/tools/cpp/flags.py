@@ -188,8 +188,8 @@ class Flags:
 class OptionError(UsageError):
     """An option is refused; `path` leads from the table that holds the options to the value."""
 
-    def __init__(self, what: str, *, path: tuple[str | int, ...], fix: str) -> None:
-        super().__init__(f"{path[0]}: {what}", fix=fix)
+    def __init__(self, message: str, *, path: tuple[str | int, ...], fix: str) -> None:
+        super().__init__(f"{path[0]}: {message}", fix=fix)
         self.path = path
 
 
@@ -245,8 +245,8 @@ def _is_letter(flag: str) -> bool:
 def _check(flag: str, tool: str, index: int, unchecked: bool) -> None:
     """Refuse a flag that is not in the list, or whose value is not of its kind."""
     if flag != flag.strip():
-        what = f"{flag!r} begins or ends with white space, which some tools pass over"
-        raise OptionError(what, path=("flags", index), fix="write the flag without it")
+        message = f"{flag!r} begins or ends with white space, which some tools pass over"
+        raise OptionError(message, path=("flags", index), fix="write the flag without it")
     name, equals, value = flag.partition("=")
     if (tool, flag) not in KNOWN and KNOWN.get((tool, flag[:2]), _NONE) is not _NONE and not equals:
         name, equals, value = flag[:2], "=", flag[2:]
@@ -263,8 +263,8 @@ def _check(flag: str, tool: str, index: int, unchecked: bool) -> None:
     if bare not in _OWNERS and bare not in _WHY and re.match(f"-[{_JOINED}]", flag):
         bare = flag[1]
     if bare in _OWNERS:
-        what = f"{flag!r} is not yours to set: tilec decides {_OWNERS[bare]}"
-        raise OptionError(what, path=("flags", index), fix="take it out of `flags`")
+        message = f"{flag!r} is not yours to set: tilec decides {_OWNERS[bare]}"
+        raise OptionError(message, path=("flags", index), fix="take it out of `flags`")
     if bare in _WHY or flag[:1] == "@":
         why = _WHY.get(bare, "reads files that it names")
         fix = f"leave it out; {_INSTEAD[bare]}" if bare in _INSTEAD else "leave it out"

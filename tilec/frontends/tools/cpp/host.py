@@ -92,11 +92,11 @@ def _host_includes(source: Source, text: str) -> Iterator[tuple[str, str]]:
         file, text = waiting.pop()
         for name in _includes(text):
             own = [Path(folder, name) for folder in (*folders, str(Path(file).parent))]
-            found = next((path for path in own if Path(source.root, path).is_file()), None)
-            if found is None:
+            own_header = next((path for path in own if Path(source.root, path).is_file()), None)
+            if own_header is None:
                 if is_host_header(name) or _HOST_THRUST.match(name):
                     yield name, file
-            elif (path := found.as_posix()) not in seen:
+            elif (path := own_header.as_posix()) not in seen:
                 seen.add(path)
                 header = Path(source.root, path).read_text(encoding="utf-8", errors="replace")
                 if _GUARD not in header:

@@ -99,8 +99,8 @@ def source_bytes(root: str, name: str) -> bytes:
     try:
         data = Path(root, name).read_bytes()
     except OSError as exc:
-        what = f"cannot read {name}: {exc.strerror or exc}"
-        raise _error(what, at, "see that the file is there and readable") from exc
+        message = f"cannot read {name}: {exc.strerror or exc}"
+        raise _error(message, at, "see that the file is there and readable") from exc
     if b"\0" in data:
         raise _error(f"{name} holds a zero byte: it is no C++ text", at, "")
     return data
@@ -120,7 +120,9 @@ def is_heavy(root: str, path: str, include: Sequence[str]) -> bool:
     """Whether a source may include a library of heavy templates, whose instances take long enough
     to be worth a process each.
     """
-    names = (found.name for _, scanned in _walk(root, path, include) for found in scanned.includes)
+    names = (
+        included.name for _, scanned in _walk(root, path, include) for included in scanned.includes
+    )
     return any(name.startswith(_HEAVY) for name in names)
 
 
@@ -138,33 +140,33 @@ def _walk(
         scanned = _scan_file(base, name)
         yield name, scanned
         targets: set[str] = set()
-        for found in (*scanned.includes, *(macros if name == start else ())):
-            places = dict.fromkeys(((base / name).parent, *around))
-            at = Location(file=name, line=found.line)
-            if not found.name:
-                hits = _everything(base, at, places)
-            elif found.macro:
-                hits = (hit for hit in _named(found.name, places) if is_inside(hit, base))
+        for included in (*scanned.includes, *(macros if name == start else ())):
+            folders = dict.fromkeys(((base / name).parent, *around))
+            at = Location(file=name, line=included.line)
+            if not included.name:
+                hits = _everything(base, at, folders)
+            elif included.macro:
+                hits = (hit for hit in _named(included.name, folders) if is_inside(hit, base))
             else:
-                hits = _named(found.name, places)
-            targets.update(_inside(base, hit, found.name or str(hit), at) for hit in hits)
+                hits = _named(included.name, folders)
+            targets.update(_inside(base, hit, included.name or str(hit), at) for hit in hits)
         waiting += sorted(targets - seen)
         seen |= targets
 
 
-def _named(name: str, places: Iterable[Path]) -> Iterator[Path]:
+def _named(name: str, folders: Iterable[Path]) -> Iterator[Path]:
     """Which directory wins depends on the form and the compiler: every one that has the name
     counts.
     """
-    return (place / name for place in places if os.path.isfile(place / name))  # noqa: PTH113 - no name is too long for it
+    return (folder / name for folder in folders if os.path.isfile(folder / name))  # noqa: PTH113 - no name is too long for it
 
 
-def _everything(base: Path, at: Location, places: Iterable[Path]) -> Iterator[Path]:
+def _everything(base: Path, at: Location, folders: Iterable[Path]) -> Iterator[Path]:
     """Yield every header below some directories, for a computed include."""
     count = 0
     walked: set[str] = set()
-    for place in places:
-        for directory, names, files in os.walk(place, followlinks=True):
+    for folder in folders:
+        for directory, names, files in os.walk(folder, followlinks=True):
             real = os.path.realpath(directory)
             if real in walked or not is_inside(Path(directory), base):
                 names.clear()
@@ -278,10 +280,10 @@ def conditional_lines(text: str) -> Iterator[tuple[int, str, list[str]]]:
     """Yield number and text of each line, with the directives that may leave it out, inner last."""
     around: list[str] = []
     for number, line in logical_lines(without_comments(text)):
-        found = _CONDITION.match(line)
-        if found and not found[1].startswith("if"):
+        match = _CONDITION.match(line)
+        if match and not match[1].startswith("if"):
             del around[-1:]
-        if found and found[1] != "endif":
+        if match and match[1] != "endif":
             around.append(f"{' '.join(line.split())} (line {number})")
         yield number, line, list(around)
 
@@ -297,7 +299,7 @@ def condition(root: str, location: Location) -> str:
     return last[0][-1] if last and last[0] else ""
 
 
-def _error(what: str, where: Location | None, fix: str) -> CompileError:
+def _error(message: str, where: Location | None, fix: str) -> CompileError:
     return CompileError(
-        what, diagnostics=(Diagnostic(message=what, location=where, hint=fix),), fix=fix
+        message, diagnostics=(Diagnostic(message=message, location=where, hint=fix),), fix=fix
     )

@@ -95,8 +95,8 @@ def compile_ptx(
     """
     flags = ["-ptx", f"-arch={arch}", "-frandom-seed=tilec", *arguments]
     # The variable makes nvcc instantiate the kernel, and shows its mangled name.
-    mark = f'extern "C" __device__ void* {_MARK} = (void*)&{expression};' if expression else ""
-    done = run_nvcc(nvcc, source, name, mark, flags, root=root, path=path, timeout=timeout)
+    anchor = f'extern "C" __device__ void* {_MARK} = (void*)&{expression};' if expression else ""
+    done = run_nvcc(nvcc, source, name, anchor, flags, root=root, path=path, timeout=timeout)
     text = _without_path_hash(done.data.decode("utf-8", "surrogateescape"), name)
     symbol, text = ptx_text.take_mark(text, _MARK)
     return dataclasses.replace(done, text=text, symbol=symbol)
@@ -106,14 +106,14 @@ def run_nvcc(
     nvcc: str,
     source: bytes,
     name: str,
-    mark: str,
+    anchor: str,
     flags: Sequence[str],
     *,
     root: str,
     path: str,
     timeout: float,
 ) -> NvccResult:
-    """Compile a copy of a source, with the line `mark` behind it.
+    """Compile a copy of a source, with the line `anchor` behind it.
 
     Raises:
         ToolchainError: there is no host compiler, or nvcc cannot be started.
@@ -121,7 +121,7 @@ def run_nvcc(
     """
     _host_compiler(path)
     head = name.replace("\\", "\\\\").replace('"', '\\"')
-    text = f'#line 1 "{head}"\n'.encode() + source + f'\n#line 1 "{MARK_FILE}"\n{mark}\n'.encode()
+    text = f'#line 1 "{head}"\n'.encode() + source + f'\n#line 1 "{MARK_FILE}"\n{anchor}\n'.encode()
     # NVRTC looks for headers beside the source too; nvcc would look beside the copy.
     flags = [*flags, f"-I{_nameable(str(PurePosixPath(name).parent))}"]
     # At the time limit, parts of nvcc may write to the directory until their worker ends.
@@ -140,20 +140,20 @@ def run_nvcc(
 
 
 def _host_compiler(path: str) -> str:
-    found = shutil.which("gcc", path=path)
-    if found is None:
+    compiler = shutil.which("gcc", path=path)
+    if compiler is None:
         raise ToolchainError(
             "nvcc needs a host compiler: gcc not found on PATH",
             cause=f"PATH is {path or 'empty'}",
             fix='install gcc and g++; CUDA C++ that is not of tiles can use compiler = "nvrtc", which needs none',
         )
-    return found
+    return compiler
 
 
 def _nameable(folder: str) -> str:
     if character := unspeakable(folder):
-        what = f"{folder} has {character!r} in its name, which nvcc hands to a shell or takes for two names"
-        raise UsageError(what, fix="rename the directory")
+        message = f"{folder} has {character!r} in its name, which nvcc hands to a shell or takes for two names"
+        raise UsageError(message, fix="rename the directory")
     return folder
 
 

@@ -154,11 +154,11 @@ class Nvrtc:
             lowered[name] = (text.value or b"").decode()
         return lowered
 
-    def _read(self, program: ctypes.c_void_p, what: str) -> bytes:
+    def _read(self, program: ctypes.c_void_p, noun: str) -> bytes:
         size = ctypes.c_size_t()
-        self._check(getattr(self._lib, f"nvrtcGet{what}Size")(program, ctypes.byref(size)))
+        self._check(getattr(self._lib, f"nvrtcGet{noun}Size")(program, ctypes.byref(size)))
         buffer = ctypes.create_string_buffer(max(1, size.value))
-        self._check(getattr(self._lib, f"nvrtcGet{what}")(program, buffer))
+        self._check(getattr(self._lib, f"nvrtcGet{noun}")(program, buffer))
         return buffer.raw[: size.value]
 
     def _name(self, rc: int) -> str:

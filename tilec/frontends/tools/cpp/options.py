@@ -117,18 +117,18 @@ def _refuse_expanded(options: CudaOptions) -> None:
     for name, value in options.define:
         for character in value:
             if character in _EXPANDED:
-                what = (
+                message = (
                     f"the value of {name} has {character!r}, which nvcc hands to a shell: {value!r}"
                 )
                 raise OptionError(
-                    what,
+                    message,
                     path=("define", name),
                     fix='define the macro in a header, or take compiler = "nvrtc"',
                 )
     for index, folder in enumerate(options.include):
         if character := unspeakable(folder):
-            what = f"the directory {folder!r} has {character!r} in its name, which nvcc hands to a shell or takes for two names"
-            raise OptionError(what, path=("include", index), fix="rename the directory")
+            message = f"the directory {folder!r} has {character!r} in its name, which nvcc hands to a shell or takes for two names"
+            raise OptionError(message, path=("include", index), fix="rename the directory")
 
 
 def _one_value(value: str) -> str:

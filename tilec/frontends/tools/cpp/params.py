@@ -119,16 +119,16 @@ def parameters(
 def _parameter(
     tokens: list[Token], index: int, scope: Scope, template: tuple[str, ...]
 ) -> ParamDecl:
-    place = Location(file=scope.file, line=tokens[0].line, column=tokens[0].column)
+    location = Location(file=scope.file, line=tokens[0].line, column=tokens[0].column)
     body, default = _cut_default(tokens)
     body = _without_attributes(body)
     if any(t.text in ("&", "&&") for t in _outside(body)):
         raise CompileError(
-            f"{place}: a kernel cannot take a reference",
+            f"{location}: a kernel cannot take a reference",
             diagnostics=(
                 Diagnostic(
                     message=f"a kernel cannot take a reference: {spell(body)}",
-                    location=place,
+                    location=location,
                     hint=_REFERENCE,
                 ),
             ),
@@ -147,7 +147,9 @@ def _parameter(
         out=out,
         size=size,
         default=_literal(default) if kind == "scalar" else None,
-        location=Location(file=scope.file, line=name.line, column=name.column) if name else place,
+        location=Location(file=scope.file, line=name.line, column=name.column)
+        if name
+        else location,
     )
 
 

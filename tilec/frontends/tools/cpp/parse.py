@@ -45,7 +45,7 @@ class Found:
     defined: bool = True
 
 
-def find_kernels(text: str, file: str, mark: str = SIMT) -> list[Found]:
+def find_kernels(text: str, file: str, keyword: str = SIMT) -> list[Found]:
     """Return the kernels of a file in the order of their definitions.
 
     The parser skips code that it does not understand; the compiler reports errors in it.
@@ -53,21 +53,21 @@ def find_kernels(text: str, file: str, mark: str = SIMT) -> list[Found]:
     Args:
         text: the source.
         file: its name in locations.
-        mark: the keyword in front of a kernel.
+        keyword: the keyword in front of a kernel.
 
     Raises:
         CompileError: a kernel takes a reference, which no launch can pass.
     """
-    if mark not in text:
+    if keyword not in text:
         return []
-    return _Reader(lex(text), file, mark).read()
+    return _Reader(lex(text), file, keyword).read()
 
 
 class _Reader:
     """One walk over a file's tokens at namespace scope."""
 
-    def __init__(self, lexed: Lexed, file: str, mark: str) -> None:
-        self._mark = mark
+    def __init__(self, lexed: Lexed, file: str, keyword: str) -> None:
+        self._mark = keyword
         self._tokens = lexed.tokens
         self._comments = lexed.comments
         self._lines = {t.line for t in lexed.tokens}
@@ -191,13 +191,13 @@ class _Reader:
             cluster=self._cluster((*head, *tail)),
             typed=self._mark == SIMT and not plain,
         )
-        found = Found(
+        kernel = Found(
             decl=decl, required=required, variadic=variadic, defined=self._tokens[after].text == "{"
         )
         key = (decl.qualified, names)
         before = self._found.get(key)
-        if before is None or (found.defined and not before.defined):
-            self._found[key] = found
+        if before is None or (kernel.defined and not before.defined):
+            self._found[key] = kernel
 
     def _parameters(
         self, open_: int, close: int, names: tuple[str, ...]
@@ -335,9 +335,9 @@ def clean_comment(text: str) -> str:
     lines = []
     for raw in text.split("\n"):
         line = raw.strip()
-        for mark in ("/**", "/*!", "/*", "///<", "///", "//!", "//", "*/"):
-            if line.startswith(mark):
-                line = line[len(mark) :]
+        for opener in ("/**", "/*!", "/*", "///<", "///", "//!", "//", "*/"):
+            if line.startswith(opener):
+                line = line[len(opener) :]
                 break
         else:
             line = line.removeprefix("*")

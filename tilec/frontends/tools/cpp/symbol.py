@@ -54,39 +54,39 @@ def expand(symbol: str, axes: Mapping[str, AxisValue]) -> str:
     return _PLACE.sub(fill, symbol)
 
 
-def name_expression(symbol: str, axes: Mapping[str, AxisValue], found: Found) -> str:
+def name_expression(symbol: str, axes: Mapping[str, AxisValue], kernel: Found) -> str:
     """The C++ expression that names the kernel's instance, namespaces included.
 
     Args:
         symbol: as in the manifest; empty for the kernel's own name.
         axes: the variant's.
-        found: the kernel in its source.
+        kernel: the kernel in its source.
 
     Raises:
         CompileError: the symbol does not fit the kernel.
     """
-    decl = found.decl
+    decl = kernel.decl
     text = expand(symbol or decl.qualified or decl.name, axes)
     base, arguments = cut(text)
     if base == decl.name and decl.qualified:
         base = decl.qualified
-    _check_arguments(text, base, arguments, found)
+    _check_arguments(text, base, arguments, kernel)
     return base if arguments is None else f"{base}<{', '.join(arguments)}>"
 
 
-def _check_arguments(text: str, base: str, arguments: Sequence[str] | None, found: Found) -> None:
+def _check_arguments(text: str, base: str, arguments: Sequence[str] | None, kernel: Found) -> None:
     """Check the number of a symbol's template arguments.
 
     Args:
         text: the symbol.
         base: its name, without them.
         arguments: as written, or None without `<>`.
-        found: the kernel in its source.
+        kernel: the kernel in its source.
 
     Raises:
         CompileError: the kernel takes another number.
     """
-    decl, required, most = found.decl, found.required, len(found.decl.template)
+    decl, required, most = kernel.decl, kernel.required, len(kernel.decl.template)
     subject = f"{decl.name} at {decl.location}"
     if not decl.template:
         if arguments is not None:
@@ -102,9 +102,9 @@ def _check_arguments(text: str, base: str, arguments: Sequence[str] | None, foun
             fix=f'name the instance, with axes of the matrix in its places: symbol = "{wanted}"',
         )
     count = len(arguments or ())
-    if count < required or (count > most and not found.variadic):
+    if count < required or (count > most and not kernel.variadic):
         takes = f"{required} to {most}"
-        if found.variadic:
+        if kernel.variadic:
             takes = f"{required} or more"
         elif required == most:
             takes = str(required)
@@ -119,8 +119,8 @@ def bindings(symbol: str, axes: Mapping[str, AxisValue], decl: KernelDecl) -> di
     _, arguments = cut(symbol or decl.name)
     bound = {}
     for parameter, argument in decl.bound(arguments or ()).items():
-        place = _PLACE.fullmatch(argument)
-        value = axes.get(place[1]) if place else argument
+        match = _PLACE.fullmatch(argument)
+        value = axes.get(match[1]) if match else argument
         if isinstance(value, str):
             dtype = value if value in DTYPES else dtype_of(value)
             if dtype:
