@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -95,17 +96,46 @@ def command(app: App, targets: tuple[str, ...], no_exec: bool) -> None:
 
 
 def _open_axes(plan: Plan) -> Iterator[str]:
-    """Yield a note for each kernel with axes that each launch must choose."""
+    """Yield a note for each choice of axes that neither rules nor a default make."""
     for kernel in plan.kernels:
-        info, by_target = kernel.info, kernel.manifest.matrix.by_target
-        chosen = {*dict(info.default), *(name for name, _ in by_target)}
-        axes = {name: values for name, values in info.axes if name in {*info.choices} - chosen}
-        if axes and not info.dispatched:
-            given = ", ".join(f"{name} = {json.dumps(values[0])}" for name, values in axes.items())
+        info, by_target = kernel.info, dict(kernel.manifest.matrix.by_target)
+        if info.dispatched:
+            continue
+        choices = [name for name in info.choices if name not in by_target]
+        first = {name: json.dumps(values[0]) for name, values in info.axes}
+        for text in info.launch.requires:
+            if fixed := [name for name in choices if name in _fixed_by(text, first)]:
+                choices = [name for name in choices if name not in fixed]
+                yield f"kernel {info.name}: {_rule_for(text, fixed, first)}"
+        if axes := [name for name in choices if name not in dict(info.default)]:
+            given = ", ".join(f"{name} = {first[name]}" for name in axes)
             yield (
                 f"kernel {info.name}: a launch must choose {' and '.join(axes)}; "
                 f"dispatch.default = {{ {given} }} is a default for launches and cases"
             )
+
+
+def _rule_for(text: str, axes: Sequence[str], values: Mapping[str, str]) -> str:
+    """Return a note with a rule for axes that a requirement of the launch fixes."""
+    from tilec.plan.points import filled
+
+    take = ", ".join(f"{name} = {values[name]}" for name in axes)
+    rule = f"{{ when = {json.dumps(filled(text, values))}, take = {{ {take} }} }}"
+    return f"a launch needs {text}, so let rules choose {' and '.join(axes)}: dispatch.rules = [{rule}, …]"
+
+
+def _fixed_by(text: str, axes: Collection[str]) -> set[str]:
+    """Return the axes on a side of an equation that reads nothing else."""
+    from tilec_runtime.model.expr_tree import parse_tree
+
+    tree = parse_tree(text)
+    if not isinstance(tree, ast.Compare) or not isinstance(tree.ops[0], ast.Eq):
+        return set()
+    sides = [
+        {node.id for node in ast.walk(side) if isinstance(node, ast.Name)}
+        for side in (tree.left, *tree.comparators)
+    ]
+    return set().union(*(names for names in sides if names.issubset(axes)))
 
 
 def _uncompared(plan: Plan) -> Iterator[str]:

@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
+import pytest
+
 from tests.bundle_samples import Sample
 from tilec.manifest.types import Case, Matrix
 from tilec.model.declaration import KernelDecl
@@ -17,7 +19,7 @@ from tilec_runtime.errors import (
     Location,
 )
 from tilec_runtime.model.arch import Target
-from tilec_runtime.model.kernel import KernelInfo
+from tilec_runtime.model.kernel import KernelInfo, LaunchInfo
 from tilec_runtime.model.signature import Assumption, Param, ParamKind
 from tilec_runtime.model.table import DispatchRule
 
@@ -268,6 +270,43 @@ def test_check_notes_axes_that_a_launch_must_choose(cli, project: Path, fake_bui
         "note: kernel k: a launch must choose BM and FAST; dispatch.default = "
         "{ BM = 32, FAST = false } is a default for launches and cases\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("requires", "changes", "note"),
+    [
+        (
+            "x.shape[1] == 4 * N",
+            {},
+            'needs x.shape[1] == 4 * N, so let rules choose N: dispatch.rules = [{ when = "x.shape[1] == 4 * 32", take = { N = 32 } }, …]',
+        ),
+        (
+            "x.shape[1:] == (M, N)",
+            {"default": (("N", 32), ("M", 1))},
+            'needs x.shape[1:] == (M, N), so let rules choose N: dispatch.rules = [{ when = "x.shape[1:] == (1, 32)", take = { N = 32 } }, …]',
+        ),
+        ("x.shape[1] % N == 0", {"default": (("N", 32),)}, ""),
+        ("x.shape[1] == cdiv(x.shape[0], N)", {"default": (("N", 32),)}, ""),
+        ("x.shape[1] == N", {"rules": (DispatchRule(when="", take=(("N", 32),)),)}, ""),
+    ],
+)
+def test_check_notes_axes_that_equal_an_extent(
+    cli, project: Path, fake_build, requires: str, changes: dict[str, object], note: str
+) -> None:
+    info = KernelInfo(
+        name="k",
+        language="tile",
+        location=Location(file="k.py", line=1),
+        axes=(("M", (1,)), ("N", (32, 64))),
+        params=(Param(name="x", kind=ParamKind.TENSOR, dtype="f32", rank=2),),
+        launch=LaunchInfo(requires=(requires,)),
+        **changes,
+    )
+    kernel = SimpleNamespace(info=info, manifest=SimpleNamespace(matrix=Matrix(), cases=()))
+    fake_build.check = lambda request, observer: SimpleNamespace(
+        manifest=SimpleNamespace(chains=()), kernels=[kernel], jobs=jobs(project), notes=()
+    )
+    assert cli("check").err == (f"note: kernel k: a launch {note}\n" if note else "")
 
 
 def test_check_notes_cases_without_a_reference(cli, project: Path, fake_build) -> None:
