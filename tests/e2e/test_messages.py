@@ -127,7 +127,7 @@ def scale(y, n, BLOCK: tl.constexpr, HALF: tl.constexpr, EVEN: tl.constexpr):
 HEURISTIC = (
     "constant 'EVEN' of the kernel is bound by no axis of the matrix, and its heuristic reads n, which a launch gives: "
     'list its values, each with its condition, such as matrix.EVEN = [true, false], launch.requires = ["not EVEN or y.size % 16 == 0"], '
-    "dispatch.rules = [{ take = { EVEN = true } }]\n"
+    "dispatch = { default = { EVEN = false }, rules = [{ take = { EVEN = true } }] }\n"
 )
 AXIS = (
     "kernel.scale.matrix.{0}: {0} is a parameter of scale: give the axis another name\n"
@@ -154,7 +154,7 @@ TABLE = {
     "a heuristic that reads a launch, as proposed": (
         TRITON.replace("matrix = {", "matrix = { HALF = [512], EVEN = [true, false],")
         + 'launch.requires = ["not EVEN or y.size % BLOCK == 0"]\n'
-        + "dispatch.rules = [{ take = { EVEN = true } }]\n",
+        + "dispatch = { default = { EVEN = false }, rules = [{ take = { EVEN = true } }] }\n",
         EVEN,
         "tilec.toml: no problems; 1 kernel, 2 jobs\n",
     ),

@@ -128,7 +128,7 @@ def _heuristic(constant: ParamDecl, kernel: Kernel, decl: KernelDecl) -> str:
     return (
         f", and its heuristic reads {read}, which a launch gives: list its values, each with its condition, "
         f'such as matrix.{name} = [true, false], launch.requires = ["not {name} or {value} % 16 == 0"], '
-        f"dispatch.rules = [{{ take = {{ {name} = true }} }}]"
+        f"dispatch = {{ default = {{ {name} = false }}, rules = [{{ take = {{ {name} = true }} }}] }}"
     )
 
 
